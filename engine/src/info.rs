@@ -13,7 +13,7 @@ use grappa_formats::{
     ChunkId, EdgePart,
     aggregates::AggregateKind,
     container::FileKind,
-    manifest::{ExternalIds, FeatureSource, LabelKind, PermutationSpec, SelfLoops},
+    manifest::{ExternalIds, FeatureSource, LabelKind, Manifest, PermutationSpec, SelfLoops},
 };
 use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::{Store, aggregates::Aggregates, files};
@@ -191,6 +191,18 @@ pub struct SplitsInfo {
     pub test: Option<u64>,
 }
 
+/// The nodes of a split, if there is one.
+fn nodes_of(manifest: &Manifest, split: &str) -> Option<u64> {
+    let mut splits = manifest.splits.iter();
+    splits.find(|entry| entry.name == split).map(|entry| entry.nodes)
+}
+
+/// The edges of a part, if the store has it.
+fn edges_of(store: &Store, part: EdgePart) -> Result<Option<u64>> {
+    let parts = store.manifest().held_out();
+    parts.contains(&part).then(|| store.part_edges(part)).transpose()
+}
+
 /// Describes a store; counts degrees on `threads` threads.
 pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<Info> {
     let manifest = store.manifest();
@@ -198,20 +210,11 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
     let bytes = bytes(store, aggregates.iter().map(|of_kind| of_kind.bytes).sum())?;
     let counted = count_degrees(store, threads, bytes.degrees, progress)?;
     let schema = store.schema()?;
-    let split = |name: &str| {
-        manifest
-            .splits
-            .iter()
-            .find(|split| split.name == name)
-            .map(|split| split.nodes)
-    };
-    let parts = manifest.held_out();
-    let held_out = |part| parts.contains(&part).then(|| store.part_edges(part)).transpose();
     Ok(Info {
         nodes: manifest.nodes,
         edges: manifest.edges,
-        edges_val: held_out(EdgePart::Val)?,
-        edges_test: held_out(EdgePart::Test)?,
+        edges_val: edges_of(store, EdgePart::Val)?,
+        edges_test: edges_of(store, EdgePart::Test)?,
         edge_split: manifest.edge_split().map(str::to_owned),
         chunks: store.chunks().chunks(),
         chunks_present: store.present_chunks().count() as u32,
@@ -242,9 +245,9 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             LabelKind::Targets => "targets",
         }),
         splits: SplitsInfo {
-            train: split("train"),
-            val: split("val"),
-            test: split("test"),
+            train: nodes_of(manifest, "train"),
+            val: nodes_of(manifest, "val"),
+            test: nodes_of(manifest, "test"),
         },
         random_split: manifest.random_split().map(str::to_owned),
         generation: store.generation(),

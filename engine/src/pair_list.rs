@@ -25,17 +25,16 @@ pub fn read_pairs(store: &Store, path: &Path) -> Result<Vec<(NodeId, NodeId)>> {
     let source = EdgeSource::open(&[path.to_owned()], options)?;
     let mut blocks = Vec::new();
     let (mut integers, mut texts) = (EdgeBatch::default(), TextBatch::default());
-    let mut no_reject = |_| unreachable!("bad lines are errors");
     while let Some(block) = source.next_block(&|_| false)? {
         let pairs: Vec<[ExternalId; 2]> = match ids {
             IdKind::Integer => {
-                block.parse(&mut integers, &mut no_reject)?;
+                block.parse(&mut integers, &mut |_| unreachable!("bad lines are errors"))?;
                 let ends = integers.sources.iter().zip(&integers.targets);
                 ends.map(|(&source, &target)| [source, target].map(ExternalId::Integer))
                     .collect()
             }
             IdKind::String => {
-                block.parse_text(&mut texts, &mut no_reject)?;
+                block.parse_text(&mut texts, &mut |_| unreachable!("bad lines are errors"))?;
                 let ends = texts.sources.iter().zip(texts.targets.iter());
                 ends.map(|(source, target)| [source, target].map(|id| ExternalId::String(id.to_vec())))
                     .collect()
@@ -45,14 +44,16 @@ pub fn read_pairs(store: &Store, path: &Path) -> Result<Vec<(NodeId, NodeId)>> {
     }
     blocks.sort_by_key(|(id, _)| *id);
     let pairs = (0..).zip(blocks.into_iter().flat_map(|(_, pairs)| pairs));
-    let node = |number: u64, id: ExternalId| match store.node(&id)? {
-        Some(node) => Ok(node),
-        None => {
-            let what = format!("no node of {} has the id {id}", store.path().display());
-            Err(Error::input(path, Position::Row(number), what))
-        }
-    };
     pairs
-        .map(|(number, [source, target])| Ok((node(number, source)?, node(number, target)?)))
+        .map(|(number, ends)| {
+            let [source, target] = ends.map(|id| match store.node(&id)? {
+                Some(node) => Ok(node),
+                None => {
+                    let what = format!("no node of {} has the id {id}", store.path().display());
+                    Err(Error::input(path, Position::Row(number), what))
+                }
+            });
+            Ok((source?, target?))
+        })
         .collect()
 }

@@ -366,12 +366,12 @@ fn split_bytes(nodes: u64, share: f64) -> u64 {
         return 0;
     }
     // A container of the bitmap has 2^16 nodes: one bit for each, or two bytes for each in the split.
-    let of_container = |nodes: f64| match nodes * share > 4096.0 {
+    let (full, rest) = (nodes >> 16, nodes % (1 << 16));
+    let [of_full, of_rest] = [65536.0, rest as f64].map(|nodes| match nodes * share > 4096.0 {
         true => 8192.0,
         false => 2.0 * nodes * share,
-    };
-    let (full, rest) = (nodes >> 16, nodes % (1 << 16));
-    let payload = full as f64 * (of_container(65536.0) + 8.0) + of_container(rest as f64) + 8.0;
+    });
+    let payload = full as f64 * (of_full + 8.0) + of_rest + 8.0;
     file_bytes(FileKind::SPLIT, SPLIT_META_BYTES, payload as u64)
 }
 
@@ -416,21 +416,24 @@ impl RowSizes {
 
 fn ingest_time(options: &PlanOptions, bytes: &PlannedBytes, spill_edges: u64, spill_features: u64) -> PlannedTime {
     let (rates, edges) = (&options.rates, options.edges as f64);
-    let spill_written = |spill: u64| spill.saturating_sub(options.free_memory / DIRTY_PART);
-    let spill_read = |spill: u64| spill.saturating_sub(options.free_memory);
+    // Free memory holds a part of what is spilled: all of it when it is read, and what the system may keep unwritten before.
+    let (cached, dirty) = (options.free_memory, options.free_memory / DIRTY_PART);
     let mut time = Passes::new(options);
     let values = u64::from(options.weighted) + options.edge_features.map_or(0, |(dim, _)| dim.into());
     let input = options.edges * (INPUT_EDGE_BYTES + values * INPUT_VALUE_BYTES);
-    time.pass(input + spill_written(spill_edges), edges * rates.edge_read_ns);
-    time.pass(spill_read(spill_edges) + bytes.of_edges(), edges * rates.edge_sort_ns);
+    time.pass(input + spill_edges.saturating_sub(dirty), edges * rates.edge_read_ns);
+    time.pass(
+        spill_edges.saturating_sub(cached) + bytes.of_edges(),
+        edges * rates.edge_sort_ns,
+    );
     if let Some((dim, _)) = options.features {
         let input = options.nodes * u64::from(dim) * INPUT_VALUE_BYTES;
         time.pass(
-            input + spill_written(spill_features),
+            input + spill_features.saturating_sub(dirty),
             input as f64 * rates.feature_read_ns,
         );
         time.pass(
-            spill_read(spill_features) + bytes.features,
+            spill_features.saturating_sub(cached) + bytes.features,
             bytes.features as f64 * rates.feature_write_ns,
         );
     }

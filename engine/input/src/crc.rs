@@ -54,8 +54,9 @@ impl MemberCrc {
     pub fn note(&self, offset: u64, bytes: &[u8]) -> Result<(), CrcMismatch> {
         let wanted = offset..offset + bytes.len() as u64;
         // Hashed outside the lock. Another thread may hash the same bytes in the meantime; the first result is kept.
-        let next_gap = || gap_in(&self.lock(), &wanted);
-        while let Some(gap) = next_gap() {
+        loop {
+            let gap = gap_in(&self.lock(), &wanted);
+            let Some(gap) = gap else { break };
             let crc = crc32fast::hash(&bytes[(gap.start - offset) as usize..(gap.end - offset) as usize]);
             let mut spans = self.lock();
             if gap_in(&spans, &gap) == Some(gap.clone()) {

@@ -81,12 +81,12 @@ impl Extent {
 
     /// An error about the extent as a whole.
     pub fn error(&self, what: impl AsRef<str>) -> Error {
-        Error::input(self.file.path(), Position::Whole, self.in_member(what.as_ref()))
+        self.file.error(self.in_member(what.as_ref()))
     }
 
     /// An error about the whole file, whichever member this is.
     pub fn of_file(&self, what: impl Into<String>) -> Error {
-        Error::input(self.file.path(), Position::Whole, what)
+        self.file.error(what)
     }
 
     /// An error at an offset of the unpacked bytes.

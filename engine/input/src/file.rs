@@ -62,6 +62,11 @@ impl InputFile {
         &self.path
     }
 
+    /// The error about the whole file.
+    pub fn error(&self, what: impl Into<String>) -> Error {
+        Error::input(&self.path, Position::Whole, what)
+    }
+
     /// Size in bytes when the file was opened.
     pub fn bytes(&self) -> u64 {
         self.bytes

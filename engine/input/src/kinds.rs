@@ -71,6 +71,12 @@ pub(crate) fn refuse_other_kinds(file: &Arc<InputFile>) -> Result<()> {
     }
 }
 
+/// Whether a text begins with `name`, in any case.
+fn begins(text: &[u8], name: &[u8]) -> bool {
+    text.get(..name.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(name))
+}
+
 impl Kind {
     /// The kind of a file that begins with these bytes.
     fn of(head: &[u8]) -> Option<Self> {
@@ -105,33 +111,26 @@ impl Kind {
             head.starts_with(magic) && !(is_text && may_be_text)
         });
         let text = head.trim_ascii_start();
-        let begins = |name: &[u8]| {
-            text.get(..name.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(name))
-        };
         match known {
             Some(&(_, kind)) => Some(kind),
             None if head.get(257..262) == Some(b"ustar") => Some(Self::Tar),
             // Protocol 2 and later; an older pickle is text.
             None if matches!(head, [0x80, 2..=5, ..]) => Some(Self::Pickle),
-            None if begins(b"<!doctype html") || begins(b"<html") => Some(Self::WebPage),
+            None if begins(text, b"<!doctype html") || begins(text, b"<html") => Some(Self::WebPage),
             None => None,
         }
     }
 
     /// The kind of an archive with members of these names, if it is no archive of arrays.
     pub fn of_archive<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
-        let has = |end: &str| {
-            names
-                .clone()
-                .any(|name| name == end || name.ends_with(&format!("/{end}")))
-        };
-        match () {
-            () if has("data.pkl") => Some(Self::PyTorch),
-            () if has("xl/workbook.xml") => Some(Self::Xlsx),
-            () if names.clone().all(|name| !name.ends_with(".npy")) => Some(Self::Zip),
-            () => None,
+        for (end, kind) in [("data.pkl", Self::PyTorch), ("xl/workbook.xml", Self::Xlsx)] {
+            // The member may be in a folder.
+            let mut rests = names.clone().filter_map(|name| name.strip_suffix(end));
+            if rests.any(|folder| folder.is_empty() || folder.ends_with('/')) {
+                return Some(kind);
+            }
         }
+        names.clone().all(|name| !name.ends_with(".npy")).then_some(Self::Zip)
     }
 
     /// What it is called, and the command that converts it.

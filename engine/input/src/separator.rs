@@ -147,15 +147,11 @@ impl Separator {
     /// # Errors
     /// If two of them fit, such as the comma and the semicolon in `1;2;0,5`. The error names `option`.
     pub(crate) fn of_lines<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, option: &str) -> Result<Self, String> {
-        let fits = |separator: &Self| {
-            let mut counts = lines.clone().map(|line| separator.count(line));
-            let first = counts.next().flatten();
-            first.is_some_and(|first| first >= 2) && counts.all(|count| count == first)
-        };
-        if fits(&Self::Tab) {
+        if Self::Tab.fits(lines.clone()) {
             return Ok(Self::Tab);
         }
-        let mut strong = [Self::Comma, Self::Semicolon, Self::Bar].into_iter().filter(fits);
+        let strong = [Self::Comma, Self::Semicolon, Self::Bar].into_iter();
+        let mut strong = strong.filter(|separator| separator.fits(lines.clone()));
         match (strong.next(), strong.next()) {
             (Some(one), Some(other)) => Err(format!(
                 "the columns may be separated by {} or by {}; give {option} {} or {option} {}",
@@ -165,9 +161,16 @@ impl Separator {
                 other.word()
             )),
             (Some(separator), None) => Ok(separator),
-            (None, _) if fits(&Self::Spaces) => Ok(Self::Spaces),
+            (None, _) if Self::Spaces.fits(lines.clone()) => Ok(Self::Spaces),
             (None, _) => Ok(Self::of_line(lines.clone().next().unwrap_or_default())),
         }
+    }
+
+    /// Whether all lines have the same number of fields, at least two.
+    fn fits<'a>(self, lines: impl Iterator<Item = &'a [u8]>) -> bool {
+        let mut counts = lines.map(|line| self.count(line));
+        let first = counts.next().flatten();
+        first.is_some_and(|first| first >= 2) && counts.all(|count| count == first)
     }
 
     /// The separator of a line that stands alone.

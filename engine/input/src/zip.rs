@@ -18,7 +18,7 @@ use ::zip::{
     CompressionMethod, ZipArchive,
     read::{ArchiveOffset, Config},
 };
-use grappa_io::{Error, Position, Result};
+use grappa_io::{Error, Result};
 
 use crate::{
     conversions::Conversion,
@@ -99,7 +99,7 @@ impl Npz {
 
     /// An error about the archive as a whole.
     pub fn error(&self, what: &str) -> Error {
-        Error::input(self.file.path(), Position::Whole, what)
+        self.file.error(what)
     }
 
     /// The array `name`. Fails if it does not exist.
@@ -134,18 +134,17 @@ impl Npz {
             member: Some(name.into()),
             crc: Some(Arc::new(MemberCrc::new(member.crc32(), bytes))),
         };
-        let refused = |why: String| {
-            Err(extent.error(format!(
-                "it is {why}; write the archive with NumPy's savez or savez_compressed"
-            )))
-        };
-        if member.encrypted() {
-            return refused("encrypted".to_owned());
-        }
-        if ![CompressionMethod::STORE, CompressionMethod::DEFLATE].contains(&method) {
-            return refused(format!(
+        let unread = match method {
+            _ if member.encrypted() => Some("encrypted".to_owned()),
+            CompressionMethod::STORE | CompressionMethod::DEFLATE => None,
+            _ => Some(format!(
                 "packed with method {method:?}, which this program does not read"
-            ));
+            )),
+        };
+        if let Some(why) = unread {
+            return Err(extent.error(format!(
+                "it is {why}; write the archive with NumPy's savez or savez_compressed"
+            )));
         }
         let end = start.and_then(|start| start.checked_add(packed));
         // Deflate compresses 1032 to 1 at best. A larger claim is false, and would reserve memory for nothing.
@@ -165,12 +164,8 @@ impl Npz {
 }
 
 fn damaged(file: &InputFile, why: impl ToString) -> Error {
-    Error::input(
-        file.path(),
-        Position::Whole,
-        format!(
-            "this .npz archive is truncated or damaged ({}); fetch it again, or write it again with NumPy's savez",
-            why.to_string()
-        ),
-    )
+    file.error(format!(
+        "this .npz archive is truncated or damaged ({}); fetch it again, or write it again with NumPy's savez",
+        why.to_string()
+    ))
 }

@@ -65,17 +65,9 @@ pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
 /// As [`read`], and if it is larger.
 pub fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let mut file = open(path)?;
-    let too_long = |found: u64| {
-        let what = format!(
-            "expected a file of at most {}, found {}; is this the right file?",
-            ByteSize(bytes_max),
-            ByteSize(found)
-        );
-        Err(Error::input(path, Position::Whole, what))
-    };
     let bytes = file.metadata().map_err(Error::io("read", path))?.len();
     if bytes > bytes_max {
-        return too_long(bytes);
+        return Err(too_long(path, bytes_max, bytes));
     }
     let mut content = Vec::new();
     // Read up to one byte more than allowed, because files in /proc report a length of 0 and other files may be
@@ -85,9 +77,18 @@ pub fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
         .read_to_end(&mut content)
         .map_err(Error::io("read", path))?;
     if content.len() as u64 > bytes_max {
-        return too_long(content.len() as u64);
+        return Err(too_long(path, bytes_max, content.len() as u64));
     }
     Ok(content)
+}
+
+fn too_long(path: &Path, bytes_max: u64, found: u64) -> Error {
+    let what = format!(
+        "expected a file of at most {}, found {}; is this the right file?",
+        ByteSize(bytes_max),
+        ByteSize(found)
+    );
+    Error::input(path, Position::Whole, what)
 }
 
 /// Reads all of the regular file `path`, which must be UTF-8 and have at most `bytes_max` bytes.

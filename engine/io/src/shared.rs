@@ -23,21 +23,24 @@ pub struct SharedMemory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedName(pub [u64; 4]);
 
+fn refused(bytes: u64, source: io::Error) -> Error {
+    Error::Memory {
+        bytes,
+        what: "memory that processes share",
+        source,
+    }
+}
+
 impl SharedMemory {
     /// Makes `bytes` of zeros. They take no physical memory until they are touched.
     ///
     /// # Errors
     /// If the kernel refuses the memory.
     pub fn create(bytes: u64) -> Result<Self> {
-        let refused = |source: io::Error| Error::Memory {
-            bytes,
-            what: "memory that processes share",
-            source,
-        };
         let file: File = memfd_create(c"grappa", MemfdFlags::CLOEXEC)
             .map(OwnedFd::into)
-            .map_err(|error| refused(error.into()))?;
-        file.set_len(bytes).map_err(refused)?;
+            .map_err(|error| refused(bytes, error.into()))?;
+        file.set_len(bytes).map_err(|error| refused(bytes, error))?;
         Ok(Self { file, bytes })
     }
 
@@ -67,21 +70,21 @@ impl SharedMemory {
     pub fn open(name: SharedName, bytes: u64) -> Result<Self> {
         let SharedName([process, descriptor, device, inode]) = name;
         let path = path_of(process, descriptor);
-        let failed = |source: io::Error| Error::Io {
-            action: "open the memory of another process",
-            path: path.clone(),
-            source,
-        };
         // A process that got the number of one that ended may have anything there.
         let file = open(
             &path,
             OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
             rustix::fs::Mode::empty(),
         );
-        let file: File = file.map(OwnedFd::into).map_err(|error| failed(error.into()))?;
-        let stat = fstat(&file).map_err(|error| failed(error.into()))?;
+        let file: File = file
+            .map(OwnedFd::into)
+            .map_err(|error| Error::io("open the memory of another process", &path)(error.into()))?;
+        let stat =
+            fstat(&file).map_err(|error| Error::io("open the memory of another process", &path)(error.into()))?;
         if (stat.st_dev, stat.st_ino, stat.st_size as u64) != (device, inode, bytes) {
-            return Err(failed(io::ErrorKind::NotFound.into()));
+            return Err(Error::io("open the memory of another process", &path)(
+                io::ErrorKind::NotFound.into(),
+            ));
         }
         Ok(Self { file, bytes })
     }

@@ -48,7 +48,7 @@ impl FromStr for ByteSize {
     type Err = ByteSizeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let no_number = || ByteSizeError::Number(text.to_owned());
+        let no_number = ByteSizeError::Number(text.to_owned());
         let text = text.trim();
         let digits_end = text
             .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -59,17 +59,16 @@ impl FromStr for ByteSize {
         // The whole part and the fraction are parsed separately, so that large sizes are exact.
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
-            return Err(no_number());
+            return Err(no_number);
         }
-        let too_large = || ByteSizeError::TooLarge(text.to_owned());
         let whole_bytes = whole
             .parse::<u64>()
             .ok()
-            .and_then(|whole| whole.checked_mul(unit_bytes))
-            .ok_or_else(too_large)?;
-        let fraction: f64 = format!("0.{fraction}0").parse().map_err(|_| no_number())?;
+            .and_then(|whole| whole.checked_mul(unit_bytes));
+        let fraction: f64 = format!("0.{fraction}0").parse().map_err(|_| no_number)?;
         let fraction_bytes = (fraction * unit_bytes as f64) as u64;
-        whole_bytes.checked_add(fraction_bytes).map(Self).ok_or_else(too_large)
+        let bytes = whole_bytes.and_then(|whole| whole.checked_add(fraction_bytes));
+        bytes.map(Self).ok_or_else(|| ByteSizeError::TooLarge(text.to_owned()))
     }
 }
 

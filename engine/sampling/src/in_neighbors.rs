@@ -296,12 +296,12 @@ impl NeighborSample {
 
     /// The positions of the drawn in-neighbors; none if all are taken.
     fn positions<'d>(&self, node: NodeId, degree: u64, draw: &'d mut Draw) -> Option<&'d [u64]> {
-        let key = || random::combine(random::hash(self.seed), node.0);
+        let key = random::combine(random::hash(self.seed), node.0);
         match self.replace {
             _ if degree == 0 => None,
-            true => Some(draw.with_replacement(key(), degree, self.per_node)),
+            true => Some(draw.with_replacement(key, degree, self.per_node)),
             false if degree <= u64::from(self.per_node) => None,
-            false => Some(draw.positions(key(), degree, self.per_node)),
+            false => Some(draw.positions(key, degree, self.per_node)),
         }
     }
 }

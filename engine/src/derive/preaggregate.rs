@@ -274,22 +274,20 @@ fn layout(store: &Store, dtype: Option<FeatureDtype>, with_features: bool) -> Re
     if !with_features {
         return Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim));
     }
-    let conflict = |what: &str| {
-        let what = format!(
-            "{}: aggregates with features are requested, but {what}",
-            store.path().display()
-        );
-        Err(Error::conflict(what, "leave out --with-features"))
-    };
-    if store.manifest().stored_features().is_none() {
-        return conflict("the features of the store are computed, not stored");
-    }
-    match dtype {
-        Some(dtype) if dtype != spec.dtype => conflict(&format!(
+    let what = match dtype {
+        _ if store.manifest().stored_features().is_none() => {
+            "the features of the store are computed, not stored".to_owned()
+        }
+        Some(dtype) if dtype != spec.dtype => format!(
             "features have the type {} and aggregates would have {}",
             spec.dtype.name(),
             dtype.name()
-        )),
-        _ => Ok(FeatureLayout::with_features(spec.dtype, spec.dim)),
-    }
+        ),
+        _ => return Ok(FeatureLayout::with_features(spec.dtype, spec.dim)),
+    };
+    let store = store.path().display();
+    Err(Error::conflict(
+        format!("{store}: aggregates with features are requested, but {what}"),
+        "leave out --with-features",
+    ))
 }

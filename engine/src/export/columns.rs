@@ -113,13 +113,10 @@ fn of_each(names: &[String], scalar: Scalar) -> Vec<table::Column> {
 
 /// The values of each column of `width` values, where a row of `dim` values has one column after another.
 fn divided<T: Copy>(values: &[T], dim: usize, width: usize) -> impl Iterator<Item = Vec<T>> {
-    let of_column = move |first| {
-        values
-            .chunks_exact(dim)
-            .flat_map(move |row| &row[first..first + width])
-            .copied()
-    };
-    (0..dim).step_by(width).map(move |first| of_column(first).collect())
+    (0..dim).step_by(width).map(move |first| {
+        let rows = values.chunks_exact(dim);
+        rows.flat_map(|row| &row[first..first + width]).copied().collect()
+    })
 }
 
 /// The features that a generator computes, in the order of external ids.
@@ -210,12 +207,14 @@ pub fn labels_table(
         }
         (LabelKind::Single, false) => {
             let column = label_column(Scalar::Text, Shape::Optional);
-            let name = |class: i64| names.get(usize::try_from(class).ok()?);
             write_rows(store, out, vec![column], &rows, progress, |bytes| {
-                let named = classes_of(bytes).filter_map(name);
+                let named: Vec<_> = classes_of(bytes)
+                    .map(|class| names.get(usize::try_from(class).ok()?))
+                    .collect();
+                let texts = named.iter().flatten().map(|name| name.as_bytes().to_vec());
                 vec![Cells {
-                    values: Values::Texts(named.map(|name| name.clone().into_bytes()).collect()),
-                    counts: classes_of(bytes).map(|class| name(class).map(|_| 1)).collect(),
+                    values: Values::Texts(texts.collect()),
+                    counts: named.iter().map(|name| name.map(|_| 1)).collect(),
                 }]
             })
         }

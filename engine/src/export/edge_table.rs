@@ -124,8 +124,7 @@ impl EdgeColumns {
         if self.rows == 0 {
             return Ok(());
         }
-        let none = || no_ids(self.ids);
-        let ends = std::mem::replace(&mut self.ends, [none(), none()]);
+        let ends = std::mem::replace(&mut self.ends, [no_ids(self.ids), no_ids(self.ids)]);
         let mut cells: Vec<Cells> = ends.into_iter().map(Cells::from).collect();
         let values = self.values.iter_mut().map(std::mem::take);
         cells.extend(values.map(|values| Cells::from(Values::Floats(values))));

@@ -39,8 +39,7 @@ pub enum Quotes {
 }
 
 pub fn needs_quotes(id: &[u8]) -> Option<Quotes> {
-    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' '));
-    if id.contains(&b'\t') || is_blank(id.first()) || is_blank(id.last()) {
+    if id.contains(&b'\t') || id.starts_with(b" ") || id.ends_with(b" ") {
         return Some(Quotes::Always);
     }
     (id.contains(&b',') || id.contains(&b'"')).then_some(Quotes::WithCommas)

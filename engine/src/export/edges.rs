@@ -114,16 +114,16 @@ pub fn print_edges(
 ) -> Result<Exported> {
     let writer = EdgeWriter::new(store, part, EdgeFormat::Tsv)?;
     let mut bytes = writer.header.len() as u64;
-    let failed = |e| Error::io("write to", "standard output")(e);
     pool(budget.threads)?.install(|| {
         let plan = writer.spans(writer.block_edges(budget)?);
         writer.start(progress);
-        out.write_all(&writer.header).map_err(failed)?;
+        out.write_all(&writer.header)
+            .map_err(Error::io("write to", "standard output"))?;
         write_in_order(
             plan.planner(),
             |span, buffers, out| writer.append(span, buffers, out),
             |block, edges| {
-                out.write_all(block).map_err(failed)?;
+                out.write_all(block).map_err(Error::io("write to", "standard output"))?;
                 bytes += block.len() as u64;
                 progress.advance(block.len() as u64, edges);
                 check_stopped(progress)
@@ -516,15 +516,8 @@ impl<'a> EdgeWriter<'a> {
         }
         id.clear();
         self.store.ids().append_text(node, id)?;
-        let cannot = |remedy: &str| {
-            let what = format!(
-                "the id \"{}\" cannot stand in a line of text; {remedy}",
-                id.escape_ascii()
-            );
-            Err(Error::input(self.store.path(), Position::Whole, what))
-        };
         if id.is_empty() || id.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0)) {
-            return cannot("no text format of edges can hold it");
+            return Err(self.unprintable(id, "no text format of edges can hold it"));
         }
         match (self.format, needs_quotes(id)) {
             (EdgeFormat::Csv, Some(_)) => {
@@ -535,10 +528,18 @@ impl<'a> EdgeWriter<'a> {
                 }
                 out.push(b'"');
             }
-            (EdgeFormat::Tsv, Some(Quotes::Always)) => return cannot("export to a file called .csv, which has quotes"),
+            (EdgeFormat::Tsv, Some(Quotes::Always)) => {
+                return Err(self.unprintable(id, "export to a file called .csv, which has quotes"));
+            }
             _ => out.extend_from_slice(id),
         }
         Ok(())
+    }
+
+    fn unprintable(&self, id: &[u8], remedy: &str) -> Error {
+        let id = id.escape_ascii();
+        let what = format!("the id \"{id}\" cannot stand in a line of text; {remedy}");
+        Error::input(self.store.path(), Position::Whole, what)
     }
 }
 

@@ -156,11 +156,8 @@ fn write_text(
 
 /// Fails if a line with this id would be read as something else.
 fn expect_line(store: &Store, id: &[u8]) -> Result<()> {
-    let ends_in_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    if id.is_empty()
-        || ends_in_blank(id.first())
-        || ends_in_blank(id.last())
-        || id.iter().any(|b| matches!(b, b'\n' | b'\r'))
+    let ends = [id.first(), id.last()];
+    if ends.iter().any(|end| matches!(end, None | Some(b' ' | b'\t'))) || id.iter().any(|b| matches!(b, b'\n' | b'\r'))
     {
         let what = format!("the id \"{}\" cannot stand in a line of its own", id.escape_ascii());
         return Err(Error::input(store.path(), Position::Whole, what));

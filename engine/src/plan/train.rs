@@ -227,22 +227,25 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(options: &'a TrainOptions) -> Result<Self> {
-        let wrong = |what: &'static str, range: &'static str, value: u64| Err(Error::out_of_range(what, range, value));
         if options.nodes == 0 || options.edges == 0 {
-            return wrong("the number of nodes and edges", "at least 1 of each", 0);
+            return Err(Error::out_of_range(
+                "the number of nodes and edges",
+                "at least 1 of each",
+                0,
+            ));
         }
         if options.train == 0 || options.train > options.nodes {
-            return wrong(
+            return Err(Error::out_of_range(
                 "the number of training nodes",
                 "1 to the number of nodes",
                 options.train,
-            );
+            ));
         }
         if options.fanouts.is_empty() {
-            return wrong("the number of layers", "at least 1", 0);
+            return Err(Error::out_of_range("the number of layers", "at least 1", 0));
         }
         if options.hidden == 0 {
-            return wrong("the hidden dimension", "at least 1", 0);
+            return Err(Error::out_of_range("the hidden dimension", "at least 1", 0));
         }
         let (dim, dtype) = options.features;
         let row_bytes = f64::from(FeatureLayout::new(dtype, dim).stride);
@@ -471,7 +474,6 @@ impl<'a> Planner<'a> {
         let beside =
             ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE as f64) + BUFFERS * buffer + memory / RESERVE_SHARE as f64;
         let slot = self.row_bytes * self.rows_per_node() + SLOT_BYTES;
-        let distinct = |window: f64| minibatch.missing(&self.reach, window, 0.0);
         let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();
         let waiting = NODE_BYTES * minibatch.nodes + DESTINATION_BYTES * destinations + EDGE_BYTES * minibatch.edges();
         let free = (room - beside).max(0.0);
@@ -480,11 +482,13 @@ impl<'a> Planner<'a> {
             .min(minibatches as f64)
             .max(1.0);
         let balanced = largest(most, |window| {
-            2.0 * window * waiting + distinct(2.0 * window) * slot <= free
+            2.0 * window * waiting + minibatch.missing(&self.reach, 2.0 * window, 0.0) * slot <= free
         });
         let slots = (free - 2.0 * balanced * waiting).max(0.0) / slot;
-        let window = largest(balanced, |window| distinct(window) <= slots / 2.0);
-        let kept = (slots - distinct(window)).max(0.0);
+        let window = largest(balanced, |window| {
+            minibatch.missing(&self.reach, window, 0.0) <= slots / 2.0
+        });
+        let kept = (slots - minibatch.missing(&self.reach, window, 0.0)).max(0.0);
         let missing = minibatch.missing(&self.reach, window, kept);
         let bytes = self.rows_per_node() * self.feature_bytes * self.touched(missing, COALESCING_GAP);
         bytes * minibatches as f64 / window

@@ -21,20 +21,23 @@ pub(super) fn current(check: &StoreCheck<'_>, assignments: &[&str]) {
         Err(error) => return check.failed(files::CURRENT, error),
         Ok(generation) => generation,
     };
-    let is_missing = |path: &str| !assignments.contains(&path) && !check.root.join(path).exists();
     let path = files::assignment(generation);
-    if is_missing(&path) {
+    if is_missing(check, assignments, &path) {
         return check.problem(&path, 0, "CURRENT names this assignment, and it is missing".into());
     }
     let Some(before) = generation.checked_sub(1).map(files::assignment) else {
         return;
     };
     // A repartitioning removes it after it has replaced CURRENT.
-    if is_missing(&before) && read_current(check.root).is_ok_and(|now| now == generation) {
+    if is_missing(check, assignments, &before) && read_current(check.root).is_ok_and(|now| now == generation) {
         let what = "the assignment before the current one is kept for programs that are opening the store, and it is \
                         missing; grappa-store repartition writes the next one";
         check.problem(&before, 0, what.into());
     }
+}
+
+fn is_missing(check: &StoreCheck<'_>, assignments: &[&str], path: &str) -> bool {
+    !assignments.contains(&path) && !check.root.join(path).exists()
 }
 
 /// Checks an assignment, and whether it may be one of this store.

@@ -251,9 +251,8 @@ impl StoreCheck<'_> {
     }
 
     fn features(&self, manifest: &Manifest, span: ChunkSpan, file: &ContainerFile) -> Result<()> {
-        let in_file = || Error::format(file.path());
-        let meta = FeaturesMeta::decode(file.header()).map_err(in_file())?;
-        meta.span.expect(&span).map_err(in_file())?;
+        let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+        meta.span.expect(&span).map_err(Error::format(file.path()))?;
         let layout = meta.layout;
         let expected = manifest.features.as_ref().map(|spec| FeatureLayout {
             dtype: spec.dtype,
@@ -262,23 +261,22 @@ impl StoreCheck<'_> {
         });
         if expected != Some(layout) || meta.with_features {
             let what = format!("the file has {layout:?}, the manifest {expected:?}");
-            return Err(in_file()(FormatError::invalid(88, what)));
+            return Err(Error::format(file.path())(FormatError::invalid(88, what)));
         }
         self.feature_rows(&meta, file)
     }
 
     fn labels(&self, manifest: &Manifest, span: ChunkSpan, file: &ContainerFile) -> Result<()> {
-        let in_file = || Error::format(file.path());
-        let meta = LabelsMeta::decode(file.header()).map_err(in_file())?;
-        meta.span.expect(&span).map_err(in_file())?;
+        let meta = LabelsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+        meta.span.expect(&span).map_err(Error::format(file.path()))?;
         if manifest.labels != Some(meta.spec) {
             let what = format!("the file has {:?}, the manifest {:?}", meta.spec, manifest.labels);
-            return Err(in_file()(FormatError::invalid(88, what)));
+            return Err(Error::format(file.path())(FormatError::invalid(88, what)));
         }
         let mapped = MappedPayload::new(file, Access::Sequential)?;
         Labels::new(mapped.header(), mapped.unchecked())
             .and_then(|labels| labels.check())
-            .map_err(in_file())
+            .map_err(Error::format(file.path()))
     }
 
     fn dictionary(&self, manifest: &Manifest) {
@@ -288,8 +286,7 @@ impl StoreCheck<'_> {
     }
 
     fn check_dictionary(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
-        let in_file = || Error::format(file.path());
-        let meta = DictionaryMeta::decode(file.header()).map_err(in_file())?;
+        let meta = DictionaryMeta::decode(file.header()).map_err(Error::format(file.path()))?;
         let kind = match manifest.ids.external {
             ExternalIds::String => KeyKind::Strings,
             _ => KeyKind::Integers,
@@ -299,22 +296,25 @@ impl StoreCheck<'_> {
                 "{} keys of kind {:?}, but the graph has {} nodes with {kind:?}",
                 meta.keys, meta.kind, manifest.nodes
             );
-            return Err(in_file()(FormatError::invalid(64, what)));
+            return Err(Error::format(file.path())(FormatError::invalid(64, what)));
         }
         let mapped = MappedPayload::new(file, Access::Sequential)?;
         match kind {
             KeyKind::Integers => {
-                let keys = IntegerDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
-                in_parts(keys.len(), RELEASE_BYTES / 8, &mapped, |ids| keys.check_ids(ids)).map_err(in_file())
+                let keys =
+                    IntegerDictionary::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
+                in_parts(keys.len(), RELEASE_BYTES / 8, &mapped, |ids| keys.check_ids(ids))
+                    .map_err(Error::format(file.path()))
             }
             KeyKind::Strings => {
-                let keys = StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+                let keys =
+                    StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
                 // Blocks of strings like paths take a few hundred bytes.
                 let blocks_per_release = RELEASE_BYTES / 256;
                 in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| {
                     keys.check_blocks(blocks)
                 })
-                .map_err(in_file())
+                .map_err(Error::format(file.path()))
             }
         }
     }
@@ -326,34 +326,33 @@ impl StoreCheck<'_> {
     }
 
     fn check_permutation(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
-        let in_file = || Error::format(file.path());
-        let meta = PermutationTableMeta::decode(file.header()).map_err(in_file())?;
+        let meta = PermutationTableMeta::decode(file.header()).map_err(Error::format(file.path()))?;
         if meta.nodes != manifest.nodes {
             let what = format!(
                 "a node permutation of {} nodes, but the graph has {}",
                 meta.nodes, manifest.nodes
             );
-            return Err(in_file()(FormatError::invalid(64, what)));
+            return Err(Error::format(file.path())(FormatError::invalid(64, what)));
         }
         let mapped = MappedPayload::new(file, Access::Sequential)?;
-        let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+        let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
         // Both tables have the same pairs if each is the inverse of the other. Sums of the pairs' hashes say whether they do, and take one
         // pass from front to back over each table. Lookups in any order would take a page fault each.
         let (mut of_ids, mut of_nodes) = (0u64, 0u64);
         let rows = RELEASE_BYTES / ENTRY_BYTES as u64;
-        let mut add = |part: Range<u64>| {
+        in_parts(meta.nodes, rows, &mapped, |part| {
             of_ids = of_ids.wrapping_add(table.sum_of_ids(part.clone())?);
             of_nodes = of_nodes.wrapping_add(table.sum_of_nodes(part)?);
             Ok(())
-        };
-        in_parts(meta.nodes, rows, &mapped, &mut add).map_err(in_file())?;
+        })
+        .map_err(Error::format(file.path()))?;
         if of_ids == of_nodes {
             return Ok(());
         }
         // Finds the entry. Each reverse lookup may bring in another page.
         let mapped = MappedPayload::new(file, Access::Random)?;
-        let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
-        in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ids| table.check(ids)).map_err(in_file())
+        let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
+        in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ids| table.check(ids)).map_err(Error::format(file.path()))
     }
 
     fn splits(&self, manifest: &Manifest) {

@@ -21,13 +21,18 @@ const PROGRESS_EDGES: u64 = 1 << 18;
 
 /// Checks the in-degrees of a chunk that a slice lacks.
 pub(super) fn halo_degrees(manifest: &Manifest, span: ChunkSpan, file: &ContainerFile) -> Result<()> {
-    let in_file = || Error::format(file.path());
-    let meta = RowsMeta::decode(&file.header().meta).map_err(in_file())?;
-    expect_adjacency(&meta, span, manifest.nodes).map_err(in_file())?;
+    let meta = RowsMeta::decode(&file.header().meta).map_err(Error::format(file.path()))?;
+    expect_adjacency(&meta, span, manifest.nodes).map_err(Error::format(file.path()))?;
     let map = MappedPayload::new(file, Access::Sequential)?;
     let sizes = RowSizes::of(&meta);
-    let degrees = ChunkDegrees::new(&meta, &sizes, map.unchecked()).map_err(in_file())?;
+    let degrees = ChunkDegrees::new(&meta, &sizes, map.unchecked()).map_err(Error::format(file.path()))?;
     degrees.check().map_err(|error| in_payload(file, &error))
+}
+
+/// The number of self-loops in the adjacency list of a node.
+fn loops(node: u64, sources: &[u64]) -> usize {
+    let from = sources.partition_point(|&source| source < node);
+    sources[from..].iter().take_while(|&&source| source == node).count()
 }
 
 /// The error about a payload, with the offset in the file.
@@ -53,7 +58,6 @@ pub(super) struct RowsCheck<'a> {
 impl RowsCheck<'_> {
     /// Checks the adjacency lists, and the files with a row for each edge.
     pub fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, of_edges: &[&ContainerFile]) {
-        let path = |name: &str| files::of_chunk(self.span.chunk, name);
         if let Err(error) = self.rows(edges, degrees, of_edges) {
             // The error names the file that it is about.
             let name = match &error {
@@ -61,14 +65,13 @@ impl RowsCheck<'_> {
                 _ => None,
             };
             let name = name.map_or_else(|| self.part.file("edges"), |name| name.to_string_lossy().into_owned());
-            self.check.failed(&path(&name), error);
+            self.check.failed(&files::of_chunk(self.span.chunk, &name), error);
         }
     }
 
     fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, of_edges: &[&ContainerFile]) -> Result<()> {
-        let in_edges = || Error::format(edges.path());
-        let meta = RowsMeta::decode(&edges.header().meta).map_err(in_edges())?;
-        expect_adjacency(&meta, self.span, self.manifest.nodes).map_err(in_edges())?;
+        let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
+        expect_adjacency(&meta, self.span, self.manifest.nodes).map_err(Error::format(edges.path()))?;
         if degrees.header().meta != edges.header().meta {
             let what = "the file describes other rows than the chunk's `edges`";
             return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
@@ -76,12 +79,13 @@ impl RowsCheck<'_> {
         let entry = &self.manifest.chunks[self.span.chunk.0 as usize];
         if self.part == EdgePart::Graph && meta.edges != entry.edges {
             let what = format!("{} edges, but the manifest says {}", meta.edges, entry.edges);
-            return Err(in_edges()(FormatError::invalid(96, what)));
+            return Err(Error::format(edges.path())(FormatError::invalid(96, what)));
         }
         let edges_map = MappedPayload::new(edges, Access::Sequential)?;
         let degrees_map = MappedPayload::new(degrees, Access::Sequential)?;
         let sizes = RowSizes::of(&meta);
-        let rows = Rows::new(&meta, &sizes, edges_map.unchecked(), degrees_map.unchecked()).map_err(in_edges())?;
+        let rows = Rows::new(&meta, &sizes, edges_map.unchecked(), degrees_map.unchecked())
+            .map_err(Error::format(edges.path()))?;
 
         let mut bucket_edges = vec![0u64; self.chunks.chunks() as usize];
         let mut wrong_row = None;
@@ -114,7 +118,7 @@ impl RowsCheck<'_> {
         })?;
         if let Some((row, what)) = wrong_row {
             let offset = edges.header().payload_offset + rows.locate(row).extent().start;
-            return Err(in_edges()(FormatError::invalid(offset, what)));
+            return Err(Error::format(edges.path())(FormatError::invalid(offset, what)));
         }
         if self.part == EdgePart::Graph && bucket_edges != entry.bucket_edges {
             let differs = bucket_edges.iter().zip(&entry.bucket_edges).position(|(a, b)| a != b);
@@ -123,7 +127,7 @@ impl RowsCheck<'_> {
                 "{} edges come from chunk {j}, but the manifest says {}",
                 bucket_edges[j], entry.bucket_edges[j]
             );
-            return Err(in_edges()(FormatError::invalid(64, what)));
+            return Err(Error::format(edges.path())(FormatError::invalid(64, what)));
         }
         of_edges.iter().try_for_each(|file| self.edge_rows(&rows, file))
     }
@@ -150,10 +154,6 @@ impl RowsCheck<'_> {
                 self.name(node)
             ));
         }
-        let loops = || {
-            let from = sources.partition_point(|&source| source < node);
-            sources[from..].iter().take_while(|&&source| source == node).count()
-        };
         if self.part != EdgePart::Graph {
             if options.undirected && sources.last().is_some_and(|&source| source > node) {
                 return Some(format!(
@@ -162,7 +162,7 @@ impl RowsCheck<'_> {
                     self.part
                 ));
             }
-            return (options.self_loops != SelfLoops::Keep && loops() != 0).then(|| {
+            return (options.self_loops != SelfLoops::Keep && loops(node, sources) != 0).then(|| {
                 let name = self.name(node);
                 format!(
                     "{name} has a self-loop among the edges for {}, where none can be",
@@ -172,12 +172,13 @@ impl RowsCheck<'_> {
         }
         match options.self_loops {
             SelfLoops::Keep => None,
-            SelfLoops::Drop => (loops() != 0).then(|| {
+            SelfLoops::Drop => (loops(node, sources) != 0).then(|| {
                 let name = self.name(node);
                 format!("{name} has a self-loop, but the manifest says that they were dropped")
             }),
             SelfLoops::Add => {
-                (loops() != 1).then(|| format!("{} has {} self-loops, not one", self.name(node), loops()))
+                let loops = loops(node, sources);
+                (loops != 1).then(|| format!("{} has {loops} self-loops, not one", self.name(node)))
             }
         }
     }
@@ -192,12 +193,11 @@ impl RowsCheck<'_> {
 
     /// Checks a file with a row for each edge: weights, or features.
     fn edge_rows(&self, rows: &Rows<'_>, file: &ContainerFile) -> Result<()> {
-        let in_file = || Error::format(file.path());
-        let meta = EdgeRowsMeta::decode(file.header()).map_err(in_file())?;
-        meta.span.expect(&self.span).map_err(in_file())?;
+        let meta = EdgeRowsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+        meta.span.expect(&self.span).map_err(Error::format(file.path()))?;
         let mapped = MappedPayload::new(file, Access::Sequential)?;
-        let of_edges = EdgeRows::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+        let of_edges = EdgeRows::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
         let degrees = rows.range(0..rows.rows()).map(|row| row.degree());
-        of_edges.check(degrees).map_err(in_file())
+        of_edges.check(degrees).map_err(Error::format(file.path()))
     }
 }

@@ -48,10 +48,10 @@ impl<'a> CheckedDegrees<'a> {
 /// Checks the lines of the rows from `first` to `last`, and their exceptions.
 fn check_lines(rows: &Rows<'_>, degrees: &MappedPayload, first: u64, last: u64) -> Result<()> {
     assert!(last < rows.rows(), "row {last} of {}", rows.rows());
-    let line = |row: u64| row / LINE_ROWS * LINE_BYTES as u64;
-    degrees.check(line(first)..line(last) + LINE_BYTES as u64)?;
-    let exceptions = |row: u64| rows.directory_touches(row) as u64;
-    degrees.check(exceptions(first)..exceptions(last) + EXCEPTIONS_BYTES)
+    let [start, end] = [first, last].map(|row| row / LINE_ROWS * LINE_BYTES as u64);
+    degrees.check(start..end + LINE_BYTES as u64)?;
+    let [start, end] = [first, last].map(|row| rows.directory_touches(row) as u64);
+    degrees.check(start..end + EXCEPTIONS_BYTES)
 }
 
 /// The adjacency lists of a chunk.

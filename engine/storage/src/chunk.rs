@@ -49,11 +49,10 @@ impl AdjacencyFiles {
 
     /// As [`AdjacencyFiles::open`], of a part of the edges that the store has.
     fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, weights: bool) -> Result<Self> {
-        let file = |name: &str| store.file(&files::of_chunk(span.chunk, &part.file(name)));
-        let edges = file("edges")?;
+        let edges = store.file(&files::of_chunk(span.chunk, &part.file("edges")))?;
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
         expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
-        let degrees = file("degrees")?;
+        let degrees = store.file(&files::of_chunk(span.chunk, &part.file("degrees")))?;
         if degrees.header().meta != edges.header().meta {
             let what = "the file describes other adjacency lists than the chunk's `edges`";
             return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
@@ -116,17 +115,16 @@ impl HaloDegrees {
             return Ok(None);
         }
         let file = store.file(&files::of_chunk(chunk, "degrees"))?;
-        let in_file = || Error::format(file.path());
-        let meta = RowsMeta::decode(&file.header().meta).map_err(in_file())?;
+        let meta = RowsMeta::decode(&file.header().meta).map_err(Error::format(file.path()))?;
         let span = ChunkSpan::of(store.chunks(), chunk);
-        expect_adjacency(&meta, span, store.manifest().nodes).map_err(in_file())?;
+        expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(file.path()))?;
         let degrees = Self {
             sizes: store.row_sizes(meta.codec),
             file: MappedPayload::new(&file, Access::Random)?,
             meta,
         };
         // `degrees` expects the decoder to succeed, so it is tried once here.
-        degrees.decoder().map_err(in_file())?;
+        degrees.decoder().map_err(Error::format(file.path()))?;
         Ok(Some(degrees))
     }
 
@@ -220,8 +218,6 @@ impl Chunk {
     }
 
     fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, access: Access) -> Result<Self> {
-        let mapped = |file: &ContainerFile| MappedPayload::new(file, access);
-
         let AdjacencyFiles {
             edges,
             degrees,
@@ -236,10 +232,10 @@ impl Chunk {
             span,
             rows_meta,
             sizes,
-            edges: mapped(&edges)?,
-            degrees: mapped(&degrees)?,
-            weights: weights.as_ref().map(|(file, _)| mapped(file)).transpose()?,
-            edge_features: features.as_ref().map(mapped).transpose()?,
+            edges: MappedPayload::new(&edges, access)?,
+            degrees: MappedPayload::new(&degrees, access)?,
+            weights: weights.map(|(file, _)| MappedPayload::new(&file, access)).transpose()?,
+            edge_features: features.map(|file| MappedPayload::new(&file, access)).transpose()?,
         };
         // The accessors below expect the decoders to succeed, so they are tried once here.
         chunk.try_rows().map_err(Error::format(edges.path()))?;

@@ -192,10 +192,6 @@ impl<'a> FeatureRowsWriter<'a> {
         if self.layout.unstorable(values) == 0 {
             return Ok(());
         }
-        let is_lost = |dtype: FeatureDtype, value: f32| {
-            let is_kept = !value.is_finite() && dtype != FeatureDtype::Int8;
-            !is_kept && FeatureLayout::new(dtype, 1).unstorable(&[value]) > 0
-        };
         let Some(at) = values.iter().position(|&value| is_lost(self.layout.dtype, value)) else {
             return Ok(());
         };
@@ -263,4 +259,10 @@ pub fn open(folder: &Path, chunks: &ChunkMap, chunk: ChunkId) -> Result<(Contain
         .expect(&ChunkSpan::of(chunks, chunk))
         .map_err(Error::format(&path))?;
     Ok((file, meta))
+}
+
+/// Whether a type can't hold a value. NaN and infinity are kept by all types but int8.
+fn is_lost(dtype: FeatureDtype, value: f32) -> bool {
+    let is_kept = !value.is_finite() && dtype != FeatureDtype::Int8;
+    !is_kept && FeatureLayout::new(dtype, 1).unstorable(&[value]) > 0
 }

@@ -70,9 +70,9 @@ pub fn is_left_over(path: &str) -> bool {
     let name = path
         .strip_prefix(ASSIGNMENTS)
         .and_then(|rest| rest.strip_prefix('/')?.strip_suffix(TEMPORARY));
-    let is_partial = |suffix| path.strip_suffix(suffix).and_then(aggregates_of).is_some();
-    is_partial(AGGREGATES_OLD)
-        || is_partial(AGGREGATES_PARTIAL)
+    [AGGREGATES_OLD, AGGREGATES_PARTIAL]
+        .iter()
+        .any(|suffix| path.strip_suffix(suffix).and_then(aggregates_of).is_some())
         || name.is_some_and(|name| name == CURRENT_NAME || generation_of(name).is_some())
 }
 

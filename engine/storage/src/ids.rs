@@ -59,13 +59,14 @@ enum Dictionary {
     Strings(Box<MappedPayload>),
 }
 
+fn mapped(root: &Path, manifest: &Manifest, path: &str) -> Result<Box<MappedPayload>> {
+    let file = files::open(root, files::entry(manifest, path))?;
+    MappedPayload::new(&file, Access::Random).map(Box::new)
+}
+
 impl StoreIds {
     /// The ids of a store whose files were checked.
     pub(super) fn open(root: &Path, manifest: &Manifest) -> Result<Self> {
-        let mapped = |path: &str| {
-            let file = files::open(root, files::entry(manifest, path))?;
-            MappedPayload::new(&file, Access::Random).map(Box::new)
-        };
         let (nodes, ids) = (manifest.nodes, &manifest.ids);
         let ids = Self {
             permutation: match ids.permutation {
@@ -73,12 +74,12 @@ impl StoreIds {
                 PermutationSpec::Feistel(seed) => {
                     StoredPermutation::Formula(NodePermutation::Feistel(Feistel::new(nodes, seed)))
                 }
-                PermutationSpec::Table => StoredPermutation::Table(mapped(files::PERMUTATION)?),
+                PermutationSpec::Table => StoredPermutation::Table(mapped(root, manifest, files::PERMUTATION)?),
             },
             dictionary: match ids.external {
                 ExternalIds::Dense => Dictionary::Dense,
-                ExternalIds::Sparse => Dictionary::Integers(mapped(files::DICTIONARY)?),
-                ExternalIds::String => Dictionary::Strings(mapped(files::DICTIONARY)?),
+                ExternalIds::Sparse => Dictionary::Integers(mapped(root, manifest, files::DICTIONARY)?),
+                ExternalIds::String => Dictionary::Strings(mapped(root, manifest, files::DICTIONARY)?),
             },
             nodes,
         };

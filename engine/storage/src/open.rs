@@ -314,36 +314,42 @@ impl Store {
     }
 }
 
+/// The error about a path that is no store.
+fn unlike(path: &Path, what: impl Into<String>) -> Error {
+    Error::input(path, Position::Whole, what)
+}
+
 /// Reads and checks the manifest of the store at `path`. Cheaper than opening the store. If `path` is not a store, the error
 /// says what it is.
 pub fn read_manifest(path: &Path) -> Result<Manifest> {
-    let unlike = |what: String| Error::input(path, Position::Whole, what);
     let resume = "continue that run with --resume, or remove it and start again";
     let partial = with_suffix(path, ".partial");
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(e) if e.kind() == io::ErrorKind::NotFound && partial.exists() => {
             let what = format!("this store is not finished: a run left {}; {resume}", partial.display());
-            return Err(unlike(what));
+            return Err(unlike(path, what));
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(unlike(
-                "there is no such store; a store is a folder that grappa-ingest or grappa-gen wrote".into(),
+                path,
+                "there is no such store; a store is a folder that grappa-ingest or grappa-gen wrote",
             ));
         }
         Err(e) => return Err(Error::io("open", path)(e)),
     };
     if !metadata.is_dir() {
         return Err(unlike(
-            "this is a file, and a store is a folder that grappa-ingest or grappa-gen wrote".into(),
+            path,
+            "this is a file, and a store is a folder that grappa-ingest or grappa-gen wrote",
         ));
     }
     if path.extension().is_some_and(|extension| extension == "partial") {
-        return Err(unlike(format!("this store is not finished; {resume}")));
+        return Err(unlike(path, format!("this store is not finished; {resume}")));
     }
     let file = path.join(files::MANIFEST);
     let Some(bytes) = regular::read_if_there(&file)? else {
-        return Err(unlike("this folder is not a store: it has no file `manifest`".into()));
+        return Err(unlike(path, "this folder is not a store: it has no file `manifest`"));
     };
     Manifest::decode(&bytes).map_err(Error::format(file))
 }

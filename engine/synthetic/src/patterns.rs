@@ -151,8 +151,9 @@ impl PatternSampler {
         let (mut starts, mut cells) = (vec![0], Vec::new());
         for members in members {
             cells.extend(alias_table(&members, |pattern| {
-                let of_bit = |bit| if pattern >> bit & 1 == 1 { one } else { 1.0 - one };
-                (0..bits).map(of_bit).fold(1.0, |product, of_bit| product * of_bit)
+                (0..bits).fold(1.0, |product, bit| {
+                    product * if pattern >> bit & 1 == 1 { one } else { 1.0 - one }
+                })
             }));
             starts.push(cells.len());
         }

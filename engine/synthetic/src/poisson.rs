@@ -70,10 +70,13 @@ impl Poisson {
         let total = 1.0 + below.iter().rev().sum::<f64>() + above.iter().rev().sum::<f64>();
         // Probabilities as multiples of 2^-64. They fall on either side of the mode, so outcomes that round to 0 are at the ends
         // and are left out.
-        let mass = |weight: &f64| Some((weight / total * 2f64.powi(64)).round() as u128).filter(|&mass| mass > 0);
-        let mut below: Vec<u128> = below.iter().map_while(mass).collect();
+        let [mut below, above] = [below, above].map(|weights| {
+            let masses = weights
+                .iter()
+                .map(|weight| (weight / total * 2f64.powi(64)).round() as u128);
+            masses.take_while(|&mass| mass > 0).collect::<Vec<_>>()
+        });
         below.reverse();
-        let above: Vec<u128> = above.iter().map_while(mass).collect();
         // The mode gets the rest, so that the masses add up to exactly 2^64. It is the largest, so its relative error is the
         // smallest.
         let of_mode = (1u128 << 64) - below.iter().sum::<u128>() - above.iter().sum::<u128>();

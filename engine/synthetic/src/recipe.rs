@@ -105,14 +105,13 @@ impl SplitShares {
     /// The split of a node with this hash.
     pub(crate) fn split(self, hash: u64) -> Option<Split> {
         let at = hash >> (u64::BITS - Self::HASH_BITS);
-        let below = |share: f64| at < (share * Self::UNIT).round() as u64;
-        if below(self.train) {
-            return Some(Split::Train);
-        }
-        if below(self.train + self.val) {
-            return Some(Split::Val);
-        }
-        below(self.train + self.val + self.test).then_some(Split::Test)
+        let ends = [
+            (Split::Train, self.train),
+            (Split::Val, self.train + self.val),
+            (Split::Test, self.train + self.val + self.test),
+        ];
+        let mut ends = ends.into_iter();
+        ends.find_map(|(split, end)| (at < (end * Self::UNIT).round() as u64).then_some(split))
     }
 }
 

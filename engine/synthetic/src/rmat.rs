@@ -157,8 +157,8 @@ impl RmatSampler {
         let (narrow, wider) = (rmat.scale / groups_len, rmat.scale % groups_len);
         // Probability that a source bit is 1, given the destination bit. If a value of the destination bit has probability 0,
         // nodes with it have no in-edges, and the result is not used.
-        let given = |zero: f64, one: f64| if zero + one > 0.0 { one / (zero + one) } else { 0.0 };
-        let one_given = [given(rmat.a, rmat.c), given(rmat.b, rmat.d)];
+        let one_given = [(rmat.a, rmat.c), (rmat.b, rmat.d)]
+            .map(|(zero, one)| if zero + one > 0.0 { one / (zero + one) } else { 0.0 });
 
         let mut tables = Vec::new();
         let mut starts = [None; GROUP_BITS_MAX as usize + 1];

@@ -109,15 +109,17 @@ fn position_of(options: &IngestOptions, block_bytes: usize, id: u64, block: Bloc
         },
         ..options.clone()
     };
-    let read = || {
-        let source = open_edges(&strict, Some(id), block_bytes)?;
-        match source.next_block(&|other| other != block)? {
-            Some(block) => block.parse(&mut EdgeBatch::default(), &mut |_| Ok(())),
-            None => Ok(()),
-        }
-    };
-    match read() {
+    match parse_block(&strict, block_bytes, id, block) {
         Err(Error::Input { position, .. }) => Some(position),
         _ => None,
+    }
+}
+
+/// Parses a block, in which ids must be below `limit`.
+fn parse_block(options: &IngestOptions, block_bytes: usize, limit: u64, block: BlockId) -> Result<()> {
+    let source = open_edges(options, Some(limit), block_bytes)?;
+    match source.next_block(&|other| other != block)? {
+        Some(block) => block.parse(&mut EdgeBatch::default(), &mut |_| Ok(())),
+        None => Ok(()),
     }
 }

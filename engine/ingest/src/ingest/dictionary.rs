@@ -91,10 +91,13 @@ pub fn build(
     let path = store.path().join(DICTIONARY);
     let (nodes, file) = {
         let mut writer = DictionaryWriter::create(&path, kind)?;
-        let mut advance = |bytes| progress.advance(bytes, 0);
-        runs::merge(runs, budget.memory / 2, budget.threads, &mut advance, &mut |id| {
-            writer.push(id)
-        })?;
+        runs::merge(
+            runs,
+            budget.memory / 2,
+            budget.threads,
+            &mut |bytes| progress.advance(bytes, 0),
+            &mut |id| writer.push(id),
+        )?;
         writer.finish()?
     };
     file.sync()?;

@@ -81,13 +81,12 @@ impl EdgeValues {
 
     /// The value of a column in the edge that `edges` become, which are sorted: the range of parallel edges in `records`.
     pub fn merged(&self, records: &SortedRecords<'_>, edges: std::ops::Range<usize>, column: usize) -> f32 {
-        let values = || edges.clone().map(|edge| records.value(edge, column));
-        let sum = || values().map(f64::from).sum::<f64>();
+        let values = edges.clone().map(|edge| records.value(edge, column));
         match self.rules[column] {
-            Merge::Sum => sum() as f32,
-            Merge::Mean => (sum() / edges.len() as f64) as f32,
-            Merge::Min => values().fold(f32::INFINITY, f32::min),
-            Merge::Max => values().fold(f32::NEG_INFINITY, f32::max),
+            Merge::Sum => values.map(f64::from).sum::<f64>() as f32,
+            Merge::Mean => (values.map(f64::from).sum::<f64>() / edges.len() as f64) as f32,
+            Merge::Min => values.fold(f32::INFINITY, f32::min),
+            Merge::Max => values.fold(f32::NEG_INFINITY, f32::max),
             Merge::First => records.value(edges.min_by_key(|&edge| records.order(edge)).expect("an edge"), column),
             Merge::Last => records.value(edges.max_by_key(|&edge| records.order(edge)).expect("an edge"), column),
         }
@@ -150,14 +149,12 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
     let (given, header) = (&options.edge_form.columns.features, source.feature_names());
     let numbers: Vec<String> = (1..=source.features()).map(|number| number.to_string()).collect();
     let names = if given.is_empty() { &numbers } else { given };
-    let is_called = |feature: usize, wanted: &str| {
-        names[feature] == wanted || header.get(feature).is_some_and(|name| name == wanted)
-    };
     let mut rules: Vec<Option<Merge>> = vec![None; names.len()];
     let mut weight = Merge::Sum;
     for option in &options.merge {
         let Some(wanted) = &option.column else { continue };
-        let found = (0..names.len()).find(|&feature| is_called(feature, wanted));
+        let found = (0..names.len())
+            .find(|&feature| names[feature] == *wanted || header.get(feature).is_some_and(|name| name == wanted));
         match found {
             Some(feature) => rules[feature] = Some(option.how),
             None if source.weighted() && wanted == "weight" => weight = option.how,
@@ -306,6 +303,12 @@ fn record_words(shape: ValueShape, records: &[u64], record: u32) -> &[u64] {
     &records[record as usize * length + 1..][..length - 1]
 }
 
+/// The 32 bits of a value.
+#[inline]
+fn half(words: &[u64], at: usize) -> u32 {
+    (words[at / 2] >> (32 * (at % 2))) as u32
+}
+
 /// Sorts the numbers of records with equal keys by the values of their records, and then by their places, so that the result does not
 /// depend on the order of the records.
 pub fn sort_equal_keys(shape: ValueShape, keys: &[u64], numbers: &mut [u32], records: &[u64]) {
@@ -314,8 +317,7 @@ pub fn sort_equal_keys(shape: ValueShape, keys: &[u64], numbers: &mut [u32], rec
         if equal.len() > 1 {
             numbers[start..start + equal.len()].sort_unstable_by(|&a, &b| -> Ordering {
                 let [a, b] = [a, b].map(|record| record_words(shape, records, record));
-                let bits = |words: &[u64], at: usize| (words[at / 2] >> (32 * (at % 2))) as u32;
-                let by_value = (0..shape.width).map(|at| bits(a, at).cmp(&bits(b, at)));
+                let by_value = (0..shape.width).map(|at| half(a, at).cmp(&half(b, at)));
                 let found = by_value.into_iter().find(|order| order.is_ne());
                 found.unwrap_or_else(|| a.last().cmp(&b.last()))
             });

@@ -93,8 +93,8 @@ impl<'a> FeatureInput<'a> {
             return;
         }
         let one = FeatureLayout::new(self.layout.dtype, 1);
-        let is_lost = |value: f32| value.is_finite() && one.unstorable(&[value]) > 0;
-        let mut lost = values.iter().enumerate().filter(|&(_, &value)| is_lost(value));
+        let values = values.iter().enumerate();
+        let mut lost = values.filter(|&(_, &value)| value.is_finite() && one.unstorable(&[value]) > 0);
         let Some((at, &value)) = lost.next() else { return };
         let place = (first + (at / self.matrix.dim()) as u64, at % self.matrix.dim(), value);
         let count = 1 + lost.count() as u64;

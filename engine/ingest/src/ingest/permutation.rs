@@ -65,13 +65,12 @@ pub fn build(
     let meta = PermutationTableMeta { nodes }.encode();
     let mut file = ContainerWriter::create(&store.path().join(PERMUTATION), FileKind::PERMUTATION, meta.len())?;
     let mut dense_ids = vec![[0; ENTRY_BYTES]; nodes as usize];
-    let changed = || Error::input(path, Position::Whole, "the file changed while it was read; start again");
     let (mut id, mut bytes) = (0u64, Vec::new());
     for_each_part(path, |part| {
         // If the file changes between the two passes, a part gets more or fewer nodes than counted. Then an index is out of
         // range here, or the comparison at the end fails.
-        let next = next.get_mut(part as usize).ok_or_else(changed)?;
-        let place = dense_ids.get_mut(*next as usize).ok_or_else(changed)?;
+        let next = next.get_mut(part as usize).ok_or_else(|| changed(path))?;
+        let place = dense_ids.get_mut(*next as usize).ok_or_else(|| changed(path))?;
         *place = id.to_le_bytes()[..ENTRY_BYTES].try_into().expect("five of eight bytes");
         encode_entries(&[*next], &mut bytes);
         if bytes.len() >= 64 << 10 {
@@ -86,7 +85,7 @@ pub fn build(
     for (next, size) in next.iter().zip(&sizes) {
         end += size;
         if *next != end {
-            return Err(changed());
+            return Err(changed(path));
         }
     }
     file.write(&bytes)?;
@@ -96,6 +95,10 @@ pub fn build(
     durable::sync_folder(&folder)?;
     sizes.retain(|&size| size > 0);
     Ok((sizes, store.entry(&file)))
+}
+
+fn changed(path: &Path) -> Error {
+    Error::input(path, Position::Whole, "the file changed while it was read; start again")
 }
 
 fn for_each_part(path: &Path, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {

@@ -132,9 +132,8 @@ impl SpillFolder {
 
     /// Removes the files of all workers and shards that are there, whoever made them.
     pub fn remove_any(&self) -> Result<()> {
-        let read = |error| Error::io("read the folder", &self.folder)(error);
-        for entry in fs::read_dir(&self.folder).map_err(read)? {
-            let entry = entry.map_err(read)?;
+        for entry in fs::read_dir(&self.folder).map_err(Error::io("read the folder", &self.folder))? {
+            let entry = entry.map_err(Error::io("read the folder", &self.folder))?;
             let name = entry.file_name();
             let rest = name.to_str().and_then(|name| name.strip_prefix(self.name));
             if rest.is_some_and(|rest| rest.starts_with('-')) {
@@ -296,7 +295,7 @@ mod tests {
         writer.flush_all().unwrap();
         let path = spill.path(0, 0);
         let damages: [fn(&Path); 2] = [
-            |path| File::options().write(true).open(path).unwrap().set_len(47).unwrap(),
+            |path| fs::File::options().write(true).open(path).unwrap().set_len(47).unwrap(),
             |path| fs::remove_file(path).unwrap(),
         ];
         for damage in damages {

@@ -81,20 +81,24 @@ fn read(path: &Path, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>) -
     source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;
     let mut set = RoaringTreemap::new();
     drop(source);
-    let open = || open(path, options, nodes);
-    id_lists::for_each_node(open, kind, lookup, |_, place, node, id| {
-        let what = match node {
-            Some(node) if set.insert(node.0) => return Ok(()),
-            Some(_) => format!(
-                "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: {}",
-                id(),
-                first_place(open()?, kind, &id())?,
-                Conversion::IntegersToMask.command(path)
-            ),
-            None => format!("the graph has no node with the id {}; remove it from the split", id()),
-        };
-        Err(place.error(what))
-    })?;
+    id_lists::for_each_node(
+        || open(path, options, nodes),
+        kind,
+        lookup,
+        |_, place, node, id| {
+            let what = match node {
+                Some(node) if set.insert(node.0) => return Ok(()),
+                Some(_) => format!(
+                    "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: {}",
+                    id(),
+                    first_place(open(path, options, nodes)?, kind, &id())?,
+                    Conversion::IntegersToMask.command(path)
+                ),
+                None => format!("the graph has no node with the id {}; remove it from the split", id()),
+            };
+            Err(place.error(what))
+        },
+    )?;
     if set.is_empty() {
         return Err(Error::input(path, Position::Whole, "the split has no ids; omit it"));
     }

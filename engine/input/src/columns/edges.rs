@@ -62,16 +62,16 @@ impl EdgeColumns {
     /// # Errors
     /// If the role of a column is not certain. The error has the options that say it.
     pub fn named(names: &[&str], by_position: bool, options: &EdgeColumnOptions) -> Result<Self, String> {
-        let given = |option: &Option<String>, name| option.as_ref().map(|wanted| find(names, wanted, name)).transpose();
-        let (source, target) = (given(&options.source, "--src")?, given(&options.target, "--dst")?);
-        let weight = options.weight.as_ref().filter(|weight| *weight != NONE);
-        let weight = weight.map(|wanted| find(names, wanted, "--weight")).transpose()?;
+        let source = given(names, options.source.as_deref(), "--src")?;
+        let target = given(names, options.target.as_deref(), "--dst")?;
+        let weight = options.weight.as_deref().filter(|&weight| weight != NONE);
+        let weight = given(names, weight, "--weight")?;
         let features = features(names, options)?;
-        let free = |column: Option<usize>| column.filter(|&column| weight != Some(column));
-        let (named_source, named_target) = (
-            free(named(names, SOURCE_NAMES, target.or(weight))),
-            free(named(names, TARGET_NAMES, source.or(weight))),
-        );
+        let [named_source, named_target] = [
+            named(names, SOURCE_NAMES, target.or(weight)),
+            named(names, TARGET_NAMES, source.or(weight)),
+        ]
+        .map(|column| column.filter(|_| column != weight));
         let (source, target) = match (source.or(named_source), target.or(named_target)) {
             (Some(source), Some(target)) => (source, target),
             (Some(source), None) if options.source.is_some() => {
@@ -194,10 +194,15 @@ impl EdgeColumns {
 
     /// The names of the columns that have another role, or none.
     pub fn left_out<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
-        let is_used = |column| [self.source, self.target].contains(&column) || self.values().any(|used| used == column);
-        let others = (0..names.len()).filter(|&column| !is_used(column));
+        let used: Vec<usize> = [self.source, self.target].into_iter().chain(self.values()).collect();
+        let others = (0..names.len()).filter(|column| !used.contains(column));
         others.map(|column| names[column]).collect()
     }
+}
+
+/// The column that an option names.
+fn given(names: &[&str], wanted: Option<&str>, option: &str) -> Result<Option<usize>, String> {
+    wanted.map(|wanted| find(names, wanted, option)).transpose()
 }
 
 /// The columns of features that the user names.

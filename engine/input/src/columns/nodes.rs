@@ -101,11 +101,10 @@ impl Roles {
             Purpose::Labels => table.labels(id)?,
             Purpose::Splits => table.given(&options.split, "--split-column")?,
         };
-        let is_index = |column: usize| table.header && Named::of(table.names[column]) == Named::Index;
         let left_out = (0..columns.len()).filter(|column| Some(*column) != id && !data.contains(column));
         Ok(Self {
             id,
-            left_out: left_out.filter(|&column| !is_index(column)).collect(),
+            left_out: left_out.filter(|&column| table.named(column) != Named::Index).collect(),
             data,
         })
     }
@@ -166,18 +165,19 @@ impl Table<'_> {
                 (found, _) => Ok(found),
             };
         }
-        let is_label = |column: usize| matches!(self.named(column), Named::Label | Named::Split);
         let TableOptions {
             label, features, split, ..
         } = self.options;
-        let free = |column: &usize| {
-            ![label, features, split]
-                .iter()
-                .any(|given| self.is_given_as(*column, given))
-        };
-        let is_string = |&column: &usize| self.kind(column) == Kind::Strings && !is_label(column);
+        let given = [label, features, split];
+        let free: Vec<usize> = self
+            .all()
+            .filter(|&column| !given.iter().any(|given| self.is_given_as(column, given)))
+            .collect();
+        let mut strings = free.clone();
+        strings.retain(|&column| {
+            self.kind(column) == Kind::Strings && !matches!(self.named(column), Named::Label | Named::Split)
+        });
         if !self.header {
-            let strings: Vec<usize> = self.all().filter(free).filter(is_string).collect();
             return match strings.first() {
                 None => Ok(None),
                 Some(first) => Err(format!(
@@ -187,22 +187,13 @@ impl Table<'_> {
                 )),
             };
         }
-        let by_name = |named: Named| {
-            self.all()
-                .filter(free)
-                .filter(move |&column| self.named(column) == named)
-        };
-        let ranks: [Vec<usize>; 4] = [
-            by_name(Named::Id).collect(),
-            by_name(Named::SomeId).collect(),
-            // A single column has the data.
-            self.all()
-                .filter(|_| self.columns.len() > 1)
-                .filter(free)
-                .filter(is_string)
-                .collect(),
-            by_name(Named::Index).collect(),
-        ];
+        // A single column has the data.
+        strings.retain(|_| self.columns.len() > 1);
+        let [ids, some_ids, indices] = [Named::Id, Named::SomeId, Named::Index].map(|named| {
+            let columns = free.iter().copied();
+            columns.filter(|&column| self.named(column) == named).collect()
+        });
+        let ranks: [Vec<usize>; 4] = [ids, some_ids, strings, indices];
         match ranks.into_iter().find(|rank| !rank.is_empty()).as_deref() {
             None => Ok(None),
             Some(&[id]) => Ok(Some(id)),
@@ -261,12 +252,11 @@ impl Table<'_> {
 
     /// The columns of a schema, in its order. All must exist.
     fn of_schema(&self) -> Result<Vec<usize>, String> {
-        let find = |wanted: &String| self.names.iter().position(|name| name == wanted);
         let (found, lacking): (Vec<_>, Vec<_>) = self
             .options
             .schema
             .iter()
-            .map(|name| (name, find(name)))
+            .map(|wanted| (wanted, self.names.iter().position(|name| name == wanted)))
             .partition(|(_, found)| found.is_some());
         if lacking.is_empty() {
             return Ok(found.into_iter().filter_map(|(_, column)| column).collect());

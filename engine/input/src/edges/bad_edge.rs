@@ -153,7 +153,6 @@ impl BadEdge {
         if let Some((why, conversion)) = symptom.and_then(|symptom| repair_of(symptom, line)) {
             return format!("{why}{}; otherwise ", conversion.command(path));
         }
-        let command = |conversion: Conversion| conversion.command(path);
         let remedy = match self {
             Self::NotInteger => "names need --ids string, a header line needs --header yes; otherwise ",
             Self::Negative => "arbitrary keys need --ids string; otherwise ",
@@ -170,14 +169,14 @@ impl BadEdge {
             Self::NotUtf8 => {
                 return format!(
                     "if the file is in Latin-1, convert it: {}; otherwise ",
-                    command(Conversion::Latin1ToUtf8)
+                    Conversion::Latin1ToUtf8.command(path)
                 );
             }
             Self::Columns { .. } => {
                 "if the columns have another separator than was found, give --separator; otherwise "
             }
             Self::Comment => {
-                let remove = command(Conversion::RemoveComments);
+                let remove = Conversion::RemoveComments.command(path);
                 return format!("comments are only read before the first edge: {remove}; otherwise ");
             }
             Self::OtherSeparator => {

@@ -87,7 +87,6 @@ impl Content {
                 }
             });
         }
-        let refuse = |what: &str| Err(Error::input(file.path(), Position::Whole, what));
         let has_magic = [kinds::NPY, kinds::ZIP, kinds::PARQUET]
             .iter()
             .any(|magic| head.starts_with(magic));
@@ -98,10 +97,12 @@ impl Content {
             && compression == Compression::None
             && head.iter().all(|&byte| byte >= b'\t')
         {
-            return refuse("this file is called .npy or .parquet, but it is text: give --format tsv, or rename it");
+            return Err(
+                file.error("this file is called .npy or .parquet, but it is text: give --format tsv, or rename it")
+            );
         }
         if options.separator.is_some() {
-            return refuse("--separator is for text, and this file is none; omit it");
+            return Err(file.error("--separator is for text, and this file is none; omit it"));
         }
         // Raw pairs may start with the magic bytes of a compression by chance, so for them the name decides too.
         let raw = matches!(format, EdgeFormat::U32 | EdgeFormat::U64);
@@ -110,10 +111,10 @@ impl Content {
                 Compression::Zstd => Conversion::UnpackZstd,
                 _ => Conversion::UnpackGzip,
             };
-            return refuse(&format!(
+            return Err(file.error(format!(
                 "a compressed binary file cannot be read from several places at once; unpack it first: {}",
                 unpack.command(file.path())
-            ));
+            )));
         }
         if format == EdgeFormat::Parquet {
             let parquet = ParquetFile::open(file, options.ids, &options.columns)?;
@@ -126,10 +127,10 @@ impl Content {
             });
         }
         if options.columns.is_given() && options.columns != EdgeColumnOptions::without_weights() {
-            return refuse(
+            return Err(file.error(
                 "the columns of this array have no names: omit --src, --dst, --weight and --edge-features-from; weights are given with \
                  --weights, features with --edge-features",
-            );
+            ));
         }
         let table = match format {
             EdgeFormat::Npy if head.starts_with(zip::MAGIC) => Self::archive(&Npz::open(file)?, options)?,
@@ -142,7 +143,9 @@ impl Content {
         };
         // An array of strings was refused before, as one that is not read.
         if options.ids == IdKind::String {
-            return refuse("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)");
+            return Err(
+                file.error("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)")
+            );
         }
         if table.rows() == 0 {
             return Ok(Self::Nothing);

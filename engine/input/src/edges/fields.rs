@@ -227,14 +227,13 @@ pub(crate) fn id_of_float(value: f64, digits: u32) -> Checked<u64> {
 /// Parses a weight, or the feature with this number. It must be finite.
 fn number(field: &[u8], feature: Option<usize>) -> Checked<f32> {
     let field = unquoted(field);
-    let fault = |weight, of_feature: fn(usize) -> BadEdge| feature.map_or(weight, of_feature);
     if field.is_empty() {
-        return Err(fault(BadEdge::EmptyWeight, BadEdge::EmptyFeature));
+        return Err(feature.map_or(BadEdge::EmptyWeight, BadEdge::EmptyFeature));
     }
-    let value = float(field).map_err(|bad| fault(bad, BadEdge::Feature))?;
+    let value = float(field).map_err(|bad| feature.map_or(bad, BadEdge::Feature))?;
     match value.is_finite() {
         true => Ok(value),
-        false => Err(fault(BadEdge::WeightNotFinite, BadEdge::FeatureNotFinite)),
+        false => Err(feature.map_or(BadEdge::WeightNotFinite, BadEdge::FeatureNotFinite)),
     }
 }
 

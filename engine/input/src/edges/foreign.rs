@@ -51,12 +51,12 @@ pub(super) fn refuse_adjacency_lists(
             IdKind::String => fields_of(line, separator).count(),
         })
         .collect();
-    let refuse = |what: String| Err(Error::input(path, Position::Whole, what));
     if ids == IdKind::Integer && is_whole && is_metis(&data, &counts) {
-        return refuse(format!(
+        let what = format!(
             "this is a graph of METIS, whose lines are the neighbors of each node, not a list of edges; convert it: {}",
             Conversion::MetisToEdges.command(path)
-        ));
+        );
+        return Err(Error::input(path, Position::Whole, what));
     }
     let most = counts.iter().copied().max().unwrap_or(0);
     let usual = counts.iter().filter(|&&count| count == 2 || count == 3).count();
@@ -74,24 +74,19 @@ pub(super) fn refuse_adjacency_lists(
         Some(line) if line.contains(&b':') => "-F'[: \\t,]+' ".to_owned(),
         _ => split,
     };
-    refuse(format!(
+    let what = format!(
         "lines have from {} to {most} columns, as adjacency lists have: a node and its neighbors; write a line for each edge: {} (or \
          if this is METIS: {})",
         counts.iter().copied().min().unwrap_or(0),
         Conversion::ListsToEdges.command(path).replacen("SPLIT", &split, 1),
         Conversion::MetisToEdges.command(path)
-    ))
+    );
+    Err(Error::input(path, Position::Whole, what))
 }
 
 /// Whether lines of integers are a graph of METIS without weights: the first one has the numbers of nodes and edges, and the others the
 /// neighbors of each node, counted from 1.
 fn is_metis(data: &[&[u8]], counts: &[usize]) -> bool {
-    let numbers = |line: &[u8]| -> Option<Vec<u64>> {
-        let fields = fields_of(line, Separator::Spaces);
-        fields
-            .map(|field| std::str::from_utf8(field).ok()?.parse().ok())
-            .collect()
-    };
     let [first, lists @ ..] = data else { return false };
     let Some((nodes, edges)) = numbers(first).and_then(|first| match first[..] {
         [nodes, edges] | [nodes, edges, 0] => Some((nodes, edges)),
@@ -117,6 +112,14 @@ fn is_metis(data: &[&[u8]], counts: &[usize]) -> bool {
         // Edges have two columns.
         false => counts[1..].iter().any(|&count| count != 2) && arcs.iter().all(|(_, id)| (1..=nodes).contains(id)),
     }
+}
+
+/// The integers in a line, if it has nothing else.
+fn numbers(line: &[u8]) -> Option<Vec<u64>> {
+    let fields = fields_of(line, Separator::Spaces);
+    fields
+        .map(|field| std::str::from_utf8(field).ok()?.parse().ok())
+        .collect()
 }
 
 /// Whether the third of three columns of integers has ids: triples of a knowledge base, whose second column has few relations, or
@@ -175,17 +178,15 @@ impl Format {
     /// The format of a file with this first line. `first` has the first lines.
     fn of_first_line(line: &[u8], first: &[&[u8]]) -> Option<Self> {
         let text = String::from_utf8_lossy(line).to_ascii_lowercase();
-        let all = || {
-            first
-                .iter()
-                .map(|line| String::from_utf8_lossy(line).to_ascii_lowercase())
-        };
+        let all: Vec<String> = first
+            .iter()
+            .map(|line| String::from_utf8_lossy(line).to_ascii_lowercase())
+            .collect();
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        let has_xml = |name: &str| all().any(|line| line.contains(name));
         match words[..] {
             _ if is_triple(line) => Some(Self::NTriples),
-            _ if text.starts_with('<') && has_xml("<graphml") => Some(Self::GraphMl),
-            _ if text.starts_with('<') && has_xml("<gexf") => Some(Self::Gexf),
+            _ if text.starts_with('<') && all.iter().any(|line| line.contains("<graphml")) => Some(Self::GraphMl),
+            _ if text.starts_with('<') && all.iter().any(|line| line.contains("<gexf")) => Some(Self::Gexf),
             _ if text.starts_with("<?xml") || text.starts_with("<!doctype") => Some(Self::Xml),
             _ if text.starts_with("[(") || text.starts_with("{(") => Some(Self::PythonList),
             [word] if word.len() == 5 && word.starts_with("sep=") => Some(Self::ExcelSeparator),
@@ -201,11 +202,11 @@ impl Format {
                 Some(Self::Json)
             }
             ["graph", "["] | ["graph["] => Some(Self::Gml),
-            ["creator", ..] if all().any(|line| line == "graph" || line.starts_with("graph [")) => Some(Self::Gml),
+            ["creator", ..] if all.iter().any(|line| line == "graph" || line.starts_with("graph [")) => Some(Self::Gml),
             ["*vertices" | "*network", ..] => Some(Self::Pajek),
             ["graph" | "digraph" | "strict", .., "{"] | ["graph{" | "digraph{"] => Some(Self::Dot),
             ["p", "sp" | "edge" | "col" | "max" | "min", _, _] => Some(Self::Dimacs),
-            ["c", ..] if all().any(|line| line.starts_with("p ")) => Some(Self::Dimacs),
+            ["c", ..] if all.iter().any(|line| line.starts_with("p ")) => Some(Self::Dimacs),
             _ => None,
         }
     }
@@ -251,9 +252,12 @@ fn is_triple(line: &[u8]) -> bool {
     let mut fields = line
         .split(|&byte| byte == b' ' || byte == b'\t')
         .filter(|field| !field.is_empty());
-    let is_node = |field: Option<&[u8]>| {
-        field.is_some_and(|field| field.starts_with(b"<") && field.ends_with(b">") || field.starts_with(b"_:"))
+    let (Some(subject), Some(predicate)) = (fields.next(), fields.next()) else {
+        return false;
     };
-    let is_iri = |field: Option<&[u8]>| field.is_some_and(|field| field.starts_with(b"<") && field.ends_with(b">"));
-    is_node(fields.next()) && is_iri(fields.next()) && line.ends_with(b".")
+    (is_iri(subject) || subject.starts_with(b"_:")) && is_iri(predicate) && line.ends_with(b".")
+}
+
+fn is_iri(field: &[u8]) -> bool {
+    field.starts_with(b"<") && field.ends_with(b">")
 }

@@ -59,10 +59,13 @@ pub(super) fn not_finite(values: &[f32], weighted: bool) -> Option<BadEdge> {
     })
 }
 
+fn largest(ids: &[u64]) -> u64 {
+    ids.iter().copied().fold(0, u64::max)
+}
+
 impl RowCheck<'_> {
     /// Removes the bad rows. If there are none, which is quick to see, nothing is moved.
     pub fn sift(&self, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> grappa_io::Result<()> {
-        let largest = |ids: &[u64]| ids.iter().copied().fold(0, u64::max);
         if self.faults.is_none()
             && largest(&into.sources) < self.exclusive(0)
             && largest(&into.targets) < self.exclusive(1)

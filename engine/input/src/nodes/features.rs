@@ -295,11 +295,10 @@ impl MatrixSource {
 
     /// How the file is read.
     pub fn reading(&self) -> Reading {
-        let counted = |at: usize| self.fitted.get(at).map(|fitted| fitted.missing);
         let columns = self.columns().iter().enumerate();
         let encodings = columns.map(|(at, column)| ColumnReading {
             column: column.clone(),
-            missing: counted(at),
+            missing: self.fitted.get(at).map(|fitted| fitted.missing),
         });
         Reading {
             encodings: encodings.collect(),

@@ -196,7 +196,6 @@ impl LabelSource {
     /// # Errors
     /// If the labels are numbers, or sets of other classes.
     pub fn use_classes_of(&self, schema: &Schema) -> Result<()> {
-        let refuse = |what: String| Err(Error::input(self.path(), Position::Whole, what));
         let is_text = match &self.file.content {
             Content::Text(_) => true,
             Content::Parquet(table) => !table.are_numbers(),
@@ -207,18 +206,23 @@ impl LabelSource {
             LabelKind::Multi | LabelKind::Partial | LabelKind::Targets if self.class_names() == schema.classes => {
                 Ok(())
             }
-            LabelKind::Multi | LabelKind::Partial | LabelKind::Targets => refuse(format!(
-                "these are other classes or targets than in the store of --schema-of; give --label {}",
-                shell_list(&schema.classes.iter().map(String::as_str).collect::<Vec<_>>())
-            )),
+            LabelKind::Multi | LabelKind::Partial | LabelKind::Targets => {
+                let classes: Vec<&str> = schema.classes.iter().map(String::as_str).collect();
+                let what = format!(
+                    "these are other classes or targets than in the store of --schema-of; give --label {}",
+                    shell_list(&classes)
+                );
+                Err(Error::input(self.path(), Position::Whole, what))
+            }
             LabelKind::Single if is_text => {
                 self.names.give(&schema.classes);
                 Ok(())
             }
-            LabelKind::Single => refuse(
-                "these labels are numbers, but the store of --schema-of has names of classes; give the names"
-                    .to_owned(),
-            ),
+            LabelKind::Single => {
+                let what =
+                    "these labels are numbers, but the store of --schema-of has names of classes; give the names";
+                Err(Error::input(self.path(), Position::Whole, what))
+            }
         }
     }
 

@@ -34,11 +34,11 @@ pub(super) enum Values {
 impl Values {
     /// The value of a row.
     pub fn cell(&self, index: usize) -> std::result::Result<Cell<'_>, Utf8Error> {
-        let some = |number: f64, cell: Cell<'static>| if number.is_nan() { Cell::Missing } else { cell };
         Ok(match self {
             Self::Numbers(values) => Cell::Number(values[index]),
-            Self::Booleans(values) => some(values[index], Cell::Boolean(values[index] != 0.0)),
-            Self::Dates(values) => some(values[index], Cell::Date(values[index])),
+            Self::Booleans(values) | Self::Dates(values) if values[index].is_nan() => Cell::Missing,
+            Self::Booleans(values) => Cell::Boolean(values[index] != 0.0),
+            Self::Dates(values) => Cell::Date(values[index]),
             Self::Strings(values) => match &values[index] {
                 Some(text) => Cell::String(str::from_utf8(text.data())?),
                 None => Cell::Missing,
@@ -137,26 +137,27 @@ impl NextRows<'_> {
         }
         let exists = level_in_list(self.column);
         let (mut row, mut length) = (None, 0);
-        let check = |row: Option<u64>, length: usize| match row {
-            Some(row) if length != self.dim => Err(Error::input(
-                self.table.file().path(),
-                Position::Row(row),
-                format!(
-                    "expected a list of {} numbers in column {}, as in the first row, found {length}",
-                    self.dim,
-                    name(self.column)
-                ),
-            )),
-            _ => Ok(()),
-        };
         for (&repeat, &level) in read.repeats.iter().zip(&read.levels) {
             if repeat == 0 {
-                check(row, length)?;
+                self.check_length(row, length)?;
                 (row, length) = (Some(row.map_or(self.first, |row| row + 1)), 0);
             }
             length += usize::from(level >= exists);
         }
-        check(row, length)
+        self.check_length(row, length)
+    }
+
+    /// Refuses the list of a row if it has another length than the first one.
+    fn check_length(&self, row: Option<u64>, length: usize) -> Result<()> {
+        let Some(row) = row.filter(|_| length != self.dim) else {
+            return Ok(());
+        };
+        let what = format!(
+            "expected a list of {} numbers in column {}, as in the first row, found {length}",
+            self.dim,
+            name(self.column)
+        );
+        Err(Error::input(self.table.file().path(), Position::Row(row), what))
     }
 }
 

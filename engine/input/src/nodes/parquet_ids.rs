@@ -37,18 +37,17 @@ impl ParquetIds {
     /// Reads the footer and finds the column: by its name, or because it is the only one. `like`: its name in another part of the table,
     /// which it has if there is such a column.
     pub fn open(file: &Arc<InputFile>, kind: IdKind, form: &TableForm, like: Option<&str>) -> Result<Self> {
-        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
         let table = ParquetTable::open(file)?;
         let schema = table.schema();
         let like = like.and_then(|like| schema.columns().iter().position(|column| column.name() == like));
         let id = match schema.num_columns() {
             1 => Some(0),
             _ if like.is_some() => like,
-            _ => Roles::id_of(&columns_of(&table)?, true, &form.columns).map_err(refuse)?,
+            _ => Roles::id_of(&columns_of(&table)?, true, &form.columns).map_err(|what| file.error(what))?,
         };
         let Some(column) = id else {
             let names: Vec<_> = schema.columns().iter().map(|column| described(column)).collect();
-            return Err(refuse(format!(
+            return Err(file.error(format!(
                 "expected a column of node ids that is named id or the like, or only one column; give --id with one of {}",
                 names.join(", ")
             )));
@@ -61,7 +60,7 @@ impl ParquetIds {
             };
         if !fits {
             let (column, name) = (described(&descriptor), name(&descriptor));
-            return Err(refuse(match kind {
+            return Err(file.error(match kind {
                 IdKind::Integer => format!(
                     "expected integers in column {column}; strings need --ids string; if another column has the ids, give --id; other \
                      types need a cast: {}",
@@ -250,16 +249,17 @@ fn kind_of_strings(table: &ParquetTable, at: usize) -> Result<Kind> {
 pub(super) fn roles_of(table: &ParquetTable, purpose: Purpose, form: &TableForm) -> Result<Roles> {
     let schema = table.schema();
     let mut columns = columns_of(table)?;
-    let refuse = |what: String| Error::input(table.file().path(), Position::Whole, what);
+    let file = table.file();
     // Only if no name tells the ids, their values do: reading them takes a page of each column.
-    if Roles::id_of(&columns, true, &form.columns).map_err(refuse)?.is_none() {
+    let id = Roles::id_of(&columns, true, &form.columns).map_err(|what| file.error(what))?;
+    if id.is_none() {
         for (at, column) in columns.iter_mut().enumerate() {
             if is_flat(&schema.column(at)) && is_integer(&schema.column(at)) && are_distinct(table, at)? {
                 column.kind = Kind::DistinctIntegers;
             }
         }
     }
-    Roles::of(&columns, true, purpose, &form.columns).map_err(refuse)
+    Roles::of(&columns, true, purpose, &form.columns).map_err(|what| file.error(what))
 }
 
 /// Whether the first values of a column of integers are different ones, none of them negative or missing.

@@ -69,12 +69,15 @@ impl Chosen {
         if names_of(schema) != self.all {
             return None;
         }
-        let find = |wanted: &String| schema.columns().iter().position(|column| name(column) == wanted);
         let id = match &self.id {
-            Some(id) => Some(find(id)?),
+            Some(id) => Some(position(schema, id)?),
             None => None,
         };
-        let data: Vec<usize> = self.data.iter().map(find).collect::<Option<_>>()?;
+        let data: Vec<usize> = self
+            .data
+            .iter()
+            .map(|name| position(schema, name))
+            .collect::<Option<_>>()?;
         let others = (0..schema.num_columns()).filter(|column| Some(*column) != id && !data.contains(column));
         Some(Roles {
             id,
@@ -82,6 +85,10 @@ impl Chosen {
             data,
         })
     }
+}
+
+fn position(schema: &SchemaDescriptor, wanted: &str) -> Option<usize> {
+    schema.columns().iter().position(|column| name(column) == wanted)
 }
 
 fn names_of(schema: &SchemaDescriptor) -> BTreeSet<String> {
@@ -117,7 +124,6 @@ impl ParquetRows {
         class_names: &Arc<ClassNames>,
         like: Option<&Chosen>,
     ) -> Result<Self> {
-        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
         let table = ParquetTable::open(file)?;
         let schema = table.schema();
         let roles = match like.and_then(|like| like.roles(schema)) {
@@ -126,18 +132,17 @@ impl ParquetRows {
         };
         let numbers = roles.data.clone();
         if numbers.is_empty() {
-            return Err(refuse(format!("expected columns of {}, found none", forms.name)));
+            return Err(file.error(format!("expected columns of {}, found none", forms.name)));
         }
-        let is_list = |column: usize| schema.column(column).max_rep_level() == 1;
         let may_have_names = forms.purpose == Purpose::Labels && numbers.len() == 1;
-        let has_names = |column: usize| {
-            let column = schema.column(column);
-            may_have_names && ValueType::of(&column) == ValueType::String
-        };
-        for &column in numbers.iter().filter(|&&column| !has_names(column)) {
-            check_type(&schema.column(column), forms.purpose).map_err(refuse)?;
-            if is_list(column) && numbers.len() > 1 {
-                return Err(refuse(format!(
+        for &column in &numbers {
+            let described = schema.column(column);
+            if may_have_names && ValueType::of(&described) == ValueType::String {
+                continue;
+            }
+            check_type(&described, forms.purpose).map_err(|what| file.error(what))?;
+            if described.max_rep_level() == 1 && numbers.len() > 1 {
+                return Err(file.error(format!(
                     "column {} has lists, so it must be the only one beside the ids, and there are {} more; leave them out: {}",
                     name(&schema.column(column)),
                     numbers.len() - 1,
@@ -146,7 +151,7 @@ impl ParquetRows {
             }
         }
         table.check_columns(numbers.iter().copied())?;
-        let is_list = is_list(numbers[0]);
+        let is_list = schema.column(numbers[0]).max_rep_level() == 1;
         let columns = NumberColumns {
             table,
             numbers,
@@ -172,36 +177,39 @@ impl ParquetRows {
 
     /// Fails unless its rows can follow the rows of another file.
     pub fn check_like(&self, other: &Self) -> Result<()> {
-        let refuse = |found: &str, expected: &str| {
-            let what = format!(
-                "{found}, but {expected} in {}, and a table has the same columns in all files; write it again",
-                other.path().display()
-            );
-            Err(Error::input(self.path(), Position::Whole, what))
-        };
         let (names, others) = (self.columns.names(), other.columns.names());
         if let Some(at) = (0..names.len().max(others.len())).find(|&at| names.get(at) != others.get(at)) {
-            let shown = |names: &[String]| match names.get(at) {
+            let [found, expected] = [&names, &others].map(|names| match names.get(at) {
                 Some(name) => format!("column {at} is {name}"),
                 None => format!("there are {} columns", names.len()),
-            };
-            return refuse(&shown(&names), &shown(&others));
+            });
+            return Err(self.unlike(other, &found, &expected));
         }
         match (self.has_ids(), other.has_ids()) {
-            (true, false) => refuse("there are ids", "none"),
-            (false, true) => refuse("there are no ids", "some"),
+            (true, false) => Err(self.unlike(other, "there are ids", "none")),
+            (false, true) => Err(self.unlike(other, "there are no ids", "some")),
             _ if self.types() != other.types() => {
                 let (types, others) = (self.types(), other.types());
                 let at = (0..types.len()).find(|&at| types[at] != others[at]).unwrap_or(0);
-                let shown = |kind: ValueType| format!("column {} has values of the type {kind:?}", names[at]);
-                refuse(&shown(types[at]), &shown(others[at]))
+                let [found, expected] =
+                    [types[at], others[at]].map(|kind| format!("column {} has values of the type {kind:?}", names[at]));
+                Err(self.unlike(other, &found, &expected))
             }
-            _ if self.dim != other.dim => refuse(
-                &format!("lists have {} numbers", self.dim),
-                &format!("{} numbers", other.dim),
-            ),
+            _ if self.dim != other.dim => {
+                let [found, expected] = [self.dim, other.dim].map(|dim| format!("{dim} numbers"));
+                Err(self.unlike(other, &format!("lists have {found}"), &expected))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The error about rows that cannot follow the rows of `other`.
+    fn unlike(&self, other: &Self, found: &str, expected: &str) -> Error {
+        let what = format!(
+            "{found}, but {expected} in {}, and a table has the same columns in all files; write it again",
+            other.path().display()
+        );
+        Error::input(self.path(), Position::Whole, what)
     }
 
     /// What the columns with the data have.
@@ -421,16 +429,16 @@ impl NumberColumns {
     /// The number of values in the list of the first row.
     fn first_list(&self) -> Result<usize> {
         let mut reader = self.table.column(0, self.numbers[0])?;
-        let mut read = |column: &ColumnDescriptor| match &mut reader {
-            ColumnReader::BoolColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
-            ColumnReader::Int32ColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
-            ColumnReader::Int64ColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
-            ColumnReader::FloatColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
-            ColumnReader::DoubleColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
+        let column = self.table.schema().column(self.numbers[0]);
+        let levels = match &mut reader {
+            ColumnReader::BoolColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
+            ColumnReader::Int32ColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
+            ColumnReader::Int64ColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
+            ColumnReader::FloatColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
+            ColumnReader::DoubleColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
             _ => unreachable!("columns of other types are refused"),
         };
-        let column = self.table.schema().column(self.numbers[0]);
-        let levels = read(&column).map_err(|error| self.table.damaged(0, &error))?;
+        let levels = levels.map_err(|error| self.table.damaged(0, &error))?;
         let in_list = levels.iter().filter(|&&level| level >= level_in_list(&column));
         match in_list.count() {
             0 => Err(Error::input(

@@ -68,13 +68,7 @@ impl PartSource {
     /// Replaces the contents of `out` with the next parts. Returns false at the end.
     pub fn next_parts(&mut self, out: &mut Vec<u64>) -> Result<bool> {
         out.clear();
-        let bad = |position, found: &str| {
-            let what = format!(
-                "expected the part of a node, an integer from 0 to {}, found {found}",
-                PARTS_MAX - 1
-            );
-            Err(Error::input(self.file.path(), position, what))
-        };
+        let file = &self.file;
         match &mut self.content {
             PartContent::Array { array, reader, next } => {
                 let count = (array.shape[0] - *next).min(BATCH as u64) as usize;
@@ -84,9 +78,9 @@ impl PartSource {
                 for (row, bytes) in (*next..).zip(bytes.chunks_exact(width)) {
                     match array_id(array.element, bytes, row) {
                         Ok(Some(part)) if part < PARTS_MAX => out.push(part),
-                        Ok(Some(part)) => return bad(Position::Row(row), &part.to_string()),
+                        Ok(Some(part)) => return Err(bad(file, Position::Row(row), &part.to_string())),
                         Ok(None) => unreachable!("masks are refused when opened"),
-                        Err((found, _)) => return bad(Position::Row(row), &found),
+                        Err((found, _)) => return Err(bad(file, Position::Row(row), &found)),
                     }
                 }
                 *next += count as u64;
@@ -98,11 +92,20 @@ impl PartSource {
                     let text = trim(&line.bytes);
                     match std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()) {
                         Some(part) if part < PARTS_MAX => out.push(part),
-                        _ => return bad(Position::Line(line.number), &shown(text)),
+                        _ => return Err(bad(file, Position::Line(line.number), &shown(text))),
                     }
                 }
             }
         }
         Ok(!out.is_empty())
     }
+}
+
+/// The error about a value that is no part.
+fn bad(file: &InputFile, position: Position, found: &str) -> Error {
+    let what = format!(
+        "expected the part of a node, an integer from 0 to {}, found {found}",
+        PARTS_MAX - 1
+    );
+    Error::input(file.path(), position, what)
 }

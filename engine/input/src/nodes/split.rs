@@ -469,23 +469,26 @@ fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error 
     )
 }
 
+/// The id in a float with `digits` binary digits.
+fn float_id(value: f64, digits: u32) -> std::result::Result<Option<u64>, (String, BadEdge)> {
+    id_of_float(value, digits)
+        .map(Some)
+        .map_err(|bad| (value.to_string(), bad))
+}
+
 /// The id in an element: none if a mask leaves the node out. The error is a number that is no id.
 pub(super) fn array_id(
     element: ElementType,
     bytes: &[u8],
     row: u64,
 ) -> std::result::Result<Option<u64>, (String, BadEdge)> {
-    let of_float = |value: f64, digits| match id_of_float(value, digits) {
-        Ok(id) => Ok(Some(id)),
-        Err(bad) => Err((value.to_string(), bad)),
-    };
     match (element, bytes) {
         (ElementType::Bool, _) => return Ok((bytes[0] != 0).then_some(row)),
         (ElementType::F32, &[a, b, c, d]) => {
-            return of_float(f32::from_le_bytes([a, b, c, d]).into(), f32::MANTISSA_DIGITS);
+            return float_id(f32::from_le_bytes([a, b, c, d]).into(), f32::MANTISSA_DIGITS);
         }
         (ElementType::F64, &[a, b, c, d, e, f, g, h]) => {
-            return of_float(f64::from_le_bytes([a, b, c, d, e, f, g, h]), f64::MANTISSA_DIGITS);
+            return float_id(f64::from_le_bytes([a, b, c, d, e, f, g, h]), f64::MANTISSA_DIGITS);
         }
         _ => {}
     }

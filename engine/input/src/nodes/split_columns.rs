@@ -48,20 +48,17 @@ impl SplitColumns {
     /// `test`, in any case, or nothing; or masks of zeros and ones, called `train_mask` and the like.
     pub fn open(path: &Path, form: &TableForm) -> Result<Self> {
         let file = NodeFile::open(path, &FORMS, form)?;
-        let refuse = |what: &str| Err(Error::input(path, Position::Whole, what));
         if let Content::Dense { .. } | Content::Sparse(_) = file.content {
-            return refuse(
-                "--split-column names a column of a table, and this is none; give the ids with --train, --val and --test",
-            );
+            let what = "--split-column names a column of a table, and this is none; give the ids with --train, --val and --test";
+            return Err(Error::input(path, Position::Whole, what));
         }
         let masks: Option<Vec<usize>> = file.names().iter().map(|name| split_of_mask(name)).collect();
-        match masks {
-            None if file.names().len() != 1 => refuse(
-                "give --split-column with one column of train, val and test, or with masks that are called train_mask, val_mask and \
-                 test_mask",
-            ),
-            masks => Ok(Self { file, masks }),
+        if masks.is_none() && file.names().len() != 1 {
+            let what = "give --split-column with one column of train, val and test, or with masks that are called train_mask, \
+                        val_mask and test_mask";
+            return Err(Error::input(path, Position::Whole, what));
         }
+        Ok(Self { file, masks })
     }
 
     /// Replaces the contents of `out` with the splits of up to `count` rows from row `first` on, as indices of [`SPLITS`]. None: the

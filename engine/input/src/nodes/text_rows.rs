@@ -18,7 +18,7 @@ use crate::{
     line_reader::{Line, Lines},
     messages::one_less,
     reading::Reading,
-    separator::{Field, Separator},
+    separator::Separator,
 };
 
 /// Gets the number and the fields of a row, or what is wrong with its line. An error says what is wrong with it.
@@ -68,7 +68,7 @@ impl TextRows {
         let header = table.as_ref().is_some_and(|table| table.header);
         let (Some(columns), Some(table)) = (first_row(&extent, file, forms, header)?, table) else {
             let what = "there are no rows in this file";
-            return Err(Error::input(file.path(), Position::Whole, what));
+            return Err(file.error(what));
         };
         let are_named = form.columns != Default::default();
         let mut rows = Self {
@@ -96,18 +96,13 @@ impl TextRows {
             let what = format!("expected {} beside the ids, found no such column", forms.name);
             return Err(table.refused(file.path(), what));
         }
-        let names = |columns: &[usize]| {
-            columns
-                .iter()
-                .map(|&column| table.names[column].clone())
-                .collect::<Vec<_>>()
-        };
+        let names = table.names_of(&data);
         let ids = id.map(|column| ("ids", table.names[column].clone()));
         rows.roles = ids
             .into_iter()
-            .chain(names(&data).into_iter().map(|name| (forms.name, name)))
+            .chain(names.iter().map(|name| (forms.name, name.clone())))
             .collect();
-        rows.left_out = names(&left_out);
+        rows.left_out = table.names_of(&left_out);
         rows.has_ids = id.is_some();
         rows.columns = data.len();
         rows.are_numbers = table.are_numbers(&data);
@@ -117,7 +112,7 @@ impl TextRows {
         rows.is_plain = is_all && splits_as_matrix && rows.are_numbers && !table.has_quotes && !may_have_names;
         // Columns without names are known by their numbers if they have no matrix.
         if table.header || forms.purpose == Purpose::Splits || forms.purpose == Purpose::Features && !rows.are_numbers {
-            rows.names = names(&data);
+            rows.names = names;
         }
         rows.table = Some(DataColumns {
             separator: table.separator,
@@ -289,14 +284,14 @@ impl DataColumns {
                 fields.len()
             ));
         }
-        let text = |field: Field<'a>| match field {
-            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-            Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
-        };
-        let chosen = self.data.iter();
-        Ok(chosen
-            .map(|&column| text(std::mem::take(&mut fields[column])))
-            .collect())
+        let chosen = self
+            .data
+            .iter()
+            .map(|&column| match std::mem::take(&mut fields[column]) {
+                Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+                Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
+            });
+        Ok(chosen.collect())
     }
 }
 

@@ -53,13 +53,11 @@ impl TextTable {
         let texts = head.iter().map(Line::text);
         let separator = match form.separator {
             Some(separator) => separator,
-            None => Separator::of_lines(texts.clone(), "--table-separator")
-                .map_err(|what| Error::input(file.path(), Position::Whole, what))?,
+            None => Separator::of_lines(texts.clone(), "--table-separator").map_err(|what| file.error(what))?,
         };
-        let refuse = |what| Error::input(file.path(), Position::Line(first.number), what);
         let fields = separator
             .fields(first.text())
-            .map_err(|OpenQuote| refuse(OpenQuote::REASON.to_owned()))?;
+            .map_err(|OpenQuote| Error::input(file.path(), Position::Line(first.number), OpenQuote::REASON))?;
         let names: Vec<String> = fields
             .iter()
             .map(|field| String::from_utf8_lossy(unquoted(field)).into_owned())
@@ -90,6 +88,11 @@ impl TextTable {
     pub fn columns(&self) -> Vec<TableColumn<'_>> {
         let columns = self.names.iter().zip(&self.kinds);
         columns.map(|(name, &kind)| TableColumn { name, kind }).collect()
+    }
+
+    /// The names of these columns.
+    pub fn names_of(&self, columns: &[usize]) -> Vec<String> {
+        columns.iter().map(|&column| self.names[column].clone()).collect()
     }
 
     /// Whether it is a matrix of numbers without names.
@@ -128,16 +131,15 @@ impl TextTable {
 /// Whether the fields of a first line are names: none of them is a number, a date or the like, or one is known. A first column
 /// without a name, before numbers from 0, is the index of pandas.
 fn is_header(names: &[String]) -> bool {
-    let is_number = |name: &String| is_value(name);
     if names.iter().any(|name| is_known_name(name)) {
         return true;
     }
     match names {
         [first, rest @ ..] if first.is_empty() && !rest.is_empty() => {
             let are_numbered = rest.iter().enumerate().all(|(at, name)| *name == at.to_string());
-            are_numbered || rest.iter().all(|name| !name.is_empty() && !is_number(name))
+            are_numbered || rest.iter().all(|name| !name.is_empty() && !is_value(name))
         }
-        names => names.iter().all(|name| !name.is_empty() && !is_number(name)),
+        names => names.iter().all(|name| !name.is_empty() && !is_value(name)),
     }
 }
 

@@ -24,19 +24,18 @@ const PAGE_TYPES: [i64; 3] = [0, 2, 3];
 ///
 /// A page header is a struct. It begins with three integer fields: 1 type, 2 size, 3 compressed size.
 pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
-    let is_strange = || ParquetError::General("a page header has no sizes".to_owned());
     let mut walk = Walk::new(header);
     let (mut id, mut sizes) = (0, [None; 2]);
     while sizes.contains(&None) {
-        let field = walk.field(id).ok_or_else(is_strange)?;
+        let field = walk.field(id).ok_or_else(no_sizes)?;
         id = field.id;
         // The sizes come before everything else.
         if !matches!(field.kind, I16..=I64) {
-            return Err(is_strange());
+            return Err(no_sizes());
         }
-        let value = walk.integer().ok_or_else(is_strange)?;
+        let value = walk.integer().ok_or_else(no_sizes)?;
         // The reader keeps 32 bits of a longer number.
-        i32::try_from(value).map_err(|_| is_strange())?;
+        i32::try_from(value).map_err(|_| no_sizes())?;
         match id {
             1 if !PAGE_TYPES.contains(&value) => {
                 return Err(ParquetError::General(format!(
@@ -60,12 +59,19 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
     }
     let mut walk = Walk::new(header);
     // Statistics with long values exceed the buffer.
-    let is_cut = |walk: &Walk<'_>| walk.has_ended() && (header.len() as u64) < left;
     match walk_struct(&mut walk, PAGE_HEADER) {
         Some(()) => Ok(()),
-        None if is_cut(&walk) => Ok(()),
+        None if walk.has_ended() && (header.len() as u64) < left => Ok(()),
         None => Err(ParquetError::General("a page header cannot be read".to_owned())),
     }
+}
+
+fn no_sizes() -> ParquetError {
+    ParquetError::General("a page header has no sizes".to_owned())
+}
+
+fn strange_schema(what: &str) -> ParquetError {
+    ParquetError::General(format!("its schema {what}"))
 }
 
 /// The types of the fields of an element of a schema, whose ids begin with 1. The fifth is its number of children.
@@ -87,10 +93,8 @@ pub(super) fn check_metadata(metadata: &[u8]) -> ParquetResult<()> {
 /// Refuses the metadata of a file if a group of its schema claims more children than follow, or if groups are nested too deeply.
 /// The Parquet reader makes room for the children before it looks, and calls itself for each level.
 fn check_schema(metadata: &[u8]) -> ParquetResult<()> {
-    let strange = |what: &str| ParquetError::General(format!("its schema {what}"));
-    let unreadable = || strange("cannot be read");
     let mut walk = Walk::new(metadata);
-    let Some(list) = schema(&mut walk).ok_or_else(unreadable)? else {
+    let Some(list) = schema(&mut walk).ok_or_else(|| strange_schema("cannot be read"))? else {
         // The reader tells that it is missing.
         return Ok(());
     };
@@ -103,16 +107,16 @@ fn check_schema(metadata: &[u8]) -> ParquetResult<()> {
         if let Some(children) = lacking.last_mut() {
             *children -= 1;
         }
-        let children = children(&mut walk).ok_or_else(unreadable)?;
+        let children = children(&mut walk).ok_or_else(|| strange_schema("cannot be read"))?;
         if children > list.elements - element - 1 {
-            return Err(strange(&format!(
+            return Err(strange_schema(&format!(
                 "has a group of {children} and {} elements",
                 list.elements
             )));
         }
         lacking.push(children);
         if lacking.len() > DEPTH_MAX {
-            return Err(strange(&format!("has groups in more than {DEPTH_MAX} levels")));
+            return Err(strange_schema(&format!("has groups in more than {DEPTH_MAX} levels")));
         }
     }
     Ok(())

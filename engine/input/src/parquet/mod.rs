@@ -50,13 +50,11 @@ pub(crate) struct RowGroup {
 impl ParquetTable {
     /// Reads the footer.
     pub fn open(file: &Arc<InputFile>) -> Result<Self> {
-        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
         let reader = guarded(|| SerializedFileReader::new(Chunks(file.clone())))
-            .map_err(|error| refuse(format!("this Parquet file cannot be read ({error}); write it again")))?;
+            .map_err(|error| file.error(format!("this Parquet file cannot be read ({error}); write it again")))?;
         let (mut rows, mut groups) = (0, Vec::new());
         for (index, group) in reader.metadata().row_groups().iter().enumerate() {
-            let damaged = || refuse(impossible(index));
-            let group_rows = u64::try_from(group.num_rows()).map_err(|_| damaged())?;
+            let group_rows = u64::try_from(group.num_rows()).map_err(|_| file.error(impossible(index)))?;
             if group_rows == 0 {
                 continue;
             }
@@ -68,7 +66,7 @@ impl ParquetTable {
             // Far below 2^64, so that the sum over many files cannot overflow.
             rows = Some(rows + group_rows)
                 .filter(|&rows| rows < 1 << 62)
-                .ok_or_else(damaged)?;
+                .ok_or_else(|| file.error(impossible(index)))?;
         }
         Ok(Self {
             file: file.clone(),
@@ -97,24 +95,29 @@ impl ParquetTable {
 
     /// Refuses columns that cannot be read. Call it before [`Self::column`].
     pub fn check_columns(&self, columns: impl Iterator<Item = usize> + Clone) -> Result<()> {
-        let refuse = |what: String| Error::input(self.file.path(), Position::Whole, what);
         for group in &self.groups {
             let described = self.reader.metadata().row_group(group.index);
             for column in columns.clone() {
-                let damaged = || refuse(impossible(group.index));
-                // The Parquet reader asserts these conditions, and the contents of a file must not make it panic.
-                let chunk = described.columns().get(column).ok_or_else(damaged)?;
-                if let Compression::BROTLI(_) | Compression::LZO = chunk.compression() {
-                    return Err(refuse(self.unread_compression(chunk)));
+                let chunk = described.columns().get(column);
+                if let Some(chunk) = chunk
+                    && let Compression::BROTLI(_) | Compression::LZO = chunk.compression()
+                {
+                    return Err(self.file.error(self.unread_compression(chunk)));
                 }
-                let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
-                let end = start.checked_add(chunk.compressed_size()).ok_or_else(damaged)?;
-                if start < 0 || chunk.compressed_size() < 0 || end as u64 > self.file.bytes() {
-                    return Err(damaged());
+                // The Parquet reader asserts these conditions, and the contents of a file must not make it panic.
+                if !chunk.is_some_and(|chunk| self.has_bytes_of(chunk)) {
+                    return Err(self.file.error(impossible(group.index)));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether the file is as long as a column of a row group claims.
+    fn has_bytes_of(&self, chunk: &ColumnChunkMetaData) -> bool {
+        let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+        let end = start.checked_add(chunk.compressed_size());
+        start >= 0 && chunk.compressed_size() >= 0 && end.is_some_and(|end| end as u64 <= self.file.bytes())
     }
 
     /// The largest size of a column in a row group, in bytes, decompressed.

@@ -34,11 +34,6 @@ enum PlaceReaders {
 
 impl EntryReader {
     pub fn of(arrays: &SparseArrays) -> Self {
-        let compressed = |lines: &super::Compressed, by_row| PlaceReaders::Compressed {
-            lines: Mutex::new(Lines::of(&lines.starts, arrays.entries())),
-            others: IndexReader::of(&lines.others),
-            by_row,
-        };
         Self {
             rows: arrays.rows,
             columns: arrays.columns,
@@ -47,8 +42,11 @@ impl EntryReader {
                     row: IndexReader::of(row),
                     column: IndexReader::of(column),
                 },
-                Places::Rows(lines) => compressed(lines, true),
-                Places::Columns(lines) => compressed(lines, false),
+                Places::Rows(lines) | Places::Columns(lines) => PlaceReaders::Compressed {
+                    lines: Mutex::new(Lines::of(&lines.starts, arrays.entries())),
+                    others: IndexReader::of(&lines.others),
+                    by_row: matches!(arrays.places, Places::Rows(_)),
+                },
             },
         }
     }
@@ -121,8 +119,10 @@ impl IndexReader {
     /// Reads indices below `all`.
     fn read(&self, first: u64, count: usize, all: u64, into: &mut Vec<i64>) -> Result<()> {
         self.read_any(first, count, into)?;
-        let exists = |index: i64| u64::try_from(index).is_ok_and(|index| index < all);
-        match into.iter().position(|&index| !exists(index)) {
+        let missing = into
+            .iter()
+            .position(|&index| u64::try_from(index).map_or(true, |index| index >= all));
+        match missing {
             None => Ok(()),
             Some(at) => Err(self.array.error(format!(
                 "element {} is {}, but the shape of the matrix allows 0 to {}; it is damaged: write it again",

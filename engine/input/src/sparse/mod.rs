@@ -51,25 +51,25 @@ impl SparseArrays {
     /// # Errors
     /// If the matrix has a format that is not read, or arrays that do not fit each other.
     pub fn find(archive: &Npz, prefix: &str) -> Result<Option<Self>> {
-        let has_matrix = |prefix: &str| {
-            let has = |name: &str| archive.contains(&format!("{prefix}{name}"));
-            has("shape") && ["indptr", "row", "offsets"].into_iter().any(has)
-        };
-        let prefixes = ["", prefix].into_iter();
-        let Some(prefix) = prefixes.into_iter().find(|prefix| has_matrix(prefix)) else {
-            return Ok(None);
-        };
-        Self::open(archive, prefix).map(Some)
+        let prefix = ["", prefix].into_iter().find(|prefix| {
+            archive.contains(&format!("{prefix}shape"))
+                && ["indptr", "row", "offsets"]
+                    .iter()
+                    .any(|name| archive.contains(&format!("{prefix}{name}")))
+        });
+        prefix.map(|prefix| Self::open(archive, prefix)).transpose()
     }
 
     fn open(archive: &Npz, prefix: &str) -> Result<Self> {
         let format = format_of(archive, prefix)?;
-        let array = |name: &str| archive.array(&format!("{prefix}{name}"));
-        let [rows, columns] = shape_of(&array("shape")?)?;
-        let data = array("data")?;
+        let [rows, columns] = shape_of(&archive.array(&format!("{prefix}shape"))?)?;
+        let data = archive.array(&format!("{prefix}data"))?;
         let (places, entries) = match &format[..] {
             b"coo" => {
-                let [row, column] = [index(array("row")?)?, index(array("col")?)?];
+                let [row, column] = [
+                    index(archive.array(&format!("{prefix}row"))?)?,
+                    index(archive.array(&format!("{prefix}col"))?)?,
+                ];
                 if row.shape != column.shape {
                     let what = format!(
                         "there are {} row numbers and {} column numbers; the matrix is damaged: write it again",
@@ -81,7 +81,10 @@ impl SparseArrays {
                 (Places::Coordinates { row, column }, entries)
             }
             b"csr" | b"csc" => {
-                let [starts, others] = [index(array("indptr")?)?, index(array("indices")?)?];
+                let [starts, others] = [
+                    index(archive.array(&format!("{prefix}indptr"))?)?,
+                    index(archive.array(&format!("{prefix}indices"))?)?,
+                ];
                 let lines = if format == b"csr" { rows } else { columns };
                 if Some(starts.shape[0]) != lines.checked_add(1) {
                     return Err(starts.error(format!(

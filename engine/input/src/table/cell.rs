@@ -97,10 +97,6 @@ fn boolean_of(text: &str) -> Option<(bool, u8)> {
 /// The kind of a number with a percent sign, a currency, separators of thousands, a decimal comma, or in base 16.
 fn other_number(text: &str) -> Option<&'static str> {
     const CURRENCIES: [char; 5] = ['$', '€', '£', '¥', '₹'];
-    let is_number = |text: &str| {
-        let text = text.trim();
-        text.parse::<f64>().is_ok() || are_groups(text)
-    };
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if let Some(number) = text.strip_suffix('%') {
         return is_number(number).then_some("a percentage");
@@ -118,22 +114,27 @@ fn other_number(text: &str) -> Option<&'static str> {
     are_groups(unsigned).then_some("a number with separators of thousands or a decimal comma")
 }
 
+fn is_number(text: &str) -> bool {
+    let text = text.trim();
+    text.parse::<f64>().is_ok() || are_groups(text)
+}
+
 /// Whether a text is groups of digits with one separator between them, such as `1,234`, `1'234.5`, `1 234` and `0,5`.
 fn are_groups(text: &str) -> bool {
-    let is_separator = |c: char| matches!(c, ',' | '.' | '\'' | '’' | ' ' | '_' | '\u{a0}' | '\u{202f}');
-    let groups: Vec<&str> = text.split(is_separator).collect();
+    const SEPARATORS: [char; 8] = [',', '.', '\'', '’', ' ', '_', '\u{a0}', '\u{202f}'];
+    let groups: Vec<&str> = text.split(SEPARATORS).collect();
     let are_digits = groups
         .iter()
         .all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
     let [first, middle @ .., last] = &groups[..] else {
         return false;
     };
-    let has_comma = text.matches(is_separator).count() == 1 && text.contains(',');
+    let has_comma = text.matches(SEPARATORS).count() == 1 && text.contains(',');
     let ends_in_decimals = text
         .chars()
-        .rfind(|&c| is_separator(c))
+        .rfind(|c| SEPARATORS.contains(c))
         .is_some_and(|c| matches!(c, '.' | ','));
-    let is_single_kind = middle.is_empty() || text.matches(is_separator).collect::<HashSet<_>>().len() == 1;
+    let is_single_kind = middle.is_empty() || text.matches(SEPARATORS).collect::<HashSet<_>>().len() == 1;
     are_digits
         && first.len() <= 3
         && middle.iter().all(|group| group.len() == 3)

@@ -119,29 +119,29 @@ impl ColumnFit {
         allow_nan: bool,
         problems: &mut Problems,
     ) -> Option<Fitted> {
+        // A kind of value counts if most of the values that are present are of it.
         let present = self.rows - self.missing.count;
-        let is_most = |count: u64| 2 * count > present;
         let is_constant = self.values.as_ref().is_some_and(|values| values.len() == 1);
-        let mut refuse = |kind: Kind, found: Found| problems.insert(kind, at, found);
         if present == 0 {
-            refuse(Kind::Empty, self.missing);
+            problems.insert(Kind::Empty, at, self.missing);
             return None;
         }
         let replacement = options.missing.of(name);
         let has_missing = self.missing.count > 0;
         let lacks_replacement = has_missing && replacement.is_none() && !allow_nan;
         if lacks_replacement {
-            refuse(Kind::Missing, self.missing.clone());
+            problems.insert(Kind::Missing, at, self.missing.clone());
         }
         let numbers = self.numbers.clone().and(&self.not_finite);
         let numeric = numbers.count + self.codes.count + self.other_numbers.count;
-        if is_most(self.other_dates.count) {
-            refuse(Kind::OtherDate, self.other_dates);
+        if 2 * self.other_dates.count > present {
+            problems.insert(Kind::OtherDate, at, self.other_dates);
             return None;
         }
-        if self.other_numbers.count > 0 && is_most(numeric) {
-            refuse(
+        if self.other_numbers.count > 0 && 2 * numeric > present {
+            problems.insert(
                 Kind::OtherNumber(self.other_number.unwrap_or("a number")),
+                at,
                 self.other_numbers,
             );
             return None;
@@ -153,19 +153,23 @@ impl ColumnFit {
             .and(&self.dates)
             .and(&self.other_dates);
         let is_number = numbers.count == present;
-        if !is_number && others.count > 0 && is_most(numbers.count + self.codes.count) && numbers.count > 0 {
-            refuse(Kind::Text, others);
+        if !is_number && others.count > 0 && 2 * (numbers.count + self.codes.count) > present && numbers.count > 0 {
+            problems.insert(Kind::Text, at, others);
             return None;
         }
         if is_number && self.not_finite.count > 0 && !allow_nan {
-            refuse(Kind::NotFinite, self.not_finite);
+            problems.insert(Kind::NotFinite, at, self.not_finite);
             return None;
         }
         let is_boolean = self.booleans.count == present && self.pairs.is_power_of_two();
         let is_date = self.dates.count == present;
-        if !is_date && is_most(self.dates.count) {
+        if !is_date && 2 * self.dates.count > present {
             let others = self.texts.and(&self.booleans).and(&numbers).and(&self.codes);
-            refuse(Kind::NotDate, others.and(&self.other_dates).and(&self.other_numbers));
+            problems.insert(
+                Kind::NotDate,
+                at,
+                others.and(&self.other_dates).and(&self.other_numbers),
+            );
             return None;
         }
         let encoding = if is_number || is_boolean || is_date {
@@ -178,7 +182,7 @@ impl ColumnFit {
                 Some(Replacement::Other) | None => Missing::Refused,
             };
             if has_missing && missing == Missing::Refused && !allow_nan {
-                refuse(Kind::Missing, self.missing);
+                problems.insert(Kind::Missing, at, self.missing);
                 return None;
             }
             match () {
@@ -194,7 +198,7 @@ impl ColumnFit {
                     .and(&self.booleans)
                     .and(&numbers)
                     .and(&self.other_numbers);
-                refuse(Kind::ManyTexts(options.values_max()), all);
+                problems.insert(Kind::ManyTexts(options.values_max()), at, all);
                 return None;
             };
             let mut values: Vec<String> = values.into_iter().collect();

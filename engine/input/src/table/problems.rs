@@ -170,7 +170,7 @@ impl Problems {
             columns.push(format!("{} more columns", found.len() - COLUMNS_SHOWN));
         }
         let columns = columns.join(", ");
-        let without = || self.without_columns(kind, names);
+        let without = self.without_columns(kind, names);
         Ok(match kind {
             Kind::Line => format!("lines that are no rows: {columns}: correct them, or remove them"),
             Kind::Missing => format!(
@@ -189,7 +189,7 @@ impl Problems {
                 } else {
                     ""
                 },
-                without()
+                without
             ),
             Kind::Code => format!(
                 "digits with a zero in front in {columns}, so these are codes and no numbers: {}, or leave the column out: {}",
@@ -198,24 +198,24 @@ impl Problems {
                 } else {
                     "write them as numbers"
                 },
-                without()
+                without
             ),
             Kind::OtherNumber(what) => format!(
                 "{what} in {columns}: write numbers such as 1234.5 without signs and separators, or leave the column out: {}",
-                without()
+                without
             ),
             Kind::OtherDate => format!(
                 "dates that may be read in two ways in {columns}: 01/02/2024 is in January or in February; write dates as 2024-02-01, or \
                  leave the column out: {}",
-                without()
+                without
             ),
             Kind::NotDate => format!(
                 "other values among dates in {columns}: correct them, or leave the column out: {}",
-                without()
+                without
             ),
             Kind::NotBoolean => format!(
                 "expected true or false in {columns}: correct the values, or leave the column out: {}",
-                without()
+                without
             ),
             Kind::NotFinite => format!(
                 "infinite numbers, or numbers beyond 32-bit floats, in {columns}: correct them, or accept them with --allow-nan"
@@ -223,9 +223,9 @@ impl Problems {
             Kind::ManyTexts(max) => format!(
                 "more than {max} different texts, or texts of more than {TEXT_BYTES_MAX} bytes, in {columns}: leave the column out: {}; or \
                  give --categories-max with the number of its texts, if it is a category",
-                without()
+                without
             ),
-            Kind::Empty => format!("no value in any row of {columns}: leave the column out: {}", without()),
+            Kind::Empty => format!("no value in any row of {columns}: leave the column out: {}", without),
         })
     }
 
@@ -255,9 +255,8 @@ impl Problems {
 
     /// The option that leaves out the columns with a problem of this kind.
     fn without_columns(&self, kind: Kind, names: &RowNames<'_>) -> String {
-        let has = |column: usize| self.0.contains_key(&(kind, column));
         let rest: Vec<&str> = (0..names.columns.len())
-            .filter(|&column| !has(column))
+            .filter(|&column| !self.0.contains_key(&(kind, column)))
             .map(|column| names.columns[column].as_str())
             .collect();
         match rest.is_empty() {

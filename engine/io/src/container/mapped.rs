@@ -111,8 +111,7 @@ impl MappedPayload {
 
     /// Starts reading a part of the payload into the page cache. Bytes beyond its end are ignored.
     pub fn read_ahead_part(&self, payload: Range<u64>) {
-        let place = |offset: u64| offset.min(self.bytes()) as usize;
-        let place = place(payload.start)..place(payload.end);
+        let place = self.within(payload);
         if !place.is_empty() {
             self.mapping.read_ahead_part(place);
         }
@@ -120,9 +119,12 @@ impl MappedPayload {
 
     /// Releases the memory of a part of the payload. Bytes beyond its end are ignored.
     pub fn release(&self, payload: Range<u64>) {
-        let place = |offset: u64| offset.min(self.bytes()) as usize;
-        self.mapping.release(place(payload.start)..place(payload.end));
+        self.mapping.release(self.within(payload));
         self.checksums.release();
+    }
+
+    fn within(&self, payload: Range<u64>) -> Range<usize> {
+        payload.start.min(self.bytes()) as usize..payload.end.min(self.bytes()) as usize
     }
 
     /// Releases the memory of the whole payload.

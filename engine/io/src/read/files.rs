@@ -259,18 +259,19 @@ impl Descriptors {
 }
 
 impl ReadFile {
+    fn open_with(&self, flags: OFlags) -> Result<File> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits() as i32)
+            .open(&self.path)
+            .map_err(Error::io("open", &self.path))?;
+        self.identity.check_file(&file, &self.path)?;
+        Ok(file)
+    }
+
     fn descriptor(&self, direct: bool) -> Result<Open> {
-        let open = |flags: OFlags| {
-            let file = OpenOptions::new()
-                .read(true)
-                .custom_flags(flags.bits() as i32)
-                .open(&self.path)
-                .map_err(Error::io("open", &self.path))?;
-            self.identity.check_file(&file, &self.path)?;
-            Ok(file)
-        };
         if direct && self.direct != Direct::Refused {
-            match open(OFlags::DIRECT) {
+            match self.open_with(OFlags::DIRECT) {
                 Ok(file) => {
                     let align = match self.direct {
                         Direct::Aligned(align) => align,
@@ -285,7 +286,7 @@ impl ReadFile {
         if direct {
             tell_buffered(&self.path);
         }
-        let file = open(OFlags::empty())?;
+        let file = self.open_with(OFlags::empty())?;
         // All reads are explicit, so readahead would waste memory and bandwidth. An error is harmless: it is only
         // advice.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);

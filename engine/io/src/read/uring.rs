@@ -443,13 +443,13 @@ enum Target {
 /// memory is short: before Linux 5.12, its memory counts as locked.
 fn ring(depth: u32) -> io::Result<IoUring> {
     // Completions are only taken during system calls, so the kernel need not interrupt a running thread for them.
-    let build = |entries| match IoUring::builder().setup_coop_taskrun().build(entries) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().build(entries),
-        ring => ring,
-    };
     let mut entries = depth;
     let ring = loop {
-        match build(entries) {
+        let built = match IoUring::builder().setup_coop_taskrun().build(entries) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().build(entries),
+            built => built,
+        };
+        match built {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOMEM) && entries > ENTRIES_MIN => entries /= 2,
             ring => break ring?,
         }

@@ -57,8 +57,7 @@ impl FeedBudget {
         rows: Option<RowDemand>,
         what: &str,
     ) -> grappa_io::Result<Self> {
-        let divide = |options: &FeedOptions| FeedCosts::new(options, demand, format).divide(options, rows);
-        let mut shortage = match divide(options) {
+        let mut shortage = match FeedCosts::new(options, demand, format).divide(options, rows) {
             Ok(budget) => return Ok(budget),
             Err(Shortage(bytes)) => bytes,
         };
@@ -66,7 +65,7 @@ impl FeedBudget {
         let mut enough = options.clone();
         loop {
             enough.memory_bytes = u64::try_from(i128::from(enough.memory_bytes) + shortage).unwrap_or(u64::MAX);
-            match divide(&enough) {
+            match FeedCosts::new(&enough, demand, format).divide(&enough, rows) {
                 Err(Shortage(bytes)) => shortage = bytes,
                 Ok(_) => break,
             }
@@ -197,14 +196,11 @@ impl FeedCosts {
     /// Waiting batches and pool share the memory. Fewer batches per window mean more windows, and each window reads
     /// nearly as much. With more batches the pool would be smaller and would end windows earlier.
     fn balanced_lookahead(&self, spare: i128, waiting: i128, rows: u64, most: u64) -> u64 {
-        let fits = |batches: u64| {
-            let distinct = self.demand.distinct_rows(2 * batches).min(rows);
-            2 * i128::from(batches) * waiting + i128::from(distinct * self.pool_slot) <= spare
-        };
         let (mut fit, mut unfit) = (1, most + 1);
         while unfit - fit > 1 {
             let middle = fit + (unfit - fit) / 2;
-            match fits(middle) {
+            let distinct = self.demand.distinct_rows(2 * middle).min(rows);
+            match 2 * i128::from(middle) * waiting + i128::from(distinct * self.pool_slot) <= spare {
                 true => fit = middle,
                 false => unfit = middle,
             }
@@ -217,11 +213,11 @@ impl FeedCosts {
 /// buffers would take too much of the memory.
 pub(super) fn read_options(options: &FeedOptions) -> read::Options {
     let mut read = options.read.clone();
-    let too_much = |read: &read::Options| read.memory_bytes() > options.memory_bytes / ENGINE_SHARE;
-    while too_much(&read) && read.read_bytes_max > READ_BYTES_MIN {
+    let memory_max = options.memory_bytes / ENGINE_SHARE;
+    while read.memory_bytes() > memory_max && read.read_bytes_max > READ_BYTES_MIN {
         read.read_bytes_max = (read.read_bytes_max / 2).max(READ_BYTES_MIN);
     }
-    while too_much(&read) && read.depth > DEPTH_MIN {
+    while read.memory_bytes() > memory_max && read.depth > DEPTH_MIN {
         read.depth = (read.depth / 2).max(DEPTH_MIN);
     }
     read

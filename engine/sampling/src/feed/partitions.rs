@@ -369,8 +369,9 @@ impl PartitionBatches {
 fn order(groups: usize, options: &EpochOptions) -> Vec<usize> {
     let groups = groups as u64;
     let shuffle = Feistel::new(groups, of_epoch(options));
-    let group = |at| if options.shuffle { shuffle.forward(at) } else { at };
-    (0..groups).map(|at| group(at) as usize).collect()
+    (0..groups)
+        .map(|at| if options.shuffle { shuffle.forward(at) } else { at } as usize)
+        .collect()
 }
 
 /// The number of steps that each group takes in an epoch: all of `steps`, or its share of `steps_max`. The epoch
@@ -489,16 +490,18 @@ impl BatchSource for PartitionBatches {
         } = scratch;
         let seeds = (seeds.capacity() * size_of::<NodeId>()) as u64 + links.bytes();
         let of_parts = parts.iter().map(minibatch_bytes).sum();
-        let part_nodes = || parts.iter().map(|part| part.nodes.len());
-        if part_nodes().all(|nodes| nodes == 0) {
+        let part_nodes = parts.iter().map(|part| part.nodes.len() as u64);
+        let (largest, all) = (part_nodes.clone().max().unwrap_or(0), part_nodes.sum());
+        if all == 0 {
             return sampler.bytes(nodes) + seeds + of_parts + join.bytes(0);
         }
         // The parts of a larger batch are larger by the same factor.
-        let scaled = |value: u64| (u128::from(value) * nodes.max(*sampled) as u128).div_ceil(*sampled as u128) as u64;
-        let scaled_nodes = |nodes: usize| scaled(nodes as u64) as usize;
-        let largest = scaled_nodes(part_nodes().max().unwrap_or(0));
+        let [of_parts, largest, all] = [of_parts, largest, all].map(|value| {
+            let scaled = u128::from(value) * nodes.max(*sampled) as u128;
+            scaled.div_ceil(*sampled as u128) as u64
+        });
         // The table has the nodes of a part, and then the nodes of the batch.
-        sampler.bytes(largest.max(nodes)) + seeds + scaled(of_parts) + join.bytes(scaled_nodes(part_nodes().sum()))
+        sampler.bytes(nodes.max(largest as usize)) + seeds + of_parts + join.bytes(all as usize)
     }
 
     fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut Minibatch) -> Result<()> {

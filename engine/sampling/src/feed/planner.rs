@@ -128,7 +128,6 @@ impl Planner {
         counters: &Counters,
     ) -> Result<PlanOutcome> {
         let (resident, files) = (self.rows.resident.as_ref(), &self.rows.files);
-        let is_resident = |node| resident.is_some_and(|resident| resident.has(files.chunks().chunk_of(node)));
         let first = slots.len();
         let mut resident_rows = 0;
         let mut outcome = PlanOutcome::Complete;
@@ -139,7 +138,7 @@ impl Planner {
             if let Some(&later) = nodes.get(i + AHEAD) {
                 self.pool.prefetch(later);
             }
-            if is_resident(node) {
+            if resident.is_some_and(|resident| resident.has(files.chunks().chunk_of(node))) {
                 slots.push(RESIDENT);
                 resident_rows += 1;
                 continue;

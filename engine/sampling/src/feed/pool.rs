@@ -176,8 +176,8 @@ impl Pool {
         {
             return None;
         }
-        let empty = |bucket: usize| self.buckets[bucket].0.iter().position(|&entry| entry == 0);
-        let target = empty(buckets[0]).or_else(|| Some(WAYS + empty(buckets[1])?))?;
+        let [first, second] = buckets.map(|bucket| self.buckets[bucket].0.iter().position(|&entry| entry == 0));
+        let target = first.or_else(|| Some(WAYS + second?))?;
         match self.assign(node, buckets, target, 0, batch) {
             PoolLookup::Missing { miss, .. } => Some(miss),
             _ => None,
@@ -213,18 +213,15 @@ impl Pool {
         let pinned = clock.batch - clock.pinned_from;
         // One number orders all candidates: empty slots first, then by count, then the oldest first. Pinned rows come
         // last.
-        let score = |entry: u64| {
-            let age = age(entry, clock.batch);
-            match entry {
-                0 => 0,
-                _ if age <= pinned => u64::MAX,
-                _ => (aged_count(entry, age) + 1) << STAMP_BITS | (STAMP_MAX - age),
-            }
-        };
         let mut best = (u64::MAX, 0);
         for (i, bucket) in buckets.into_iter().enumerate() {
             for (way, &entry) in self.buckets[bucket].0.iter().enumerate() {
-                let score = score(entry);
+                let age = age(entry, clock.batch);
+                let score = match entry {
+                    0 => 0,
+                    _ if age <= pinned => u64::MAX,
+                    _ => (aged_count(entry, age) + 1) << STAMP_BITS | (STAMP_MAX - age),
+                };
                 if score < best.0 {
                     best = (score, i * WAYS + way);
                 }

@@ -76,12 +76,11 @@ impl Resident {
                 });
             }
         }
-        // The part in which the middle of a payload is.
-        let part = |payload: &PayloadRead| {
+        payloads.retain(|payload| {
+            // A payload belongs to the part in which its middle is.
             let middle = u128::from(payload.to) + u128::from(payload.bytes / 2);
-            middle * u128::from(count) / u128::from(at.max(1))
-        };
-        payloads.retain(|payload| part(payload) == u128::from(index));
+            middle * u128::from(count) / u128::from(at.max(1)) == u128::from(index)
+        });
         read_whole(&payloads, files, engine, &mut rows)?;
         Ok(Self { rows, columns })
     }

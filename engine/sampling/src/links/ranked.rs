@@ -160,7 +160,6 @@ pub fn known_edges_of(
     progress: &dyn Progress,
 ) -> Result<Vec<(NodeId, NodeId)>> {
     let undirected = store.manifest().edge_options.undirected;
-    let is_source = |node: NodeId| sources.binary_search(&node).is_ok();
     let mut edges = Vec::new();
     let mut dropped = 0;
     // A vector that grows has twice its size for a moment.
@@ -170,7 +169,7 @@ pub fn known_edges_of(
         for_each_edge(store, part, &chunks, progress, |source, destination| {
             let reverse = undirected.then_some((destination, source));
             for edge in std::iter::once((source, destination)).chain(reverse) {
-                if is_source(edge.0) {
+                if sources.binary_search(&edge.0).is_ok() {
                     match (edges.len() as u64) < edges_max {
                         true => edges.push(edge),
                         false => dropped += 1,

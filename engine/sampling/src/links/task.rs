@@ -132,13 +132,15 @@ impl LinkTask {
 
 /// Sets the pairs of a minibatch.
 fn put(links: &mut LinkPairs, samples: &LinkSamples, seeds: &[NodeId]) {
-    let place = |node| seeds.binary_search(&node).expect("both ends of a link are seeds") as u32;
     let pairs = [
         (&mut links.positives, &samples.positives),
         (&mut links.negatives, &samples.negatives),
     ];
     for (to, from) in pairs {
-        to.extend(from.iter().map(|&(source, target)| [place(source), place(target)]));
+        to.extend(from.iter().map(|&(source, target)| {
+            let places = [source, target].map(|node| seeds.binary_search(&node));
+            places.map(|place| place.expect("both ends of a link are seeds") as u32)
+        }));
     }
     links.is_negative.extend_from_slice(&samples.is_negative);
 }

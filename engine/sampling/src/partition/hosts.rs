@@ -137,8 +137,9 @@ impl Hosts {
                 }
                 let host = self.of_worker[worker];
                 // Compares work / workers without a division.
-                let of = |host: usize, other: usize| u128::from(work[host]) * self.workers_of(other).count() as u128;
-                if of(host, best) < of(best, host) {
+                let [own, of_best] = [(host, best), (best, host)]
+                    .map(|(host, other)| u128::from(work[host]) * self.workers_of(other).count() as u128);
+                if own < of_best {
                     best = host;
                 }
             }

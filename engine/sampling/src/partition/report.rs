@@ -52,14 +52,14 @@ pub fn report(manifest: &Manifest, assignment: &Assignment) -> Vec<PartitionRepo
         }
     }
     for partition in &mut partitions {
-        let owned = || partition.base_chunks.iter().chain(&partition.variable_chunks);
+        let owned = partition.base_chunks.iter().chain(&partition.variable_chunks);
         let (mut nodes, mut edges, mut visible) = (0, 0, 0);
-        for &i in owned() {
+        for &i in owned.clone() {
             let i = i as usize;
             nodes += manifest.chunk_starts[i + 1] - manifest.chunk_starts[i];
             edges += manifest.chunks[i].edges;
             let buckets = &manifest.chunks[i].bucket_edges;
-            visible += owned().filter_map(|&j| buckets.get(j as usize)).sum::<u64>();
+            visible += owned.clone().filter_map(|&j| buckets.get(j as usize)).sum::<u64>();
         }
         (partition.nodes, partition.visible_edges, partition.cut_edges) = (nodes, visible, edges - visible);
     }

@@ -55,12 +55,11 @@ fn of_node(block: &Block, destination: usize) -> f32 {
 /// The loss weights of the seeds of a partition, from their coverage: one for each, or the mean of all. The mean is the scalar with the
 /// least squared error when gradients of seeds are uncorrelated and equally large. With a `shrinkage` of s, a weight a is (1 - s) + s a.
 pub fn loss_weights(coverage: &[f32], of_each: bool, shrinkage: f64) -> Vec<f32> {
-    let shrunk = |weight: f32| (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32;
-    if of_each {
-        return coverage.iter().map(|&weight| shrunk(weight)).collect();
-    }
     let mean = coverage.iter().sum::<f32>() / coverage.len().max(1) as f32;
-    vec![shrunk(mean); coverage.len()]
+    let weights = coverage.iter().map(|&own| if of_each { own } else { mean });
+    weights
+        .map(|weight| (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32)
+        .collect()
 }
 
 #[cfg(test)]

@@ -113,12 +113,12 @@ impl Minibatch {
         }
         for (hop, block) in out.blocks.iter_mut().enumerate() {
             let is_shared = hop + 1 == hops && join == Join::SharedInput;
-            let of_parts = || parts.iter().map(|part| &part.blocks[hop]);
-            block.begin(of_parts().map(|block| block.destinations).sum());
+            let of_parts = parts.iter().map(|part| &part.blocks[hop]);
+            block.begin(of_parts.clone().map(|block| block.destinations).sum());
             block.sources = if is_shared {
                 out.nodes.len()
             } else {
-                of_parts().map(|block| block.sources).sum()
+                of_parts.map(|block| block.sources).sum()
             };
             let indices = if is_shared { &mut *rows } else { &mut *places };
             for level in 0..=hop {

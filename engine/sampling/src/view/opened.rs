@@ -111,8 +111,13 @@ impl PartitionView {
                 (Storage::Mapped(mapped), bytes)
             }
             None => {
-                let open = |files| open_engine(options.engine, files);
-                let csr = Csr::load(&filter, options.threads, &open, spare, progress)?;
+                let csr = Csr::load(
+                    &filter,
+                    options.threads,
+                    &|files| open_engine(options.engine, files),
+                    spare,
+                    progress,
+                )?;
                 (Storage::Memory(csr), Csr::bytes(&filter))
             }
         };

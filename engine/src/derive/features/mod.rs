@@ -200,19 +200,17 @@ pub fn partial_folder(store: &Store) -> PathBuf {
 }
 
 fn check_store(root: &Path, manifest: &Manifest) -> Result<()> {
-    let unfit = |what: &str| Err(Error::input(root, Position::Whole, what));
-    if manifest.features.is_some() {
-        return unfit(
+    let what = match () {
+        () if manifest.features.is_some() => {
             "the nodes have features already, and a store's features are not replaced; ingest the graph once more, without \
-             --features, for a store to add others to",
-        );
-    }
-    if !manifest.is_whole() {
-        return unfit(
-            "the store is a slice of its graph, and features are computed from all edges; generate it without --only-chunks",
-        );
-    }
-    Ok(())
+             --features, for a store to add others to"
+        }
+        () if !manifest.is_whole() => {
+            "the store is a slice of its graph, and features are computed from all edges; generate it without --only-chunks"
+        }
+        () => return Ok(()),
+    };
+    Err(Error::input(root, Position::Whole, what))
 }
 
 fn full_disk_remedy(store: &Store, options: &AddFeatures) -> String {
@@ -318,8 +316,15 @@ impl Partial<'_> {
             match &options.kind {
                 FeatureKind::Degrees => degrees::make(store, &mut rows, first, options.budget, progress)?,
                 FeatureKind::FastRp(fastrp) => {
-                    let hop = |number: usize| self.folder(&format!("hop-{number}"));
-                    fastrp::make(store, fastrp, &hop, &mut rows, first, options.budget, progress)?;
+                    fastrp::make(
+                        store,
+                        fastrp,
+                        &|number| self.folder(&format!("hop-{number}")),
+                        &mut rows,
+                        first,
+                        options.budget,
+                        progress,
+                    )?;
                 }
             }
             rows.complete()?;

@@ -106,10 +106,8 @@ impl<W: Write + Send> GroupSink for CsvWriter<'_, W> {
 
 /// Appends a cell, in quotes where it would be read as something else without.
 fn push_text(cell: &[u8], out: &mut Vec<u8>) {
-    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    let needs_quotes = cell.is_empty()
-        || is_blank(cell.first())
-        || is_blank(cell.last())
+    let ends = [cell.first(), cell.last()];
+    let needs_quotes = ends.iter().any(|end| matches!(end, None | Some(b' ' | b'\t')))
         || cell.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
     if !needs_quotes {
         out.extend_from_slice(cell);

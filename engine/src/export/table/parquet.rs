@@ -131,16 +131,15 @@ fn list(column: &Column, repetition: Repetition) -> ParquetResult<Type> {
 
 /// The definition and repetition levels of a column.
 fn levels(column: &Column, cells: &Cells) -> (Option<Vec<i16>>, Option<Vec<i16>>) {
-    let rows = cells.rows(column);
-    let counts = || (0..rows).map(|row| cells.count(column, row));
+    let counts = (0..cells.rows(column)).map(|row| cells.count(column, row));
     match column.shape {
         Shape::One => (None, None),
-        Shape::Optional => (Some(counts().map(|count| i16::from(count.is_some())).collect()), None),
+        Shape::Optional => (Some(counts.map(|count| i16::from(count.is_some())).collect()), None),
         Shape::Vector(_) | Shape::List => {
             // An optional list has one more level: that there is a list.
             let there = i16::from(column.shape == Shape::List);
             let (mut defined, mut repeated) = (Vec::new(), Vec::new());
-            for count in counts() {
+            for count in counts {
                 let length = count.unwrap_or(0).max(1);
                 let level = match count {
                     None => 0,

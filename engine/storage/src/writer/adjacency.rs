@@ -244,12 +244,13 @@ impl Exceptions {
     /// Appends what the scratch file has to `out`.
     fn copy_to(self, out: &mut ContainerWriter) -> Result<()> {
         let Some(mut file) = self.file else { return Ok(()) };
-        let failed = || Error::io("read a scratch file in", &self.folder);
-        file.rewind().map_err(failed())?;
+        file.rewind()
+            .map_err(Error::io("read a scratch file in", &self.folder))?;
         let mut buffer = Vec::with_capacity(DRAIN_BYTES);
         loop {
             let part = &mut (&file).take(DRAIN_BYTES as u64);
-            if part.read_to_end(&mut buffer).map_err(failed())? == 0 {
+            let read = part.read_to_end(&mut buffer);
+            if read.map_err(Error::io("read a scratch file in", &self.folder))? == 0 {
                 return Ok(());
             }
             out.write(&buffer)?;

@@ -176,8 +176,8 @@ impl StoreFolder {
     /// stopped. Other errors would occur again, so the folder is removed if this run made it. If a run that was resumed finds damage, the error says how to
     /// start again. If another process has made the folder anew, nothing is touched.
     pub fn failed(&self, begun: Begun, error: Error) -> Error {
-        let is_at = |path| self.lock.is_at(path).unwrap_or(true);
-        if !is_at(&self.partial) && !is_at(&self.store) {
+        let mut places = [&self.partial, &self.store].into_iter();
+        if !places.any(|path| self.lock.is_at(path).unwrap_or(true)) {
             return Error::Taken {
                 path: self.partial.clone(),
             };

@@ -56,17 +56,15 @@ pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTre
     else {
         return Ok(());
     };
-    let shown = |options: &BTreeMap<String, String>| match options.get(name) {
+    let [before, now] = [before, now].map(|options| match options.get(name) {
         None => format!("no {name}"),
         Some(value) if value.is_empty() => name.clone(),
         Some(value) => format!("{name} {value}"),
-    };
+    });
     Err(Error::conflict(
         format!(
-            "cannot resume {}: the run that began it had {}, this one has {}",
-            folder.display(),
-            shown(before),
-            shown(now)
+            "cannot resume {}: the run that began it had {before}, this one has {now}",
+            folder.display()
         ),
         "give the same options, or remove that folder and start again",
     ))

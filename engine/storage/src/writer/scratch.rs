@@ -97,14 +97,10 @@ fn remove_orphans(partial: &Path, tmp: &Path) -> Result<()> {
     };
     let owner = owner(partial)?;
     for orphan in entries.flatten().map(|entry| entry.path()).filter(|path| {
-        let is_owned = |path: &Path| {
-            let found = regular::read_up_to(&path.join(OWNER_FILE), OWNER_BYTES_MAX);
-            found.is_ok_and(|found| found == owner)
-        };
         path.file_name()
             .is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()))
             && is_private(path)
-            && is_owned(path)
+            && regular::read_up_to(&path.join(OWNER_FILE), OWNER_BYTES_MAX).is_ok_and(|found| found == owner)
     }) {
         if let Ok(Some(_lock)) = FolderLock::of(&orphan, Patience::None) {
             tracing::info!("{}: removing scratch files that an earlier run left", orphan.display());

@@ -44,7 +44,7 @@ impl<'a> PartWriters<'a> {
         weighted: bool,
         features: Option<FeatureLayout>,
     ) -> Result<Self> {
-        let writer = |part| AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features);
+        let graph = AdjacencyWriter::create(job.store, chunks, chunk, weighted, features)?;
         let held_out = match &job.options.splits.edges {
             None => None,
             Some(split) => Some(HeldOut {
@@ -57,7 +57,7 @@ impl<'a> PartWriters<'a> {
                     .map(|part| {
                         Ok(PartWriter {
                             part,
-                            writer: writer(part)?,
+                            writer: AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features)?,
                             sources: Vec::new(),
                             weights: Vec::new(),
                             features: Vec::new(),
@@ -67,10 +67,7 @@ impl<'a> PartWriters<'a> {
                 has_dropped: false,
             }),
         };
-        Ok(Self {
-            graph: writer(EdgePart::Graph)?,
-            held_out,
-        })
+        Ok(Self { graph, held_out })
     }
 
     /// Whether the graph lost edges because they are also held out.

@@ -9,7 +9,7 @@ mod schema;
 use std::{ops::Range, sync::Arc};
 
 use grappa_formats::dictionary::KEY_BYTES_MAX;
-use grappa_io::{Error, Position, Result};
+use grappa_io::Result;
 use parquet::{
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::{ByteArray, DataType},
@@ -54,8 +54,7 @@ impl ParquetFile {
     /// Reads the footer and picks the columns.
     pub fn open(file: &Arc<InputFile>, ids: IdKind, options: &EdgeColumnOptions) -> Result<Self> {
         let table = ParquetTable::open(file)?;
-        let columns = PickedColumns::of(table.schema(), ids, options, file.path())
-            .map_err(|what| Error::input(file.path(), Position::Whole, what))?;
+        let columns = PickedColumns::of(table.schema(), ids, options, file.path()).map_err(|what| file.error(what))?;
         table.check_columns(columns.ids.iter().chain(&columns.values).copied())?;
         Ok(Self {
             first_blocks: vec![0; table.groups().len()],
@@ -116,9 +115,7 @@ impl ParquetFile {
     /// The names of the columns of features.
     pub fn feature_names(&self) -> Vec<String> {
         let features = self.columns.values.iter().skip(usize::from(self.weighted()));
-        features
-            .map(|&column| self.table.schema().column(column).name().to_owned())
-            .collect()
+        features.map(|&column| self.name(column)).collect()
     }
 
     /// The roles of columns, and their names.
@@ -127,8 +124,11 @@ impl ParquetFile {
         let weight = self.weighted().then_some("weight").into_iter();
         let values = weight.chain(std::iter::repeat("feature")).zip(&self.columns.values);
         let roles = [("source", &source), ("target", &target)].into_iter().chain(values);
-        let name = |column: usize| self.table.schema().column(column).name().to_owned();
-        roles.map(|(role, &column)| (role, name(column))).collect()
+        roles.map(|(role, &column)| (role, self.name(column))).collect()
+    }
+
+    fn name(&self, column: usize) -> String {
+        self.table.schema().column(column).name().to_owned()
     }
 
     /// The names of the columns that are not read.
@@ -143,8 +143,8 @@ impl ParquetFile {
     /// The block's share of the file.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let Range { start, end } = self.rows_of(block).rows;
-        let part = |rows| share(self.table.file().bytes(), rows, self.rows());
-        part(end) - part(start)
+        let [before, with] = [start, end].map(|rows| share(self.table.file().bytes(), rows, self.rows()));
+        with - before
     }
 
     /// Reads and parses a block of integers.
@@ -177,14 +177,16 @@ impl ParquetFile {
             let missing = faults.rows.as_ref().is_some_and(|faults| faults[row].missing);
             let [source, target] = [source, target].map(|key| if missing { &[] } else { key.data() });
             let values = &values[row * width..][..width];
-            let text = |key: &[u8]| std::str::from_utf8(key).is_ok();
             let bad = if missing {
                 BadEdge::Null
             } else if source.is_empty() || target.is_empty() {
                 BadEdge::EmptyId.of_end(usize::from(!source.is_empty()))
             } else if source.len().max(target.len()) > KEY_BYTES_MAX {
                 BadEdge::LongId
-            } else if !text(source) || !text(target) {
+            } else if [source, target]
+                .into_iter()
+                .any(|key| std::str::from_utf8(key).is_err())
+            {
                 BadEdge::BinaryKey
             } else if let Some(bad) = not_finite(values, self.weight_is_first()) {
                 bad

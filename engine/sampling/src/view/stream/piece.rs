@@ -108,14 +108,19 @@ impl Directory {
 
     /// The range of edge weights in their payload; none if the anchors are damaged.
     pub(super) fn weights_of(&self, nodes: &Range<u64>, meta: &EdgeRowsMeta) -> Option<Range<u64>> {
-        let edges_before = |index: u64| {
-            if index == self.meta.rows {
-                return Some(meta.edges);
-            }
-            let anchor = *self.anchors.as_chunks().0.get((index / ANCHOR_ROWS) as usize)?;
-            Some(u64::from_le_bytes(anchor))
-        };
-        let (start, end) = (edges_before(nodes.start)?, edges_before(nodes.end)?);
+        let (start, end) = (
+            self.edges_before(nodes.start, meta)?,
+            self.edges_before(nodes.end, meta)?,
+        );
         (start <= end && end <= meta.edges).then(|| meta.place_of(start..end))
+    }
+
+    /// The number of edges of the nodes before one that an anchor is for, or of all nodes.
+    fn edges_before(&self, index: u64, meta: &EdgeRowsMeta) -> Option<u64> {
+        if index == self.meta.rows {
+            return Some(meta.edges);
+        }
+        let anchor = *self.anchors.as_chunks().0.get((index / ANCHOR_ROWS) as usize)?;
+        Some(u64::from_le_bytes(anchor))
     }
 }

@@ -8,7 +8,6 @@ use grappa_formats::{
     rows::{RowSizes, RowsMeta},
 };
 use grappa_io::{
-    Error, Result,
     container::{Checksums, ContainerFile},
     read::{FileIndex, ReadFile},
 };
@@ -49,20 +48,12 @@ impl StreamPlan {
         let mut chunks = Vec::new();
         for chunk in filter.owned.chunks() {
             let files = AdjacencyFiles::open(filter.store, filter.store.span(chunk)?, filter.edge_data.weights)?;
-            let mut payload = |file: &ContainerFile| {
-                let payload = Payload {
-                    file: FileIndex(opened.len() as u32),
-                    checksums: Arc::new(file.new_checksums()?),
-                };
-                opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
-                Ok::<_, Error>(payload)
-            };
             chunks.push(ChunkPlan {
                 chunk,
-                edges: payload(&files.edges)?,
-                degrees: payload(&files.degrees)?,
+                edges: Payload::open(&files.edges, &mut opened)?,
+                degrees: Payload::open(&files.degrees, &mut opened)?,
                 weights: match &files.weights {
-                    Some((file, meta)) => Some((payload(file)?, *meta)),
+                    Some((file, meta)) => Some((Payload::open(file, &mut opened)?, *meta)),
                     None => None,
                 },
                 pieces: pieces(&files.meta),
@@ -89,6 +80,22 @@ impl StreamPlan {
 }
 
 impl Payload {
+    /// Opens a file, as the next of `opened`.
+    fn open(file: &ContainerFile, opened: &mut Vec<ReadFile>) -> Result<Self> {
+        let payload = Self {
+            file: FileIndex(opened.len() as u32),
+            checksums: Arc::new(file.new_checksums()?),
+        };
+        opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
+        Ok(payload)
+    }
+
+    /// The length of the blocks that contain a range of the payload.
+    pub(super) fn bytes_of(&self, range: &Range<u64>) -> usize {
+        let blocks = self.checksums.blocks_around(range.clone());
+        (blocks.end - blocks.start) as usize
+    }
+
     /// The blocks that contain a range of the payload, to be filled in `bytes`.
     pub(super) fn blocks(&self, range: Range<u64>, bytes: Vec<u8>) -> Blocks {
         Blocks {
@@ -103,10 +110,11 @@ impl Payload {
 /// anchors, so that the anchors alone locate the weights of a piece.
 pub(super) fn pieces(meta: &RowsMeta) -> Vec<Range<u64>> {
     let count = meta.edges.div_ceil(PIECE_EDGES).clamp(1, meta.rows.max(1));
-    let start = |i: u64| {
-        let index = (u128::from(i) * u128::from(meta.rows) / u128::from(count)) as u64;
-        if i < count { index - index % ANCHOR_ROWS } else { index }
-    };
-    let pieces = (0..count).map(|i| start(i)..start(i + 1));
+    let pieces = (0..count).map(|i| piece_start(meta, i, count)..piece_start(meta, i + 1, count));
     pieces.filter(|piece| !piece.is_empty()).collect()
+}
+
+fn piece_start(meta: &RowsMeta, i: u64, count: u64) -> u64 {
+    let index = (u128::from(i) * u128::from(meta.rows) / u128::from(count)) as u64;
+    if i < count { index - index % ANCHOR_ROWS } else { index }
 }

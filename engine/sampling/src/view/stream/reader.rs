@@ -158,18 +158,18 @@ impl Reader<'_> {
             let Some(directory) = self.directories[self.next_chunk].directory.clone() else {
                 break;
             };
-            let disagrees = || disagrees(self.store, chunk.chunk);
-            let edges = directory.edges_of(nodes).ok_or_else(disagrees)?;
+            let edges = directory
+                .edges_of(nodes)
+                .ok_or_else(|| disagrees(self.store, chunk.chunk))?;
             let weights = match &chunk.weights {
-                Some((payload, meta)) => Some((payload, directory.weights_of(nodes, meta).ok_or_else(disagrees)?)),
+                Some((payload, meta)) => {
+                    let range = directory.weights_of(nodes, meta);
+                    Some((payload, range.ok_or_else(|| disagrees(self.store, chunk.chunk))?))
+                }
                 None => None,
             };
-            let bytes_of = |payload: &Payload, range: &Range<u64>| {
-                let blocks = payload.checksums.blocks_around(range.clone());
-                (blocks.end - blocks.start) as usize
-            };
-            let weight_bytes = weights.as_ref().map_or(0, |(payload, range)| bytes_of(payload, range));
-            let bytes = bytes_of(&chunk.edges, &edges) + weight_bytes;
+            let weight_bytes = weights.as_ref().map_or(0, |(payload, range)| payload.bytes_of(range));
+            let bytes = chunk.edges.bytes_of(&edges) + weight_bytes;
             if self.ring_bytes > 0 && self.ring_bytes + bytes > RING_BYTES {
                 break;
             }
