@@ -99,66 +99,82 @@ struct Common {
     /// Seed of the graph and of the random node permutation
     #[arg(long, help_heading = GRAPH, value_name = "N", default_value_t = 0)]
     seed: u64,
-
-    /// Merge parallel edges
-    #[arg(long, help_heading = EDGES)]
-    dedup: bool,
-    /// Treatment of edges from a node to itself
-    #[arg(long, help_heading = EDGES, default_value = "keep", value_parser = self_loops())]
-    self_loops: SelfLoops,
-
-    /// Features per node [default: no features]
-    #[arg(
-        long,
-        help_heading = FEATURES,
-        value_name = "D",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX))
-    )]
-    feature_dim: Option<u32>,
-    /// Type of a stored feature value; procedural features are f32
-    #[arg(long, help_heading = FEATURES, default_value = "f32", value_parser = dtypes(), requires = "feature_dim")]
-    feature_dtype: FeatureDtype,
-    /// Whether the store contains the features
-    #[arg(long, help_heading = FEATURES, default_value = "stored", value_parser = feature_sources(), requires = "feature_dim")]
-    features: FeatureSource,
-
-    /// Store or file to write; it must not exist, unless --force is given
-    ///
-    /// With --as tsv or npy, the files of node data are named after it: edges.npy has edges.labels.npy, edges.train.npy and
-    /// so on beside it. A split without nodes has no file. With --as tsv, - prints the edges alone on stdout.
-    #[arg(long, help_heading = OUTPUT, value_name = "PATH")]
-    out: PathBuf,
-    /// Replace the store of --out, with all that was added to it, or the files, when the new ones are complete
-    ///
-    /// Only a store, or files of the same names, are replaced. A folder with other files is an error.
-    #[arg(long, help_heading = OUTPUT)]
-    force: bool,
-    /// Kind of output
-    #[arg(long = "as", help_heading = OUTPUT, value_enum, default_value_t = OutputKind::Store)]
-    kind: OutputKind,
-    /// Number of chunks of the store; partitions are groups of chunks
-    ///
-    /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
-    #[arg(long, help_heading = OUTPUT, value_name = "C", default_value = "auto")]
-    chunks: Chunks,
-    /// Generate only these chunks, such as 0,5-7 [default: all]
-    ///
-    /// The chunks have exactly the edges that they have in the whole graph.
-    #[arg(long, help_heading = OUTPUT, value_name = "LIST", value_delimiter = ',', value_parser = chunk_range)]
-    only_chunks: Option<Vec<RangeInclusive<u32>>>,
-    /// Assignment of nodes to chunks
-    #[arg(long, help_heading = OUTPUT, value_enum, default_value_t = Assign::Random)]
-    assign: Assign,
-    /// Continue a run that was stopped or killed, with the same options
-    #[arg(long, help_heading = OUTPUT)]
-    resume: bool,
-
+    #[command(flatten)]
+    edges: EdgeArgs,
+    #[command(flatten)]
+    features: FeatureArgs,
+    #[command(flatten)]
+    output: OutputArgs,
     /// Memory limit, such as 512MiB or 2GiB
     #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
     memory: ByteSize,
     /// Number of worker threads [default: one per processor]
     #[arg(long, help_heading = RESOURCES, value_name = "T")]
     threads: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = EDGES)]
+struct EdgeArgs {
+    /// Merge parallel edges
+    #[arg(long)]
+    dedup: bool,
+    /// Treatment of edges from a node to itself
+    #[arg(long, default_value = "keep", value_parser = self_loops())]
+    self_loops: SelfLoops,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = FEATURES)]
+struct FeatureArgs {
+    /// Features per node [default: no features]
+    #[arg(
+        long,
+        value_name = "D",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX))
+    )]
+    feature_dim: Option<u32>,
+    /// Type of a stored feature value; procedural features are f32
+    #[arg(long, default_value = "f32", value_parser = dtypes(), requires = "feature_dim")]
+    feature_dtype: FeatureDtype,
+    /// Whether the store contains the features
+    #[arg(long, default_value = "stored", value_parser = feature_sources(), requires = "feature_dim")]
+    features: FeatureSource,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = OUTPUT)]
+struct OutputArgs {
+    /// Store or file to write; it must not exist, unless --force is given
+    ///
+    /// With --as tsv or npy, the files of node data are named after it: edges.npy has edges.labels.npy, edges.train.npy and
+    /// so on beside it. A split without nodes has no file. With --as tsv, - prints the edges alone on stdout.
+    #[arg(long, value_name = "PATH")]
+    out: PathBuf,
+    /// Replace the store of --out, with all that was added to it, or the files, when the new ones are complete
+    ///
+    /// Only a store, or files of the same names, are replaced. A folder with other files is an error.
+    #[arg(long)]
+    force: bool,
+    /// Kind of output
+    #[arg(long = "as", value_enum, default_value_t = OutputKind::Store)]
+    kind: OutputKind,
+    /// Number of chunks of the store; partitions are groups of chunks
+    ///
+    /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
+    #[arg(long, value_name = "C", default_value = "auto")]
+    chunks: Chunks,
+    /// Generate only these chunks, such as 0,5-7 [default: all]
+    ///
+    /// The chunks have exactly the edges that they have in the whole graph.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = chunk_range)]
+    only_chunks: Option<Vec<RangeInclusive<u32>>>,
+    /// Assignment of nodes to chunks
+    #[arg(long, value_enum, default_value_t = Assign::Random)]
+    assign: Assign,
+    /// Continue a run that was stopped or killed, with the same options
+    #[arg(long)]
+    resume: bool,
 }
 
 #[derive(Debug, Args)]
@@ -323,7 +339,7 @@ impl GenArgs {
             .iter()
             .filter(|id| of_model.value_source(id) == Some(ValueSource::CommandLine));
         let output = match given.next() {
-            Some(id) if args.model.common().kind != OutputKind::Store => {
+            Some(id) if args.model.common().output.kind != OutputKind::Store => {
                 let option = id.replace('_', "-");
                 Err(anyhow!(
                     "--{option} is for stores only: leave it out, or use --as store"
@@ -344,14 +360,14 @@ impl GenArgs {
             None => std::thread::available_parallelism()?,
         };
         if let (FeatureSource::Procedural, FeatureDtype::F16 | FeatureDtype::Bf16 | FeatureDtype::Int8) =
-            (&common.features, common.feature_dtype)
+            (&common.features.features, common.features.feature_dtype)
         {
             bail!(
                 "--features procedural computes 32-bit floats, so --feature-dtype has no effect: leave it out, or use \
                  --features stored"
             );
         }
-        let format = match common.kind {
+        let format = match common.output.kind {
             OutputKind::Store => {
                 let options = common.store(recipe, threads);
                 options.check()?;
@@ -360,16 +376,18 @@ impl GenArgs {
             OutputKind::Tsv => EdgeListFormat::Tsv,
             OutputKind::Npy => EdgeListFormat::Npy,
         };
-        if common.out.as_os_str() == "-" && (common.kind != OutputKind::Tsv || common.feature_dim.is_some()) {
+        if common.output.out.as_os_str() == "-"
+            && (common.output.kind != OutputKind::Tsv || common.features.feature_dim.is_some())
+        {
             bail!("--out - prints edges as text on stdout: give --as tsv and no --feature-dim, or a name for --out");
         }
         Generator::new(recipe.clone())?;
         Ok(Output::Files(FileOptions {
             recipe,
-            edges: common.out.clone(),
-            replace: common.force,
+            edges: common.output.out.clone(),
+            replace: common.output.force,
             format,
-            feature_dim: common.feature_dim,
+            feature_dim: common.features.feature_dim,
             threads: threads.get(),
             memory: common.memory.0,
         }))
@@ -380,21 +398,25 @@ impl GenArgs {
     /// The least bytes that the output takes; the real size is larger. For a part of a graph, 0.
     pub fn least_bytes(&self) -> u64 {
         let common = self.model.common();
-        if common.only_chunks.is_some() {
+        if common.output.only_chunks.is_some() {
             return 0;
         }
         let nodes = common.size.nodes();
         let drawn = (common.edge_factor * nodes as f64) as u64;
-        let dim = u64::from(common.feature_dim.unwrap_or(0));
-        let value_bytes = match (common.kind, common.feature_dtype, &common.features) {
+        let dim = u64::from(common.features.feature_dim.unwrap_or(0));
+        let value_bytes = match (
+            common.output.kind,
+            common.features.feature_dtype,
+            &common.features.features,
+        ) {
             (OutputKind::Store, _, FeatureSource::Procedural) => 0,
             (OutputKind::Store, FeatureDtype::Int8, _) => 1,
             (OutputKind::Store, FeatureDtype::F16 | FeatureDtype::Bf16, _) => 2,
             _ => 4,
         };
-        let (node_bytes, edges_bytes) = match common.kind {
+        let (node_bytes, edges_bytes) = match common.output.kind {
             // A byte of degree. Edges take more than a byte each, but most may be parallel.
-            OutputKind::Store if common.dedup => (1, 0),
+            OutputKind::Store if common.edges.dedup => (1, 0),
             OutputKind::Store => (1, drawn),
             // Two digits, a tab and a line end.
             OutputKind::Tsv => (0, drawn.saturating_mul(4)),
@@ -411,22 +433,23 @@ impl Common {
     fn store(&self, recipe: Recipe, threads: NonZeroUsize) -> StoreOptions {
         StoreOptions {
             recipe,
-            out: self.out.clone(),
-            random_permutation: self.assign == Assign::Random,
-            chunks: self.chunks.0,
-            only_chunks: self.only_chunks.clone(),
+            out: self.output.out.clone(),
+            random_permutation: self.output.assign == Assign::Random,
+            chunks: self.output.chunks.0,
+            only_chunks: self.output.only_chunks.clone(),
             edge_options: EdgeOptions {
                 undirected: false,
-                dedup: self.dedup,
-                self_loops: self.self_loops,
+                dedup: self.edges.dedup,
+                self_loops: self.edges.self_loops,
             },
             features: self
+                .features
                 .feature_dim
-                .map(|dim| FeatureOptions::new(dim, self.feature_dtype, self.features.clone())),
+                .map(|dim| FeatureOptions::new(dim, self.features.feature_dtype, self.features.features.clone())),
             memory: self.memory.0,
             threads: threads.get(),
-            resume: self.resume,
-            replace: self.force,
+            resume: self.output.resume,
+            replace: self.output.force,
             writer: concat!("grappa-gen ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

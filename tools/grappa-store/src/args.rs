@@ -184,81 +184,85 @@ pub struct SampleArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+    /// Memory limit, such as 512MiB or 2GiB
+    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
+    #[command(flatten)]
+    pub threads: Threads,
+}
 
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = SAMPLING)]
+pub struct SamplingArgs {
     /// Neighbors to sample per node and hop, from the seeds outwards; -1 takes all
-    #[arg(
-        long,
-        help_heading = SAMPLING,
-        value_name = "N,N,...",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N,N,...", allow_hyphen_values = true)]
     pub fanouts: Fanouts,
     /// Seeds per minibatch
-    #[arg(long, help_heading = SAMPLING, value_name = "B")]
+    #[arg(long, value_name = "B")]
     pub batch: NonZeroUsize,
     /// Number of minibatches; when all seeds were used, they are shuffled again
-    #[arg(long, help_heading = SAMPLING, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub batches: u64,
     /// Seed nodes: `train` (the training split), `all`, or a file of ids (.npy, or text)
     #[arg(
         long,
-        help_heading = SAMPLING,
         value_name = "train|all|FILE",
         default_value = "train",
         value_parser = parse_seeds
     )]
     pub seeds: Seeds,
     /// Number of partitions to sample from [default: the store's]
-    #[arg(long, help_heading = SAMPLING, value_name = "K")]
+    #[arg(long, value_name = "K")]
     pub partitions: Option<u32>,
     /// Number of partitions that take part in a step [default: all]
-    #[arg(long, help_heading = SAMPLING, value_name = "Q")]
+    #[arg(long, value_name = "Q")]
     pub concurrent: Option<NonZeroUsize>,
     /// Treatment of halo nodes: in-neighbors that the partition does not own
     #[arg(
         long,
-        help_heading = SAMPLING,
         value_name = "MODE",
         default_value = "stop",
         value_parser = explained(Halo::ALL, Halo::name, halo_help)
     )]
     pub halo: Halo,
     /// Sample neighbors with replacement
-    #[arg(long, help_heading = SAMPLING)]
+    #[arg(long)]
     pub replace: bool,
     /// Sample neighbors with probabilities proportional to edge weights
-    #[arg(long, help_heading = SAMPLING)]
+    #[arg(long)]
     pub by_weight: bool,
     /// Random seed
-    #[arg(long, help_heading = SAMPLING, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+}
 
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = READING)]
+pub struct ReadingArgs {
     /// Gather features; an error if the store has none [default: gather them if there are some]
-    #[arg(long, help_heading = READING, conflicts_with = "no_features")]
+    #[arg(long, conflicts_with = "no_features")]
     pub features: bool,
     /// Do not gather features
-    #[arg(long, help_heading = READING)]
+    #[arg(long)]
     pub no_features: bool,
     /// How files are read
-    #[arg(long, help_heading = READING, default_value = "auto", value_parser = read_engines())]
+    #[arg(long, default_value = "auto", value_parser = read_engines())]
     pub read_engine: Choice,
     /// Minibatches whose feature reads are planned together, at most [default: as many as memory allows]
-    #[arg(long, help_heading = READING, value_name = "L", value_parser = parse_lookahead)]
+    #[arg(long, value_name = "L", value_parser = parse_lookahead)]
     pub lookahead: Option<usize>,
     /// Where the adjacency lists are during sampling
     #[arg(
         long,
-        help_heading = READING,
         value_name = "KIND",
         default_value = "auto",
         value_parser = explained(ViewKind::ALL, ViewKind::name, view_help)
     )]
     pub view: ViewKind,
-    /// Memory limit, such as 512MiB or 2GiB
-    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
-    pub memory: ByteSize,
-    #[command(flatten)]
-    pub threads: Threads,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -58,10 +58,11 @@ pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
             rates,
         });
     }
-    let (Some(nodes), Some(edges)) = (options.nodes, options.edges) else {
+    let (Some(nodes), Some(edges)) = (options.graph.nodes, options.graph.edges) else {
         unreachable!("clap requires them without a store");
     };
     let free_memory = options
+        .estimate
         .free_memory
         .map(|size| size.0)
         .or_else(free_memory_bytes)
@@ -69,21 +70,22 @@ pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
     let plan = plan(&PlanOptions {
         nodes,
         edges,
-        degrees: options.degrees.into(),
+        degrees: options.graph.degrees.into(),
         features: options
+            .graph
             .dim
             .filter(|_| !options.training.computed_features)
-            .map(|dim| (dim, options.dtype)),
-        classes: options.classes,
-        split: options.split,
-        weighted: options.weighted,
-        edge_features: options.edge_dim.map(|dim| (dim, options.edge_dtype)),
-        held_out_parts: options.edge_split.map_or(0, |shares| {
+            .map(|dim| (dim, options.graph.dtype)),
+        classes: options.graph.classes,
+        split: options.graph.split,
+        weighted: options.graph.weighted,
+        edge_features: options.graph.edge_dim.map(|dim| (dim, options.graph.edge_dtype)),
+        held_out_parts: options.graph.edge_split.map_or(0, |shares| {
             let [_, held_out @ ..] = shares.fractions();
             held_out.into_iter().filter(|&share| share > 0.0).count() as u64
         }),
-        chunks: options.chunks,
-        memory: options.memory.0,
+        chunks: options.graph.chunks,
+        memory: options.estimate.memory.0,
         disk_bandwidth: disk_bandwidth as f64,
         free_memory,
         threads,

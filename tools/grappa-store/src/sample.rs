@@ -62,39 +62,40 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     let begin = Instant::now();
     let store = Arc::new(Store::open(&options.store)?);
     let threads = options.threads.get()?;
-    let fanouts = options.fanouts.clone();
-    let sampler = match options.by_weight {
-        true => Sampler::by_weight(fanouts, options.replace),
-        false => Sampler::uniform(fanouts, options.replace),
+    let fanouts = options.sampling.fanouts.clone();
+    let sampler = match options.sampling.by_weight {
+        true => Sampler::by_weight(fanouts, options.sampling.replace),
+        false => Sampler::uniform(fanouts, options.sampling.replace),
     };
     let assignment = partitions(&store, options)?;
-    let seeds = seeds(&store, &options.seeds)?;
+    let seeds = seeds(&store, &options.sampling.seeds)?;
     let has_features = store.manifest().features.is_some();
-    if options.features && !has_features {
+    if options.reading.features && !has_features {
         bail!(
             "{} has no features to deliver; leave out --features",
             store.path().display()
         );
     }
-    let features = has_features && !options.no_features;
+    let features = has_features && !options.reading.no_features;
     let concurrent = options
+        .sampling
         .concurrent
         .map_or(assignment.partitions() as usize, NonZeroUsize::get);
     let mut loader = Loader::new(
         &store,
         LoaderOptions {
-            batch: options.batch.get(),
-            concurrent: options.concurrent.map(NonZeroUsize::get),
+            batch: options.sampling.batch.get(),
+            concurrent: options.sampling.concurrent.map(NonZeroUsize::get),
             // An epoch of few steps visits all partitions.
-            steps_max: Some(options.batches.div_ceil(concurrent as u64)),
-            seed: options.seed,
-            halo: options.halo,
-            view: options.view,
+            steps_max: Some(options.sampling.batches.div_ceil(concurrent as u64)),
+            seed: options.sampling.seed,
+            halo: options.sampling.halo,
+            view: options.reading.view,
             memory: options.memory.0.saturating_sub(PROGRAM_BYTES),
             threads,
             features,
-            lookahead: options.lookahead,
-            read_engine: options.read_engine,
+            lookahead: options.reading.lookahead,
+            read_engine: options.reading.read_engine,
             ..LoaderOptions::new(sampler)
         },
     );
@@ -102,7 +103,7 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
         .partition(&assignment, &seeds, &Silent)
         .map_err(with_program(options))?;
     // Only the batches that are taken: memory for their preparation counts.
-    let mut left = options.batches;
+    let mut left = options.sampling.batches;
     let mut batches = loader
         .batches(0, |batches| batches.first(left))
         .map_err(with_program(options))?;
@@ -134,9 +135,9 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     drop(bars);
     let stats = loader.stats();
     console.answer(&Sampled {
-        batches: options.batches,
+        batches: options.sampling.batches,
         seconds,
-        batches_per_second: options.batches as f64 / seconds,
+        batches_per_second: options.sampling.batches as f64 / seconds,
         sampled_edges: stats.edges,
         sampled_edges_per_second: stats.edges as f64 / seconds,
         input_nodes,
@@ -163,13 +164,13 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
 
 /// The store's own partitions, or as many as were asked for.
 fn partitions(store: &Store, options: &args::SampleArgs) -> anyhow::Result<Assignment> {
-    Ok(match options.partitions {
+    Ok(match options.sampling.partitions {
         None => store.assignment().clone(),
         Some(count) => assignment(
             Schedule::Sweep,
             &chunk_sizes(store.manifest()),
             count,
-            options.seed,
+            options.sampling.seed,
             0,
             0,
         )?,

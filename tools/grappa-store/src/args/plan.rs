@@ -27,114 +27,126 @@ pub struct PlanArgs {
         ]
     )]
     pub store: Option<PathBuf>,
-
-    /// Number of nodes, such as 4194304, 2.5M or 1G
-    #[arg(long, help_heading = GRAPH, value_name = "N", value_parser = parse_count, required_unless_present = "store")]
-    pub nodes: Option<u64>,
-    /// Number of edges in the store; with --undirected that is twice the number in the input
-    #[arg(long, help_heading = GRAPH, value_name = "E", value_parser = parse_count, required_unless_present = "store")]
-    pub edges: Option<u64>,
-    /// Distribution of in-degrees
-    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Degrees::Rmat)]
-    pub degrees: Degrees,
-    /// Features per node [default: no features]
-    #[arg(long, help_heading = GRAPH, value_name = "D")]
-    pub dim: Option<u32>,
-    /// Type of a stored feature value
-    #[arg(long, help_heading = GRAPH, default_value = "f32", value_parser = dtypes(), requires = "dim")]
-    pub dtype: FeatureDtype,
-    /// Number of classes [default: no labels]
-    #[arg(long, help_heading = GRAPH, value_name = "K")]
-    pub classes: Option<u32>,
-    /// Shares of a random split, as for grappa-ingest [default: no split]
-    #[arg(long, help_heading = GRAPH, value_name = "TRAIN/VAL/TEST")]
-    pub split: Option<Shares>,
-    /// Edges have weights
-    #[arg(long, help_heading = GRAPH)]
-    pub weighted: bool,
-    /// Features per edge [default: no edge features]
-    #[arg(long, help_heading = GRAPH, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=EDGE_FEATURES_MAX as i64))]
-    pub edge_dim: Option<u32>,
-    /// Type of a stored edge feature
-    #[arg(long, help_heading = GRAPH, default_value = "f32", value_parser = dtypes(), requires = "edge_dim")]
-    pub edge_dtype: FeatureDtype,
-    /// Shares of edges that are held out, as for grappa-ingest; --edges counts them, too [default: none]
-    #[arg(long, help_heading = GRAPH, value_name = "TRAIN/VAL/TEST")]
-    pub edge_split: Option<Shares>,
-    /// Number of chunks [default: as grappa-ingest chooses]
-    #[arg(long, help_heading = GRAPH, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
-    pub chunks: Option<u32>,
-
-    /// Memory limit of the ingest, or with --train of training, such as 512MiB or 2GiB
-    #[arg(long, help_heading = ESTIMATE, value_name = "SIZE", default_value = "2GiB")]
-    pub memory: ByteSize,
-    /// Bytes that the disk reads or writes per second
-    #[arg(
-        long,
-        help_heading = ESTIMATE,
-        value_name = "SIZE/s",
-        default_value = "1GB/s",
-        value_parser = parse_bandwidth
-    )]
-    pub disk_bandwidth: ByteSize,
-    /// Memory that the system can use as page cache for scratch files [default: what is free on this machine]
-    #[arg(long, help_heading = ESTIMATE, value_name = "SIZE")]
-    pub free_memory: Option<ByteSize>,
-    /// JSON file with processor times, as the key `rates` of --json has them [default: built-in times]
-    #[arg(long, help_heading = ESTIMATE, value_name = "FILE")]
-    pub rates: Option<PathBuf>,
-    /// Measure disk bandwidth and training's processor times in this folder; takes seconds, and 600 MB of disk meanwhile
-    #[arg(long, help_heading = ESTIMATE, value_name = "DIR", conflicts_with = "disk_bandwidth")]
-    pub measure: Option<PathBuf>,
+    #[command(flatten)]
+    pub graph: GraphArgs,
+    #[command(flatten)]
+    pub estimate: EstimateArgs,
     #[command(flatten)]
     pub training: Training,
     #[command(flatten)]
     pub threads: Threads,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = GRAPH)]
+pub struct GraphArgs {
+    /// Number of nodes, such as 4194304, 2.5M or 1G
+    #[arg(long, value_name = "N", value_parser = parse_count, required_unless_present = "store")]
+    pub nodes: Option<u64>,
+    /// Number of edges in the store; with --undirected that is twice the number in the input
+    #[arg(long, value_name = "E", value_parser = parse_count, required_unless_present = "store")]
+    pub edges: Option<u64>,
+    /// Distribution of in-degrees
+    #[arg(long, value_enum, default_value_t = Degrees::Rmat)]
+    pub degrees: Degrees,
+    /// Features per node [default: no features]
+    #[arg(long, value_name = "D")]
+    pub dim: Option<u32>,
+    /// Type of a stored feature value
+    #[arg(long, default_value = "f32", value_parser = dtypes(), requires = "dim")]
+    pub dtype: FeatureDtype,
+    /// Number of classes [default: no labels]
+    #[arg(long, value_name = "K")]
+    pub classes: Option<u32>,
+    /// Shares of a random split, as for grappa-ingest [default: no split]
+    #[arg(long, value_name = "TRAIN/VAL/TEST")]
+    pub split: Option<Shares>,
+    /// Edges have weights
+    #[arg(long)]
+    pub weighted: bool,
+    /// Features per edge [default: no edge features]
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=EDGE_FEATURES_MAX as i64))]
+    pub edge_dim: Option<u32>,
+    /// Type of a stored edge feature
+    #[arg(long, default_value = "f32", value_parser = dtypes(), requires = "edge_dim")]
+    pub edge_dtype: FeatureDtype,
+    /// Shares of edges that are held out, as for grappa-ingest; --edges counts them, too [default: none]
+    #[arg(long, value_name = "TRAIN/VAL/TEST")]
+    pub edge_split: Option<Shares>,
+    /// Number of chunks [default: as grappa-ingest chooses]
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunks: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = ESTIMATE)]
+pub struct EstimateArgs {
+    /// Memory limit of the ingest, or with --train of training, such as 512MiB or 2GiB
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
+    /// Bytes that the disk reads or writes per second
+    #[arg(
+        long,
+        value_name = "SIZE/s",
+        default_value = "1GB/s",
+        value_parser = parse_bandwidth
+    )]
+    pub disk_bandwidth: ByteSize,
+    /// Memory that the system can use as page cache for scratch files [default: what is free on this machine]
+    #[arg(long, value_name = "SIZE")]
+    pub free_memory: Option<ByteSize>,
+    /// JSON file with processor times, as the key `rates` of --json has them [default: built-in times]
+    #[arg(long, value_name = "FILE")]
+    pub rates: Option<PathBuf>,
+    /// Measure disk bandwidth and training's processor times in this folder; takes seconds, and 600 MB of disk meanwhile
+    #[arg(long, value_name = "DIR", conflicts_with = "disk_bandwidth")]
+    pub measure: Option<PathBuf>,
+}
+
 /// The training run to estimate.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = TRAINING)]
 pub struct Training {
     /// Also estimate training: GraphSAGE with means
     ///
     /// The estimate has the numbers of partitions that --partitions auto would choose, and seconds, bytes and memory of each stage.
-    #[arg(long, help_heading = TRAINING)]
+    #[arg(long)]
     pub train: bool,
     /// Share of the nodes to train on [default: as in the store, or in --split]
-    #[arg(long, help_heading = TRAINING, value_name = "F", requires = "train", value_parser = parse_share)]
+    #[arg(long, value_name = "F", requires = "train", value_parser = parse_share)]
     pub train_fraction: Option<f64>,
     /// Share of the nodes that an evaluation scores [default: validation and test nodes of the store or of --split]
-    #[arg(long, help_heading = TRAINING, value_name = "F", requires = "train", value_parser = parse_share)]
+    #[arg(long, value_name = "F", requires = "train", value_parser = parse_share)]
     pub scored_fraction: Option<f64>,
     /// Features are computed when they are read, not stored
-    #[arg(long, help_heading = TRAINING, requires = "train")]
+    #[arg(long, requires = "train")]
     pub computed_features: bool,
     /// Number of layers
-    #[arg(long, help_heading = TRAINING, value_name = "L", requires = "train", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "L", requires = "train", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub layers: u32,
     /// Hidden dimension
-    #[arg(long, help_heading = TRAINING, value_name = "N", requires = "train", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "train", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub hidden: u32,
     /// Neighbors to sample per node and layer; -1 takes all [default: 15,10,5,5,...]
-    #[arg(long, help_heading = TRAINING, value_name = "N,N,...", requires = "train", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N,N,...", requires = "train", allow_hyphen_values = true)]
     pub fanouts: Option<Fanouts>,
     /// Seeds per minibatch and partition [default: 1024 divided by the partitions of a step]
-    #[arg(long, help_heading = TRAINING, value_name = "B", requires = "train", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "B", requires = "train", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: Option<u64>,
     /// Number of partitions [default: from --memory]
-    #[arg(long, help_heading = TRAINING, value_name = "K", requires = "train", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "K", requires = "train", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub partitions: Option<u32>,
     /// Partitions of a step [default: from --memory]
-    #[arg(long, help_heading = TRAINING, value_name = "Q", requires = "train", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "Q", requires = "train", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub concurrent: Option<u32>,
     /// Source of the first layer's aggregates [default: preaggregated if features are stored]
-    #[arg(long, help_heading = TRAINING, value_enum, requires = "train")]
+    #[arg(long, value_enum, requires = "train")]
     pub first_hop: Option<PlannedFirstHop>,
     /// Data of halo nodes (in-neighbors in other partitions) besides their features
-    #[arg(long, help_heading = TRAINING, value_enum, default_value_t = PlannedHalo::Auto, requires = "train")]
+    #[arg(long, value_enum, default_value_t = PlannedHalo::Auto, requires = "train")]
     pub halo: PlannedHalo,
     /// Floating-point operations per second of a GPU that computes the model, such as 20T [default: the processors compute it]
-    #[arg(long, help_heading = TRAINING, value_name = "N", requires = "train", value_parser = parse_rate)]
+    #[arg(long, value_name = "N", requires = "train", value_parser = parse_rate)]
     pub device_rate: Option<u64>,
 }
 

@@ -26,7 +26,7 @@ impl Speed {
     /// # Errors
     /// If the file of rates cannot be read, or nothing can be measured.
     pub fn of(options: &PlanArgs, console: &Console) -> anyhow::Result<Self> {
-        let mut rates: Rates = match &options.rates {
+        let mut rates: Rates = match &options.estimate.rates {
             Some(path) => {
                 let text = regular::read_text(path, RATES_BYTES_MAX)?;
                 serde_json::from_str(&text)
@@ -35,8 +35,8 @@ impl Speed {
             None => Rates::default(),
         };
         let threads = options.threads.get()?;
-        let mut disk_bandwidth = options.disk_bandwidth.0;
-        if let Some(folder) = &options.measure {
+        let mut disk_bandwidth = options.estimate.disk_bandwidth.0;
+        if let Some(folder) = &options.estimate.measure {
             let bars = console.bars();
             let measured = measure(folder, threads, &bars);
             drop(bars);

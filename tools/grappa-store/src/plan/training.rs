@@ -72,22 +72,22 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
 
 /// Training on a store that is planned.
 pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::Result<TrainOptions> {
-    let Some(dim) = options.dim else {
+    let Some(dim) = options.graph.dim else {
         bail!("--train needs features: give --dim");
     };
-    let shares = options.split.map(|split| split.fractions());
+    let shares = options.graph.split.map(|split| split.fractions());
     let graph = Graph {
         nodes: plan.nodes,
         edges: plan.edges,
         adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
-        features: (dim, options.dtype),
+        features: (dim, options.graph.dtype),
         stored: match options.training.computed_features {
             true => 0,
             false => plan.nodes,
         },
         is_whole: true,
         aggregates: None,
-        classes: options.classes.unwrap_or(CLASSES),
+        classes: options.graph.classes.unwrap_or(CLASSES),
         train: shares.map(|shares| (shares[0] * plan.nodes as f64) as u64),
         scored: shares.map(|shares| ((shares[1] + shares[2]) * plan.nodes as f64) as u64),
         chunks: plan.chunks,
@@ -181,7 +181,7 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
     Ok(TrainOptions {
         nodes: graph.nodes,
         edges: graph.edges,
-        degrees: options.degrees.into(),
+        degrees: options.graph.degrees.into(),
         adjacency_bytes: graph.adjacency_bytes,
         features: graph.features,
         stored: graph.stored,
@@ -202,7 +202,7 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
         preaggregated,
         aggregates: graph.aggregates,
         expands_halo: training.halo == PlannedHalo::Auto,
-        memory: options.memory.0,
+        memory: options.estimate.memory.0,
         disk_bandwidth: speed.disk_bandwidth as f64,
         threads: speed.threads,
         device_rate: training.device_rate.map(|rate| rate as f64),

@@ -8,6 +8,7 @@ use grappa_formats::{
     rows::{RowSizes, RowsMeta},
 };
 use grappa_io::{
+    Result,
     container::{Checksums, ContainerFile},
     read::{FileIndex, ReadFile},
 };
