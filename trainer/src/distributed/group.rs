@@ -12,7 +12,7 @@ use std::{
 
 use grappa_io::progress::{Progress, Silent, check_stopped};
 use serde::{Serialize, de::DeserializeOwned};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 use super::{
     keys::{self, Departure, json},
@@ -132,16 +132,28 @@ impl ProcessGroup {
 
     /// Sends parts of `bytes` to each rank, by rank, and returns the parts that each sent to this one.
     fn pass(&self, bytes: &[u8], sent: &[i64], received: &[i64]) -> Result<Vec<u8>> {
-        let input = Tensor::from_slice(bytes);
-        let output = Tensor::zeros([received.iter().sum::<i64>()], (Kind::Uint8, Device::Cpu));
-        let receives = self.receive(&output, received, 0)?;
-        self.send(receives, &input, Some(sent))?;
-        let own = self.place.rank as usize;
-        let [from, to] = [sent, received].map(|lengths| lengths[..own].iter().sum::<i64>() as usize);
+        let output = self.all_to_all_values(&Tensor::from_slice(bytes), sent, received)?;
         let mut taken = vec![0; output.numel()];
         output.copy_data(&mut taken, output.numel());
-        taken[to..to + received[own] as usize].copy_from_slice(&bytes[from..from + sent[own] as usize]);
         Ok(taken)
+    }
+
+    /// Sends each rank its part of `values`, one after the other by rank, and returns the parts that each sent to this one, by rank. `sent`
+    /// and `received` are the numbers of values. All must call it. `values` is contiguous, and in the processor's memory. The part of this
+    /// rank for itself does not leave the process.
+    ///
+    /// # Errors
+    /// If a rank has left or cannot be reached.
+    pub fn all_to_all_values(&self, values: &Tensor, sent: &[i64], received: &[i64]) -> Result<Tensor> {
+        let output = Tensor::zeros([received.iter().sum::<i64>()], (values.kind(), Device::Cpu));
+        let receives = self.receive(&output, received, 0)?;
+        self.send(receives, values, Some(sent))?;
+        let own = self.place.rank as usize;
+        let [from, to] = [sent, received].map(|lengths| lengths[..own].iter().sum::<i64>());
+        output
+            .narrow(0, to, received[own])
+            .copy_(&values.narrow(0, from, sent[own]));
+        Ok(output)
     }
 
     /// Gets ready to receive parts of `output` from the other ranks.

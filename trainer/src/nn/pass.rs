@@ -39,11 +39,11 @@ impl Names {
         Self { inputs, destinations }
     }
 
-    /// Names of rows that are inputs and destinations alike.
-    pub(crate) fn of_rows(rows: RowNames) -> Self {
+    /// Names of rows that are inputs and destinations alike, and of inputs that follow them.
+    pub(crate) fn of_rows(rows: Vec<u64>, others: impl Iterator<Item = u64>) -> Self {
         Self {
-            inputs: Arc::clone(&rows),
-            destinations: rows,
+            inputs: rows.iter().copied().chain(others).collect(),
+            destinations: rows.into(),
         }
     }
 }

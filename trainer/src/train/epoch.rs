@@ -433,7 +433,7 @@ impl Trainer {
             bytes_read: partial.bytes_read,
             feature_bytes: partial.feature_bytes,
             activation_bytes: partial.activation_bytes,
-            message_error: partial.message_error,
+            message_error: partial.message_error(),
         }
     }
 }

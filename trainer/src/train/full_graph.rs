@@ -1,29 +1,41 @@
 //! The graph of a method whose steps take all of it ([`super::methods`]).
 
 use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_formats::NodeId;
 use grappa_io::progress::Progress;
 use grappa_run::config::Method;
+use grappa_storage::Store;
 use tch::{Tensor, no_grad};
 
 use super::{
     data::TrainingData,
     learner::Learner,
-    methods::{FullStep, FullTraining, LocalParts, PartitionedGraph, exchange_of},
+    methods::{FullStep, FullTraining, LocalParts, Owners, PartitionedGraph, Wire, exchange_of, ranks_of},
     partitions,
     processes::Processes,
     resolved::ResolvedConfig,
 };
 use crate::{Error, Result};
 
-/// Refuses several processes.
+/// Refuses several processes for methods that train in one, and processes without a partition.
 pub(super) fn check_processes(config: &ResolvedConfig, processes: &Processes) -> Result<()> {
-    match config.trains_full_graph() && processes.group.is_some() {
-        true => Err(Error::Options(format!(
-            "--method {} trains all partitions in one process: leave out --workers and launchers, or use `--method grappa`",
-            config.method
-        ))),
-        false => Ok(()),
+    let (method, partitions, ranks) = (config.method, config.partitions(), processes.count());
+    if !config.trains_full_graph() || processes.group.is_none() {
+        return Ok(());
     }
+    if !method.may_have_processes() {
+        return Err(Error::Options(format!(
+            "--method {method} trains all partitions in one process: leave out --workers and launchers, or use `--method full`, varco or \
+             grappa"
+        )));
+    }
+    if partitions < ranks {
+        return Err(Error::Options(format!(
+            "--method {method} divides {partitions} partitions among {ranks} processes, and each needs one: use --partitions {ranks}, or \
+             fewer processes"
+        )));
+    }
+    Ok(())
 }
 
 /// Divides the graph, and reads its features and labels.
@@ -36,18 +48,17 @@ pub(super) fn open(
     progress: &dyn Progress,
 ) -> Result<FullTraining> {
     let assignment = partitions::assign(config, &data.store, processes, 0, warnings)?;
-    let graph = PartitionedGraph::new(config, data, &assignment, config.device, progress)?;
+    let owners = Owners::new(&data.store, &assignment, processes);
+    let graph = PartitionedGraph::new(config, data, &owners, config.device, progress)?;
     let parts = match config.method {
-        Method::Llcg => PartitionedGraph::parts(data, &assignment, config.device, progress)?,
+        Method::Llcg => PartitionedGraph::parts(data, &owners, config.device, progress)?,
         _ => Vec::new(),
     };
-    let store_rows = StoreFeatures::open(&data.store)?;
-    let (nodes, width) = (data.store.manifest().nodes, store_rows.width());
-    let mut values = vec![0.0; nodes as usize * width];
-    store_rows.read(0..nodes, &mut values)?;
-    let rows = Tensor::from_slice(&values).view([nodes as i64, width as i64]);
+    let rows = NodeFeatures::read(&data.store, &graph.nodes)?;
     let mut step = step_of(config, data, learner, graph, &rows)?;
-    step.exchange = exchange_of(config);
+    let group = processes.group.clone();
+    let wire = group.map(|group| Wire::new(group, ranks_of(config.partitions(), processes)));
+    step.exchange = exchange_of(config, wire);
     let parts = parts
         .into_iter()
         .map(|part| step_of(config, data, learner, part, &rows));
@@ -56,18 +67,51 @@ pub(super) fn open(
     Ok(FullTraining { step, local })
 }
 
-/// A step on a graph without an exchange. `rows` are the features of all nodes.
+/// Features of some nodes.
+struct NodeFeatures {
+    /// Ascending.
+    nodes: Vec<NodeId>,
+    /// f32 of `[nodes, features]`.
+    rows: Tensor,
+}
+
+impl NodeFeatures {
+    fn read(store: &Store, nodes: &[NodeId]) -> Result<Self> {
+        let mut nodes = nodes.to_vec();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let of_store = StoreFeatures::open(store)?;
+        let width = of_store.width();
+        let mut values = vec![0.0; nodes.len() * width];
+        let mut start = 0;
+        for run in nodes.chunk_by(|a, b| a.0 + 1 == b.0) {
+            let end = start + run.len() * width;
+            of_store.read(run[0].0..run[0].0 + run.len() as u64, &mut values[start..end])?;
+            start = end;
+        }
+        let rows = Tensor::from_slice(&values).view([nodes.len() as i64, width as i64]);
+        Ok(Self { nodes, rows })
+    }
+
+    /// The rows of `nodes`, which are among them.
+    fn of(&self, nodes: &[NodeId]) -> Tensor {
+        let places = nodes
+            .iter()
+            .map(|node| self.nodes.binary_search(node).expect("it was read") as i64);
+        let places: Vec<i64> = places.collect();
+        self.rows.index_select(0, &Tensor::from_slice(&places))
+    }
+}
+
+/// A step on a graph without an exchange. `features` has all of its nodes.
 fn step_of(
     config: &ResolvedConfig,
     data: &TrainingData,
     learner: &Learner,
     graph: PartitionedGraph,
-    rows: &Tensor,
+    features: &NodeFeatures,
 ) -> Result<FullStep> {
-    let of_states: Vec<i64> = graph.nodes.iter().map(|node| node.0 as i64).collect();
-    let rows = rows
-        .index_select(0, &Tensor::from_slice(&of_states))
-        .to_device(config.device);
+    let rows = features.of(&graph.nodes).to_device(config.device);
     Ok(FullStep {
         features: no_grad(|| learner.model.normalized_features(&rows)),
         labels: data.labels().tensor(&graph.seed_nodes)?.to_device(config.device),

@@ -49,7 +49,12 @@ impl Trainer {
         let learner = &mut self.learner;
         let what = (&learner.model, learner.node_loss(), self.data.task());
         let all = self.data.splits.of_all()[0];
-        let (sums, drawn) = full.add_gradient(what, epoch, (rate, self.config.clip), &pass);
+        // The training nodes of this process.
+        let own = match full.step.exchange {
+            Some(_) => full.step.graph.seed_nodes.len() as u64,
+            None => all,
+        };
+        let (sums, drawn) = full.add_gradient(what, epoch, (rate, self.config.clip), &pass)?;
         if !sums.loss.is_finite() {
             return Err(Error::Diverged(format!(
                 "the loss is not finite in epoch {}: try a smaller --lr, or --clip 1; checkpoints, if there are any, are intact",
@@ -58,20 +63,25 @@ impl Trainer {
         }
         self.clock.enter(Stage::Exchange);
         let seeds = drawn.unwrap_or(all as f64);
-        let weights = LossWeights { factors: seeds, seeds };
+        let of_process = drawn.unwrap_or(own as f64);
+        let weights = LossWeights {
+            factors: of_process,
+            seeds: of_process,
+        };
         let done = epoch as f64 / self.config.epochs as f64;
         let summed = learner.update(&self.config, weights, seeds, rate, done)?;
         partial.steps = 1;
-        partial.seeds += all;
+        partial.seeds += own;
         partial.loss += sums.loss;
-        partial.coverage += all as f64;
+        partial.coverage += own as f64;
         partial.right += sums.right.round() as i64;
         partial.sampled_edges += sums.edges;
         let whole = exchanged_bytes(learner.model.parameters().count());
         partial.gradient_bytes += summed.encoded_bytes.unwrap_or(whole);
+        partial.bytes_sent += summed.sent_bytes;
         partial.feature_bytes += sums.bytes.features;
         partial.activation_bytes += sums.bytes.activations;
-        partial.message_error = sums.error;
+        partial.message_errors = sums.error.map(|error| [error.errors, error.squares]);
         progress.advance(1, sums.edges);
         Ok(())
     }
@@ -113,7 +123,9 @@ impl Trainer {
             &mut self.warnings,
             progress,
         )?;
-        let told = full.describe(self.config.method, self.config.partitions());
+        let mut counts = full.step.counts();
+        self.processes.sum(&mut counts, progress)?;
+        let told = full.step.describe(self.config.method, self.config.partitions(), counts);
         self.full = Some(full);
         Ok(Some(told))
     }

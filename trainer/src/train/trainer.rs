@@ -276,9 +276,13 @@ impl Trainer {
         }
         let evaluated = evaluations.evaluate(&mut on, history, epoch, improves)?;
         let exchange = self.full.as_mut().and_then(|full| full.step.exchange.as_mut());
-        let loss = evaluated.as_ref().and_then(|evaluation| evaluation.val.loss);
-        if let (Some(exchange), Some(loss)) = (exchange, loss) {
-            exchange.observe(loss);
+        if let Some(exchange) = exchange {
+            let loss = evaluated.as_ref().and_then(|evaluation| evaluation.val.loss);
+            // A rate may depend on it. Rank 0 knows it.
+            let bits = self
+                .processes
+                .broadcast("validation loss", || Ok(loss.map(f64::to_bits)))?;
+            bits.into_iter().for_each(|bits| exchange.observe(f64::from_bits(bits)));
         }
         Ok(evaluated)
     }
@@ -305,7 +309,7 @@ impl Trainer {
 fn warnings_of_processes(processes: &Processes, config: &ResolvedConfig, parameters: usize) -> Vec<String> {
     let (ranks, concurrent) = (processes.count(), config.concurrent());
     let mut warnings = Vec::new();
-    if concurrent < ranks {
+    if concurrent < ranks && !config.trains_full_graph() {
         warnings.push(format!(
             "{} of {ranks} processes have no part in a step, which has {concurrent} partition(s): use at least --concurrent \
              {ranks}, and as many --partitions",

@@ -112,8 +112,8 @@ pub struct PartialEpoch {
     pub feature_bytes: u64,
     /// Bytes of hidden states and of their gradients that partitions sent each other.
     pub activation_bytes: u64,
-    /// Mean squared error of the states that arrived, relative to the mean square of what was sent, if a method changes them.
-    pub message_error: Option<f64>,
+    /// The sum of the squared errors of states that arrived, and the sum of the squares of what was sent, if a method changes states.
+    pub message_errors: Option<[f64; 2]>,
 }
 
 impl PartialEpoch {
@@ -126,6 +126,18 @@ impl PartialEpoch {
         self.sampled_edges += other.sampled_edges;
         self.halo_bytes += other.halo_bytes;
         self.bytes_read += other.bytes_read;
+        self.feature_bytes += other.feature_bytes;
+        self.activation_bytes += other.activation_bytes;
+        if let (Some([errors, squares]), Some(of_other)) = (&mut self.message_errors, other.message_errors) {
+            *errors += of_other[0];
+            *squares += of_other[1];
+        }
+    }
+
+    /// Mean squared error of the states that arrived, relative to the mean square of what was sent, if a method changes them.
+    pub fn message_error(&self) -> Option<f64> {
+        let [errors, squares] = self.message_errors?;
+        Some(if squares > 0.0 { errors / squares } else { 0.0 })
     }
 
     /// The finished steps, without sums: how a process continues an epoch whose sums so far another process has.

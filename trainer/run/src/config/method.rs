@@ -37,6 +37,13 @@ named_enum! {
     }
 }
 
+impl Method {
+    /// Whether several processes can divide the partitions.
+    pub fn may_have_processes(self) -> bool {
+        matches!(self, Self::Grappa | Self::Full | Self::Varco)
+    }
+}
+
 named_enum! {
     /// What VARCO sends or leaves out as a whole.
     "unit of compression" RateUnit {

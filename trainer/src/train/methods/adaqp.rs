@@ -24,7 +24,7 @@ use super::{
         BoundaryExchange, HAS_FEATURES, Kept, RowsError, TransferBytes, flag, is_set, kept_layers, restored_layers,
     },
 };
-use crate::train::random_key::key;
+use crate::{Result, train::random_key::key};
 
 /// Epochs between two choices of bits.
 const CHOICE_EPOCHS: u64 = 50;
@@ -192,22 +192,34 @@ impl BoundaryExchange for AdaQp {
         }
     }
 
-    fn states(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
+    fn states(
+        &mut self,
+        layer: usize,
+        sent: Tensor,
+        _boundary: &Boundary,
+        bytes: &mut TransferBytes,
+    ) -> Result<Tensor> {
         if layer == 0 {
-            return self.features(&sent, bytes);
+            return Ok(self.features(&sent, bytes));
         }
         let key = key([self.seed, self.epoch, layer as u64, 0]);
         let (arrived, sent_bytes) = self.states[layer].arrived(&sent, self.fixed, key);
         bytes.add(layer, sent_bytes);
         self.error.add(&sent, &arrived);
-        arrived
+        Ok(arrived)
     }
 
-    fn gradients(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
+    fn gradients(
+        &mut self,
+        layer: usize,
+        sent: Tensor,
+        _boundary: &Boundary,
+        bytes: &mut TransferBytes,
+    ) -> Result<Tensor> {
         let key = key([self.seed, self.epoch, layer as u64, 1]);
         let (arrived, sent_bytes) = self.gradients[layer].arrived(&sent, self.fixed, key);
         bytes.add(layer, sent_bytes);
-        arrived
+        Ok(arrived)
     }
 
     fn kept(&self) -> Kept {
@@ -234,8 +246,8 @@ impl BoundaryExchange for AdaQp {
         }
     }
 
-    fn error(&self) -> Option<f64> {
-        Some(self.error.relative())
+    fn error(&self) -> Option<RowsError> {
+        Some(self.error)
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     boundary::Boundary,
     exchange::{BoundaryExchange, TransferBytes},
 };
-use crate::train::random_key::key;
+use crate::{Result, train::random_key::key};
 
 /// The exchange of BNS-GCN.
 #[derive(Debug)]
@@ -68,12 +68,24 @@ impl BoundaryExchange for Bns {
         self.factors = Tensor::from_slice(&factors).to_kind(Kind::Float).unsqueeze(1);
     }
 
-    fn states(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
-        self.scaled(layer, &sent, bytes)
+    fn states(
+        &mut self,
+        layer: usize,
+        sent: Tensor,
+        _boundary: &Boundary,
+        bytes: &mut TransferBytes,
+    ) -> Result<Tensor> {
+        Ok(self.scaled(layer, &sent, bytes))
     }
 
-    fn gradients(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
+    fn gradients(
+        &mut self,
+        layer: usize,
+        sent: Tensor,
+        _boundary: &Boundary,
+        bytes: &mut TransferBytes,
+    ) -> Result<Tensor> {
         // The receiver's gradient is of the scaled row, so its factor is the derivative of the scaling.
-        self.scaled(layer, &sent, bytes)
+        Ok(self.scaled(layer, &sent, bytes))
     }
 }

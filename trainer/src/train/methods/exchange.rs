@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::boundary::Boundary;
+use crate::Result;
 
 /// Bytes that partitions sent each other in a step, by what they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,11 +35,24 @@ pub(crate) trait BoundaryExchange: Send {
     /// The step of an epoch begins.
     fn begin(&mut self, _epoch: u64, _boundary: &Boundary) {}
 
-    /// What arrives of the states at the input of a layer, `[copies, width]`, one row for each of [`Boundary::rows`].
-    fn states(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor;
+    /// What arrives of the states at the input of a layer, `[copies, width]`: of the rows that this process sends, one row for each of
+    /// [`Boundary::arriving`].
+    ///
+    /// # Errors
+    /// If another process has left or cannot be reached.
+    fn states(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Result<Tensor>;
 
-    /// What arrives of their gradients, on the way back.
-    fn gradients(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor;
+    /// What arrives of their gradients, on the way back: one row for each of [`Boundary::rows`].
+    ///
+    /// # Errors
+    /// As [`states`](Self::states).
+    fn gradients(
+        &mut self,
+        layer: usize,
+        sent: Tensor,
+        boundary: &Boundary,
+        bytes: &mut TransferBytes,
+    ) -> Result<Tensor>;
 
     /// An evaluation found this loss of the validation nodes.
     fn observe(&mut self, _val_loss: f64) {}
@@ -51,9 +65,8 @@ pub(crate) trait BoundaryExchange: Send {
     /// Continues from what an exchange of the same run [kept](Self::kept).
     fn restore(&mut self, _kept: Kept) {}
 
-    /// The mean squared error of the states that arrived in this step, relative to the mean square of what was sent. None if they are
-    /// exact.
-    fn error(&self) -> Option<f64> {
+    /// The error of the states that this process sent in this step. None if they arrive as they are.
+    fn error(&self) -> Option<RowsError> {
         None
     }
 }
@@ -98,24 +111,28 @@ pub(super) fn restored_layers(kind: &str, count: usize, kept: &Kept) -> Vec<Opti
 }
 
 /// The error of rows that arrived, added up over the layers of a step.
-#[derive(Debug, Default)]
-pub(super) struct RowsError {
-    squares: f64,
-    errors: f64,
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RowsError {
+    /// The sum of the squares of what was sent.
+    pub(crate) squares: f64,
+    /// The sum of the squares of the differences.
+    pub(crate) errors: f64,
 }
 
 impl RowsError {
     pub(super) fn add(&mut self, sent: &Tensor, arrived: &Tensor) {
-        let sum = |rows: &Tensor| rows.square().sum(Kind::Double).double_value(&[]);
-        self.squares += sum(sent);
-        self.errors += sum(&(arrived - sent));
+        self.squares += squares(sent);
+        self.errors += squares(&(arrived - sent));
     }
 
-    pub(super) fn relative(&self) -> f64 {
-        if self.squares > 0.0 {
-            self.errors / self.squares
-        } else {
-            0.0
-        }
+    /// Adds rows of which only `values` arrived, and zeros.
+    pub(super) fn add_part(&mut self, sent: &Tensor, values: &Tensor) {
+        let all = squares(sent);
+        self.squares += all;
+        self.errors += (all - squares(values)).max(0.0);
     }
+}
+
+fn squares(rows: &Tensor) -> f64 {
+    rows.square().sum(Kind::Double).double_value(&[])
 }

@@ -1,23 +1,22 @@
 //! The whole graph in memory, divided into partitions.
 
-use std::sync::Arc;
-
-use grappa_formats::{NodeId, assignment::Assignment, random};
+use grappa_formats::{NodeId, random};
 use grappa_io::{progress::Progress, size::ByteSize};
 use grappa_run::config::{Method, TrainConfig};
-use grappa_sampling::{InNeighbors, ListScratch, sample};
-use grappa_storage::Store;
+use grappa_sampling::sample;
 use tch::{Device, Tensor};
 
-use super::{boundary::Boundary, gern::PathGraphs};
+use super::{boundary::Boundary, gern::PathGraphs, lists::Lists, owners::Owners};
 use crate::{
     Error, Result,
     nn::{Block, Names},
     train::{data::TrainingData, random_key::key},
 };
 
-/// Bytes of an edge: its source in the block, in its transposed form, and as a tensor.
-const EDGE_BYTES: u64 = 16;
+/// Bytes of an edge of the graph: its source in an adjacency list.
+const LISTED_EDGE_BYTES: u64 = 4;
+/// Bytes of an edge of this process: its source in the block, in its transposed form, and as a tensor.
+const EDGE_BYTES: u64 = 12;
 /// The state of a layer, its aggregate, the rows before the nonlinearity, and their gradients.
 const ROWS_OF_LAYER: u64 = 6;
 
@@ -26,13 +25,13 @@ pub(crate) struct PartitionedGraph {
     /// The node of each state. With a vertex cut, a node has a state in each partition with edges to or from it.
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) boundary: Boundary,
-    /// The row of each copy, int64 of `[copies]`.
+    /// The row of each copy that is sent, int64 of `[copies]`.
     pub(crate) sent_rows: Tensor,
-    /// The edges: from states, and after them from copies, to states. With edge masks, one block for each.
+    /// The edges: from states, and after them from arriving copies, to states. With edge masks, one block for each.
     pub(crate) blocks: Vec<Block>,
     /// Instead of blocks, a path through the graph in each epoch.
     pub(crate) paths: Option<PathGraphs>,
-    /// Names of the rows, for dropout.
+    /// Names of states and of arriving copies, for dropout.
     pub(crate) names: Names,
     /// The states of training nodes, int64 of `[seeds]`.
     pub(crate) seeds: Tensor,
@@ -41,39 +40,32 @@ pub(crate) struct PartitionedGraph {
     pub(crate) factors: Vec<f32>,
 }
 
-/// The adjacency lists of a graph, in memory.
-struct Lists {
-    offsets: Vec<u32>,
-    sources: Vec<u32>,
-}
-
 impl PartitionedGraph {
-    /// Divides the graph of a store.
+    /// Divides the graph of a store, and takes the partitions of this process.
     ///
     /// # Errors
     /// If the store is a slice, memory is too small, or adjacency lists are damaged.
     pub(crate) fn new(
         config: &TrainConfig,
         data: &TrainingData,
-        assignment: &Assignment,
+        owners: &Owners,
         device: Device,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        check(config, data)?;
+        check(config, data, owners)?;
         let lists = Lists::read(data, progress)?;
-        let partitions = assignment.partitions();
-        let owners = owners(&data.store, assignment);
+        let nodes = owners.of_nodes.len();
         match config.method {
-            Method::CoFree => Self::vertex_cut(config, data, &lists, &owners, device),
-            Method::Isolated => Self::edge_cut(data, &lists, &owners, partitions, false, device),
-            Method::Llcg => Self::edge_cut(data, &lists, &vec![0; owners.len()], 1, false, device),
+            Method::CoFree => Self::vertex_cut(config, data, &lists, &owners.of_nodes, device),
+            Method::Isolated => Self::edge_cut(data, &lists, owners, false, device),
+            Method::Llcg => Self::edge_cut(data, &lists, &Owners::one(nodes), false, device),
             Method::Gern => {
-                let mut graph = Self::edge_cut(data, &lists, &vec![0; owners.len()], 1, false, device)?;
+                let mut graph = Self::edge_cut(data, &lists, &Owners::one(nodes), false, device)?;
                 graph.blocks.clear();
-                graph.paths = Some(PathGraphs::new(owners.len(), lists.edges(), config.seed));
+                graph.paths = Some(PathGraphs::new(nodes, lists.edges(), config.seed));
                 Ok(graph)
             }
-            _ => Self::edge_cut(data, &lists, &owners, partitions, true, device),
+            _ => Self::edge_cut(data, &lists, owners, true, device),
         }
     }
 
@@ -83,17 +75,15 @@ impl PartitionedGraph {
     /// If adjacency lists are damaged.
     pub(crate) fn parts(
         data: &TrainingData,
-        assignment: &Assignment,
+        owners: &Owners,
         device: Device,
         progress: &dyn Progress,
     ) -> Result<Vec<Self>> {
         let lists = Lists::read(data, progress)?;
-        let owners = owners(&data.store, assignment);
+        let (owners, members) = (&owners.of_nodes, owners.members());
         let mut rows = vec![0u32; owners.len()];
-        let mut members: Vec<Vec<u32>> = vec![Vec::new(); assignment.partitions() as usize];
-        for (node, &owner) in (0..).zip(&owners) {
-            rows[node as usize] = members[owner as usize].len() as u32;
-            members[owner as usize].push(node);
+        for members in &members {
+            (0..).zip(members).for_each(|(row, &node)| rows[node as usize] = row);
         }
         let of_members = members.iter().zip(0..).map(|(members, partition)| {
             let mut edges = sample::Block {
@@ -121,64 +111,64 @@ impl PartitionedGraph {
         of_members.collect()
     }
 
-    /// Each node in one partition, with its in-edges. `has_copies`: whether partitions get copies of the sources that they lack;
-    /// otherwise these edges are missing.
-    fn edge_cut(
-        data: &TrainingData,
-        lists: &Lists,
-        owners: &[u32],
-        partitions: u32,
-        has_copies: bool,
-        device: Device,
-    ) -> Result<Self> {
-        let count = owners.len();
-        let mut boundary = Boundary::default();
+    /// The nodes of this process's partitions, each with its in-edges. `has_copies`: whether partitions get copies of the sources that they
+    /// lack; otherwise these edges are missing.
+    fn edge_cut(data: &TrainingData, lists: &Lists, owners: &Owners, has_copies: bool, device: Device) -> Result<Self> {
+        let mut rows = vec![u32::MAX; owners.of_nodes.len()];
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for (node, &partition) in (0..).zip(&owners.of_nodes) {
+            if owners.has(partition) {
+                rows[node as usize] = nodes.len() as u32;
+                nodes.push(NodeId(node));
+            }
+        }
+        let mut boundary = match has_copies {
+            true => Boundary::new(lists, owners, &rows),
+            false => Boundary::default(),
+        };
+        row_number(nodes.len() + boundary.arriving.len())?;
         let mut edges = sample::Block {
-            destinations: count,
-            offsets: lists.offsets.clone(),
-            indices: lists.sources.clone(),
+            destinations: nodes.len(),
+            offsets: vec![0],
             ..sample::Block::default()
         };
-        if has_copies {
-            let mut copy_of = vec![u32::MAX; count];
-            let mut of_partition: Vec<Vec<u32>> = vec![Vec::new(); partitions as usize];
-            (0..)
-                .zip(owners)
-                .for_each(|(node, &owner)| of_partition[owner as usize].push(node));
-            for (partition, members) in (0..).zip(&of_partition) {
-                let mut copies: Vec<(u32, u32)> = Vec::new();
-                for source in members.iter().flat_map(|&node| lists.of(node)) {
-                    let owner = owners[*source as usize];
-                    if owner != partition && copy_of[*source as usize] == u32::MAX {
-                        copy_of[*source as usize] = 0;
-                        copies.push((owner, *source));
-                    }
-                }
-                copies.sort_unstable();
-                for (index, &(_, source)) in copies.iter().enumerate() {
-                    copy_of[source as usize] = row_number(count + boundary.copies() + index)?;
-                }
-                let mut weights = vec![0.0; copies.len()];
-                for &node in members {
-                    let weight = 1.0 / lists.of(node).len().max(1) as f32;
-                    for index in &mut edges.indices[lists.range(node)] {
-                        if owners[*index as usize] != partition {
-                            *index = copy_of[*index as usize];
-                            weights[*index as usize - count - boundary.copies()] += weight;
-                        }
-                    }
-                }
-                copies
-                    .iter()
-                    .for_each(|&(_, source)| copy_of[source as usize] = u32::MAX);
-                boundary.receive(partition, &copies);
-                boundary.weights.extend(weights);
-            }
-        } else {
-            edges.retain(|source, destination| owners[source as usize] == owners[destination as usize]);
+        for node in &nodes {
+            let partition = owners.of_nodes[node.0 as usize];
+            let sources = lists.of(node.0 as u32).iter().copied();
+            edges
+                .indices
+                .extend(sources.filter(|&source| has_copies || owners.of_nodes[source as usize] == partition));
+            edges.offsets.push(edges.indices.len() as u32);
         }
-        let nodes: Vec<NodeId> = (0..count as u64).map(NodeId).collect();
-        let seeds: Vec<u32> = data.splits.train().iter().map(|node| node as u32).collect();
+        // The place of the copy of each node in the partition whose edges are numbered.
+        let mut copy_of = vec![u32::MAX; owners.of_nodes.len()];
+        for (partition, members) in (0..).zip(&owners.members()).filter(|(of, _)| owners.has(*of)) {
+            for channel in boundary
+                .arriving_channels
+                .iter()
+                .filter(|channel| channel.to == partition)
+            {
+                for copy in channel.copies.clone() {
+                    copy_of[boundary.arriving[copy].0 as usize] = copy as u32;
+                }
+            }
+            for &node in members {
+                let row = rows[node as usize] as usize;
+                let weight = 1.0 / lists.of(node).len().max(1) as f32;
+                for index in &mut edges.indices[edges.offsets[row] as usize..edges.offsets[row + 1] as usize] {
+                    let source = *index as usize;
+                    if owners.of_nodes[source] == partition {
+                        *index = rows[source];
+                    } else {
+                        boundary.weights[copy_of[source] as usize] += weight;
+                        *index = nodes.len() as u32 + copy_of[source];
+                    }
+                }
+            }
+        }
+        let train = data.splits.train();
+        let own = (0..).zip(&nodes).filter(|(_, node)| train.contains(node.0));
+        let seeds: Vec<u32> = own.map(|(row, _)| row).collect();
         let factors = vec![1.0; seeds.len()];
         Self::of_rows(data, nodes, boundary, vec![edges], seeds, factors, device)
     }
@@ -274,8 +264,7 @@ impl PartitionedGraph {
         factors: Vec<f32>,
         device: Device,
     ) -> Result<Self> {
-        let copies = boundary.rows.iter().map(|&row| nodes[row as usize]);
-        let sources: Vec<NodeId> = nodes.iter().copied().chain(copies).collect();
+        let sources: Vec<NodeId> = nodes.iter().chain(&boundary.arriving).copied().collect();
         let degrees = data.degrees.of_all(&sources)?;
         let blocks = blocks.into_iter().map(|edges| {
             let edges = sample::Block {
@@ -289,7 +278,7 @@ impl PartitionedGraph {
         Ok(Self {
             blocks: blocks.collect(),
             paths: None,
-            names: names(&nodes),
+            names: Names::of_rows(names(&nodes), boundary.arriving.iter().map(|node| node.0)),
             sent_rows: rows_tensor(&boundary.rows, device),
             seeds: rows_tensor(&seeds, device),
             seed_nodes,
@@ -301,11 +290,10 @@ impl PartitionedGraph {
 }
 
 /// Names of rows. States of the same node in several partitions have different dropout.
-fn names(nodes: &[NodeId]) -> Names {
+fn names(nodes: &[NodeId]) -> Vec<u64> {
     let is_once = nodes.is_sorted_by(|a, b| a < b);
     let of_row = |(row, node): (u64, &NodeId)| if is_once { node.0 } else { random::combine(node.0, row) };
-    let names: Arc<[u64]> = (0..).zip(nodes).map(of_row).collect();
-    Names::of_rows(names)
+    (0..).zip(nodes).map(of_row).collect()
 }
 
 /// A uniform number as a fraction from 0 to below 1.
@@ -327,56 +315,8 @@ fn row_number(row: usize) -> Result<u32> {
     }
 }
 
-/// The partition of each node.
-fn owners(store: &Store, assignment: &Assignment) -> Vec<u32> {
-    let chunks = store.chunks();
-    let mut owners = vec![0; chunks.nodes() as usize];
-    for chunk in (0..chunks.chunks()).map(grappa_formats::ChunkId) {
-        let range = chunks.range(chunk);
-        let owner = assignment.owners(chunk).base.expect("each chunk is in a base").0;
-        owners[range.start as usize..range.end as usize].fill(owner);
-    }
-    owners
-}
-
-impl Lists {
-    fn read(data: &TrainingData, progress: &dyn Progress) -> Result<Self> {
-        let nodes: Vec<NodeId> = (0..data.store.manifest().nodes).map(NodeId).collect();
-        let mut lists = Self {
-            offsets: vec![0],
-            sources: Vec::with_capacity(data.store.manifest().edges as usize),
-        };
-        let (mut scratch, mut decoded) = (ListScratch::default(), Vec::new());
-        for piece in nodes.chunks(1 << 16) {
-            grappa_io::progress::check_stopped(progress)?;
-            InNeighbors::all(&data.chunks).each(piece, &mut scratch, |_, list| {
-                decoded.clear();
-                list.decode_into(&mut decoded);
-                lists.sources.extend(decoded.iter().map(|&source| source as u32));
-                lists.offsets.push(lists.sources.len() as u32);
-                Ok(())
-            })?;
-        }
-        Ok(lists)
-    }
-
-    /// All edges, (destination, source).
-    fn edges(&self) -> impl Iterator<Item = (u32, u32)> {
-        let nodes = 0..self.offsets.len() as u32 - 1;
-        nodes.flat_map(|node| self.of(node).iter().map(move |&source| (node, source)))
-    }
-
-    fn range(&self, node: u32) -> std::ops::Range<usize> {
-        self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize
-    }
-
-    fn of(&self, node: u32) -> &[u32] {
-        &self.sources[self.range(node)]
-    }
-}
-
-/// Refuses slices, and graphs whose states exceed the memory.
-fn check(config: &TrainConfig, data: &TrainingData) -> Result<()> {
+/// Refuses slices, and graphs whose states exceed the memory of this process.
+fn check(config: &TrainConfig, data: &TrainingData, owners: &Owners) -> Result<()> {
     let (method, manifest) = (config.method, data.store.manifest());
     if !manifest.is_whole() {
         return Err(Error::Options(format!(
@@ -387,17 +327,24 @@ fn check(config: &TrainConfig, data: &TrainingData) -> Result<()> {
     let model = data.model_options(config);
     let hidden = (config.layers as u64 - 1) * model.hidden as u64;
     let values = model.inputs as u64 + ROWS_OF_LAYER * (hidden + model.outputs as u64);
+    let chunks = manifest.chunk_starts.windows(2).zip(&manifest.chunks);
+    let own = chunks.filter(|(bounds, _)| {
+        let owner = owners.of_nodes.get(bounds[0] as usize);
+        owner.is_some_and(|&partition| owners.has(partition))
+    });
+    let (nodes, edges) = own.fold((0, 0), |(nodes, edges), (bounds, chunk)| {
+        (nodes + bounds[1] - bounds[0], edges + chunk.edges)
+    });
     // In the worst case, each partition but its own needs a copy of a node, and there are no more copies than edges.
-    let copies = (manifest.nodes * u64::from(config.partitions() - 1)).min(manifest.edges);
-    let needed = manifest.edges * EDGE_BYTES + (manifest.nodes + copies) * values * size_of::<f32>() as u64;
+    let copies = (manifest.nodes * owners.own_partitions() - nodes).min(edges);
+    let needed =
+        manifest.edges * LISTED_EDGE_BYTES + edges * EDGE_BYTES + (nodes + copies) * values * size_of::<f32>() as u64;
     if manifest.edges >= u64::from(u32::MAX) || needed > config.memory.0 {
         return Err(Error::TooLarge(format!(
-            "--method {method} keeps the states of all nodes and of their copies, about {} for {} nodes, {} edges and {} partitions, and \
-             --memory is {}: raise it, use a smaller --hidden, or `--method grappa`",
+            "--method {method} keeps the states of all nodes and of their copies, about {} for {nodes} nodes, {edges} edges and {} \
+             partitions of this process, and --memory is {}: raise it, use a smaller --hidden, or `--method grappa`",
             ByteSize(needed),
-            manifest.nodes,
-            manifest.edges,
-            config.partitions(),
+            owners.own_partitions(),
             config.memory
         )));
     }

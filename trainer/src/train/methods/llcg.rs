@@ -21,6 +21,7 @@ use super::{
     step::{FullStep, StepSums},
 };
 use crate::{
+    Result,
     nn::{Loss, Model, Pass},
     train::{optimizer::Optimizer, random_key::key, resolved::ResolvedConfig},
 };
@@ -61,7 +62,7 @@ impl LocalParts {
         epoch: u64,
         (rate, clip): (f64, f64),
         pass: &Pass,
-    ) -> StepSums {
+    ) -> Result<StepSums> {
         let parameters = model.parameters();
         let values = parameters.flat_values();
         let start = values.copy();
@@ -77,7 +78,7 @@ impl LocalParts {
                     names: pass.names.is_some().then(|| part.step.graph.names.clone()),
                     ..pass.clone()
                 };
-                let of_step = part.step.add_gradient((model, loss, task), epoch, &pass);
+                let of_step = part.step.add_gradient((model, loss, task), epoch, &pass)?;
                 parameters.scale_gradient(1.0 / seeds);
                 if clip > 0.0 {
                     parameters.clip_gradient(clip);
@@ -93,7 +94,7 @@ impl LocalParts {
             no_grad(|| mean += &values * share);
         }
         no_grad(|| values.shallow_clone().copy_(&mean));
-        sums
+        Ok(sums)
     }
 
     /// Makes the seeds of a step on the whole graph a random part of them, as large as a partition has on average. Returns their number.

@@ -14,6 +14,9 @@
 //! Only gradients of parameters pass through [`super::exchange`], for every method. States and their gradients have a type of their
 //! own, [`BoundaryExchange`], so the exchange of gradients has no room for them.
 //!
+//! With `full` and `varco`, processes can divide the partitions. A process has the rows and the edges of its own; the exchange sends what
+//! others need to their processes ([`Wire`]), and a step has as many exchanges in every process.
+//!
 //! | method | what travels besides gradients of parameters |
 //! |---|---|
 //! | `full` | states of boundary nodes, and their gradients |
@@ -33,14 +36,23 @@ mod exchange;
 mod full;
 mod gern;
 mod graph;
+mod lists;
 mod llcg;
+mod owners;
 mod pipegcn;
 mod step;
 #[cfg(test)]
 mod tests;
 mod training;
 mod varco;
+mod wire;
 
 pub(crate) use self::{
-    choice::exchange_of, graph::PartitionedGraph, llcg::LocalParts, step::FullStep, training::FullTraining,
+    choice::exchange_of,
+    graph::PartitionedGraph,
+    llcg::LocalParts,
+    owners::{Owners, ranks_of},
+    step::FullStep,
+    training::FullTraining,
+    wire::Wire,
 };

@@ -15,6 +15,7 @@ use super::{
         restored_layers,
     },
 };
+use crate::Result;
 
 /// The exchange of PipeGCN.
 #[derive(Debug)]
@@ -55,23 +56,35 @@ impl BoundaryExchange for PipeGcn {
         self.error = RowsError::default();
     }
 
-    fn states(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
+    fn states(
+        &mut self,
+        layer: usize,
+        sent: Tensor,
+        _boundary: &Boundary,
+        bytes: &mut TransferBytes,
+    ) -> Result<Tensor> {
         if layer == 0 {
             if !self.has_features {
                 bytes.add(0, bytes_of(&sent));
             }
             self.has_features = true;
-            return sent;
+            return Ok(sent);
         }
         bytes.add(layer, bytes_of(&sent));
         let arrived = late(&mut self.states[layer], &sent, self.smoothing);
         self.error.add(&sent, &arrived);
-        arrived
+        Ok(arrived)
     }
 
-    fn gradients(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
+    fn gradients(
+        &mut self,
+        layer: usize,
+        sent: Tensor,
+        _boundary: &Boundary,
+        bytes: &mut TransferBytes,
+    ) -> Result<Tensor> {
         bytes.add(layer, bytes_of(&sent));
-        late(&mut self.gradients[layer], &sent, self.smoothing)
+        Ok(late(&mut self.gradients[layer], &sent, self.smoothing))
     }
 
     fn kept(&self) -> Kept {
@@ -87,7 +100,7 @@ impl BoundaryExchange for PipeGcn {
         self.has_features = is_set(HAS_FEATURES, &kept);
     }
 
-    fn error(&self) -> Option<f64> {
-        Some(self.error.relative())
+    fn error(&self) -> Option<RowsError> {
+        Some(self.error)
     }
 }

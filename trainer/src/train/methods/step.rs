@@ -4,16 +4,19 @@ use grappa_run::{config::Method, model::Task};
 use tch::{Kind, Tensor, no_grad};
 
 use super::{
-    exchange::{BoundaryExchange, TransferBytes},
+    exchange::{BoundaryExchange, RowsError, TransferBytes},
     graph::PartitionedGraph,
 };
-use crate::nn::{Loss, Model, Pass};
+use crate::{
+    Result,
+    nn::{Loss, Model, Pass},
+};
 
 /// What full-graph training keeps from step to step.
 pub(crate) struct FullStep {
     pub(crate) graph: PartitionedGraph,
     pub(crate) exchange: Option<Box<dyn BoundaryExchange>>,
-    /// Features as the first layer takes them, `[nodes, inputs]`.
+    /// Features as the first layer takes them, before dropout, `[nodes, inputs]`.
     pub(crate) features: Tensor,
     /// As [`Loss::of`] takes them.
     pub(crate) labels: Tensor,
@@ -30,7 +33,7 @@ pub(crate) struct StepSums {
     pub(crate) right: f64,
     pub(crate) bytes: TransferBytes,
     /// [`BoundaryExchange::error`].
-    pub(crate) error: Option<f64>,
+    pub(crate) error: Option<RowsError>,
 }
 
 /// A layer of a forward pass, apart from the layers before it.
@@ -43,13 +46,16 @@ struct LayerPass {
 }
 
 impl FullStep {
-    /// Adds the gradient of the loss over all training nodes to the gradients of the parameters.
+    /// Adds the gradient of the loss over the training nodes to the gradients of the parameters.
+    ///
+    /// # Errors
+    /// If another process has left or cannot be reached.
     pub(crate) fn add_gradient(
         &mut self,
         (model, loss, task): (&Model, &Loss, Task),
         epoch: u64,
         pass: &Pass,
-    ) -> StepSums {
+    ) -> Result<StepSums> {
         let graph = &self.graph;
         let of_epoch = graph
             .paths
@@ -64,7 +70,7 @@ impl FullStep {
             exchange.begin(epoch, &graph.boundary);
         }
         let mut passes: Vec<LayerPass> = Vec::new();
-        let mut states = model.input_states(&self.features, pass);
+        let mut states = self.features.shallow_clone();
         for layer in 0..model.options().layers {
             // Features have no gradient.
             let leaf = |rows: Tensor| rows.detach().set_requires_grad(layer > 0);
@@ -72,11 +78,15 @@ impl FullStep {
             let arrived = match &mut self.exchange {
                 Some(exchange) => {
                     let sent = own.detach().index_select(0, &graph.sent_rows);
-                    leaf(no_grad(|| exchange.states(layer, sent, &graph.boundary, &mut bytes)))
+                    leaf(no_grad(|| exchange.states(layer, sent, &graph.boundary, &mut bytes))?)
                 }
                 None => leaf(own.narrow(0, 0, 0)),
             };
-            let sources = Tensor::cat(&[&own, &arrived], 0);
+            let mut sources = Tensor::cat(&[&own, &arrived], 0);
+            if layer == 0 {
+                // Dropout of features that arrived: they travel without.
+                sources = model.input_states(&sources, pass);
+            }
             let made = model.convolve(layer, block, &sources, None, pass);
             states = made.shallow_clone();
             passes.push(LayerPass { own, arrived, made });
@@ -93,30 +103,37 @@ impl FullStep {
         weighted.sum(Kind::Float).backward();
         for layer in (1..passes.len()).rev() {
             let LayerPass { own, arrived, .. } = &passes[layer];
-            let gradient = no_grad(|| {
-                let mut gradient = own.grad();
-                if let Some(exchange) = &mut self.exchange {
-                    let back = exchange.gradients(layer, arrived.grad(), &graph.boundary, &mut bytes);
-                    gradient = gradient.index_add(0, &graph.sent_rows, &back);
-                }
-                gradient
-            });
+            let mut gradient = own.grad();
+            if let Some(exchange) = &mut self.exchange {
+                let back = no_grad(|| exchange.gradients(layer, arrived.grad(), &graph.boundary, &mut bytes))?;
+                gradient = no_grad(|| gradient.index_add(0, &graph.sent_rows, &back));
+            }
             // The gradient of this sum by the layer before is the gradient of the loss.
             (&passes[layer - 1].made * gradient).sum(Kind::Float).backward();
         }
-        StepSums {
+        Ok(StepSums {
             edges: block.edges() as u64,
             loss: weighted.sum(Kind::Double).double_value(&[]),
             right,
             bytes,
             error: self.exchange.as_ref().and_then(|exchange| exchange.error()),
-        }
+        })
     }
 
-    /// A line about the partitions, for people.
-    pub(crate) fn describe(&self, method: Method, partitions: u32) -> String {
+    /// Numbers of copies that are sent, of edges between partitions, and of all edges.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        let block = self.graph.blocks.first();
+        [
+            self.graph.boundary.copies() as u64,
+            block.map_or(0, |_| self.graph.cut_edges()),
+            block.map_or(0, |block| block.edges() as u64),
+        ]
+    }
+
+    /// A line about the partitions, for people. `counts` are of all processes.
+    pub(crate) fn describe(&self, method: Method, partitions: u32, counts: [u64; 3]) -> String {
         let nodes = self.graph.nodes.len();
-        let edges = self.graph.blocks.first().map_or(0, |block| block.edges() as u64).max(1);
+        let [copies, cut_edges, edges] = counts;
         match method {
             Method::Gern => format!("{method}: each epoch has a path through the {nodes} nodes"),
             Method::Llcg => {
@@ -131,9 +148,8 @@ impl FullStep {
                 format!("{method}: {partitions} partitions have {edges} edges; edges between them are missing")
             }
             _ => format!(
-                "{method}: {partitions} partitions send {} copies of boundary nodes; {:.1} % of the edges are between partitions",
-                self.graph.boundary.copies(),
-                100.0 * self.graph.cut_edges() as f64 / edges as f64
+                "{method}: {partitions} partitions send {copies} copies of boundary nodes; {:.1} % of the edges are between partitions",
+                100.0 * cut_edges as f64 / edges.max(1) as f64
             ),
         }
     }

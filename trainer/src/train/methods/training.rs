@@ -1,13 +1,16 @@
 //! Training on the whole graph: its step, and what some methods do before it.
 
-use grappa_run::{config::Method, model::Task};
+use grappa_run::model::Task;
 
 use super::{
     exchange::Kept,
     llcg::LocalParts,
     step::{FullStep, StepSums},
 };
-use crate::nn::{Loss, Model, Pass};
+use crate::{
+    Result,
+    nn::{Loss, Model, Pass},
+};
 
 /// What full-graph training keeps from epoch to epoch.
 pub(crate) struct FullTraining {
@@ -20,21 +23,24 @@ impl FullTraining {
     /// Adds the gradient of an epoch's step to the gradients of the parameters, after local steps if there are some. `update` is the
     /// learning rate and the largest norm of a gradient of local steps. Returns the number of the step's seeds if they
     /// are not all training nodes.
+    ///
+    /// # Errors
+    /// If another process has left or cannot be reached.
     pub(crate) fn add_gradient(
         &mut self,
         what: (&Model, &Loss, Task),
         epoch: u64,
         update: (f64, f64),
         pass: &Pass,
-    ) -> (StepSums, Option<f64>) {
+    ) -> Result<(StepSums, Option<f64>)> {
         let Some(local) = &mut self.local else {
-            return (self.step.add_gradient(what, epoch, pass), None);
+            return Ok((self.step.add_gradient(what, epoch, pass)?, None));
         };
-        let mut sums = local.round(what, epoch, update, pass);
+        let mut sums = local.round(what, epoch, update, pass)?;
         let seeds = local.draw_seeds(&mut self.step, epoch);
-        sums.edges += self.step.add_gradient(what, epoch, pass).edges;
+        sums.edges += self.step.add_gradient(what, epoch, pass)?.edges;
         sums.bytes = LocalParts::transferred(&self.step, epoch);
-        (sums, Some(seeds))
+        Ok((sums, Some(seeds)))
     }
 
     /// What later epochs depend on, for a checkpoint.
@@ -51,10 +57,5 @@ impl FullTraining {
         if let Some(exchange) = &mut self.step.exchange {
             exchange.restore(kept);
         }
-    }
-
-    /// A line about the partitions, for people.
-    pub(crate) fn describe(&self, method: Method, partitions: u32) -> String {
-        self.step.describe(method, partitions)
     }
 }

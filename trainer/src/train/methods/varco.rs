@@ -7,20 +7,20 @@
 
 use grappa_formats::permutation::Feistel;
 use grappa_run::config::{RateSchedule, RateUnit, TrainConfig};
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use super::{
-    boundary::Boundary,
-    exchange::{BoundaryExchange, Kept, RowsError, TransferBytes},
+    boundary::{Boundary, Channel},
+    exchange::{BoundaryExchange, Kept, RowsError, TransferBytes, bytes_of},
+    wire::Wire,
 };
-use crate::train::random_key::key;
+use crate::{Result, train::random_key::key};
 
 /// Names of kept values: the lowest loss, and how often it stalled.
 const LOWEST: &str = "lowest_loss";
 const STALLS: &str = "stalls";
 
 /// VARCO's exchange.
-#[derive(Debug)]
 pub(super) struct Varco {
     schedule: RateSchedule,
     unit: RateUnit,
@@ -29,9 +29,18 @@ pub(super) struct Varco {
     epoch: u64,
     rate: f64,
     stalls: Stalls,
-    /// The indices of what travelled at each layer.
-    sent: Vec<Option<Tensor>>,
+    wire: Option<Wire>,
+    /// What travels at each layer.
+    travelling: Vec<Option<Travelling>>,
     error: RowsError,
+}
+
+/// The units that travel at a layer, int64; none if all do.
+struct Travelling {
+    /// Among the states that this process sends.
+    sent: Option<Tensor>,
+    /// Among the states that arrive.
+    arriving: Option<Tensor>,
 }
 
 /// How often the loss of the validation nodes has stalled.
@@ -56,7 +65,7 @@ impl Stalls {
 }
 
 impl Varco {
-    pub(super) fn new(config: &TrainConfig) -> Self {
+    pub(super) fn new(config: &TrainConfig, wire: Option<Wire>) -> Self {
         Self {
             schedule: config.rate_schedule,
             unit: config.rate_unit,
@@ -65,22 +74,20 @@ impl Varco {
             epoch: 0,
             rate: 1.0,
             stalls: Stalls::default(),
-            sent: (0..config.layers).map(|_| None).collect(),
+            wire,
+            travelling: (0..config.layers).map(|_| None).collect(),
             error: RowsError::default(),
         }
     }
 
-    /// The units of `rows` that travel at a layer, int64. None if all do.
-    fn draw(&self, layer: usize, rows: &Tensor, boundary: &Boundary) -> Option<Tensor> {
+    /// The units that travel at a layer in some channels, int64. None if all do.
+    fn draw(&self, layer: usize, width: i64, channels: &[Channel], device: Device) -> Option<Tensor> {
         if self.rate <= 1.0 {
             return None;
         }
-        let per_row = match self.unit {
-            RateUnit::Value => rows.size()[1] as u64,
-            RateUnit::Row => 1,
-        };
+        let per_row = self.units_of_row(width);
         let mut indices = Vec::new();
-        for channel in &boundary.channels {
+        for channel in channels {
             let (first, units) = (
                 channel.copies.start as u64 * per_row,
                 channel.copies.len() as u64 * per_row,
@@ -91,27 +98,42 @@ impl Varco {
             order.forward_all(&mut drawn);
             indices.extend(drawn.into_iter().map(|unit| (first + unit) as i64));
         }
-        Some(Tensor::from_slice(&indices).to_device(rows.device()))
+        Some(Tensor::from_slice(&indices).to_device(device))
     }
 
-    /// The rows with zeros where `units` do not travel.
-    fn masked(&self, rows: &Tensor, units: &Tensor) -> Tensor {
-        let flat = match self.unit {
-            RateUnit::Value => rows.reshape([-1]),
-            RateUnit::Row => rows.shallow_clone(),
-        };
-        let sent = flat.index_select(0, units);
-        flat.zeros_like().index_copy(0, units, &sent).view_as(rows)
+    /// Number of values of a channel that travel.
+    fn values_of(&self, width: i64, channel: &Channel) -> u64 {
+        let per_row = self.units_of_row(width);
+        kept(channel.copies.len() as u64 * per_row, self.rate) * width as u64 / per_row
     }
 
-    fn bytes(&self, rows: &Tensor, units: Option<&Tensor>) -> u64 {
-        let width = rows.size()[1] as u64;
-        let values = match (units, self.unit) {
-            (None, _) => rows.numel() as u64,
-            (Some(units), RateUnit::Value) => units.numel() as u64,
-            (Some(units), RateUnit::Row) => units.numel() as u64 * width,
+    fn units_of_row(&self, width: i64) -> u64 {
+        match self.unit {
+            RateUnit::Value => width as u64,
+            RateUnit::Row => 1,
+        }
+    }
+
+    /// The values of some units of `rows`.
+    fn taken(&self, rows: &Tensor, units: Option<&Tensor>) -> Tensor {
+        match (units, self.unit) {
+            (None, _) => rows.shallow_clone(),
+            (Some(units), RateUnit::Value) => rows.reshape([-1]).index_select(0, units),
+            (Some(units), RateUnit::Row) => rows.index_select(0, units),
+        }
+    }
+
+    /// Rows of `width` values: `values` where `units` are, and zeros.
+    fn spread(&self, values: Tensor, units: Option<&Tensor>, copies: usize, width: i64) -> Tensor {
+        let shape = [copies as i64, width];
+        let Some(units) = units else {
+            return values.reshape(shape);
         };
-        values * rows.kind().elt_size_in_bytes() as u64
+        let zeros = Tensor::zeros(shape, (values.kind(), values.device()));
+        match self.unit {
+            RateUnit::Value => zeros.view([-1]).index_copy(0, units, &values.view([-1])).view(shape),
+            RateUnit::Row => zeros.index_copy(0, units, &values.view([-1, width])),
+        }
     }
 }
 
@@ -137,27 +159,49 @@ impl BoundaryExchange for Varco {
         self.error = RowsError::default();
     }
 
-    fn states(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
-        let units = self.draw(layer, &sent, boundary);
-        bytes.add(layer, self.bytes(&sent, units.as_ref()));
-        let arrived = units.as_ref().map(|units| self.masked(&sent, units));
-        self.sent[layer] = units;
-        match arrived {
-            None => sent,
-            Some(arrived) => {
-                self.error.add(&sent, &arrived);
-                arrived
-            }
+    fn states(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Result<Tensor> {
+        let width = sent.size()[1];
+        let units = self.draw(layer, width, &boundary.channels, sent.device());
+        let values = self.taken(&sent, units.as_ref());
+        bytes.add(layer, bytes_of(&values));
+        if units.is_some() {
+            self.error.add_part(&sent, &values);
         }
+        let travelling = match &self.wire {
+            None => Travelling {
+                arriving: units.as_ref().map(Tensor::shallow_clone),
+                sent: units,
+            },
+            Some(_) => Travelling {
+                arriving: self.draw(layer, width, &boundary.arriving_channels, sent.device()),
+                sent: units,
+            },
+        };
+        let arrived = match &self.wire {
+            None => values,
+            Some(wire) => wire.states(&values, boundary, |channel| self.values_of(width, channel))?,
+        };
+        let arrived = self.spread(arrived, travelling.arriving.as_ref(), boundary.arriving.len(), width);
+        self.travelling[layer] = Some(travelling);
+        Ok(arrived)
     }
 
-    fn gradients(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
-        let units = self.sent[layer].take();
-        bytes.add(layer, self.bytes(&sent, units.as_ref()));
-        match units {
-            None => sent,
-            Some(units) => self.masked(&sent, &units),
-        }
+    fn gradients(
+        &mut self,
+        layer: usize,
+        sent: Tensor,
+        boundary: &Boundary,
+        bytes: &mut TransferBytes,
+    ) -> Result<Tensor> {
+        let width = sent.size()[1];
+        let travelling = self.travelling[layer].take().expect("states of the layer travelled");
+        let values = self.taken(&sent, travelling.arriving.as_ref());
+        bytes.add(layer, bytes_of(&values));
+        let arrived = match &self.wire {
+            None => values,
+            Some(wire) => wire.gradients(&values, boundary, |channel| self.values_of(width, channel))?,
+        };
+        Ok(self.spread(arrived, travelling.sent.as_ref(), boundary.copies(), width))
     }
 
     fn observe(&mut self, val_loss: f64) {
@@ -189,7 +233,7 @@ impl BoundaryExchange for Varco {
         }
     }
 
-    fn error(&self) -> Option<f64> {
-        Some(self.error.relative())
+    fn error(&self) -> Option<RowsError> {
+        Some(self.error)
     }
 }
