@@ -11,6 +11,7 @@ mod kills;
 mod launcher;
 mod links;
 mod memory;
+mod methods;
 mod network;
 mod peers;
 mod predict;

@@ -86,7 +86,7 @@ fn processes_score_the_best_model_together_at_the_end() {
 
 /// Three ranks that train until `victim` gets a signal, in an epoch after the second. Its end, and the ends of the
 /// others, which name it.
-fn lose_rank(folder: &TrainFolder, options: &str, out: &str, signal: Signal, victim: usize, named: &str) -> Child {
+pub fn lose_rank(folder: &TrainFolder, options: &str, out: &str, signal: Signal, victim: usize, named: &str) -> Child {
     let port = port();
     let start = |number| Some(folder.rank([number, 3, port], &format!("{options} --epochs 100000 --out {out}")));
     let mut ranks: Vec<Option<Child>> = (0..3).map(start).collect();
