@@ -170,7 +170,7 @@ pub struct EdgeFeaturesInfo {
 /// The pre-aggregated features of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AggregatesInfo {
-    /// `mean`, `gcn` or `sum`.
+    /// The kind, such as `mean`.
     pub kind: &'static str,
     /// The type of a value.
     pub dtype: &'static str,

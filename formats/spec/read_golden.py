@@ -477,7 +477,9 @@ def main():
     expect("assignment", assignment("assignment"), (2, b"sweep", [first, first, second, second]))
     table = table_of([(0, 2), (1, 0), (0, 2), (2, 1)])
     expect("assignment-sweep", assignment("assignment-sweep"), (5, b"sweep", table))
-    expect("aggregates", aggregates("aggregates"), (0x0123456789ABCDEF, 1, [(4168, 0x1111222233334444), (8264, 0x5555666677778888)]))
+    for name, kind in [("aggregates", 1), ("aggregates-weighted", 3)]:
+        files = [(4168, 0x1111222233334444), (8264, 0x5555666677778888)]
+        expect(name, aggregates(name), (0x0123456789ABCDEF, kind, files))
     expect("assignment-whole", assignment("assignment-whole"), (0, b"whole", table_of([(0, None)] * 3)))
     whole = {
         "writer": "grappa-ingest 0.1.0",

@@ -7,7 +7,7 @@
 //! meta    offset  bytes  content
 //!              0      8  digest of the store's manifest
 //!              8      4  C: number of chunks
-//!             12      1  kind: 0 mean, 1 gcn, 2 sum
+//!             12      1  kind: 0 mean, 1 gcn, 2 sum, 3 weighted-mean, 4 weighted-gcn, 5 weighted-sum
 //!             13      3  zeros
 //! payload   16*i      8  length of the file of chunk i in bytes
 //!       16*i + 8      8  digest of that file
@@ -42,11 +42,25 @@ pub enum AggregateKind {
     Gcn,
     /// The sum. For GIN.
     Sum,
+    /// The mean by the weights of edges, or zeros if they add up to 0. For GraphSAGE with weights.
+    WeightedMean,
+    /// The sum of the rows times w / sqrt((s(u) + 1) (s(v) + 1)), where w is the weight of the edge, and s the sum of the
+    /// weights of in-edges. For GCN with weights.
+    WeightedGcn,
+    /// The sum of the rows times the weights of edges. For GIN with weights.
+    WeightedSum,
 }
 
 impl AggregateKind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Mean, Self::Gcn, Self::Sum];
+    /// All kinds. The index of a kind is its number in files.
+    pub const ALL: [Self; 6] = [
+        Self::Mean,
+        Self::Gcn,
+        Self::Sum,
+        Self::WeightedMean,
+        Self::WeightedGcn,
+        Self::WeightedSum,
+    ];
 
     /// The name of the folder, and the value on the command line.
     pub fn name(self) -> &'static str {
@@ -54,7 +68,15 @@ impl AggregateKind {
             Self::Mean => "mean",
             Self::Gcn => "gcn",
             Self::Sum => "sum",
+            Self::WeightedMean => "weighted-mean",
+            Self::WeightedGcn => "weighted-gcn",
+            Self::WeightedSum => "weighted-sum",
         }
+    }
+
+    /// Whether it takes the weights of edges.
+    pub fn is_weighted(self) -> bool {
+        matches!(self, Self::WeightedMean | Self::WeightedGcn | Self::WeightedSum)
     }
 }
 
@@ -69,7 +91,10 @@ impl FromStr for AggregateKind {
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
         let kind = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        kind.ok_or_else(|| format!("there is no aggregation {name:?}; there are mean, gcn and sum"))
+        kind.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no aggregation {name:?}; there are {names}")
+        })
     }
 }
 
@@ -110,11 +135,7 @@ impl AggregateIndex {
         let mut meta = Vec::with_capacity(META_BYTES);
         meta.extend_from_slice(&self.manifest_digest.to_le_bytes());
         meta.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
-        meta.push(match self.kind {
-            AggregateKind::Mean => 0,
-            AggregateKind::Gcn => 1,
-            AggregateKind::Sum => 2,
-        });
+        meta.push(self.kind as u8);
         meta.resize(META_BYTES, 0);
         let mut payload = Vec::with_capacity(16 * self.files.len());
         for file in &self.files {

@@ -123,8 +123,8 @@ class NeighborLoader:
         correction: Loss weights by coverage, the share of its neighborhood that a seed sees in its partition: ``"none"``,
             ``"batch"`` for the mean coverage of the seeds of a partition in a step, or ``"node"`` for the coverage of each seed.
         shrinkage: The strength of the correction, from 0 (none) to 1 (full). Default: 1.
-        first_hop: ``"sampled"``; or ``"mean"``, ``"sum"`` or ``"gcn"`` for batches that also have the aggregates of each node's
-            in-neighbors as ``x_aggregated``, which `Store.preaggregate` makes. A model's first layer takes these instead of edges,
+        first_hop: ``"sampled"``; or a kind of `Store.preaggregate`, such as ``"mean"``, for batches that also have the aggregates of each node's
+            in-neighbors as ``x_aggregated``. A model's first layer takes these instead of edges,
             so give `num_neighbors` one hop less than the model has layers.
 
     With partitions, `batch_size` is the maximum number of seeds of each partition in a step. A batch has the seeds of all

@@ -6,7 +6,7 @@ import sys
 
 HALO_MODES = ("auto", "neighbors", "stop", "none")
 CORRECTIONS = ("none", "batch", "node")
-FIRST_HOPS = ("mean", "sum", "gcn")
+FIRST_HOPS = ("mean", "sum", "gcn", "weighted-mean", "weighted-sum", "weighted-gcn")
 
 
 def partition_options(

@@ -342,7 +342,8 @@ class Store:
         """Aggregates the features of each node's in-neighbors once, and stores the result for training.
 
         Args:
-            kind: ``"mean"`` for GraphSAGE, ``"gcn"`` for GCN, ``"sum"`` for GIN.
+            kind: ``"mean"`` for GraphSAGE, ``"gcn"`` for GCN, ``"sum"`` for GIN; ``"weighted-mean"``, ``"weighted-gcn"`` and
+                ``"weighted-sum"`` are the same by the weights of edges.
             progress: Whether to show a progress bar (needs tqdm).
             **options: Those of ``grappa-store preaggregate --help``, with ``_`` for ``-``: ``dtype``, ``with_features``,
                 ``replace``, ``memory``.

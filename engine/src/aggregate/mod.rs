@@ -19,8 +19,8 @@
 //! Sources are added in ascending order, so the result has the same bits for any budget, any number of threads, and any set of
 //! destinations.
 //!
-//! [`Reduce`] defines a reduction. [`Mean`], [`Sum`], [`GcnSum`] and [`Max`] are here. Reductions with parameters are in the
-//! trainer.
+//! [`Reduce`] defines a reduction. [`Mean`], [`Sum`], [`GcnSum`] and [`Max`] are here, and the first three with weights of edges.
+//! Reductions with parameters are in the trainer.
 
 mod aggregation;
 mod blocks;
@@ -35,6 +35,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod weight_sums;
 mod whole;
 
 pub(crate) use self::rows::pieces;
@@ -42,11 +43,12 @@ pub use self::{
     aggregation::{Aggregation, OwnRows, Sink, SinkWithRows},
     budget::Budget,
     draw::DrawnNeighbors,
-    reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum, WeightedMean, WeightedSum},
+    reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum, WeightedGcnSum, WeightedMean, WeightedSum},
     rows::{
         Beside, GrowingRows, NodeRows, RowScan, RowValues, RowsWriter, ScaledRows, ScannedColumn, ScannedPart,
         SelectedRows, StateRows, StoreFeatures, StoredRows, read_each, read_each_ahead,
     },
     stream::BegunAggregation,
+    weight_sums::AllWeights,
     whole::WholeGraph,
 };

@@ -140,6 +140,14 @@ pub struct GcnSum {
     pub width: usize,
 }
 
+/// As [`GcnSum`], with the weights of edges: each in-neighbor times the weight of its edge, and sums of the weights of in-edges for
+/// in-degrees. Sources are [`ScaledRows::by_weights`](super::ScaledRows::by_weights). The last value of a state is the sum of the weights.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightedGcnSum {
+    /// Values in a row.
+    pub width: usize,
+}
+
 /// The maximum of the rows, value by value; zeros for a node without in-edges. As in PyTorch, NaN is larger than any number.
 #[derive(Debug, Clone, Copy)]
 pub struct Max {
@@ -213,35 +221,57 @@ impl Reduce for WeightedSum {
     }
 }
 
+/// Adds rows of `self.width` values times weights, and the weights to the last value of the state.
+macro_rules! adds_weighted_rows {
+    () => {
+        fn source_width(&self) -> usize {
+            self.width
+        }
+
+        fn edge_width(&self) -> usize {
+            1
+        }
+
+        fn state_width(&self) -> usize {
+            self.width + 1
+        }
+
+        fn add(&self, state: &mut [f32], source: &[f32]) {
+            self.add_along(state, source, &[1.0]);
+        }
+
+        #[inline]
+        fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
+            let (total, sums) = split_total(state);
+            *total += edge[0];
+            sums.iter_mut()
+                .zip(source)
+                .for_each(|(sum, value)| *sum += edge[0] * value);
+        }
+    };
+}
+
+/// The sum of the weights in a state, and the sums of rows.
+fn split_total(state: &mut [f32]) -> (&mut f32, &mut [f32]) {
+    state.split_last_mut().expect("a state has a sum of weights")
+}
+
 impl Reduce for WeightedMean {
-    fn source_width(&self) -> usize {
-        self.width
-    }
-
-    fn edge_width(&self) -> usize {
-        1
-    }
-
-    fn state_width(&self) -> usize {
-        self.width + 1
-    }
-
-    fn add(&self, state: &mut [f32], source: &[f32]) {
-        self.add_along(state, source, &[1.0]);
-    }
-
-    #[inline]
-    fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
-        let (total, sums) = state.split_last_mut().expect("a state has a sum of weights");
-        *total += edge[0];
-        sums.iter_mut()
-            .zip(source)
-            .for_each(|(sum, value)| *sum += edge[0] * value);
-    }
+    adds_weighted_rows!();
 
     fn finish(&self, _list: ListSize, state: &mut [f32]) {
-        let (total, sums) = state.split_last_mut().expect("a state has a sum of weights");
+        let (total, sums) = split_total(state);
         let factor = if *total > 0.0 { total.recip() } else { 0.0 };
+        sums.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
+impl Reduce for WeightedGcnSum {
+    adds_weighted_rows!();
+
+    fn finish(&self, _list: ListSize, state: &mut [f32]) {
+        let (total, sums) = split_total(state);
+        let factor = ScaledRows::weighted_factor(*total);
         sums.iter_mut().for_each(|value| *value *= factor);
     }
 }

@@ -12,7 +12,7 @@ use grappa_formats::{
 };
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{Error, Result, progress::Silent};
-use grappa_sampling::{InNeighbors, List, ListScratch, NeighborSample, NodeSet};
+use grappa_sampling::{EdgeValues, InNeighbors, List, ListScratch, NeighborSample, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 use grappa_synthetic::{Model, Recipe, Rmat};
 
@@ -72,6 +72,7 @@ fn aggregate<R: Reduce>(
     let graph = WholeGraph {
         store,
         rows,
+        edge_values: EdgeValues::Nothing,
         budget,
         scratch: Some(store.path()),
     };

@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path, slice::ChunksExact};
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Position, Result, progress::Progress};
-use grappa_sampling::{InNeighbors, NodeSet};
+use grappa_sampling::{EdgeValues, InNeighbors, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
 use super::{
@@ -29,6 +29,8 @@ pub struct WholeGraph<'a> {
     pub store: &'a Store,
     /// The rows of all nodes.
     pub rows: &'a dyn NodeRows,
+    /// The values of edges that the reduction takes. The store has them.
+    pub edge_values: EdgeValues,
     /// Memory and threads.
     pub budget: Budget,
     /// Folder for a scratch file. Without it, rows are not copied.
@@ -56,7 +58,7 @@ impl WholeGraph<'_> {
         }
         let all = NodeSet::all(nodes);
         let chunks = MappedChunks::open(self.store)?;
-        let lists = InNeighbors::all(&chunks);
+        let lists = InNeighbors::all(&chunks).with_values(self.edge_values);
         let sets = 2 * NodeSet::bytes_of(nodes);
         let destinations = match sets <= self.budget.memory / SETS_SHARE {
             true => lists.destinations(self.budget.threads)?,

@@ -17,7 +17,7 @@
 //! `mean.partial` becomes `mean`. A run that is killed in between leaves a store without aggregates, and everything that the
 //! next run needs to finish at once.
 
-use std::{fs, io::ErrorKind, ops::Range, path::Path};
+use std::{fs, io::ErrorKind, ops::Range, path::Path, sync::Arc};
 
 use grappa_formats::{
     aggregates::{AggregateFile, AggregateIndex, AggregateKind},
@@ -30,8 +30,9 @@ use grappa_io::{
     machine::free_disk_bytes,
     progress::Progress,
 };
+use grappa_sampling::EdgeValues;
 use grappa_storage::{
-    Store,
+    MappedChunks, Store,
     aggregates::{folder, manifest_digest, partial_folder},
     feature_rows::FeatureRowsWriter,
     files, no_features,
@@ -39,7 +40,10 @@ use grappa_storage::{
 };
 use serde::Serialize;
 
-use crate::aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, WholeGraph};
+use crate::aggregate::{
+    AllWeights, Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, WeightedGcnSum, WeightedMean,
+    WeightedSum, WholeGraph,
+};
 
 /// Options of [`preaggregate`].
 #[derive(Debug, Clone, Copy)]
@@ -99,9 +103,9 @@ pub fn wants_features_beside(feature_bytes: u64, memory: u64) -> bool {
 /// whole graph are read.
 ///
 /// # Errors
-/// If there are some and `replace` is not set, the store has no features or is a slice, features that should follow are computed
-/// or of another type, the memory or the disk is too small, the stored type cannot hold a value, or a file cannot be read or
-/// written. Finished files stay for the next run, unless the disk is full or the type has to change.
+/// If there are some and `replace` is not set, the store has no features or is a slice, a weighted kind cannot take the weights of its
+/// edges or they have none, features that should follow are computed or of another type, the memory or the disk is too small, the
+/// stored type cannot hold a value, or a file cannot be read or written. Finished files stay for the next run, unless the disk is full or the type has to change.
 pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
     let target = folder(store, options.kind);
     let old = with_suffix(&target, files::AGGREGATES_OLD);
@@ -110,6 +114,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         durable::remove_folder(&old)?;
     }
     check_absent(&target, options.replace)?;
+    check_weights(store, options.kind)?;
     let layout = layout(store, options.dtype, options.with_features)?;
     let features = StoreFeatures::open(store)?;
     let partial = partial_folder(store, options.kind);
@@ -172,18 +177,25 @@ fn make(
 ) -> Result<(Vec<AggregateFile>, u32)> {
     let first = writer.keep_finished(options.budget.threads, progress)?;
     let kept = writer.finished().len() as u32;
-    let (width, beside) = (features.width(), writer.memory());
+    let sums = weight_sums(store, options)?;
+    let (width, beside) = (features.width(), writer.memory() + size_of_val(&sums[..]) as u64);
     let budget = Budget {
         memory: options.budget.memory.saturating_sub(beside),
         ..options.budget
     };
     let folder = writer.folder().to_owned();
     let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| {
+        keep_first(rows, (nodes.end - nodes.start) as usize, width);
         writer.write_with(nodes, rows, |nodes, out| features.read_encoded(nodes, out))
+    };
+    let edge_values = match options.kind.is_weighted() {
+        true => EdgeValues::Weight,
+        false => EdgeValues::Nothing,
     };
     let graph = |rows| WholeGraph {
         store,
         rows,
+        edge_values,
         budget,
         scratch: Some(&folder),
     };
@@ -193,6 +205,12 @@ fn make(
         AggregateKind::Gcn => {
             let scaled = ScaledRows::new(features, store)?;
             graph(&scaled).run(&GcnSum { width }, first, progress, sink)
+        }
+        AggregateKind::WeightedMean => graph(features).run(&WeightedMean { width }, first, progress, sink),
+        AggregateKind::WeightedSum => graph(features).run(&WeightedSum { width }, first, progress, sink),
+        AggregateKind::WeightedGcn => {
+            let scaled = ScaledRows::by_weights(features, &sums);
+            graph(&scaled).run(&WeightedGcnSum { width }, first, progress, sink)
         }
     }
     .map_err(Error::in_budget(options.budget.memory, |least| least + beside))?;
@@ -212,6 +230,51 @@ fn make(
     };
     durable::write_file(&writer.folder().join(files::AGGREGATE_INDEX), &index.encode())?;
     Ok((files, kept))
+}
+
+/// Fails if a weighted kind finds edges without weights.
+fn check_weights(store: &Store, kind: AggregateKind) -> Result<()> {
+    if !kind.is_weighted() || store.manifest().weighted {
+        return Ok(());
+    }
+    let what = format!(
+        "{}: {kind} takes the weights of edges, and these have none",
+        store.path().display()
+    );
+    Err(Error::conflict(
+        what,
+        "use --kind mean, gcn or sum, or ingest the edges with --weight or --weights",
+    ))
+}
+
+/// Checks the weights of all edges if the kind takes them. Returns their sums for each node if GCN needs them, and else nothing.
+fn weight_sums(store: &Store, options: &AggregateOptions) -> Result<Arc<[f32]>> {
+    let kind = options.kind;
+    if !kind.is_weighted() || !store.manifest().is_whole() {
+        // Of a slice nothing is made.
+        return Ok(Arc::default());
+    }
+    let weights = AllWeights {
+        store,
+        chunks: &MappedChunks::open(store)?,
+        taker: kind.name(),
+        divides: kind != AggregateKind::WeightedSum,
+        remedy: "ingest other weights, or use --kind mean, gcn or sum",
+        threads: options.budget.threads,
+    };
+    match kind {
+        AggregateKind::WeightedGcn => weights.sums(),
+        _ => weights.check().map(|()| Arc::default()),
+    }
+}
+
+/// Shortens each of `count` rows to its first `width` values. Sums of weights may follow these.
+fn keep_first(rows: &mut Vec<f32>, count: usize, width: usize) {
+    let found = rows.len() / count.max(1);
+    if found > width {
+        (1..count).for_each(|row| rows.copy_within(row * found..row * found + width, row * width));
+        rows.truncate(count * width);
+    }
 }
 
 /// Removes the folder in which aggregates grow, and the folder of all aggregates, if there is nothing in them.

@@ -29,9 +29,14 @@ use crate::{
 pub const OPTIONS: AggregateOptions = AggregateOptions::new(AggregateKind::Mean, Budget::new(3 << 20, 2));
 
 fn sample(folder: &Path) -> Store {
+    sample_of(folder, false)
+}
+
+fn sample_of(folder: &Path, weighted: bool) -> Store {
     let sample = Sample {
         ids: ExternalIds::Dense,
         dtype: FeatureDtype::F32,
+        weighted,
         ..Sample::STRINGS
     };
     Store::open(&sample.write(folder)).unwrap()
@@ -53,16 +58,22 @@ fn expected(kind: AggregateKind) -> Vec<f32> {
     (0..NODES)
         .flat_map(|node| {
             let sources = Sample::sources(node);
-            let degree = |node| Sample::sources(node).len() as f32 + 1.0;
+            let weight = move |node, source| match kind.is_weighted() {
+                true => Sample::weight(node, source),
+                false => 1.0,
+            };
+            let total = move |node| -> f32 { Sample::sources(node).into_iter().map(|u| weight(node, u)).sum() };
             (0..u64::from(DIM)).map(move |i| {
-                let sum: f32 = sources.iter().map(|&source| Sample::feature(source, i)).sum();
+                let term = |&u: &u64| weight(node, u) * Sample::feature(u, i);
                 match kind {
-                    AggregateKind::Sum => sum,
-                    AggregateKind::Mean => sum / (sources.len().max(1) as f32),
-                    AggregateKind::Gcn => {
-                        let terms = sources.iter();
-                        let term = |&u: &u64| Sample::feature(u, i) / (degree(u) * degree(node)).sqrt();
-                        terms.map(term).sum()
+                    AggregateKind::Sum | AggregateKind::WeightedSum => sources.iter().map(term).sum(),
+                    AggregateKind::Mean | AggregateKind::WeightedMean => {
+                        let sum: f32 = sources.iter().map(term).sum();
+                        if total(node) > 0.0 { sum / total(node) } else { 0.0 }
+                    }
+                    AggregateKind::Gcn | AggregateKind::WeightedGcn => {
+                        let scaled = |u: &u64| term(u) / ((total(*u) + 1.0) * (total(node) + 1.0)).sqrt();
+                        sources.iter().map(scaled).sum()
                     }
                 }
             })
@@ -73,18 +84,70 @@ fn expected(kind: AggregateKind) -> Vec<f32> {
 #[test]
 fn every_kind_is_what_its_name_says() {
     let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let store = sample_of(folder.path(), true);
     for kind in AggregateKind::ALL {
         assert!(Aggregates::open(&store, kind).unwrap().is_none());
         let made = preaggregate(&store, &AggregateOptions { kind, ..OPTIONS }, &Silent).unwrap();
         let opened = Aggregates::open(&store, kind).unwrap().expect("just made");
         assert_eq!((made.nodes, made.bytes, made.chunks_kept), (NODES, opened.bytes(), 0));
         for (found, expected) in rows(&opened).iter().zip(expected(kind)) {
-            assert!((found - expected).abs() < 1e-4, "{kind}: {found} for {expected}");
+            let apart = (found - expected).abs() / expected.abs().max(1.0);
+            assert!(apart < 1e-5, "{kind}: {found} for {expected}");
         }
     }
     // The store opens as before.
     Store::open(store.path()).unwrap();
+}
+
+#[test]
+fn weighted_kinds_have_the_same_bits_in_any_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample_of(folder.path(), true);
+    for kind in AggregateKind::ALL.into_iter().filter(|kind| kind.is_weighted()) {
+        let made = |memory| {
+            let options = AggregateOptions {
+                budget: Budget::new(memory, 2),
+                kind,
+                replace: true,
+                ..OPTIONS
+            };
+            preaggregate(&store, &options, &Silent)?;
+            Ok(rows(&Aggregates::open(&store, kind).unwrap().unwrap()))
+        };
+        let least = match made(0) {
+            Err(Error::Budget { least, .. }) => least,
+            other => panic!("{other:?}"),
+        };
+        // With the least memory, features are streamed.
+        assert_eq!(made(least).unwrap(), made(1 << 30).unwrap(), "{kind}");
+    }
+}
+
+#[test]
+fn weighted_kinds_refuse_weights_that_they_cannot_take() {
+    let folders = [0, 1].map(|_| tempfile::tempdir().unwrap());
+    let made = |store: &Store, kind| {
+        let made = preaggregate(store, &AggregateOptions { kind, ..OPTIONS }, &Silent);
+        made.map_err(|error| error.to_string())
+    };
+    let without = sample(folders[0].path());
+    let error = made(&without, AggregateKind::WeightedMean).unwrap_err();
+    assert!(
+        error.contains("weighted-mean takes the weights of edges") && error.contains("--weights"),
+        "{error}"
+    );
+    let negative = Sample {
+        weight_scale: -1.0,
+        ..Sample::ALL_PARTS
+    };
+    let negative = Store::open(&negative.write(folders[1].path())).unwrap();
+    for kind in [AggregateKind::WeightedMean, AggregateKind::WeightedGcn] {
+        let error = made(&negative, kind).unwrap_err();
+        let expected = format!("{kind} needs finite weights of at least 0");
+        assert!(error.contains("has weight -") && error.contains(&expected), "{error}");
+        assert!(!negative.path().join("aggregates").exists());
+    }
+    made(&negative, AggregateKind::WeightedSum).unwrap();
 }
 
 #[test]

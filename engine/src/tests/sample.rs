@@ -37,6 +37,8 @@ pub struct Sample {
     pub label_kind: LabelKind,
     /// Factor of all features.
     pub feature_scale: f32,
+    /// Factor of all weights.
+    pub weight_scale: f32,
     /// A slice lacks this chunk.
     pub without: Option<u32>,
     /// Whether sources are the nodes before their destination, so that adjacency lists are in gap code.
@@ -51,6 +53,7 @@ impl Sample {
         dtype: FeatureDtype::Int8,
         label_kind: LabelKind::Single,
         feature_scale: 1.0,
+        weight_scale: 1.0,
         without: None,
         local: false,
     };
@@ -62,6 +65,7 @@ impl Sample {
         dtype: FeatureDtype::F32,
         label_kind: LabelKind::Multi,
         feature_scale: 1.0,
+        weight_scale: 1.0,
         without: None,
         local: false,
     };
@@ -174,7 +178,10 @@ impl Sample {
             let mut rows = AdjacencyWriter::create(&store, &map, chunk, self.weighted, features).unwrap();
             for node in map.range(chunk) {
                 let sources = self.sources_of(node);
-                let weights: Vec<_> = sources.iter().map(|&s| Self::weight(node, s)).collect();
+                let weights: Vec<_> = sources
+                    .iter()
+                    .map(|&s| self.weight_scale * Self::weight(node, s))
+                    .collect();
                 let features: Vec<f32> = sources.iter().flat_map(|&s| Self::edge_features(node, s)).collect();
                 let mut encoded = vec![0; sources.len() * edge_layout.stride as usize];
                 edge_layout.encode_rows(&features, &mut encoded);

@@ -71,7 +71,8 @@ pub fn all() -> Vec<Sample> {
         sample("degrees-elias-fano", rows(RowCodec::EliasFano)[1].clone()),
         sample("edges-gap", rows(GAP)[0].clone()),
         sample("degrees-gap", rows(GAP)[1].clone()),
-        sample("aggregates", aggregates().encode()),
+        sample("aggregates", aggregates(AggregateKind::Gcn).encode()),
+        sample("aggregates-weighted", aggregates(AggregateKind::WeightedMean).encode()),
         sample("schema", schema().encode().0),
         sample("schema-of-edges", schema_of_edges().encode().0),
         sample("CURRENT", Current { generation: 17 }.encode().into_bytes()),
@@ -90,6 +91,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "assignment-whole" => Assignment::decode(bytes, 0, 3).and_then(|a| a.check_owners()),
         "CURRENT" => Current::decode(bytes).map(drop),
         "aggregates" => AggregateIndex::decode(bytes, AggregateKind::Gcn, AGGREGATES_OF, 2).map(drop),
+        "aggregates-weighted" => AggregateIndex::decode(bytes, AggregateKind::WeightedMean, AGGREGATES_OF, 2).map(drop),
         "schema" => Schema::decode(bytes, 10, 2).map(|schema| drop(schema.feature_names())),
         "schema-of-edges" => Schema::decode(bytes, 0, 0).map(drop),
         "order" => {
@@ -246,10 +248,10 @@ const EDGE_FEATURES: [f32; 9] = [1.0, -2.5, 0.1, 127.0, -3.0, 0.0, 0.0, 0.0, 0.0
 /// The manifest digest in the sample of aggregates.
 pub const AGGREGATES_OF: u64 = 0x0123_4567_89ab_cdef;
 
-pub fn aggregates() -> AggregateIndex {
+pub fn aggregates(kind: AggregateKind) -> AggregateIndex {
     let file = |bytes, digest| Some(AggregateFile { bytes, digest });
     AggregateIndex {
-        kind: AggregateKind::Gcn,
+        kind,
         manifest_digest: AGGREGATES_OF,
         files: vec![file(4168, 0x1111_2222_3333_4444), file(8264, 0x5555_6666_7777_8888)],
     }

@@ -391,6 +391,9 @@ fn aggregate_help(kind: AggregateKind) -> &'static str {
         AggregateKind::Mean => "mean, for GraphSAGE",
         AggregateKind::Gcn => "sum, normalized by degrees, for GCN",
         AggregateKind::Sum => "sum, for GIN",
+        AggregateKind::WeightedMean => "mean by the weights of edges, for GraphSAGE",
+        AggregateKind::WeightedGcn => "sum by the weights of edges, normalized by their sums, for GCN",
+        AggregateKind::WeightedSum => "sum by the weights of edges, for GIN",
     }
 }
 

@@ -241,7 +241,7 @@ impl Model {
     pub fn takes_aggregated_input(&self) -> bool {
         let takes_stored = self.options.features == FeatureNorm::None && self.options.input_dropout == 0.0;
         takes_stored
-            && self.options.edges.is_nothing()
+            && self.options.edges.features() == 0
             && matches!(
                 self.aggregate(0),
                 Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn | Aggregate::Max

@@ -1,23 +1,16 @@
 //! The weights and features of edges: what the model takes, checked, and how minibatches get it.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
 
-use grappa_formats::{ChunkId, NodeId};
-use grappa_io::workers;
+use grappa_engine::aggregate::AllWeights;
 use grappa_run::{
     config::{StoredEdges, TrainConfig},
     model::{EdgeInput, LayerKind},
 };
 use grappa_sampling::{EdgeValues, sample::Sampler};
-use grappa_storage::{Chunk, MappedChunks, Store};
+use grappa_storage::{MappedChunks, Store};
 
 use crate::{Error, Result};
-
-/// Adjacency lists whose weights are read at once.
-const PIECE_ROWS: u64 = 1 << 14;
 
 /// What a store has of edges.
 pub(super) fn stored(store: &Store) -> StoredEdges {
@@ -93,46 +86,18 @@ pub(super) fn weight_sums(
     if input != EdgeInput::Weights {
         return Ok(None);
     }
-    let keeps = model == LayerKind::Gcn;
-    let least = if model == LayerKind::Gin { f32::MIN } else { 0.0 };
-    let map = chunks.map();
-    let sums = Mutex::new(vec![0.0; if keeps { map.nodes() as usize } else { 0 }]);
-    let next = AtomicU32::new(0);
-    let wrong = Mutex::new(None);
-    workers::run(threads, |worker| {
-        while worker.goes_on() {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= map.chunks() {
-                break;
-            }
-            let Some(chunk) = chunks.chunk(ChunkId(number)) else {
-                continue;
-            };
-            let first = map.range(ChunkId(number)).start;
-            let found = chunk_sums(chunk, least, |row, of_rows| {
-                if keeps {
-                    let at = (first + row) as usize;
-                    sums.lock().expect("no thread panics")[at..at + of_rows.len()].copy_from_slice(of_rows);
-                }
-            })?;
-            if let Some((row, weight)) = found {
-                *wrong.lock().expect("no thread panics") = Some((NodeId(first + row), weight));
-            }
-        }
-        Ok(())
-    })?;
-    if let Some((node, weight)) = wrong.into_inner().expect("no thread panicked") {
-        let needs = match model {
-            LayerKind::Gin => "finite weights",
-            _ => "finite weights of at least 0, because it divides by their sums",
-        };
-        return Err(Error::WrongStore(format!(
-            "{}: an edge to {} has weight {weight}, and {model} needs {needs}: ingest other weights, or use --edge-data ignore",
-            store.path().display(),
-            store.ids().name(node)
-        )));
+    let weights = AllWeights {
+        store,
+        chunks,
+        taker: &model.to_string(),
+        divides: model != LayerKind::Gin,
+        remedy: "ingest other weights, or use --edge-data ignore",
+        threads,
+    };
+    match model {
+        LayerKind::Gcn => Ok(Some(weights.sums()?)),
+        _ => Ok(weights.check().map(|()| None)?),
     }
-    Ok(keeps.then(|| sums.into_inner().expect("no thread panicked").into()))
 }
 
 /// Bytes of the [`weight_sums`] of a run.
@@ -147,31 +112,4 @@ pub(super) fn weight_sum_bytes(store: &Store, config: &TrainConfig) -> Result<u6
 /// The memory that is left beside [`weight_sums`], in bytes.
 pub(super) fn memory_beside(memory: u64, weight_sums: Option<&Arc<[f32]>>) -> u64 {
     memory.saturating_sub(weight_sums.map_or(0, |sums| size_of_val(&**sums) as u64))
-}
-
-/// Passes the sums of the weights of some successive rows of a chunk to `take`, with the first row. Returns a row with a weight that is
-/// less than `least` or not finite, and the weight.
-fn chunk_sums(chunk: &Chunk, least: f32, mut take: impl FnMut(u64, &[f32])) -> grappa_io::Result<Option<(u64, f32)>> {
-    let (lists, weights) = (chunk.rows(), chunk.weights().expect("edges have weights"));
-    let (mut values, mut sums) = (Vec::new(), Vec::new());
-    for first in (0..lists.rows()).step_by(PIECE_ROWS as usize) {
-        let rows = first..lists.rows().min(first + PIECE_ROWS);
-        let mut start = weights.range(first, &lists)?.start;
-        weights.read_ahead(start..weights.range(rows.end - 1, &lists)?.end);
-        sums.clear();
-        for (row, degree) in rows.clone().zip(lists.degrees(rows.clone())) {
-            let end = start + degree?;
-            values.resize((end - start) as usize, 0.0);
-            weights.copy(start..end, &mut values)?;
-            if let Some(wrong) = values.iter().find(|value| !(least..=f32::MAX).contains(*value)) {
-                return Ok(Some((row, *wrong)));
-            }
-            // In f64, because a hub has millions.
-            sums.push(values.iter().map(|&value| f64::from(value)).sum::<f64>() as f32);
-            start = end;
-        }
-        take(first, &sums);
-        chunk.release_rows(rows);
-    }
-    Ok(None)
 }

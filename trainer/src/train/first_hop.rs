@@ -1,8 +1,9 @@
 //! The choice between a sampled and a pre-aggregated first hop.
 //!
 //! The first layer aggregates features, which training does not change. So the mean of SAGE and the sums of GCN and GIN can be
-//! computed once, for every node, over its whole neighborhood ([`grappa_engine::derive::preaggregate`]). A minibatch then has one
-//! hop less, the widest one. And the first layer of a halo node is exact, although its partition does not see its neighbors.
+//! computed once, for every node, over its whole neighborhood ([`grappa_engine::derive::preaggregate`]), with the weights of edges if
+//! the model takes them. A minibatch then has one hop less, the widest one. And the first layer of a halo node is exact, although its
+//! partition does not see its neighbors.
 
 use grappa_engine::{
     aggregate::Budget,
@@ -13,7 +14,7 @@ use grappa_io::{machine::free_disk_bytes, progress::Progress, size::ByteSize};
 use grappa_run::{
     checkpoint::RunState,
     config::{FirstHop, TrainConfig},
-    model::LayerKind,
+    model::{EdgeInput, LayerKind},
 };
 use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
@@ -48,13 +49,11 @@ pub fn choose(
     let is_wanted = match config.first_hop {
         _ if config.trains_full_graph() => return Ok(None),
         FirstHop::Sampled => return Ok(None),
-        // `preaggregated` is an error if the model takes anything of edges.
-        _ if !edge_data::input(store, config)?.is_nothing() => return Ok(None),
         FirstHop::Auto if config.sampled_first_hop_for().is_some() => return Ok(None),
         FirstHop::Auto => false,
         FirstHop::Preaggregated => true,
     };
-    let kind = match possible(store, config.model) {
+    let kind = match possible(store, config.model, edge_data::input(store, config)?) {
         Ok(kind) => kind,
         Err(reason) if is_wanted => {
             return Err(Error::NoPreaggregation(format!(
@@ -128,12 +127,12 @@ pub(super) fn of_run(state: &RunState) -> FirstHop {
     }
 }
 
-/// The pre-aggregated features for the first layer of a model, if the store has them.
+/// The pre-aggregated features for the first layer of a model that takes `edges`, if the store has them.
 ///
 /// # Errors
 /// If their files cannot be read.
-pub fn known(store: &Store, model: LayerKind) -> Result<Option<Aggregates>> {
-    match possible(store, model) {
+pub fn known(store: &Store, model: LayerKind, edges: EdgeInput) -> Result<Option<Aggregates>> {
+    match possible(store, model, edges) {
         Ok(kind) => Ok(Aggregates::open(store, kind)?),
         Err(_) => Ok(None),
     }
@@ -150,13 +149,17 @@ pub fn lacks_features(store: &Store, aggregates: &Aggregates, config: &TrainConf
     Ok(is_possible && wants_features_beside(aggregate_bytes(store, false)?, config.memory.0))
 }
 
-/// The kind of pre-aggregated features for the first layer of a model, or the reason why it cannot take any from this store.
-fn possible(store: &Store, model: LayerKind) -> std::result::Result<AggregateKind, String> {
-    let kind = match model {
-        LayerKind::Sage => AggregateKind::Mean,
-        LayerKind::Gcn => AggregateKind::Gcn,
-        LayerKind::Gin => AggregateKind::Sum,
-        other => {
+/// The kind of pre-aggregated features for the first layer of a model that takes `edges`, or the reason why it cannot take any from this
+/// store.
+fn possible(store: &Store, model: LayerKind, edges: EdgeInput) -> std::result::Result<AggregateKind, String> {
+    let kind = match (model, edges) {
+        (LayerKind::Sage, EdgeInput::Nothing) => AggregateKind::Mean,
+        (LayerKind::Gcn, EdgeInput::Nothing) => AggregateKind::Gcn,
+        (LayerKind::Gin, EdgeInput::Nothing) => AggregateKind::Sum,
+        (LayerKind::Sage, EdgeInput::Weights) => AggregateKind::WeightedMean,
+        (LayerKind::Gcn, EdgeInput::Weights) => AggregateKind::WeightedGcn,
+        (LayerKind::Gin, EdgeInput::Weights) => AggregateKind::WeightedSum,
+        (other, _) => {
             return Err(format!(
                 "the first layer of {other} does not aggregate features by mean or sum"
             ));

@@ -241,8 +241,8 @@ fn keep(on: &ModelOnGraph<'_>) -> Keep {
     let has_use = config.partitions() > 1 && config.layers > 2;
     let corrects = config.aggregates.is_some() && on.learner.model.has_neighbors();
     match config.halo {
-        // Sampled in-neighbors do more.
-        HaloMode::Auto if config.aggregates.is_none() => Keep::Nothing,
+        // Sampled in-neighbors do more than embeddings that do not follow the parameters.
+        HaloMode::Auto if !corrects => Keep::Nothing,
         // GIN loses accuracy with historical embeddings, even if they are refreshed each epoch.
         HaloMode::Auto if config.model == LayerKind::Gin => Keep::Nothing,
         // A slice has not all in-neighbors of halo nodes, and hosts exchange no embeddings.

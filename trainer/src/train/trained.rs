@@ -334,7 +334,10 @@ impl Trained {
             _ => None,
         };
         let aggregates = match first_hop::of_run(&self.state) {
-            FirstHop::Preaggregated => first_hop::known(store, self.model.options().layer)?,
+            FirstHop::Preaggregated => {
+                let options = self.model.options();
+                first_hop::known(store, options.layer, options.edges)?
+            }
             _ => None,
         };
         let aggregates = aggregates.map(|aggregates| StoredRows::of_aggregates(store, aggregates));

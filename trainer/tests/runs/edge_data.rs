@@ -8,7 +8,7 @@ use std::{
 };
 
 use grappa_engine::aggregate::StoreFeatures;
-use grappa_formats::NodeId;
+use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, EdgeData, Evaluate, FirstHop, HaloMode, Method, TrainConfig},
@@ -16,7 +16,7 @@ use grappa_run::{
     model::{EdgeInput, LayerKind, ModelOptions, NormKind, Task},
 };
 use grappa_sampling::{InNeighbors, ListScratch, NeighborSample, NodeSet};
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::{MappedChunks, Store, aggregates::folder as aggregates_at};
 use grappa_trainer::{
     nn::Model,
     predict::{Values, predict_file},
@@ -237,6 +237,96 @@ fn partitions_with_all_neighbors_of_halo_nodes_learn_from_edge_data_what_the_who
     }
 }
 
+/// Predicted logits, as numbers.
+fn logits_of(run: &Path, store: &Store, out: &Path) -> Vec<f32> {
+    let bytes = predicted(run, store, out);
+    let values = &bytes[bytes.len() - 4 * (NODES * CLASSES) as usize..];
+    values
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|value| f32::from_le_bytes(*value))
+        .collect()
+}
+
+#[test]
+fn a_pre_aggregated_first_hop_with_weights_is_what_all_neighbors_say() {
+    let folder = tempfile::tempdir().unwrap();
+    for (model, kind) in [
+        (LayerKind::Sage, AggregateKind::WeightedMean),
+        (LayerKind::Gcn, AggregateKind::WeightedGcn),
+        (LayerKind::Gin, AggregateKind::WeightedSum),
+    ] {
+        let store = store(&folder.path().join(format!("with {kind}")), EDGE_DATA);
+        for (partitions, evaluate) in [(1, Evaluate::Exact), (1, Evaluate::Sampled), (4, Evaluate::Exact)] {
+            let at = |first_hop| {
+                folder
+                    .path()
+                    .join(format!("{model} {partitions} {evaluate} {first_hop}"))
+            };
+            // One step of all training nodes an epoch, from all neighbors at every hop.
+            let run = |first_hop| {
+                let config = TrainConfig {
+                    model,
+                    partitions: Auto::Value(partitions),
+                    evaluate,
+                    first_hop,
+                    halo: HaloMode::Neighbors,
+                    halo_neighbors: Auto::Value(NonZeroU32::new(1000).unwrap()),
+                    fanouts: Auto::Value("-1,-1".parse().unwrap()),
+                    batch: Auto::Value(NonZeroUsize::new(3000).unwrap()),
+                    norm: Auto::Value(NormKind::None),
+                    epochs: 2,
+                    dropout: 0.0,
+                    lr: 0.003,
+                    ..config()
+                };
+                let (summary, seen) = train_at(&store, &config, &at(first_hop)).unwrap();
+                let losses = seen.records.iter().map(|record| record.loss);
+                losses.chain(summary.val_accuracy).collect::<Vec<f64>>()
+            };
+            let (sampled, known) = (run(FirstHop::Sampled), run(FirstHop::Preaggregated));
+            for (sampled, known) in sampled.iter().zip(&known) {
+                assert!(
+                    (sampled - known).abs() < 1e-5 * sampled,
+                    "{model}: {sampled} and {known}"
+                );
+            }
+            // `auto` takes what is there, and nothing else was made.
+            assert_eq!(run(FirstHop::Auto), known);
+            let made = AggregateKind::ALL
+                .into_iter()
+                .filter(|&kind| aggregates_at(&store, kind).exists());
+            assert_eq!(made.collect::<Vec<_>>(), [kind]);
+            // Prediction takes them if they are there.
+            let run = at(FirstHop::Preaggregated);
+            let known = logits_of(&run, &store, &run.with_extension("known.npy"));
+            let aside = store.path().join("aside");
+            fs::rename(aggregates_at(&store, kind), &aside).unwrap();
+            let all = logits_of(&run, &store, &run.with_extension("all.npy"));
+            fs::rename(&aside, aggregates_at(&store, kind)).unwrap();
+            for (known, all) in known.iter().zip(&all) {
+                assert!(
+                    (known - all).abs() < 1e-5 * all.abs().max(1.0),
+                    "{model}: {known} and {all}"
+                );
+            }
+        }
+        // Without weights the first hop is another one.
+        let ignored = TrainConfig {
+            model,
+            edge_data: EdgeData::Ignore,
+            epochs: 1,
+            ..config()
+        };
+        let (_, seen) = train_at(&store, &ignored, &folder.path().join(format!("{model} ignored"))).unwrap();
+        assert!(
+            seen.told.iter().any(|what| what.starts_with("pre-aggregated features")),
+            "{seen:?}"
+        );
+    }
+}
+
 #[test]
 fn edge_data_that_a_run_cannot_take_are_told_or_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -283,6 +373,7 @@ fn edge_data_that_a_run_cannot_take_are_told_or_refused() {
         (
             "preaggregated",
             TrainConfig {
+                model: LayerKind::Gatv2,
                 first_hop: FirstHop::Preaggregated,
                 ..quick.clone()
             },

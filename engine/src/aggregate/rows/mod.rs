@@ -326,11 +326,17 @@ fn check_room(nodes: &Range<u64>, width: usize, out: &[f32]) {
     assert_eq!(out.len() as u64, values, "room for the rows");
 }
 
-/// Rows times 1 / sqrt(in-degree + 1) of their nodes. GCN's symmetric normalization with self-loops (Kipf and Welling, arXiv
-/// 1609.02907, eq. 2) is this factor, a sum, and the same factor again.
+/// Rows times 1 / sqrt(in-degree + 1) of their nodes, or with the sum of the weights of in-edges for the in-degree. GCN's symmetric
+/// normalization with self-loops (Kipf and Welling, arXiv 1609.02907, eq. 2) is this factor, a sum, and the same factor again.
 pub struct ScaledRows<'a> {
     rows: &'a dyn NodeRows,
-    chunks: MappedChunks,
+    scale: Scale<'a>,
+}
+
+/// The numbers that rows are scaled by.
+enum Scale<'a> {
+    Degrees(MappedChunks),
+    WeightSums(&'a [f32]),
 }
 
 impl<'a> ScaledRows<'a> {
@@ -338,13 +344,26 @@ impl<'a> ScaledRows<'a> {
     pub fn new(rows: &'a dyn NodeRows, store: &'a Store) -> Result<Self> {
         Ok(Self {
             rows,
-            chunks: MappedChunks::open(store)?,
+            scale: Scale::Degrees(MappedChunks::open(store)?),
         })
+    }
+
+    /// Scales `rows` by the sums of the weights of each node's in-edges.
+    pub fn by_weights(rows: &'a dyn NodeRows, sums: &'a [f32]) -> Self {
+        Self {
+            rows,
+            scale: Scale::WeightSums(sums),
+        }
     }
 
     /// The factor of a node with `degree` in-edges.
     pub fn factor(degree: u64) -> f32 {
         ((degree + 1) as f32).sqrt().recip()
+    }
+
+    /// The factor of a node whose in-edges have weights with this sum.
+    pub fn weighted_factor(sum: f32) -> f32 {
+        (sum + 1.0).sqrt().recip()
     }
 }
 
@@ -356,13 +375,22 @@ impl NodeRows for ScaledRows<'_> {
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
         self.rows.read(nodes.clone(), out)?;
         let mut values = out.chunks_exact_mut(self.width());
-        for (chunk, rows) in pieces(self.chunks.map(), nodes) {
-            let adjacency = self.chunks[chunk].rows();
-            for (degree, values) in adjacency.degrees(rows.clone()).zip(&mut values) {
-                let factor = Self::factor(degree?);
-                values.iter_mut().for_each(|value| *value *= factor);
+        let chunks = match &self.scale {
+            Scale::Degrees(chunks) => chunks,
+            Scale::WeightSums(sums) => {
+                let sums = &sums[nodes.start as usize..nodes.end as usize];
+                sums.iter()
+                    .zip(values)
+                    .for_each(|(&sum, values)| scale(values, Self::weighted_factor(sum)));
+                return Ok(());
             }
-            self.chunks.release_rows(chunk, rows);
+        };
+        for (chunk, rows) in pieces(chunks.map(), nodes) {
+            let adjacency = chunks[chunk].rows();
+            for (degree, values) in adjacency.degrees(rows.clone()).zip(&mut values) {
+                scale(values, Self::factor(degree?));
+            }
+            chunks.release_rows(chunk, rows);
         }
         Ok(())
     }
@@ -378,6 +406,10 @@ impl NodeRows for ScaledRows<'_> {
     fn file_end(&self, node: u64) -> u64 {
         self.rows.file_end(node)
     }
+}
+
+fn scale(values: &mut [f32], factor: f32) {
+    values.iter_mut().for_each(|value| *value *= factor);
 }
 
 /// The concatenation of two rows of each node.

@@ -25,6 +25,7 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
         let graph = WholeGraph {
             store: &store,
             rows: &features,
+            edge_values: EdgeValues::Nothing,
             budget: Budget { memory, threads: 2 },
             scratch: Some(store.path()),
         };

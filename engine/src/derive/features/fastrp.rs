@@ -25,6 +25,7 @@ use grappa_formats::{
     random::scale,
 };
 use grappa_io::{Error, Result, progress::Progress};
+use grappa_sampling::EdgeValues;
 use grappa_storage::{
     Store,
     feature_rows::{self, ENCODE_ROWS, FeatureRowsWriter},
@@ -122,6 +123,7 @@ pub fn make(
         let graph = WholeGraph {
             store,
             rows,
+            edge_values: EdgeValues::Nothing,
             budget: hop_budget,
             scratch: Some(&folder),
         };
@@ -157,6 +159,7 @@ pub fn make(
     let graph = WholeGraph {
         store,
         rows,
+        edge_values: EdgeValues::Nothing,
         budget: last_budget,
         scratch: Some(&scratch),
     };

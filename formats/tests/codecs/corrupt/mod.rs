@@ -218,6 +218,8 @@ fn aggregates_of_another_store_or_kind() {
         "aggregates", |parts| parts.meta[8] = 3 => 64, other;
         "aggregates", |parts| parts.meta[12] = 0 => 76, "expected the aggregation gcn, found number 0";
         "aggregates", |parts| parts.meta[12] = 3 => 76, "expected the aggregation gcn, found number 3";
+        "aggregates", |parts| parts.meta[12] = 6 => 76, "expected the aggregation gcn, found number 6";
+        "aggregates-weighted", |parts| parts.meta[12] = 0 => 76, "expected the aggregation weighted-mean, found number 0";
         "aggregates", |parts| parts.meta[15] = 1 => 79, "a reserved byte of the meta is not 0";
         "aggregates", |parts| parts.payload.truncate(31) => 24, "payload";
     }

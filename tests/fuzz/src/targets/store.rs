@@ -62,7 +62,11 @@ pub fn targets() -> Vec<Target> {
         },
         Target {
             repair: |file| container_of(FileKind::AGGREGATES, file),
-            ..target("aggregates", || golden(&["aggregates"]), run_aggregates)
+            ..target(
+                "aggregates",
+                || golden(&["aggregates", "aggregates-weighted"]),
+                run_aggregates,
+            )
         },
         Target {
             repair: |file| container_of(FileKind::DICTIONARY, file),

@@ -45,12 +45,12 @@ impl TrainConfig {
             }
             return self.check_unused(stored).map(|()| EdgeInput::Nothing);
         };
-        if self.first_hop == FirstHop::Preaggregated {
-            refuse(format!(
-                "first-hop is preaggregated, and the first layer takes {}, which pre-aggregated features lack: leave out --first-hop, or \
-                 use `--edge-data ignore`",
-                name(values)
-            ))?;
+        if self.first_hop == FirstHop::Preaggregated && values == EdgeValues::Features {
+            refuse(
+                "first-hop is preaggregated, and the first layer takes edge features, which pre-aggregated features lack: leave out \
+                 --first-hop, or use `--edge-data ignore`"
+                    .to_owned(),
+            )?;
         }
         Ok(match values {
             EdgeValues::Features => EdgeInput::Features(stored.features),
@@ -222,12 +222,13 @@ mod tests {
             error.contains("model is gine") && error.contains("--model gin"),
             "{error}"
         );
-        let preaggregated = TrainConfig {
+        let preaggregated = |model| TrainConfig {
             first_hop: FirstHop::Preaggregated,
-            edge_data: EdgeData::Auto,
-            ..sage.clone()
+            ..of(model, EdgeData::Auto)
         };
-        let error = refused(&preaggregated, BOTH);
+        let weighted = preaggregated(LayerKind::Sage).edge_input(BOTH).unwrap();
+        assert_eq!(weighted, EdgeInput::Weights);
+        let error = refused(&preaggregated(LayerKind::Gatv2), BOTH);
         assert!(
             error.contains("first-hop") && error.contains("--edge-data ignore"),
             "{error}"

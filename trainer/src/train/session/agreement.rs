@@ -22,7 +22,7 @@ use crate::{
     Error, Result,
     distributed::{Hello, ProcessGroup},
     runtime,
-    train::{first_hop, processes::comparable_digest},
+    train::{edge_data, first_hop, processes::comparable_digest},
 };
 
 /// Names and values that must be the same on all ranks that train `store`. Their options are compared by [`agree_on_options`].
@@ -137,7 +137,7 @@ fn chosen_first_hop(
         config.first_hop = first_hop::of_run(state);
     }
     let mut warnings = Vec::new();
-    let before = first_hop::known(store, config.model)?.is_some();
+    let before = first_hop::known(store, config.model, edge_data::input(store, &config)?)?.is_some();
     let chosen = first_hop::choose(store, &config, watcher.progress(), &mut |what| {
         warnings.push(what.to_owned())
     });
