@@ -79,6 +79,11 @@ impl Error {
     }
 }
 
+/// An error about options.
+pub(crate) fn refuse(what: String) -> Result<()> {
+    Err(Error::Options(what))
+}
+
 #[cfg(test)]
 mod tests {
     use std::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
-    config::{Compress, TaskChoice, TrainConfig},
+    config::{self, Compress, TaskChoice, TrainConfig},
     model::{EdgeInput, ModelOptions, Task},
 };
 use grappa_storage::{MappedChunks, Store, no_features};
@@ -46,7 +46,7 @@ impl TrainingData {
             return Err(no_features(store.path()).into());
         }
         if let Truth::Labels(labels) = &truth {
-            config.check_labels(labels.spec())?;
+            config::check_labels(config, labels.spec())?;
         }
         slice::check(&store, config.model, config.halo)?;
         processes.check_partitions(config)?;

@@ -26,7 +26,7 @@ pub(super) fn stored(store: &Store) -> StoredEdges {
 /// # Errors
 /// If an option contradicts it.
 pub(super) fn input(store: &Store, config: &TrainConfig) -> Result<EdgeInput> {
-    Ok(config.edge_input(stored(store))?)
+    Ok(stored(store).input(config)?)
 }
 
 /// Checks that a store has the edge data that a model was trained with.

@@ -6,7 +6,7 @@ use grappa_formats::aggregates::AggregateKind;
 use grappa_io::size::ByteSize;
 use grappa_run::{
     checkpoint::RunState,
-    config::{Auto, Evaluate, TrainConfig},
+    config::{self, Auto, Evaluate, TrainConfig},
 };
 use grappa_storage::Store;
 use tch::Device;
@@ -40,7 +40,7 @@ impl ResolvedConfig {
         folder: PathBuf,
         processes: &Processes,
     ) -> Result<Self> {
-        given.check()?;
+        config::check(&given)?;
         let numbers = ChosenNumbers::of_run(store, &given, aggregates.is_some(), from, processes)?;
         let options = TrainConfig {
             partitions: Auto::Value(numbers.partitions),
@@ -60,7 +60,7 @@ impl ResolvedConfig {
             },
             ..given.clone()
         };
-        options.check()?;
+        config::check(&options)?;
         Ok(Self {
             given,
             options,

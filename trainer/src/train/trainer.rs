@@ -6,7 +6,7 @@ use grappa_formats::aggregates::AggregateKind;
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::PartialEpoch,
-    config::{Evaluate, TrainConfig},
+    config::{self, Evaluate, TrainConfig},
     model::NormKind,
     stages::{Stage, StageClock},
 };
@@ -80,9 +80,9 @@ impl Trainer {
             let share = processes.share();
             warnings.extend(estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
-        warnings.extend(config.warnings(config.knows_first_hop()));
+        warnings.extend(config::warnings(&config, config.knows_first_hop()));
         if val_examples == 0 {
-            warnings.extend(config.warnings_without_validation());
+            warnings.extend(config::warnings_without_validation(&config));
         }
         let learner = Learner::new(model, &config, &data, &processes)?;
         warnings.extend(warnings_of_processes(

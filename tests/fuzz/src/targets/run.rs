@@ -6,7 +6,7 @@ use grappa_codecs::{Dense, top_k};
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use grappa_run::{
     checkpoint::{Best, Checkpoint, NamedTensor, PartialEpoch, RunState, read_tensors, write_tensors},
-    config::{Evaluate, TrainConfig},
+    config::{Evaluate, TrainConfig, check},
     folder::class_names_of,
     journal::read_records,
     model::Task,
@@ -86,7 +86,7 @@ fn run_config(input: &Input) -> String {
         let again = TrainConfig::read(&again).expect("it was just written");
         assert_eq!(again.to_toml(), config.to_toml());
         // All methods work on a configuration that passes the check.
-        outcome(config.check(), |()| {
+        outcome(check(&config), |()| {
             let _ = (
                 config.fanouts(),
                 config.norm(),

@@ -1,73 +1,112 @@
 //! Checks of options: the range of each, and combinations that contradict each other.
 
-use super::{Auto, Compress, Optimizer, TrainConfig, TrainOption, effects::refuse};
-use crate::Result;
+use super::{Auto, Compress, FirstHop, Optimizer, TrainConfig, TrainOption, given::Given, links, method, task};
+use crate::{Result, error::refuse, model::JumpingKnowledge};
 
-impl TrainConfig {
-    /// Checks all that can be checked without a store and a machine: ranges, and options against each other.
-    ///
-    /// # Errors
-    /// The message names the option, its value, and the values that it may have.
-    pub fn check(&self) -> Result<()> {
-        for (option, number) in TrainOption::all().iter().zip(self.numbers()) {
-            let Some(number) = number else { continue };
-            if let Some(bound) = option.bounds.iter().find(|bound| !bound.contains(number)) {
-                return refuse(format!("{} is {number}; it must be {bound}", option.name));
-            }
+/// Checks all that can be checked of a configuration without a store and a machine: ranges, and options against each other.
+///
+/// # Errors
+/// The message names the option, its value, and the values that it may have.
+pub fn check(config: &TrainConfig) -> Result<()> {
+    for (option, number) in TrainOption::all().iter().zip(config.numbers()) {
+        let Some(number) = number else { continue };
+        if let Some(bound) = option.bounds.iter().find(|bound| !bound.contains(number)) {
+            return refuse(format!("{} is {number}; it must be {bound}", option.name));
         }
-        if !(0.0..=self.lr).contains(&self.lr_min) {
-            return refuse(format!("lr-min is {}; it must be from 0 to lr", self.lr_min));
-        }
-        if self.full_graph && (self.fanouts != Auto::Auto || self.batch != Auto::Auto) {
-            return refuse(
-                "full-graph takes all neighbors of all training nodes: leave out fanouts and batch, or set \
-                 full-graph to false"
-                    .into(),
-            );
-        }
-        let hops = self.fanouts().hops();
-        if hops != self.layers {
+    }
+    if !(0.0..=config.lr).contains(&config.lr_min) {
+        return refuse(format!("lr-min is {}; it must be from 0 to lr", config.lr_min));
+    }
+    if config.full_graph && (config.fanouts != Auto::Auto || config.batch != Auto::Auto) {
+        return refuse(
+            "full-graph takes all neighbors of all training nodes: leave out fanouts and batch, or set \
+             full-graph to false"
+                .into(),
+        );
+    }
+    let hops = config.fanouts().hops();
+    if hops != config.layers {
+        return refuse(format!(
+            "fanouts {} are for {hops} layer(s), and the model has {}: give one for each layer",
+            config.fanouts(),
+            config.layers
+        ));
+    }
+    if let Some(partitions) = config
+        .partitions
+        .value()
+        .filter(|&partitions| config.concurrent() > partitions)
+    {
+        return refuse(format!(
+            "concurrent is {}, and there are {partitions} partition(s): it must be at most that",
+            config.concurrent()
+        ));
+    }
+    config.sampler(false)?;
+    if config.model.attends() && !config.hidden.is_multiple_of(config.heads) {
+        return refuse(format!(
+            "heads is {}, which does not divide hidden, {}: the heads share the hidden dimension evenly",
+            config.heads, config.hidden
+        ));
+    }
+    if config.momentum > 0.0 && config.optimizer != Optimizer::Sgd {
+        return refuse(format!(
+            "momentum is {}, and the optimizer {} has none: use `--optimizer sgd`, or leave momentum out",
+            config.momentum, config.optimizer
+        ));
+    }
+    if let Auto::Value(rate) = config.compress_rate {
+        rate.check()?;
+        if config.compress != Compress::TopK {
             return refuse(format!(
-                "fanouts {} are for {hops} layer(s), and the model has {}: give one for each layer",
-                self.fanouts(),
-                self.layers
+                "compress-rate is {rate}, and `--compress {}` has no rate: use `--compress top-k`, or leave compress-rate out",
+                config.compress
             ));
         }
-        if let Some(partitions) = self
-            .partitions
-            .value()
-            .filter(|&partitions| self.concurrent() > partitions)
-        {
-            return refuse(format!(
-                "concurrent is {}, and there are {partitions} partition(s): it must be at most that",
-                self.concurrent()
-            ));
-        }
-        self.sampler(false)?;
-        if self.model.attends() && !self.hidden.is_multiple_of(self.heads) {
-            return refuse(format!(
-                "heads is {}, which does not divide hidden, {}: the heads share the hidden dimension evenly",
-                self.heads, self.hidden
-            ));
-        }
-        if self.momentum > 0.0 && self.optimizer != Optimizer::Sgd {
-            return refuse(format!(
-                "momentum is {}, and the optimizer {} has none: use `--optimizer sgd`, or leave momentum out",
-                self.momentum, self.optimizer
-            ));
-        }
-        if let Auto::Value(rate) = self.compress_rate {
-            rate.check()?;
-            if self.compress != Compress::TopK {
-                return refuse(format!(
-                    "compress-rate is {rate}, and `--compress {}` has no rate: use `--compress top-k`, or leave compress-rate out",
-                    self.compress
-                ));
-            }
-        }
-        self.check_loss()?;
-        self.check_method()?;
-        self.check_links()?;
-        self.check_model_options()
+    }
+    task::check_loss(config)?;
+    method::check(config)?;
+    links::check(config)?;
+    check_model(config)
+}
+
+/// Checks the options of the model and its parameters against each other.
+fn check_model(config: &TrainConfig) -> Result<()> {
+    let attention = Given::of(config).first_of(&["attention-dropout", "last-heads"]);
+    if let Some((option, value)) = attention
+        && !config.model.attends()
+    {
+        return refuse(format!(
+            "{option} is {value}, and the model {} has no attention: use `--model gat`, gatv2 or transformer, or leave {option} out",
+            config.model
+        ));
+    }
+    if config.jumping_knowledge != JumpingKnowledge::None && config.last_heads != Auto::Auto {
+        return refuse(format!(
+            "last-heads is {}, and jumping-knowledge is {}, with which the last layer is like the others: leave one of them out",
+            config.last_heads, config.jumping_knowledge
+        ));
+    }
+    let decay = &config.weight_decay;
+    if let Some(value) = decay
+        .values()
+        .iter()
+        .find(|value| !(**value >= 0.0 && value.is_finite()))
+    {
+        return refuse(format!("weight-decay is {value}; it must be 0 or more"));
+    }
+    if ![1, config.layers].contains(&decay.values().len()) {
+        return refuse(format!(
+            "weight-decay {decay} is for {} layers, and the model has {}: give one number, or one for each layer",
+            decay.values().len(),
+            config.layers
+        ));
+    }
+    match (config.first_hop, config.sampled_first_hop_for()) {
+        (FirstHop::Preaggregated, Some(option)) => refuse(format!(
+            "{option} needs the features of neighbors, and `--first-hop preaggregated` has only their sums: leave one of them \
+             out"
+        )),
+        _ => Ok(()),
     }
 }

@@ -2,9 +2,10 @@
 
 use grappa_sampling::EdgeValues;
 
-use super::{EdgeData, FirstHop, Method, TrainConfig, effects::refuse};
+use super::{EdgeData, FirstHop, Method, TrainConfig};
 use crate::{
     Result,
+    error::refuse,
     model::{EdgeInput, LayerKind},
 };
 
@@ -27,25 +28,23 @@ impl StoredEdges {
             EdgeValues::Features => self.features > 0,
         }
     }
-}
 
-impl TrainConfig {
     /// What the model takes of the edges of a store.
     ///
     /// # Errors
     /// If an option contradicts it. The message names both and the remedy.
-    pub fn edge_input(&self, stored: StoredEdges) -> Result<EdgeInput> {
+    pub fn input(self, config: &TrainConfig) -> Result<EdgeInput> {
         let all = [EdgeValues::Weight, EdgeValues::Features];
-        let Some(values) = all.into_iter().find(|&values| self.unused(values, stored).is_none()) else {
-            if self.model == LayerKind::Gine {
-                let why = self.unused(EdgeValues::Features, stored).unwrap_or_default();
+        let Some(values) = all.into_iter().find(|&values| self.unused(values, config).is_none()) else {
+            if config.model == LayerKind::Gine {
+                let why = self.unused(EdgeValues::Features, config).unwrap_or_default();
                 refuse(format!(
                     "model is gine, which needs edge features: {why}; or use `--model gin`"
                 ))?;
             }
-            return self.check_unused(stored).map(|()| EdgeInput::Nothing);
+            return self.check_unused(config).map(|()| EdgeInput::Nothing);
         };
-        if self.first_hop == FirstHop::Preaggregated && values == EdgeValues::Features {
+        if config.first_hop == FirstHop::Preaggregated && values == EdgeValues::Features {
             refuse(
                 "first-hop is preaggregated, and the first layer takes edge features, which pre-aggregated features lack: leave out \
                  --first-hop, or use `--edge-data ignore`"
@@ -53,21 +52,21 @@ impl TrainConfig {
             )?;
         }
         Ok(match values {
-            EdgeValues::Features => EdgeInput::Features(stored.features),
+            EdgeValues::Features => EdgeInput::Features(self.features),
             _ => EdgeInput::Weights,
         })
     }
 
     /// Sentences about the weights and the features of edges that a store has: whether the model takes them. Those that are not used
     /// against the user's expectation come second.
-    pub fn told_of_edges(&self, stored: StoredEdges) -> [Vec<String>; 2] {
+    pub fn told(self, config: &TrainConfig) -> [Vec<String>; 2] {
         let (mut told, mut warned) = (Vec::new(), Vec::new());
         for values in [EdgeValues::Weight, EdgeValues::Features] {
             let what = name(values);
-            match self.unused(values, stored) {
-                _ if !stored.has(values) => {}
-                None => told.push(format!("{what} are used: the layers of {} take them", self.model)),
-                Some(why) if self.edge_data == EdgeData::Ignore => told.push(format!("{what} are not used: {why}")),
+            match self.unused(values, config) {
+                _ if !self.has(values) => {}
+                None => told.push(format!("{what} are used: the layers of {} take them", config.model)),
+                Some(why) if config.edge_data == EdgeData::Ignore => told.push(format!("{what} are not used: {why}")),
                 Some(why) => warned.push(format!("{what} are not used: {why}")),
             }
         }
@@ -75,13 +74,9 @@ impl TrainConfig {
     }
 
     /// Why the model does not take these values. None if it takes them.
-    fn unused(&self, values: EdgeValues, stored: StoredEdges) -> Option<String> {
+    fn unused(self, values: EdgeValues, config: &TrainConfig) -> Option<String> {
         let what = name(values);
-        let takers = || {
-            let all = LayerKind::ALL.iter().filter(|kind| kind.edge_values() == values);
-            all.map(ToString::to_string).collect::<Vec<_>>().join(", ")
-        };
-        if !stored.has(values) {
+        if !self.has(values) {
             return Some(format!(
                 "the edges of the store have none; ingest them with {}",
                 match values {
@@ -90,23 +85,25 @@ impl TrainConfig {
                 }
             ));
         }
-        if self.edge_data == EdgeData::Ignore {
+        if config.edge_data == EdgeData::Ignore {
             return Some("--edge-data ignore".to_owned());
         }
-        if self.model.edge_values() != values {
+        if config.model.edge_values() != values {
+            let all = LayerKind::ALL.iter().filter(|kind| kind.edge_values() == values);
+            let takers: Vec<String> = all.map(ToString::to_string).collect();
             return Some(format!(
                 "the model {} takes no {what}; these do: {}",
-                self.model,
-                takers()
+                config.model,
+                takers.join(", ")
             ));
         }
-        if self.method != Method::Grappa {
+        if config.method != Method::Grappa {
             return Some(format!(
                 "--method {} takes no {what}; `--method grappa` does",
-                self.method
+                config.method
             ));
         }
-        if self.model == LayerKind::Gcn && !stored.is_whole {
+        if config.model == LayerKind::Gcn && !self.is_whole {
             return Some(
                 "gcn divides by the sums of weights, and a slice lacks the weights of other nodes; train on the whole store".to_owned(),
             );
@@ -115,12 +112,12 @@ impl TrainConfig {
     }
 
     /// Refuses a store with neither weights nor features that the model can take, if the user wants it to take them.
-    fn check_unused(&self, stored: StoredEdges) -> Result<()> {
-        if self.edge_data != EdgeData::Use {
+    fn check_unused(self, config: &TrainConfig) -> Result<()> {
+        if config.edge_data != EdgeData::Use {
             return Ok(());
         }
         let reasons = [EdgeValues::Weight, EdgeValues::Features].map(|values| {
-            let why = self.unused(values, stored).unwrap_or_default();
+            let why = self.unused(values, config).unwrap_or_default();
             format!("{}: {why}", name(values))
         });
         refuse(format!(
@@ -161,7 +158,7 @@ mod tests {
     }
 
     fn refused(config: &TrainConfig, stored: StoredEdges) -> String {
-        config.edge_input(stored).expect_err("a contradiction").to_string()
+        stored.input(config).expect_err("a contradiction").to_string()
     }
 
     #[test]
@@ -175,10 +172,10 @@ mod tests {
             (LayerKind::Transformer, EdgeInput::Features(4)),
             (LayerKind::Gat, EdgeInput::Nothing),
         ] {
-            assert_eq!(of(model, EdgeData::Auto).edge_input(BOTH).unwrap(), expected, "{model}");
-            let ignored = of(model, EdgeData::Ignore).edge_input(BOTH).unwrap();
+            assert_eq!(BOTH.input(&of(model, EdgeData::Auto)).unwrap(), expected, "{model}");
+            let ignored = BOTH.input(&of(model, EdgeData::Ignore)).unwrap();
             assert_eq!(ignored, EdgeInput::Nothing, "{model}");
-            let without = of(model, EdgeData::Auto).edge_input(NONE).unwrap();
+            let without = NONE.input(&of(model, EdgeData::Auto)).unwrap();
             assert_eq!(without, EdgeInput::Nothing, "{model}");
         }
         let slice = StoredEdges {
@@ -186,23 +183,23 @@ mod tests {
             ..BOTH
         };
         let gcn = of(LayerKind::Gcn, EdgeData::Auto);
-        assert_eq!(gcn.edge_input(slice).unwrap(), EdgeInput::Nothing);
+        assert_eq!(slice.input(&gcn).unwrap(), EdgeInput::Nothing);
     }
 
     #[test]
     fn nothing_is_ignored_silently() {
-        let [told, warned] = of(LayerKind::Sage, EdgeData::Auto).told_of_edges(BOTH);
+        let [told, warned] = BOTH.told(&of(LayerKind::Sage, EdgeData::Auto));
         assert_eq!(told, ["edge weights are used: the layers of sage take them"]);
         assert!(
             matches!(&warned[..], [one] if one.contains("edge features are not used: the model sage takes no edge features"))
         );
-        let [told, warned] = of(LayerKind::Gat, EdgeData::Auto).told_of_edges(BOTH);
+        let [told, warned] = BOTH.told(&of(LayerKind::Gat, EdgeData::Auto));
         assert!(told.is_empty() && warned.len() == 2, "{warned:?}");
         assert!(warned[0].contains("these do: sage, gcn, gin"), "{}", warned[0]);
-        let [told, warned] = of(LayerKind::Gcn, EdgeData::Ignore).told_of_edges(BOTH);
+        let [told, warned] = BOTH.told(&of(LayerKind::Gcn, EdgeData::Ignore));
         assert!(told.len() == 2 && warned.is_empty(), "{told:?}");
         assert_eq!(
-            of(LayerKind::Gcn, EdgeData::Auto).told_of_edges(NONE),
+            NONE.told(&of(LayerKind::Gcn, EdgeData::Auto)),
             [const { Vec::<String>::new() }; 2]
         );
     }

@@ -6,7 +6,7 @@ use grappa_io::{Error as EngineError, Position, regular};
 use toml::{Table, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Preset, TrainConfig, TrainOption};
+use super::{Preset, TrainConfig, TrainOption, check};
 use crate::{Error, Result, checksum_line, names};
 
 impl TrainConfig {
@@ -20,7 +20,7 @@ impl TrainConfig {
     /// If `flags` has an unknown key.
     pub fn layered(preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
         let config = Self::unchecked(preset, file, flags)?;
-        config.check()?;
+        check(&config)?;
         Ok(config)
     }
 
@@ -50,7 +50,7 @@ impl TrainConfig {
         let fixed = TrainOption::all().iter().filter(|option| !option.may_change());
         let mut names = fixed.map(|option| option.name.as_str());
         let Some(option) = names.find(|option| before.get(*option) != after.get(*option)) else {
-            wanted.check()?;
+            check(&wanted)?;
             return Ok(wanted);
         };
         let [run, given] =
@@ -80,7 +80,7 @@ impl TrainConfig {
 
     fn parse(file: &Path, text: &str) -> Result<Self> {
         let (config, _) = parse(file, text)?;
-        config.check()?;
+        check(&config)?;
         Ok(config)
     }
 
@@ -121,11 +121,6 @@ impl TrainConfig {
             .try_into()
             .map_err(|error| Error::Options(format!("an option has an impossible value: {}", one_line(&error))))
     }
-}
-
-/// The value of an option, as a flag has it.
-pub fn shown(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Whether a resumed run may change the option of this name.

@@ -2,9 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Auto, Compress, Correction, FirstHop, HaloMode, TrainConfig, effects::refuse};
+use super::{Compress, FirstHop, TrainConfig, given::Given};
 use crate::{
     Error, Result,
+    error::refuse,
     model::{JumpingKnowledge, LayerKind},
     names::named_enum,
     option_value::{OptionValue, checked_text},
@@ -159,30 +160,22 @@ impl FromStr for RateSchedule {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = |why: &str| {
-            Error::Options(format!(
-                "`{text}` is no rate schedule: {why}; use linear:128:1:5, exponential:128:1:5, step:128:1:10, adaptive:128:1:5 or \
-                 fixed:4"
-            ))
-        };
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let numbers: Vec<f64> = parts
-            .map(|part| {
-                part.trim()
-                    .parse()
-                    .map_err(|_| wrong("it has a part that is no number"))
-            })
-            .collect::<Result<_>>()?;
+        let numbers: std::result::Result<Vec<f64>, _> = parts.map(|part| part.trim().parse()).collect();
+        let numbers = numbers.map_err(|_| no_schedule(text, "it has a part that is no number"))?;
         if numbers.iter().take(2).any(|&rate| !(rate >= 1.0 && rate.is_finite())) {
-            return Err(wrong("a rate is at least 1, which sends everything"));
+            return Err(no_schedule(text, "a rate is at least 1, which sends everything"));
         }
         if let [from, to, pace] = numbers[..] {
             if to > from {
-                return Err(wrong("a rate cannot rise"));
+                return Err(no_schedule(text, "a rate cannot rise"));
             }
             if !(pace > 0.0 && pace.is_finite()) {
-                return Err(wrong("it never ends, because its last number is not above 0"));
+                return Err(no_schedule(
+                    text,
+                    "it never ends, because its last number is not above 0",
+                ));
             }
         }
         Ok(match (name, &numbers[..]) {
@@ -191,9 +184,16 @@ impl FromStr for RateSchedule {
             ("step", &[from, to, epochs]) => Self::Step { from, to, epochs },
             ("adaptive", &[from, to, patience]) => Self::Adaptive { from, to, patience },
             ("fixed", &[rate]) => Self::Fixed(rate),
-            _ => return Err(wrong("there is none of this name with as many numbers")),
+            _ => return Err(no_schedule(text, "there is none of this name with as many numbers")),
         })
     }
+}
+
+fn no_schedule(text: &str, why: &str) -> Error {
+    Error::Options(format!(
+        "`{text}` is no rate schedule: {why}; use linear:128:1:5, exponential:128:1:5, step:128:1:10, adaptive:128:1:5 or \
+         fixed:4"
+    ))
 }
 
 impl fmt::Display for RateSchedule {
@@ -210,129 +210,58 @@ impl OptionValue for RateSchedule {
     }
 }
 
-impl TrainConfig {
-    /// Whether a step takes all training nodes and all edges at once, without views of partitions.
-    pub fn trains_full_graph(&self) -> bool {
-        self.method != Method::Grappa
+/// Checks the options of a method against each other.
+pub(super) fn check(config: &TrainConfig) -> Result<()> {
+    let method = config.method;
+    if method == Method::Grappa {
+        return Ok(());
     }
-
-    /// Whether one process encodes gradients as the machines of its partitions would.
-    pub fn encodes_for_machines(&self) -> bool {
-        self.trains_full_graph() && self.partitions() > 1 && self.compress != Compress::None
+    if method == Method::Gern && config.partitions.value() != Some(1) {
+        return refuse(format!(
+            "method is gern, which trains on one machine, and partitions is {}: give `--partitions 1`",
+            config.partitions
+        ));
     }
-
-    /// Options of other methods, as the user gives them.
-    pub(super) fn idle_method_options(&self) -> Vec<String> {
-        let default = Self::default();
-        let of = |owner, option: String, is_given: bool| (is_given && self.method != owner).then_some(option);
-        [
-            of(
-                Method::Varco,
-                format!("rate-schedule {}", self.rate_schedule),
-                self.rate_schedule != default.rate_schedule,
-            ),
-            of(
-                Method::Varco,
-                format!("rate-unit {}", self.rate_unit),
-                self.rate_unit != default.rate_unit,
-            ),
-            of(
-                Method::AdaQp,
-                format!("message-bits {}", self.message_bits),
-                self.message_bits != default.message_bits,
-            ),
-            of(
-                Method::Bns,
-                format!("boundary-share {}", self.boundary_share),
-                self.boundary_share != default.boundary_share,
-            ),
-            of(
-                Method::PipeGcn,
-                format!("smoothing {}", self.smoothing),
-                self.smoothing != default.smoothing,
-            ),
-            of(
-                Method::CoFree,
-                format!("edge-masks {}", self.edge_masks),
-                self.edge_masks != default.edge_masks,
-            ),
-            of(
-                Method::Llcg,
-                format!("local-steps {}", self.local_steps),
-                self.local_steps != default.local_steps,
-            ),
-            of(
-                Method::CoFree,
-                format!("edge-dropout {}", self.edge_dropout),
-                self.edge_dropout != default.edge_dropout,
-            ),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+    if method != Method::Gern && config.partitions.value().is_none_or(|partitions| partitions < 2) {
+        return refuse(format!(
+            "method is {method}, which trains several partitions, and partitions is {}: give at least 2, such as `--partitions 4`",
+            config.partitions
+        ));
     }
-
-    /// Checks the options of a method against each other.
-    pub(super) fn check_method(&self) -> Result<()> {
-        let method = self.method;
-        if method == Method::Grappa {
-            return Ok(());
-        }
-        if method == Method::Gern && self.partitions.value() != Some(1) {
-            return refuse(format!(
-                "method is gern, which trains on one machine, and partitions is {}: give `--partitions 1`",
-                self.partitions
-            ));
-        }
-        if method != Method::Gern && self.partitions.value().is_none_or(|partitions| partitions < 2) {
-            return refuse(format!(
-                "method is {method}, which trains several partitions, and partitions is {}: give at least 2, such as `--partitions 4`",
-                self.partitions
-            ));
-        }
-        let of_grappa = [
-            ("fanouts", self.fanouts != Auto::Auto),
-            ("batch", self.batch != Auto::Auto),
-            (
-                "concurrent",
-                self.concurrent != Auto::Auto && self.concurrent() != self.partitions(),
-            ),
-            ("halo", self.halo != HaloMode::Auto),
-            ("correction", self.correction != Correction::None),
-            ("first-hop", self.first_hop == FirstHop::Preaggregated),
-            ("steps-per-epoch", self.steps_per_epoch > 0),
-        ];
-        if let Some((option, _)) = of_grappa.iter().find(|(_, is_given)| *is_given) {
-            return refuse(format!(
-                "{option} belongs to `--method grappa`, and method is {method}, whose steps take all nodes and edges: leave it out"
-            ));
-        }
-        if self.model == LayerKind::PinSage || self.jumping_knowledge != JumpingKnowledge::None {
-            return refuse(format!(
-                "method is {method}, which trains models without random walks and jumping knowledge: use `--method grappa`, or leave \
-                 out jumping-knowledge and pinsage"
-            ));
-        }
-        if method == Method::Llcg && self.compress != Compress::None {
-            return refuse(format!(
-                "compress is {}, and method is llcg, whose partitions exchange models and not gradients: leave compress out",
-                self.compress
-            ));
-        }
-        if method == Method::Bns && (self.model.attends() || self.model == LayerKind::SageMax) {
-            return refuse(format!(
-                "method is bns, which scales sums of neighbors, and the aggregation of {} is no sum: use sage, gcn or gin, or another \
-                 method",
-                self.model
-            ));
-        }
-        Ok(())
+    let first_hop = (config.first_hop == FirstHop::Preaggregated).then_some("first-hop");
+    let concurrent = (config.concurrent() != config.partitions()).then_some("concurrent");
+    let of_grappa = Given::of(config).first_of(&["fanouts", "batch", "halo", "correction", "steps-per-epoch"]);
+    if let Some(option) = of_grappa.map(|(option, _)| option).or(first_hop).or(concurrent) {
+        return refuse(format!(
+            "{option} belongs to `--method grappa`, and method is {method}, whose steps take all nodes and edges: leave it out"
+        ));
     }
+    if config.model == LayerKind::PinSage || config.jumping_knowledge != JumpingKnowledge::None {
+        return refuse(format!(
+            "method is {method}, which trains models without random walks and jumping knowledge: use `--method grappa`, or leave \
+             out jumping-knowledge and pinsage"
+        ));
+    }
+    if method == Method::Llcg && config.compress != Compress::None {
+        return refuse(format!(
+            "compress is {}, and method is llcg, whose partitions exchange models and not gradients: leave compress out",
+            config.compress
+        ));
+    }
+    if method == Method::Bns && (config.model.attends() || config.model == LayerKind::SageMax) {
+        return refuse(format!(
+            "method is bns, which scales sums of neighbors, and the aggregation of {} is no sum: use sage, gcn or gin, or another \
+             method",
+            config.model
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Auto, HaloMode, check, warnings};
 
     fn refused(change: impl FnOnce(&mut TrainConfig)) -> String {
         let mut config = TrainConfig {
@@ -340,9 +269,9 @@ mod tests {
             partitions: Auto::Value(4),
             ..TrainConfig::default()
         };
-        config.check().unwrap();
+        check(&config).unwrap();
         change(&mut config);
-        config.check().unwrap_err().to_string()
+        check(&config).unwrap_err().to_string()
     }
 
     #[test]
@@ -376,11 +305,11 @@ mod tests {
         ] {
             assert!(error.contains(named), "{error}");
         }
-        let warnings = TrainConfig {
+        let config = TrainConfig {
             boundary_share: 0.5,
             ..TrainConfig::default()
-        }
-        .warnings(false);
+        };
+        let warnings = warnings(&config, false);
         assert!(
             warnings
                 .iter()

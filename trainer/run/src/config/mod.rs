@@ -15,18 +15,21 @@ mod compress_rate;
 mod declare;
 mod edges;
 mod effects;
+mod given;
 mod layers;
 mod links;
 mod method;
 mod options;
 mod per_layer;
 mod preset;
+mod rank_among;
 mod resolved;
 mod task;
 #[cfg(test)]
 mod tests;
 
 pub use self::{
+    checks::check,
     choices::{
         Auto, ClassWeights, Compress, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop, HaloMode,
         LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
@@ -34,10 +37,12 @@ pub use self::{
     compress_rate::CompressRate,
     declare::{OptionScope, TrainOption},
     edges::StoredEdges,
-    layers::shown,
-    links::RankAmong,
+    effects::{warnings, warnings_without_validation},
+    given::shown,
     method::{MessageBits, Method, RateSchedule, RateUnit},
     options::TrainConfig,
     per_layer::PerLayer,
     preset::Preset,
+    rank_among::RankAmong,
+    task::check_labels,
 };

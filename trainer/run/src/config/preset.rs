@@ -83,7 +83,10 @@ impl Preset {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::TrainConfig, *};
+    use super::{
+        super::{TrainConfig, warnings},
+        *,
+    };
     use crate::model::{Activation, FeatureNorm, LayerKind, Task};
 
     fn none() -> Table {
@@ -96,7 +99,7 @@ mod tests {
             assert_eq!(Preset::named(&preset.name).unwrap().name, preset.name);
             let config = TrainConfig::layered(Some(preset), None, &none());
             let config = config.unwrap_or_else(|error| panic!("{}: {error}", preset.name));
-            assert_eq!(config.warnings(false), Vec::<String>::new(), "{}", preset.name);
+            assert_eq!(warnings(&config, false), Vec::<String>::new(), "{}", preset.name);
             for (option, value) in preset.options() {
                 assert!(
                     config.table().contains_key(&option),

@@ -7,10 +7,12 @@ use grappa_sampling::{
     sample::{Fanouts, RandomWalks, Sampler},
 };
 
-use super::{Auto, CompressRate, LossKind, TaskChoice, TrainConfig};
+use super::{
+    Auto, Compress, CompressRate, ExcludeTargets, LossKind, Method, NegativeSampling, TaskChoice, TrainConfig,
+};
 use crate::{
     Error, Result,
-    model::{EdgeInput, LayerKind, ModelOptions, NormKind, Task},
+    model::{EdgeInput, FeatureNorm, LayerKind, ModelOptions, NormKind, Task},
     scores::TargetLoss,
 };
 
@@ -22,8 +24,11 @@ const FOCAL_GAMMA: f64 = 2.0;
 /// As PyTorch's `HuberLoss`.
 const HUBER_DELTA: f64 = 1.0;
 
+/// Negatives that the sources of a minibatch share, by default.
+const SHARED_NEGATIVES: u32 = 100;
+
 impl TrainConfig {
-    /// The shape of the model, for a store with `inputs` features per node and `outputs` classes or targets. [`TrainConfig::edge_input`]
+    /// The shape of the model, for a store with `inputs` features per node and `outputs` classes or targets. [`StoredEdges::input`](super::StoredEdges::input)
     /// tells what it takes of edges; here that is nothing.
     pub fn model_options(&self, inputs: usize, outputs: usize, task: Task) -> ModelOptions {
         ModelOptions {
@@ -206,5 +211,70 @@ impl TrainConfig {
     /// Whether training drops values at random.
     pub fn has_dropout(&self) -> bool {
         self.dropout > 0.0 || self.input_dropout > 0.0 || self.attention_dropout > 0.0
+    }
+
+    /// The option that the first hop must be sampled for, as the user gives it. Pre-aggregated features belong to the store:
+    /// neither a dropout of single features nor a normalization of rows can be applied to their sums, and no edge
+    /// can be left out of them.
+    pub fn sampled_first_hop_for(&self) -> Option<String> {
+        if self.task == TaskChoice::Link && self.exclude_targets() != ExcludeTargets::None {
+            return Some(format!("--exclude-targets {}", self.exclude_targets()));
+        }
+        if self.input_dropout > 0.0 {
+            return Some(format!("--input-dropout {}", self.input_dropout));
+        }
+        match self.normalize_features {
+            FeatureNorm::None => None,
+            norm => Some(format!("--normalize-features {norm}")),
+        }
+    }
+
+    /// The number of values of a node's embedding. `auto` is the hidden dimension.
+    pub fn embedding(&self) -> usize {
+        self.embedding.value().map_or(self.hidden, usize::from)
+    }
+
+    /// The number of negatives of an edge. `auto` is 1, or 100 if the sources of a minibatch share them.
+    pub fn negatives(&self) -> u32 {
+        let auto = match self.negative_sampling {
+            NegativeSampling::Shared | NegativeSampling::InBatch => SHARED_NEGATIVES,
+            NegativeSampling::Uniform | NegativeSampling::Degree | NegativeSampling::Pairs => 1,
+        };
+        self.negatives.value().map_or(auto, u32::from)
+    }
+
+    /// The seeds that a minibatch samples for each of its nodes or edges, at most. Edges may share negatives, and these are few.
+    pub fn seeds_of_example(&self) -> f64 {
+        let negatives = f64::from(self.negatives());
+        match (self.task, self.negative_sampling) {
+            (TaskChoice::Link, NegativeSampling::Uniform | NegativeSampling::Degree) => 2.0 + negatives,
+            (TaskChoice::Link, NegativeSampling::Pairs) => 2.0 + 2.0 * negatives,
+            (TaskChoice::Link, NegativeSampling::Shared | NegativeSampling::InBatch) => 2.0,
+            _ => 1.0,
+        }
+    }
+
+    /// The divisor of scores in the softmax loss.
+    pub fn temperature(&self) -> f64 {
+        self.temperature.value().unwrap_or(1.0)
+    }
+
+    /// The edges that messages do not use. `auto` is both directions. A step of `full_graph` asks about all edges, so it would have none left.
+    pub fn exclude_targets(&self) -> ExcludeTargets {
+        let auto = match self.full_graph {
+            true => ExcludeTargets::None,
+            false => ExcludeTargets::Both,
+        };
+        self.exclude_targets.value().unwrap_or(auto)
+    }
+
+    /// Whether a step takes all training nodes and all edges at once, without views of partitions.
+    pub fn trains_full_graph(&self) -> bool {
+        self.method != Method::Grappa
+    }
+
+    /// Whether one process encodes gradients as the machines of its partitions would.
+    pub fn encodes_for_machines(&self) -> bool {
+        self.trains_full_graph() && self.partitions() > 1 && self.compress != Compress::None
     }
 }

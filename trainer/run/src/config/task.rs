@@ -2,119 +2,100 @@
 
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 
-use super::{Auto, ClassWeights, LossKind, Monitor, TaskChoice, TrainConfig, effects::refuse};
-use crate::{
-    Result,
-    model::Task,
-    scores::{LinkReport, ScoreReport},
-};
+use super::{ClassWeights, LossKind, Monitor, TaskChoice, TrainConfig, links};
+use crate::{Result, error::refuse, model::Task, scores::ScoreReport};
 
-impl TrainConfig {
-    /// Checks the options about labels against the labels of the store.
-    ///
-    /// # Errors
-    /// The message names the option, what the labels are, and what would fit.
-    pub fn check_labels(&self, labels: LabelSpec) -> Result<()> {
-        let task = Task::of(labels.kind);
-        self.check_no_links(task)?;
-        let are = match labels.kind {
-            LabelKind::Single => "one class per node",
-            LabelKind::Multi | LabelKind::Partial => "sets of classes",
-            LabelKind::Targets => "numbers",
-        };
-        let is_regression = task == Task::Regression;
-        match self.task {
-            TaskChoice::Regression if !is_regression => {
-                return refuse(format!(
-                    "task is regression, and the labels of the store are {are}: ingest numbers with grappa-ingest --label-type float, or \
-                     leave out --task"
-                ));
-            }
-            TaskChoice::Classes if is_regression => {
-                return refuse(
-                    "task is classes, and the labels of the store are numbers: ingest classes without --label-type float, or leave out \
-                     --task"
-                        .into(),
-                );
-            }
-            TaskChoice::Auto | TaskChoice::Classes | TaskChoice::Regression | TaskChoice::Link => {}
-        }
-        let of_numbers = matches!(self.loss, LossKind::Mse | LossKind::Mae | LossKind::Huber);
-        if self.loss != LossKind::Auto && of_numbers != is_regression {
-            let fitting = match task {
-                Task::MultiClass | Task::MultiLabel => "cross-entropy or focal",
-                Task::Regression | Task::Links => "mse, mae or huber",
-            };
+/// Checks the options about labels against the labels of the store.
+///
+/// # Errors
+/// The message names the option, what the labels are, and what would fit.
+pub fn check_labels(config: &TrainConfig, labels: LabelSpec) -> Result<()> {
+    let task = Task::of(labels.kind);
+    links::check_absent(config, task)?;
+    let are = match labels.kind {
+        LabelKind::Single => "one class per node",
+        LabelKind::Multi | LabelKind::Partial => "sets of classes",
+        LabelKind::Targets => "numbers",
+    };
+    let is_regression = task == Task::Regression;
+    match config.task {
+        TaskChoice::Regression if !is_regression => {
             return refuse(format!(
-                "loss is {}, and the labels of the store are {are}: use {fitting}, or leave it out",
-                self.loss
+                "task is regression, and the labels of the store are {are}: ingest numbers with grappa-ingest --label-type float, or \
+                 leave out --task"
             ));
         }
-        if self.label_smoothing > 0.0 && task != Task::MultiClass {
-            return refuse(format!(
-                "label-smoothing is {}, and the nodes of the store have {}: leave it out",
-                self.label_smoothing,
-                match task {
-                    Task::Regression => "numbers",
-                    _ => "sets of labels",
-                }
-            ));
+        TaskChoice::Classes if is_regression => {
+            return refuse(
+                "task is classes, and the labels of the store are numbers: ingest classes without --label-type float, or leave out \
+                 --task"
+                    .into(),
+            );
         }
-        if self.class_weights != ClassWeights::None && is_regression {
-            return refuse(format!(
-                "class-weights is {}, and the labels of the store are numbers: leave it out",
-                self.class_weights
-            ));
-        }
-        let (is_there, has) = match self.monitor {
-            Monitor::Score | Monitor::Loss => (true, ""),
-            Monitor::Accuracy | Monitor::MacroF1 | Monitor::MicroF1 => (!is_regression, "classes have"),
-            Monitor::Auc | Monitor::AveragePrecision => (
-                task == Task::MultiLabel || (task == Task::MultiClass && labels.classes == 2),
-                "two classes and sets of classes have",
-            ),
-            Monitor::Rmse | Monitor::Mae | Monitor::R2 => (is_regression, "numbers have"),
-            Monitor::Mrr | Monitor::HitsAt10 => (false, "--task link has"),
-        };
-        if is_there {
-            return Ok(());
-        }
-        let labels = match task {
-            Task::MultiClass => format!("one of {} classes per node", labels.classes),
-            _ => are.to_owned(),
-        };
+        TaskChoice::Auto | TaskChoice::Classes | TaskChoice::Regression | TaskChoice::Link => {}
+    }
+    let of_numbers = matches!(config.loss, LossKind::Mse | LossKind::Mae | LossKind::Huber);
+    if config.loss != LossKind::Auto && of_numbers != is_regression {
         let fitting = match task {
-            Task::Regression => "rmse, mae or r2",
-            _ => "accuracy, macro-f1 or loss",
+            Task::MultiClass | Task::MultiLabel => "cross-entropy or focal",
+            Task::Regression | Task::Links => "mse, mae or huber",
         };
-        refuse(format!(
-            "monitor is {}, which only {has}, and the labels of the store are {labels}: use {fitting}",
-            self.monitor
-        ))
+        return refuse(format!(
+            "loss is {}, and the labels of the store are {are}: use {fitting}, or leave it out",
+            config.loss
+        ));
     }
-
-    /// Checks the options about the loss against each other.
-    pub(super) fn check_loss(&self) -> Result<()> {
-        match self.loss == LossKind::Focal && self.label_smoothing > 0.0 {
-            true => refuse(format!(
-                "label-smoothing is {}, and loss is focal, which has none: leave one of them out",
-                self.label_smoothing
-            )),
-            false => Ok(()),
-        }
+    if config.label_smoothing > 0.0 && task != Task::MultiClass {
+        return refuse(format!(
+            "label-smoothing is {}, and the nodes of the store have {}: leave it out",
+            config.label_smoothing,
+            match task {
+                Task::Regression => "numbers",
+                _ => "sets of labels",
+            }
+        ));
     }
+    if config.class_weights != ClassWeights::None && is_regression {
+        return refuse(format!(
+            "class-weights is {}, and the labels of the store are numbers: leave it out",
+            config.class_weights
+        ));
+    }
+    let (is_there, has) = match config.monitor {
+        Monitor::Score | Monitor::Loss => (true, ""),
+        Monitor::Accuracy | Monitor::MacroF1 | Monitor::MicroF1 => (!is_regression, "classes have"),
+        Monitor::Auc | Monitor::AveragePrecision => (
+            task == Task::MultiLabel || (task == Task::MultiClass && labels.classes == 2),
+            "two classes and sets of classes have",
+        ),
+        Monitor::Rmse | Monitor::Mae | Monitor::R2 => (is_regression, "numbers have"),
+        Monitor::Mrr | Monitor::HitsAt10 => (false, "--task link has"),
+    };
+    if is_there {
+        return Ok(());
+    }
+    let labels = match task {
+        Task::MultiClass => format!("one of {} classes per node", labels.classes),
+        _ => are.to_owned(),
+    };
+    let fitting = match task {
+        Task::Regression => "rmse, mae or r2",
+        _ => "accuracy, macro-f1 or loss",
+    };
+    refuse(format!(
+        "monitor is {}, which only {has}, and the labels of the store are {labels}: use {fitting}",
+        config.monitor
+    ))
+}
 
-    /// Options of other losses, as the user gives them.
-    pub(super) fn idle_loss_options(&self) -> Vec<String> {
-        let gamma = self.focal_gamma != Auto::Auto && self.loss != LossKind::Focal;
-        let delta = self.huber_delta != Auto::Auto && self.loss != LossKind::Huber;
-        [
-            gamma.then(|| format!("focal-gamma {}", self.focal_gamma)),
-            delta.then(|| format!("huber-delta {}", self.huber_delta)),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+/// Checks the options about the loss against each other.
+pub(super) fn check_loss(config: &TrainConfig) -> Result<()> {
+    match config.loss == LossKind::Focal && config.label_smoothing > 0.0 {
+        true => refuse(format!(
+            "label-smoothing is {}, and loss is focal, which has none: leave one of them out",
+            config.label_smoothing
+        )),
+        false => Ok(()),
     }
 }
 
@@ -134,24 +115,25 @@ impl Monitor {
         if val.is_undecided() {
             return Some(f64::NAN);
         }
-        let error = |error: Option<f64>| error.map(|error| -error);
-        let links = |score: fn(&LinkReport) -> Option<f64>| val.links.as_ref().and_then(score);
+        let links = val.links.as_ref();
         let number = match self {
-            Self::Score if !val.per_target.is_empty() => error(val.rmse),
-            Self::Score if val.links.is_some() => links(|links| links.filtered.mrr),
+            Self::Score if !val.per_target.is_empty() => negated(val.rmse),
+            Self::Score if links.is_some() => links.and_then(|links| links.filtered.mrr),
             Self::Score if val.confusion.is_some() => val.accuracy,
             Self::Score => val.micro_f1.or(val.accuracy),
-            Self::Loss => error(val.loss),
+            Self::Loss => negated(val.loss),
             Self::Accuracy => val.accuracy,
             Self::MacroF1 => val.macro_f1,
             Self::MicroF1 => val.micro_f1,
-            Self::Auc => val.roc_auc.or_else(|| links(|links| links.auc)),
-            Self::AveragePrecision => val.average_precision.or_else(|| links(|links| links.average_precision)),
-            Self::Rmse => error(val.rmse),
-            Self::Mae => error(val.mae),
+            Self::Auc => val.roc_auc.or_else(|| links.and_then(|links| links.auc)),
+            Self::AveragePrecision => val
+                .average_precision
+                .or_else(|| links.and_then(|links| links.average_precision)),
+            Self::Rmse => negated(val.rmse),
+            Self::Mae => negated(val.mae),
             Self::R2 => val.r2,
-            Self::Mrr => links(|links| links.filtered.mrr),
-            Self::HitsAt10 => links(|links| links.filtered.hits_at_10),
+            Self::Mrr => links.and_then(|links| links.filtered.mrr),
+            Self::HitsAt10 => links.and_then(|links| links.filtered.hits_at_10),
         };
         (val.nodes > 0).then(|| number.unwrap_or(f64::NAN))
     }
@@ -187,4 +169,8 @@ impl Monitor {
             }
         }
     }
+}
+
+fn negated(error: Option<f64>) -> Option<f64> {
+    error.map(|error| -error)
 }

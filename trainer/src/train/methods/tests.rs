@@ -39,7 +39,7 @@ fn config(method: Method, change: impl FnOnce(&mut TrainConfig)) -> TrainConfig 
         ..TrainConfig::default()
     };
     change(&mut config);
-    config.check().unwrap();
+    grappa_run::config::check(&config).unwrap();
     config
 }
 

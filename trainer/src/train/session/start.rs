@@ -121,7 +121,7 @@ impl NewRun {
         let mut trainer = Trainer::of_processes(config, data, processes)?;
         trainer.clock = self.clock;
         if is_first {
-            let [told, warned] = trainer.config.told_of_edges(edge_data::stored(&trainer.data.store));
+            let [told, warned] = edge_data::stored(&trainer.data.store).told(&trainer.config);
             told.iter().for_each(|what| watcher.tell(what));
             warned.iter().for_each(|what| watcher.warn(what));
         }

@@ -4,78 +4,78 @@ use super::*;
 
 #[test]
 fn options_without_effect_are_warned_about() {
-    let warnings = |config: TrainConfig| config.warnings(true);
+    let warned = |config: TrainConfig| warnings(&config, true);
     let config = |partitions, layers| TrainConfig {
         partitions: Auto::Value(partitions),
         layers,
         ..TrainConfig::default()
     };
-    assert_eq!(warnings(config(1, 3)), Vec::<String>::new());
-    assert_eq!(warnings(config(4, 3)), Vec::<String>::new());
+    assert_eq!(warned(config(1, 3)), Vec::<String>::new());
+    assert_eq!(warned(config(4, 3)), Vec::<String>::new());
     let elu = |layers| TrainConfig {
         activation: Activation::Elu,
         ..config(1, layers)
     };
-    assert!(warnings(elu(2)).is_empty());
-    assert!(warnings(elu(1))[0].starts_with("--activation elu has no effect with --layers 1"));
+    assert!(warned(elu(2)).is_empty());
+    assert!(warned(elu(1))[0].starts_with("--activation elu has no effect with --layers 1"));
 
     let correction = |partitions| TrainConfig {
         correction: Correction::Node,
         ..config(partitions, 3)
     };
-    let found = warnings(correction(1));
+    let found = warned(correction(1));
     assert!(
         found.len() == 1 && found[0].starts_with("--correction node has no effect with --partitions 1"),
         "{found:?}"
     );
-    assert!(warnings(correction(4)).is_empty());
+    assert!(warned(correction(4)).is_empty());
 
     let halo = |partitions, layers, halo| TrainConfig {
         halo,
         ..config(partitions, layers)
     };
     for (layers, same) in [(2, "--halo stop"), (3, "do not follow the parameters")] {
-        let found = halo(4, layers, HaloMode::History).warnings(false);
+        let found = warnings(&halo(4, layers, HaloMode::History), false);
         assert!(found.len() == 1 && found[0].contains(same), "{found:?}");
-        assert!(halo(4, layers, HaloMode::History).warnings(true).is_empty());
-        let alone = halo(1, layers, HaloMode::History).warnings(false);
+        assert!(warnings(&halo(4, layers, HaloMode::History), true).is_empty());
+        let alone = warnings(&halo(1, layers, HaloMode::History), false);
         assert!(
             matches!(&alone[..], [warning] if warning.starts_with("--halo history has no effect with --partitions 1")),
             "{alone:?}"
         );
         for mode in [HaloMode::Stop, HaloMode::None] {
-            let found = halo(4, layers, mode).warnings(false);
+            let found = warnings(&halo(4, layers, mode), false);
             assert!(found.len() == 1 && found[0].contains("--halo neighbors"), "{found:?}");
-            assert!(halo(4, layers, mode).warnings(true).is_empty());
+            assert!(warnings(&halo(4, layers, mode), true).is_empty());
             // A single layer has nothing to expand. It can only leave halo nodes out.
-            let found = halo(4, 1, mode).warnings(false);
+            let found = warnings(&halo(4, 1, mode), false);
             let expected = format!("--halo {mode} has no effect with --layers 1");
             match mode {
                 HaloMode::None => assert!(found.is_empty(), "{found:?}"),
                 _ => assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}"),
             }
-            let found = halo(4, 1, mode).warnings(true);
+            let found = warnings(&halo(4, 1, mode), true);
             let expected = format!("--halo {mode} has no effect with 1 layer and a pre-aggregated first hop");
             assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}");
         }
-        assert!(halo(4, 1, HaloMode::Auto).warnings(true).is_empty());
+        assert!(warnings(&halo(4, 1, HaloMode::Auto), true).is_empty());
         let walks = TrainConfig {
             model: LayerKind::PinSage,
             ..halo(4, 1, HaloMode::Stop)
         };
-        assert!(walks.warnings(false).is_empty());
+        assert!(warnings(&walks, false).is_empty());
         let neighbors = TrainConfig {
             halo_neighbors: "3".parse().unwrap(),
             ..halo(4, 1, HaloMode::Auto)
         };
-        let found = neighbors.warnings(false);
+        let found = warnings(&neighbors, false);
         assert!(
             found.len() == 1 && found[0].starts_with("--halo-neighbors 3 has no effect with --layers 1"),
             "{found:?}"
         );
-        assert!(halo(4, layers, HaloMode::Auto).warnings(false).is_empty());
+        assert!(warnings(&halo(4, layers, HaloMode::Auto), false).is_empty());
     }
-    let neighbors = |layers, knows_first_hop| halo(4, layers, HaloMode::Neighbors).warnings(knows_first_hop);
+    let neighbors = |layers, knows_first_hop| warnings(&halo(4, layers, HaloMode::Neighbors), knows_first_hop);
     assert!(neighbors(2, true)[0].contains("no effect with 2 layers"));
     assert!(neighbors(3, true).is_empty() && neighbors(2, false).is_empty());
 }
@@ -88,7 +88,7 @@ fn options_of_hidden_layers_and_other_partitions_need_some() {
             .cloned()
             .map(|(option, value)| (option.to_owned(), value));
         let options: Table = options.collect();
-        TrainConfig::layered(None, None, &options).unwrap().warnings(true)
+        warnings(&TrainConfig::layered(None, None, &options).unwrap(), true)
     };
     for (option, value, without, shown) in grappa_skip::cases![
         "dropout", Value::from(0.25), ("layers", Value::from(1)), "--dropout 0.25";
@@ -137,9 +137,7 @@ fn an_option_of_another_model_schedule_or_mode_has_no_effect_and_is_warned_about
     ] {
         let warnings = |other: (&'static str, Value)| {
             let options = [partitions.clone(), layers.clone(), (option, value.clone()), other];
-            TrainConfig::layered(None, None, &flags(options))
-                .unwrap()
-                .warnings(true)
+            warnings(&TrainConfig::layered(None, None, &flags(options)).unwrap(), true)
         };
         let unneeded = if other == "halo" {
             "stop".into()
@@ -172,12 +170,12 @@ fn a_warmup_that_takes_the_whole_run_is_a_warning() {
         epochs: 50,
         ..TrainConfig::default()
     };
-    let found = warmup(500.0).warnings(true);
+    let found = warnings(&warmup(500.0), true);
     assert!(
         found[0].contains("--warmup 500 is in epochs") && found[0].contains("0.100 of --lr"),
         "{found:?}"
     );
     for epochs in [0.0, 0.5, 49.0] {
-        assert!(warmup(epochs).warnings(true).is_empty(), "{epochs}");
+        assert!(warnings(&warmup(epochs), true).is_empty(), "{epochs}");
     }
 }

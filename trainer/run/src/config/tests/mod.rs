@@ -174,7 +174,7 @@ fn unset_options_follow_from_the_others() {
         partitions: Auto::Value(16),
         ..TrainConfig::default()
     };
-    config.check().unwrap();
+    check(&config).unwrap();
     assert_eq!(config.fanouts().to_string(), "15,10,5,5");
     assert_eq!((config.concurrent(), config.batch()), (16, 64));
     // Numbers are written as numbers, and `auto` is one partition until a store is known.
@@ -213,7 +213,7 @@ fn pinsage_keeps_as_many_visited_nodes_at_each_hop() {
         Sampler::random_walks(five).unwrap()
     );
     for fanouts in ["15,10", "10,-1", "-1,-1"] {
-        let error = pinsage(Some(fanouts)).check().unwrap_err().to_string();
+        let error = check(&pinsage(Some(fanouts))).unwrap_err().to_string();
         assert!(
             error.contains(fanouts) && error.contains("the same number for each"),
             "{error}"
@@ -228,9 +228,9 @@ fn heads_that_cannot_share_the_hidden_values_are_refused_where_there_are_heads()
         heads: 3,
         ..TrainConfig::default()
     };
-    with_three(LayerKind::Sage).check().unwrap();
+    check(&with_three(LayerKind::Sage)).unwrap();
     for model in [LayerKind::Gat, LayerKind::Gatv2] {
-        let error = with_three(model).check().unwrap_err().to_string();
+        let error = check(&with_three(model)).unwrap_err().to_string();
         assert!(
             error.contains("heads is 3, which does not divide hidden, 128"),
             "{error}"
@@ -243,7 +243,7 @@ fn a_configuration_reads_back_to_itself() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("config.toml");
     for config in [TrainConfig::default(), everything(), whole_views(), of_method()] {
-        config.check().unwrap();
+        check(&config).unwrap();
         fs::write(&path, config.to_toml()).unwrap();
         assert_eq!(TrainConfig::read(&path).unwrap(), config, "{}", config.to_toml());
     }
