@@ -99,15 +99,16 @@ pub(crate) fn release_memory() {
 /// manage, which never have work. Out of core on two cores, an epoch gets a tenth shorter. The function has no effect with another
 /// OpenMP library, or if OMP_WAIT_POLICY or GOMP_SPINCOUNT is set.
 fn rest_when_idle() {
-    let idle = || {
-        shim::on_each_thread(&|| ());
-        // OpenMP's threads exist as long as the thread that created them.
-        loop {
-            thread::park();
-        }
-    };
     // If this fails, threads spin longer.
-    let _ = thread::Builder::new().name("idle".to_owned()).spawn(idle);
+    let _ = thread::Builder::new().name("idle".to_owned()).spawn(keep_idle_threads);
+}
+
+fn keep_idle_threads() {
+    shim::on_each_thread(&|| ());
+    // OpenMP's threads exist as long as the thread that created them.
+    loop {
+        thread::park();
+    }
 }
 
 /// Whether CUDA can be used. The first call loads the CUDA half of libtorch. It must come before any other use of CUDA.
@@ -199,21 +200,21 @@ pub(crate) fn send_together(arrays: &[Array<'_>], device: Device) -> Vec<Tensor>
     let places: Vec<Range<usize>> = places.collect();
     let size = places.last().map_or(0, |last| last.end.next_multiple_of(ALIGNMENT));
     let count = (size / size_of::<f32>()) as i64;
-    let unpinned = || Tensor::empty([count], (Kind::Float, Device::Cpu));
-    let mut all = match device {
-        Device::Cpu => unpinned(),
-        _ => shim::cuda::pinned(count).unwrap_or_else(unpinned),
+    let pinned = match device {
+        Device::Cpu => None,
+        _ => shim::cuda::pinned(count),
     };
+    let mut all = pinned.unwrap_or_else(|| Tensor::empty([count], (Kind::Float, Device::Cpu)));
     let bytes = bytemuck::cast_slice_mut::<f32, u8>(shim::values_mut(&mut all));
     for (array, place) in arrays.iter().zip(&places) {
         bytes[place.clone()].copy_from_slice(array.bytes());
     }
     let all = all.to_device_(device, Kind::Float, true, false);
-    let tensor = |(array, place): (&Array<'_>, &Range<usize>)| {
-        let at = |byte: usize| (byte / size_of::<f32>()) as i64;
-        all.narrow(0, at(place.start), at(place.len())).view_dtype(array.kind())
-    };
-    arrays.iter().zip(&places).map(tensor).collect()
+    let tensors = arrays.iter().zip(&places).map(|(array, place)| {
+        let [start, length] = [place.start, place.len()].map(|bytes| (bytes / size_of::<f32>()) as i64);
+        all.narrow(0, start, length).view_dtype(array.kind())
+    });
+    tensors.collect()
 }
 
 /// The values of a tensor to be, in memory of the processor.

@@ -157,11 +157,11 @@ unsafe extern "C" fn run_backward(
             slice::from_raw_parts_mut(results, inputs),
         )
     };
-    let handle = |gradient: &*mut c_void| {
+    let gradients = gradients.iter().map(|gradient| {
         // SAFETY: a pointer that is not null points to a tensor. This makes a second handle to it.
         (!gradient.is_null()).then(|| unsafe { Tensor::clone_from_ptr(gradient.cast()) })
-    };
-    let gradients: Vec<Option<Tensor>> = gradients.iter().map(handle).collect();
+    });
+    let gradients: Vec<Option<Tensor>> = gradients.collect();
     let Ok(computed) = catch_unwind(AssertUnwindSafe(|| {
         let computed = (context.backward)(&gradients, wanted);
         assert_eq!(computed.len(), wanted.len(), "a gradient for each input");

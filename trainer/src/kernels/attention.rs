@@ -39,6 +39,12 @@ impl Edges<'_> {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
+    /// The row of an edge's source.
+    #[inline(always)]
+    fn row<'a>(&self, edge: usize, rows: &'a [f32]) -> &'a [f32] {
+        &rows[self.indices[edge] as usize * self.width..][..self.width]
+    }
+
     fn head_width(&self) -> usize {
         self.width / self.heads
     }
@@ -115,16 +121,14 @@ fn weighted(
     for_destinations(edges.offsets, width, results, |range, results| {
         for (destination, result) in range.zip(results.chunks_exact_mut(width)) {
             edges.prefetch(destination, rows);
-            let weight = |edge: usize, head: usize| weights[weight_of(edge) * heads + head];
-            let row = |edge: usize| &rows[edges.indices[edge] as usize * width..][..width];
             if head_width.is_multiple_of(STRIP) {
                 // Sums of a strip stay in registers.
                 let (strips, _) = result.as_chunks_mut::<STRIP>();
                 for (strip, result) in strips.iter_mut().enumerate() {
                     let (first, mut sums) = (strip * STRIP, [0.0; STRIP]);
                     for edge in edges.of(destination) {
-                        let row: &[f32; STRIP] = row(edge)[first..].first_chunk().expect("a strip");
-                        add(&mut sums, weight(edge, first / head_width), row);
+                        let row: &[f32; STRIP] = edges.row(edge, rows)[first..].first_chunk().expect("a strip");
+                        add(&mut sums, weights[weight_of(edge) * heads + first / head_width], row);
                     }
                     *result = sums;
                 }
@@ -134,9 +138,9 @@ fn weighted(
             for edge in edges.of(destination) {
                 let parts = result
                     .chunks_exact_mut(head_width)
-                    .zip(row(edge).chunks_exact(head_width));
-                for (head, (result, row)) in parts.enumerate() {
-                    add(result, weight(edge, head), row);
+                    .zip(edges.row(edge, rows).chunks_exact(head_width));
+                for ((result, row), weight) in parts.zip(&weights[weight_of(edge) * heads..]) {
+                    add(result, *weight, row);
                 }
             }
         }
@@ -160,7 +164,7 @@ pub(crate) fn products(edges: Edges<'_>, gradient: &[f32], rows: &[f32], results
             edges.prefetch(destination, rows);
             let gradient = &gradient[destination * width..][..width];
             for edge in edges.of(destination) {
-                let row = &rows[edges.indices[edge] as usize * width..][..width];
+                let row = edges.row(edge, rows);
                 let results = &mut results[(edge - first) * edges.heads..][..edges.heads];
                 let heads = gradient.chunks_exact(head_width).zip(row.chunks_exact(head_width));
                 for ((gradient, row), result) in heads.zip(results) {
@@ -291,29 +295,40 @@ pub(crate) fn sum_logits_backward(
     [of_sources, of_destinations]: [&mut [f32]; 2],
 ) {
     let heads = edges.heads;
-    let add = |sums: &mut [f32], edge: usize| {
-        let of_edge = edge * heads..(edge + 1) * heads;
-        let both = logits[of_edge.clone()].iter().zip(&gradient[of_edge]);
-        for (sum, (logit, gradient)) in sums.iter_mut().zip(both) {
-            // The leaky relu keeps the sign.
-            *sum += gradient * if *logit > 0.0 { 1.0 } else { SLOPE };
-        }
-    };
+    let of_logits = OfLogits { logits, gradient };
     for_destinations(&transposed.offsets, heads, of_sources, |range, results| {
         for (source, result) in range.zip(results.chunks_exact_mut(heads)) {
             result.fill(0.0);
             let places = transposed.offsets[source] as usize..transposed.offsets[source + 1] as usize;
-            transposed.edges[places]
-                .iter()
-                .for_each(|&edge| add(result, edge as usize));
+            let edges = transposed.edges[places].iter();
+            edges.for_each(|&edge| of_logits.add(edge as usize, result));
         }
     });
     for_destinations(edges.offsets, heads, of_destinations, |range, results| {
         for (destination, result) in range.zip(results.chunks_exact_mut(heads)) {
             result.fill(0.0);
-            edges.of(destination).for_each(|edge| add(result, edge));
+            edges.of(destination).for_each(|edge| of_logits.add(edge, result));
         }
     });
+}
+
+/// The results of [`sum_logits`] and their gradient.
+struct OfLogits<'a> {
+    logits: &'a [f32],
+    gradient: &'a [f32],
+}
+
+impl OfLogits<'_> {
+    /// Adds the gradient of an edge's scores.
+    #[inline(always)]
+    fn add(&self, edge: usize, sums: &mut [f32]) {
+        let of_edge = edge * sums.len()..(edge + 1) * sums.len();
+        let both = self.logits[of_edge.clone()].iter().zip(&self.gradient[of_edge]);
+        for (sum, (logit, gradient)) in sums.iter_mut().zip(both) {
+            // The leaky relu keeps the sign.
+            *sum += gradient * if *logit > 0.0 { 1.0 } else { SLOPE };
+        }
+    }
 }
 
 /// The inputs of GATv2's logits.
@@ -347,6 +362,30 @@ impl Pairs<'_> {
                 for ((value, along), (row, own)) in out.iter_mut().zip(along).zip(row.iter().zip(own)) {
                     *value = row + own + along;
                 }
+            }
+        }
+    }
+
+    /// Adds the gradient of an edge to the row of its destination, of its source, or of itself. `gradient` is of all edges' logits.
+    /// `values` has room for a row.
+    #[inline(always)]
+    fn add_gradient(
+        &self,
+        heads: usize,
+        gradient: &[f32],
+        [source, destination]: [usize; 2],
+        edge: usize,
+        values: &mut [f32],
+        sum: &mut [f32],
+    ) {
+        self.add_up(source, destination, edge, values);
+        let head_width = sum.len() / heads;
+        for head in 0..heads {
+            let gradient = gradient[edge * heads + head];
+            let part = head * head_width..(head + 1) * head_width;
+            let values = values[part.clone()].iter().zip(&self.attention[part.clone()]);
+            for (sum, (value, attention)) in sum[part].iter_mut().zip(values) {
+                *sum += gradient * attention * if *value > 0.0 { 1.0 } else { SLOPE };
             }
         }
     }
@@ -385,18 +424,6 @@ pub(crate) fn pair_logits_backward(
     [of_edges, of_sources, of_destinations]: [Option<&mut [f32]>; 3],
 ) -> Vec<f32> {
     let (width, head_width) = (edges.width, edges.head_width());
-    // Adds the gradient of an edge to the row of its destination, of its source, or of itself. `values` has room for a row.
-    let add = |sum: &mut [f32], values: &mut [f32], source: usize, destination: usize, edge: usize| {
-        pairs.add_up(source, destination, edge, values);
-        for head in 0..edges.heads {
-            let gradient = gradient[edge * edges.heads + head];
-            let part = head * head_width..(head + 1) * head_width;
-            let values = values[part.clone()].iter().zip(&pairs.attention[part.clone()]);
-            for (sum, (value, attention)) in sum[part].iter_mut().zip(values) {
-                *sum += gradient * attention * if *value > 0.0 { 1.0 } else { SLOPE };
-            }
-        }
-    };
     if let Some(results) = of_edges {
         let rows = Edges { heads: width, ..edges };
         for_edges(rows, results, |range, results| {
@@ -405,7 +432,8 @@ pub(crate) fn pair_logits_backward(
             for destination in range {
                 for (edge, result) in edges.of(destination).zip(&mut results) {
                     result.fill(0.0);
-                    add(result, &mut values, edges.indices[edge] as usize, destination, edge);
+                    let ends = [edges.indices[edge] as usize, destination];
+                    pairs.add_gradient(edges.heads, gradient, ends, edge, &mut values, result);
                 }
             }
         });
@@ -416,7 +444,8 @@ pub(crate) fn pair_logits_backward(
             for (destination, result) in range.zip(results.chunks_exact_mut(width)) {
                 result.fill(0.0);
                 for edge in edges.of(destination) {
-                    add(result, &mut values, edges.indices[edge] as usize, destination, edge);
+                    let ends = [edges.indices[edge] as usize, destination];
+                    pairs.add_gradient(edges.heads, gradient, ends, edge, &mut values, result);
                 }
             }
         });
@@ -427,13 +456,9 @@ pub(crate) fn pair_logits_backward(
             for (source, result) in range.zip(results.chunks_exact_mut(width)) {
                 result.fill(0.0);
                 for place in transposed.offsets[source] as usize..transposed.offsets[source + 1] as usize {
-                    add(
-                        result,
-                        &mut values,
-                        source,
-                        transposed.indices[place] as usize,
-                        transposed.edges[place] as usize,
-                    );
+                    let ends = [source, transposed.indices[place] as usize];
+                    let edge = transposed.edges[place] as usize;
+                    pairs.add_gradient(edges.heads, gradient, ends, edge, &mut values, result);
                 }
             }
         });

@@ -42,6 +42,14 @@ pub(crate) struct GatherPlan<'a, T> {
     pub(crate) added: &'a [T],
 }
 
+impl<T> GatherPlan<'_, T> {
+    /// The factor of an input in the sum of a result.
+    #[inline(always)]
+    fn factor(&self, edge: usize, input: usize) -> f32 {
+        self.edges.map_or(1.0, |factors| factors[edge]) * self.inputs.map_or(1.0, |factors| factors[input])
+    }
+}
+
 impl<'a, T> GatherPlan<'a, T> {
     /// Sums without factors.
     pub(crate) fn of(offsets: &'a [u32], indices: &'a [u32]) -> Self {
@@ -141,9 +149,6 @@ fn gather_strips<T: Element, const STRIP: usize>(
                 }
             }
         }
-        let factor = |edge: usize, input: usize| {
-            plan.edges.map_or(1.0, |factors| factors[edge]) * plan.inputs.map_or(1.0, |factors| factors[input])
-        };
         let total = plan.results.map_or(1.0, |factors| factors[result]);
         let (strips, rest) = out.as_chunks_mut::<STRIP>();
         let strips_width = strips.len() * STRIP;
@@ -152,7 +157,7 @@ fn gather_strips<T: Element, const STRIP: usize>(
             for edge in edges.clone() {
                 let input = plan.indices[edge] as usize;
                 let row: &[T; STRIP] = rows[input * width + strip * STRIP..].first_chunk().expect("a row");
-                add(&mut sums, factor(edge, input), row);
+                add(&mut sums, plan.factor(edge, input), row);
             }
             finish(out, total, &sums, plan.added.get(result * width + strip * STRIP..));
         }
@@ -163,7 +168,7 @@ fn gather_strips<T: Element, const STRIP: usize>(
                 let input = plan.indices[edge] as usize;
                 add(
                     sums,
-                    factor(edge, input),
+                    plan.factor(edge, input),
                     &rows[input * width + strips_width..][..rest.len()],
                 );
             }

@@ -158,12 +158,7 @@ fn forward<T: Element, N: Numbers<T>>(
     keeps: bool,
     result: &mut [T],
 ) -> Vec<Vec<NonzeroRows>> {
-    let Products {
-        instructions,
-        terms,
-        outputs,
-        epilogue,
-    } = products;
+    let Products { terms, outputs, .. } = products;
     let columns = padded(outputs);
     let sparsity = if N::VALUES == 1 { FORWARD_SPARSITY } else { SPARSITY };
     let sparse: Vec<bool> = terms.iter().map(|term| term.is_sparse(sparsity)).collect();
@@ -186,14 +181,63 @@ fn forward<T: Element, N: Numbers<T>>(
         .collect();
     let tiles = result.len().div_ceil((TILE * outputs).max(1));
     // Gradients use nonzero values if rows are sparse enough for them.
-    let kept_of = |term: &Term<'_, T>| match keeps && term.is_sparse(SPARSITY) {
-        true => (0..tiles).map(|_| NonzeroRows::default()).collect(),
-        false => Vec::new(),
+    let keeps = terms.iter().map(|term| keeps && term.is_sparse(SPARSITY));
+    let mut kept: Vec<Vec<NonzeroRows>> = keeps
+        .map(|keeps| {
+            (0..if keeps { tiles } else { 0 })
+                .map(|_| NonzeroRows::default())
+                .collect()
+        })
+        .collect();
+    let forward = Forward::<T, N> {
+        products,
+        bias,
+        weights,
+        columns,
     };
-    let mut kept: Vec<Vec<NonzeroRows>> = terms.iter().map(kept_of).collect();
-    let compute = |first: usize, sums: &mut [f32], kept: &mut [Option<&mut NonzeroRows>]| {
+    let mut kept_by_term: Vec<_> = kept.iter_mut().map(|kept| kept.iter_mut()).collect();
+    let parts: Vec<_> = result
+        .chunks_mut(TILE * outputs)
+        .map(|result| (result, kept_by_term.iter_mut().map(Iterator::next).collect()))
+        .enumerate()
+        .collect();
+    for_each(parts, |(tile, (result, mut kept)): Tile<'_, T>| {
+        let first = tile * TILE;
+        // Without padding, the sums are where the result is.
+        match T::as_f32s(result).filter(|_| columns == outputs) {
+            Some(sums) => forward.tile(first, sums, &mut kept),
+            None => {
+                let mut sums = Aligned::zeros(result.len() / outputs * columns);
+                forward.tile(first, &mut sums, &mut kept);
+                for (sums, result) in sums.chunks(columns).zip(result.chunks_mut(outputs)) {
+                    narrow(&sums[..outputs], result);
+                }
+            }
+        }
+    });
+    kept
+}
+
+struct Forward<'a, T: Element, N: Numbers<T>> {
+    products: Products<'a, T>,
+    bias: Option<&'a [f32]>,
+    weights: Vec<Weight<'a, N::Item>>,
+    /// Outputs with padding.
+    columns: usize,
+}
+
+impl<T: Element, N: Numbers<T>> Forward<'_, T, N> {
+    /// Computes the rows from `first` on, as many as `sums` has, and keeps their nonzero values.
+    fn tile(&self, first: usize, sums: &mut [f32], kept: &mut [Option<&mut NonzeroRows>]) {
+        let Products {
+            instructions,
+            terms,
+            outputs,
+            epilogue,
+        } = self.products;
+        let columns = self.columns;
         let rows = sums.len() / columns;
-        match bias {
+        match self.bias {
             None => sums.fill(0.0),
             Some(bias) => {
                 for sums in sums.chunks_mut(columns) {
@@ -203,7 +247,7 @@ fn forward<T: Element, N: Numbers<T>>(
                 }
             }
         }
-        for ((term, weight), kept) in terms.iter().zip(&weights).zip(kept) {
+        for ((term, weight), kept) in terms.iter().zip(&self.weights).zip(kept) {
             let x = term.rows(first, rows);
             match weight {
                 Weight::OfSparse(weight) => {
@@ -233,28 +277,7 @@ fn forward<T: Element, N: Numbers<T>>(
         for (row, sums) in sums.chunks_mut(columns).enumerate() {
             epilogue.forward(first + row, &mut sums[..outputs]);
         }
-    };
-    let mut kept_by_term: Vec<_> = kept.iter_mut().map(|kept| kept.iter_mut()).collect();
-    let parts: Vec<_> = result
-        .chunks_mut(TILE * outputs)
-        .map(|result| (result, kept_by_term.iter_mut().map(Iterator::next).collect()))
-        .enumerate()
-        .collect();
-    for_each(parts, |(tile, (result, mut kept)): Tile<'_, T>| {
-        let first = tile * TILE;
-        // Without padding, the sums are where the result is.
-        match T::as_f32s(result).filter(|_| columns == outputs) {
-            Some(sums) => compute(first, sums, &mut kept),
-            None => {
-                let mut sums = Aligned::zeros(result.len() / outputs * columns);
-                compute(first, &mut sums, &mut kept);
-                for (sums, result) in sums.chunks(columns).zip(result.chunks_mut(outputs)) {
-                    narrow(&sums[..outputs], result);
-                }
-            }
-        }
-    });
-    kept
+    }
 }
 
 fn backward<T: Element, N: Numbers<T>>(

@@ -146,11 +146,8 @@ pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
             *variance += (f64::from(*square) + weight * difference * difference) / rows as f64;
         }
     }
-    let to_f32 = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
-    Columns {
-        means: to_f32(means),
-        variances: to_f32(variances),
-    }
+    let [means, variances] = [means, variances].map(|values| values.into_iter().map(|value| value as f32).collect());
+    Columns { means, variances }
 }
 
 /// The batch norm of each row, with the statistics of the columns.
@@ -198,14 +195,10 @@ pub(crate) fn batch_backward(
     // The gradient of a value is linear in the gradient of its result and in its difference from the mean.
     let share = if are_own { (rows as f32).recip() } else { 0.0 };
     let by_gradient: Vec<f32> = inverses.iter().zip(weight).map(|(a, b)| a * b).collect();
-    let scaled = |sums: &[f32]| -> Vec<f32> {
-        sums.iter()
-            .zip(&by_gradient)
-            .map(|(sum, by)| -share * sum * by)
-            .collect()
-    };
-    let constants = scaled(&of_weights.bias);
-    let mut by_difference = scaled(&of_weights.weight);
+    let [constants, mut by_difference] = [&of_weights.bias, &of_weights.weight].map(|sums| {
+        let products = sums.iter().zip(&by_gradient);
+        products.map(|(sum, by)| -share * sum * by).collect::<Vec<f32>>()
+    });
     for (by, inverse) in by_difference.iter_mut().zip(&inverses) {
         *by *= inverse;
     }

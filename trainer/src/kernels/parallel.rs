@@ -15,12 +15,15 @@ pub(crate) fn for_each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync) {
     }
     let parts = Mutex::new(parts.into_iter());
     shim::on_each_thread(&|| {
-        // The lock is held for one step of the iterator, and not while working.
-        let next = || parts.lock().unwrap_or_else(|poison| poison.into_inner()).next();
-        while let Some(part) = next() {
+        while let Some(part) = next(&parts) {
             work(part);
         }
     });
+}
+
+/// Holds the lock for one step of the iterator, and not while its item is used.
+fn next<I: Iterator>(parts: &Mutex<I>) -> Option<I::Item> {
+    parts.lock().unwrap_or_else(|poison| poison.into_inner()).next()
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ pub(crate) struct Moments<'a> {
 
 /// Multiplies values by a factor.
 pub(crate) fn scale(values: &mut [f32], factor: f32) {
-    let part = |values: &mut [f32]| values.iter_mut().for_each(|value| *value *= factor);
-    for_each(values.chunks_mut(PART).collect(), part);
+    for_each(values.chunks_mut(PART).collect(), |values: &mut [f32]| {
+        values.iter_mut().for_each(|value| *value *= factor);
+    });
 }
 
 /// Sets values to zero.

@@ -12,11 +12,14 @@ use tch::{Device, Kind, Tensor};
 
 use super::{
     backend::Backend,
-    graph::Block,
+    graph::{Block, Csr},
     linear::{Dropout, Epilogue, RowNames, apply},
 };
 use crate::{
-    kernels::attention::{self as kernels, Edges, Pairs, SLOPE},
+    kernels::{
+        attention::{self as kernels, Edges, Pairs, SLOPE},
+        transpose::Transposed,
+    },
     shim,
 };
 
@@ -90,8 +93,8 @@ pub(crate) fn pair_logits(
     shim::with_gradient(result, &inputs.iter().collect::<Vec<_>>(), || {
         let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
         Box::new(move |gradient, wanted| {
-            let room = |input: usize| (wanted.get(input) == Some(&true)).then(|| kept[input].empty_like());
-            let [mut of_sources, mut of_destinations, mut of_edges] = [0, 1, 3].map(room);
+            let [mut of_sources, mut of_destinations, mut of_edges] =
+                [0, 1, 3].map(|input| (wanted.get(input) == Some(&true)).then(|| kept[input].empty_like()));
             let of_attention = kernels::pair_logits_backward(
                 shape.of(&csr.offsets, &csr.indices),
                 &transposed,
@@ -145,59 +148,23 @@ fn products(backend: Backend, block: &Block, sources: &Tensor, destinations: &Te
     let inputs = [sources.contiguous(), destinations.contiguous()];
     let kept = inputs.each_ref().map(Tensor::detach);
     let shape = Shape::new(block, sources, heads);
-    let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
-    kernels::products(
-        shape.edges(block),
-        shim::values(&kept[1]),
-        shim::values(&kept[0]),
-        shim::values_mut(&mut result),
-    );
+    let result = shape.products(block.csr(), &kept[1], &kept[0]);
     shim::with_gradient(result, &inputs.each_ref(), || {
         let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
         Box::new(move |gradient, wanted| {
             let gradient = gradient.contiguous();
             let [sources, destinations] = &kept;
-            let of_sources = wanted[0].then(|| {
-                let mut result = sources.empty_like();
-                kernels::weighted_sum_backward(
-                    &transposed,
-                    shape.width,
-                    shape.heads,
-                    shim::values(destinations),
-                    shim::values(&gradient),
-                    shim::values_mut(&mut result),
-                );
-                result
-            });
-            let of_destinations = wanted[1].then(|| {
-                let mut result = destinations.empty_like();
-                kernels::weighted_sum(
-                    shape.of(&csr.offsets, &csr.indices),
-                    shim::values(sources),
-                    shim::values(&gradient),
-                    shim::values_mut(&mut result),
-                );
-                result
-            });
-            vec![of_sources, of_destinations]
+            vec![
+                wanted[0].then(|| shape.weighted_sum_backward(&transposed, destinations, &gradient, sources)),
+                wanted[1].then(|| shape.weighted_sum(&csr, sources, &gradient)),
+            ]
         })
     })
 }
 
-/// For each destination and head, the sum of its sources' rows `[sources, width]`, weighted by the softmax of the logits
-/// `[edges, heads]`. The dropout is of the weights.
+/// For each destination and head, the sum of its sources' rows `[sources, width]`, and of its edges' rows `[edges, width]` if there are
+/// any, weighted by the softmax of the logits `[edges, heads]`. The dropout is of the weights.
 pub(crate) fn attend(
-    backend: Backend,
-    block: &Block,
-    rows: &Tensor,
-    logits: &Tensor,
-    dropout: Option<Dropout>,
-) -> Tensor {
-    attend_along(backend, block, rows, None, logits, dropout)
-}
-
-/// As [`attend`], with the rows of edges, `[edges, width]`, added to the rows of their sources.
-pub(crate) fn attend_along(
     backend: Backend,
     block: &Block,
     rows: &Tensor,
@@ -216,29 +183,30 @@ pub(crate) fn attend_along(
 
 /// The dropout of the edges of a block: an edge is named after its destination and its place among the edges of that.
 fn of_edges(block: &Block, dropout: Dropout) -> Dropout {
-    let of_edge = |names: RowNames| -> RowNames {
-        let offsets = &block.csr().offsets;
-        let edges = |(destination, bounds): (usize, &[u32])| {
-            let name = random::mix(names[destination]);
-            (0..u64::from(bounds[1] - bounds[0])).map(move |edge| random::combine(name, edge))
-        };
-        offsets.windows(2).enumerate().flat_map(edges).collect()
-    };
     Dropout {
-        names: dropout.names.map(of_edge),
+        names: dropout.names.map(|names| edge_names(&block.csr().offsets, &names)),
         ..dropout
     }
+}
+
+fn edge_names(offsets: &[u32], destinations: &[u64]) -> RowNames {
+    let mut names = Vec::with_capacity(offsets.last().map_or(0, |&edges| edges as usize));
+    for (name, bounds) in destinations.iter().zip(offsets.windows(2)) {
+        let name = random::mix(*name);
+        names.extend((0..u64::from(bounds[1] - bounds[0])).map(|edge| random::combine(name, edge)));
+    }
+    names.into()
 }
 
 fn softmax(backend: Backend, block: &Block, logits: &Tensor) -> Tensor {
     let heads = logits.size()[1];
     if !backend.has_kernels_for(logits) {
         let destinations = &block.tensors().destinations;
-        let new = || Tensor::zeros([block.destinations() as i64, heads], (Kind::Float, block.device()));
+        let zeros = Tensor::zeros([block.destinations() as i64, heads], (Kind::Float, block.device()));
         let index = destinations.to_kind(Kind::Int64).unsqueeze(1).expand_as(logits);
-        let largest = new().internal_scatter_reduce(0, &index, &logits.detach(), "amax", false);
+        let largest = zeros.internal_scatter_reduce(0, &index, &logits.detach(), "amax", false);
         let powers = (logits - largest.index_select(0, destinations)).exp();
-        let sums = new().index_add(0, destinations, &powers);
+        let sums = zeros.index_add(0, destinations, &powers);
         return powers / sums.index_select(0, destinations);
     }
     let logits = logits.contiguous();
@@ -267,55 +235,31 @@ fn softmax(backend: Backend, block: &Block, logits: &Tensor) -> Tensor {
 
 fn weighted_sum(backend: Backend, block: &Block, rows: &Tensor, weights: &Tensor) -> Tensor {
     let heads = weights.size()[1];
-    let width = rows.size()[1];
-    let new = |rows: usize| Tensor::zeros([rows as i64, width], (Kind::Float, block.device()));
     if !backend.has_kernels_for(rows) {
         let edges = block.tensors();
         let rows = rows
             .index_select(0, &edges.indices)
             .view([block.edges() as i64, heads, -1]);
-        let weighted = (rows * weights.unsqueeze(2)).view([-1, width]);
-        return new(block.destinations()).index_add(0, &edges.destinations, &weighted);
+        let weighted = (rows * weights.unsqueeze(2)).flatten(1, 2);
+        let zeros = Tensor::zeros(
+            [block.destinations() as i64, weighted.size()[1]],
+            (Kind::Float, block.device()),
+        );
+        return zeros.index_add(0, &edges.destinations, &weighted);
     }
     let inputs = [rows.contiguous(), weights.contiguous()];
     let kept = inputs.each_ref().map(Tensor::detach);
     let shape = Shape::new(block, rows, heads);
-    let mut result = new(block.destinations());
-    kernels::weighted_sum(
-        shape.edges(block),
-        shim::values(&kept[0]),
-        shim::values(&kept[1]),
-        shim::values_mut(&mut result),
-    );
+    let result = shape.weighted_sum(block.csr(), &kept[0], &kept[1]);
     shim::with_gradient(result, &inputs.each_ref(), || {
         let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
         Box::new(move |gradient, wanted| {
             let gradient = gradient.contiguous();
             let [rows, weights] = &kept;
-            let of_rows = wanted[0].then(|| {
-                let mut result = rows.empty_like();
-                kernels::weighted_sum_backward(
-                    &transposed,
-                    shape.width,
-                    shape.heads,
-                    shim::values(&gradient),
-                    shim::values(weights),
-                    shim::values_mut(&mut result),
-                );
-                result
-            });
-            let of_weights = wanted[1].then(|| {
-                let mut result = weights.empty_like();
-                let edges = shape.of(&csr.offsets, &csr.indices);
-                kernels::products(
-                    edges,
-                    shim::values(&gradient),
-                    shim::values(rows),
-                    shim::values_mut(&mut result),
-                );
-                result
-            });
-            vec![of_rows, of_weights]
+            vec![
+                wanted[0].then(|| shape.weighted_sum_backward(&transposed, &gradient, weights, rows)),
+                wanted[1].then(|| shape.products(&csr, &gradient, rows)),
+            ]
         })
     })
 }
@@ -337,6 +281,52 @@ impl Shape {
             width: size[1] as usize,
             heads: heads as usize,
         }
+    }
+
+    fn products(self, csr: &Csr, destinations: &Tensor, sources: &Tensor) -> Tensor {
+        let mut result = Tensor::empty(
+            [csr.indices.len() as i64, self.heads as i64],
+            (Kind::Float, Device::Cpu),
+        );
+        kernels::products(
+            self.of(&csr.offsets, &csr.indices),
+            shim::values(destinations),
+            shim::values(sources),
+            shim::values_mut(&mut result),
+        );
+        result
+    }
+
+    fn weighted_sum(self, csr: &Csr, rows: &Tensor, weights: &Tensor) -> Tensor {
+        let shape = [csr.offsets.len() as i64 - 1, self.width as i64];
+        let mut result = Tensor::empty(shape, (Kind::Float, Device::Cpu));
+        kernels::weighted_sum(
+            self.of(&csr.offsets, &csr.indices),
+            shim::values(rows),
+            shim::values(weights),
+            shim::values_mut(&mut result),
+        );
+        result
+    }
+
+    /// The gradient of the rows of sources, in the shape of `rows`.
+    fn weighted_sum_backward(
+        self,
+        transposed: &Transposed,
+        gradient: &Tensor,
+        weights: &Tensor,
+        rows: &Tensor,
+    ) -> Tensor {
+        let mut result = rows.empty_like();
+        kernels::weighted_sum_backward(
+            transposed,
+            self.width,
+            self.heads,
+            shim::values(gradient),
+            shim::values(weights),
+            shim::values_mut(&mut result),
+        );
+        result
     }
 
     fn edges(self, block: &Block) -> Edges<'_> {

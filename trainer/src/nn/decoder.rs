@@ -13,7 +13,8 @@ use grappa_run::model::Decoder;
 use tch::{Kind, Tensor};
 
 use super::{
-    linear::{Epilogue, float, linear},
+    linear::{Epilogue, float},
+    linear_layer::LinearLayer,
     parameters::{Builder, Start},
 };
 
@@ -35,8 +36,8 @@ enum Form {
     /// The diagonal, f32 of `[values]`.
     DistMult(Tensor),
     Perceptron {
-        hidden: (Tensor, Tensor),
-        out: (Tensor, Tensor),
+        hidden: LinearLayer,
+        out: LinearLayer,
     },
 }
 
@@ -44,14 +45,13 @@ impl LinkDecoder {
     /// A decoder of embeddings of `width` values.
     pub(crate) fn new(builder: &mut Builder, decoder: Decoder, width: usize) -> Self {
         let width = width as i64;
-        let start = Start::linear(width);
         let form = match decoder {
             Decoder::Dot => Form::Dot,
             Decoder::Cosine => Form::Cosine,
             Decoder::DistMult => Form::DistMult(builder.parameter("weight", &[width], Start::Constant(1.0))),
             Decoder::Mlp => Form::Perceptron {
-                hidden: builder.scope("hidden", |builder| builder.linear([width, width], start, start)),
-                out: builder.scope("out", |builder| builder.linear([width, 1], start, start)),
+                hidden: LinearLayer::of_pytorch(builder, "hidden", [width, width]),
+                out: LinearLayer::of_pytorch(builder, "out", [width, 1]),
             },
         };
         Self { form }
@@ -122,13 +122,9 @@ impl LinkDecoder {
 }
 
 /// The outputs of the perceptron, f32 of `[rows]`.
-fn perceptron(products: &Tensor, hidden: &(Tensor, Tensor), out: &(Tensor, Tensor)) -> Tensor {
-    let relu = Epilogue {
-        relu: true,
-        dropout: None,
-    };
-    let states = linear(&[(products, &hidden.0)], Some(&hidden.1), relu);
-    linear(&[(&states, &out.0)], Some(&out.1), Epilogue::NONE).squeeze_dim(1)
+fn perceptron(products: &Tensor, hidden: &LinearLayer, out: &LinearLayer) -> Tensor {
+    let states = hidden.of(products, Epilogue::RELU);
+    out.of(&states, Epilogue::NONE).squeeze_dim(1)
 }
 
 fn of_length_one(rows: &Tensor) -> Tensor {

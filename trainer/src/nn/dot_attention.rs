@@ -61,13 +61,10 @@ impl Reduce for DotAttention {
         let heads = sums
             .chunks_exact_mut(head_width)
             .zip(part_sums.chunks_exact(head_width));
+        let (largest, weights) = rest.split_at_mut(self.heads);
         for (head, (sums, of_part)) in heads.enumerate() {
-            let common = rest[head].max(part_rest[head]);
-            let [scale, part_scale] = [rest[head], part_rest[head]].map(|logit| (logit - common).exp());
-            let add = |sum: &mut f32, value: f32| *sum = *sum * scale + value * part_scale;
-            sums.iter_mut().zip(of_part).for_each(|(sum, value)| add(sum, *value));
-            add(&mut rest[self.heads + head], part_rest[self.heads + head]);
-            rest[head] = common;
+            let of_head = [&mut largest[head], &mut weights[head]];
+            merge_head(sums, of_head, of_part, [part_rest[head], part_rest[self.heads + head]]);
         }
     }
 
@@ -127,6 +124,22 @@ pub(super) fn softmax_weight(logit: f32, largest: &mut f32, weights: &mut f32, s
     };
     *weights += weight;
     weight
+}
+
+/// Adds the weighted rows and the sum of weights of a part of a head's edges. They are relative to the largest logit of the part.
+pub(super) fn merge_head(
+    sums: &mut [f32],
+    [largest, weights]: [&mut f32; 2],
+    part_sums: &[f32],
+    [part_largest, part_weights]: [f32; 2],
+) {
+    let common = largest.max(part_largest);
+    let [scale, part_scale] = [*largest, part_largest].map(|logit| (logit - common).exp());
+    for (sum, value) in sums.iter_mut().zip(part_sums) {
+        *sum = *sum * scale + value * part_scale;
+    }
+    *weights = *weights * scale + part_weights * part_scale;
+    *largest = common;
 }
 
 /// `exp(logit - largest)` of the largest logit: 1, or NaN if it is infinite, as in PyTorch's softmax.

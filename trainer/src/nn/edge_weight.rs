@@ -2,6 +2,8 @@
 
 use tch::{Device, Tensor};
 
+use super::linear_layer::LinearLayer;
+
 /// Values whose sums are formed at a time. They stay in registers.
 pub(super) const STRIP: usize = 32;
 
@@ -16,16 +18,11 @@ pub(crate) struct EdgeWeight {
 }
 
 impl EdgeWeight {
-    /// Copies a weight of `[width, features]` and a bias of `[width]`.
-    pub(crate) fn new(weight: &Tensor, bias: Option<&Tensor>) -> Self {
-        let values = |tensor: &Tensor| {
-            let values = tensor.detach().contiguous().to_device(Device::Cpu).view([-1]);
-            Vec::<f32>::try_from(values).expect("parameters are f32")
-        };
+    pub(crate) fn new(layer: &LinearLayer) -> Self {
         Self {
-            by_feature: values(&weight.tr()),
-            features: weight.size()[1] as usize,
-            bias: bias.map_or_else(Vec::new, values),
+            by_feature: values(&layer.weight.tr()),
+            features: layer.inputs() as usize,
+            bias: layer.bias.as_ref().map_or_else(Vec::new, values),
         }
     }
 
@@ -54,4 +51,9 @@ impl EdgeWeight {
                 .for_each(|(sum, weight)| *sum += feature * weight);
         }
     }
+}
+
+fn values(parameter: &Tensor) -> Vec<f32> {
+    let values = parameter.detach().contiguous().to_device(Device::Cpu).view([-1]);
+    Vec::try_from(values).expect("parameters are f32")
 }

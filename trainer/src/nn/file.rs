@@ -33,11 +33,11 @@ impl Model {
         more: &[NamedTensor],
         mut metadata: BTreeMap<String, String>,
     ) -> Result<()> {
-        let named = |(name, tensor): (&str, &Tensor)| {
+        let own = self.tensors().map(|(name, tensor)| {
             let values = Vec::<f32>::try_from(tensor.detach().to_device(Device::Cpu).contiguous().view([-1]));
             NamedTensor::from_f32(name, &shape(tensor), &values.expect("parameters are f32"))
-        };
-        let tensors: Vec<NamedTensor> = self.tensors().map(named).chain(more.iter().cloned()).collect();
+        });
+        let tensors: Vec<NamedTensor> = own.chain(more.iter().cloned()).collect();
         let options = serde_json::to_string(self.options()).expect("options are plain data");
         metadata.insert(OPTIONS.to_owned(), options);
         Ok(write_tensors(path, &tensors, &metadata)?)

@@ -13,7 +13,8 @@ use tch::Tensor;
 
 use super::{
     linear::{Epilogue, float, linear},
-    parameters::{Builder, Start},
+    linear_layer::LinearLayer,
+    parameters::Builder,
 };
 
 /// The linear layer after jumping knowledge.
@@ -21,9 +22,8 @@ use super::{
 pub(crate) struct Jump {
     is_cat: bool,
     hidden: i64,
-    /// `[outputs, hidden]`, or for `cat` `[outputs, layers * hidden]`.
-    weight: Tensor,
-    bias: Tensor,
+    /// The weight is `[outputs, hidden]`, or for `cat` `[outputs, layers * hidden]`.
+    layer: LinearLayer,
 }
 
 impl Jump {
@@ -36,20 +36,17 @@ impl Jump {
         };
         let (hidden, outputs) = (options.hidden as i64, options.outputs as i64);
         let inputs = if is_cat { options.layers as i64 * hidden } else { hidden };
-        let start = Start::linear(inputs);
-        let (weight, bias) = builder.linear([inputs, outputs], start, start);
         Some(Self {
             is_cat,
             hidden,
-            weight,
-            bias,
+            layer: LinearLayer::of_pytorch(builder, "head", [inputs, outputs]),
         })
     }
 
     /// Values of a carried row.
     pub(crate) fn width(&self) -> usize {
         if self.is_cat {
-            self.bias.numel()
+            self.layer.outputs() as usize
         } else {
             self.hidden as usize
         }
@@ -61,8 +58,8 @@ impl Jump {
             let states = float(states);
             return carried.map_or_else(|| states.shallow_clone(), |carried| states.maximum(carried));
         }
-        let weight = self.weight.narrow(1, layer as i64 * self.hidden, self.hidden);
-        let bias = carried.is_none().then_some(&self.bias);
+        let weight = self.layer.weight.narrow(1, layer as i64 * self.hidden, self.hidden);
+        let bias = self.layer.bias.as_ref().filter(|_| carried.is_none());
         let share = float(&linear(&[(states, &weight)], bias, Epilogue::NONE));
         carried.map_or_else(|| share.shallow_clone(), |carried| &share + carried)
     }
@@ -72,6 +69,6 @@ impl Jump {
         if self.is_cat {
             return carried.shallow_clone();
         }
-        linear(&[(carried, &self.weight)], Some(&self.bias), Epilogue::NONE)
+        self.layer.of(carried, Epilogue::NONE)
     }
 }

@@ -117,9 +117,8 @@ impl Model {
     pub fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Option<Tensor> {
         let combines = self.layers[0].combines()?;
         let (kind, has_residual) = (self.kind(), !matches!(self.residuals[0], Residual::None));
-        let combined = || combines.combined(&own.to_kind(kind), &aggregated.to_kind(kind), degrees);
         // A residual needs the features.
-        (!has_residual).then(|| no_grad(combined))
+        (!has_residual).then(|| no_grad(|| combines.combined(&own.to_kind(kind), &aggregated.to_kind(kind), degrees)))
     }
 
     /// As [`Model::update`] of the first layer, from [`Model::combined`].

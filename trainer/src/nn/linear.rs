@@ -192,12 +192,12 @@ fn as_terms<'a, T: Number>(terms: &'a [(Tensor, Tensor)], nonzeros: &'a [Vec<Non
 
 fn with_operators(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
     let kind = terms[0].0.kind();
-    let product = |(x, weight): &(&Tensor, &Tensor), bias: Option<&Tensor>| {
-        x.linear(&weight.to_kind(kind), bias.map(|bias| bias.to_kind(kind)).as_ref())
-    };
-    // libtorch adds the bias in the operator of the first product.
-    let first = product(&terms[0], bias);
-    let sum = terms[1..].iter().fold(first, |sum, term| sum + product(term, None));
+    let bias = bias.map(|bias| bias.to_kind(kind));
+    let products = terms.iter().enumerate().map(|(index, (x, weight))| {
+        // libtorch adds the bias in the operator of the first product.
+        x.linear(&weight.to_kind(kind), bias.as_ref().filter(|_| index == 0))
+    });
+    let sum = products.reduce(|sum, product| sum + product).expect("there are terms");
     apply_with_operators(&sum, &epilogue)
 }
 

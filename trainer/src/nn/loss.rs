@@ -75,18 +75,23 @@ impl Loss {
             return self.of_class(&outputs, labels);
         }
         assert_eq!(labels.size(), outputs.size(), "shape of labels");
-        let of_each = |labels: &Tensor| match self.task {
-            Task::Regression => self.of_targets(&outputs, labels),
-            _ => self.of_labels(&outputs, labels),
-        };
         if labels.kind() != Kind::Float {
-            return of_each(&labels.to_kind(Kind::Float)).mean_dim([1i64].as_slice(), false, Kind::Float);
+            let losses = self.of_each(&outputs, &labels.to_kind(Kind::Float));
+            return losses.mean_dim([1i64].as_slice(), false, Kind::Float);
         }
         let known = labels.isnan().logical_not();
-        let losses = of_each(&labels.where_self(&known, &labels.zeros_like())) * &known;
+        let losses = self.of_each(&outputs, &labels.where_self(&known, &labels.zeros_like())) * &known;
         let [sums, counts] =
             [losses, known].map(|values| values.sum_dim_intlist([1i64].as_slice(), false, Kind::Float));
         sums / counts
+    }
+
+    /// The loss of each label or target, all of which are known.
+    fn of_each(&self, outputs: &Tensor, labels: &Tensor) -> Tensor {
+        match self.task {
+            Task::Regression => self.of_targets(outputs, labels),
+            _ => self.of_labels(outputs, labels),
+        }
     }
 
     fn of_class(&self, logits: &Tensor, labels: &Tensor) -> Tensor {

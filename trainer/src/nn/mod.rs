@@ -25,6 +25,7 @@ mod jump;
 mod layers;
 mod layerwise;
 mod linear;
+mod linear_layer;
 mod loss;
 mod model;
 mod neighbor;

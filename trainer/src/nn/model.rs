@@ -1,7 +1,5 @@
 //! Models: stacks of layers.
 
-use std::sync::Arc;
-
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::random;
 use grappa_run::{
@@ -20,9 +18,10 @@ use super::{
     jump::Jump,
     layers::{Gat, Gatv2, Gcn, Gin, Gine, Hop, Layer, PinSage, Sage, Transformer},
     linear::{Dropout, Epilogue, apply, float, linear},
+    linear_layer::LinearLayer,
     norm::Norm,
     parameters::{Builder, Parameters, Start},
-    pass::{Names, Pass, RowsOf},
+    pass::{Pass, RowsOf},
 };
 use crate::Result;
 
@@ -60,6 +59,22 @@ pub(super) enum Operands<'a> {
     Combined(&'a Tensor),
 }
 
+impl<'a> Operands<'a> {
+    fn update(self, layer: &dyn Layer, epilogue: Epilogue) -> Tensor {
+        match self {
+            Self::Apart(own, aggregated, degrees) => layer.update(own, aggregated, degrees, epilogue),
+            Self::Combined(rows) => layer.combines().expect("it made the rows").update(rows, epilogue),
+        }
+    }
+
+    fn own(self) -> &'a Tensor {
+        match self {
+            Self::Apart(own, ..) => own,
+            Self::Combined(_) => unreachable!("a residual needs the states themselves"),
+        }
+    }
+}
+
 /// A stack of graph convolutions.
 ///
 /// Each layer but the last is `dropout(activation(norm(convolution + residual)))`. The last is the convolution alone, and its result
@@ -86,8 +101,8 @@ pub struct Model {
     norms: Vec<Option<Norm>>,
     pub(super) residuals: Vec<Residual>,
     activations: Vec<Activation>,
-    /// Weight and bias of the linear layer after PinSAGE's last convolution, whose result cannot be logits.
-    pub(super) head: Option<(Tensor, Tensor)>,
+    /// The linear layer after PinSAGE's last convolution, whose result cannot be logits.
+    pub(super) head: Option<LinearLayer>,
     pub(super) jump: Option<Jump>,
     decoder: Option<LinkDecoder>,
     parameters: Parameters,
@@ -108,7 +123,6 @@ impl Model {
     pub fn new(options: ModelOptions, seed: u64, device: Device) -> Result<Self> {
         options.check()?;
         let mut builder = Builder::new(seed, device);
-        let size = |count: usize| count as i64;
         let last = options.layers - 1;
         // PinSAGE's rows are not negative and have length 1, so they cannot be logits.
         let jumps = options.jumping_knowledge != JumpingKnowledge::None;
@@ -119,14 +133,11 @@ impl Model {
         let mut norms = Vec::new();
         let mut residuals = Vec::new();
         let mut activations = Vec::new();
-        let features = Normalization::new(&mut builder, options.features, size(options.inputs));
+        let features = Normalization::new(&mut builder, options.features, options.inputs as i64);
         for index in 0..options.layers {
-            let inputs = size(if index == 0 { options.inputs } else { options.hidden });
-            let outputs = size(if index == last && !has_head && !jumps {
-                options.outputs
-            } else {
-                options.hidden
-            });
+            let is_output = index == last && !has_head && !jumps;
+            let inputs = if index == 0 { options.inputs } else { options.hidden } as i64;
+            let outputs = if is_output { options.outputs } else { options.hidden } as i64;
             layers.push(builder.scope(&format!("layers.{index}"), |builder| {
                 layer(&options, builder, inputs, outputs, index)
             }));
@@ -147,13 +158,12 @@ impl Model {
             activations.push(builder.scope(&scope, |builder| Activation::new(builder, options.activation)));
         }
         let head = has_head.then(|| {
-            let (inputs, outputs) = (size(options.hidden), size(options.outputs));
-            let start = Start::linear(inputs);
-            builder.scope("head", |builder| builder.linear([inputs, outputs], start, start))
+            let sizes = [options.hidden as i64, options.outputs as i64];
+            LinearLayer::of_pytorch(&mut builder, "head", sizes)
         });
-        let jump = builder.scope("head", |builder| Jump::new(builder, &options));
+        let jump = Jump::new(&mut builder, &options);
         let targets = options.standardizes_targets.then(|| {
-            let shape = [size(options.outputs)];
+            let shape = [options.outputs as i64];
             [
                 builder.buffer("target_mean", &shape, 0.0),
                 builder.buffer("target_deviation", &shape, 1.0),
@@ -278,10 +288,12 @@ impl Model {
             historical.is_empty() || historical.len() == blocks.len(),
             "historical embeddings are per block"
         );
-        let historical = |hop: usize| historical.get(hop).and_then(Option::as_ref);
-        let seeds = blocks.first().map(|block| block.destinations() as i64);
         let kind = self.kind();
-        let mut jumping = self.jump.as_ref().map(|jump| Jumping { jump, carried: None });
+        let mut jumping = Jumping {
+            jump: self.jump.as_ref(),
+            seeds: blocks.first().map(|block| block.destinations() as i64),
+            carried: None,
+        };
         let (mut hidden, first) = match input {
             Input::Features(rows) => (self.first_rows(&self.normalized_features(rows), blocks, &pass), 0),
             Input::NormalizedFeatures(rows) => (self.first_rows(rows, blocks, &pass), 0),
@@ -306,27 +318,19 @@ impl Model {
                 )
             }
         };
-        // Rows of seeds are the first.
-        let mut after = |layer: usize, hidden: &Tensor| {
-            if let Some(jumping) = &mut jumping {
-                jumping.carry(layer, &hidden.narrow(0, 0, seeds.unwrap_or(hidden.size()[0])));
-            }
-        };
         if first == 1 {
-            after(0, &hidden);
+            jumping.carry(0, &hidden);
         }
         for layer in first..count {
             let hop = count - 1 - layer;
             let block = &blocks[hop];
-            let followed = historical(hop).and_then(|historical| self.follow(layer, historical, &pass));
-            let historical = followed.as_ref().or(historical(hop));
+            let historical = historical.get(hop).and_then(Option::as_ref);
+            let followed = historical.and_then(|historical| self.follow(layer, historical, &pass));
+            let historical = followed.as_ref().or(historical);
             hidden = self.convolve(layer, block, &hidden, historical, &pass);
-            after(layer, &hidden);
+            jumping.carry(layer, &hidden);
         }
-        self.in_unit(match jumping {
-            None => float(&hidden),
-            Some(jumping) => jumping.logits(),
-        })
+        self.in_unit(float(&jumping.logits().unwrap_or(hidden)))
     }
 
     /// The states at the input of the first layer, with the dropout of a pass, from [`Model::normalized_features`].
@@ -379,22 +383,12 @@ impl Model {
 
     /// As [`Model::step`], with the dropout of a pass.
     fn step_of(&self, layer: usize, operands: Operands<'_>, pass: Option<(&Pass, RowsOf)>) -> Tensor {
-        let update = |epilogue| match operands {
-            Operands::Apart(own, aggregated, degrees) => self.layers[layer].update(own, aggregated, degrees, epilogue),
-            Operands::Combined(rows) => {
-                let combines = self.layers[layer].combines().expect("it made the rows");
-                combines.update(rows, epilogue)
-            }
-        };
-        let own = || match operands {
-            Operands::Apart(own, ..) => own,
-            Operands::Combined(_) => unreachable!("a residual needs the states themselves"),
-        };
+        let convolution = &*self.layers[layer];
         if layer == self.layers.len() - 1 && self.jump.is_none() {
-            let result = update(Epilogue::NONE);
+            let result = operands.update(convolution, Epilogue::NONE);
             return match &self.head {
                 None => result,
-                Some((weight, bias)) => linear(&[(&result, weight)], Some(bias), Epilogue::NONE),
+                Some(head) => head.of(&result, Epilogue::NONE),
             };
         }
         let activation = &self.activations[layer];
@@ -403,13 +397,13 @@ impl Model {
             dropout: dropout(self.options.dropout, pass, layer as u64),
         };
         match (&self.residuals[layer], &self.norms[layer], activation.is_relu()) {
-            (Residual::None, None, true) => update(epilogue),
+            (Residual::None, None, true) => operands.update(convolution, epilogue),
             (residual, norm, _) => {
-                let mut sum = update(Epilogue::NONE);
+                let mut sum = operands.update(convolution, Epilogue::NONE);
                 match residual {
                     Residual::None => {}
-                    Residual::Identity => sum += own(),
-                    Residual::Projection(weight) => sum += linear(&[(own(), weight)], None, Epilogue::NONE),
+                    Residual::Identity => sum += operands.own(),
+                    Residual::Projection(weight) => sum += linear(&[(operands.own(), weight)], None, Epilogue::NONE),
                 }
                 let normal = match norm {
                     None => sum,
@@ -421,35 +415,40 @@ impl Model {
     }
 }
 
-/// The rows that are carried through a pass.
+/// The rows that are carried through a pass, if the model has jumping knowledge.
 struct Jumping<'a> {
-    jump: &'a Jump,
+    jump: Option<&'a Jump>,
+    /// Number of seeds. Their rows are the first. None if all rows are of seeds.
+    seeds: Option<i64>,
     carried: Option<Tensor>,
 }
 
 impl Jumping<'_> {
     fn carry(&mut self, layer: usize, states: &Tensor) {
-        self.carried = Some(self.jump.carry(layer, states, self.carried.as_ref()));
+        if let Some(jump) = self.jump {
+            let states = states.narrow(0, 0, self.seeds.unwrap_or(states.size()[0]));
+            self.carried = Some(jump.carry(layer, &states, self.carried.as_ref()));
+        }
     }
 
-    fn logits(self) -> Tensor {
-        float(&self.jump.logits(&self.carried.expect("a model has layers")))
+    fn logits(&self) -> Option<Tensor> {
+        self.jump
+            .zip(self.carried.as_ref())
+            .map(|(jump, carried)| jump.logits(carried))
     }
 }
 
 /// The dropout of the rows of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
 fn dropout(probability: f64, pass: Option<(&Pass, RowsOf)>, place: u64) -> Option<Dropout> {
     let (pass, rows_of) = pass.filter(|_| probability > 0.0)?;
-    let names = |names: &Names| {
-        Arc::clone(match rows_of {
-            RowsOf::Inputs => &names.inputs,
-            RowsOf::Destinations => &names.destinations,
-        })
-    };
+    let names = pass.names.as_ref().map(|names| match rows_of {
+        RowsOf::Inputs => &names.inputs,
+        RowsOf::Destinations => &names.destinations,
+    });
     Some(Dropout {
         probability,
         key: random::combine(pass.training?, random::mix(place)),
-        names: pass.names.as_ref().map(names),
+        names: names.cloned(),
     })
 }
 

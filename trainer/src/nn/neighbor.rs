@@ -54,11 +54,9 @@ const DROPOUT_KEY: u64 = 1 << 32;
 impl Model {
     /// Whether historical embeddings can follow the parameters of this model: all its layers take means or sums, and nothing of edges.
     pub fn has_neighbors(&self) -> bool {
-        if !self.options().edges.is_nothing() {
-            return false;
-        }
-        let follows = |layer| matches!(self.aggregate(layer), Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn);
-        (0..self.options().layers).all(follows)
+        let mut aggregates = (0..self.options().layers).map(|layer| self.aggregate(layer));
+        self.options().edges.is_nothing()
+            && aggregates.all(|kind| matches!(kind, Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn))
     }
 
     /// The contributions of the neighbors at a layer above the first, `[rows, hidden]`: the nodes' aggregates, estimated from the
@@ -73,21 +71,21 @@ impl Model {
         let degrees: Vec<Tensor> = std::iter::once(neighbor.degrees.shallow_clone())
             .chain(inputs.iter().map(|rows| rows.select(1, 2 * width)))
             .collect();
-        let first = |(rows, degrees): (&Tensor, &Tensor)| {
+        // Of the neighbor, of its neighbor, and so on.
+        let mut states = Vec::with_capacity(layer);
+        for (rows, degrees) in inputs.iter().zip(&degrees[1..]) {
             let rows = rows.to_kind(kind);
             let (own, aggregates) = (rows.narrow(1, 0, width), rows.narrow(1, width, width));
-            self.step(0, Operands::Apart(&own, &aggregates, Some(degrees)))
-        };
-        // Of the neighbor, of its neighbor, and so on.
-        let mut states: Vec<Tensor> = inputs.iter().zip(&degrees[1..]).map(first).collect();
+            states.push(self.step(0, Operands::Apart(&own, &aggregates, Some(degrees))));
+        }
         for below in 1..layer {
-            let share = |at: usize| self.share(below, &states[at], &degrees[at], &degrees[at + 1]);
-            let next = |at: usize| {
-                let aggregates = share(at + 1) + neighbor.differences[below - 1][at].to_kind(kind);
-                let operands = Operands::Apart(&states[at], &aggregates, Some(&degrees[at + 1]));
-                self.step(below, operands)
-            };
-            states = (0..states.len() - 1).map(next).collect();
+            let mut above = Vec::with_capacity(states.len());
+            for (at, pair) in states.windows(2).enumerate() {
+                let share = self.share(below, &pair[1], &degrees[at + 1], &degrees[at + 2]);
+                let aggregates = share + neighbor.differences[below - 1][at].to_kind(kind);
+                above.push(self.step(below, Operands::Apart(&pair[0], &aggregates, Some(&degrees[at + 1]))));
+            }
+            states = above;
         }
         self.share(layer, &states[0], &degrees[0], &degrees[1])
     }

@@ -152,12 +152,6 @@ impl Builder {
         tensor
     }
 
-    /// Makes the weight, `[outputs, inputs]`, and the bias, `[outputs]`, of a linear layer.
-    pub(crate) fn linear(&mut self, [inputs, outputs]: [i64; 2], weight: Start, bias: Start) -> (Tensor, Tensor) {
-        let weight = self.parameter("weight", &[outputs, inputs], weight);
-        (weight, self.parameter("bias", &[outputs], bias))
-    }
-
     /// Makes a buffer.
     pub(crate) fn buffer(&mut self, name: &str, shape: &[i64], value: f32) -> Tensor {
         let tensor = self.tensor(shape, Start::Constant(value));
@@ -197,10 +191,11 @@ impl Builder {
             let mut start = 0;
             for (_, tensor) in &self.named {
                 let count = tensor.numel() as i64;
-                let part = |of: &Tensor| of.narrow(0, start, count).view(&*tensor.size());
+                let [values, gradient] =
+                    [&values, &gradient].map(|all| all.narrow(0, start, count).view(&*tensor.size()));
                 // This changes all handles of the parameter.
-                tensor.shallow_clone().set_data(&part(&values));
-                shim::set_gradient(tensor, &part(&gradient));
+                tensor.shallow_clone().set_data(&values);
+                shim::set_gradient(tensor, &gradient);
                 start += count;
             }
             Parameters {

@@ -4,7 +4,7 @@ use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum, WeightedMean, W
 use grappa_formats::features::FeatureLayout;
 
 use super::{
-    dot_attention::{DotAttention, softmax_weight, weight_of_largest},
+    dot_attention::{DotAttention, merge_head, softmax_weight, weight_of_largest},
     edge_weight::{EdgeWeight, STRIP},
 };
 use crate::kernels::attention::leaky;
@@ -204,11 +204,10 @@ impl Reduce for ReluSum {
             let values = &mut values[..row.len()];
             values.copy_from_slice(row);
             self.0.add_products(edge, strip * STRIP, values);
-            // NaN stays.
-            let relu = |value: f32| if value < 0.0 { 0.0 } else { value };
-            sums.iter_mut()
-                .zip(values)
-                .for_each(|(sum, value)| *sum += relu(*value));
+            for (sum, value) in sums.iter_mut().zip(values) {
+                // NaN stays.
+                *sum += if *value < 0.0 { 0.0 } else { *value };
+            }
         }
     }
 
@@ -289,7 +288,7 @@ impl Attention {
         if let (Some(attention), Some(edges)) = (&self.attention, &self.edges) {
             let first = head * self.head_width;
             let strips = (first..first + self.head_width).step_by(STRIP);
-            let of_strip = |at: usize| {
+            let products = strips.map(|at| {
                 let part = at..(at + STRIP).min(first + self.head_width);
                 let mut values = [0.0; STRIP];
                 let values = &mut values[..part.len()];
@@ -304,8 +303,8 @@ impl Attention {
                 products
                     .map(|(value, attention)| attention * leaky(*value))
                     .sum::<f32>()
-            };
-            return strips.map(of_strip).sum();
+            });
+            return products.sum();
         }
         match &self.attention {
             None => leaky(source[self.width() + head] + query[head]),
@@ -392,12 +391,8 @@ impl Reduce for Attention {
             .chunks_exact_mut(self.head_width)
             .zip(part_sums.chunks_exact(self.head_width));
         for (head, (sums, of_part)) in heads.enumerate() {
-            let common = largest[head].max(part_largest[head]);
-            let [scale, part_scale] = [largest[head], part_largest[head]].map(|logit| (logit - common).exp());
-            let add = |sum: &mut f32, value: f32| *sum = *sum * scale + value * part_scale;
-            sums.iter_mut().zip(of_part).for_each(|(sum, value)| add(sum, *value));
-            add(&mut rest[head], part_weights[head]);
-            largest[head] = common;
+            let of_head = [&mut largest[head], &mut rest[head]];
+            merge_head(sums, of_head, of_part, [part_largest[head], part_weights[head]]);
         }
         let features = part.len() - self.edge_width();
         let sums = state[features..].iter_mut().zip(&part[features..]);

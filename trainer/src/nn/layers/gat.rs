@@ -7,9 +7,9 @@ use super::{
     layer::{Hop, Layer},
 };
 use crate::nn::{
-    aggregate::{own_states, with_historical},
+    aggregate::own_states,
     aggregate_kind::Aggregate,
-    attention::{attend, sum_logits},
+    attention::sum_logits,
     backend::Backend,
     linear::{Epilogue, float, linear},
     parameters::{Builder, Start},
@@ -23,6 +23,7 @@ use crate::nn::{
 #[derive(Debug)]
 pub(crate) struct Gat {
     heads: Heads,
+    bias: Tensor,
     weight: Tensor,
     source_attention: Tensor,
     destination_attention: Tensor,
@@ -30,11 +31,12 @@ pub(crate) struct Gat {
 
 impl Gat {
     pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64, heads: i64, last: bool) -> Self {
-        let heads = Heads::new(builder, outputs, heads, last);
+        let heads = Heads::new(outputs, heads, last);
         let shape = [1, heads.count, heads.width];
         let start = Start::glorot(heads.count, heads.width, 1.0);
-        let width = heads.count * heads.width;
+        let width = heads.values();
         Self {
+            bias: builder.parameter("bias", &[outputs], Start::Constant(0.0)),
             source_attention: builder.parameter("att_src", &shape, start),
             destination_attention: builder.parameter("att_dst", &shape, start),
             weight: builder.parameter("lin.weight", &[width, inputs], Start::glorot(width, inputs, 1.0)),
@@ -70,12 +72,11 @@ impl Layer for Gat {
         let transformed = self.transformed(hop.sources);
         let looped = hop.block.with_own(0);
         let scores = self.scores(hop.sources);
-        let of = |first: i64| scores.narrow(1, first, self.heads.count);
-        let of_destinations = own_states(Backend::Fastest, hop.block, &of(self.heads.count));
-        let logits = sum_logits(Backend::Fastest, looped, &of(0), &of_destinations);
-        let own_states = hop.wanted_own_states();
-        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, hop.dropout);
-        (own_states, with_historical(aggregated, hop.historical))
+        let heads = self.heads.count;
+        let of_destinations = own_states(Backend::Fastest, hop.block, &scores.narrow(1, heads, heads));
+        let logits = sum_logits(Backend::Fastest, looped, &scores.narrow(1, 0, heads), &of_destinations);
+        let own = hop.wanted_own_states();
+        hop.attended(own, looped, [&transformed, &logits], None)
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {
@@ -92,6 +93,6 @@ impl Layer for Gat {
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        self.heads.finish(aggregated, epilogue, own.kind())
+        self.heads.finish(aggregated, &self.bias, epilogue, own.kind())
     }
 }

@@ -4,15 +4,15 @@ use tch::Tensor;
 
 use super::{
     heads::Heads,
-    layer::{Hop, Layer},
+    layer::{Hop, Layer, layer_of_edges, rows_of_edges},
 };
 use crate::nn::{
-    aggregate::{own_states, with_historical},
     aggregate_kind::Aggregate,
-    attention::{attend, pair_logits},
+    attention::pair_logits,
     backend::Backend,
     edge_weight::EdgeWeight,
-    linear::{Epilogue, float, linear},
+    linear::Epilogue,
+    linear_layer::LinearLayer,
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
 };
@@ -22,12 +22,11 @@ use crate::nn::{
 #[derive(Debug)]
 pub(crate) struct Gatv2 {
     heads: Heads,
+    bias: Tensor,
     attention: Tensor,
-    /// Weight and bias.
-    sources: (Tensor, Tensor),
-    destinations: (Tensor, Tensor),
-    /// Weight for the features of edges, if the layer takes them.
-    edges: Option<Tensor>,
+    sources: LinearLayer,
+    destinations: LinearLayer,
+    edges: Option<LinearLayer>,
 }
 
 impl Gatv2 {
@@ -38,43 +37,22 @@ impl Gatv2 {
         last: bool,
         edge_features: usize,
     ) -> Self {
-        let heads = Heads::new(builder, outputs, heads, last);
-        let width = heads.count * heads.width;
+        let heads = Heads::new(outputs, heads, last);
+        let (width, features) = (heads.values(), edge_features as i64);
+        let bias = builder.parameter("bias", &[outputs], Start::Constant(0.0));
         let start = Start::glorot(heads.count, heads.width, 1.0);
         let attention = builder.parameter("att", &[1, heads.count, heads.width], start);
-        let (start, bias) = (Start::glorot(width, inputs, 1.0), Start::linear(inputs));
+        let (start, bias_start) = (Start::glorot(width, inputs, 1.0), Start::linear(inputs));
         let [sources, destinations] =
-            ["lin_l", "lin_r"].map(|name| builder.scope(name, |builder| builder.linear([inputs, width], start, bias)));
-        let features = edge_features as i64;
-        let edges = (features > 0).then(|| {
-            builder.parameter(
-                "lin_edge.weight",
-                &[width, features],
-                Start::glorot(width, features, 1.0),
-            )
-        });
+            ["lin_l", "lin_r"].map(|name| LinearLayer::new(builder, name, [inputs, width], start, Some(bias_start)));
         Self {
             heads,
+            bias,
             attention,
             sources,
             destinations,
-            edges,
+            edges: layer_of_edges(builder, [features, width], Start::glorot(width, features, 1.0)),
         }
-    }
-
-    /// Features of an edge that the layer takes.
-    fn edge_features(&self) -> usize {
-        self.edges.as_ref().map_or(0, |weight| weight.size()[1] as usize)
-    }
-
-    fn sources(&self, rows: &Tensor) -> Tensor {
-        let (weight, bias) = &self.sources;
-        float(&linear(&[(rows, weight)], Some(bias), Epilogue::NONE))
-    }
-
-    fn destinations(&self, rows: &Tensor) -> Tensor {
-        let (weight, bias) = &self.destinations;
-        float(&linear(&[(rows, weight)], Some(bias), Epilogue::NONE))
     }
 }
 
@@ -84,44 +62,42 @@ impl Layer for Gatv2 {
     }
 
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
-        let features = self.edge_features();
-        let looped = hop.block.with_own(features);
-        let of_edges = self.edges.as_ref();
-        let of_edges = of_edges.map(|weight| linear(&[(looped.features(features), weight)], None, Epilogue::NONE));
-        let transformed = self.sources(hop.sources);
-        // A product of each node, not of each destination.
-        let of_nodes = self.destinations(&hop.sources.narrow(0, 0, hop.block.destination_nodes() as i64));
-        let own = own_states(Backend::Fastest, hop.block, &of_nodes);
-        let attention = self.attention.view([-1]);
+        let features = self.edges.as_ref().map_or(0, LinearLayer::inputs);
+        let looped = hop.block.with_own(features as usize);
+        let of_edges = self.edges.as_ref().map(|layer| rows_of_edges(looped, layer));
+        let transformed = self.sources.in_f32(hop.sources);
+        let own = hop.of_destinations(&self.destinations);
         let logits = pair_logits(
             Backend::Fastest,
             looped,
             [&transformed, &own],
             of_edges.as_ref(),
-            &attention,
+            &self.attention.view([-1]),
             self.heads.count,
         );
-        let own_states = hop.wanted_own_states();
-        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, hop.dropout);
-        (own_states, with_historical(aggregated, hop.historical))
+        let own = hop.wanted_own_states();
+        hop.attended(own, looped, [&transformed, &logits], None)
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {
-        self.sources(sources)
+        self.sources.in_f32(sources)
     }
 
     fn queries(&self, own: &Tensor) -> Option<Tensor> {
-        Some(Tensor::cat(&[self.sources(own), self.destinations(own)], 1))
+        Some(Tensor::cat(
+            &[self.sources.in_f32(own), self.destinations.in_f32(own)],
+            1,
+        ))
     }
 
     fn reduction(&self, _width: usize) -> Reduction {
         let attention = Vec::<f32>::try_from(&self.attention.view([-1])).expect("parameters are f32");
         let (heads, width) = (self.heads.count as usize, self.heads.width as usize);
-        let edges = self.edges.as_ref().map(|weight| EdgeWeight::new(weight, None));
+        let edges = self.edges.as_ref().map(EdgeWeight::new);
         Reduction::Attention(Attention::gatv2(heads, width, attention, edges))
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        self.heads.finish(aggregated, epilogue, own.kind())
+        self.heads.finish(aggregated, &self.bias, epilogue, own.kind())
     }
 }

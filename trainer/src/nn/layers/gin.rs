@@ -10,7 +10,8 @@ use crate::{
     nn::{
         aggregate_kind::Aggregate,
         backend::Backend,
-        linear::{Epilogue, apply, float, linear},
+        linear::{Epilogue, apply, float},
+        linear_layer::LinearLayer,
         norm::Norm,
         parameters::{Builder, Start},
         reduction::Reduction,
@@ -27,8 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Gin {
     epsilon: Tensor,
-    weights: [Tensor; 2],
-    biases: [Tensor; 2],
+    layers: [LinearLayer; 2],
     norm: Option<Norm>,
 }
 
@@ -37,15 +37,11 @@ impl Gin {
         let epsilon = builder.parameter("eps", &[1], Start::Constant(0.0));
         let second_name = if has_norm { "nn.3" } else { "nn.2" };
         let norm = if has_norm { NormKind::Layer } else { NormKind::None };
-        let [(first, first_bias), (second, second_bias)] = [("nn.0", inputs, hidden), (second_name, hidden, outputs)]
-            .map(|(name, inputs, outputs)| {
-                let start = Start::linear(inputs);
-                builder.scope(name, |builder| builder.linear([inputs, outputs], start, start))
-            });
+        let layers = [("nn.0", [inputs, hidden]), (second_name, [hidden, outputs])]
+            .map(|(name, sizes)| LinearLayer::of_pytorch(builder, name, sizes));
         Self {
             epsilon,
-            weights: [first, second],
-            biases: [first_bias, second_bias],
+            layers,
             norm: builder.scope("nn.1", |builder| Norm::new(builder, norm, hidden)),
         }
     }
@@ -56,11 +52,16 @@ impl Gin {
     ///
     /// libtorch would divide the gradient of eps, a sum over all values, among its threads. Its bits would depend on their number.
     fn with_own(&self, backend: Backend, own: &Tensor, aggregated: &Tensor) -> Tensor {
-        let add = |epsilon: &Tensor| aggregated.addcmul(own, &(epsilon + 1.0).to_kind(own.kind()));
-        if !backend.has_kernels_for(own) {
-            return add(&self.epsilon);
+        let has_kernels = backend.has_kernels_for(own);
+        let epsilon = if has_kernels {
+            self.epsilon.detach()
+        } else {
+            self.epsilon.shallow_clone()
+        };
+        let sum = aggregated.addcmul(own, &(epsilon + 1.0).to_kind(own.kind()));
+        if !has_kernels {
+            return sum;
         }
-        let sum = add(&self.epsilon.detach());
         let own = own.detach();
         shim::with_gradient(sum.detach(), &[&sum, &self.epsilon], move || {
             Box::new(move |gradient, _| {
@@ -83,15 +84,12 @@ impl Layer for Gin {
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let sum = self.with_own(Backend::Fastest, own, aggregated);
-        let (terms, bias) = ([(&sum, &self.weights[0])], Some(&self.biases[0]));
+        let [first, second] = &self.layers;
         let hidden = match &self.norm {
-            None => linear(&terms, bias, Epilogue::RELU),
-            Some(norm) => apply(
-                &norm.apply(&linear(&terms, bias, Epilogue::NONE), false),
-                Epilogue::RELU,
-            ),
+            None => first.of(&sum, Epilogue::RELU),
+            Some(norm) => apply(&norm.apply(&first.of(&sum, Epilogue::NONE), false), Epilogue::RELU),
         };
-        linear(&[(&hidden, &self.weights[1])], Some(&self.biases[1]), epilogue)
+        second.of(&hidden, epilogue)
     }
 }
 
@@ -109,8 +107,10 @@ mod tests {
         let epsilon = random(3, &[1]).set_requires_grad(true);
         let gin = Gin {
             epsilon: epsilon.shallow_clone(),
-            weights: [0, 1].map(|_| Tensor::new()),
-            biases: [0, 1].map(|_| Tensor::new()),
+            layers: [0, 1].map(|_| LinearLayer {
+                weight: Tensor::new(),
+                bias: None,
+            }),
             norm: None,
         };
         let sum = gin.with_own(backend, &own, &aggregated);

@@ -11,8 +11,9 @@ use crate::nn::{
     aggregate_kind::Aggregate,
     backend::Backend,
     edge_weight::EdgeWeight,
-    linear::{Epilogue, apply, linear},
-    parameters::{Builder, Start},
+    linear::{Epilogue, apply},
+    linear_layer::LinearLayer,
+    parameters::Builder,
     reduction::{Reduction, ReluSum},
 };
 
@@ -20,17 +21,14 @@ use crate::nn::{
 #[derive(Debug)]
 pub(crate) struct Gine {
     gin: Gin,
-    /// Weight and bias for the features of edges.
-    edges: (Tensor, Tensor),
+    edges: LinearLayer,
 }
 
 impl Gine {
     pub(crate) fn new(builder: &mut Builder, widths: [i64; 3], has_norm: bool, edge_features: usize) -> Self {
-        let features = edge_features as i64;
-        let start = Start::linear(features);
         Self {
             gin: Gin::new(builder, widths, has_norm),
-            edges: builder.scope("lin", |builder| builder.linear([features, widths[0]], start, start)),
+            edges: LinearLayer::of_pytorch(builder, "lin", [edge_features as i64, widths[0]]),
         }
     }
 }
@@ -42,18 +40,15 @@ impl Layer for Gine {
 
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
         let Hop { block, sources, .. } = hop;
-        let (weight, bias) = &self.edges;
-        let features = block.features(weight.size()[1] as usize).to_kind(sources.kind());
-        let of_edges = linear(&[(&features, weight)], Some(bias), Epilogue::NONE);
-        let messages = rows_of_edges(Backend::Fastest, block, sources) + of_edges;
+        let features = block.features(self.edges.inputs() as usize).to_kind(sources.kind());
+        let messages = rows_of_edges(Backend::Fastest, block, sources) + self.edges.of(&features, Epilogue::NONE);
         let messages = apply(&messages, Epilogue::RELU);
         let sums = sum_of_edges(Backend::Fastest, block, hop.scaling, &messages);
         (hop.own_states(), with_historical(sums, hop.historical))
     }
 
     fn reduction(&self, _width: usize) -> Reduction {
-        let (weight, bias) = &self.edges;
-        Reduction::ReluSum(ReluSum(EdgeWeight::new(weight, Some(bias))))
+        Reduction::ReluSum(ReluSum(EdgeWeight::new(&self.edges)))
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

@@ -5,12 +5,15 @@ use std::fmt;
 use tch::Tensor;
 
 use crate::nn::{
-    aggregate::{own_and_aggregate, own_states},
+    aggregate::{own_and_aggregate, own_states, with_historical},
     aggregate_kind::{Aggregate, Scaling},
+    attention::attend,
     backend::Backend,
     graph::Block,
     historical::HistoricalEmbeddings,
     linear::{Dropout, Epilogue},
+    linear_layer::LinearLayer,
+    parameters::{Builder, Start},
     reduction::Reduction,
 };
 
@@ -40,6 +43,26 @@ impl Hop<'_> {
             true => self.own_states(),
             false => self.sources.narrow(0, 0, 0),
         }
+    }
+
+    /// The outputs of a linear layer for the destinations, `[destinations, outputs]`, f32. Each node costs one product, however many of
+    /// the destinations it is.
+    pub(super) fn of_destinations(&self, layer: &LinearLayer) -> Tensor {
+        let nodes = self.sources.narrow(0, 0, self.block.destination_nodes() as i64);
+        own_states(Backend::Fastest, self.block, &layer.in_f32(&nodes))
+    }
+
+    /// The given states of destinations, and for each destination and head, the sum of the rows of its sources and its edges in `block`,
+    /// weighted by attention. `block` is the block of the hop, with or without the destinations themselves as sources.
+    pub(super) fn attended(
+        self,
+        own: Tensor,
+        block: &Block,
+        [rows, logits]: [&Tensor; 2],
+        rows_of_edges: Option<&Tensor>,
+    ) -> (Tensor, Tensor) {
+        let aggregated = attend(Backend::Fastest, block, rows, rows_of_edges, logits, self.dropout);
+        (own, with_historical(aggregated, self.historical))
     }
 }
 
@@ -112,4 +135,14 @@ pub(crate) trait WeightsFirst {
     /// The result of [`Layer::update`], without an epilogue, from the nodes' products, `[nodes, width]`, and the aggregates
     /// `[nodes, outputs]` of their neighbors' states.
     fn update(&self, products: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor;
+}
+
+/// A linear layer of the features of edges, without bias, if the layer takes any.
+pub(super) fn layer_of_edges(builder: &mut Builder, [features, width]: [i64; 2], start: Start) -> Option<LinearLayer> {
+    (features > 0).then(|| LinearLayer::new(builder, "lin_edge", [features, width], start, None))
+}
+
+/// The outputs of a linear layer for the features of a block's edges, `[edges, outputs]`.
+pub(super) fn rows_of_edges(block: &Block, layer: &LinearLayer) -> Tensor {
+    layer.of(block.features(layer.inputs() as usize), Epilogue::NONE)
 }

@@ -9,6 +9,7 @@ use crate::nn::{
     aggregate::aggregate,
     aggregate_kind::Aggregate,
     linear::{Epilogue, apply, float, linear},
+    linear_layer::LinearLayer,
     parameters::{Builder, Start},
     reduction::Reduction,
 };
@@ -17,27 +18,17 @@ use crate::nn::{
 /// 1. It leaves out the dropout of the example, because the model has dropout between layers.
 #[derive(Debug)]
 pub(crate) struct PinSage {
-    message_weight: Tensor,
-    message_bias: Tensor,
-    weight: Tensor,
-    bias: Tensor,
+    message: LinearLayer,
+    update: LinearLayer,
 }
 
 impl PinSage {
     pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64) -> Self {
-        let [(message_weight, message_bias), (weight, bias)] =
-            [("Q", inputs), ("W", inputs + outputs)].map(|(name, inputs)| {
-                let start = Start::glorot(outputs, inputs, 2f64.sqrt());
-                builder.scope(name, |builder| {
-                    builder.linear([inputs, outputs], start, Start::Constant(0.0))
-                })
-            });
-        Self {
-            message_weight,
-            message_bias,
-            weight,
-            bias,
-        }
+        let [message, update] = [("Q", inputs), ("W", inputs + outputs)].map(|(name, inputs)| {
+            let start = Start::glorot(outputs, inputs, 2f64.sqrt());
+            LinearLayer::new(builder, name, [inputs, outputs], start, Some(Start::Constant(0.0)))
+        });
+        Self { message, update }
     }
 }
 
@@ -47,11 +38,7 @@ impl Layer for PinSage {
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {
-        linear(
-            &[(sources, &self.message_weight)],
-            Some(&self.message_bias),
-            Epilogue::RELU,
-        )
+        self.message.of(sources, Epilogue::RELU)
     }
 
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
@@ -63,17 +50,17 @@ impl Layer for PinSage {
     /// All in-neighbors have the same weight, because the edge weights of training come from random walks.
     fn reduction(&self, _width: usize) -> Reduction {
         Reduction::Mean(Mean {
-            width: self.message_bias.numel(),
+            width: self.message.outputs() as usize,
         })
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        let hidden = self.message_bias.size()[0];
-        let of_aggregated = self.weight.narrow(1, 0, hidden);
-        let of_own = self.weight.narrow(1, hidden, own.size()[1]);
+        let (hidden, LinearLayer { weight, bias }) = (self.message.outputs(), &self.update);
+        let of_aggregated = weight.narrow(1, 0, hidden);
+        let of_own = weight.narrow(1, hidden, own.size()[1]);
         let result = float(&linear(
             &[(aggregated, &of_aggregated), (own, &of_own)],
-            Some(&self.bias),
+            bias.as_ref(),
             Epilogue::RELU,
         ));
         let square = result.square().sum_dim_intlist([1i64].as_slice(), true, Kind::Float);

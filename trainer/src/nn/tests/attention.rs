@@ -35,7 +35,7 @@ fn attention_of(
     let attention = leaf(3, &[width]);
     let of_edges = has_edge_rows.then(|| leaf(5, &[looped.edges() as i64, width]));
     let logits = pair_logits(backend, looped, [&rows, &own], of_edges.as_ref(), &attention, heads);
-    let result = attend(backend, looped, &rows, &logits, None);
+    let result = attend(backend, looped, &rows, None, &logits, None);
     (&result * random(4, &[destinations as i64, width]))
         .sum(Kind::Float)
         .backward();
@@ -101,7 +101,7 @@ fn dropout_of_attention_weights_drops_sources_by_head_and_keeps_the_expectation(
             key,
             names: None,
         };
-        attend(backend, looped, &ones, &logits, Some(dropout))
+        attend(backend, looped, &ones, None, &logits, Some(dropout))
     };
     let dropped = run(Backend::Fastest, 1);
     assert_close(&dropped, &run(Backend::Operators, 1), 1e-6, "operators");
@@ -137,6 +137,7 @@ fn large_logits_do_not_overflow() {
             backend,
             looped,
             &Tensor::ones([50, 4], (Kind::Float, Device::Cpu)),
+            None,
             &logits,
             None,
         );
