@@ -54,10 +54,10 @@ fn header_version(libtorch: &Path) -> Option<String> {
     let header = libtorch.join("include/torch/headeronly/version.h");
     println!("cargo::rerun-if-changed={}", header.display());
     let text = fs::read_to_string(header).ok()?;
-    let part = |name: &str| {
+    let [major, minor, patch] = ["MAJOR", "MINOR", "PATCH"].map(|name| {
         text.lines()
             .find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name))
             .map(str::trim)
-    };
-    Some(format!("{}.{}.{}", part("MAJOR")?, part("MINOR")?, part("PATCH")?))
+    });
+    Some(format!("{}.{}.{}", major?, minor?, patch?))
 }

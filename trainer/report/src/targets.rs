@@ -6,7 +6,6 @@ use crate::html::escape;
 
 /// RMSE, MAE and R2 of each target. Targets without a name are shown by number.
 pub(super) fn table(scores: &ScoreReport, names: &[String]) -> String {
-    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     let mut html = "<div class=\"scroll\"><table id=\"targets\">\n<thead><tr><th>target</th><th>nodes</th><th>RMSE</th><th>MAE</th>\
                     <th>R2</th><th>RMSE of the mean</th></tr></thead>\n<tbody>\n"
         .to_owned();
@@ -24,4 +23,8 @@ pub(super) fn table(scores: &ScoreReport, names: &[String]) -> String {
         );
     }
     html + "</tbody></table></div>\n"
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), significant)
 }

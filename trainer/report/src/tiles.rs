@@ -28,11 +28,8 @@ pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: 
 
 /// Scores of links.
 fn link_tiles(summary: &Summary, split: &str) -> Vec<Tile> {
-    let number = |score: Option<f64>| score.map(|score| Unit::Number.format(score));
-    let mut tiles = vec![
-        ("test MRR".to_owned(), number(summary.test_mrr)),
-        ("val MRR".to_owned(), number(summary.val_mrr)),
-    ];
+    let [test, val] = [summary.test_mrr, summary.val_mrr].map(|mrr| mrr.map(|mrr| Unit::Number.format(mrr)));
+    let mut tiles = vec![("test MRR".to_owned(), test), ("val MRR".to_owned(), val)];
     if let Some(links) = &summary.links {
         tiles.extend([
             (format!("{split} Hits@10"), part(links.filtered.hits_at_10)),

@@ -90,26 +90,31 @@ impl<'scope, 'env> BackgroundWriter<'scope, 'env> {
     }
 }
 
+impl Unwritten {
+    /// Notes what lacks if a file could not be written. Returns whether that is so.
+    fn note(&mut self, lack: &'static str, written: Result<()>) -> bool {
+        written.map_err(|error| self.problems.push((lack, error))).is_err()
+    }
+}
+
 impl RunFiles {
     /// Writes the files now.
     pub fn write(self, folder: &RunFolder, checkpoints: &Checkpoints) -> Unwritten {
         let mut unwritten = Unwritten::default();
-        let problems = &mut unwritten.problems;
-        let mut note = |lack, written: Result<()>| written.map_err(|error| problems.push((lack, error))).is_err();
         if let Some(best) = self.best
-            && note("no checkpoint", checkpoints.save_best(&best).map(|_| ()))
+            && unwritten.note("no checkpoint", checkpoints.save_best(&best).map(|_| ()))
         {
             unwritten.best = Some(best);
         }
         if let Some(latest) = self.latest {
-            note(UNSYNCED, folder.sync_metrics());
-            if unwritten.best.is_some() || note("no checkpoint", checkpoints.save(&latest).map(|_| ())) {
+            unwritten.note(UNSYNCED, folder.sync_metrics());
+            if unwritten.best.is_some() || unwritten.note("no checkpoint", checkpoints.save(&latest).map(|_| ())) {
                 unwritten.latest = Some(latest);
             }
         }
         if let Some(pages) = self.pages {
-            note("no summary", folder.write_summary(pages.summary()));
-            note("no report", folder.write_report(&pages.html()));
+            unwritten.note("no summary", folder.write_summary(pages.summary()));
+            unwritten.note("no report", folder.write_report(&pages.html()));
         }
         unwritten
     }

@@ -38,8 +38,8 @@ impl FinishedRun {
     ///
     /// If a file cannot be read or is damaged, the run does not count as finished: resuming it makes the file again, or says what is wrong.
     pub fn find(folder: &Path, config: &TrainConfig) -> Option<Self> {
-        let read = |name: &str| regular::read_if_there(&folder.join(name)).ok().flatten();
-        let summary: Value = serde_json::from_slice(&read(SUMMARY)?).ok()?;
+        let [summary, report] = [SUMMARY, REPORT].map(|name| regular::read_if_there(&folder.join(name)).ok().flatten());
+        let summary: Value = serde_json::from_slice(&summary?).ok()?;
         let latest = Checkpoints::look(&folder.join(CHECKPOINTS)).latest().ok()?;
         let (_, checkpoint) = latest.found.filter(|_| latest.warnings.is_empty())?;
         let state = checkpoint.state;
@@ -47,7 +47,7 @@ impl FinishedRun {
         let epochs_max = before["epochs"].as_u64()?;
         let early_stopping = before["early-stopping"].as_u64()?;
         // While a run trains, its summary and its report cover fewer epochs, or say that it is running.
-        let is_written = summary["epochs"] == state.epoch && is_finished(&read(REPORT)?);
+        let is_written = summary["epochs"] == state.epoch && is_finished(&report?);
         let is_over = state.is_over(epochs_max, early_stopping) && state.is_over(config.epochs, config.early_stopping);
         // The scores may become exact: the user asks for it, or there was no room for it before.
         let is_auto = config.evaluate == Evaluate::Auto;

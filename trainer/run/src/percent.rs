@@ -8,11 +8,11 @@ const DECIMALS_MAX: usize = 6;
 pub fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
     let distance = value.abs().min((100.0 - value).abs());
-    let is_close = |decimals: &usize| {
+    let close = (0..DECIMALS_MAX).find(|decimals| {
         let shown: f64 = format!("{value:.decimals$}").parse().unwrap_or(value);
         (shown - value).abs() <= 0.05 * distance
-    };
-    let decimals = (0..DECIMALS_MAX).find(is_close).unwrap_or(DECIMALS_MAX);
+    });
+    let decimals = close.unwrap_or(DECIMALS_MAX);
     format!("{value:.decimals$} %")
 }
 

@@ -211,9 +211,6 @@ pub struct LinkReport {
 impl std::fmt::Display for LinkReport {
     /// One line, such as `MRR 0.7120 among 100 uniform candidates, filtered (raw 0.7012); Hits@1 61.00 %, ...`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let number = |score: Option<f64>| score.map_or("undefined".to_owned(), |score| format!("{score:.4}"));
-        let percent =
-            |score: Option<f64>| score.map_or("undefined".to_owned(), |score| format!("{:.2} %", score * 100.0));
         let RankReport {
             mrr,
             hits_at_1,
@@ -236,6 +233,14 @@ impl std::fmt::Display for LinkReport {
             self.edges
         )
     }
+}
+
+fn number(score: Option<f64>) -> String {
+    score.map_or("undefined".to_owned(), |score| format!("{score:.4}"))
+}
+
+fn percent(score: Option<f64>) -> String {
+    score.map_or("undefined".to_owned(), |score| format!("{:.2} %", score * 100.0))
 }
 
 #[cfg(test)]

@@ -71,9 +71,9 @@ fn warning_about_scales(names: &[String], width: usize, rows: &[f32]) -> Option<
         }
     }
     // A feature that is always 0 has no scale.
-    let scales = || largest.iter().enumerate().filter(|(_, scale)| **scale > 0.0);
-    let (most, high) = scales().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    let (least, low) = scales().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let scales = largest.iter().enumerate().filter(|(_, scale)| **scale > 0.0);
+    let (most, high) = scales.clone().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let (least, low) = scales.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
     let [most, least] = [most, least].map(|feature| match names.get(feature) {
         Some(name) => name.clone(),
         None => format!("feature {feature} (counted from 0)"),

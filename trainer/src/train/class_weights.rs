@@ -4,11 +4,7 @@ use std::path::Path;
 
 use grappa_formats::{NodeId, random};
 use grappa_io::{Error as EngineError, Position, progress::Silent, regular};
-use grappa_run::{
-    class_names,
-    config::{ClassWeights, TrainConfig},
-    model::Task,
-};
+use grappa_run::{class_names, config::ClassWeights, model::Task};
 
 use super::{data::TrainingData, processes::Processes};
 use crate::{Error, Result};
@@ -21,11 +17,11 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 /// # Errors
 /// If a class has no training nodes and weights are balanced, or the file has no weight for each class.
 pub(super) fn class_weights(
-    config: &TrainConfig,
+    wanted: &ClassWeights,
     data: &TrainingData,
     processes: &Processes,
 ) -> Result<Option<Vec<f32>>> {
-    let given = match &config.class_weights {
+    let given = match wanted {
         ClassWeights::None => return Ok(None),
         ClassWeights::Balanced => None,
         ClassWeights::File(path) => {
@@ -53,9 +49,8 @@ pub(super) fn class_weights(
             let mean = sum / nodes as f64;
             if mean <= 0.0 {
                 return Err(Error::Options(format!(
-                    "class-weights {} has weight 0 for the classes of all training nodes, so there is nothing to learn: give them \
-                     weights above 0",
-                    config.class_weights
+                    "class-weights {wanted} has weight 0 for the classes of all training nodes, so there is nothing to learn: give \
+                     them weights above 0"
                 )));
             }
             weights.iter().map(|weight| (weight / mean) as f32).collect()

@@ -49,13 +49,13 @@ impl TrainingData {
             config::check_labels(config, labels.spec())?;
         }
         slice::check(&store, config.model, config.halo)?;
-        processes.check_partitions(config)?;
+        processes.check_partitions(config.partitions, config.concurrent, config.schedule, config.seed)?;
         let splits = match &truth {
             Truth::Labels(_) => Splits::open(&store, processes)?,
             Truth::Links(_) => Splits::default(),
         };
         let chunks = Arc::new(MappedChunks::open(&store)?);
-        let edges = edge_data::input(&store, config)?;
+        let edges = edge_data::stored(&store).input(config)?;
         let weight_sums = edge_data::weight_sums(&store, &chunks, config.model, edges, config.threads())?;
         let data = Self {
             scored_splits: splits.scored_by(processes.share_within()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grappa_engine::aggregate::AllWeights;
 use grappa_run::{
-    config::{StoredEdges, TrainConfig},
+    config::StoredEdges,
     model::{EdgeInput, LayerKind},
 };
 use grappa_sampling::{EdgeValues, sample::Sampler};
@@ -19,14 +19,6 @@ pub(super) fn stored(store: &Store) -> StoredEdges {
         features: store.edge_features().map_or(0, |layout| layout.dim as usize),
         is_whole: store.manifest().is_whole(),
     }
-}
-
-/// What the model of a run takes of the edges of a store.
-///
-/// # Errors
-/// If an option contradicts it.
-pub(super) fn input(store: &Store, config: &TrainConfig) -> Result<EdgeInput> {
-    Ok(stored(store).input(config)?)
 }
 
 /// Checks that a store has the edge data that a model was trained with.
@@ -100,13 +92,12 @@ pub(super) fn weight_sums(
     }
 }
 
-/// Bytes of the [`weight_sums`] of a run.
-///
-/// # Errors
-/// As [`input`].
-pub(super) fn weight_sum_bytes(store: &Store, config: &TrainConfig) -> Result<u64> {
-    let has_sums = config.model == LayerKind::Gcn && input(store, config)? == EdgeInput::Weights;
-    Ok(if has_sums { 4 * store.manifest().nodes } else { 0 })
+/// Bytes of the [`weight_sums`] of a model.
+pub(super) fn weight_sum_bytes(nodes: u64, model: LayerKind, edges: EdgeInput) -> u64 {
+    match model == LayerKind::Gcn && edges == EdgeInput::Weights {
+        true => 4 * nodes,
+        false => 0,
+    }
 }
 
 /// The memory that is left beside [`weight_sums`], in bytes.

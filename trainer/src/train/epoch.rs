@@ -252,31 +252,37 @@ impl Trainer {
         let mut source = feed.epoch(batches);
         if self.overlaps {
             loading.in_background(&mut source, batches, |loaded| {
-                let mut next = |clock: &mut StageClock| {
-                    clock.enter(Stage::Sample);
-                    loaded.recv().ok()
-                };
-                self.steps_from(epoch, &mut next, progress)
+                self.steps_from(
+                    epoch,
+                    &mut |clock| {
+                        clock.enter(Stage::Sample);
+                        loaded.recv().ok()
+                    },
+                    progress,
+                )
             })?;
         } else {
             let mut arrived = VecDeque::new();
-            let mut next = |clock: &mut StageClock| {
-                clock.enter(Stage::Sample);
-                while arrived.len() <= read_ahead
-                    && let Some(batch) = source.next()
-                {
-                    if let Ok(batch) = &batch
-                        && read_ahead > 0
+            self.steps_from(
+                epoch,
+                &mut |clock| {
+                    clock.enter(Stage::Sample);
+                    while arrived.len() <= read_ahead
+                        && let Some(batch) = source.next()
                     {
-                        loading.read_ahead(batch);
+                        if let Ok(batch) = &batch
+                            && read_ahead > 0
+                        {
+                            loading.read_ahead(batch);
+                        }
+                        arrived.push_back(batch);
                     }
-                    arrived.push_back(batch);
-                }
-                clock.enter(Stage::Forward);
-                let batch = arrived.pop_front()?;
-                Some(batch.map_err(Into::into).and_then(|batch| loading.load(batch, batches)))
-            };
-            self.steps_from(epoch, &mut next, progress)?;
+                    clock.enter(Stage::Forward);
+                    let batch = arrived.pop_front()?;
+                    Some(batch.map_err(Into::into).and_then(|batch| loading.load(batch, batches)))
+                },
+                progress,
+            )?;
         }
         self.steps_without_batch(epoch, epoch.steps, progress)
     }
@@ -336,14 +342,9 @@ impl Trainer {
     fn begin_step(&mut self, epoch: &mut Epoch<'_, '_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
         let (number, edges) = (batch.first().step, batch.batch.minibatch().edges() as u64);
-        let step = self.learner.add_gradient(
-            epoch.number,
-            batch,
-            &self.config,
-            &self.data,
-            self.overlaps,
-            &mut self.clock,
-        )?;
+        let step = self
+            .learner
+            .add_gradient(epoch.number, batch, &self.data, self.overlaps, &mut self.clock)?;
         if self.processes.group.is_some() {
             // The exchange would wait for the gradient. And no rank sends one that is not finite.
             step.results(&self.data.store)?;
@@ -391,9 +392,7 @@ impl Trainer {
         self.clock.enter(Stage::Exchange);
         let done = (epoch.number as f64 + step as f64 / epoch.steps as f64) / self.config.epochs as f64;
         let rate = (epoch.rate)(step);
-        let summed = self
-            .learner
-            .update(&self.config, weights, epoch.seeds_per_step, rate, done)?;
+        let summed = self.learner.update(weights, epoch.seeds_per_step, rate, done)?;
         epoch.partial.steps = step + 1;
         epoch.partial.gradient_bytes += exchanged_bytes(self.learner.model.parameters().count());
         epoch.partial.bytes_sent += summed.sent_bytes;

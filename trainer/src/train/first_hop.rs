@@ -53,7 +53,7 @@ pub fn choose(
         FirstHop::Auto => false,
         FirstHop::Preaggregated => true,
     };
-    let kind = match possible(store, config.model, edge_data::input(store, config)?) {
+    let kind = match possible(store, config.model, edge_data::stored(store).input(config)?) {
         Ok(kind) => kind,
         Err(reason) if is_wanted => {
             return Err(Error::NoPreaggregation(format!(

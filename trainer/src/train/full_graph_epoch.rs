@@ -69,7 +69,7 @@ impl Trainer {
             seeds: of_process,
         };
         let done = epoch as f64 / self.config.epochs as f64;
-        let summed = learner.update(&self.config, weights, seeds, rate, done)?;
+        let summed = learner.update(weights, seeds, rate, done)?;
         partial.steps = 1;
         partial.seeds += own;
         partial.loss += sums.loss;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use grappa_run::{
     checkpoint::{Checkpoint, RunState},
+    config::Correction,
     model::ModelOptions,
 };
 use tch::{Device, Tensor, no_grad};
@@ -37,6 +38,16 @@ pub(super) enum Objective {
     Links(LinkLoss),
 }
 
+/// Options of a step.
+pub(super) struct StepOptions {
+    pub seed: u64,
+    /// Partitions of a step.
+    pub concurrent: u32,
+    pub correction: Correction,
+    /// The largest norm of a gradient; 0 if there is none.
+    pub clip: f64,
+}
+
 /// A model, its optimizer, and the exchange of its gradients.
 pub(super) struct Learner {
     pub model: Model,
@@ -46,6 +57,7 @@ pub(super) struct Learner {
     pub optimizer: Optimizer,
     pub denominator: Denominator,
     pub gradients: GradientExchange,
+    pub options: StepOptions,
     /// Optimizer steps that are finished.
     pub step: u64,
 }
@@ -61,7 +73,7 @@ impl Learner {
         let model = Model::new(model, config.seed, config.device)?;
         let weights = match data.links() {
             Some(_) => None,
-            None => class_weights(config, data, processes)?,
+            None => class_weights(&config.class_weights, data, processes)?,
         };
         let on_device = weights
             .as_deref()
@@ -77,6 +89,12 @@ impl Learner {
             },
             class_weights: weights.as_deref().map(digest),
             model,
+            options: StepOptions {
+                seed: config.seed,
+                concurrent: config.concurrent(),
+                correction: config.correction,
+                clip: config.clip,
+            },
             step: 0,
         })
     }

@@ -196,13 +196,12 @@ impl Loading {
             let of_part = correction::factors(self.config.correction, self.config.shrinkage, &coverage[seeds]);
             factors.extend(of_part);
         }
-        let begin = || self.tensors(&batch, &factors, (&parts, batches));
         let (tensors, done) = match &self.device_copy.stream {
             Some(stream) => {
-                let (tensors, done) = stream.begin(begin);
+                let (tensors, done) = stream.begin(|| self.tensors(&batch, &factors, (&parts, batches)));
                 (tensors?, Some(done))
             }
-            None => (begin()?, None),
+            None => (self.tensors(&batch, &factors, (&parts, batches))?, None),
         };
         let has_names = self.device() == Device::Cpu && self.config.has_dropout();
         Ok(Loaded {

@@ -58,7 +58,7 @@ impl ChosenNumbers {
                 reason: None,
             });
         }
-        let edges = edge_data::input(store, config)?;
+        let edges = edge_data::stored(store).input(config)?;
         let (workers, share) = (processes.share().workers(), processes.share_within());
         let of_host = given.map(|number| Some(share_of_host(number?, share.workers(), workers)));
         let options = NumberOptions {

@@ -17,10 +17,10 @@ use grappa_io::{
     size::count,
     text,
 };
-use grappa_run::config::{Auto, TrainConfig};
+use grappa_run::config::Auto;
 use grappa_sampling::{
     NodeSet,
-    partition::{Hosts, RepartitionOptions, Share, check_concurrent, held_chunks},
+    partition::{Hosts, RepartitionOptions, Schedule, Share, check_concurrent, held_chunks},
 };
 use grappa_storage::Store;
 use serde::{Serialize, de::DeserializeOwned};
@@ -113,8 +113,14 @@ impl Processes {
     }
 
     /// Checks that each partition has a chunk, as far as the numbers of partitions are given.
-    pub fn check_partitions(&self, config: &TrainConfig) -> Result<()> {
-        let (partitions, concurrent) = match (config.partitions, config.concurrent) {
+    pub fn check_partitions(
+        &self,
+        partitions: Auto<u32>,
+        concurrent: Auto<u32>,
+        schedule: Schedule,
+        seed: u64,
+    ) -> Result<()> {
+        let (partitions, concurrent) = match (partitions, concurrent) {
             (Auto::Value(partitions), Auto::Value(concurrent)) => (partitions, concurrent),
             // One host serves all partitions, however many are in a step.
             (Auto::Value(partitions), Auto::Auto) if self.hosts.count() == 1 => (partitions, partitions),
@@ -125,8 +131,8 @@ impl Processes {
         };
         let options = RepartitionOptions {
             partitions,
-            schedule: config.schedule,
-            seed: config.seed,
+            schedule,
+            seed,
             super_epoch: Some(0),
         };
         self.hosts.assign(&options, concurrent, 1)?;

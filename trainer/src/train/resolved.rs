@@ -42,6 +42,7 @@ impl ResolvedConfig {
     ) -> Result<Self> {
         config::check(&given)?;
         let numbers = ChosenNumbers::of_run(store, &given, aggregates.is_some(), from, processes)?;
+        let edges = edge_data::stored(store).input(&given)?;
         let options = TrainConfig {
             partitions: Auto::Value(numbers.partitions),
             concurrent: Auto::Value(numbers.concurrent),
@@ -50,7 +51,7 @@ impl ResolvedConfig {
                 given
                     .memory
                     .0
-                    .saturating_sub(edge_data::weight_sum_bytes(store, &given)?)
+                    .saturating_sub(edge_data::weight_sum_bytes(store.manifest().nodes, given.model, edges))
                     .max(1),
             ),
             // Methods train in memory, and an exact evaluation is one more pass.

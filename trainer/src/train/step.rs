@@ -17,10 +17,9 @@ use tch::{Kind, Tensor};
 use super::{
     data::TrainingData,
     exchange::{LossWeights, Summed},
-    learner::{Learner, Objective},
+    learner::{Learner, Objective, StepOptions},
     load::{Loaded, TruthTensors},
     random_key::key,
-    resolved::ResolvedConfig,
 };
 use crate::{
     Error, Result,
@@ -96,7 +95,6 @@ impl Learner {
         &self,
         epoch: u64,
         batch: Loaded,
-        config: &ResolvedConfig,
         data: &TrainingData,
         overlaps: bool,
         clock: &mut StageClock,
@@ -105,10 +103,10 @@ impl Learner {
         batch.arrive();
         let (first, tensors) = (batch.first(), &batch.tensors);
         // One pass per step, so the first partition of its group names it, in every process.
-        let concurrent = config.concurrent();
+        let StepOptions { seed, concurrent, .. } = self.options;
         let group = first.partition.0 / concurrent * concurrent;
         let pass = Pass {
-            training: Some(key([config.seed, epoch, group.into(), first.batch])),
+            training: Some(key([seed, epoch, group.into(), first.batch])),
             names: batch.names.clone(),
             scaling: Scaling::HorvitzThompson,
         };
@@ -160,21 +158,15 @@ impl Learner {
     /// Ends a step: exchanges its gradient, divides and clips it, and updates the parameters. `weights` are the loss weights of
     /// the step's seeds; `seeds` is the mean number of seeds of a step of this epoch; `done` is the part of the run before this step.
     /// Returns what the exchange says.
-    pub fn update(
-        &mut self,
-        config: &ResolvedConfig,
-        weights: LossWeights,
-        seeds: f64,
-        rate: f64,
-        done: f64,
-    ) -> Result<Summed> {
+    pub fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64, done: f64) -> Result<Summed> {
         let parameters = self.model.parameters();
         let summed = self
             .gradients
             .sum(&parameters.flat_gradient_with_room(), weights, done)?;
-        parameters.scale_gradient(1.0 / self.denominator.of_step(config.correction, summed.weights, seeds));
-        if config.clip > 0.0 {
-            parameters.clip_gradient(config.clip);
+        let StepOptions { correction, clip, .. } = self.options;
+        parameters.scale_gradient(1.0 / self.denominator.of_step(correction, summed.weights, seeds));
+        if clip > 0.0 {
+            parameters.clip_gradient(clip);
         }
         self.optimizer
             .step(&parameters.flat_values(), &parameters.flat_gradient(), rate);

@@ -139,11 +139,8 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
         if number == STEPS {
             break;
         }
-        let (config, data, clock) = (&trainer.config, &trainer.data, &mut trainer.clock);
-        let begun = trainer
-            .learner
-            .add_gradient(0, loaded, config, data, false, clock)
-            .unwrap();
+        let (data, clock) = (&trainer.data, &mut trainer.clock);
+        let begun = trainer.learner.add_gradient(0, loaded, data, false, clock).unwrap();
         let sums = (begun.results(&data.store).unwrap(), begun.weights);
         let parameters = trainer.learner.model.parameters();
         let gradient = parameters.flat_gradient().copy();

@@ -23,7 +23,7 @@ use grappa_run::{
 };
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
-use tch::{Device, Tensor};
+use tch::Device;
 
 use super::{
     edge_data, first_hop,
@@ -175,36 +175,36 @@ impl Trained {
     /// takes, or if the store is a slice that lacks what the model needs.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
-        let no = |what: &str| Err(Error::WrongStore(format!("{}: {what}", store.path().display())));
+        let path = store.path().display();
         let Some(features) = &manifest.features else {
-            return no(&format!(
-                "nodes have no features, which the model needs; ingest them with --features, or, if the features of the run's store were \
-                 computed, compute them with the same options: `grappa-store add-features {} ...` (`grappa-store info` of the \
-                 run's store has the options)",
-                store.path().display()
-            ));
+            return Err(Error::WrongStore(format!(
+                "{path}: nodes have no features, which the model needs; ingest them with --features, or, if the features of the run's store \
+                 were computed, compute them with the same options: `grappa-store add-features {path} ...` (`grappa-store info` of the \
+                 run's store has the options)"
+            )));
         };
         let options = self.model.options();
         slice::check_model(store, options.layer)?;
         edge_data::check_store(store, options.edges, options.layer)?;
         let matched = Match::of_features(&self.schema, &store.schema()?);
         if matched.is_other() {
-            return no(&format!(
-                "its features differ from the run's: {}; {}",
+            return Err(Error::WrongStore(format!(
+                "{path}: its features differ from the run's: {}; {}",
                 matched.difference(),
                 schema::remedy(&self.schema)
-            ));
+            )));
         }
         self.state.check_features(features.dim.into())?;
         // Links need no labels.
         let labels = manifest.labels.filter(|_| self.task() != Task::Links);
         let task = labels.map_or(self.task(), |labels| Task::of(labels.kind));
         if task != self.task() {
-            return no(&format!(
-                "its nodes have {}, and the nodes of the run's store {}; use a store with the same kind of labels, or without labels",
+            return Err(Error::WrongStore(format!(
+                "{path}: its nodes have {}, and the nodes of the run's store {}; use a store with the same kind of \
+                 labels, or without labels",
                 labels_of(task),
                 labels_of(self.task())
-            ));
+            )));
         }
         Ok(())
     }
@@ -379,11 +379,15 @@ impl Trained {
             };
             let needed = Needed::of(&chunks, wanted.nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
-            let mut on_states = |positions, rows: &Tensor| match wanted.output {
-                Output::Logits => on_rows(positions, rows),
-                Output::Embeddings => on_rows(positions, &rows.narrow(1, 0, self.model.options().hidden as i64)),
-            };
-            inference.run_needed(&self.model, &needed, progress, &mut on_states)
+            inference.run_needed(
+                &self.model,
+                &needed,
+                progress,
+                &mut |positions, rows| match wanted.output {
+                    Output::Logits => on_rows(positions, rows),
+                    Output::Embeddings => on_rows(positions, &rows.narrow(1, 0, self.model.options().hidden as i64)),
+                },
+            )
         })?;
         Ok(())
     }

@@ -50,7 +50,7 @@ fn own_option(spec: &str, part: &str) -> Result<(String, Value)> {
 impl MethodSpec {
     /// The name without what a file system or a shell could take amiss.
     pub fn folder(&self) -> String {
-        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.';
-        self.name.replace(|letter| !is_plain(letter), "-")
+        self.name
+            .replace(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '.'), "-")
     }
 }

@@ -87,12 +87,15 @@ pub fn read_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, St
 
 /// As [`read_tensors`], of the bytes of a file.
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
-    let broken = |error: SafeTensorError| Error::run_file(path, format!("not a complete safetensors file: {error}"));
-    let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
-    let parsed = SafeTensors::deserialize(bytes).map_err(broken)?;
+    decode(bytes).map_err(|error| Error::run_file(path, format!("not a complete safetensors file: {error}")))
+}
+
+fn decode(bytes: &[u8]) -> std::result::Result<(Vec<NamedTensor>, HashMap<String, String>), SafeTensorError> {
+    let (_, header) = SafeTensors::read_metadata(bytes)?;
+    let parsed = SafeTensors::deserialize(bytes)?;
     let mut tensors = Vec::with_capacity(parsed.len());
     for name in header.offset_keys() {
-        let view = parsed.tensor(&name).map_err(broken)?;
+        let view = parsed.tensor(&name)?;
         let tensor = NamedTensor::new(name, view.dtype(), view.shape(), view.data().to_vec());
         tensors.push(tensor);
     }

@@ -26,7 +26,7 @@ mod tensor;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fs,
     path::{Path, PathBuf},
 };
@@ -104,16 +104,10 @@ impl Checkpoint {
     }
 
     fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let damaged = |what: String| Error::run_file(path, what);
         let (tensors, metadata) = file::parse(path, bytes)?;
-        let entry = |key: &str| {
-            metadata
-                .get(key)
-                .ok_or_else(|| damaged(format!("not a checkpoint: its metadata has no {key}")))
-        };
-        let version: u32 = entry(VERSION_KEY)?
+        let version: u32 = entry(&metadata, VERSION_KEY, path)?
             .parse()
-            .map_err(|_| damaged(format!("{VERSION_KEY} is not a number")))?;
+            .map_err(|_| Error::run_file(path, format!("{VERSION_KEY} is not a number")))?;
         if version > VERSION {
             return Err(Error::NewerVersion(format!(
                 "{} is a checkpoint of version {version}, and this program reads versions up to {VERSION}: use the newer program \
@@ -121,23 +115,29 @@ impl Checkpoint {
                 path.display()
             )));
         }
-        let state_text = entry(STATE_KEY)?;
+        let state_text = entry(&metadata, STATE_KEY, path)?;
         let named: Vec<_> = tensors.iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
-        if digest(state_text, &named) != *entry(DIGEST_KEY)? {
-            return Err(damaged("damaged: its checksum does not match its contents".to_owned()));
+        if digest(state_text, &named) != *entry(&metadata, DIGEST_KEY, path)? {
+            return Err(Error::run_file(
+                path,
+                "damaged: its checksum does not match its contents",
+            ));
         }
         let state: RunState =
-            serde_json::from_str(state_text).map_err(|error| damaged(format!("its state: {error}")))?;
+            serde_json::from_str(state_text).map_err(|error| Error::run_file(path, format!("its state: {error}")))?;
         if let Some(scores) = &state.scores
             && !scores.report.has_classes(state.outputs)
         {
-            return Err(damaged(format!("its scores are not of {} classes", state.outputs)));
+            return Err(Error::run_file(
+                path,
+                format!("its scores are not of {} classes", state.outputs),
+            ));
         }
         let mut lists = KINDS_OF_TENSORS.map(|_| Vec::new());
         for mut tensor in tensors {
             let (kind, name) = tensor.name.split_once('.').unwrap_or_default();
             let Some(list) = KINDS_OF_TENSORS.iter().position(|known| *known == kind) else {
-                return Err(damaged(format!("unexpected tensor {}", tensor.name)));
+                return Err(Error::run_file(path, format!("unexpected tensor {}", tensor.name)));
             };
             tensor.name = name.to_owned();
             lists[list].push(tensor);
@@ -172,6 +172,12 @@ impl Checkpoint {
             })
             .collect()
     }
+}
+
+/// An entry of the metadata.
+fn entry<'a>(metadata: &'a HashMap<String, String>, key: &str, path: &Path) -> Result<&'a String> {
+    let entry = metadata.get(key);
+    entry.ok_or_else(|| Error::run_file(path, format!("not a checkpoint: its metadata has no {key}")))
 }
 
 /// The digest of a checkpoint. It does not depend on the order of the tensors.

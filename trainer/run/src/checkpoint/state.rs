@@ -225,11 +225,11 @@ impl RunState {
 
     /// The changes that ingest made to the edges of the store. None if the run has not begun.
     pub fn edges(&self) -> Option<EdgeOptions> {
-        let counter = |name| self.counters.get(name).copied();
+        let [undirected, dedup, self_loops] = [UNDIRECTED, DEDUP, SELF_LOOPS].map(|name| self.counters.get(name));
         Some(EdgeOptions {
-            undirected: counter(UNDIRECTED)? == 1,
-            dedup: counter(DEDUP)? == 1,
-            self_loops: *SELF_LOOPS_VALUES.get(usize::try_from(counter(SELF_LOOPS)?).ok()?)?,
+            undirected: *undirected? == 1,
+            dedup: *dedup? == 1,
+            self_loops: *SELF_LOOPS_VALUES.get(usize::try_from(*self_loops?).ok()?)?,
         })
     }
 
@@ -261,11 +261,10 @@ impl RunState {
 
     /// The number of partitions, and of those per step. Those of the configuration if none are noted.
     pub fn partitions(&self, config: &TrainConfig) -> [u32; 2] {
-        let counter = |name| self.counters.get(name).and_then(|&number| u32::try_from(number).ok());
-        [
-            counter(PARTITIONS).unwrap_or_else(|| config.partitions()),
-            counter(CONCURRENT).unwrap_or_else(|| config.concurrent()),
-        ]
+        [(PARTITIONS, config.partitions()), (CONCURRENT, config.concurrent())].map(|(name, of_config)| {
+            let noted = self.counters.get(name).copied();
+            noted.and_then(|number| number.try_into().ok()).unwrap_or(of_config)
+        })
     }
 
     /// Notes the names of features and classes in the store.
@@ -300,13 +299,27 @@ impl RunState {
         self.epoch < config.epochs && self.early_stopping.is_over(config.early_stopping)
     }
 
+    /// Takes the score of an evaluation of the last finished epoch, and the test score. Returns whether it is the best one.
+    pub fn observe(&mut self, config: &TrainConfig, score: f64, test: Option<f64>) -> bool {
+        let is_best = self.early_stopping.observe(score);
+        self.learning_rate.observe(config, score);
+        if is_best {
+            self.best = Some(Best {
+                epoch: self.epoch,
+                step: self.step,
+                val: score,
+                test,
+            });
+        }
+        is_best
+    }
+
     /// Checks that this state, which was read from `path`, is of the same run as `other`.
     ///
     /// # Errors
     /// If options that cannot change, or the stores, differ.
     pub fn check_same_run(&self, path: &Path, other: &Self) -> Result<()> {
-        let of = |state: &Self| (state.config_digest, state.store_digest);
-        match of(self) == of(other) {
+        match (self.config_digest, self.store_digest) == (other.config_digest, other.store_digest) {
             true => Ok(()),
             false => Err(Error::run_file(
                 path,

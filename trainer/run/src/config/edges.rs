@@ -223,7 +223,7 @@ mod tests {
             first_hop: FirstHop::Preaggregated,
             ..of(model, EdgeData::Auto)
         };
-        let weighted = preaggregated(LayerKind::Sage).edge_input(BOTH).unwrap();
+        let weighted = BOTH.input(&preaggregated(LayerKind::Sage)).unwrap();
         assert_eq!(weighted, EdgeInput::Weights);
         let error = refused(&preaggregated(LayerKind::Gatv2), BOTH);
         assert!(

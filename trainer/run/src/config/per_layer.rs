@@ -31,7 +31,7 @@ impl PerLayer {
     /// The number of a layer.
     ///
     /// # Panics
-    /// If there is none for this layer; see [`TrainConfig::check`](super::TrainConfig::check).
+    /// If there is none for this layer; see [`check`](super::check).
     pub fn of(&self, layer: usize) -> f64 {
         match self.0[..] {
             [value] => value,

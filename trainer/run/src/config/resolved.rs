@@ -208,6 +208,11 @@ impl TrainConfig {
         self.compress_rate.value().unwrap_or_default()
     }
 
+    /// Whether the model is evaluated after an epoch.
+    pub fn is_evaluated(&self, epoch: u64) -> bool {
+        epoch + 1 == self.epochs || (epoch + 1).is_multiple_of(self.eval_every)
+    }
+
     /// Whether training drops values at random.
     pub fn has_dropout(&self) -> bool {
         self.dropout > 0.0 || self.input_dropout > 0.0 || self.attention_dropout > 0.0

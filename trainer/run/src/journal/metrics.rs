@@ -11,7 +11,7 @@ use grappa_io::{Error as EngineError, Position, durable, regular};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{appended::Appended, record::EpochRecord};
-use crate::Result;
+use crate::{Error, Result};
 
 /// The last key of a line.
 const CHECKSUM: &str = ",\"checksum\":\"";
@@ -58,7 +58,6 @@ fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)
     let (mut end, mut before) = (0, 0);
     for (number, line) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
         end += line.len();
-        let wrong = |what: String| Err(EngineError::input(path, Position::Line(number), what).into());
         match record_of(line) {
             // A torn line: half an append, or the zeros that a power failure leaves.
             _ if !line.ends_with(b"\n") => break,
@@ -67,20 +66,34 @@ fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)
             Err(_) if before > epoch => break,
             Ok(record) if record.epoch > epoch => before = record.epoch,
             Ok(record) if record.epoch <= before => {
-                return wrong(format!(
-                    "metrics of epoch {} do not follow the metrics of epoch {before}, so lines were exchanged or repeated; remove that line to go \
+                return Err(wrong(
+                    path,
+                    number,
+                    format!(
+                        "metrics of epoch {} do not follow the metrics of epoch {before}, so lines were exchanged or repeated; remove that line to go \
                      on without it",
-                    record.epoch
+                        record.epoch
+                    ),
                 ));
             }
             Ok(record) => {
                 (before, length) = (record.epoch, end);
                 records.push(record);
             }
-            Err(problem) => return wrong(format!("{problem}; remove the line to go on without it")),
+            Err(problem) => {
+                return Err(wrong(
+                    path,
+                    number,
+                    format!("{problem}; remove the line to go on without it"),
+                ));
+            }
         }
     }
     Ok((records, length as u64))
+}
+
+fn wrong(path: &Path, line: u64, what: String) -> Error {
+    EngineError::input(path, Position::Line(line), what).into()
 }
 
 /// The line of a record.

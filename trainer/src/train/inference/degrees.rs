@@ -71,11 +71,11 @@ impl Degrees {
 
     /// What GCN takes of some nodes, as tensors take it.
     pub(super) fn of_each(&self, nodes: impl IntoIterator<Item = NodeId>) -> grappa_io::Result<Vec<f32>> {
-        let of = |node: NodeId| match &self.weight_sums {
-            Some(sums) => Ok(sums[node.0 as usize]),
-            None => Ok(self.of(node)? as f32),
-        };
-        nodes.into_iter().map(of).collect()
+        let nodes = nodes.into_iter();
+        match &self.weight_sums {
+            Some(sums) => Ok(nodes.map(|node| sums[node.0 as usize]).collect()),
+            None => nodes.map(|node| Ok(self.of(node)? as f32)).collect(),
+        }
     }
 
     /// The same, and 0 for nodes whose lists a slice lacks.

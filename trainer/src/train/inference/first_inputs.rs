@@ -268,17 +268,17 @@ impl Kept {
             Self::Memory(parts) => return parts.iter().try_for_each(each),
             Self::File { rows, own_width } => (rows, *own_width as i64),
         };
-        let range = |first: u64| first.min(count)..(first + step).min(count);
         for first in (0..count).step_by(step as usize) {
-            let positions = range(first);
-            rows.read_ahead(range(positions.end));
+            let positions = first..(first + step).min(count);
+            rows.read_ahead(positions.end..(positions.end + step).min(count));
             let shape = [(positions.end - positions.start) as i64, rows.width() as i64];
             let mut beside = Tensor::empty(shape, (Kind::Float, Device::Cpu));
             rows.read(positions.clone(), shim::values_mut(&mut beside))?;
-            let part = |first: i64, width: i64| beside.narrow(1, first, width).contiguous().to_device(device);
+            let [own, aggregated] = [(0, own_width), (own_width, shape[1] - own_width)]
+                .map(|(first, width)| beside.narrow(1, first, width).contiguous().to_device(device));
             let rows = UpdateRows::Apart {
-                own: part(0, own_width),
-                aggregated: part(own_width, shape[1] - own_width),
+                own,
+                aggregated,
                 degrees: degrees(positions.clone())?,
             };
             each(&UpdateInputs { positions, rows })?;

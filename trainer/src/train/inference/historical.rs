@@ -230,13 +230,15 @@ impl HistoricalRows {
     ) -> Result<HistoricalEmbeddings> {
         let degrees = nodes.iter().map(|&node| Ok(degrees.of(node)? as f32));
         let degrees = degrees.collect::<Result<Vec<f32>>>()?;
-        let read = |rows: &SetRows| Ok(send(rows.of(nodes)?, device));
         Ok(HistoricalEmbeddings {
             destinations: send(Tensor::from_slice(destinations), device),
-            rows: read(&self.layers[layer - 1][0])?,
+            rows: send(self.layers[layer - 1][0].of(nodes)?, device),
             neighbor: match self.inputs.is_empty() {
                 true => None,
-                false => Some(self.neighbor(layer, send(as_kept(&degrees), device), read)?),
+                false => {
+                    let degrees = send(as_kept(&degrees), device);
+                    Some(self.neighbor(layer, degrees, |rows| Ok(send(rows.of(nodes)?, device)))?)
+                }
             },
         })
     }

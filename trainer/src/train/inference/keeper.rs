@@ -79,8 +79,9 @@ impl<'a> Keeper<'a> {
             if !self.kept.inputs.is_empty() {
                 let (device, threads) = (self.inference.device, self.inference.budget.threads);
                 let degrees = as_kept(&pass.degrees.of_each(nodes.iter().copied())?).to_device(device);
-                let read = |rows: &SetRows| Ok(rows.of_sorted(&nodes, threads)?.to_device(device));
-                let neighbor = self.kept.neighbor(pass.layer, degrees, read)?;
+                let neighbor = self.kept.neighbor(pass.layer, degrees, |rows| {
+                    Ok(rows.of_sorted(&nodes, threads)?.to_device(device))
+                })?;
                 let shares = values(&no_grad(|| pass.model.neighbor_share(pass.layer, &neighbor)));
                 aggregates
                     .iter_mut()

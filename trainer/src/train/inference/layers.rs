@@ -219,16 +219,19 @@ impl Layers<'_> {
         };
         let has_rows = is_known || (in_memory && !has_messages);
         let share = outputs_share(has_rows, inputs, width, Budget { memory: free, ..budget });
-        let mut place = |rows: u64, width: usize, share: u64| {
-            let place = StatesPlace::of(rows, width, free / share, self.inference.rounded_states);
-            free -= place.memory;
-            place
-        };
-        let messages = has_messages.then(|| place(inputs, width, 2));
+        let rounded = self.inference.rounded_states;
+        let messages = has_messages.then(|| StatesPlace::of(inputs, width, free / 2, rounded));
+        free -= messages.map_or(0, |place| place.memory);
         let out = match layer + 1 == needed.layers() {
             true => StatesPlace::default(),
-            false => place(needed.outputs(layer).len(), model.width(layer + 1), share),
+            false => StatesPlace::of(
+                needed.outputs(layer).len(),
+                model.width(layer + 1),
+                free / share,
+                rounded,
+            ),
         };
+        free -= out.memory;
         LayerSpace {
             is_known,
             messages,

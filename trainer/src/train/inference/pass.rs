@@ -98,8 +98,9 @@ impl LayerPass<'_> {
         let mut queries = |positions: Range<u64>, out: &mut [f32]| failure.caught(self.queries(positions, out));
         let own = (reduction.own_width() > 0).then_some(&mut queries as &mut OwnRows<'_>);
         let done = self.take_tiles(take, |sink| {
-            let mut sink = |positions: Range<u64>, states: &mut Vec<f32>| sink(positions, states, None);
-            aggregation.run(&reduction, 0, own, self.progress, &mut sink)
+            aggregation.run(&reduction, 0, own, self.progress, &mut |positions, states| {
+                sink(positions, states, None)
+            })
         });
         if let (Some(messages), Some(space)) = (messages, self.inference.first_inputs) {
             space.leave_memory(messages);

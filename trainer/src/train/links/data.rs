@@ -254,12 +254,12 @@ fn shares(wanted: u64, counts: &[u64]) -> Vec<u64> {
     let all: u128 = counts.iter().map(|&count| u128::from(count)).sum();
     let mut end = 0;
     let mut taken = 0;
-    let share = |&count: &u64| {
+    let shares = counts.iter().map(|&count| {
         end += u128::from(count);
         let until = (u128::from(wanted) * end / all) as u64;
         until - std::mem::replace(&mut taken, until)
-    };
-    counts.iter().map(share).collect()
+    });
+    shares.collect()
 }
 
 #[cfg(test)]

@@ -70,14 +70,15 @@ impl LinkLoss {
     }
 
     fn of_scores(&self, edges: &Tensor, negatives: &Tensor, is_negative: Option<&Tensor>) -> Tensor {
-        let ones = || negatives.ones_like();
-        let counted = is_negative.map_or_else(ones, |is_negative| is_negative.to_kind(Kind::Float));
-        let sum = |values: &Tensor| values.sum_dim_intlist([1i64].as_slice(), false, Kind::Float);
-        let count = sum(&counted);
+        let counted = match is_negative {
+            Some(is_negative) => is_negative.to_kind(Kind::Float),
+            None => negatives.ones_like(),
+        };
+        let count = sum_of_rows(&counted);
         match self.kind {
             LossKind::Bpr => {
                 let losses = -(edges.unsqueeze(1) - negatives).log_sigmoid();
-                sum(&(losses * &counted)) / count.clamp_min(1.0)
+                sum_of_rows(&(losses * &counted)) / count.clamp_min(1.0)
             }
             LossKind::Softmax => {
                 let (edges, negatives) = (edges / self.temperature, negatives / self.temperature);
@@ -90,11 +91,15 @@ impl LinkLoss {
             }
             // log(1 + exp(n)) = -log sigmoid(-n).
             _ => {
-                let of_negatives = sum(&((-negatives).log_sigmoid() * &counted));
+                let of_negatives = sum_of_rows(&((-negatives).log_sigmoid() * &counted));
                 -(edges.log_sigmoid() + of_negatives) / (count + 1.0)
             }
         }
     }
+}
+
+fn sum_of_rows(values: &Tensor) -> Tensor {
+    values.sum_dim_intlist([1i64].as_slice(), false, Kind::Float)
 }
 
 #[cfg(test)]

@@ -24,15 +24,15 @@ pub struct PairTensors {
 impl PairTensors {
     /// The pairs of a batch.
     pub fn of(pairs: &LinkPairs, parts: &[BatchPlace], batches: &PartitionBatches, device: Device) -> Self {
-        let ends = |pairs: &[[u32; 2]]| {
+        let [positives, negatives] = [&pairs.positives, &pairs.negatives].map(|pairs| {
             [0, 1].map(|end| {
                 let rows: Vec<i64> = pairs.iter().map(|pair| pair[end].into()).collect();
                 send(Tensor::from_slice(&rows), device)
             })
-        };
+        });
         Self {
-            positives: ends(&pairs.positives),
-            negatives: ends(&pairs.negatives),
+            positives,
+            negatives,
             is_negative: (!pairs.is_negative.is_empty()).then(|| send(Tensor::from_slice(&pairs.is_negative), device)),
             parts: parts.iter().map(|&part| batches.seeds_of(part) as i64).collect(),
         }

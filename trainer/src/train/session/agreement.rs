@@ -56,6 +56,12 @@ pub fn hello(store: &Store) -> Result<Hello> {
     Ok(Hello { same })
 }
 
+/// Sends the score of an evaluation from rank 0 to the others. They get its bits, because JSON has no NaN.
+pub fn score_of_first(group: &ProcessGroup, score: impl FnOnce() -> Option<f64>) -> Result<Option<f64>> {
+    let bits = group.share("score", || Ok(score().map(f64::to_bits)))?;
+    Ok(bits.map(f64::from_bits))
+}
+
 /// Makes sure that all ranks train with the same options, except options that each process has for itself ([`OptionScope::Process`]). All
 /// ranks must call it.
 ///
@@ -137,7 +143,7 @@ fn chosen_first_hop(
         config.first_hop = first_hop::of_run(state);
     }
     let mut warnings = Vec::new();
-    let before = first_hop::known(store, config.model, edge_data::input(store, &config)?)?.is_some();
+    let before = first_hop::known(store, config.model, edge_data::stored(store).input(&config)?)?.is_some();
     let chosen = first_hop::choose(store, &config, watcher.progress(), &mut |what| {
         warnings.push(what.to_owned())
     });

@@ -29,7 +29,7 @@ use grappa_storage::Store;
 use tch::Device;
 
 use super::{
-    decisions::{is_evaluated, observe, score_of_first},
+    agreement::score_of_first,
     start::{NewRun, OUT_OF_MEMORY, tell_warnings},
     watcher::Watcher,
 };
@@ -93,7 +93,7 @@ fn epochs(trainer: &mut Trainer, state: &mut RunState, group: &ProcessGroup, wat
         let trained = trainer.epoch(epoch, rate, watcher.progress());
         tell_warnings(trainer, watcher);
         trained?;
-        let score = match is_evaluated(&config, epoch) {
+        let score = match config.is_evaluated(epoch) {
             true => {
                 trainer.collect_residuals(false)?;
                 survived(trainer.evaluate(epoch, &|_| unreachable!("rank 0 asks"), watcher.progress()))?;
@@ -105,7 +105,7 @@ fn epochs(trainer: &mut Trainer, state: &mut RunState, group: &ProcessGroup, wat
         state.epoch += 1;
         state.step = trainer.steps();
         if let Some(score) = score {
-            observe(state, &config, score, None);
+            state.observe(&config, score, None);
         }
         trainer.collect_residuals(false)?;
     }

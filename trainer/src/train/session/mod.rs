@@ -1,7 +1,6 @@
 //! A run: epochs with evaluations, records, reports and checkpoints, from its first epoch or its last checkpoint to its summary.
 
-mod agreement;
-pub(super) mod decisions;
+pub(super) mod agreement;
 mod end;
 mod files;
 mod follow;

@@ -12,7 +12,7 @@ use grappa_run::{
 };
 
 use super::{
-    decisions::{is_evaluated, observe, score_of_first},
+    agreement::score_of_first,
     files::{RunOutput, survive},
     start::tell_warnings,
     watcher::Watcher,
@@ -118,7 +118,7 @@ impl RunInProgress<'_, '_> {
             trained => trained?,
         };
         let last_rate = learning_rate.at(&config, epoch, stats.steps.saturating_sub(1), stats.steps.max(1));
-        let evaluation = match is_evaluated(&self.trainer.config, epoch) {
+        let evaluation = match self.trainer.config.is_evaluated(epoch) {
             true => self.evaluate(watcher)?,
             false => None,
         };
@@ -158,10 +158,12 @@ impl RunInProgress<'_, '_> {
         }
         self.trainer.clock.enter(Stage::Evaluate);
         let begin = Instant::now();
-        let improves = |score| self.output.state.early_stopping.improves(score);
-        let evaluated = self
-            .trainer
-            .evaluate(self.output.state.epoch, &improves, watcher.progress());
+        let state = &self.output.state;
+        let evaluated = self.trainer.evaluate(
+            state.epoch,
+            &|score| state.early_stopping.improves(score),
+            watcher.progress(),
+        );
         if let Err(error) = &evaluated
             && error.is_stopped()
         {
@@ -185,12 +187,8 @@ impl RunInProgress<'_, '_> {
     fn observe(&mut self, evaluation: &Evaluation) -> bool {
         let mut is_best = false;
         if let Some(score) = evaluation.score(self.trainer.config.monitor) {
-            is_best = observe(
-                &mut self.output.state,
-                &self.trainer.config,
-                score,
-                evaluation.test_score(),
-            );
+            let config = &self.trainer.config;
+            is_best = self.output.state.observe(config, score, evaluation.test_score());
         }
         if is_best || self.output.state.best.is_none() {
             self.output.state.scores = Some(scored(evaluation));

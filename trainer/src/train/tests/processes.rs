@@ -11,10 +11,7 @@ use grappa_sampling::NodeSet;
 use super::{
     super::{
         evaluate::Evaluation,
-        session::{
-            agree_on_options,
-            decisions::{observe, score_of_first},
-        },
+        session::{agree_on_options, agreement::score_of_first},
     },
     *,
 };
@@ -148,7 +145,7 @@ fn ranks_take_the_same_decisions_also_after_a_score_that_is_not_finite() {
             let told = score_of_first(&group, || score).unwrap();
             assert_eq!(told.map(f64::to_bits), score.map(f64::to_bits));
             if let Some(score) = told {
-                observe(&mut state, &config, score, None);
+                state.observe(&config, score, None);
             }
         }
         state
