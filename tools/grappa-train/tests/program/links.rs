@@ -37,14 +37,14 @@ fn parts(words: &str) -> Vec<&str> {
 /// A folder with the store `shop.grappa`.
 fn shop() -> TrainFolder {
     let folder = TrainFolder::empty();
-    folder.write("purchases.csv", &lines(purchases()));
+    folder.write("purchases.csv", lines(purchases()));
     let feature = |kind: char, number: u32| {
         let groups = (0..GROUPS).map(|group| if number % GROUPS == group { ",1" } else { ",0" });
         format!("{kind}{number}{}\n", groups.collect::<String>())
     };
     let users = (0..USERS).map(|user| feature('u', user));
     let features = users.chain((0..ITEMS).map(|item| feature('i', item)));
-    folder.write("features.csv", &format!("id,a,b,c,d\n{}", features.collect::<String>()));
+    folder.write("features.csv", format!("id,a,b,c,d\n{}", features.collect::<String>()));
     let inputs = "--edges purchases.csv --features features.csv";
     folder.success(&format!(
         "ingest {inputs} --ids string --undirected --dedup --edge-split 80/10/10 --chunks 8 --out shop.grappa"
@@ -60,9 +60,9 @@ fn others(count: u32) -> impl Iterator<Item = (u32, u32)> {
 #[test]
 fn negatives_and_candidates_of_files_are_used_and_told() {
     let folder = shop();
-    folder.write("hard.csv", &lines(others(3)));
+    folder.write("hard.csv", lines(others(3)));
     // Purchases are only raw candidates.
-    folder.write("candidates.csv", &lines(others(5).chain(purchases())));
+    folder.write("candidates.csv", lines(others(5).chain(purchases())));
     let lists = "--negatives-from hard.csv --negatives 3 --candidates candidates.csv";
     let ran = run(&mut folder.program(&format!("{OPTIONS} --epochs 12 {lists} --out listed"))).success();
     for part in [
@@ -132,9 +132,9 @@ fn lists_that_do_not_fit_the_graph_are_refused() {
     }
     let train = |more: &str| run(&mut folder.program(&format!("{OPTIONS} --quiet --out run {more}")));
     train("--epochs 1 --negatives-from hard.csv").success();
-    folder.write("hard.csv", &lines(others(4)));
+    folder.write("hard.csv", lines(others(4)));
     train("--epochs 2 --resume").failure(&["--negatives-from", "other pairs than at the start of the run"]);
-    folder.write("hard.csv", &lines(others(3)));
+    folder.write("hard.csv", lines(others(3)));
     train("--epochs 2 --resume").success();
     fs::remove_file(folder.path("hard.csv")).unwrap();
     train("--epochs 3 --resume").failure(&["hard.csv", "No such file"]);
@@ -143,7 +143,7 @@ fn lists_that_do_not_fit_the_graph_are_refused() {
 #[test]
 fn scores_are_the_same_for_any_number_of_ranks_and_after_a_stop() {
     let folder = shop();
-    folder.write("candidates.csv", &lines(others(5).chain(purchases())));
+    folder.write("candidates.csv", lines(others(5).chain(purchases())));
     for candidates in ["20", "all", "candidates.csv"] {
         // Parameters stay what they are, so that all runs score the same model.
         let still = OPTIONS.replace("--lr 0.03", "--lr 1e-30");
@@ -190,7 +190,7 @@ fn a_slice_neither_trains_links_nor_ranks_all_nodes() {
     let top = "predict run half --top-k 3 --for users.txt --out top.csv";
     // Warnings about the slice come first.
     assert_failed(&run(&mut folder.program(top)), &["slice of its graph, so", "--links"]);
-    folder.write("pairs.csv", &lines(others(2)));
+    folder.write("pairs.csv", lines(others(2)));
     let pairs = "predict run half --links pairs.csv --out scores.csv";
     let expected = "slice of its graph and has only the chunks 0-3";
     assert_failed(&run(&mut folder.program(pairs)), &[expected]);

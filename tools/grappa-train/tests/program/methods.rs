@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::{
-    fixture::{TrainFolder, assert_failed},
+    fixture::{TrainFolder, assert_failed, end},
     workers::lose_rank,
 };
 
@@ -57,7 +57,9 @@ fn a_process_that_is_lost_during_an_exchange_ends_the_others() {
     let folder = TrainFolder::new();
     let options = "--method full --partitions 3 --hidden 64 --layers 3 --dropout 0 --timeout 10 --eval-every 1000";
     for victim in [0, 1] {
-        lose_rank(&folder, options, &format!("lost-{victim}"), Signal::KILL, victim, "");
+        let out = format!("lost-{victim}");
+        let ended = end(lose_rank(&folder, options, &out, Signal::KILL, victim, ""));
+        assert_eq!(ended.code, None, "{}", ended.stderr);
     }
 }
 
