@@ -269,7 +269,7 @@ fn tasks_that_a_store_or_a_run_does_not_serve_are_refused() {
     for (line, words) in grappa_skip::cases![
         "graph.grappa --task link --out new", "no edges are held out|--edge-split 80/10/10";
         "graph.grappa --candidates all --out new", "candidates all is for links|--task link";
-        "graph.grappa --negatives-from hard.csv --out new", "negatives-from is for links|--task link";
+        "graph.grappa --negatives-from hard.csv --out new", "negatives-from hard.csv is for links|--task link";
         "graph.grappa --out nodes --resume --task link", "has task \"auto\"";
         "shop.grappa --out links --resume --task classes", "has task \"link\"";
         "shop.grappa --out links --resume --candidates all", "has candidates 100";

@@ -1,5 +1,5 @@
-//! The bytes that cross a network when two hosts train together, counted at the network interface: those of the
-//! gradients, compressed or not, and with `full` and `varco` those of states and their gradients.
+//! The bytes that cross a network when two hosts train together, counted at the network interface: gradients, compressed or not, and with
+//! `full` and `varco` states and their gradients.
 //!
 //! The hosts are network namespaces that a pair of virtual interfaces connects.
 
@@ -22,9 +22,9 @@ const INTERFACES: [&str; 2] = ["grappa-a", "grappa-b"];
 const ADDRESSES: [&str; 2] = ["10.137.91.1", "10.137.91.2"];
 
 impl Hosts {
-    /// Creates them. The error is the reason why this machine does not permit it.
-    fn new() -> Result<Self, String> {
-        let names = ["a", "b"].map(|host| format!("grappa-{}-{host}", std::process::id()));
+    /// Creates them for a test. The error is the reason why this machine does not permit it.
+    fn new(test: &str) -> Result<Self, String> {
+        let names = ["a", "b"].map(|host| format!("grappa-{}-{test}-{host}", std::process::id()));
         for name in &names {
             ip(&["netns", "add", name])?;
         }
@@ -140,7 +140,7 @@ fn train_compressed(hosts: &Hosts, folder: &Path, compress: &str) -> u64 {
 
 #[test]
 fn only_gradients_cross_the_network_in_as_many_bytes_as_their_compression_leaves() {
-    let hosts = match Hosts::new() {
+    let hosts = match Hosts::new("gradients") {
         Ok(hosts) => hosts,
         Err(reason) => grappa_skip::skip!("network namespaces: {reason}"),
     };
@@ -160,7 +160,7 @@ fn only_gradients_cross_the_network_in_as_many_bytes_as_their_compression_leaves
 
 #[test]
 fn states_of_boundary_nodes_cross_the_network_in_as_many_bytes_as_are_counted() {
-    let hosts = match Hosts::new() {
+    let hosts = match Hosts::new("states") {
         Ok(hosts) => hosts,
         Err(reason) => grappa_skip::skip!("network namespaces: {reason}"),
     };
