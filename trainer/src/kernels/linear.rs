@@ -227,7 +227,7 @@ struct Forward<'a, T: Element, N: Numbers<T>> {
 }
 
 impl<T: Element, N: Numbers<T>> Forward<'_, T, N> {
-    /// Computes the rows from `first` on, as many as `sums` has, and keeps their nonzero values.
+    /// Computes the rows of `sums`, which begin at row `first`, and keeps their nonzero values.
     fn tile(&self, first: usize, sums: &mut [f32], kept: &mut [Option<&mut NonzeroRows>]) {
         let Products {
             instructions,

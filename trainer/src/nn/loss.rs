@@ -86,7 +86,7 @@ impl Loss {
         sums / counts
     }
 
-    /// The loss of each label or target, all of which are known.
+    /// The loss of each label or target. All are known.
     fn of_each(&self, outputs: &Tensor, labels: &Tensor) -> Tensor {
         match self.task {
             Task::Regression => self.of_targets(outputs, labels),

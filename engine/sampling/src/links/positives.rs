@@ -132,7 +132,7 @@ fn drawn_numbers(edges: u64, wanted: u64, key: u64) -> Vec<u64> {
     numbers
 }
 
-/// Whether a part has each edge in both directions, of which one counts.
+/// Whether a part has each edge in both directions, and one direction counts.
 fn has_both_directions(store: &Store, part: EdgePart) -> bool {
     part == EdgePart::Graph && store.manifest().edge_options.undirected
 }
@@ -153,8 +153,8 @@ fn for_each_positive(
     })
 }
 
-/// As [`for_each_positive`], those of the edges with some numbers, which ascend. If each edge is in one direction, this reads the
-/// in-degrees of all nodes and the adjacency lists with these edges.
+/// Reads the edges with some numbers in the order of [`for_each_positive`]. The numbers ascend. If a part has each edge in one direction,
+/// this reads the in-degrees of all nodes, and the adjacency lists with these edges.
 fn for_each_numbered(
     store: &Store,
     part: EdgePart,

@@ -108,7 +108,7 @@ fn total(epochs: &[Value], key: &str) -> u64 {
     epochs.iter().map(|epoch| epoch[key].as_u64().unwrap()).sum()
 }
 
-/// Trains on two hosts, and compares the bytes at their interfaces with those of the metrics. Returns the bytes of a
+/// Trains on two hosts, and compares the bytes at their interfaces with the bytes in the metrics. Returns the bytes of a
 /// step.
 fn train_compressed(hosts: &Hosts, folder: &Path, compress: &str) -> u64 {
     // Gradients of 1 MB.

@@ -168,7 +168,7 @@ struct IdleOptions {
 }
 
 impl IdleOptions {
-    /// Warns about those of the options that were given.
+    /// Warns about each of the options that was given.
     fn note(&mut self, options: &[&str], why: &str) {
         let given = options.iter().filter_map(|option| self.given.flag(option));
         let warnings = given.map(|given| format!("--{given} has no effect with {why}"));

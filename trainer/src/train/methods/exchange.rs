@@ -42,7 +42,7 @@ pub(crate) trait BoundaryExchange: Send {
     /// If another process has left or cannot be reached.
     fn states(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Result<Tensor>;
 
-    /// What arrives of their gradients, on the way back: one row for each of [`Boundary::rows`].
+    /// What arrives of the states' gradients, on the way back: one row for each of [`Boundary::rows`].
     ///
     /// # Errors
     /// As [`states`](Self::states).
@@ -125,7 +125,7 @@ impl RowsError {
         self.errors += squares(&(arrived - sent));
     }
 
-    /// Adds rows of which only `values` arrived, and zeros.
+    /// Adds rows that arrived as `values` and zeros.
     pub(super) fn add_part(&mut self, sent: &Tensor, values: &Tensor) {
         let all = squares(sent);
         self.squares += all;

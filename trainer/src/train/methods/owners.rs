@@ -16,7 +16,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// The partitions of an assignment, of which each process has an even part.
+    /// The partitions of an assignment, divided evenly among processes.
     pub(crate) fn new(store: &Store, assignment: &Assignment, processes: &Processes) -> Self {
         let chunks = store.chunks();
         let mut of_nodes = vec![0; chunks.nodes() as usize];
