@@ -5,10 +5,10 @@ use std::{
     thread::available_parallelism,
 };
 
-use clap::{Args, Parser, builder::TypedValueParser};
+use clap::{Args, Parser};
 use grappa_console::{
     ByteSize,
-    options::{Chunks, choices, dtypes, self_loops},
+    options::{Chunks, dtypes, self_loops},
 };
 use grappa_engine::{
     Store,
@@ -21,7 +21,10 @@ use grappa_engine::{
     },
 };
 
-use crate::assign::parse_assign;
+use crate::{
+    assign::parse_assign,
+    choices::{bad_lines, category_forms, comment_lines, edge_formats, header_lines, id_kinds, label_types},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -416,84 +419,6 @@ struct ResourceArgs {
     /// unfinished store instead, the next run with the same --out and --tmp removes it.
     #[arg(long, value_name = "DIR")]
     tmp: Option<PathBuf>,
-}
-
-fn edge_formats() -> impl TypedValueParser<Value = EdgeFormat> {
-    choices([
-        (
-            "auto",
-            "Recognize each file by its name and first bytes",
-            EdgeFormat::Auto,
-        ),
-        ("tsv", "Text, or a matrix of Matrix Market", EdgeFormat::Tsv),
-        ("csv", "Text: columns separated by commas", EdgeFormat::Csv),
-        ("npy", "NumPy array of integers", EdgeFormat::Npy),
-        ("u32", "Pairs of 32-bit little-endian integers", EdgeFormat::U32),
-        ("u64", "Pairs of 64-bit little-endian integers", EdgeFormat::U64),
-        (
-            "parquet",
-            "Parquet: columns named like src and dst, or as --src and --dst say",
-            EdgeFormat::Parquet,
-        ),
-    ])
-}
-
-fn category_forms() -> impl TypedValueParser<Value = CategoryForm> {
-    choices([
-        ("one-hot", "A dimension for each value", CategoryForm::OneHot),
-        ("index", "One dimension", CategoryForm::Index),
-    ])
-}
-
-fn label_types() -> impl TypedValueParser<Value = LabelType> {
-    choices([
-        (
-            "classes",
-            "A class, or a zero or one for each class",
-            LabelType::Classes,
-        ),
-        (
-            "partial",
-            "A zero or one for each class, or -1, NaN or nothing where that is unknown",
-            LabelType::Partial,
-        ),
-        ("float", "Numbers, for regression", LabelType::Float),
-    ])
-}
-
-fn header_lines() -> impl TypedValueParser<Value = HeaderLine> {
-    choices([
-        ("auto", "Recognize it in each file", HeaderLine::Auto),
-        ("yes", "In all files", HeaderLine::Yes),
-        ("no", "In no file", HeaderLine::No),
-    ])
-}
-
-fn comment_lines() -> impl TypedValueParser<Value = Comments> {
-    choices([
-        ("auto", "Recognize them", Comments::Auto),
-        ("yes", "They are", Comments::Yes),
-        ("no", "They are not", Comments::No),
-    ])
-}
-
-fn id_kinds() -> impl TypedValueParser<Value = ExternalIds> {
-    choices([
-        ("dense", "Integers from 0 with few gaps", ExternalIds::Dense),
-        ("sparse", "Any integers from 0 to 2^64 - 2", ExternalIds::Sparse),
-        ("string", "Any text", ExternalIds::String),
-    ])
-}
-
-fn bad_lines() -> impl TypedValueParser<Value = OnBadLine> {
-    choices([
-        ("fail", "Stop with an error that names file and line", OnBadLine::Fail),
-        (
-            "skip",
-            "Leave them out, count them, and list them in STORE.rejects",
-            OnBadLine::Skip,
-        ),
-    ])
 }
 
 /// The schema of a store.

@@ -2,6 +2,7 @@
 
 mod args;
 mod assign;
+mod choices;
 mod readings;
 
 use std::{ffi::OsString, path::Path, process::ExitCode, time::Instant};
