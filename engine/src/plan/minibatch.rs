@@ -138,19 +138,41 @@ impl Reach {
     pub fn sample(&self, seeds: f64, fanouts: &[Option<u32>], owned: f64) -> Minibatch {
         let nodes: f64 = self.classes.iter().map(|class| class.nodes).sum();
         let share = seeds / nodes;
-        let mut reached: Vec<f64> = self.classes.iter().map(|class| share * class.nodes).collect();
+        let seeds = self.classes.iter().map(|class| share * class.nodes);
+        self.expand(seeds.collect(), fanouts, owned)
+    }
+
+    /// As [`Self::sample`], a minibatch of the different ends of some random edges, and of `drawn` random nodes. High in-degrees and
+    /// out-degrees meet in the same nodes.
+    pub fn sample_ends(&self, edges: f64, drawn: f64, fanouts: &[Option<u32>], owned: f64) -> Minibatch {
+        let nodes: f64 = self.classes.iter().map(|class| class.nodes).sum();
+        let hit = |class: &DegreeClass| {
+            let draws_of_a_node = 2.0 * edges * class.mean / self.edges + drawn / nodes;
+            -(-draws_of_a_node).exp_m1() * class.nodes
+        };
+        self.expand(self.classes.iter().map(hit).collect(), fanouts, owned)
+    }
+
+    /// The share of the edges that are in the lists of the destinations of some random edges.
+    pub fn share_of_lists(&self, edges: f64) -> f64 {
+        let listed = |class: &DegreeClass| class.nodes * class.mean * -(-edges * class.mean / self.edges).exp_m1();
+        self.classes.iter().map(listed).sum::<f64>() / self.edges
+    }
+
+    /// A minibatch of a number of seeds of each class.
+    fn expand(&self, seeds: Vec<f64>, fanouts: &[Option<u32>], owned: f64) -> Minibatch {
+        let all_seeds: f64 = seeds.iter().sum();
+        let mut reached = seeds.clone();
         let (mut hops, mut expanded, mut absent) = (Vec::new(), 0.0, 0.0);
         for fanout in fanouts {
             let present: f64 = reached.iter().sum();
             let destinations = present + absent;
-            expanded = seeds + owned * (present - seeds);
+            expanded = all_seeds + owned * (present - all_seeds);
             let edges: f64 = reached
                 .iter()
+                .zip(&seeds)
                 .zip(&self.classes)
-                .map(|(reached, class)| {
-                    let seeds = share * class.nodes;
-                    (seeds + owned * (reached - seeds)) * drawn(class.mean, *fanout)
-                })
+                .map(|((reached, seeds), class)| (seeds + owned * (reached - seeds)) * drawn(class.mean, *fanout))
                 .sum();
             absent += edges * (1.0 - self.present);
             for (reached, class) in reached.iter_mut().zip(&self.classes) {

@@ -85,12 +85,14 @@ pub struct TrainOptions {
     /// Nodes whose features are stored: all nodes, or the nodes of a slice and its halo nodes. 0 if features are
     /// computed.
     pub stored: u64,
-    /// Number of classes.
+    /// Number of classes; of values of an embedding, if links are predicted.
     pub classes: u32,
-    /// Number of training nodes.
+    /// Number of training nodes; of edges of an epoch, if links are predicted.
     pub train: u64,
-    /// Number of nodes that an evaluation scores.
+    /// Number of nodes that an evaluation scores; of edges, if links are predicted.
     pub scored: u64,
+    /// Link prediction; none for a task of nodes.
+    pub links: Option<LinkOptions>,
     /// Number of chunks.
     pub chunks: u32,
     /// The share of the edges whose sources the store has: 1, unless it is a slice.
@@ -121,6 +123,17 @@ pub struct TrainOptions {
     pub device_rate: Option<f64>,
     /// Speed of the processors.
     pub rates: TrainRates,
+}
+
+/// Link prediction.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkOptions {
+    /// Negatives of each edge, with a destination of their own.
+    pub negatives: u32,
+    /// Whether each epoch draws its edges, and so reads those of the graph.
+    pub draws_edges: bool,
+    /// Candidates of each edge that is scored. None: all nodes.
+    pub candidates: Option<u32>,
 }
 
 /// Processor time of one thread of training.
@@ -217,6 +230,34 @@ impl HaloData {
     }
 }
 
+/// Refuses numbers that are impossible.
+fn check(options: &TrainOptions) -> Result<()> {
+    let (examples, range, most) = match options.links {
+        Some(_) => (
+            "the number of training edges",
+            "1 to the number of edges",
+            options.edges,
+        ),
+        None => (
+            "the number of training nodes",
+            "1 to the number of nodes",
+            options.nodes,
+        ),
+    };
+    let least = options.nodes.min(options.edges);
+    for (what, range, value, is_possible) in [
+        ("the number of nodes and edges", "at least 1 of each", least, least > 0),
+        (examples, range, options.train, (1..=most).contains(&options.train)),
+        ("the number of layers", "at least 1", 0, !options.fanouts.is_empty()),
+        ("the hidden dimension", "at least 1", 0, options.hidden > 0),
+    ] {
+        if !is_possible {
+            return Err(Error::out_of_range(what, range, value));
+        }
+    }
+    Ok(())
+}
+
 struct Planner<'a> {
     options: &'a TrainOptions,
     reach: Reach,
@@ -227,26 +268,7 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(options: &'a TrainOptions) -> Result<Self> {
-        if options.nodes == 0 || options.edges == 0 {
-            return Err(Error::out_of_range(
-                "the number of nodes and edges",
-                "at least 1 of each",
-                0,
-            ));
-        }
-        if options.train == 0 || options.train > options.nodes {
-            return Err(Error::out_of_range(
-                "the number of training nodes",
-                "1 to the number of nodes",
-                options.train,
-            ));
-        }
-        if options.fanouts.is_empty() {
-            return Err(Error::out_of_range("the number of layers", "at least 1", 0));
-        }
-        if options.hidden == 0 {
-            return Err(Error::out_of_range("the hidden dimension", "at least 1", 0));
-        }
+        check(options)?;
         let (dim, dtype) = options.features;
         let row_bytes = f64::from(FeatureLayout::new(dtype, dim).stride);
         Ok(Self {
@@ -292,6 +314,13 @@ impl<'a> Planner<'a> {
         let step_seconds = self.step_seconds(&of_step, concurrent as f64);
         let mut read = 0.0;
         let mut processor = steps as f64 * step_seconds;
+        if let Some(links) = options.links {
+            let (listed, seconds) = self.edge_list(links);
+            match links.draws_edges {
+                true => (read, processor) = (read + listed, processor + seconds),
+                false => opening = opening.and(self.stage(listed, 0.0, seconds)),
+            }
+        }
         if in_turn {
             let copies = self.copies(partitions);
             read += copies * options.adjacency_bytes as f64;
@@ -315,10 +344,12 @@ impl<'a> Planner<'a> {
         let exact = self.inference(is_resident);
         let (first_sampled, sampled) = self.sampled_inferences(is_resident);
         let epoch_work = minibatch.work() * (steps * concurrent) as f64;
-        let is_exact = exact.work <= exact_evaluation_work_max(epoch_work, options.train as f64, options.scored as f64);
+        let is_exact = options.links.is_some()
+            || exact.work <= exact_evaluation_work_max(epoch_work, options.train as f64, options.scored as f64);
         let preaggregation = self.preaggregation();
         let step_bytes = self.step_bytes(&of_step) * concurrent as f64;
-        let nodes = SEED_BYTES * options.train as f64 + (layers as u64 * NodeSet::bytes_of(options.nodes)) as f64;
+        let nodes =
+            self.example_bytes() * options.train as f64 + (layers as u64 * NodeSet::bytes_of(options.nodes)) as f64;
         let evaluation = exact
             .memory
             .min(options.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
@@ -389,7 +420,42 @@ impl<'a> Planner<'a> {
             HaloData::Lists { .. } => 1.0,
             HaloData::Nothing | HaloData::Embeddings => (self.copies(partitions) / partitions as f64).min(1.0),
         };
-        self.reach.sample(seeds, self.sampled_fanouts(), owned)
+        match self.options.links {
+            Some(links) => {
+                let drawn = seeds * f64::from(links.negatives);
+                self.reach.sample_ends(seeds, drawn, self.sampled_fanouts(), owned)
+            }
+            None => self.reach.sample(seeds, self.sampled_fanouts(), owned),
+        }
+    }
+
+    /// Nodes that minibatches begin with, in an epoch.
+    fn train_nodes(&self) -> f64 {
+        match self.options.links {
+            Some(_) => self.options.nodes as f64,
+            None => self.options.train as f64,
+        }
+    }
+
+    /// Bytes of a training node, or of an edge that is listed; a drawn one has its number.
+    fn example_bytes(&self) -> f64 {
+        match self.options.links {
+            None => SEED_BYTES,
+            Some(links) if links.draws_edges => 3.0 * SEED_BYTES,
+            Some(_) => 2.0 * SEED_BYTES,
+        }
+    }
+
+    /// Bytes that are read, and seconds of one thread, to list the training edges: all lists are counted and then read, or only the lists
+    /// with drawn edges are read.
+    fn edge_list(&self, links: LinkOptions) -> (f64, f64) {
+        let options = self.options;
+        let passes = match links.draws_edges {
+            true => self.reach.share_of_lists(options.train as f64),
+            false => 2.0,
+        };
+        let seconds = options.edges as f64 * options.rates.load_edge_ns * 1e-9;
+        (passes * options.adjacency_bytes as f64, passes * seconds)
     }
 
     /// The fanouts of the hops that are sampled.
@@ -474,6 +540,7 @@ impl<'a> Planner<'a> {
         let beside =
             ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE as f64) + BUFFERS * buffer + memory / RESERVE_SHARE as f64;
         let slot = self.row_bytes * self.rows_per_node() + SLOT_BYTES;
+        let distinct = |window: f64| minibatch.missing(&self.reach, window, 0.0);
         let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();
         let waiting = NODE_BYTES * minibatch.nodes + DESTINATION_BYTES * destinations + EDGE_BYTES * minibatch.edges();
         let free = (room - beside).max(0.0);
@@ -482,13 +549,11 @@ impl<'a> Planner<'a> {
             .min(minibatches as f64)
             .max(1.0);
         let balanced = largest(most, |window| {
-            2.0 * window * waiting + minibatch.missing(&self.reach, 2.0 * window, 0.0) * slot <= free
+            2.0 * window * waiting + distinct(2.0 * window) * slot <= free
         });
         let slots = (free - 2.0 * balanced * waiting).max(0.0) / slot;
-        let window = largest(balanced, |window| {
-            minibatch.missing(&self.reach, window, 0.0) <= slots / 2.0
-        });
-        let kept = (slots - minibatch.missing(&self.reach, window, 0.0)).max(0.0);
+        let window = largest(balanced, |window| distinct(window) <= slots / 2.0);
+        let kept = (slots - distinct(window)).max(0.0);
         let missing = minibatch.missing(&self.reach, window, kept);
         let bytes = self.rows_per_node() * self.feature_bytes * self.touched(missing, COALESCING_GAP);
         bytes * minibatches as f64 / window

@@ -9,7 +9,27 @@ use std::{
 use serde_json::Value;
 
 use super::{Job, sbm, store_of};
-use crate::program::run;
+use crate::program::{command, run};
+
+/// Link prediction in two partitions, in epochs of a part of the edges.
+const LINKS: [&str; 16] = [
+    "--task",
+    "link",
+    "--layers",
+    "2",
+    "--hidden",
+    "8",
+    "--fanouts",
+    "4,4",
+    "--batch",
+    "200",
+    "--edges-per-epoch",
+    "1000",
+    "--partitions",
+    "2",
+    "--candidates",
+    "20",
+];
 
 /// Training with `program`, which is grappa-train, in two partitions, with checkpoints after epochs and also after steps. It also makes the
 /// pre-aggregated features.
@@ -22,6 +42,12 @@ pub fn training_jobs(program: &Path, inputs: &Path) -> Vec<Job> {
     .concat();
     let after_steps = [&options[..], &["--checkpoint-minutes", "0.000001"]].concat();
     vec![
+        training(
+            "train links",
+            program.to_owned(),
+            link_store(inputs, "links", 600),
+            &LINKS,
+        ),
         training("train", program.to_owned(), before.clone(), &options),
         training(
             "train, checkpoints after steps",
@@ -52,7 +78,14 @@ pub fn training_jobs_out_of_core(program: &Path, inputs: &Path) -> Vec<Job> {
     let small = ["--layers", "2", "--fanouts", "4,4", "--memory", "6MiB"];
     let sampled = ["--first-hop", "sampled", "--hidden", "32"];
     let evaluated = |how| [&small[..], &sampled, &["--evaluate", how]].concat();
+    let links = [&LINKS[..], &["--memory", "12MiB"]].concat();
     vec![
+        training(
+            "train links, partitions in turn",
+            program.to_owned(),
+            link_store(inputs, "large-links", 40_000),
+            &links,
+        ),
         job(
             "partitions in turn",
             &[
@@ -76,6 +109,29 @@ fn store(inputs: &Path, name: &str, nodes: u32, options: &[&str]) -> PathBuf {
     let folder = inputs.join(name);
     fs::create_dir(&folder).unwrap();
     run(&mut sbm(nodes, options, &store_of(&folder))).success();
+    folder
+}
+
+/// A folder with a store of the edges of a block model, some of which are held out.
+fn link_store(inputs: &Path, name: &str, nodes: u32) -> PathBuf {
+    let edges = inputs.join(format!("{name}.npy"));
+    run(&mut sbm(nodes, &["--feature-dim", "16", "--as", "npy"], &edges)).success();
+    let folder = inputs.join(name);
+    fs::create_dir(&folder).unwrap();
+    let mut ingest = command("grappa-ingest");
+    ingest.arg("--edges").arg(&edges).arg("--features");
+    ingest.arg(inputs.join(format!("{name}.features.npy")));
+    ingest.args([
+        "--nodes",
+        &nodes.to_string(),
+        "--edge-split",
+        "98/1/1",
+        "--chunks",
+        "16",
+        "--quiet",
+        "--out",
+    ]);
+    run(ingest.arg(store_of(&folder))).success();
     folder
 }
 
@@ -125,7 +181,15 @@ fn counts(path: &Path, bytes: Vec<u8>) -> Option<Vec<u8>> {
 
 /// The numbers of a run's metrics that do not depend on time.
 fn epochs_of(metrics: &[u8]) -> Vec<u8> {
-    const KEYS: [&str; 6] = ["epoch", "step", "loss", "evaluated", "val_loss", "test_accuracy"];
+    const KEYS: [&str; 7] = [
+        "epoch",
+        "step",
+        "loss",
+        "evaluated",
+        "val_loss",
+        "test_accuracy",
+        "test_mrr",
+    ];
     let lines = metrics.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     let epoch = |line| {
         let record: Value = serde_json::from_slice(line).expect("a line of metrics is JSON");

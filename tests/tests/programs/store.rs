@@ -295,6 +295,31 @@ fn training_is_planned_from_a_store_or_from_numbers() {
 }
 
 #[test]
+fn training_links_is_planned_from_a_store_or_from_numbers() {
+    const LINKS: &str = "--train --task link --fanouts 5,5 --edges-per-epoch 2048 --candidates all --json";
+    let folder = ProgramFolder::on_disk();
+    folder.success("gen rmat --scale 12 --edge-factor 8 --feature-dim 16 --as npy --out e.npy");
+    let plan = |options: &str| folder.run(&format!("store plan {options}"));
+    folder.success(
+        "ingest --edges e.npy --features e.features.npy --nodes 4096 --edge-split 80/10/10 --out graph.grappa",
+    );
+    folder.success("ingest --edges e.npy --features e.features.npy --nodes 4096 --out whole.grappa");
+    let of_store = plan(&format!("graph.grappa {LINKS}")).success().json();
+    let numbers = "--nodes 4096 --edges 32768 --dim 16 --edge-split 80/10/10";
+    let of_numbers = plan(&format!("{numbers} {LINKS}")).success().json();
+    for answer in [of_store, of_numbers] {
+        let train = &answer["train"];
+        assert_eq!(
+            (&train["steps"], &train["evaluates_exactly"]),
+            (&2.into(), &true.into()),
+            "{train}"
+        );
+    }
+    plan(&format!("whole.grappa {LINKS}")).failure(&["held out", "--edge-split"]);
+    plan(&format!("{numbers} --train --task link --candidates 0")).misuse(&["at least 1, or all"]);
+}
+
+#[test]
 fn stores_without_edges_survive_a_round_trip() {
     let folder = ProgramFolder::new();
     for (name, text) in [

@@ -78,7 +78,7 @@ pub fn predict_links(
         LinkRequest::Pairs(pairs) => NodeSet::of(all, pairs.iter().flat_map(|pair| [pair.0, pair.1])),
         LinkRequest::TopK { .. } if !store.manifest().is_whole() => {
             return Err(Error::WrongStore(format!(
-                "{}: the store is a slice of its graph, so it does not know the best of all nodes: score pairs with --links",
+                "{}: the store is a slice of its graph, so it does not know the best of all nodes: score pairs of its own nodes with --links",
                 store.path().display()
             )));
         }

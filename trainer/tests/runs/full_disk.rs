@@ -20,7 +20,10 @@ use grappa_storage::Store;
 use grappa_trainer::train::{Watcher, train, trained::Trained};
 use tch::Device;
 
-use crate::stores::{DENSE, Unseen, config, store};
+use crate::{
+    links::{SPLIT, links},
+    stores::{DENSE, Shape, Unseen, config, store},
+};
 
 /// Makes writing fail in some epochs.
 struct Filling {
@@ -163,7 +166,13 @@ fn steps_of_events(run: &Path) -> Vec<u64> {
 #[test]
 fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
-    goes_on(By::Names, folder.path(), ".tmp: Is a directory");
+    goes_on(
+        By::Names,
+        &folder.path().join("runs"),
+        DENSE,
+        config(),
+        ".tmp: Is a directory",
+    );
 }
 
 #[test]
@@ -174,18 +183,32 @@ fn training_goes_on_with_a_warning_on_a_full_disk() {
         Ok(disk) => disk,
         Err(why) => grappa_skip::skip!("{why}"),
     };
-    goes_on(By::Ballast, &disk, "No space left on device");
+    goes_on(
+        By::Ballast,
+        &disk.join("nodes"),
+        DENSE,
+        config(),
+        "No space left on device",
+    );
+    goes_on(
+        By::Ballast,
+        &disk.join("links"),
+        SPLIT,
+        links(),
+        "No space left on device",
+    );
 }
 
-/// Trains in `folder`, where writing fails for some epochs with the error `why`, and where it does not.
-fn goes_on(by: By, folder: &Path, why: &str) {
+/// Trains in the new folder `folder`, where writing fails for some epochs with the error `why`, and where it does not.
+fn goes_on(by: By, folder: &Path, shape: Shape, config: TrainConfig, why: &str) {
     let stores = tempfile::tempdir().unwrap();
-    let store = store(stores.path(), DENSE);
+    let store = store(stores.path(), shape);
+    fs::create_dir(folder).unwrap();
     let config = TrainConfig {
         epochs: 6,
         checkpoint_every: 1,
         keep: 6,
-        ..config()
+        ..config
     };
     let mut runs = Vec::new();
     // A file has the rest of its last page also when the disk is full: the event that does not fit is a later one.
@@ -222,7 +245,10 @@ fn goes_on(by: By, folder: &Path, why: &str) {
         [&[version, start, options], &steps[..], &[end]].concat()
     );
     // Training has the same result, and the summary and the report are written at the end.
-    assert_eq!(summary.val_accuracy, expected.val_accuracy);
+    assert_eq!(
+        (summary.val_accuracy, summary.val_mrr),
+        (expected.val_accuracy, expected.val_mrr)
+    );
     assert!(full.join("summary.json").exists() && full.join("report.html").exists());
 }
 

@@ -14,13 +14,14 @@ use tch::Device;
 
 use crate::stores::{DENSE, Seen, Shape, config, refused_at, store, train_at};
 
-const SPLIT: Shape = Shape {
+/// Edges are held out, and nodes have no labels.
+pub const SPLIT: Shape = Shape {
     labelled: false,
     edge_split: true,
     ..DENSE
 };
 
-fn links() -> TrainConfig {
+pub fn links() -> TrainConfig {
     TrainConfig {
         task: TaskChoice::Link,
         dropout: 0.0,

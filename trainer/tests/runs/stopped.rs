@@ -26,7 +26,10 @@ use grappa_trainer::{
 };
 use tch::Device;
 
-use crate::stores::{DENSE, config, store};
+use crate::{
+    links::{SPLIT, links},
+    stores::{DENSE, config, store},
+};
 
 /// Stops the run at the call `stop_at` of `is_stopped`.
 pub(crate) struct Stopping {
@@ -218,14 +221,22 @@ fn a_run_stopped_at_any_moment_resumes_to_the_same_bits() {
 #[test]
 fn a_run_stopped_again_and_again_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), DENSE);
+    let dense = store(folder.path(), DENSE);
     for (name, config) in [
         ("everything", everything()),
         ("published", published()),
         ("short epochs", short_epochs()),
     ] {
-        stopped_again_and_again(&store, &folder.path().join(name), &config);
+        stopped_again_and_again(&dense, &folder.path().join(name), &config);
     }
+    let store = store(&folder.path().join("links"), SPLIT);
+    let links = TrainConfig {
+        edges_per_epoch: 500,
+        partitions: Auto::Value(2),
+        epochs: 4,
+        ..links()
+    };
+    stopped_again_and_again(&store, &folder.path().join("links.runs"), &links);
 }
 
 fn stopped_again_and_again(store: &Arc<Store>, folder: &Path, config: &TrainConfig) {

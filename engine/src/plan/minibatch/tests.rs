@@ -20,6 +20,19 @@ fn minibatches_are_those_that_were_measured() {
     }
 }
 
+/// Batches of 1024 edges of R-MAT 22 with fanouts 10, 10 had 182,763 edges with 1 uniform negative of each edge, 1,378,272 with 100, and
+/// 166,455 with 100 that all edges shared (record of 2026-11-28, links).
+#[test]
+fn minibatches_of_links_are_those_that_were_measured() {
+    let fanouts = [Some(10), Some(10)];
+    for (negatives, measured) in [(1024.0, 182_763.0), (102_400.0, 1_378_272.0), (100.0, 166_455.0)] {
+        let edges = reach(Degrees::Rmat)
+            .sample_ends(1024.0, negatives, &fanouts, 1.0)
+            .edges();
+        assert!((edges / measured - 1.0).abs() < 0.25, "{edges}, {measured}");
+    }
+}
+
 #[test]
 fn all_in_neighbors_of_all_nodes_are_all_edges() {
     for degrees in [Degrees::Rmat, Degrees::Even] {

@@ -15,7 +15,7 @@ impl Planner<'_> {
         if partitions == 1 || !self.options.expands_halo {
             return HaloData::Nothing;
         }
-        if self.options.preaggregated && layers > 2 {
+        if self.options.preaggregated && layers > 2 && self.options.links.is_none() {
             let epoch = self.minibatch(seeds, partitions, HaloData::Nothing).work() * minibatches as f64;
             if self.refresh_work() <= refresh_work_max(REPARTITION_EVERY as f64 * epoch) {
                 return HaloData::Embeddings;
@@ -28,7 +28,7 @@ impl Planner<'_> {
     /// the last.
     fn refresh_work(&self) -> f64 {
         let hops = self.options.fanouts.len() - 1;
-        let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
+        let reached = self.reach.sample(self.train_nodes(), &vec![None; hops], 1.0);
         let inferred = &reached.hops[1..];
         inferred.iter().map(|hop| hop.edges + STATE_WORK * hop.sources).sum()
     }
@@ -40,7 +40,7 @@ impl Planner<'_> {
         if hops == 0 {
             return HaloData::Nothing;
         }
-        let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
+        let reached = self.reach.sample(self.train_nodes(), &vec![None; hops], 1.0);
         let (nodes, listed) = (self.options.nodes, reached.nodes.ceil() as u64);
         let most = HaloLists::drawing_bytes_max(nodes, self.options.edges, listed, HALO_NEIGHBORS, EdgeData::default());
         // A set of nodes for each partition finds them.

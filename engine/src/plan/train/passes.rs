@@ -4,7 +4,7 @@ use std::ops::Add;
 
 use grappa_sampling::policy::{FIRST_INPUTS_SHARE, STATE_WORK};
 
-use super::{COALESCING_GAP, Layer, Minibatch, PAGE_BYTES, Planner, StagePlan, VALUE};
+use super::{COALESCING_GAP, Layer, LinkOptions, Minibatch, PAGE_BYTES, Planner, StagePlan, VALUE};
 
 /// Bytes of a value of a state in a scratch file: bf16.
 const STATE_VALUE: f64 = 2.0;
@@ -23,6 +23,13 @@ const CACHE_BANDWIDTH: f64 = 1.3e9;
 const FOUND_SHARE: f64 = 1.5;
 /// Nanoseconds to compute a value of the features of a node (2026-11-22, billion edges).
 const COMPUTED_VALUE_NS: f64 = 1.2;
+
+/// The embeddings of an evaluation of links are in memory if they take at most 1/TABLE_SHARE of it.
+const TABLE_SHARE: f64 = 3.0;
+/// Nanoseconds to draw a candidate, to look up whether it has an edge, and to put its score in its place.
+const DRAW_NS: f64 = 700.0;
+/// Nanoseconds to compare the score of an edge with the score of one of all nodes.
+const VISIT_NS: f64 = 0.15;
 
 /// Bytes of pages, and the number of those pages that are read alone.
 #[derive(Debug, Default, Clone, Copy)]
@@ -73,7 +80,11 @@ impl Planner<'_> {
     pub(super) fn inference(&self, is_resident: bool) -> InferencePlan {
         let options = self.options;
         let hops = options.fanouts.len() - usize::from(options.preaggregated);
-        let sets = self.reach.sample(options.scored as f64, &vec![None; hops], 1.0);
+        let scored = match options.links {
+            Some(_) => options.nodes,
+            None => options.scored,
+        };
+        let sets = self.reach.sample(scored as f64, &vec![None; hops], 1.0);
         let (mut states, mut scratch, mut memory) = (0.0, 0.0f64, 0.0f64);
         for layer in self.layers(&sets) {
             states += layer.destinations;
@@ -130,12 +141,39 @@ impl Planner<'_> {
         }
         let mut stage = self.pass(transfer.read, transfer.written, processor / self.threads);
         stage.seconds -= overlapped;
+        if let Some(links) = options.links {
+            let (ranking, table) = self.ranking(links);
+            stage = stage.and(ranking);
+            scratch += table;
+        }
         InferencePlan {
             work: sets.edges() + STATE_WORK * states,
             stage,
             scratch: scratch + transfer.scratch,
             memory,
         }
+    }
+
+    /// Ranking edges among their candidates, and the bytes of the embeddings of all nodes if these are in a scratch file.
+    fn ranking(&self, links: LinkOptions) -> (StagePlan, f64) {
+        let options = self.options;
+        let (nodes, edges, width) = (options.nodes as f64, options.scored as f64, f64::from(options.classes));
+        let table = VALUE * nodes * width;
+        let in_file = match table <= options.memory as f64 / TABLE_SHARE {
+            true => 0.0,
+            false => table,
+        };
+        let rates = &options.rates;
+        let seconds = match links.candidates {
+            // An edge, a random pair, and candidates of both kinds, which are mostly the same.
+            Some(count) => {
+                let pairs = edges * (2.0 + f64::from(count));
+                pairs * (DRAW_NS + 2.0 * VALUE * width * rates.gather_byte_ns) * 1e-9
+            }
+            None => edges * nodes * (2.0 * width / rates.product_flops + VISIT_NS * 1e-9),
+        };
+        // Rows that are in a file are written once, and read once for each part of the sources.
+        (self.pass(in_file, in_file, seconds / self.threads), in_file)
     }
 
     /// The first inference and a later one with the fanouts of evaluations, which are twice the fanouts of training.

@@ -12,6 +12,7 @@ fn options() -> TrainOptions {
         classes: 16,
         train: 209_715,
         scored: 41_943,
+        links: None,
         chunks: 64,
         present: 1.0,
         fanouts: vec![Some(15), Some(10), Some(5)],
@@ -112,6 +113,59 @@ fn features_beside_aggregates_halve_what_an_epoch_reads() {
     assert_near(read(beside), 9.4e9, 0.15);
     // Aggregates that are made for a run with so little memory have the features beside them.
     assert_eq!(read(None), read(beside));
+}
+
+#[test]
+fn link_prediction_counts_edges_and_ranks_them_among_all_nodes_in_more_time() {
+    let links = |negatives, candidates, draws_edges| {
+        plan(|options| {
+            options.classes = 128;
+            options.train = 1_000_000;
+            options.scored = 100_000;
+            options.fanouts = vec![Some(10), Some(10)];
+            options.links = Some(LinkOptions {
+                negatives,
+                draws_edges,
+                candidates,
+            });
+        })
+    };
+    let base = links(1, Some(100), false);
+    assert_eq!((base.steps, base.evaluates_exactly), (977, true));
+    assert_near(base.step_edges, 182_763.0, 0.15);
+    let more = links(20, Some(100), false);
+    assert!(
+        more.step_edges > 2.0 * base.step_edges,
+        "{} {}",
+        more.step_edges,
+        base.step_edges
+    );
+    assert!(
+        more.memory.step > 1.5 * base.memory.step,
+        "{} {}",
+        more.memory.step,
+        base.memory.step
+    );
+    // 10^5 edges among 4.2 M nodes: 10^14 operations.
+    let all = links(1, None, false);
+    assert!(all.evaluation.seconds > base.evaluation.seconds + 100.0);
+    assert_eq!(all.epoch, base.epoch);
+    // An epoch that draws edges reads the lists with them; else all edges are listed once.
+    let drawn = links(1, Some(100), true);
+    let read = drawn.epoch.bytes_read / options().adjacency_bytes as f64;
+    assert!(read > 0.1 && read < 0.9, "{read}");
+    assert!(drawn.opening.seconds < base.opening.seconds);
+    assert_near(drawn.memory.nodes - base.memory.nodes, 8e6, 1e-6);
+    let error = plan_training(&TrainOptions {
+        train: options().edges + 1,
+        links: Some(LinkOptions {
+            negatives: 1,
+            draws_edges: false,
+            candidates: None,
+        }),
+        ..options()
+    });
+    assert!(error.unwrap_err().to_string().contains("training edges"));
 }
 
 /// Historical embeddings would cost too much on R-MAT 26, so halo nodes have sampled in-neighbors. 100 steps

@@ -1,6 +1,6 @@
 //! The options of `grappa-store plan`.
 
-use std::path::PathBuf;
+use std::{num::NonZeroU32, path::PathBuf, str::FromStr};
 
 use clap::ValueEnum;
 use grappa_console::{ByteSize, ByteSizeError, options::dtypes};
@@ -112,6 +112,11 @@ pub struct Training {
     /// The estimate has the numbers of partitions that --partitions auto would choose, and seconds, bytes and memory of each stage.
     #[arg(long)]
     pub train: bool,
+    /// Task of the run
+    #[arg(long, value_enum, default_value_t = PlannedTask::Nodes, requires = "train")]
+    pub task: PlannedTask,
+    #[command(flatten)]
+    pub links: LinkArgs,
     /// Share of the nodes to train on [default: as in the store, or in --split]
     #[arg(long, value_name = "F", requires = "train", value_parser = parse_share)]
     pub train_fraction: Option<f64>,
@@ -148,6 +153,47 @@ pub struct Training {
     /// Floating-point operations per second of a GPU that computes the model, such as 20T [default: the processors compute it]
     #[arg(long, value_name = "N", requires = "train", value_parser = parse_rate)]
     pub device_rate: Option<u64>,
+}
+
+/// Options of `--task link`.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = TRAINING)]
+pub struct LinkArgs {
+    /// Negatives of each edge, for --task link
+    #[arg(long, value_name = "N", requires = "train", default_value_t = 1)]
+    pub negatives: u32,
+    /// Edges that each epoch draws, for --task link; 0: all
+    #[arg(long, value_name = "N", requires = "train", default_value = "0", value_parser = parse_count)]
+    pub edges_per_epoch: u64,
+    /// Nodes that each held-out edge is ranked among, for --task link: a number, or all
+    #[arg(long, value_name = "N|all", requires = "train", default_value = "100")]
+    pub candidates: PlannedCandidates,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlannedTask {
+    /// Labels of nodes
+    Nodes,
+    /// Links between nodes, as --task link of grappa-train
+    Link,
+}
+
+/// A number of candidates; None for all nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlannedCandidates(pub Option<NonZeroU32>);
+
+impl FromStr for PlannedCandidates {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self(None)),
+            number => match number.parse() {
+                Ok(count) => Ok(Self(Some(count))),
+                Err(_) => Err("expected a number of at least 1, or all".to_owned()),
+            },
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

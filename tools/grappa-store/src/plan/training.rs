@@ -1,6 +1,6 @@
 //! The training run of `grappa-store plan --train`.
 
-use std::{iter, time::Duration};
+use std::{iter, num::NonZeroU32, time::Duration};
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, duration};
@@ -13,7 +13,7 @@ use grappa_engine::{
     },
     plan::{
         Degrees, Plan,
-        train::{MemoryPlan, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+        train::{LinkOptions, MemoryPlan, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
     },
     sample::view::ViewKind,
     store::{aggregates::Aggregates, files},
@@ -21,7 +21,7 @@ use grappa_engine::{
 
 use super::speed::Speed;
 use crate::{
-    args::{self, PlannedFirstHop, PlannedHalo},
+    args::{self, PlannedFirstHop, PlannedHalo, PlannedTask, Training},
     table::{Table, exact},
 };
 
@@ -48,6 +48,10 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
         .files
         .iter()
         .filter(|file| matches!(files::kind_of(&file.path), Some(FileKind::ROWS | FileKind::DEGREES)));
+    let kind = match manifest.weighted {
+        true => AggregateKind::WeightedMean,
+        false => AggregateKind::Mean,
+    };
     let graph = Graph {
         nodes: store.present_nodes(),
         edges: manifest.edges,
@@ -58,12 +62,18 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
             FeatureSource::Procedural => 0,
         },
         is_whole: manifest.is_whole(),
-        aggregates: Aggregates::open(store, AggregateKind::Mean)?.map(|aggregates| StoredAggregates {
+        aggregates: Aggregates::open(store, kind)?.map(|aggregates| StoredAggregates {
             with_features: aggregates.with_features(),
         }),
         classes: manifest.labels.map_or(CLASSES, |labels| labels.classes),
         train,
         scored: Some(val.unwrap_or(0) + test.unwrap_or(0)),
+        held_out: manifest
+            .held_out()
+            .into_iter()
+            .map(|part| store.part_edges(part))
+            .sum::<Result<_, _>>()?,
+        undirected: manifest.edge_options.undirected,
         chunks: store.present_chunks().count() as u32,
         present: present_sources(store),
     };
@@ -76,9 +86,13 @@ pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::
         bail!("--train needs features: give --dim");
     };
     let shares = options.graph.split.map(|split| split.fractions());
+    let held_out = options.graph.edge_split.map_or(0, |split| {
+        let [_, val, test] = split.fractions();
+        ((val + test) * plan.edges as f64) as u64
+    });
     let graph = Graph {
         nodes: plan.nodes,
-        edges: plan.edges,
+        edges: plan.edges - held_out,
         adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
         features: (dim, options.graph.dtype),
         stored: match options.training.computed_features {
@@ -90,6 +104,8 @@ pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::
         classes: options.graph.classes.unwrap_or(CLASSES),
         train: shares.map(|shares| (shares[0] * plan.nodes as f64) as u64),
         scored: shares.map(|shares| ((shares[1] + shares[2]) * plan.nodes as f64) as u64),
+        held_out,
+        undirected: false,
         chunks: plan.chunks,
         present: 1.0,
     };
@@ -109,6 +125,10 @@ struct Graph {
     classes: u32,
     train: Option<u64>,
     scored: Option<u64>,
+    /// Edges that are held out.
+    held_out: u64,
+    /// Whether training asks about an edge in one of two directions.
+    undirected: bool,
     chunks: u32,
     present: f64,
 }
@@ -133,7 +153,12 @@ fn present_sources(store: &Store) -> f64 {
 
 fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let training = &options.training;
-    let Some(train) = training.train_fraction.map(|share| graph.part(share)).or(graph.train) else {
+    let is_link = training.task == PlannedTask::Link;
+    let train = match is_link {
+        true => Some(training_edges(training, graph)?),
+        false => training.train_fraction.map(|share| graph.part(share)).or(graph.train),
+    };
+    let Some(train) = train else {
         bail!("the number of training nodes is unknown: give --train-fraction or --split");
     };
     let fanouts: Vec<Option<u32>> = match &training.fanouts {
@@ -176,7 +201,8 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
              --first-hop sampled, or leave it out"
         ),
         Some(first_hop) => first_hop == PlannedFirstHop::Preaggregated,
-        None => can_be_preaggregated,
+        // A minibatch of links leaves its edges out of the messages.
+        None => can_be_preaggregated && !is_link,
     };
     Ok(TrainOptions {
         nodes: graph.nodes,
@@ -185,13 +211,21 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
         adjacency_bytes: graph.adjacency_bytes,
         features: graph.features,
         stored: graph.stored,
-        classes: graph.classes,
+        classes: if is_link { training.hidden } else { graph.classes },
         train,
-        scored: training
-            .scored_fraction
-            .map(|share| graph.part(share))
-            .or(graph.scored)
-            .unwrap_or(0),
+        scored: match is_link {
+            true => graph.held_out,
+            false => training
+                .scored_fraction
+                .map(|share| graph.part(share))
+                .or(graph.scored)
+                .unwrap_or(0),
+        },
+        links: is_link.then_some(LinkOptions {
+            negatives: training.links.negatives,
+            draws_edges: training.links.edges_per_epoch > 0,
+            candidates: training.links.candidates.0.map(NonZeroU32::get),
+        }),
         chunks: graph.chunks,
         present: graph.present,
         fanouts,
@@ -207,6 +241,21 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
         threads: speed.threads,
         device_rate: training.device_rate.map(|rate| rate as f64),
         rates: speed.rates.train,
+    })
+}
+
+/// The edges that an epoch asks about.
+fn training_edges(training: &Training, graph: &Graph) -> anyhow::Result<u64> {
+    if graph.held_out == 0 {
+        bail!("--task link scores edges that are held out: give --edge-split, or a store that was ingested with it");
+    }
+    let edges = match graph.undirected {
+        true => graph.edges / 2,
+        false => graph.edges,
+    };
+    Ok(match training.links.edges_per_epoch {
+        0 => edges,
+        wanted => wanted.min(edges),
     })
 }
 

@@ -194,6 +194,17 @@ fn a_slice_neither_trains_links_nor_ranks_all_nodes() {
     let pairs = "predict run half --links pairs.csv --out scores.csv";
     let expected = "slice of its graph and has only the chunks 0-3";
     assert_failed(&run(&mut folder.program(pairs)), &[expected]);
+    // The destinations of a slice's edges are its own nodes.
+    folder.success("store export half --edges edges.csv");
+    let edges = folder.read("edges.csv");
+    let own: Vec<&str> = edges
+        .lines()
+        .skip(1)
+        .filter_map(|edge| edge.split(',').nth(1))
+        .collect();
+    folder.write("pairs.csv", own[..2].join(","));
+    run(&mut folder.program(pairs)).success();
+    assert_eq!(folder.read("scores.csv").lines().count(), 2);
 }
 
 #[test]
