@@ -21,7 +21,8 @@ use self::widths::{BITS, Group, widths};
 use super::{
     boundary::Boundary,
     exchange::{
-        BoundaryExchange, HAS_FEATURES, Kept, RowsError, TransferBytes, flag, is_set, kept_layers, restored_layers,
+        BoundaryExchange, BoundaryRows, HAS_FEATURES, Kept, RowsError, TransferBytes, flag, is_set, kept_layers,
+        restored_layers,
     },
 };
 use crate::{Result, train::random_key::key};
@@ -192,33 +193,21 @@ impl BoundaryExchange for AdaQp {
         }
     }
 
-    fn states(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        _boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor> {
-        if layer == 0 {
-            return Ok(self.features(&sent, bytes));
+    fn states(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        if sent.layer == 0 {
+            return Ok(self.features(&sent.rows, sent.bytes));
         }
-        let key = key([self.seed, self.epoch, layer as u64, 0]);
-        let (arrived, sent_bytes) = self.states[layer].arrived(&sent, self.fixed, key);
-        bytes.add(layer, sent_bytes);
-        self.error.add(&sent, &arrived);
+        let key = key([self.seed, self.epoch, sent.layer as u64, 0]);
+        let (arrived, sent_bytes) = self.states[sent.layer].arrived(&sent.rows, self.fixed, key);
+        sent.bytes.add(sent.layer, sent_bytes);
+        self.error.add(&sent.rows, &arrived);
         Ok(arrived)
     }
 
-    fn gradients(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        _boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor> {
-        let key = key([self.seed, self.epoch, layer as u64, 1]);
-        let (arrived, sent_bytes) = self.gradients[layer].arrived(&sent, self.fixed, key);
-        bytes.add(layer, sent_bytes);
+    fn gradients(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        let key = key([self.seed, self.epoch, sent.layer as u64, 1]);
+        let (arrived, sent_bytes) = self.gradients[sent.layer].arrived(&sent.rows, self.fixed, key);
+        sent.bytes.add(sent.layer, sent_bytes);
         Ok(arrived)
     }
 

@@ -10,7 +10,7 @@ use tch::{Kind, Tensor};
 
 use super::{
     boundary::Boundary,
-    exchange::{BoundaryExchange, TransferBytes},
+    exchange::{BoundaryExchange, BoundaryRows, TransferBytes},
 };
 use crate::{Result, train::random_key::key};
 
@@ -68,24 +68,12 @@ impl BoundaryExchange for Bns {
         self.factors = Tensor::from_slice(&factors).to_kind(Kind::Float).unsqueeze(1);
     }
 
-    fn states(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        _boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor> {
-        Ok(self.scaled(layer, &sent, bytes))
+    fn states(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        Ok(self.scaled(sent.layer, &sent.rows, sent.bytes))
     }
 
-    fn gradients(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        _boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor> {
+    fn gradients(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
         // The receiver's gradient is of the scaled row, so its factor is the derivative of the scaling.
-        Ok(self.scaled(layer, &sent, bytes))
+        Ok(self.scaled(sent.layer, &sent.rows, sent.bytes))
     }
 }

@@ -24,6 +24,18 @@ impl TransferBytes {
     }
 }
 
+/// Rows that partitions send each other at the input of a layer: states of boundary nodes, or their gradients.
+pub(crate) struct BoundaryRows<'a> {
+    /// The layer.
+    pub(crate) layer: usize,
+    /// One row for each copy of a boundary node that this process sends, or receives if these are gradients.
+    pub(crate) rows: Tensor,
+    /// The copies.
+    pub(crate) boundary: &'a Boundary,
+    /// Counts what is sent.
+    pub(crate) bytes: &'a mut TransferBytes,
+}
+
 /// What an exchange keeps from epoch to epoch, by name.
 pub(crate) type Kept = Vec<(String, Tensor)>;
 
@@ -35,24 +47,17 @@ pub(crate) trait BoundaryExchange: Send {
     /// The step of an epoch begins.
     fn begin(&mut self, _epoch: u64, _boundary: &Boundary) {}
 
-    /// What arrives of the states at the input of a layer, `[copies, width]`: of the rows that this process sends, one row for each of
-    /// [`Boundary::arriving`].
+    /// What arrives of states, `[copies, width]`: one row for each of [`Boundary::arriving`].
     ///
     /// # Errors
     /// If another process has left or cannot be reached.
-    fn states(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Result<Tensor>;
+    fn states(&mut self, rows: BoundaryRows<'_>) -> Result<Tensor>;
 
-    /// What arrives of the states' gradients, on the way back: one row for each of [`Boundary::rows`].
+    /// What arrives of gradients of states, on the way back: one row for each of [`Boundary::rows`].
     ///
     /// # Errors
     /// As [`states`](Self::states).
-    fn gradients(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor>;
+    fn gradients(&mut self, rows: BoundaryRows<'_>) -> Result<Tensor>;
 
     /// An evaluation found this loss of the validation nodes.
     fn observe(&mut self, _val_loss: f64) {}

@@ -3,8 +3,7 @@
 use tch::Tensor;
 
 use super::{
-    boundary::Boundary,
-    exchange::{BoundaryExchange, HAS_FEATURES, Kept, TransferBytes, bytes_of, flag, is_set},
+    exchange::{BoundaryExchange, BoundaryRows, HAS_FEATURES, Kept, bytes_of, flag, is_set},
     wire::Wire,
 };
 use crate::Result;
@@ -28,37 +27,35 @@ impl Full {
 }
 
 impl BoundaryExchange for Full {
-    fn states(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Result<Tensor> {
-        if layer == 0
+    fn states(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        if sent.layer == 0
             && let Some(features) = &self.features
         {
             return Ok(features.shallow_clone());
         }
-        if layer > 0 || !self.has_features {
-            bytes.add(layer, bytes_of(&sent));
+        if sent.layer > 0 || !self.has_features {
+            sent.bytes.add(sent.layer, bytes_of(&sent.rows));
         }
         self.has_features = true;
-        let Some(wire) = &self.wire else { return Ok(sent) };
-        let width = sent.size()[1];
-        let arrived = wire.states(&sent, boundary, |channel| channel.copies.len() as u64 * width as u64)?;
+        let Some(wire) = &self.wire else { return Ok(sent.rows) };
+        let width = sent.rows.size()[1];
+        let arrived = wire.states(&sent.rows, sent.boundary, |channel| {
+            channel.copies.len() as u64 * width as u64
+        })?;
         let arrived = arrived.view([-1, width]);
-        if layer == 0 {
+        if sent.layer == 0 {
             self.features = Some(arrived.shallow_clone());
         }
         Ok(arrived)
     }
 
-    fn gradients(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor> {
-        bytes.add(layer, bytes_of(&sent));
-        let Some(wire) = &self.wire else { return Ok(sent) };
-        let width = sent.size()[1];
-        let arrived = wire.gradients(&sent, boundary, |channel| channel.copies.len() as u64 * width as u64)?;
+    fn gradients(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        sent.bytes.add(sent.layer, bytes_of(&sent.rows));
+        let Some(wire) = &self.wire else { return Ok(sent.rows) };
+        let width = sent.rows.size()[1];
+        let arrived = wire.gradients(&sent.rows, sent.boundary, |channel| {
+            channel.copies.len() as u64 * width as u64
+        })?;
         Ok(arrived.view([-1, width]))
     }
 

@@ -11,7 +11,7 @@ use tch::Tensor;
 use super::{
     boundary::Boundary,
     exchange::{
-        BoundaryExchange, HAS_FEATURES, Kept, RowsError, TransferBytes, bytes_of, flag, is_set, kept_layers,
+        BoundaryExchange, BoundaryRows, HAS_FEATURES, Kept, RowsError, bytes_of, flag, is_set, kept_layers,
         restored_layers,
     },
 };
@@ -56,35 +56,23 @@ impl BoundaryExchange for PipeGcn {
         self.error = RowsError::default();
     }
 
-    fn states(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        _boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor> {
-        if layer == 0 {
+    fn states(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        if sent.layer == 0 {
             if !self.has_features {
-                bytes.add(0, bytes_of(&sent));
+                sent.bytes.add(0, bytes_of(&sent.rows));
             }
             self.has_features = true;
-            return Ok(sent);
+            return Ok(sent.rows);
         }
-        bytes.add(layer, bytes_of(&sent));
-        let arrived = late(&mut self.states[layer], &sent, self.smoothing);
-        self.error.add(&sent, &arrived);
+        sent.bytes.add(sent.layer, bytes_of(&sent.rows));
+        let arrived = late(&mut self.states[sent.layer], &sent.rows, self.smoothing);
+        self.error.add(&sent.rows, &arrived);
         Ok(arrived)
     }
 
-    fn gradients(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        _boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor> {
-        bytes.add(layer, bytes_of(&sent));
-        Ok(late(&mut self.gradients[layer], &sent, self.smoothing))
+    fn gradients(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        sent.bytes.add(sent.layer, bytes_of(&sent.rows));
+        Ok(late(&mut self.gradients[sent.layer], &sent.rows, self.smoothing))
     }
 
     fn kept(&self) -> Kept {

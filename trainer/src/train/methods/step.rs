@@ -4,7 +4,7 @@ use grappa_run::{config::Method, model::Task};
 use tch::{Kind, Tensor, no_grad};
 
 use super::{
-    exchange::{BoundaryExchange, RowsError, TransferBytes},
+    exchange::{BoundaryExchange, BoundaryRows, RowsError, TransferBytes},
     graph::PartitionedGraph,
 };
 use crate::{
@@ -78,7 +78,13 @@ impl FullStep {
             let arrived = match &mut self.exchange {
                 Some(exchange) => {
                     let sent = own.detach().index_select(0, &graph.sent_rows);
-                    leaf(no_grad(|| exchange.states(layer, sent, &graph.boundary, &mut bytes))?)
+                    let rows = BoundaryRows {
+                        layer,
+                        rows: sent,
+                        boundary: &graph.boundary,
+                        bytes: &mut bytes,
+                    };
+                    leaf(no_grad(|| exchange.states(rows))?)
                 }
                 None => leaf(own.narrow(0, 0, 0)),
             };
@@ -105,7 +111,13 @@ impl FullStep {
             let LayerPass { own, arrived, .. } = &passes[layer];
             let mut gradient = own.grad();
             if let Some(exchange) = &mut self.exchange {
-                let back = no_grad(|| exchange.gradients(layer, arrived.grad(), &graph.boundary, &mut bytes))?;
+                let rows = BoundaryRows {
+                    layer,
+                    rows: arrived.grad(),
+                    boundary: &graph.boundary,
+                    bytes: &mut bytes,
+                };
+                let back = no_grad(|| exchange.gradients(rows))?;
                 gradient = no_grad(|| gradient.index_add(0, &graph.sent_rows, &back));
             }
             // The gradient of this sum by the layer before is the gradient of the loss.

@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 use super::{
     boundary::{Boundary, Channel},
     choice::exchange_of,
-    exchange::{BoundaryExchange, TransferBytes},
+    exchange::{BoundaryExchange, BoundaryRows, TransferBytes},
 };
 
 const WIDTH: i64 = 6;
@@ -48,12 +48,22 @@ fn rows(seed: i64) -> Tensor {
     ((values + seed as f64) * 0.7).sin().view([COPIES as i64, WIDTH]) + 2.0
 }
 
+/// The rows of `sent` at a layer.
+fn rows_at<'a>(layer: usize, sent: &Tensor, boundary: &'a Boundary, bytes: &'a mut TransferBytes) -> BoundaryRows<'a> {
+    BoundaryRows {
+        layer,
+        rows: sent.copy(),
+        boundary,
+        bytes,
+    }
+}
+
 /// What arrives of `sent` states and gradients at layer 1 in an epoch, and the bytes.
 fn exchanged(exchange: &mut dyn BoundaryExchange, epoch: u64, sent: &Tensor) -> ([Tensor; 2], TransferBytes) {
     let (boundary, mut bytes) = (boundary(), TransferBytes::default());
     exchange.begin(epoch, &boundary);
-    let states = exchange.states(1, sent.copy(), &boundary, &mut bytes).unwrap();
-    let gradients = exchange.gradients(1, sent.copy(), &boundary, &mut bytes).unwrap();
+    let states = exchange.states(rows_at(1, sent, &boundary, &mut bytes)).unwrap();
+    let gradients = exchange.gradients(rows_at(1, sent, &boundary, &mut bytes)).unwrap();
     ([states, gradients], bytes)
 }
 
@@ -73,7 +83,7 @@ fn full_exchange_is_exact_and_sends_features_once() {
     let sent = rows(0);
     let mut bytes = TransferBytes::default();
     for _ in 0..3 {
-        let arrived = full.states(0, sent.copy(), &boundary(), &mut bytes);
+        let arrived = full.states(rows_at(0, &sent, &boundary(), &mut bytes));
         assert_eq!(arrived.unwrap(), sent);
     }
     assert_eq!(
@@ -142,7 +152,7 @@ fn an_adaptive_rate_falls_when_the_loss_stalls() {
         .map(|(loss, epoch)| {
             let (boundary, mut bytes) = (boundary(), TransferBytes::default());
             varco.begin(epoch, &boundary);
-            let arrived = varco.states(1, sent.copy(), &boundary, &mut bytes).unwrap();
+            let arrived = varco.states(rows_at(1, &sent, &boundary, &mut bytes)).unwrap();
             assert_eq!(arrived.size(), sent.size());
             varco.observe(loss);
             bytes.activations

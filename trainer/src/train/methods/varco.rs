@@ -11,7 +11,7 @@ use tch::{Device, Tensor};
 
 use super::{
     boundary::{Boundary, Channel},
-    exchange::{BoundaryExchange, Kept, RowsError, TransferBytes, bytes_of},
+    exchange::{BoundaryExchange, BoundaryRows, Kept, RowsError, bytes_of},
     wire::Wire,
 };
 use crate::{Result, train::random_key::key};
@@ -159,13 +159,13 @@ impl BoundaryExchange for Varco {
         self.error = RowsError::default();
     }
 
-    fn states(&mut self, layer: usize, sent: Tensor, boundary: &Boundary, bytes: &mut TransferBytes) -> Result<Tensor> {
-        let width = sent.size()[1];
-        let units = self.draw(layer, width, &boundary.channels, sent.device());
-        let values = self.taken(&sent, units.as_ref());
-        bytes.add(layer, bytes_of(&values));
+    fn states(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        let width = sent.rows.size()[1];
+        let units = self.draw(sent.layer, width, &sent.boundary.channels, sent.rows.device());
+        let values = self.taken(&sent.rows, units.as_ref());
+        sent.bytes.add(sent.layer, bytes_of(&values));
         if units.is_some() {
-            self.error.add_part(&sent, &values);
+            self.error.add_part(&sent.rows, &values);
         }
         let travelling = match &self.wire {
             None => Travelling {
@@ -173,35 +173,34 @@ impl BoundaryExchange for Varco {
                 sent: units,
             },
             Some(_) => Travelling {
-                arriving: self.draw(layer, width, &boundary.arriving_channels, sent.device()),
+                arriving: self.draw(sent.layer, width, &sent.boundary.arriving_channels, sent.rows.device()),
                 sent: units,
             },
         };
         let arrived = match &self.wire {
             None => values,
-            Some(wire) => wire.states(&values, boundary, |channel| self.values_of(width, channel))?,
+            Some(wire) => wire.states(&values, sent.boundary, |channel| self.values_of(width, channel))?,
         };
-        let arrived = self.spread(arrived, travelling.arriving.as_ref(), boundary.arriving.len(), width);
-        self.travelling[layer] = Some(travelling);
+        let arrived = self.spread(
+            arrived,
+            travelling.arriving.as_ref(),
+            sent.boundary.arriving.len(),
+            width,
+        );
+        self.travelling[sent.layer] = Some(travelling);
         Ok(arrived)
     }
 
-    fn gradients(
-        &mut self,
-        layer: usize,
-        sent: Tensor,
-        boundary: &Boundary,
-        bytes: &mut TransferBytes,
-    ) -> Result<Tensor> {
-        let width = sent.size()[1];
-        let travelling = self.travelling[layer].take().expect("states of the layer travelled");
-        let values = self.taken(&sent, travelling.arriving.as_ref());
-        bytes.add(layer, bytes_of(&values));
+    fn gradients(&mut self, sent: BoundaryRows<'_>) -> Result<Tensor> {
+        let width = sent.rows.size()[1];
+        let travelling = self.travelling[sent.layer].take().expect("states travelled before");
+        let values = self.taken(&sent.rows, travelling.arriving.as_ref());
+        sent.bytes.add(sent.layer, bytes_of(&values));
         let arrived = match &self.wire {
             None => values,
-            Some(wire) => wire.gradients(&values, boundary, |channel| self.values_of(width, channel))?,
+            Some(wire) => wire.gradients(&values, sent.boundary, |channel| self.values_of(width, channel))?,
         };
-        Ok(self.spread(arrived, travelling.sent.as_ref(), boundary.copies(), width))
+        Ok(self.spread(arrived, travelling.sent.as_ref(), sent.boundary.copies(), width))
     }
 
     fn observe(&mut self, val_loss: f64) {
