@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! embeddings      a row for each node, in memory or in a scratch file; each was computed once
-//! score           pairs, by destination: sources are in memory, and rows of destinations are read front to back
+//! score           pairs; by destination if rows are in a file, which is then read front to back
 //! rank            scores of edges and of candidates that are drawn for them; or blocks, for all nodes
 //! top_k           blocks; each source keeps its best destinations so far
 //! blocks          for each block of rows: its products with the queries of all sources
@@ -40,12 +40,20 @@ pub struct LinkEmbeddings<'a> {
     pub device: Device,
 }
 
+/// Embeddings of some nodes.
+enum Listed {
+    /// They are read when they are wanted.
+    AtHand,
+    /// The distinct nodes, ascending, and their rows.
+    Read { nodes: Vec<NodeId>, rows: Tensor },
+}
+
 impl LinkEmbeddings<'_> {
     fn row_bytes(&self) -> u64 {
         (self.rows.width() * size_of::<f32>()) as u64
     }
 
-    /// The embeddings of some nodes, which ascend, f32 of `[nodes, values]` on the device.
+    /// The embeddings of some nodes, which ascend unless they are at hand, f32 of `[nodes, values]` on the device.
     ///
     /// # Panics
     /// If a node is not in the set.
@@ -59,8 +67,30 @@ impl LinkEmbeddings<'_> {
 
     /// The embeddings of some nodes in any order.
     fn read_any(&self, nodes: impl Iterator<Item = NodeId> + Clone) -> Result<Tensor> {
-        let distinct = distinct(nodes.clone());
-        Ok(self.read(&distinct)?.index_select(0, &self.places(&distinct, nodes)))
+        self.rows_of(&self.list(nodes.clone())?, nodes)
+    }
+
+    /// Reads the embeddings of these nodes, unless they are at hand.
+    fn list(&self, nodes: impl Iterator<Item = NodeId>) -> Result<Listed> {
+        if self.are_at_hand() {
+            return Ok(Listed::AtHand);
+        }
+        let nodes = distinct(nodes);
+        let rows = self.read(&nodes)?;
+        Ok(Listed::Read { nodes, rows })
+    }
+
+    /// The embeddings of listed nodes, in any order.
+    fn rows_of(&self, listed: &Listed, nodes: impl Iterator<Item = NodeId>) -> Result<Tensor> {
+        match listed {
+            Listed::AtHand => self.read(&nodes.collect::<Vec<_>>()),
+            Listed::Read { nodes: distinct, rows } => Ok(rows.index_select(0, &self.places(distinct, nodes))),
+        }
+    }
+
+    /// Whether any order of rows costs the same.
+    fn are_at_hand(&self) -> bool {
+        self.device == Device::Cpu && self.rows.in_memory().is_some()
     }
 
     /// The rows of nodes among distinct ones, int64 on the device.

@@ -4,7 +4,7 @@ use grappa_formats::NodeId;
 use grappa_io::progress::{Progress, check_stopped};
 use tch::{Device, no_grad};
 
-use super::{LinkEmbeddings, distinct};
+use super::LinkEmbeddings;
 use crate::{Result, shim};
 
 /// Pairs that are scored at once, at most.
@@ -26,18 +26,17 @@ impl LinkEmbeddings<'_> {
         let piece = (self.memory / 2 / (4 * self.row_bytes())).clamp(1, PIECE_PAIRS);
         let mut scores = vec![0.0; pairs.len()];
         for (pairs, scores) in pairs.chunks(part as usize).zip(scores.chunks_mut(part as usize)) {
-            let from = distinct(pairs.iter().map(|pair| pair.0));
-            let sources = self.read(&from)?;
+            let sources = self.list(pairs.iter().map(|pair| pair.0))?;
             let mut order: Vec<usize> = (0..pairs.len()).collect();
-            order.sort_unstable_by_key(|&pair| pairs[pair].1);
+            if !self.are_at_hand() {
+                order.sort_unstable_by_key(|&pair| pairs[pair].1);
+            }
             for order in order.chunks(piece as usize) {
                 check_stopped(progress)?;
                 let of = order.iter().map(|&pair| pairs[pair]);
-                let to = distinct(of.clone().map(|pair| pair.1));
-                let destinations = self.read(&to)?;
                 let ends = [
-                    sources.index_select(0, &self.places(&from, of.clone().map(|pair| pair.0))),
-                    destinations.index_select(0, &self.places(&to, of.map(|pair| pair.1))),
+                    self.rows_of(&sources, of.clone().map(|pair| pair.0))?,
+                    self.read_any(of.map(|pair| pair.1))?,
                 ];
                 let found = no_grad(|| self.decoder.score(&ends[0], &ends[1]));
                 let found = found.to_device(Device::Cpu).contiguous();

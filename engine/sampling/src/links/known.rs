@@ -1,5 +1,7 @@
 //! True edges beside the graph's, which no negative may be.
 
+use std::iter;
+
 use grappa_formats::{EdgePart, NodeId};
 use grappa_io::Result;
 use grappa_storage::{Chunk, Store};
@@ -8,7 +10,7 @@ use grappa_storage::{Chunk, Store};
 #[derive(Debug, Default)]
 pub struct KnownEdges {
     /// The chunks of each part, by number; none if the store is a slice without it.
-    parts: Vec<Vec<Option<Chunk>>>,
+    parts: Vec<(EdgePart, Vec<Option<Chunk>>)>,
     /// A list, sorted.
     list: Vec<(NodeId, NodeId)>,
     /// Whether the reverse of an edge counts as the edge.
@@ -31,7 +33,7 @@ impl KnownEdges {
                     for chunk in store.present_chunks() {
                         chunks[chunk.0 as usize] = Some(store.part(part, chunk)?);
                     }
-                    Ok(chunks)
+                    Ok((part, chunks))
                 })
                 .collect::<Result<_>>()?,
             list,
@@ -39,27 +41,41 @@ impl KnownEdges {
         })
     }
 
-    /// Whether this is one of the edges.
+    /// Whether this is one of the edges. Successive calls had better have the same source: in an undirected graph, most of them then read the
+    /// same list.
     ///
     /// # Errors
     /// If a file is damaged.
     pub fn contains(&self, store: &Store, source: NodeId, target: NodeId) -> Result<bool> {
-        Ok(self.has(store, source, target)? || self.undirected && self.has(store, target, source)?)
-    }
-
-    fn has(&self, store: &Store, source: NodeId, target: NodeId) -> Result<bool> {
-        if self.list.binary_search(&(source, target)).is_ok() {
+        let (edge, reverse) = ((source, target), (target, source));
+        if self.is_listed(edge) || self.undirected && self.is_listed(reverse) {
             return Ok(true);
         }
-        let chunk = store.chunks().chunk_of(target);
-        for lists in self.parts.iter().filter_map(|chunks| chunks[chunk.0 as usize].as_ref()) {
-            let row = lists.rows().row(target.0 - lists.span().first_node.0)?;
-            let place = row.lower_bound(source.0);
-            if place < row.degree() && row.get(place) == source.0 {
-                return Ok(true);
+        for (part, chunks) in &self.parts {
+            let (edge, other) = match (self.undirected, part) {
+                (false, _) => (edge, None),
+                // The lists of both ends have the edge.
+                (true, EdgePart::Graph) => (reverse, Some(edge)),
+                // The list of the end with the larger number has it.
+                (true, _) => (edge.min(reverse), None),
+            };
+            for (source, target) in iter::once(edge).chain(other) {
+                let Some(lists) = &chunks[store.chunks().chunk_of(target).0 as usize] else {
+                    continue;
+                };
+                let row = lists.rows().row(target.0 - lists.span().first_node.0)?;
+                let place = row.lower_bound(source.0);
+                if place < row.degree() && row.get(place) == source.0 {
+                    return Ok(true);
+                }
+                break;
             }
         }
         Ok(false)
+    }
+
+    fn is_listed(&self, edge: (NodeId, NodeId)) -> bool {
+        self.list.binary_search(&edge).is_ok()
     }
 
     /// Bytes of memory.
