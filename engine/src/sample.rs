@@ -60,7 +60,7 @@
 //!
 //! let list = vec![NodeId(2000), NodeId(3), NodeId(77)];
 //! let builder = Loader::open(&store).seeds(Seeds::List(list.clone().into())).fanouts([5]).batch(2);
-//! let mut loader = builder.options(|options| options.shuffle = false).without_features().memory(64 << 20).start()?;
+//! let mut loader = builder.options(|options| options.minibatches.shuffle = false).without_features().memory(64 << 20).start()?;
 //! let mut seen = Vec::new();
 //! for batch in loader.epoch(0)? {
 //!     let batch = batch?;

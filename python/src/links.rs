@@ -108,7 +108,7 @@ impl Links {
             edges_per_epoch: options.edges_per_epoch,
             edges: 0,
             memory,
-            seed: loading.seed,
+            seed: loading.minibatches.seed,
         };
         let positives = match list {
             Some(list) => Arc::new(Positives::list(list)),
@@ -124,7 +124,7 @@ impl Links {
         }
         links.edges = positives.len();
         links.positives = links.edges_per_epoch.is_none().then_some(positives);
-        loading.links = Some(links.task.clone());
+        loading.minibatches.links = Some(links.task.clone());
         Ok(links)
     }
 

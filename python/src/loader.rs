@@ -15,7 +15,7 @@ use grappa_engine::{
     formats::manifest::PermutationSpec,
     sample::{
         Fanouts, Join, LoaderOptions, Sampler, Seeds,
-        feed::{BatchSource, Division, Stopper},
+        feed::{BatchSource, Division, MinibatchOptions, Stopper},
     },
 };
 use pyo3::{
@@ -50,7 +50,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 #[pyfunction]
 pub fn default_memory() -> PyResult<u64> {
     let fanouts = Fanouts::new(&[1]).map_err(exception)?;
-    Ok(LoaderOptions::new(Sampler::uniform(fanouts, false)).memory)
+    Ok(LoaderOptions::new(MinibatchOptions::new(Sampler::uniform(fanouts, false))).memory)
 }
 
 /// Samples minibatches of a store on threads of its own.
@@ -325,12 +325,17 @@ impl Delivery {
             .threads
             .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
         let (sampler, layout) = drawing.open(&store, threads)?;
-        let mut loading = LoaderOptions::new(sampler);
-        loading.features = options.features && store.manifest().features.is_some();
+        let mut loading = LoaderOptions::new(MinibatchOptions {
+            batch: options.batch_size,
+            division: options.division(),
+            join_steps: Some(Join::Apart),
+            seed: options.seed,
+            shuffle: options.shuffle,
+            ..MinibatchOptions::new(sampler)
+        });
+        loading.rows.features = options.features && store.manifest().features.is_some();
         loading.edge_features = layout.takes_edge_features();
-        (loading.batch, loading.division) = (options.batch_size, options.division());
-        (loading.shuffle, loading.seed, loading.threads) = (options.shuffle, options.seed, threads);
-        loading.join_steps = Some(Join::Apart);
+        loading.threads = threads;
         partitions.apply(&mut loading)?;
         loading.memory = options.memory.unwrap_or(loading.memory);
         loading.threads = options.threads.unwrap_or(loading.threads);

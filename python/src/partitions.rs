@@ -68,7 +68,7 @@ impl PartitionOptions {
             .first_hop
             .as_ref()
             .map(|kind| kind.parse().map_err(PyValueError::new_err));
-        options.aggregates = kind.transpose()?;
+        options.rows.aggregates = kind.transpose()?;
         options.memory /= u64::from(self.local_world_size);
         options.threads = (options.threads / self.local_world_size as usize).max(1);
         Ok(())

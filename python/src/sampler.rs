@@ -7,6 +7,7 @@ use grappa_engine::{
     io::read::Choice,
     sample::{
         BatchKey, LoaderOptions, Sampler as EngineSampler, Scratch,
+        feed::MinibatchOptions,
         partition::Owned,
         view::{Halo, PartitionView, ViewOptions},
     },
@@ -40,7 +41,7 @@ impl Sampler {
         let store = store.engine().clone();
         py.detach(|| {
             let (sampler, layout) = drawing.open(&store, 1)?;
-            let defaults = LoaderOptions::new(sampler.clone());
+            let defaults = LoaderOptions::new(MinibatchOptions::new(sampler.clone()));
             let memory = memory.unwrap_or(defaults.memory);
             let owned = Owned::whole(&store);
             let edge_data = sampler.edge_data();

@@ -27,6 +27,7 @@ use grappa_io::{
 };
 use grappa_sampling::{
     Loader, LoaderOptions,
+    feed::{MinibatchOptions, RowOptions},
     partition::Owned,
     sample::Sampler,
     view::{EdgeData, Halo, PartitionView, ViewOptions},
@@ -189,10 +190,13 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
 /// f32.
 fn sample(store: &Arc<Store>, threads: usize, features: bool) -> Result<(f64, f64)> {
     let options = LoaderOptions {
-        features,
+        rows: RowOptions {
+            features,
+            ..RowOptions::default()
+        },
         memory: 2 << 30,
         threads,
-        ..LoaderOptions::new(Sampler::uniform("15,10,5".parse()?, false))
+        ..LoaderOptions::new(MinibatchOptions::new(Sampler::uniform("15,10,5".parse()?, false)))
     };
     let mut loader = Loader::new(store, options);
     let whole = grappa_formats::assignment::Assignment::whole(store.chunks().chunks());

@@ -171,7 +171,7 @@ fn check_rows_in_memory(store: &Arc<Store>) {
         .fanouts([2])
         .batch(4)
         .memory(64 << 20)
-        .options(|options| options.aggregates = Some(OPTIONS.kind))
+        .options(|options| options.rows.aggregates = Some(OPTIONS.kind))
         .start()
         .unwrap();
     loader.batches(0, |batches| batches).unwrap();

@@ -11,6 +11,7 @@ use grappa_ingestion::ingest::{EdgeSplit, IngestOptions, ingest};
 use grappa_io::{npy, progress::Silent};
 use grappa_sampling::{
     Loader, LoaderOptions, Seeds,
+    feed::{MinibatchOptions, RowOptions},
     sample::{Fanouts, Join, Minibatch, Sampler},
     view::{Halo, ViewKind},
 };
@@ -434,13 +435,15 @@ fn sampled_edges_bring_their_features_from_any_view_in_any_memory() {
                 continue;
             }
             let mut loading = LoaderOptions {
-                batch: 64,
                 halo,
-                join_steps,
-                features: false,
+                rows: RowOptions::default(),
                 edge_features: true,
                 memory: 64 << 20,
-                ..LoaderOptions::new(sampler.clone().with_edge_ids())
+                ..LoaderOptions::new(MinibatchOptions {
+                    batch: 64,
+                    join_steps,
+                    ..MinibatchOptions::new(sampler.clone().with_edge_ids())
+                })
             };
             let expected = batches_of(&store, &loading, partitions);
             for (view, concurrent, memory) in [
@@ -467,10 +470,12 @@ fn stores_without_features_are_refused() {
     ingest(&without, &Silent).unwrap();
     let store = Arc::new(Store::open(&without.out).unwrap());
     let loading = LoaderOptions {
-        features: false,
+        rows: RowOptions::default(),
         edge_features: true,
         memory: 64 << 20,
-        ..LoaderOptions::new(Sampler::uniform("4,4".parse().unwrap(), false).with_edge_ids())
+        ..LoaderOptions::new(MinibatchOptions::new(
+            Sampler::uniform("4,4".parse().unwrap(), false).with_edge_ids(),
+        ))
     };
     let opened = Loader::new(&store, loading).partition(&assignment(&store, 1), &Seeds::All, &Silent);
     let error = opened.unwrap_err().to_string();

@@ -9,7 +9,7 @@ use grappa_engine::{
     node_list::read_nodes,
     sample::{
         Assignment, Loader, LoaderOptions, Sampler, Seeds,
-        feed::Feed,
+        feed::{Feed, MinibatchOptions, RowOptions},
         partition::{Schedule, assignment, chunk_sizes},
     },
 };
@@ -84,19 +84,24 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     let mut loader = Loader::new(
         &store,
         LoaderOptions {
-            batch: options.sampling.batch.get(),
             concurrent: options.sampling.concurrent.map(NonZeroUsize::get),
-            // An epoch of few steps visits all partitions.
-            steps_max: Some(options.sampling.batches.div_ceil(concurrent as u64)),
-            seed: options.sampling.seed,
             halo: options.sampling.halo,
             view: options.reading.view,
             memory: options.memory.0.saturating_sub(PROGRAM_BYTES),
             threads,
-            features,
+            rows: RowOptions {
+                features,
+                ..RowOptions::default()
+            },
             lookahead: options.reading.lookahead,
             read_engine: options.reading.read_engine,
-            ..LoaderOptions::new(sampler)
+            ..LoaderOptions::new(MinibatchOptions {
+                batch: options.sampling.batch.get(),
+                // An epoch of few steps visits all partitions.
+                steps_max: Some(options.sampling.batches.div_ceil(concurrent as u64)),
+                seed: options.sampling.seed,
+                ..MinibatchOptions::new(sampler)
+            })
         },
     );
     loader

@@ -7,7 +7,12 @@ use grappa_run::{
     config::{HaloMode, TrainConfig},
     model::{EdgeInput, Precision},
 };
-use grappa_sampling::{LoaderOptions, feed::OutputDtype, sample::Join, view::Halo};
+use grappa_sampling::{
+    LoaderOptions,
+    feed::{MinibatchOptions, OutputDtype, RowOptions},
+    sample::Join,
+    view::Halo,
+};
 
 use super::edge_data;
 use crate::Result;
@@ -20,12 +25,7 @@ pub(super) fn loader_options(
 ) -> Result<LoaderOptions> {
     let sampler = edge_data::with_values(config.sampler(aggregates.is_some())?, edges.values());
     Ok(LoaderOptions {
-        batch: config.batch(),
         concurrent: Some(config.concurrent() as usize),
-        join_steps: Some(Join::SharedInput),
-        steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
-        seed: config.seed,
-        shuffle: !config.repeats_batch(),
         halo: match config.halo {
             HaloMode::Auto | HaloMode::Stop | HaloMode::History => Halo::Stop,
             HaloMode::Neighbors => Halo::Neighbors,
@@ -34,14 +34,25 @@ pub(super) fn loader_options(
         halo_neighbors: config.halo_neighbors(),
         memory: config.memory.0,
         threads: config.threads(),
-        aggregates,
-        output: match config.precision {
-            Precision::F32 => OutputDtype::F32,
-            Precision::Bf16 => OutputDtype::Bf16,
+        rows: RowOptions {
+            features: true,
+            aggregates,
+            output: match config.precision {
+                Precision::F32 => OutputDtype::F32,
+                Precision::Bf16 => OutputDtype::Bf16,
+            },
+            register: None,
         },
         lookahead: config.lookahead.value().map(NonZeroUsize::get),
         read_engine: config.read_engine.into(),
         edge_features: matches!(edges, EdgeInput::Features(_)),
-        ..LoaderOptions::new(sampler)
+        ..LoaderOptions::new(MinibatchOptions {
+            batch: config.batch(),
+            join_steps: Some(Join::SharedInput),
+            steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
+            seed: config.seed,
+            shuffle: !config.repeats_batch(),
+            ..MinibatchOptions::new(sampler)
+        })
     })
 }

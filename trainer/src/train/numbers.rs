@@ -67,12 +67,12 @@ impl ChosenNumbers {
             super_epochs: config.epochs.div_ceil(config.repartition_every),
             expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
         };
-        let loader = LoaderOptions {
+        let mut loader = LoaderOptions {
             concurrent: of_host[1].map(|concurrent| concurrent as usize),
-            sampler: edge_data::with_values(config.sampler(knows_first_hop)?, edges.values()).into(),
             share,
             ..loader_options(config, None, edges)?
         };
+        loader.minibatches.sampler = edge_data::with_values(config.sampler(knows_first_hop)?, edges.values()).into();
         let mut chosen = PartitionNumbers::choose(store, &loader, &options)?;
         if let Some(group) = processes.with_slices() {
             let of_rank = [chosen.partitions, chosen.concurrent].map(|number| number.div_ceil(share.workers()));

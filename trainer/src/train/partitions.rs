@@ -52,17 +52,17 @@ impl OpenPartitions {
     pub fn new(config: &ResolvedConfig, data: &TrainingData, processes: &Processes) -> Result<Self> {
         let device_copy = DeviceCopy::new(config.device);
         let local = processes.group.as_ref().map(LocalRanks::find).transpose()?.flatten();
-        let options = LoaderOptions {
+        let mut options = LoaderOptions {
             share: processes.share(),
             host: local.map(|local| Arc::new(local) as Arc<dyn HostProcesses>),
-            register: device_copy.memory(),
-            links: data.links().map(|links| links.task.clone()),
             memory: config
                 .memory
                 .0
                 .saturating_sub(data.links().map_or(0, LinkData::candidate_bytes)),
             ..loader_options(config, config.aggregates, data.edges)?
         };
+        options.rows.register = device_copy.memory();
+        options.minibatches.links = data.links().map(|links| links.task.clone());
         Ok(Self {
             loader: Loader::new(&data.store, options),
             device_copy: Arc::new(device_copy),

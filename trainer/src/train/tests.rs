@@ -108,12 +108,12 @@ fn share_of(trainer: &Trainer) -> Share {
 
 /// [`steps`], from views of this kind.
 fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<Step> {
-    let options = LoaderOptions {
-        join_steps: join_steps.then_some(Join::SharedInput),
+    let mut options = LoaderOptions {
         view,
         share: share_of(trainer),
         ..loader_options(&trainer.config, trainer.config.aggregates, trainer.data.edges).unwrap()
     };
+    options.minibatches.join_steps = join_steps.then_some(Join::SharedInput);
     trainer.partitions.loader = Loader::new(&trainer.data.store, options);
     trainer.partitions.super_epoch = None;
     trainer.open_partitions(0, &Silent).unwrap();

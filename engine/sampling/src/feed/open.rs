@@ -175,7 +175,7 @@ impl FeedPlan {
         let buffers = match &format {
             Some(format) => {
                 let buffers =
-                    (0..budget.buffers).map(|_| FeatureBuffer::new(demand.rows, format, options.register.clone()));
+                    (0..budget.buffers).map(|_| FeatureBuffer::new(demand.rows, format, options.rows.register.clone()));
                 Some(buffers.collect::<Result<_>>()?)
             }
             None => None,
@@ -219,19 +219,20 @@ impl FeedInputs {
             return Err(Error::out_of_range("the number of feed threads", "at least 1", 0));
         }
         let spec = match &store.manifest().features {
-            _ if !options.features => None,
+            _ if !options.rows.features => None,
             Some(spec) => Some(spec),
             None => return Err(no_features(store.path())),
         };
         let is_stored = spec.is_some() && store.manifest().stored_features().is_some();
         let aggregates = options
+            .rows
             .aggregates
             .map(|kind| open_aggregates(store, kind, is_stored))
             .transpose()?;
         let format = spec.map(|spec| {
             let aggregates = aggregates.as_ref().map(Aggregates::layout);
             let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
-            RowFormat::new(&columns, options.output)
+            RowFormat::new(&columns, options.rows.output)
         });
         let stored = match &format {
             Some(format) if is_stored => {

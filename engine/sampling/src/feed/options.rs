@@ -54,6 +54,19 @@ pub trait HostProcesses: fmt::Debug + Send + Sync {
     fn exchange(&self, numbers: &[u64]) -> Result<Vec<Vec<u64>>>;
 }
 
+/// Options of the feature rows of batches. By default there are none.
+#[derive(Debug, Clone, Default)]
+pub struct RowOptions {
+    /// Whether batches have the features of their nodes.
+    pub features: bool,
+    /// The kind of pre-aggregated features that they have besides, if any.
+    pub aggregates: Option<AggregateKind>,
+    /// The type of the delivered values.
+    pub output: OutputDtype,
+    /// Registers the buffers of delivered features with a device.
+    pub register: Option<Arc<dyn RegisterMemory>>,
+}
+
 /// Options of a feed.
 #[derive(Debug, Clone)]
 pub struct FeedOptions {
@@ -65,16 +78,10 @@ pub struct FeedOptions {
     /// Bytes that mapped adjacency lists would take with unlimited memory: all of their files. 0 if they are not
     /// mapped.
     pub mapped_adjacency_bytes: u64,
-    /// The type of the delivered values.
-    pub output: OutputDtype,
-    /// Whether to deliver features. If not, batches are minibatches alone.
-    pub features: bool,
-    /// The kind of pre-aggregated features to deliver with them.
-    pub aggregates: Option<AggregateKind>,
+    /// The feature rows to deliver.
+    pub rows: RowOptions,
     /// Delivers the features of edges, too, by their [ids](crate::sample::Block). Their memory is not in `memory_bytes`.
     pub edge_features: Option<Arc<EdgeFeatures>>,
-    /// Registers the buffers of delivered features.
-    pub register: Option<Arc<dyn RegisterMemory>>,
     /// The processes of this machine that open a feed of the same rows now, to share those in memory.
     pub host: Option<Arc<dyn HostProcesses>>,
     /// Whether memory is too little if it has no room for minibatches an eighth larger than those that are sampled in
@@ -100,11 +107,11 @@ impl Default for FeedOptions {
             memory_bytes: 1 << 30,
             adjacency_bytes: 0,
             mapped_adjacency_bytes: 0,
-            output: OutputDtype::F32,
-            features: true,
-            aggregates: None,
+            rows: RowOptions {
+                features: true,
+                ..RowOptions::default()
+            },
             edge_features: None,
-            register: None,
             host: None,
             keeps_margin: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),

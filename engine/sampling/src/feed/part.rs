@@ -67,7 +67,7 @@ pub enum Division {
     /// The sizes of two batches differ by at most one.
     #[default]
     Even,
-    /// All batches but the last one have [`EpochOptions::batch`](super::EpochOptions::batch) seeds.
+    /// All batches but the last one have [`MinibatchOptions::batch`](super::MinibatchOptions::batch) seeds.
     Full,
     /// As `Full`, without a smaller last batch.
     OnlyFull,

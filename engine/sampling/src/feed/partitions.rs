@@ -17,30 +17,52 @@ use crate::{
     view::{Turns, TurnsEpoch, ViewSource},
 };
 
-/// Options of an epoch.
+/// Options of minibatches.
 #[derive(Debug, Clone)]
-pub struct EpochOptions {
+pub struct MinibatchOptions {
     /// The sampler.
     pub sampler: Arc<Sampler>,
     /// The maximum number of seeds of a minibatch.
     pub batch: usize,
     /// How the seeds of a partition are divided among batches.
     pub division: Division,
-    /// Number of partitions that take part in a step.
-    pub concurrent: usize,
-    /// How the minibatches of a step are joined into one batch, if they are; see [`Minibatch::join`].
+    /// How the minibatches of a step are joined into one block-diagonal batch, if they are; see [`Minibatch::join`].
     pub join_steps: Option<Join>,
-    /// The seed of the run.
+    /// The random seed.
     pub seed: u64,
-    /// The number of the epoch.
-    pub epoch: u64,
     /// Whether to shuffle the seeds, differently in each epoch. If not, they are in ascending order.
     pub shuffle: bool,
-    /// The maximum number of steps; none for as many as use all seeds.
+    /// The maximum number of steps of an epoch; none for as many as use all seeds.
     pub steps_max: Option<u64>,
-    /// What is drawn for minibatches of links. They have positives instead of seeds, and the ends of all pairs are the
-    /// seeds that are sampled.
+    /// What is drawn for minibatches of links; none if minibatches are of nodes. Minibatches of links have positives instead of seeds, and the
+    /// ends of all pairs are the seeds that are sampled.
     pub links: Option<Arc<LinkTask>>,
+}
+
+impl MinibatchOptions {
+    /// Minibatches of 1024 seeds in random order, drawn by `sampler`.
+    pub fn new(sampler: Sampler) -> Self {
+        Self {
+            sampler: Arc::new(sampler),
+            batch: 1024,
+            division: Division::Even,
+            join_steps: None,
+            seed: 1,
+            shuffle: true,
+            steps_max: None,
+            links: None,
+        }
+    }
+
+    /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches.
+    fn seeds_of_batch(&self, seeds: u64, batch: u64, batches: u64) -> Range<u64> {
+        self.division.share(seeds, self.batch as u64, batch, batches)
+    }
+
+    /// A random number of the run and an epoch.
+    fn of_epoch(&self, epoch: u64) -> u64 {
+        random::combine(random::hash(self.seed), epoch)
+    }
 }
 
 /// The step and partition of a minibatch.
@@ -75,13 +97,13 @@ pub struct EpochScratch {
 /// The partitions form groups of `concurrent` partitions. A group trains until all its partitions have used all their
 /// seeds, then the next group does. If seeds are shuffled, so are the groups. In each step, every partition of the
 /// group has one minibatch (none, if it has fewer seeds than there are steps). A batch is one minibatch, or all
-/// minibatches of a step if [`EpochOptions::join_steps`] is set. Both have the same seeds and random draws.
+/// minibatches of a step if [`MinibatchOptions::join_steps`] is set. Both have the same seeds and random draws.
 ///
 /// A group has as many steps as its largest partition needs. Each partition divides its seeds evenly among these steps
 /// ([`Division::Even`]), so no partition runs out of batches. It also means that no step has only a few seeds. Gradients of few seeds are
 /// mostly noise, and optimizers that divide by the size of gradients, such as Adam, take full steps along it.
 ///
-/// With [`EpochOptions::steps_max`], each group takes its share of the steps, the first ones of the same division. If
+/// With [`MinibatchOptions::steps_max`], each group takes its share of the steps, the first ones of the same division. If
 /// seeds are shuffled, these are other seeds in each epoch.
 ///
 /// If several workers divide the partitions, the batches of all partitions can be counted on each worker. Only those
@@ -89,7 +111,11 @@ pub struct EpochScratch {
 #[derive(Debug)]
 pub struct PartitionBatches {
     parts: Vec<Part>,
-    options: EpochOptions,
+    options: MinibatchOptions,
+    /// Number of partitions that take part in a step.
+    concurrent: usize,
+    /// The number of the epoch.
+    epoch: u64,
     /// The step and partition of each minibatch.
     places: Vec<BatchPlace>,
     /// The first minibatch of each batch, then the number of minibatches.
@@ -101,13 +127,16 @@ pub struct PartitionBatches {
 }
 
 impl PartitionBatches {
-    /// The batches of an epoch over `parts`. The first is partition 0.
+    /// The batches of epoch `epoch` over `parts`; `concurrent` partitions take part in a step. The first part is partition 0.
     ///
     /// # Panics
-    /// If `options.batch` or `options.concurrent` is 0.
-    pub fn new(parts: Vec<Part>, options: EpochOptions) -> Self {
-        assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
-        let groups: Vec<&[Part]> = parts.chunks(options.concurrent).collect();
+    /// If `options.batch` or `concurrent` is 0.
+    pub fn new(parts: Vec<Part>, options: MinibatchOptions, concurrent: usize, epoch: u64) -> Self {
+        assert!(
+            options.batch > 0 && concurrent > 0,
+            "{options:?}, {concurrent} in a step"
+        );
+        let groups: Vec<&[Part]> = parts.chunks(concurrent).collect();
         let steps: Vec<u64> = groups
             .iter()
             .map(|group| {
@@ -118,11 +147,11 @@ impl PartitionBatches {
                     .unwrap_or(0)
             })
             .collect();
-        let taken = shares(&steps, &options);
+        let taken = shares(&steps, &options, epoch);
         let (mut places, mut first_step) = (Vec::new(), 0);
-        for number in order(groups.len(), &options) {
+        for number in order(groups.len(), &options, epoch) {
             let (group, steps, taken) = (groups[number], steps[number], taken[number]);
-            let first_partition = (number * options.concurrent) as u32;
+            let first_partition = (number * concurrent) as u32;
             for batch in 0..taken {
                 for (partition, part) in (first_partition..).zip(group) {
                     if !options.seeds_of_batch(part.seeds(), batch, steps).is_empty() {
@@ -137,7 +166,7 @@ impl PartitionBatches {
             }
             first_step += taken;
         }
-        let steps_of_partition = (0..parts.len()).map(|part| steps[part / options.concurrent]).collect();
+        let steps_of_partition = (0..parts.len()).map(|part| steps[part / concurrent]).collect();
         let nodes = parts
             .iter()
             .filter_map(Part::served)
@@ -147,6 +176,8 @@ impl PartitionBatches {
             parts,
             starts: starts(&places, options.join_steps.is_some()),
             options,
+            concurrent,
+            epoch,
             places,
             steps_of_partition,
             nodes: nodes.unwrap_or(0),
@@ -160,7 +191,7 @@ impl PartitionBatches {
 
     /// Number of seeds of the partitions that a worker serves.
     pub fn seeds_of_worker(&self, share: Share) -> u64 {
-        let (count, concurrent) = (self.parts.len(), self.options.concurrent);
+        let (count, concurrent) = (self.parts.len(), self.concurrent);
         let served = (0..).map(PartitionId).zip(&self.parts);
         let served = served.filter(|&(partition, _)| share.serves(partition, count, concurrent));
         served.map(|(_, part)| part.seeds()).sum()
@@ -336,7 +367,7 @@ impl PartitionBatches {
 
     /// The group that a batch is of.
     fn group(&self, index: u64) -> usize {
-        self.places(index)[0].partition.0 as usize / self.options.concurrent
+        self.places(index)[0].partition.0 as usize / self.concurrent
     }
 
     /// The groups of the batches, in order, each with the number of its batches.
@@ -358,7 +389,7 @@ impl PartitionBatches {
     fn key(&self, place: BatchPlace) -> BatchKey {
         BatchKey {
             seed: self.options.seed,
-            epoch: self.options.epoch,
+            epoch: self.epoch,
             partition: place.partition,
             batch: place.batch,
         }
@@ -366,9 +397,9 @@ impl PartitionBatches {
 }
 
 /// The order of groups in an epoch.
-fn order(groups: usize, options: &EpochOptions) -> Vec<usize> {
+fn order(groups: usize, options: &MinibatchOptions, epoch: u64) -> Vec<usize> {
     let groups = groups as u64;
-    let shuffle = Feistel::new(groups, of_epoch(options));
+    let shuffle = Feistel::new(groups, options.of_epoch(epoch));
     (0..groups)
         .map(|at| if options.shuffle { shuffle.forward(at) } else { at } as usize)
         .collect()
@@ -376,13 +407,13 @@ fn order(groups: usize, options: &EpochOptions) -> Vec<usize> {
 
 /// The number of steps that each group takes in an epoch: all of `steps`, or its share of `steps_max`. The epoch
 /// decides which groups get the remainders.
-fn shares(steps: &[u64], options: &EpochOptions) -> Vec<u64> {
+fn shares(steps: &[u64], options: &MinibatchOptions, epoch: u64) -> Vec<u64> {
     let all: u64 = steps.iter().sum();
     let wanted = match options.steps_max {
         Some(wanted) if wanted < all => u128::from(wanted),
         _ => return steps.to_vec(),
     };
-    let offset = u128::from(random::hash(of_epoch(options)) % all);
+    let offset = u128::from(random::hash(options.of_epoch(epoch)) % all);
     let mut before: u64 = 0;
     // Products may exceed 64 bits.
     let share_until = |end: u64| ((wanted * u128::from(end) + offset) / u128::from(all)) as u64;
@@ -396,24 +427,12 @@ fn shares(steps: &[u64], options: &EpochOptions) -> Vec<u64> {
         .collect()
 }
 
-/// A random number of the run and the epoch.
-fn of_epoch(options: &EpochOptions) -> u64 {
-    random::combine(random::hash(options.seed), options.epoch)
-}
-
 /// The first minibatch of each batch, then the number of minibatches.
 fn starts(places: &[BatchPlace], join_steps: bool) -> Vec<usize> {
     (0..places.len())
         .filter(|&at| !join_steps || at == 0 || places[at].step != places[at - 1].step)
         .chain([places.len()])
         .collect()
-}
-
-impl EpochOptions {
-    /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches.
-    fn seeds_of_batch(&self, seeds: u64, batch: u64, batches: u64) -> Range<u64> {
-        self.division.share(seeds, self.batch as u64, batch, batches)
-    }
 }
 
 impl BatchSource for PartitionBatches {
@@ -425,9 +444,7 @@ impl BatchSource for PartitionBatches {
 
     fn nodes_max(&self) -> u64 {
         match self.options.join_steps {
-            Some(Join::Apart) => self
-                .nodes
-                .saturating_mul(self.options.concurrent.min(self.parts.len()) as u64),
+            Some(Join::Apart) => self.nodes.saturating_mul(self.concurrent.min(self.parts.len()) as u64),
             Some(Join::SharedInput) | None => self.nodes,
         }
     }

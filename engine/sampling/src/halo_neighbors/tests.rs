@@ -8,7 +8,7 @@ use grappa_storage::Store;
 use super::*;
 use crate::{
     Loader, LoaderOptions, Seeds,
-    feed::BatchSource,
+    feed::{BatchSource, MinibatchOptions, RowOptions},
     partition::{RepartitionOptions, Schedule, assign},
     sample::{Minibatch, RandomWalks, Sampler, tests::statistics::assert_uniform},
     view::{
@@ -21,12 +21,14 @@ const PARTITIONS: u32 = 3;
 
 fn options(sampler: Sampler) -> LoaderOptions {
     LoaderOptions {
-        batch: 64,
-        features: false,
+        rows: RowOptions::default(),
         halo: Halo::Neighbors,
         memory: 256 << 20,
         threads: 2,
-        ..LoaderOptions::new(sampler)
+        ..LoaderOptions::new(MinibatchOptions {
+            batch: 64,
+            ..MinibatchOptions::new(sampler)
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use grappa_storage::Store;
 use super::*;
 use crate::{
     Loader, LoaderOptions, Seeds,
-    feed::{BatchSource, PartitionBatches},
+    feed::{BatchSource, MinibatchOptions, PartitionBatches, RowOptions},
     partition::{Owned, Schedule, assignment, chunk_sizes},
     sample::{BatchKey, Join, Minibatch, Sampler, Scratch},
     view::{
@@ -77,14 +77,16 @@ impl Fixture {
 
     fn batches(&self, fanouts: &str, task: LinkTask, view: ViewKind) -> Arc<PartitionBatches> {
         let options = LoaderOptions {
-            features: false,
+            rows: RowOptions::default(),
             memory: 64 << 20,
             threads: 1,
-            batch: 20,
-            seed: 5,
-            links: Some(Arc::new(task)),
             view,
-            ..LoaderOptions::new(Sampler::uniform(fanouts.parse().unwrap(), false))
+            ..LoaderOptions::new(MinibatchOptions {
+                batch: 20,
+                seed: 5,
+                links: Some(Arc::new(task)),
+                ..MinibatchOptions::new(Sampler::uniform(fanouts.parse().unwrap(), false))
+            })
         };
         let mut loader = Loader::new(&self.store, options);
         let whole = assignment(Schedule::Fixed, &chunk_sizes(self.store.manifest()), 1, 0, 0, 0).unwrap();
@@ -550,13 +552,15 @@ fn assert_partitions_draw(fixture: &Fixture, candidates: Candidates) {
         ..fixture.task(Negatives::Destinations(2))
     };
     let options = LoaderOptions {
-        features: false,
+        rows: RowOptions::default(),
         memory: 64 << 20,
         threads: 1,
-        batch: 20,
-        links: Some(Arc::new(task)),
-        join_steps: Some(Join::SharedInput),
-        ..LoaderOptions::new(Sampler::uniform("2,2".parse().unwrap(), false))
+        ..LoaderOptions::new(MinibatchOptions {
+            batch: 20,
+            links: Some(Arc::new(task)),
+            join_steps: Some(Join::SharedInput),
+            ..MinibatchOptions::new(Sampler::uniform("2,2".parse().unwrap(), false))
+        })
     };
     let mut loader = Loader::new(&fixture.store, options);
     let parts = assignment(Schedule::Sweep, &chunk_sizes(fixture.store.manifest()), 4, 0, 0, 0).unwrap();

@@ -10,6 +10,7 @@ use super::{
     options::{LoaderOptions, Seeds},
 };
 use crate::{
+    feed::MinibatchOptions,
     partition::{Schedule, assignment, chunk_sizes},
     sample::{Fanouts, Sampler},
 };
@@ -37,8 +38,8 @@ impl LoaderBuilder {
     fn new(store: &Arc<Store>) -> Self {
         let fanouts = [15, 10, 5];
         let sampler = Sampler::uniform(Fanouts::new(&fanouts).expect("valid fanouts"), false);
-        let mut options = LoaderOptions::new(sampler);
-        options.features = store.manifest().features.is_some();
+        let mut options = LoaderOptions::new(MinibatchOptions::new(sampler));
+        options.rows.features = store.manifest().features.is_some();
         Self {
             store: store.clone(),
             fanouts: fanouts.to_vec(),
@@ -74,7 +75,7 @@ impl LoaderBuilder {
     /// The maximum number of seeds of a minibatch. Default: 1024.
     #[must_use]
     pub fn batch(mut self, seeds: usize) -> Self {
-        self.options.batch = seeds;
+        self.options.minibatches.batch = seeds;
         self
     }
 
@@ -103,14 +104,14 @@ impl LoaderBuilder {
     /// Leaves out features. Batches then have nodes and edges only.
     #[must_use]
     pub fn without_features(mut self) -> Self {
-        self.options.features = false;
+        self.options.rows.features = false;
         self
     }
 
     /// The random seed. Default: 1.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
-        self.options.seed = seed;
+        self.options.minibatches.seed = seed;
         self
     }
 
@@ -132,24 +133,21 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// If fanouts are invalid, partitions or seeds do not fit the store, or the memory is too small.
-    pub fn start(self) -> Result<Loader> {
+    pub fn start(mut self) -> Result<Loader> {
         let fanouts = Fanouts::new(&self.fanouts)?;
         let sampler = match self.by_weight {
             true => Sampler::by_weight(fanouts, self.replace),
             false => Sampler::uniform(fanouts, self.replace),
         };
-        let options = LoaderOptions {
-            sampler: Arc::new(sampler),
-            ..self.options
-        };
+        self.options.minibatches.sampler = Arc::new(sampler);
         let assignment = match self.partitions {
             None => self.store.assignment().clone(),
             Some(count) => {
                 let sizes = chunk_sizes(self.store.manifest());
-                assignment(Schedule::Sweep, &sizes, count, options.seed, 0, 0)?
+                assignment(Schedule::Sweep, &sizes, count, self.options.minibatches.seed, 0, 0)?
             }
         };
-        let mut loader = Loader::new(&self.store, options);
+        let mut loader = Loader::new(&self.store, self.options);
         loader.partition(&assignment, &self.seeds, &Silent)?;
         Ok(loader)
     }

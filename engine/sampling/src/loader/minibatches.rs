@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     feed::{
-        BatchSource, Division, Epoch, EpochOptions, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, Part,
+        BatchSource, Division, Epoch, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, MinibatchOptions, Part,
         PartitionBatches, Seeded,
     },
     links::Positives,
@@ -99,9 +99,9 @@ impl Loader {
     /// each partition, also of other workers.
     ///
     /// # Panics
-    /// If numbers disagree, or [`LoaderOptions::links`] is none.
+    /// If numbers disagree, or [`MinibatchOptions::links`] is none.
     pub fn set_positives(&mut self, positives: Vec<Arc<Positives>>, of_all: &[u64]) {
-        assert!(self.options.links.is_some(), "minibatches are of links");
+        assert!(self.options.minibatches.links.is_some(), "minibatches are of links");
         self.open.set_positives(positives, of_all);
     }
 
@@ -168,19 +168,17 @@ impl Loader {
             positives: None,
             view: ViewSource::Open(view),
         };
-        let options = EpochOptions {
+        let options = MinibatchOptions {
             sampler,
             batch,
             division: Division::Even,
-            concurrent: 1,
-            seed: self.options.seed,
-            epoch: 0,
-            shuffle: false,
             join_steps: None,
+            seed: self.options.minibatches.seed,
+            shuffle: false,
             steps_max: None,
             links: None,
         };
-        let batches = PartitionBatches::new(vec![seeded.into()], options);
+        let batches = PartitionBatches::new(vec![seeded.into()], options, 1, 0);
         let batches = Arc::new(batches.of_share(share));
         if self.feed().is_none() {
             self.evaluation = Some(self.plan_feed(&batches, None, true)?.open()?);
@@ -262,19 +260,9 @@ impl Loader {
 
     /// All minibatches of an epoch. Minibatches of other workers can be counted here, but not sampled.
     pub fn all_batches(&self, epoch: u64) -> PartitionBatches {
-        let options = EpochOptions {
-            sampler: self.options.sampler.clone(),
-            batch: self.options.batch,
-            division: self.options.division,
-            concurrent: self.options.concurrent(self.open.parts.len()),
-            join_steps: self.options.join_steps,
-            seed: self.options.seed,
-            epoch,
-            shuffle: self.options.shuffle,
-            steps_max: self.options.steps_max,
-            links: self.options.links.clone(),
-        };
-        PartitionBatches::new(self.open.parts.clone(), options)
+        let (parts, minibatches) = (self.open.parts.clone(), self.options.minibatches.clone());
+        let concurrent = self.options.concurrent(parts.len());
+        PartitionBatches::new(parts, minibatches, concurrent, epoch)
     }
 
     /// Plans a feed. It holds the features of all nodes, also of halo nodes of a slice, or none: evaluations close a
@@ -291,11 +279,8 @@ impl Loader {
             memory_bytes: self.options.memory.saturating_sub(views),
             adjacency_bytes: views,
             mapped_adjacency_bytes: self.open.mapped_bytes(),
-            output: self.options.output,
-            features: self.options.features,
-            aggregates: self.options.aggregates,
+            rows: self.options.rows.clone(),
             edge_features: self.open.edge_features.clone(),
-            register: self.options.register.clone(),
             host,
             keeps_margin,
             threads: self.options.threads,

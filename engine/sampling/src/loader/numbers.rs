@@ -45,7 +45,7 @@ impl PartitionNumbers {
             workers: loader.share.workers(),
             chunks: chunks as u32,
             budget: loader.lists_budget(store),
-            has_halo_lists: expands && loader.sampler.edges_from_seeds() > 1,
+            has_halo_lists: expands && loader.minibatches.sampler.edges_from_seeds() > 1,
         };
         if let (None, Some(concurrent)) = (choice.partitions, choice.concurrent) {
             check_concurrent(chunks, concurrent)?;
@@ -81,7 +81,7 @@ impl PartitionSizes for StoreSizes<'_> {
 
 impl StoreSizes<'_> {
     fn bytes_of(&self, owned: &Owned) -> u64 {
-        let edge_data = self.loader.sampler.edge_data();
+        let edge_data = self.loader.minibatches.sampler.edge_data();
         PartitionView::bytes_in_memory(self.store, owned, self.loader.halo, edge_data)
     }
 
@@ -105,7 +105,7 @@ impl StoreSizes<'_> {
             let options = RepartitionOptions {
                 partitions,
                 schedule: self.options.schedule,
-                seed: self.loader.seed,
+                seed: self.loader.minibatches.seed,
                 super_epoch: Some(super_epoch),
             };
             let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;

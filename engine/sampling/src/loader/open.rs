@@ -72,7 +72,7 @@ impl OpenPartitions {
         generation: u64,
         progress: &dyn Progress,
     ) -> Result<Option<HaloLists>> {
-        if options.sampler.edges_from_seeds() == 1 && options.links.is_none() {
+        if options.minibatches.sampler.edges_from_seeds() == 1 && options.minibatches.links.is_none() {
             // Only seeds are expanded, and the partition owns them.
             return Ok(None);
         }
@@ -205,7 +205,7 @@ impl OpenPartitions {
         ViewOptions {
             halo: options.halo,
             halo_lists: self.halo_lists.clone(),
-            edge_data: options.sampler.edge_data(),
+            edge_data: options.minibatches.sampler.edge_data(),
             mapped_bytes_max: None,
             threads: options.threads,
             engine: options.read_engine,
@@ -248,8 +248,9 @@ impl OpenPartitions {
         progress: &dyn Progress,
     ) -> Result<Vec<ViewSource>> {
         let groups = groups(&owned, count, options.concurrent(count));
-        let bytes: &dyn Fn(&Owned) -> u64 =
-            &|owned| PartitionView::bytes_in_memory(store, owned, options.halo, options.sampler.edge_data());
+        let bytes: &dyn Fn(&Owned) -> u64 = &|owned| {
+            PartitionView::bytes_in_memory(store, owned, options.halo, options.minibatches.sampler.edge_data())
+        };
         let sizes = ListSizes {
             all: owned.iter().map(bytes).sum(),
             two_groups: (groups.len() > 1).then(|| Turns::bytes_of(&groups, bytes)),
@@ -327,7 +328,7 @@ fn draw_halo_lists(
     partitions: &[(&Owned, &SeedNodes)],
     progress: &dyn Progress,
 ) -> Result<HaloLists> {
-    if options.sampler.draws_by_weight() {
+    if options.minibatches.sampler.draws_by_weight() {
         return Err(Error::conflict(
             "in-neighbors of halo nodes are sampled uniformly, and then not drawn by edge weight",
             "choose another halo mode, or sample uniformly",
@@ -335,7 +336,7 @@ fn draw_halo_lists(
     }
     let chunks = MappedChunks::open(store)?;
     // The ends of links are owned nodes and their in-neighbors.
-    let ends: Vec<(&Owned, SeedNodes)> = match options.links {
+    let ends: Vec<(&Owned, SeedNodes)> = match options.minibatches.links {
         Some(_) => partitions
             .iter()
             .map(|&(owned, _)| (owned, owned.all_nodes()))
@@ -350,11 +351,11 @@ fn draw_halo_lists(
     };
     let neighbors = HaloNeighbors {
         chunks: &chunks,
-        edge_data: options.sampler.edge_data(),
+        edge_data: options.minibatches.sampler.edge_data(),
         first_edges: &store.first_edges(),
         per_node: options.halo_neighbors,
-        hops: options.sampler.edges_from_seeds() + beyond,
-        seed: random::combine(random::hash(options.seed), generation),
+        hops: options.minibatches.sampler.edges_from_seeds() + beyond,
+        seed: random::combine(random::hash(options.minibatches.seed), generation),
         memory: options.lists_budget(store).share(),
         threads: options.threads,
     };

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use grappa_formats::{NodeId, aggregates::AggregateKind};
+use grappa_formats::NodeId;
 use grappa_io::{machine::free_memory_bytes, read};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use crate::{
-    feed::{Division, HostProcesses, OutputDtype, RegisterMemory},
-    links::LinkTask,
+    feed::{HostProcesses, MinibatchOptions, RowOptions},
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
     policy::{HALO_NEIGHBORS, LISTS_SHARE},
-    sample::{Join, Sampler},
     view::{Halo, ViewKind},
 };
 
@@ -59,28 +57,12 @@ impl Seeds {
 /// Options of a [`Loader`](super::Loader).
 #[derive(Debug, Clone)]
 pub struct LoaderOptions {
-    /// The sampler.
-    pub sampler: Arc<Sampler>,
-    /// The maximum number of seeds of a minibatch.
-    pub batch: usize,
-    /// How the seeds of a partition are divided among batches.
-    pub division: Division,
+    /// The minibatches.
+    pub minibatches: MinibatchOptions,
     /// The maximum number of partitions that take part in a step; none for all.
     pub concurrent: Option<usize>,
     /// Which partitions of each step this worker serves, of several that divide them. It opens no others.
     pub share: Share,
-    /// How the minibatches of a step are joined into one block-diagonal batch, if they are; see
-    /// [`Minibatch::join`](crate::sample::Minibatch::join).
-    pub join_steps: Option<Join>,
-    /// The random seed.
-    pub seed: u64,
-    /// Whether each epoch visits the seeds in a new random order.
-    pub shuffle: bool,
-    /// The maximum number of steps of an epoch; none for as many as use all seeds.
-    pub steps_max: Option<u64>,
-    /// What is drawn for minibatches of links; none if minibatches are of nodes. [`Loader::set_positives`](super::Loader::set_positives) gives
-    /// the positives.
-    pub links: Option<Arc<LinkTask>>,
     /// How sources are treated that a partition does not own.
     pub halo: Halo,
     /// With [`Halo::Neighbors`], the maximum number of in-neighbors of a halo node.
@@ -91,17 +73,11 @@ pub struct LoaderOptions {
     pub memory: u64,
     /// The number of threads that sample and assemble.
     pub threads: usize,
-    /// Whether batches have the features of their nodes.
-    pub features: bool,
+    /// The feature rows of batches.
+    pub rows: RowOptions,
     /// Whether batches have the features of their edges. The sampler must keep
-    /// [ids of edges](Sampler::with_edge_ids).
+    /// [ids of edges](crate::sample::Sampler::with_edge_ids).
     pub edge_features: bool,
-    /// The pre-aggregated features that batches have besides, if any.
-    pub aggregates: Option<AggregateKind>,
-    /// The type of the delivered feature values.
-    pub output: OutputDtype,
-    /// Registers the buffers of batches with a device.
-    pub register: Option<Arc<dyn RegisterMemory>>,
     /// The processes of this machine that train together, to share feature rows in memory. All must ask for the batches
     /// of the first epoch.
     pub host: Option<Arc<dyn HostProcesses>>,
@@ -137,34 +113,27 @@ impl LoaderOptions {
     /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
     pub(super) fn feature_bytes(&self, store: &Store) -> u64 {
         match store.manifest().stored_features() {
-            Some(spec) if self.features => store.feature_nodes().saturating_mul(u64::from(spec.row_stride)),
+            Some(spec) if self.rows.features => store.feature_nodes().saturating_mul(u64::from(spec.row_stride)),
             _ => 0,
         }
     }
 
-    /// Minibatches of 1024 seeds in random order, drawn by `sampler`, with features, in half of the free memory.
-    pub fn new(sampler: Sampler) -> Self {
+    /// These minibatches with features, in half of the free memory.
+    pub fn new(minibatches: MinibatchOptions) -> Self {
         Self {
-            sampler: Arc::new(sampler),
-            batch: 1024,
-            division: Division::Even,
+            minibatches,
             concurrent: None,
             share: Share::ALL,
-            join_steps: None,
-            seed: 1,
-            shuffle: true,
-            steps_max: None,
-            links: None,
             halo: Halo::default(),
             halo_neighbors: HALO_NEIGHBORS,
             view: ViewKind::Auto,
             memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            features: true,
+            rows: RowOptions {
+                features: true,
+                ..RowOptions::default()
+            },
             edge_features: false,
-            aggregates: None,
-            output: OutputDtype::F32,
-            register: None,
             host: None,
             lookahead: None,
             read_engine: read::Choice::Auto,

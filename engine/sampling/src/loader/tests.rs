@@ -8,7 +8,7 @@ use grappa_storage::{Store, files};
 
 use super::*;
 use crate::{
-    feed::BatchSource,
+    feed::{BatchSource, MinibatchOptions, RowOptions},
     partition::{RepartitionOptions, Schedule, Share, assign},
     sample::{Minibatch, Sampler},
     view::{
@@ -35,14 +35,16 @@ fn opened(store: &TestStore, options: LoaderOptions) -> Loader {
 
 fn options(view: ViewKind, concurrent: usize, threads: usize) -> LoaderOptions {
     LoaderOptions {
-        batch: 16,
         concurrent: Some(concurrent),
-        features: false,
+        rows: RowOptions::default(),
         halo: Halo::Stop,
         memory: 256 << 20,
         threads,
         view,
-        ..LoaderOptions::new(Sampler::uniform("4,3".parse().unwrap(), false))
+        ..LoaderOptions::new(MinibatchOptions {
+            batch: 16,
+            ..MinibatchOptions::new(Sampler::uniform("4,3".parse().unwrap(), false))
+        })
     }
 }
 
@@ -137,7 +139,7 @@ fn training_does_not_use_a_feed_that_evaluations_opened() {
     let store = Graph::mixed(1000).store(24);
     let mut loader = opened(&store, options(ViewKind::Memory, 1, 1));
     let evaluate = |loader: &mut Loader| {
-        let (few, sampler) = ([3, 7].into_iter().collect(), loader.options.sampler.clone());
+        let (few, sampler) = ([3, 7].into_iter().collect(), loader.options.minibatches.sampler.clone());
         let batches = loader.whole_graph_batches(&few, sampler, 1, Share::ALL, &Silent);
         assert_eq!(loader.deliver(&batches.unwrap()).map(Result::unwrap).count(), 2);
     };
@@ -169,10 +171,8 @@ fn two_groups_are_in_memory_at_most() {
 fn groups_are_visited_in_another_order_in_each_epoch_unless_nothing_is_shuffled() {
     let store = Graph::mixed(1000).store(24);
     let orders = |shuffle| {
-        let options = LoaderOptions {
-            shuffle,
-            ..options(ViewKind::InTurn, 1, 1)
-        };
+        let mut options = options(ViewKind::InTurn, 1, 1);
+        options.minibatches.shuffle = shuffle;
         let loader = opened(&store, options);
         let order = move |epoch| {
             let batches = loader.all_batches(epoch);

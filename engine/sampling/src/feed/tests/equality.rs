@@ -21,10 +21,8 @@ fn resident_and_pooled_rows_of_every_dtype_are_those_of_the_store() {
                 let rows = rows(&store, output);
                 let two = [ChunkId(1), ChunkId(3)];
                 for (owned, memory) in [(&all_chunks()[..], 64 << 20), (&two, 64 << 20), (&[], 64 << 20)] {
-                    let options = FeedOptions {
-                        output,
-                        ..options(memory, 2)
-                    };
+                    let mut options = options(memory, 2);
+                    options.rows.output = output;
                     let feed = Feed::open(&store, owned, &source, &options).unwrap();
                     assert_eq!(feed.resident_bytes() > 0, !owned.is_empty());
                     assert_eq!(feed.is_resident(), owned.len() == CHUNKS as usize);
@@ -63,11 +61,9 @@ fn aggregates_are_delivered_with_resident_and_pooled_features() {
                 let mut rows = rows(&store, output);
                 append_aggregates(&mut rows, &store, kind, output);
                 let source = SkewedSource::new(9, 25);
-                let wanted = FeedOptions {
-                    output,
-                    aggregates: Some(kind),
-                    ..options(64 << 20, 2)
-                };
+                let mut wanted = options(64 << 20, 2);
+                wanted.rows.output = output;
+                wanted.rows.aggregates = Some(kind);
                 for owned in [&all_chunks()[..], &[ChunkId(1), ChunkId(3)], &[]] {
                     let feed = Feed::open(&store, owned, &source, &wanted).unwrap();
                     assert_eq!(feed.is_resident(), owned.len() == CHUNKS as usize);
@@ -98,10 +94,8 @@ fn missing_aggregates_are_an_error_that_names_their_kind() {
     let folder = tempfile::tempdir().unwrap();
     let store = stored(folder.path(), FeatureDtype::F32, 4);
     let source = SkewedSource::new(1, 1);
-    let wanted = FeedOptions {
-        aggregates: Some(AggregateKind::Mean),
-        ..options(64 << 20, 1)
-    };
+    let mut wanted = options(64 << 20, 1);
+    wanted.rows.aggregates = Some(AggregateKind::Mean);
     let error = |store: &Arc<Store>| Feed::open(store, &[], &source, &wanted).err().unwrap().to_string();
     let text = error(&store);
     assert!(
@@ -213,10 +207,8 @@ fn procedural_features_are_computed() {
         let source = SkewedSource::new(6, 20);
         for output in OUTPUTS {
             let rows = rows(&store, output);
-            let options = FeedOptions {
-                output,
-                ..options(32 << 20, 2)
-            };
+            let mut options = options(32 << 20, 2);
+            options.rows.output = output;
             let feed = Feed::open(&store, &all_chunks(), &source, &options).unwrap();
             consume_all(&feed, &source, &rows);
             let stats = feed.stats();
@@ -236,7 +228,7 @@ fn minibatches_have_no_features_if_none_are_requested() {
         assert!(error.to_string().contains("no features"), "{error}");
         for threads in [1, 3] {
             let options = FeedOptions {
-                features: false,
+                rows: RowOptions::default(),
                 ..options(4 << 20, threads)
             };
             let feed = Feed::open(&store, &[], &source, &options).unwrap();

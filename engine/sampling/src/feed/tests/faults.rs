@@ -203,7 +203,11 @@ fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choice
         append_aggregates(&mut rows, store, kind, OutputDtype::F32);
     }
     let options = |memory, threads| FeedOptions {
-        aggregates,
+        rows: RowOptions {
+            features: true,
+            aggregates,
+            ..RowOptions::default()
+        },
         ..options(memory, threads)
     };
     let path_of = |chunk: u64| match aggregates {

@@ -34,31 +34,23 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
 }
 
 fn batches(parts: &[Part], batch: usize, concurrent: usize, shuffle: bool) -> PartitionBatches {
-    let options = options_of(batch, concurrent, shuffle);
-    PartitionBatches::new(parts.to_vec(), options)
+    PartitionBatches::new(parts.to_vec(), options_of(batch, shuffle), concurrent, 0)
 }
 
 /// All minibatches of a step in one batch.
 fn joined(parts: &[Part], batch: usize, concurrent: usize, join: Join) -> PartitionBatches {
-    let options = EpochOptions {
+    let options = MinibatchOptions {
         join_steps: Some(join),
-        ..options_of(batch, concurrent, true)
+        ..options_of(batch, true)
     };
-    PartitionBatches::new(parts.to_vec(), options)
+    PartitionBatches::new(parts.to_vec(), options, concurrent, 0)
 }
 
-fn options_of(batch: usize, concurrent: usize, shuffle: bool) -> EpochOptions {
-    EpochOptions {
-        sampler: Arc::new(Sampler::uniform(Fanouts::new(&[3, 2]).unwrap(), false)),
+fn options_of(batch: usize, shuffle: bool) -> MinibatchOptions {
+    MinibatchOptions {
         batch,
-        division: Division::Even,
-        concurrent,
-        join_steps: None,
-        seed: 1,
-        epoch: 0,
         shuffle,
-        steps_max: None,
-        links: None,
+        ..MinibatchOptions::new(Sampler::uniform(Fanouts::new(&[3, 2]).unwrap(), false))
     }
 }
 
@@ -120,7 +112,7 @@ fn workers_divide_the_minibatches_of_each_step() {
         ((0..200).collect(), (200..300).collect(), (300..310).collect());
     let parts = parts(&store, &[&many, &some, &few]);
     for concurrent in [1, 2, 3, 4] {
-        let epoch = |parts| PartitionBatches::new(parts, options_of(10, concurrent, true));
+        let epoch = |parts| PartitionBatches::new(parts, options_of(10, true), concurrent, 0);
         let whole = epoch(parts.clone());
         for workers in [1, 2, 3, 5] {
             let of_share = |share: Share| {
@@ -174,11 +166,11 @@ fn full_batches_leave_the_rest_to_a_smaller_one_or_drop_it() {
     let store = stored(folder.path(), FeatureDtype::F32, 4);
     let sizes = |count: u64, division| {
         let nodes: Vec<u64> = (0..count).collect();
-        let options = EpochOptions {
+        let options = MinibatchOptions {
             division,
-            ..options_of(10, 1, false)
+            ..options_of(10, false)
         };
-        let batches = PartitionBatches::new(parts(&store, &[&nodes]), options);
+        let batches = PartitionBatches::new(parts(&store, &[&nodes]), options, 1, 0);
         seeds(&batches).iter().map(|(_, seeds)| seeds.len()).collect::<Vec<_>>()
     };
     assert_eq!(sizes(24, Division::Full), [10, 10, 4]);
@@ -196,12 +188,11 @@ fn an_epoch_of_few_steps_takes_other_seeds_each_time_from_all_groups() {
         ((0..200).collect(), (200..300).collect(), (300..310).collect());
     let parts = parts(&store, &[&many, &some, &few]);
     let epoch = |steps_max, epoch, concurrent| {
-        let options = EpochOptions {
+        let options = MinibatchOptions {
             steps_max,
-            epoch,
-            ..options_of(10, concurrent, true)
+            ..options_of(10, true)
         };
-        PartitionBatches::new(parts.clone(), options)
+        PartitionBatches::new(parts.clone(), options, concurrent, epoch)
     };
     // Groups of 20, 10 and 1 steps, or of 20 and 1.
     for (concurrent, all) in [(1, 31), (2, 21)] {

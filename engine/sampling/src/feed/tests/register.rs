@@ -50,10 +50,8 @@ fn delivered_features_are_in_registered_memory_even_after_buffers_grew() {
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let source = SkewedSource::new(2, 41);
         let registered = Registered::default();
-        let options = FeedOptions {
-            register: Some(Arc::new(registered.clone())),
-            ..options(2 << 20, 2)
-        };
+        let mut options = options(2 << 20, 2);
+        options.rows.register = Some(Arc::new(registered.clone()));
         let feed = Feed::open(&store, &[], &source, &options).unwrap();
         let buffers = registered.ranges().len();
         assert!(buffers >= 2);

@@ -126,10 +126,8 @@ fn processes_share_rows_that_none_of_them_has_room_for() {
         let source = SkewedSource::new(4, 10);
         let all_bytes = 2 * NODES * 64 * 4;
         for count in [2, 3, 8] {
-            let each = FeedOptions {
-                aggregates: Some(AggregateKind::Mean),
-                ..options(enough_to_keep(&store, &source) + all_bytes / 4, 1)
-            };
+            let mut each = options(enough_to_keep(&store, &source) + all_bytes / 4, 1);
+            each.rows.aggregates = Some(AggregateKind::Mean);
             // Two columns do not fit.
             let alone = Feed::open(&store, &all_chunks(), &source, &each).unwrap();
             assert!(!alone.is_resident());

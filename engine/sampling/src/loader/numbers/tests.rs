@@ -5,6 +5,7 @@ use grappa_io::progress::Silent;
 use super::*;
 use crate::{
     ListsPlace, Loader, Remedy, Seeds,
+    feed::{MinibatchOptions, RowOptions},
     sample::Sampler,
     view::{
         ViewKind,
@@ -19,13 +20,15 @@ const SUPER_EPOCHS: u64 = 20;
 
 fn loader(memory: u64, concurrent: Option<usize>) -> LoaderOptions {
     LoaderOptions {
-        batch: 16,
         concurrent,
-        features: false,
+        rows: RowOptions::default(),
         halo: Halo::Stop,
         memory,
         threads: 1,
-        ..LoaderOptions::new(Sampler::uniform("4,3".parse().unwrap(), false))
+        ..LoaderOptions::new(MinibatchOptions {
+            batch: 16,
+            ..MinibatchOptions::new(Sampler::uniform("4,3".parse().unwrap(), false))
+        })
     }
 }
 
@@ -56,7 +59,7 @@ fn kinds(store: &TestStore, memory: u64, numbers: &PartitionNumbers, schedule: S
         let repartition = RepartitionOptions {
             partitions: numbers.partitions,
             schedule,
-            seed: options.seed,
+            seed: options.minibatches.seed,
             super_epoch: Some(super_epoch),
         };
         let assignment = assign(store.manifest(), &repartition, 1).unwrap();
@@ -192,7 +195,7 @@ fn of_several_workers_each_has_a_partition_in_every_step_and_needs_memory_for_it
             let repartition = RepartitionOptions {
                 partitions: chosen.partitions,
                 schedule: Schedule::Shuffle,
-                seed: options.seed,
+                seed: options.minibatches.seed,
                 super_epoch: Some(0),
             };
             let mut loader = Loader::new(&store, options);
