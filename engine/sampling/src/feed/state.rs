@@ -14,54 +14,20 @@
 //! Windows are numbered and read one after another. This file has the transitions, which threads report when they
 //! finish a task. [`schedule`] chooses the next task of each thread.
 
+mod queue;
 pub(super) mod schedule;
-
-use std::collections::VecDeque;
+mod stock;
 
 use grappa_io::Error;
 
+use self::{queue::Queue, stock::Stock};
+pub(super) use self::{queue::Stage, stock::InFlightBatch};
 use super::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},
     pool::geometry::Miss,
     reserve::MemoryReserve,
 };
-use crate::sample::Minibatch;
-
-/// A minibatch, the slots of its feature rows, and the memory reserved for it. It is reused from batch to batch.
-#[derive(Debug, Default)]
-pub(super) struct InFlightBatch {
-    pub minibatch: Minibatch,
-    /// The slot of each row in the pool, or [`RESIDENT`](super::resident::RESIDENT). Empty without a pool.
-    pub slots: Vec<u32>,
-    /// Bytes reserved for the minibatch.
-    pub reserved_bytes: u64,
-}
-
-/// Progress of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// A worker samples it.
-    Sampling,
-    /// It is sampled, and waits until earlier batches have their memory and the reserve has enough for it.
-    Unreserved,
-    /// Its nodes are known. Some of its rows may have slots.
-    Sampled,
-    /// All its rows have slots. They are in memory when this window is read.
-    Planned(u64),
-    /// A worker assembles it.
-    Assembling,
-    /// It can be delivered.
-    Ready,
-}
-
-#[derive(Debug)]
-struct Job {
-    stage: Stage,
-    /// None while a worker has it.
-    batch: Option<InFlightBatch>,
-    buffer: Option<FeatureBuffer>,
-}
 
 /// The state of planning and reading.
 #[derive(Debug)]
@@ -80,37 +46,25 @@ struct Planning {
     misses: Vec<Miss>,
 }
 
-/// The shared state. Batches are numbered from 0 in each epoch.
+/// The consumer of batches.
 #[derive(Debug)]
-pub(super) struct State {
-    /// Batches of this epoch.
-    batches: u64,
-    /// Batches of all earlier epochs.
-    serial: u64,
-    /// The next batches to be sampled, planned and delivered.
-    next_sample: u64,
-    next_plan: u64,
-    next_deliver: u64,
-    /// The batches from `next_deliver` to `next_sample`.
-    jobs: VecDeque<Job>,
-    free_batches: Vec<InFlightBatch>,
-    /// Number of in-flight batches, free or not, and the number that the stages need at least.
-    in_flight: usize,
-    in_flight_min: usize,
-    /// Always empty if there are no features.
-    free_buffers: Vec<FeatureBuffer>,
-    with_features: bool,
-    /// Number of batches that workers assemble now.
-    assembling: usize,
-    /// Set if the reserve had too little memory for a minibatch, or for features. Unset when memory returns.
-    short_for_minibatch: bool,
-    short_for_features: bool,
-    /// Whether the consumer waits for the next batch.
-    consumer_waits: bool,
+struct Consumer {
+    /// Whether it waits for the next batch.
+    waits: bool,
     /// Number of batches that were delivered and have not returned.
     held: u64,
-    /// How many of them stay while the consumer waits.
+    /// How many of them stay while it waits.
     held_while_waiting: u64,
+}
+
+/// The shared state.
+#[derive(Debug)]
+pub(super) struct State {
+    queue: Queue,
+    pub stock: Stock,
+    consumer: Consumer,
+    /// Number of batches that workers assemble now.
+    assembling: usize,
     threads: usize,
     lookahead: usize,
     planning: Option<Planning>,
@@ -130,25 +84,16 @@ impl State {
         lookahead: usize,
     ) -> Self {
         Self {
-            batches: 0,
-            serial: 0,
-            next_sample: 0,
-            next_plan: 0,
-            next_deliver: 0,
-            jobs: VecDeque::new(),
-            in_flight: batches.len(),
+            queue: Queue::default(),
             // One in each of two windows, one that is assembled, one at the consumer. Without windows only the last
             // two.
-            in_flight_min: if planner.is_some() { 4 } else { 2 },
-            free_batches: batches,
-            with_features: buffers.is_some(),
-            free_buffers: buffers.unwrap_or_default(),
+            stock: Stock::new(batches, buffers, if planner.is_some() { 4 } else { 2 }),
+            consumer: Consumer {
+                waits: false,
+                held: 0,
+                held_while_waiting: u64::MAX,
+            },
             assembling: 0,
-            short_for_minibatch: false,
-            short_for_features: false,
-            consumer_waits: false,
-            held: 0,
-            held_while_waiting: u64::MAX,
             threads,
             lookahead,
             planning: planner.map(|planner| Planning {
@@ -174,21 +119,21 @@ impl State {
 
     /// Begins an epoch of `batches` batches.
     pub fn begin(&mut self, batches: u64) {
-        (self.batches, self.next_sample, self.next_plan, self.next_deliver) = (batches, 0, 0, 0);
+        self.queue.begin(batches);
         (self.is_running, self.stop, self.panicked, self.failure) = (true, false, false, None);
-        (self.short_for_minibatch, self.short_for_features, self.consumer_waits) = (false, false, false);
-        self.held_while_waiting = u64::MAX;
+        (self.stock.short_for_minibatch, self.stock.short_for_features) = (false, false);
+        (self.consumer.waits, self.consumer.held_while_waiting) = (false, u64::MAX);
         if let Some(planning) = &mut self.planning {
             (planning.fetched, planning.full_at) = (0, None);
-            planning.planner().begin(self.serial);
+            planning.planner().begin(self.queue.serial);
         }
     }
 
     /// Ends an epoch. All its threads have ended without a panic.
     pub fn end(&mut self) {
-        for job in self.jobs.drain(..) {
-            self.free_batches.extend(job.batch);
-            self.free_buffers.extend(job.buffer);
+        for job in self.queue.end() {
+            self.stock.batches.extend(job.batch);
+            self.stock.buffers.extend(job.buffer);
         }
         self.assembling = 0;
         if let Some(planning) = &mut self.planning {
@@ -197,7 +142,6 @@ impl State {
             let unread = planning.closed.take();
             planning.planner().forget(unread);
         }
-        self.serial += self.next_sample;
         self.is_running = false;
     }
 
@@ -207,55 +151,58 @@ impl State {
             Some(_) => Stage::Sampled,
             None => Stage::Planned(0),
         };
-        self.put(index, stage, batch);
+        self.queue.put(index, stage, batch);
     }
 
     /// A worker sampled a batch that needs memory of the reserve. Returns it if all earlier batches have theirs.
     /// Otherwise it waits for them: memory that it took could not return before they are delivered.
     pub fn in_turn(&mut self, index: u64, batch: InFlightBatch) -> Option<InFlightBatch> {
-        let mut earlier = self.jobs.iter().take((index - self.next_deliver) as usize);
-        if !earlier.any(|job| matches!(job.stage, Stage::Sampling | Stage::Unreserved)) {
+        let first = self
+            .queue
+            .first(|stage| matches!(stage, Stage::Sampling | Stage::Unreserved));
+        if first == Some(index) {
             return Some(batch);
         }
-        self.put(index, Stage::Unreserved, batch);
+        self.queue.put(index, Stage::Unreserved, batch);
         None
     }
 
     /// A worker sampled a batch, and the reserve has too little memory for it.
     pub fn unreserved(&mut self, index: u64, batch: InFlightBatch) {
-        self.short_for_minibatch = true;
-        self.put(index, Stage::Unreserved, batch);
+        self.stock.short_for_minibatch = true;
+        self.queue.put(index, Stage::Unreserved, batch);
     }
 
     /// A worker could not assemble a batch, because the reserve has too little memory for its features.
     pub fn not_assembled(&mut self, index: u64, batch: InFlightBatch, buffer: Option<FeatureBuffer>) {
         self.assembling -= 1;
-        self.short_for_features = true;
-        self.free_buffers.extend(buffer);
+        self.stock.short_for_features = true;
+        self.stock.buffers.extend(buffer);
         // Its window was read, like the first one.
-        self.put(index, Stage::Planned(0), batch);
+        self.queue.put(index, Stage::Planned(0), batch);
     }
 
     /// Whether memory may still return to the reserve before batch `index` is delivered.
     pub fn memory_may_return(&self, index: u64) -> bool {
-        index > self.next_deliver || !self.consumer_waits || self.held > self.held_while_waiting
+        let consumer = &self.consumer;
+        index > self.queue.next_deliver || !consumer.waits || consumer.held > consumer.held_while_waiting
     }
 
     /// While the consumer waits, all but `batches` of the batches that it has will return.
     pub fn hold_while_waiting(&mut self, batches: u64) {
-        self.held_while_waiting = batches;
+        self.consumer.held_while_waiting = batches;
     }
 
     /// The consumer returns a batch.
     pub fn returned(&mut self, batch: InFlightBatch, buffer: Option<FeatureBuffer>, reserve: &MemoryReserve) {
-        self.held -= 1;
-        self.take_back(batch, buffer, reserve);
+        self.consumer.held -= 1;
+        self.stock.take_back(batch, buffer, reserve);
     }
 
     /// The consumer waits for the next batch. Returns whether a batch that waits for memory can try again.
     pub fn wait_for_batch(&mut self) -> bool {
-        let before = std::mem::replace(&mut self.consumer_waits, true);
-        !before && (self.short_for_minibatch || self.short_for_features)
+        let before = std::mem::replace(&mut self.consumer.waits, true);
+        !before && (self.stock.short_for_minibatch || self.stock.short_for_features)
     }
 
     /// A worker planned a batch. `full` is None if all rows have slots. Otherwise a row found no free slot, and `full`
@@ -267,12 +214,12 @@ impl State {
         planning.full_at = full.map(|pinned| index - pinned);
         match full {
             None => {
-                self.next_plan += 1;
-                self.put(index, Stage::Planned(number), batch);
+                self.queue.next_plan += 1;
+                self.queue.put(index, Stage::Planned(number), batch);
             }
             // The rest of its rows is planned later, when preceding batches are assembled and their rows are unpinned.
             Some(_) => {
-                self.put(index, Stage::Sampled, batch);
+                self.queue.put(index, Stage::Sampled, batch);
             }
         }
     }
@@ -308,72 +255,33 @@ impl State {
     /// A worker assembled a batch.
     pub fn assembled(&mut self, index: u64, batch: InFlightBatch, buffer: Option<FeatureBuffer>) {
         self.assembling -= 1;
-        let job = self.put(index, Stage::Ready, batch);
+        let job = self.queue.put(index, Stage::Ready, batch);
         job.buffer = buffer;
     }
 
     /// Removes the next batch and its index, if the batch is ready.
     pub fn deliver(&mut self) -> Option<(u64, InFlightBatch, Option<FeatureBuffer>)> {
-        if self.jobs.front()?.stage != Stage::Ready {
-            return None;
-        }
-        let job = self.jobs.pop_front()?;
-        let index = self.next_deliver;
-        self.next_deliver += 1;
-        self.held += 1;
-        self.consumer_waits = false;
-        Some((index, job.batch.expect("no worker has a ready batch"), job.buffer))
-    }
-
-    /// Returns the memory of a batch for reuse, or frees it for others if the reserve is overdrawn.
-    pub fn take_back(&mut self, batch: InFlightBatch, buffer: Option<FeatureBuffer>, reserve: &MemoryReserve) {
-        self.free_batches.push(batch);
-        self.free_buffers.extend(buffer);
-        (self.short_for_minibatch, self.short_for_features) = (false, false);
-        if reserve.is_overdrawn() {
-            self.retire_batch(reserve);
-        }
+        let delivered = self.queue.deliver()?;
+        self.consumer.held += 1;
+        self.consumer.waits = false;
+        Some(delivered)
     }
 
     /// Whether the consumer waits for the next batch.
     #[cfg(test)]
     pub fn is_awaited(&self) -> bool {
-        self.consumer_waits
-    }
-
-    /// Number of in-flight batches, free or not.
-    #[cfg(test)]
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    /// Gives the memory of a free in-flight batch to the reserve, so that others can be larger. Returns false if none
-    /// is free, or all are needed.
-    pub fn retire_batch(&mut self, reserve: &MemoryReserve) -> bool {
-        if self.in_flight <= self.in_flight_min {
-            return false;
-        }
-        let Some(batch) = self.free_batches.pop() else {
-            return false;
-        };
-        self.in_flight -= 1;
-        reserve.give_back(batch.reserved_bytes);
-        tracing::debug!(
-            in_flight = self.in_flight,
-            "retired a batch: others are larger than expected"
-        );
-        true
+        self.consumer.waits
     }
 
     /// Whether all batches were delivered.
     pub fn is_delivered(&self) -> bool {
-        self.next_deliver == self.batches
+        self.queue.next_deliver == self.queue.batches
     }
 
     /// The stage of the next batch, or None if it was not begun. A planned batch counts as sampled while its window is
     /// open.
     pub fn next_stage(&self) -> Option<Stage> {
-        let stage = self.jobs.front()?.stage;
+        let stage = self.queue.next_stage()?;
         match (stage, &self.planning) {
             (Stage::Planned(window), Some(planning)) if planning.is_open(window) => Some(Stage::Sampled),
             _ => Some(stage),
@@ -414,13 +322,6 @@ impl State {
     /// Whether a thread panicked.
     pub fn has_panicked(&self) -> bool {
         self.panicked
-    }
-
-    fn put(&mut self, index: u64, stage: Stage, batch: InFlightBatch) -> &mut Job {
-        let job = &mut self.jobs[(index - self.next_deliver) as usize];
-        job.stage = stage;
-        job.batch = Some(batch);
-        job
     }
 }
 

@@ -42,7 +42,7 @@ impl<'a> Worker<'a> {
                 WorkerTask::Sample { index, mut batch } => match self.sample(source, index, &mut scratch, &mut batch) {
                     Ok(()) => self.reserve_batch(index, batch),
                     Err(error) => {
-                        self.core.lock().take_back(batch, None, &self.core.reserve);
+                        self.core.lock().stock.take_back(batch, None, &self.core.reserve);
                         self.core.fail(error);
                     }
                 },
@@ -110,7 +110,7 @@ impl<'a> Worker<'a> {
             }
             Ok(false) => self.core.lock().unreserved(index, batch),
             Err(error) => {
-                self.core.lock().take_back(batch, None, &self.core.reserve);
+                self.core.lock().stock.take_back(batch, None, &self.core.reserve);
                 self.core.fail(error);
             }
         }
@@ -127,7 +127,7 @@ impl<'a> Worker<'a> {
         loop {
             match take(&self.core.reserve) {
                 Ok(()) => return Ok(true),
-                Err(Error::Budget { .. }) if state.retire_batch(&self.core.reserve) => {}
+                Err(Error::Budget { .. }) if state.stock.retire_batch(&self.core.reserve) => {}
                 Err(Error::Budget { .. }) if state.memory_may_return(index) => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -202,7 +202,7 @@ impl<'a> Worker<'a> {
                 self.core.lock().assembled(index, batch, buffer);
             }
             Err(error) => {
-                self.core.lock().take_back(batch, buffer, &self.core.reserve);
+                self.core.lock().stock.take_back(batch, buffer, &self.core.reserve);
                 self.core.fail(error);
             }
         }

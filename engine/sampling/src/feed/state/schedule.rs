@@ -13,7 +13,7 @@
 //! Assembling comes first, because it unpins rows and returns memory. But if the reader is idle, only half of the
 //! workers assemble, and the others prepare the next window.
 
-use super::{InFlightBatch, Job, Stage, State};
+use super::{InFlightBatch, Stage, State};
 use crate::feed::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},
@@ -85,10 +85,10 @@ impl State {
         }
         let assemble = self.assemblable();
         let (plan, sample) = (self.can_plan(), self.can_sample());
-        if let Some(at) = assemble
+        if let Some(index) = assemble
             && !(self.reader_starves() && (plan || sample) && self.assembling >= self.threads / 2)
         {
-            return self.assemble(at);
+            return self.assemble(index);
         }
         if plan {
             return self.plan();
@@ -96,8 +96,11 @@ impl State {
         if sample {
             return self.sample();
         }
-        let all_done = self.next_sample == self.batches && self.jobs.iter().all(|job| job.stage == Stage::Ready);
-        if all_done { WorkerTask::End } else { WorkerTask::Wait }
+        if self.queue.unassembled() == self.queue.batches {
+            WorkerTask::End
+        } else {
+            WorkerTask::Wait
+        }
     }
 
     /// Chooses the next task of the reader.
@@ -105,7 +108,7 @@ impl State {
         if self.stop {
             return ReaderTask::End;
         }
-        let all_planned = self.next_plan == self.batches;
+        let all_planned = self.queue.is_planned();
         let Some(planning) = &mut self.planning else {
             return ReaderTask::End;
         };
@@ -124,76 +127,58 @@ impl State {
         }
     }
 
-    /// The first batch that waits for memory before it is planned, as an index of `jobs`.
-    pub fn first_unreserved(&self) -> Option<usize> {
-        self.jobs.iter().position(|job| job.stage == Stage::Unreserved)
+    /// The first batch that waits for memory before it is planned.
+    pub fn first_unreserved(&self) -> Option<u64> {
+        self.queue.first(|stage| stage == Stage::Unreserved)
     }
 
     /// Tries again to reserve memory for a batch, if all earlier ones have theirs, and if memory returned since or none
     /// will return.
     fn reserve(&mut self) -> Option<WorkerTask> {
-        let at = self.first_unreserved()?;
-        if self.jobs.iter().take(at).any(|job| job.stage == Stage::Sampling) {
+        let index = self.first_unreserved()?;
+        let sampling = self.queue.first(|stage| stage == Stage::Sampling);
+        if sampling.is_some_and(|sampling| sampling < index) {
             return None;
         }
-        if self.short_for_minibatch && self.memory_may_return(self.next_deliver + at as u64) {
+        if self.stock.short_for_minibatch && self.memory_may_return(index) {
             return None;
         }
-        let job = &mut self.jobs[at];
-        job.stage = Stage::Sampling;
-        Some(WorkerTask::Reserve {
-            index: self.next_deliver + at as u64,
-            batch: job.batch.take().expect("no worker has a batch that waits"),
-        })
+        let batch = self.queue.take(index, Stage::Sampling);
+        Some(WorkerTask::Reserve { index, batch })
     }
 
-    /// The first batch that is not assembled. Rows of this batch and all later ones must stay in their slots.
-    fn unassembled(&self) -> u64 {
-        let ready = self.jobs.iter().take_while(|job| job.stage == Stage::Ready).count();
-        self.next_deliver + ready as u64
-    }
-
-    /// The oldest batch that can be assembled, as an index of `jobs`.
-    fn assemblable(&self) -> Option<usize> {
-        if self.with_features && self.free_buffers.is_empty() {
+    /// The oldest batch that can be assembled.
+    fn assemblable(&self) -> Option<u64> {
+        if self.stock.lacks_buffer() {
             return None;
         }
-        self.jobs
-            .iter()
-            .position(|job| matches!(job.stage, Stage::Planned(window) if self.is_fetched(window)))
-            .filter(|&at| !self.short_for_features || !self.memory_may_return(self.next_deliver + at as u64))
+        self.queue
+            .first(|stage| matches!(stage, Stage::Planned(window) if self.is_fetched(window)))
+            .filter(|&index| !self.stock.short_for_features || !self.memory_may_return(index))
     }
 
-    fn assemble(&mut self, at: usize) -> WorkerTask {
+    fn assemble(&mut self, index: u64) -> WorkerTask {
         self.assembling += 1;
-        let job = &mut self.jobs[at];
-        job.stage = Stage::Assembling;
         WorkerTask::Assemble {
-            index: self.next_deliver + at as u64,
-            batch: job.batch.take().expect("no worker has a planned batch"),
-            buffer: self.free_buffers.pop(),
+            index,
+            batch: self.queue.take(index, Stage::Assembling),
+            buffer: self.stock.buffers.pop(),
         }
     }
 
     fn can_sample(&self) -> bool {
-        self.next_sample < self.batches && !self.free_batches.is_empty() && self.first_unreserved().is_none()
+        !self.queue.is_sampled() && !self.stock.batches.is_empty() && self.first_unreserved().is_none()
     }
 
     /// Whether workers sample batches, or will without waiting for anyone.
     #[cfg(test)]
     pub fn is_sampling(&self) -> bool {
-        !self.stop && (self.can_sample() || self.jobs.iter().any(|job| job.stage == Stage::Sampling))
+        !self.stop && (self.can_sample() || self.queue.first(|stage| stage == Stage::Sampling).is_some())
     }
 
     fn sample(&mut self) -> WorkerTask {
-        let index = self.next_sample;
-        self.next_sample += 1;
-        self.jobs.push_back(Job {
-            stage: Stage::Sampling,
-            batch: None,
-            buffer: None,
-        });
-        let batch = self.free_batches.pop().expect("can_sample was true");
+        let batch = self.stock.batches.pop().expect("can_sample was true");
+        let index = self.queue.push();
         WorkerTask::Sample { index, batch }
     }
 
@@ -204,34 +189,31 @@ impl State {
         let Some(planner) = &planning.planner else {
             return false;
         };
-        let sampled = self
-            .jobs
-            .get((self.next_plan - self.next_deliver) as usize)
-            .is_some_and(|job| job.stage == Stage::Sampled && job.batch.is_some());
+        let next = self.queue.next_planned();
+        let sampled = next.is_some_and(|job| job.stage == Stage::Sampled && job.batch.is_some());
         let room = match planning.full_at {
             // Planning would fail again until another batch is assembled, which unpins rows.
-            Some(full_at) => self.unassembled() > full_at,
+            Some(full_at) => self.queue.unassembled() > full_at,
             None => !planner.is_full(self.lookahead),
         };
         sampled && room
     }
 
     fn plan(&mut self) -> WorkerTask {
-        let (index, unassembled) = (self.next_plan, self.unassembled());
-        let job = &mut self.jobs[(index - self.next_deliver) as usize];
+        let (index, unassembled) = (self.queue.next_plan, self.queue.unassembled());
         let planning = self.planning.as_mut().expect("can_plan was true");
         WorkerTask::Plan {
             index,
-            batch: job.batch.take().expect("can_plan was true"),
+            batch: self.queue.take(index, Stage::Sampled),
             planner: planning.planner.take().expect("can_plan was true"),
-            serial: self.serial + index,
+            serial: self.queue.serial + index,
             pinned: index - unassembled,
         }
     }
 
     /// Whether the reader is idle and more windows will come.
     fn reader_starves(&self) -> bool {
-        self.next_plan < self.batches
+        !self.queue.is_planned()
             && self
                 .planning
                 .as_ref()
@@ -240,12 +222,12 @@ impl State {
 
     /// Closes the open window if the reader is idle and more batches cannot be added to it, or do not pay.
     fn close(&mut self) -> Option<WorkerTask> {
-        let all_planned = self.next_plan == self.batches;
+        let all_planned = self.queue.is_planned();
         self.planning.as_ref()?;
         // All memory for batches is in use, so batches of this window must be assembled before more can be sampled or
         // planned.
-        let no_more = match self.jobs.get((self.next_plan - self.next_deliver) as usize) {
-            None => self.free_batches.is_empty(),
+        let no_more = match self.queue.next_planned() {
+            None => self.stock.batches.is_empty(),
             Some(job) => job.stage == Stage::Unreserved,
         };
         let lookahead = self.lookahead;
@@ -264,7 +246,7 @@ impl State {
         }
         Some(WorkerTask::Close {
             planner: planning.planner.take()?,
-            next_batch: self.serial + self.next_plan,
+            next_batch: self.queue.serial + self.queue.next_plan,
             misses: std::mem::take(&mut planning.misses),
         })
     }

@@ -298,10 +298,10 @@ fn batches_that_are_all_larger_than_expected_wait_in_smaller_numbers() {
         let (_folder, store, rows) = f32_rows(4);
         for threads in [1, 2, 5] {
             let (source, feed) = with_growing(&store, 10, threads);
-            let in_flight = feed.core.lock().in_flight();
+            let in_flight = feed.core.lock().stock.in_flight();
             consume_all(&feed, &source, &rows);
             // Batches of 200 rows took the memory of fewer batches of 400.
-            assert!(feed.core.lock().in_flight() < in_flight, "{in_flight}");
+            assert!(feed.core.lock().stock.in_flight() < in_flight, "{in_flight}");
             assert!(!feed.core.reserve.is_overdrawn());
             consume_all(&feed, &source, &rows);
         }
