@@ -16,27 +16,28 @@
 //! [`measure`](super::measure) repeats them.
 
 mod estimate;
-mod halo;
 mod lists;
+mod options;
 mod passes;
 #[cfg(test)]
 mod tests;
 
-use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
-use grappa_io::{Error, Result};
+use grappa_formats::features::FeatureLayout;
+use grappa_io::Result;
 use grappa_sampling::{
     NodeSet,
     policy::{
-        ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE, SEEDS_OF_A_STEP, exact_evaluation_work_max,
-        refresh_work_max,
+        ENGINE_SHARE, HALO_NEIGHBORS, LOOKAHEAD_MAX, LOOKAHEAD_NODES, REPARTITION_EVERY, RESERVE_SHARE,
+        SEEDS_OF_A_STEP, STATE_WORK, exact_evaluation_work_max, refresh_work_max,
     },
-    view::ViewKind,
+    view::{EdgeData, HaloLists, ViewKind},
 };
-use serde::{Deserialize, Serialize};
 
-pub use self::estimate::{DiskPlan, MemoryPlan, StagePlan, TrainPlan};
+pub use self::{
+    estimate::{DiskPlan, MemoryPlan, StagePlan, TrainPlan},
+    options::{LinkOptions, Machine, StoredAggregates, TrainGraph, TrainModel, TrainOptions, TrainRates},
+};
 use super::{
-    Degrees,
     degrees::degree_classes,
     minibatch::{Minibatch, Reach},
 };
@@ -68,122 +69,6 @@ const BASE_BYTES: f64 = 650e6;
 const SEED_BYTES: f64 = 8.0;
 /// Bytes of an f32.
 const VALUE: f64 = 4.0;
-
-/// The graph, the model and the machine.
-#[derive(Debug, Clone)]
-pub struct TrainOptions {
-    /// Number of nodes and of edges.
-    pub nodes: u64,
-    /// Number of edges.
-    pub edges: u64,
-    /// The assumed distribution of degrees.
-    pub degrees: Degrees,
-    /// Bytes of the encoded adjacency lists, with their directories.
-    pub adjacency_bytes: u64,
-    /// Values of a node and their type.
-    pub features: (u32, FeatureDtype),
-    /// Nodes whose features are stored: all nodes, or the nodes of a slice and its halo nodes. 0 if features are
-    /// computed.
-    pub stored: u64,
-    /// Number of classes; of values of an embedding, if links are predicted.
-    pub classes: u32,
-    /// Number of training nodes; of edges of an epoch, if links are predicted.
-    pub train: u64,
-    /// Number of nodes that an evaluation scores; of edges, if links are predicted.
-    pub scored: u64,
-    /// Link prediction; none for a task of nodes.
-    pub links: Option<LinkOptions>,
-    /// Number of chunks.
-    pub chunks: u32,
-    /// The share of the edges whose sources the store has: 1, unless it is a slice.
-    pub present: f64,
-    /// Neighbors to sample, one number per layer, from the seeds outwards; none takes all.
-    pub fanouts: Vec<Option<u32>>,
-    /// Hidden dimension.
-    pub hidden: u32,
-    /// Seeds per minibatch and partition, if given.
-    pub batch: Option<u64>,
-    /// Number of partitions, if given.
-    pub partitions: Option<u32>,
-    /// Number of partitions of a step, if given.
-    pub concurrent: Option<u32>,
-    /// Whether the first hop is pre-aggregated.
-    pub preaggregated: bool,
-    /// The pre-aggregated features that the store has already.
-    pub aggregates: Option<StoredAggregates>,
-    /// Whether nodes of other partitions get historical embeddings or sampled in-neighbors (`--halo auto`).
-    pub expands_halo: bool,
-    /// Bytes of memory for the graph and its features.
-    pub memory: u64,
-    /// Disk bandwidth in bytes a second.
-    pub disk_bandwidth: f64,
-    /// Worker threads.
-    pub threads: usize,
-    /// Floating-point operations a second of a device other than the processors, if there is one.
-    pub device_rate: Option<f64>,
-    /// Speed of the processors.
-    pub rates: TrainRates,
-}
-
-/// Link prediction.
-#[derive(Debug, Clone, Copy)]
-pub struct LinkOptions {
-    /// Negatives of each edge, with a destination of their own.
-    pub negatives: u32,
-    /// Whether each epoch draws its edges, and so reads those of the graph.
-    pub draws_edges: bool,
-    /// Candidates of each edge that is scored. None: all nodes.
-    pub candidates: Option<u32>,
-}
-
-/// Processor time of one thread of training.
-///
-/// From records of two cores of a shared AMD EPYC (5th generation), in `benches/record`. Times of two threads are
-/// doubled.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TrainRates {
-    /// Nanoseconds to read, decode and store an edge of a view in memory: 5.4 of R-MAT 29, whose lists are long, and
-    /// 8.3 of a block model (2026-11-22, billion edges).
-    pub load_edge_ns: f64,
-    /// Nanoseconds to sample an edge: 73.0 M edges/s (2026-11-20, feed).
-    pub sample_edge_ns: f64,
-    /// Nanoseconds to gather a byte of f32 features into a minibatch: 178 minibatches/s of 93 K rows with 512 bytes,
-    /// less sampling (2026-11-20, feed).
-    pub gather_byte_ns: f64,
-    /// Nanoseconds to aggregate a byte of a source's row in a training step: the difference of a sampled and a
-    /// pre-aggregated first hop (2026-11-20, training).
-    pub aggregate_byte_ns: f64,
-    /// Floating-point operations a second of products with everything between them: the rest of a step (2026-11-20,
-    /// training).
-    pub product_flops: f64,
-    /// Nanoseconds to aggregate a byte of a source's row over the whole graph (2026-11-21, evaluation).
-    pub infer_byte_ns: f64,
-    /// Seconds of a step on any number of threads, for the optimizer and everything of fixed size (2026-11-20,
-    /// training).
-    pub step_seconds: f64,
-}
-
-impl Default for TrainRates {
-    fn default() -> Self {
-        Self {
-            load_edge_ns: 6.8,
-            sample_edge_ns: 13.7,
-            gather_byte_ns: 0.19,
-            aggregate_byte_ns: 0.086,
-            product_flops: 1.55e11,
-            infer_byte_ns: 0.2,
-            step_seconds: 0.0018,
-        }
-    }
-}
-
-/// The pre-aggregated features that a store has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct StoredAggregates {
-    /// Whether the features of each node are beside them.
-    pub with_features: bool,
-}
 
 /// Estimates a training run.
 ///
@@ -230,36 +115,11 @@ impl HaloData {
     }
 }
 
-/// Refuses numbers that are impossible.
-fn check(options: &TrainOptions) -> Result<()> {
-    let (examples, range, most) = match options.links {
-        Some(_) => (
-            "the number of training edges",
-            "1 to the number of edges",
-            options.edges,
-        ),
-        None => (
-            "the number of training nodes",
-            "1 to the number of nodes",
-            options.nodes,
-        ),
-    };
-    let least = options.nodes.min(options.edges);
-    for (what, range, value, is_possible) in [
-        ("the number of nodes and edges", "at least 1 of each", least, least > 0),
-        (examples, range, options.train, (1..=most).contains(&options.train)),
-        ("the number of layers", "at least 1", 0, !options.fanouts.is_empty()),
-        ("the hidden dimension", "at least 1", 0, options.hidden > 0),
-    ] {
-        if !is_possible {
-            return Err(Error::out_of_range(what, range, value));
-        }
-    }
-    Ok(())
-}
-
 struct Planner<'a> {
     options: &'a TrainOptions,
+    graph: &'a TrainGraph,
+    model: &'a TrainModel,
+    machine: &'a Machine,
     reach: Reach,
     row_bytes: f64,
     feature_bytes: f64,
@@ -268,18 +128,21 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(options: &'a TrainOptions) -> Result<Self> {
-        check(options)?;
-        let (dim, dtype) = options.features;
+        options.check()?;
+        let TrainOptions {
+            graph, model, machine, ..
+        } = options;
+        let (dim, dtype) = graph.features;
         let row_bytes = f64::from(FeatureLayout::new(dtype, dim).stride);
         Ok(Self {
-            reach: Reach::new(
-                degree_classes(options.nodes, options.edges, options.degrees),
-                options.present,
-            ),
+            reach: Reach::new(degree_classes(graph.nodes, graph.edges, graph.degrees), graph.present),
             row_bytes,
-            feature_bytes: options.stored as f64 * row_bytes,
-            threads: options.threads as f64,
+            feature_bytes: graph.stored as f64 * row_bytes,
+            threads: machine.threads as f64,
             options,
+            graph,
+            model,
+            machine,
         })
     }
 
@@ -298,15 +161,15 @@ impl<'a> Planner<'a> {
         let minibatch = self.minibatch(seeds, partitions, halo);
         let of_step = minibatch.sharing(&self.reach, concurrent as f64);
         let adjacency = self.adjacency_in_memory(partitions, concurrent, lists) + halo.list_bytes();
-        let room = (options.memory as f64 - adjacency).max(0.0);
+        let room = (self.machine.memory as f64 - adjacency).max(0.0);
         let rows = self.rows_per_node() * self.feature_bytes;
         let is_resident = rows <= 0.9 * room;
         let features = if is_resident { rows } else { 0.9 * room };
 
         let mut opening = self.stage(0.0, 0.0, START_SECONDS);
         if lists == ViewKind::Memory {
-            let edges = options.edges as f64 * options.rates.load_edge_ns * 1e-9;
-            opening = opening.and(self.stage(options.adjacency_bytes as f64, 0.0, edges / self.threads));
+            let edges = self.graph.edges as f64 * self.machine.rates.load_edge_ns * 1e-9;
+            opening = opening.and(self.stage(self.graph.adjacency_bytes as f64, 0.0, edges / self.threads));
         }
         if is_resident {
             opening = opening.and(self.stage(rows, 0.0, 0.0));
@@ -323,8 +186,8 @@ impl<'a> Planner<'a> {
         }
         if in_turn {
             let copies = self.copies(partitions);
-            read += copies * options.adjacency_bytes as f64;
-            processor += copies * options.edges as f64 * options.rates.load_edge_ns * 1e-9 / self.threads;
+            read += copies * self.graph.adjacency_bytes as f64;
+            processor += copies * self.graph.edges as f64 * self.machine.rates.load_edge_ns * 1e-9 / self.threads;
         }
         if !is_resident {
             read += self.missing_bytes(&minibatch, steps * concurrent, room);
@@ -335,7 +198,7 @@ impl<'a> Planner<'a> {
             processor += expanded * LIST_SECONDS;
         }
         let epoch = self.stage(read, 0.0, processor);
-        let layers = options.fanouts.len();
+        let layers = self.model.fanouts.len();
         let history = match halo {
             HaloData::Embeddings => self.stage(0.0, 0.0, refresh_work_max(steps as f64 * step_seconds)),
             HaloData::Nothing | HaloData::Lists { .. } => StagePlan::default(),
@@ -349,10 +212,10 @@ impl<'a> Planner<'a> {
         let preaggregation = self.preaggregation();
         let step_bytes = self.step_bytes(&of_step) * concurrent as f64;
         let nodes =
-            self.example_bytes() * options.train as f64 + (layers as u64 * NodeSet::bytes_of(options.nodes)) as f64;
+            self.example_bytes() * options.train as f64 + (layers as u64 * NodeSet::bytes_of(self.graph.nodes)) as f64;
         let evaluation = exact
             .memory
-            .min(options.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
+            .min(self.machine.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
         let evaluation = (evaluation - if is_resident { 0.0 } else { features }).max(0.0);
         let beside = adjacency + features + nodes + BASE_BYTES;
         Ok(TrainPlan {
@@ -391,18 +254,62 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// The choice of `--halo auto`, for an epoch of `minibatches`.
+    fn halo(&self, partitions: u64, seeds: f64, minibatches: u64) -> HaloData {
+        let layers = self.model.fanouts.len();
+        if partitions == 1 || !self.options.expands_halo {
+            return HaloData::Nothing;
+        }
+        if self.model.preaggregated && layers > 2 && self.options.links.is_none() {
+            let epoch = self.minibatch(seeds, partitions, HaloData::Nothing).work() * minibatches as f64;
+            if self.refresh_work() <= refresh_work_max(REPARTITION_EVERY as f64 * epoch) {
+                return HaloData::Embeddings;
+            }
+        }
+        self.halo_lists(partitions)
+    }
+
+    /// The work of a refresh: inference for the in-neighbors that a training node has within reach of all layers but
+    /// the last.
+    fn refresh_work(&self) -> f64 {
+        let hops = self.model.fanouts.len() - 1;
+        let reached = self.reach.sample(self.train_nodes(), &vec![None; hops], 1.0);
+        let inferred = &reached.hops[1..];
+        inferred.iter().map(|hop| hop.edges + STATE_WORK * hop.sources).sum()
+    }
+
+    /// The sampled in-neighbors of halo nodes; nothing if no hop expands these, or if the memory is too small.
+    fn halo_lists(&self, partitions: u64) -> HaloData {
+        // The last hop reaches nodes that are not expanded.
+        let hops = self.sampled_fanouts().len().saturating_sub(1);
+        if hops == 0 {
+            return HaloData::Nothing;
+        }
+        let reached = self.reach.sample(self.train_nodes(), &vec![None; hops], 1.0);
+        let (nodes, listed) = (self.graph.nodes, reached.nodes.ceil() as u64);
+        let most = HaloLists::drawing_bytes_max(nodes, self.graph.edges, listed, HALO_NEIGHBORS, EdgeData::default());
+        // A set of nodes for each partition finds them.
+        let sets = partitions.saturating_mul(NodeSet::bytes_of(nodes));
+        if most.max(sets) > self.lists_budget().share() {
+            return HaloData::Nothing;
+        }
+        let sources = reached.drawn(&self.reach, HALO_NEIGHBORS).ceil() as u64;
+        HaloData::Lists {
+            bytes: HaloLists::bytes_of(nodes, listed, sources, EdgeData::default()) as f64,
+        }
+    }
+
     /// Whether training begins with pre-aggregation.
     fn makes_aggregates(&self) -> bool {
-        self.options.preaggregated && self.options.aggregates.is_none()
+        self.model.preaggregated && self.graph.aggregates.is_none()
     }
 
     /// Whether files have the features of a node beside its aggregates.
     fn has_features_beside(&self) -> bool {
-        let options = self.options;
-        options.preaggregated
-            && match options.aggregates {
+        self.model.preaggregated
+            && match self.graph.aggregates {
                 Some(stored) => stored.with_features,
-                None => wants_features_beside(self.feature_bytes as u64, options.memory),
+                None => wants_features_beside(self.feature_bytes as u64, self.machine.memory),
             }
     }
 
@@ -432,7 +339,7 @@ impl<'a> Planner<'a> {
     /// Nodes that minibatches begin with, in an epoch.
     fn train_nodes(&self) -> f64 {
         match self.options.links {
-            Some(_) => self.options.nodes as f64,
+            Some(_) => self.graph.nodes as f64,
             None => self.options.train as f64,
         }
     }
@@ -454,20 +361,20 @@ impl<'a> Planner<'a> {
             true => self.reach.share_of_lists(options.train as f64),
             false => 2.0,
         };
-        let seconds = options.edges as f64 * options.rates.load_edge_ns * 1e-9;
-        (passes * options.adjacency_bytes as f64, passes * seconds)
+        let seconds = self.graph.edges as f64 * self.machine.rates.load_edge_ns * 1e-9;
+        (passes * self.graph.adjacency_bytes as f64, passes * seconds)
     }
 
     /// The fanouts of the hops that are sampled.
     fn sampled_fanouts(&self) -> &[Option<u32>] {
-        let fanouts = &self.options.fanouts;
-        &fanouts[..fanouts.len() - usize::from(self.options.preaggregated)]
+        let fanouts = &self.model.fanouts;
+        &fanouts[..fanouts.len() - usize::from(self.model.preaggregated)]
     }
 
     /// Seconds of the processors and the device for a step of this many minibatches.
     fn step_seconds(&self, minibatch: &Minibatch, minibatches: f64) -> f64 {
-        let rates = &self.options.rates;
-        let (dim, _) = self.options.features;
+        let rates = &self.machine.rates;
+        let (dim, _) = self.graph.features;
         let gathered = self.rows_per_node() * minibatch.nodes * f64::from(dim) * VALUE;
         let input = (minibatch.edges() * rates.sample_edge_ns + gathered * rates.gather_byte_ns) * 1e-9 / self.threads;
         let mut flops = 0.0;
@@ -480,7 +387,7 @@ impl<'a> Planner<'a> {
             aggregated += (passes - 1.0) * layer.edges * layer.inputs * VALUE;
         }
         let step = rates.step_seconds;
-        match self.options.device_rate {
+        match self.machine.device_rate {
             // Samplers work while the device computes.
             Some(rate) => minibatches * input.max(flops / rate) + step,
             None => {
@@ -501,7 +408,7 @@ impl<'a> Planner<'a> {
 
     /// The layers of the model, from the first to the last, with the sizes of a minibatch.
     fn layers<'b>(&'b self, minibatch: &'b Minibatch) -> impl Iterator<Item = Layer> + 'b {
-        let count = self.options.fanouts.len();
+        let count = self.model.fanouts.len();
         (0..count).map(move |index| {
             // The hop of a layer, from the seeds outwards. The first layer has none if it is pre-aggregated.
             let hop = count - 1 - index;
@@ -515,14 +422,14 @@ impl<'a> Planner<'a> {
                 edges,
                 sources,
                 inputs: f64::from(if index == 0 {
-                    self.options.features.0
+                    self.graph.features.0
                 } else {
-                    self.options.hidden
+                    self.model.hidden
                 }),
                 outputs: f64::from(if index + 1 == count {
-                    self.options.classes
+                    self.model.classes
                 } else {
-                    self.options.hidden
+                    self.model.hidden
                 }),
             }
         })
@@ -534,8 +441,8 @@ impl<'a> Planner<'a> {
     /// divided between the two as by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill
     /// half of the pool. What is left of the pool has the rows that are used most.
     fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, room: f64) -> f64 {
-        let memory = self.options.memory as f64;
-        let (dim, _) = self.options.features;
+        let memory = self.machine.memory as f64;
+        let (dim, _) = self.graph.features;
         let buffer = VALUE * f64::from(dim) * self.rows_per_node() * minibatch.nodes;
         let beside =
             ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE as f64) + BUFFERS * buffer + memory / RESERVE_SHARE as f64;
@@ -566,7 +473,7 @@ impl<'a> Planner<'a> {
             true => 2.0 * self.row_bytes,
             false => self.row_bytes,
         };
-        let spacing = row_bytes * self.options.nodes as f64 / rows.max(1.0);
+        let spacing = row_bytes * self.graph.nodes as f64 / rows.max(1.0);
         // Distances between successive rows are exponential.
         let gaps = (gap / spacing).max(0.0);
         let far = (-gaps).exp();
@@ -575,11 +482,11 @@ impl<'a> Planner<'a> {
 
     /// Feature rows of a node: its own, and its aggregate.
     fn rows_per_node(&self) -> f64 {
-        if self.options.preaggregated { 2.0 } else { 1.0 }
+        if self.model.preaggregated { 2.0 } else { 1.0 }
     }
 
     fn stage(&self, bytes_read: f64, bytes_written: f64, processor_seconds: f64) -> StagePlan {
-        let disk_seconds = (bytes_read + bytes_written) / self.options.disk_bandwidth;
+        let disk_seconds = (bytes_read + bytes_written) / self.machine.disk_bandwidth;
         StagePlan {
             seconds: disk_seconds.max(processor_seconds),
             disk_seconds,

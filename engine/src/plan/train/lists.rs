@@ -31,7 +31,7 @@ impl Planner<'_> {
             partitions: options.partitions,
             concurrent: options.concurrent,
             workers: 1,
-            chunks: options.chunks,
+            chunks: self.graph.chunks,
             budget: self.lists_budget(),
             has_halo_lists: options.expands_halo && self.sampled_fanouts().len() > 1,
         };
@@ -41,7 +41,7 @@ impl Planner<'_> {
     /// The memory that adjacency lists share with features.
     pub(super) fn lists_budget(&self) -> ListsBudget {
         ListsBudget {
-            memory: self.options.memory,
+            memory: self.machine.memory,
             feature_bytes: self.feature_bytes as u64,
         }
     }
@@ -54,17 +54,17 @@ impl Planner<'_> {
     /// Bytes of the lists of this share of the graph in memory.
     fn list_bytes(&self, share: f64, partitions: u64) -> f64 {
         let head_bytes = if partitions > 1 { 16.0 } else { 8.0 };
-        share * (self.options.nodes as f64 * head_bytes + self.options.edges as f64 * self.source_bytes())
+        share * (self.graph.nodes as f64 * head_bytes + self.graph.edges as f64 * self.source_bytes())
     }
 
     /// Bytes of a source of an edge in memory.
     pub(super) fn source_bytes(&self) -> f64 {
-        if self.options.nodes <= 1 << 32 { 4.0 } else { 8.0 }
+        if self.graph.nodes <= 1 << 32 { 4.0 } else { 8.0 }
     }
 
     /// Bytes of the lists of two groups, of partitions with the most chunks.
     fn two_group_bytes(&self, partitions: u64, concurrent: u64) -> f64 {
-        let chunks = u64::from(self.options.chunks).max(partitions);
+        let chunks = u64::from(self.graph.chunks).max(partitions);
         let share = chunks.div_ceil(partitions) as f64 / chunks as f64;
         let share = (2.0 * UNEVEN * concurrent as f64 * share).min(1.0);
         self.list_bytes(share * self.copies(partitions), partitions)
@@ -82,7 +82,7 @@ impl Planner<'_> {
             ViewKind::Mapped => mapped_max,
             _ if budget.fits(all as u64) => all,
             // As mapped files they are smaller, and leave more to features.
-            _ => all.min((self.options.adjacency_bytes as f64).min(mapped_max)),
+            _ => all.min((self.graph.adjacency_bytes as f64).min(mapped_max)),
         }
     }
 }

@@ -79,9 +79,9 @@ impl Planner<'_> {
     /// Layer-wise inference for the scored nodes from all in-neighbors.
     pub(super) fn inference(&self, is_resident: bool) -> InferencePlan {
         let options = self.options;
-        let hops = options.fanouts.len() - usize::from(options.preaggregated);
+        let hops = self.model.fanouts.len() - usize::from(self.model.preaggregated);
         let scored = match options.links {
-            Some(_) => options.nodes,
+            Some(_) => self.graph.nodes,
             None => options.scored,
         };
         let sets = self.reach.sample(scored as f64, &vec![None; hops], 1.0);
@@ -97,9 +97,9 @@ impl Planner<'_> {
             };
             scratch = scratch.max(STATE_VALUE * (layer.destinations * layer.outputs + before));
         }
-        let rates = &options.rates;
+        let rates = &self.machine.rates;
         let processor = self.inference_seconds(&sets);
-        let lists = options.adjacency_bytes as f64 * (sets.edges() / options.edges as f64).min(hops as f64);
+        let lists = self.graph.adjacency_bytes as f64 * (sets.edges() / self.graph.edges as f64).min(hops as f64);
         // The sets of nodes follow from the lists, and then the edges of tiles do.
         let mut transfer = Transfer {
             read: 2.0 * lists,
@@ -111,27 +111,27 @@ impl Planner<'_> {
         let seconds_of_adding =
             |layer: &Layer| layer.edges * layer.inputs * VALUE * rates.infer_byte_ns * 1e-9 / self.threads;
         let first = self.layers(&sets).next().expect("a model has a layer");
-        let of_features = (transfer.read - 2.0 * lists) / options.disk_bandwidth;
+        let of_features = (transfer.read - 2.0 * lists) / self.machine.disk_bandwidth;
         // Rows are read while those before are added.
-        let mut overlapped = match options.preaggregated {
+        let mut overlapped = match self.model.preaggregated {
             true => 0.0,
             false => of_features.min(seconds_of_adding(&first)),
         };
-        if scratch <= options.memory as f64 / 2.0 {
+        if scratch <= self.machine.memory as f64 / 2.0 {
             scratch = 0.0;
         } else {
             for (index, layer) in self.layers(&sets).enumerate().skip(1) {
                 let row = STATE_VALUE * layer.inputs;
                 let (states, tiles) = (layer.sources * row, self.tiles(&layer, row));
                 let (mut reads, mut adding) = (tiles, seconds_of_adding(&layer));
-                if index == 1 && options.preaggregated {
+                if index == 1 && self.model.preaggregated {
                     // The first tile takes the states as they are made.
                     let products = 4.0 * first.destinations * first.inputs * first.outputs / rates.product_flops;
-                    let made = of_features + states / options.disk_bandwidth;
+                    let made = of_features + states / self.machine.disk_bandwidth;
                     overlapped += made.min(products / self.threads + adding / tiles);
                     (reads, adding) = (tiles - 1.0, adding * (1.0 - 1.0 / tiles));
                 }
-                overlapped += adding.min(reads * states / options.disk_bandwidth);
+                overlapped += adding.min(reads * states / self.machine.disk_bandwidth);
                 transfer.add(Transfer {
                     read: reads * states,
                     written: states,
@@ -157,13 +157,17 @@ impl Planner<'_> {
     /// Ranking edges among their candidates, and the bytes of the embeddings of all nodes if these are in a scratch file.
     fn ranking(&self, links: LinkOptions) -> (StagePlan, f64) {
         let options = self.options;
-        let (nodes, edges, width) = (options.nodes as f64, options.scored as f64, f64::from(options.classes));
+        let (nodes, edges, width) = (
+            self.graph.nodes as f64,
+            options.scored as f64,
+            f64::from(self.model.classes),
+        );
         let table = VALUE * nodes * width;
-        let in_file = match table <= options.memory as f64 / TABLE_SHARE {
+        let in_file = match table <= self.machine.memory as f64 / TABLE_SHARE {
             true => 0.0,
             false => table,
         };
-        let rates = &options.rates;
+        let rates = &self.machine.rates;
         let seconds = match links.candidates {
             // An edge, a random pair, and candidates of both kinds, which are mostly the same.
             Some(count) => {
@@ -179,12 +183,13 @@ impl Planner<'_> {
     /// The first inference and a later one with the fanouts of evaluations, which are twice the fanouts of training.
     pub(super) fn sampled_inferences(&self, is_resident: bool) -> (StagePlan, StagePlan) {
         let options = self.options;
-        let fanouts: Vec<Option<u32>> = options
+        let fanouts: Vec<Option<u32>> = self
+            .model
             .fanouts
             .iter()
             .map(|fanout| fanout.map(|fanout| 2 * fanout))
             .collect();
-        let hops = fanouts.len() - usize::from(options.preaggregated);
+        let hops = fanouts.len() - usize::from(self.model.preaggregated);
         let sets = self.reach.sample(options.scored as f64, &fanouts[..hops], 1.0);
         let lists = (0..hops).fold(Pages::default(), |sum, hop| {
             let reached = self.reach.sample(options.scored as f64, &fanouts[..hop], 1.0);
@@ -194,7 +199,7 @@ impl Planner<'_> {
         // `read` goes through the system's cache, and `direct` does not.
         let stage = |read: Pages, direct: f64, written: f64| {
             let mut stage = self.pass(read.bytes + direct, written, processor / self.threads);
-            let seconds_per_byte = options.disk_bandwidth.recip();
+            let seconds_per_byte = self.machine.disk_bandwidth.recip();
             let alone = (COALESCING_GAP * seconds_per_byte).min(READ_SECONDS_MAX - PAGE_BYTES * seconds_per_byte);
             let copied = (read.bytes - PAGE_BYTES * read.alone) * (CACHE_BANDWIDTH.recip() - seconds_per_byte);
             let waiting = read.alone * alone.max(0.0) + copied.max(0.0);
@@ -208,14 +213,14 @@ impl Planner<'_> {
             bytes: FOUND_SHARE * lists.bytes,
             alone: FOUND_SHARE * lists.alone,
         };
-        if is_resident || options.stored == 0 {
+        if is_resident || self.graph.stored == 0 {
             return (stage(found, 0.0, 0.0), stage(lists, 0.0, 0.0));
         }
         let first = self.layers(&sets).next().expect("a model has a layer");
         let features = self.rows_per_node() * self.feature_bytes * self.touched(first.sources, SCAN_GAP);
         // Inputs of the first layer: the states of its nodes, and what they aggregate.
         let inputs = 2.0 * VALUE * first.destinations * first.inputs;
-        if inputs <= (options.memory / FIRST_INPUTS_SHARE) as f64 {
+        if inputs <= (self.machine.memory / FIRST_INPUTS_SHARE) as f64 {
             return (stage(found, features, 0.0), stage(lists, 0.0, 0.0));
         }
         let kept = Pages {
@@ -227,10 +232,9 @@ impl Planner<'_> {
 
     /// Pages of the adjacency lists of the nodes that a sample reaches.
     fn pages_of_lists(&self, reached: &Minibatch) -> Pages {
-        let options = self.options;
-        let all = options.adjacency_bytes as f64 / PAGE_BYTES;
+        let all = self.graph.adjacency_bytes as f64 / PAGE_BYTES;
         let in_lists =
-            options.adjacency_bytes as f64 / options.edges as f64 * reached.in_edges(&self.reach) / PAGE_BYTES;
+            self.graph.adjacency_bytes as f64 / self.graph.edges as f64 * reached.in_edges(&self.reach) / PAGE_BYTES;
         // A page with the place of the list, and at least one of the list.
         let touches = 2.0 * reached.present() + in_lists;
         let touched = all * -(-touches / all).exp_m1();
@@ -243,7 +247,7 @@ impl Planner<'_> {
 
     /// Processor seconds of the layers of an inference.
     fn inference_seconds(&self, sets: &Minibatch) -> f64 {
-        let rates = &self.options.rates;
+        let rates = &self.machine.rates;
         let (mut flops, mut aggregated) = (0.0, 0.0);
         for layer in self.layers(sets) {
             flops += 4.0 * layer.destinations * layer.inputs * layer.outputs;
@@ -254,9 +258,9 @@ impl Planner<'_> {
 
     /// Processor seconds to compute the features of the first layer, if they are not stored.
     fn computed_seconds(&self, sets: &Minibatch) -> f64 {
-        match self.options.stored > 0 {
+        match self.graph.stored > 0 {
             true => 0.0,
-            false => sets.nodes * f64::from(self.options.features.0) * COMPUTED_VALUE_NS * 1e-9,
+            false => sets.nodes * f64::from(self.graph.features.0) * COMPUTED_VALUE_NS * 1e-9,
         }
     }
 
@@ -265,7 +269,7 @@ impl Planner<'_> {
     fn transfer_of_features(&self, sets: &Minibatch) -> Transfer {
         let whole = self.feature_bytes * self.touched(sets.nodes, SCAN_GAP);
         let first = self.layers(sets).next().expect("a model has a layer");
-        if self.options.preaggregated {
+        if self.model.preaggregated {
             return Transfer {
                 read: self.rows_per_node() * whole,
                 ..Transfer::default()
@@ -273,7 +277,7 @@ impl Planner<'_> {
         }
         let passes = self.tiles(&first, self.row_bytes);
         let copy = self.row_bytes * first.sources;
-        match whole + copy * (1.0 + passes) < whole * passes && self.options.stored > 0 {
+        match whole + copy * (1.0 + passes) < whole * passes && self.graph.stored > 0 {
             true => Transfer {
                 read: whole + copy * passes,
                 written: copy,
@@ -290,26 +294,26 @@ impl Planner<'_> {
     /// `row_bytes`, and their edges.
     fn tiles(&self, layer: &Layer, row_bytes: f64) -> f64 {
         let bytes = layer.destinations * (VALUE * layer.inputs + row_bytes + SIZE_BYTES) + VALUE * layer.edges;
-        (bytes / (TILE_SHARE * self.options.memory as f64)).ceil()
+        (bytes / (TILE_SHARE * self.machine.memory as f64)).ceil()
     }
 
     /// Aggregates the features of all in-neighbors of all nodes.
     pub(super) fn preaggregation(&self) -> StagePlan {
-        let options = self.options;
         if !self.makes_aggregates() {
             return StagePlan::default();
         }
-        let (nodes, edges) = (options.nodes as f64, options.edges as f64);
-        let row = f64::from(options.features.0) * VALUE;
+        let (nodes, edges) = (self.graph.nodes as f64, self.graph.edges as f64);
+        let row = f64::from(self.graph.features.0) * VALUE;
         // Rows may take half of the budget; tiles take three quarters, with the edges.
-        let budget = options.memory as f64 * 0.875;
+        let budget = self.machine.memory as f64 * 0.875;
         let with_in_edges = self.reach.sample(nodes, &[Some(1)], 1.0).edges();
         let passes = match nodes * row <= budget / 2.0 {
             true => 1.0,
             false => ((with_in_edges * row + VALUE * edges) / (0.75 * budget)).ceil(),
         };
-        let per_edge = options.rates.load_edge_ns + f64::from(options.features.0) * VALUE * options.rates.infer_byte_ns;
-        let lists = options.adjacency_bytes as f64;
+        let per_edge = self.machine.rates.load_edge_ns
+            + f64::from(self.graph.features.0) * VALUE * self.machine.rates.infer_byte_ns;
+        let lists = self.graph.adjacency_bytes as f64;
         let direct = (lists + passes * self.feature_bytes, 0.0);
         // About as many nodes have out-edges as in-edges. A pass over the lists finds them.
         let copy = self.feature_bytes * with_in_edges / nodes;

@@ -1,33 +1,42 @@
+use grappa_formats::manifest::FeatureDtype;
+
 use super::*;
+use crate::plan::Degrees;
 
 /// R-MAT 22 with 64 f16 features and 5 % training nodes, as in the record of the training plan.
 fn options() -> TrainOptions {
     TrainOptions {
-        nodes: 1 << 22,
-        edges: 67_118_449,
-        degrees: Degrees::Rmat,
-        adjacency_bytes: 134_300_000,
-        features: (64, FeatureDtype::F16),
-        stored: 1 << 22,
-        classes: 16,
+        graph: TrainGraph {
+            nodes: 1 << 22,
+            edges: 67_118_449,
+            degrees: Degrees::Rmat,
+            chunks: 64,
+            present: 1.0,
+            adjacency_bytes: 134_300_000,
+            features: (64, FeatureDtype::F16),
+            stored: 1 << 22,
+            aggregates: None,
+        },
+        model: TrainModel {
+            fanouts: vec![Some(15), Some(10), Some(5)],
+            preaggregated: false,
+            hidden: 128,
+            classes: 16,
+        },
         train: 209_715,
         scored: 41_943,
         links: None,
-        chunks: 64,
-        present: 1.0,
-        fanouts: vec![Some(15), Some(10), Some(5)],
-        hidden: 128,
         batch: None,
         partitions: None,
         concurrent: None,
-        preaggregated: false,
-        aggregates: None,
         expands_halo: true,
-        memory: 6 << 30,
-        disk_bandwidth: 1.8e9,
-        threads: 2,
-        device_rate: None,
-        rates: TrainRates::default(),
+        machine: Machine {
+            memory: 6 << 30,
+            disk_bandwidth: 1.8e9,
+            threads: 2,
+            device_rate: None,
+            rates: TrainRates::default(),
+        },
     }
 }
 
@@ -36,14 +45,14 @@ const APART: Option<StoredAggregates> = Some(StoredAggregates { with_features: f
 
 /// R-MAT 26 with 1 % training nodes, in 2 GiB.
 fn large(options: &mut TrainOptions) {
-    options.nodes = 1 << 26;
-    options.stored = 1 << 26;
-    options.edges = 1_073_761_138;
-    options.adjacency_bytes = 2_578_000_000;
+    options.graph.nodes = 1 << 26;
+    options.graph.stored = 1 << 26;
+    options.graph.edges = 1_073_761_138;
+    options.graph.adjacency_bytes = 2_578_000_000;
     options.train = 672_441;
     options.scored = 202_156;
-    options.memory = 2 << 30;
-    options.disk_bandwidth = 1.4e9;
+    options.machine.memory = 2 << 30;
+    options.machine.disk_bandwidth = 1.4e9;
 }
 
 fn plan(change: impl FnOnce(&mut TrainOptions)) -> TrainPlan {
@@ -64,12 +73,12 @@ fn assert_near(planned: f64, measured: f64, most: f64) {
 fn plans_agree_with_runs_that_were_measured() {
     let memory = |bytes: u64, preaggregated| {
         plan(|options| {
-            options.memory = bytes;
-            options.preaggregated = preaggregated;
-            options.aggregates = APART;
+            options.machine.memory = bytes;
+            options.model.preaggregated = preaggregated;
+            options.graph.aggregates = APART;
         })
     };
-    let views = 2.0 * options().adjacency_bytes as f64;
+    let views = 2.0 * options().graph.adjacency_bytes as f64;
     for (memory_bytes, preaggregated, partitions, edges, bytes) in [
         (6 << 30, false, 1, 32_241_253.0, 0.0),
         (6 << 30, true, 1, 6_927_728.0, 0.0),
@@ -100,10 +109,10 @@ fn plans_agree_with_runs_that_were_measured() {
 fn features_beside_aggregates_halve_what_an_epoch_reads() {
     let read = |aggregates| {
         let planned = plan(|options| {
-            options.features = (128, FeatureDtype::F32);
-            options.memory = 1000 << 20;
-            options.preaggregated = true;
-            options.aggregates = aggregates;
+            options.graph.features = (128, FeatureDtype::F32);
+            options.machine.memory = 1000 << 20;
+            options.model.preaggregated = true;
+            options.graph.aggregates = aggregates;
         });
         assert_eq!(planned.partitions, 1);
         planned.epoch.bytes_read
@@ -119,10 +128,10 @@ fn features_beside_aggregates_halve_what_an_epoch_reads() {
 fn link_prediction_counts_edges_and_ranks_them_among_all_nodes_in_more_time() {
     let links = |negatives, candidates, draws_edges| {
         plan(|options| {
-            options.classes = 128;
+            options.model.classes = 128;
             options.train = 1_000_000;
             options.scored = 100_000;
-            options.fanouts = vec![Some(10), Some(10)];
+            options.model.fanouts = vec![Some(10), Some(10)];
             options.links = Some(LinkOptions {
                 negatives,
                 draws_edges,
@@ -152,12 +161,12 @@ fn link_prediction_counts_edges_and_ranks_them_among_all_nodes_in_more_time() {
     assert_eq!(all.epoch, base.epoch);
     // An epoch that draws edges reads the lists with them; else all edges are listed once.
     let drawn = links(1, Some(100), true);
-    let read = drawn.epoch.bytes_read / options().adjacency_bytes as f64;
+    let read = drawn.epoch.bytes_read / options().graph.adjacency_bytes as f64;
     assert!(read > 0.1 && read < 0.9, "{read}");
     assert!(drawn.opening.seconds < base.opening.seconds);
     assert_near(drawn.memory.nodes - base.memory.nodes, 8e6, 1e-6);
     let error = plan_training(&TrainOptions {
-        train: options().edges + 1,
+        train: options().graph.edges + 1,
         links: Some(LinkOptions {
             negatives: 1,
             draws_edges: false,
@@ -175,9 +184,9 @@ fn halo_nodes_are_expanded_where_the_memory_has_room_for_their_lists() {
     let of_memory = |bytes: u64| {
         plan(|options| {
             large(options);
-            options.preaggregated = true;
+            options.model.preaggregated = true;
             options.partitions = Some(32);
-            options.memory = bytes;
+            options.machine.memory = bytes;
         })
     };
     let (with_lists, without) = (of_memory(2 << 30), of_memory(1 << 30));
@@ -186,9 +195,9 @@ fn halo_nodes_are_expanded_where_the_memory_has_room_for_their_lists() {
     assert_near(without.step_edges, 5853.0, 0.05);
     // With all nodes to train on, refreshing embeddings costs less than training.
     let all = plan(|options| {
-        options.preaggregated = true;
+        options.model.preaggregated = true;
         options.partitions = Some(16);
-        options.train = options.nodes;
+        options.train = options.graph.nodes;
     });
     assert!(!all.expands_halo && all.history.seconds > 0.0);
 }
@@ -197,13 +206,13 @@ fn halo_nodes_are_expanded_where_the_memory_has_room_for_their_lists() {
 fn lists_of_halo_nodes_are_planned_with_heads_of_16_bytes() {
     let mut options = options();
     large(&mut options);
-    options.preaggregated = true;
+    options.model.preaggregated = true;
     let planner = Planner::new(&options).unwrap();
     let halo = planner.halo(32, 1000.0, 700);
     let reached = planner.reach.sample(options.train as f64, &[None], 1.0);
     let heads = 16.0 * reached.nodes;
     let sources = 4.0 * reached.drawn(&planner.reach, 10);
-    let set = options.nodes as f64 / 6.0;
+    let set = options.graph.nodes as f64 / 6.0;
     assert_near(halo.list_bytes(), heads + sources + set, 0.001);
 }
 
@@ -219,8 +228,8 @@ fn evaluations_of_a_graph_that_exceeds_the_memory_agree_with_runs_that_were_meas
     assert_near(sampled.exact_evaluation.seconds, 96.0, 0.25);
     let preaggregated = plan(|options| {
         large(options);
-        options.preaggregated = true;
-        options.aggregates = APART;
+        options.model.preaggregated = true;
+        options.graph.aggregates = APART;
     });
     assert_near(preaggregated.exact_evaluation.bytes_read, 38.9e9, 0.15);
     assert_near(preaggregated.exact_evaluation.bytes_written, 6.7e9, 0.1);
@@ -229,9 +238,9 @@ fn evaluations_of_a_graph_that_exceeds_the_memory_agree_with_runs_that_were_meas
     assert_near(preaggregated.epoch.bytes_read, 75e9, 0.1);
     let on_a_fast_disk = plan(|options| {
         large(options);
-        options.preaggregated = true;
-        options.aggregates = APART;
-        options.disk_bandwidth = 2.5e9;
+        options.model.preaggregated = true;
+        options.graph.aggregates = APART;
+        options.machine.disk_bandwidth = 2.5e9;
     });
     assert_near(on_a_fast_disk.first_sampled_evaluation.seconds, 16.0, 0.25);
     assert_near(on_a_fast_disk.first_sampled_evaluation.bytes_read, 20.5e9, 0.15);
@@ -243,16 +252,16 @@ fn evaluations_of_a_graph_that_exceeds_the_memory_agree_with_runs_that_were_meas
 #[test]
 fn a_sampled_evaluation_reads_pages_at_random() {
     let plan = plan(|options| {
-        options.nodes = 1 << 29;
-        options.edges = 8_589_900_000;
-        options.adjacency_bytes = 23_300_000_000;
-        options.stored = 0;
-        options.memory = 6 << 30;
+        options.graph.nodes = 1 << 29;
+        options.graph.edges = 8_589_900_000;
+        options.graph.adjacency_bytes = 23_300_000_000;
+        options.graph.stored = 0;
+        options.machine.memory = 6 << 30;
         options.train = 5_370_000;
         options.scored = 107_700;
-        options.fanouts = vec![Some(15), Some(10)];
-        options.chunks = 512;
-        options.disk_bandwidth = 1.5e9;
+        options.model.fanouts = vec![Some(15), Some(10)];
+        options.graph.chunks = 512;
+        options.machine.disk_bandwidth = 1.5e9;
     });
     assert_eq!((plan.partitions, plan.expands_halo), (64, false));
     assert_near(plan.step_edges, 4500.0, 0.05);
@@ -264,8 +273,8 @@ fn a_sampled_evaluation_reads_pages_at_random() {
 fn an_epoch_takes_what_its_parts_take() {
     // One layer from stored aggregates: nothing is sampled.
     let one = plan(|options| {
-        options.fanouts = vec![Some(15)];
-        options.preaggregated = true;
+        options.model.fanouts = vec![Some(15)];
+        options.model.preaggregated = true;
     });
     let rates = TrainRates::default();
     assert_eq!((one.steps, one.step_edges), (205, 0.0));
@@ -285,8 +294,8 @@ fn an_epoch_takes_what_its_parts_take() {
     };
     assert_eq!(one.evaluation, evaluation);
     // A device that is fast enough leaves sampling and gathering.
-    let device = plan(|options| options.device_rate = Some(1e18));
-    let more = plan(|options| options.device_rate = Some(1e10));
+    let device = plan(|options| options.machine.device_rate = Some(1e18));
+    let more = plan(|options| options.machine.device_rate = Some(1e10));
     let without = plan(|_| ());
     assert!(device.epoch.seconds < without.epoch.seconds && without.epoch.seconds < more.epoch.seconds);
 }
@@ -307,23 +316,23 @@ fn costs(plan: &TrainPlan) -> [f64; 6] {
 fn more_work_never_takes_less_and_more_speed_never_more() {
     type Change = fn(&mut TrainOptions);
     let more_work: [Change; 7] = [
-        |options| options.edges *= 2,
-        |options| options.features.0 *= 2,
-        |options| options.hidden *= 2,
+        |options| options.graph.edges *= 2,
+        |options| options.graph.features.0 *= 2,
+        |options| options.model.hidden *= 2,
         |options| options.train *= 2,
         |options| options.scored *= 2,
-        |options| options.fanouts = vec![Some(20), Some(10), Some(5)],
-        |options| options.fanouts.push(Some(5)),
+        |options| options.model.fanouts = vec![Some(20), Some(10), Some(5)],
+        |options| options.model.fanouts.push(Some(5)),
     ];
     let less_time: [Change; 4] = [
-        |options| options.threads *= 2,
-        |options| options.disk_bandwidth *= 2.0,
-        |options| options.rates.product_flops *= 2.0,
-        |options| options.rates.infer_byte_ns /= 2.0,
+        |options| options.machine.threads *= 2,
+        |options| options.machine.disk_bandwidth *= 2.0,
+        |options| options.machine.rates.product_flops *= 2.0,
+        |options| options.machine.rates.infer_byte_ns /= 2.0,
     ];
     for base in [
         |_: &mut TrainOptions| (),
-        |options: &mut TrainOptions| options.preaggregated = true,
+        |options: &mut TrainOptions| options.model.preaggregated = true,
     ] {
         let before = plan(base);
         for change in more_work {
@@ -351,7 +360,7 @@ fn more_work_never_takes_less_and_more_speed_never_more() {
 fn less_memory_means_more_partitions_and_more_reading() {
     let plans: Vec<TrainPlan> = [6 << 30, 640 << 20, 320 << 20, 256 << 20, 128 << 20]
         .into_iter()
-        .map(|memory| plan(|options| options.memory = memory))
+        .map(|memory| plan(|options| options.machine.memory = memory))
         .collect();
     assert!(plans.is_sorted_by_key(|plan| plan.partitions), "{plans:?}");
     assert!(plans.last().unwrap().partitions > plans[3].partitions);
@@ -363,7 +372,7 @@ fn less_memory_means_more_partitions_and_more_reading() {
         assert!(plan.memory.adjacency <= memory as f64 / 2.0, "{plan:?}");
     }
     let mut little = options();
-    little.memory = 1 << 20;
+    little.machine.memory = 1 << 20;
     let little = plan_training(&little).unwrap();
     assert_eq!((little.partitions, little.lists), (1, ViewKind::Mapped));
 }
@@ -373,20 +382,20 @@ fn less_memory_means_more_partitions_and_more_reading() {
 #[test]
 fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
     let block_model = |options: &mut TrainOptions| {
-        options.nodes = 1 << 28;
-        options.edges = 1 << 32;
-        options.degrees = Degrees::Even;
-        options.adjacency_bytes = 14_600_000_000;
-        options.stored = 0;
+        options.graph.nodes = 1 << 28;
+        options.graph.edges = 1 << 32;
+        options.graph.degrees = Degrees::Even;
+        options.graph.adjacency_bytes = 14_600_000_000;
+        options.graph.stored = 0;
         options.train = 2000 * 1024;
-        options.fanouts = vec![Some(10), Some(10)];
-        options.features.0 = 1;
-        options.hidden = 1;
-        options.disk_bandwidth = 1.4e9;
+        options.model.fanouts = vec![Some(10), Some(10)];
+        options.graph.features.0 = 1;
+        options.model.hidden = 1;
+        options.machine.disk_bandwidth = 1.4e9;
         options.partitions = Some(16);
         options.concurrent = Some(1);
         options.expands_halo = false;
-        options.memory = 6 << 30;
+        options.machine.memory = 6 << 30;
     };
     let in_turn = plan(block_model);
     assert_eq!(in_turn.lists, ViewKind::InTurn);
@@ -408,9 +417,9 @@ fn impossible_runs_are_errors() {
     let changes: [(Change, &str); 5] = [
         (|options| options.train = 0, "training nodes"),
         (|options| options.train = 1 << 30, "training nodes"),
-        (|options| options.fanouts.clear(), "layers"),
-        (|options| options.hidden = 0, "hidden dimension"),
-        (|options| options.edges = 0, "at least 1 of each"),
+        (|options| options.model.fanouts.clear(), "layers"),
+        (|options| options.model.hidden = 0, "hidden dimension"),
+        (|options| options.graph.edges = 0, "at least 1 of each"),
     ];
     for (change, expected) in changes {
         let mut options = options();

@@ -6,14 +6,13 @@ use anyhow::{Context, bail};
 use grappa_console::{ByteSize, duration};
 use grappa_engine::{
     ChunkId, Store,
-    formats::{
-        aggregates::AggregateKind,
-        container::FileKind,
-        manifest::{FeatureDtype, FeatureSource},
-    },
+    formats::{aggregates::AggregateKind, container::FileKind, manifest::FeatureSource},
     plan::{
         Degrees, Plan,
-        train::{LinkOptions, MemoryPlan, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+        train::{
+            LinkOptions, Machine, MemoryPlan, StagePlan, StoredAggregates, TrainGraph, TrainModel, TrainOptions,
+            TrainPlan,
+        },
     },
     sample::view::ViewKind,
     store::{aggregates::Aggregates, files},
@@ -52,19 +51,24 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
         true => AggregateKind::WeightedMean,
         false => AggregateKind::Mean,
     };
-    let graph = Graph {
-        nodes: store.present_nodes(),
-        edges: manifest.edges,
-        adjacency_bytes: lists.map(|file| file.bytes).sum(),
-        features: (features.dim, features.dtype),
-        stored: match features.source {
-            FeatureSource::Stored => store.feature_nodes(),
-            FeatureSource::Procedural => 0,
+    let source = Source {
+        graph: TrainGraph {
+            nodes: store.present_nodes(),
+            edges: manifest.edges,
+            degrees: options.graph.degrees.into(),
+            chunks: store.present_chunks().count() as u32,
+            present: present_sources(store),
+            adjacency_bytes: lists.map(|file| file.bytes).sum(),
+            features: (features.dim, features.dtype),
+            stored: match features.source {
+                FeatureSource::Stored => store.feature_nodes(),
+                FeatureSource::Procedural => 0,
+            },
+            aggregates: Aggregates::open(store, kind)?.map(|aggregates| StoredAggregates {
+                with_features: aggregates.with_features(),
+            }),
         },
         is_whole: manifest.is_whole(),
-        aggregates: Aggregates::open(store, kind)?.map(|aggregates| StoredAggregates {
-            with_features: aggregates.with_features(),
-        }),
         classes: manifest.labels.map_or(CLASSES, |labels| labels.classes),
         train,
         scored: Some(val.unwrap_or(0) + test.unwrap_or(0)),
@@ -74,10 +78,8 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
             .map(|part| store.part_edges(part))
             .sum::<Result<_, _>>()?,
         undirected: manifest.edge_options.undirected,
-        chunks: store.present_chunks().count() as u32,
-        present: present_sources(store),
     };
-    of_graph(options, &graph, speed)
+    of_source(options, source, speed)
 }
 
 /// Training on a store that is planned.
@@ -90,38 +92,35 @@ pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::
         let [_, val, test] = split.fractions();
         ((val + test) * plan.edges as f64) as u64
     });
-    let graph = Graph {
-        nodes: plan.nodes,
-        edges: plan.edges - held_out,
-        adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
-        features: (dim, options.graph.dtype),
-        stored: match options.training.computed_features {
-            true => 0,
-            false => plan.nodes,
+    let source = Source {
+        graph: TrainGraph {
+            nodes: plan.nodes,
+            edges: plan.edges - held_out,
+            degrees: options.graph.degrees.into(),
+            chunks: plan.chunks,
+            present: 1.0,
+            adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
+            features: (dim, options.graph.dtype),
+            stored: match options.training.computed_features {
+                true => 0,
+                false => plan.nodes,
+            },
+            aggregates: None,
         },
         is_whole: true,
-        aggregates: None,
         classes: options.graph.classes.unwrap_or(CLASSES),
         train: shares.map(|shares| (shares[0] * plan.nodes as f64) as u64),
         scored: shares.map(|shares| ((shares[1] + shares[2]) * plan.nodes as f64) as u64),
         held_out,
         undirected: false,
-        chunks: plan.chunks,
-        present: 1.0,
     };
-    of_graph(options, &graph, speed)
+    of_source(options, source, speed)
 }
 
-struct Graph {
-    nodes: u64,
-    edges: u64,
-    adjacency_bytes: u64,
-    features: (u32, FeatureDtype),
-    /// Nodes whose features are stored.
-    stored: u64,
+/// A graph, and what its store says about the examples of a run.
+struct Source {
+    graph: TrainGraph,
     is_whole: bool,
-    /// Whether the store has the pre-aggregated features of GraphSAGE.
-    aggregates: Option<StoredAggregates>,
     classes: u32,
     train: Option<u64>,
     scored: Option<u64>,
@@ -129,14 +128,12 @@ struct Graph {
     held_out: u64,
     /// Whether training asks about an edge in one of two directions.
     undirected: bool,
-    chunks: u32,
-    present: f64,
 }
 
-impl Graph {
+impl Source {
     /// A share of the nodes, at least one.
     fn part(&self, share: f64) -> u64 {
-        ((share * self.nodes as f64) as u64).max(1)
+        ((share * self.graph.nodes as f64) as u64).max(1)
     }
 }
 
@@ -151,12 +148,13 @@ fn present_sources(store: &Store) -> f64 {
     present as f64 / manifest.edges.max(1) as f64
 }
 
-fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::Result<TrainOptions> {
+fn of_source(options: &args::PlanArgs, source: Source, speed: &Speed) -> anyhow::Result<TrainOptions> {
+    let graph = &source.graph;
     let training = &options.training;
     let is_link = training.task == PlannedTask::Link;
     let train = match is_link {
-        true => Some(training_edges(training, graph)?),
-        false => training.train_fraction.map(|share| graph.part(share)).or(graph.train),
+        true => Some(training_edges(training, &source)?),
+        false => training.train_fraction.map(|share| source.part(share)).or(source.train),
     };
     let Some(train) = train else {
         bail!("the number of training nodes is unknown: give --train-fraction or --split");
@@ -191,7 +189,7 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
             graph.chunks
         );
     }
-    let can_be_preaggregated = graph.stored > 0 && (graph.is_whole || graph.aggregates.is_some());
+    let can_be_preaggregated = graph.stored > 0 && (source.is_whole || graph.aggregates.is_some());
     let preaggregated = match training.first_hop {
         Some(PlannedFirstHop::Preaggregated) if graph.stored == 0 => bail!(
             "the first hop cannot be pre-aggregated: the features are computed, not stored; use --first-hop sampled, or leave it out"
@@ -205,20 +203,19 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
         None => can_be_preaggregated && !is_link,
     };
     Ok(TrainOptions {
-        nodes: graph.nodes,
-        edges: graph.edges,
-        degrees: options.graph.degrees.into(),
-        adjacency_bytes: graph.adjacency_bytes,
-        features: graph.features,
-        stored: graph.stored,
-        classes: if is_link { training.hidden } else { graph.classes },
+        model: TrainModel {
+            fanouts,
+            preaggregated,
+            hidden: training.hidden,
+            classes: if is_link { training.hidden } else { source.classes },
+        },
         train,
         scored: match is_link {
-            true => graph.held_out,
+            true => source.held_out,
             false => training
                 .scored_fraction
-                .map(|share| graph.part(share))
-                .or(graph.scored)
+                .map(|share| source.part(share))
+                .or(source.scored)
                 .unwrap_or(0),
         },
         links: is_link.then_some(LinkOptions {
@@ -226,32 +223,29 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
             draws_edges: training.links.edges_per_epoch > 0,
             candidates: training.links.candidates.0.map(NonZeroU32::get),
         }),
-        chunks: graph.chunks,
-        present: graph.present,
-        fanouts,
-        hidden: training.hidden,
         batch: training.batch,
         partitions: training.partitions,
         concurrent: training.concurrent,
-        preaggregated,
-        aggregates: graph.aggregates,
         expands_halo: training.halo == PlannedHalo::Auto,
-        memory: options.estimate.memory.0,
-        disk_bandwidth: speed.disk_bandwidth as f64,
-        threads: speed.threads,
-        device_rate: training.device_rate.map(|rate| rate as f64),
-        rates: speed.rates.train,
+        machine: Machine {
+            memory: options.estimate.memory.0,
+            disk_bandwidth: speed.disk_bandwidth as f64,
+            threads: speed.threads,
+            device_rate: training.device_rate.map(|rate| rate as f64),
+            rates: speed.rates.train,
+        },
+        graph: source.graph,
     })
 }
 
 /// The edges that an epoch asks about.
-fn training_edges(training: &Training, graph: &Graph) -> anyhow::Result<u64> {
-    if graph.held_out == 0 {
+fn training_edges(training: &Training, source: &Source) -> anyhow::Result<u64> {
+    if source.held_out == 0 {
         bail!("--task link scores edges that are held out: give --edge-split, or a store that was ingested with it");
     }
-    let edges = match graph.undirected {
-        true => graph.edges / 2,
-        false => graph.edges,
+    let edges = match source.undirected {
+        true => source.graph.edges / 2,
+        false => source.graph.edges,
     };
     Ok(match training.links.edges_per_epoch {
         0 => edges,
