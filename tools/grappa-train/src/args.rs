@@ -245,41 +245,12 @@ pub struct PredictArgs {
     /// classes, the tables have the columns id, classes and probabilities, and NAME.npy a 0 or 1 per class. - prints the CSV on stdout.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Predict the nodes with these ids and print them
-    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with_all = ["out", "ids", "split"])]
-    pub nodes: Vec<String>,
-    /// Predict the nodes whose ids are in a file and print them, or write them to --out: text with one id per line, .npy or Parquet
-    #[arg(long, value_name = "FILE", conflicts_with = "split")]
-    pub ids: Option<PathBuf>,
-    /// Predict the nodes of a split, such as test, and print them, or write them to --out
-    #[arg(long, value_name = "NAME")]
-    pub split: Option<String>,
-    /// Write the probabilities of all classes: columns probability_CLASS, or in NAME.npy an array of nodes x classes
-    #[arg(long, requires = "out", conflicts_with = "nodes")]
-    pub probabilities: bool,
-    /// Write logits instead of classes; in Parquet, a column of lists, in CSV a column for each
-    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "probabilities"])]
-    pub logits: bool,
-    /// Write the input of the last layer (node embeddings) instead of classes; in Parquet, a column of lists, in CSV a column for each
-    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "probabilities", "logits"])]
-    pub embeddings: bool,
-    /// Write the scores of the pairs in a file, of a run of --task link; pairs are read as grappa-ingest reads edges
-    ///
-    /// NAME.parquet and NAME.csv have the columns source, target and score, in the order of the file. A score is the decoder's; with
-    /// --loss bce, its sigmoid is a probability.
-    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = NODES_OR_VALUES)]
-    pub links: Option<PathBuf>,
-    /// Write the K best destinations of each node of --for, of a run of --task link: columns source, target and score
-    ///
-    /// All nodes are compared, and a node is no destination of itself. The best one comes first.
-    #[arg(long, value_name = "K", requires_all = ["out", "sources"], conflicts_with = "links", conflicts_with_all = NODES_OR_VALUES)]
-    pub top_k: Option<NonZero<usize>>,
-    /// Sources of --top-k: text with one id per line, .npy or Parquet
-    #[arg(long = "for", value_name = "FILE", requires = "top_k", id = "sources")]
-    pub sources: Option<PathBuf>,
-    /// Leave out destinations of known edges with --top-k: edges of the graph, and edges that are held out of it
-    #[arg(long, requires = "top_k")]
-    pub exclude_known: bool,
+    #[command(flatten)]
+    pub chosen: ChosenNodes,
+    #[command(flatten)]
+    pub values: ValuesOfNodes,
+    #[command(flatten)]
+    pub links: LinkArgs,
     /// Replace the file of --out if it exists, when the new one is complete
     #[arg(long, requires = "out", conflicts_with = "nodes")]
     pub force: bool,
@@ -292,6 +263,56 @@ pub struct PredictArgs {
     /// Device of the model: auto, cpu, cuda or cuda:N; auto: CUDA if there is a device, else the processor
     #[arg(long, help_heading = MACHINE, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceChoice,
+}
+
+/// Nodes to predict, if not all.
+#[derive(Debug, Args)]
+pub struct ChosenNodes {
+    /// Predict the nodes with these ids and print them
+    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with_all = ["out", "ids", "split"])]
+    pub nodes: Vec<String>,
+    /// Predict the nodes whose ids are in a file and print them, or write them to --out: text with one id per line, .npy or Parquet
+    #[arg(long, value_name = "FILE", conflicts_with = "split")]
+    pub ids: Option<PathBuf>,
+    /// Predict the nodes of a split, such as test, and print them, or write them to --out
+    #[arg(long, value_name = "NAME")]
+    pub split: Option<String>,
+}
+
+/// Values to write for each node; classes if none are chosen.
+#[derive(Debug, Args)]
+pub struct ValuesOfNodes {
+    /// Write the probabilities of all classes: columns probability_CLASS, or in NAME.npy an array of nodes x classes
+    #[arg(long, requires = "out", conflicts_with = "nodes")]
+    pub probabilities: bool,
+    /// Write logits instead of classes; in Parquet, a column of lists, in CSV a column for each
+    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "probabilities"])]
+    pub logits: bool,
+    /// Write the input of the last layer (node embeddings) instead of classes; in Parquet, a column of lists, in CSV a column for each
+    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "probabilities", "logits"])]
+    pub embeddings: bool,
+}
+
+/// Links to predict instead of nodes.
+#[derive(Debug, Args)]
+pub struct LinkArgs {
+    /// Write the scores of the pairs in a file, of a run of --task link; pairs are read as grappa-ingest reads edges
+    ///
+    /// NAME.parquet and NAME.csv have the columns source, target and score, in the order of the file. A score is the decoder's; with
+    /// --loss bce, its sigmoid is a probability.
+    #[arg(long = "links", value_name = "FILE", requires = "out", conflicts_with_all = NODES_OR_VALUES)]
+    pub pairs: Option<PathBuf>,
+    /// Write the K best destinations of each node of --for, of a run of --task link: columns source, target and score
+    ///
+    /// All nodes are compared, and a node is no destination of itself. The best one comes first.
+    #[arg(long, value_name = "K", requires_all = ["out", "sources"], conflicts_with = "pairs", conflicts_with_all = NODES_OR_VALUES)]
+    pub top_k: Option<NonZero<usize>>,
+    /// Sources of --top-k: text with one id per line, .npy or Parquet
+    #[arg(long = "for", value_name = "FILE", requires = "top_k", id = "sources")]
+    pub sources: Option<PathBuf>,
+    /// Leave out destinations of known edges with --top-k: edges of the graph, and edges that are held out of it
+    #[arg(long, requires = "top_k")]
+    pub exclude_known: bool,
 }
 
 /// Options of predictions for nodes.

@@ -27,7 +27,7 @@ use grappa_trainer::{
 use serde::Serialize;
 
 use self::{model::PredictingModel, written::WrittenFile};
-use crate::args;
+use crate::args::{self, ValuesOfNodes};
 
 /// All nodes, or the nodes of a split, in a file.
 #[derive(Serialize)]
@@ -124,22 +124,18 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let model = PredictingModel::of(&trained, options.run.display().to_string());
     let bars = console.bars();
-    if let (true, Some(out)) = (options.links.is_some() || options.top_k.is_some(), &options.out) {
+    let args::ChosenNodes { nodes, ids, split } = &options.chosen;
+    let asks_for_links = options.links.pairs.is_some() || options.links.top_k.is_some();
+    if let (true, Some(out)) = (asks_for_links, &options.out) {
         let predicted = links::predict(options, out, &trained, &store, budget, &bars)?;
         drop(bars);
         return links::tell(&predicted, out, model, begin, console);
     }
     if let Some(out) = &options.out {
-        let values = match (options.probabilities, options.logits, options.embeddings) {
-            (true, ..) => Values::Probabilities,
-            (_, true, _) => Values::Logits,
-            (.., true) => Values::Embeddings,
-            _ => Values::Classes,
-        };
-        let listed = options.ids.as_ref().map(|path| read_nodes(&store, path)).transpose()?;
+        let listed = ids.as_ref().map(|path| read_nodes(&store, path)).transpose()?;
         let file = FileOptions {
-            values,
-            nodes: match (&listed, &options.split) {
+            values: options.values.of_file(),
+            nodes: match (&listed, split) {
                 (Some(listed), _) => FileNodes::Listed(listed),
                 (None, Some(split)) => FileNodes::Split(split),
                 (None, None) => FileNodes::All,
@@ -168,15 +164,11 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
             model,
         });
     }
-    let is_set = options.ids.is_some() || options.split.is_some();
-    let nodes = match (&options.ids, &options.split) {
+    let is_set = ids.is_some() || split.is_some();
+    let nodes = match (ids, split) {
         (Some(path), _) => read_nodes(&store, path)?,
         (None, Some(split)) => split_of(&store, split)?.iter().map(NodeId).collect(),
-        (None, None) => options
-            .nodes
-            .iter()
-            .map(|id| find(&store, id))
-            .collect::<anyhow::Result<_>>()?,
+        (None, None) => nodes.iter().map(|id| find(&store, id)).collect::<anyhow::Result<_>>()?,
     };
     let predictions = predict_nodes(&trained, &store, &nodes, budget, &options.run, &bars)?;
     drop(bars);
@@ -192,6 +184,18 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
             .collect::<anyhow::Result<_>>()?,
         model,
     })
+}
+
+impl ValuesOfNodes {
+    /// The values of the file of --out.
+    fn of_file(&self) -> Values {
+        match (self.probabilities, self.logits, self.embeddings) {
+            (true, ..) => Values::Probabilities,
+            (_, true, _) => Values::Logits,
+            (.., true) => Values::Embeddings,
+            _ => Values::Classes,
+        }
+    }
 }
 
 /// Warns about nodes that have no prediction.

@@ -69,17 +69,14 @@ pub fn predict(
     budget: PredictBudget,
     progress: &dyn Progress,
 ) -> anyhow::Result<PredictedLinks> {
-    let pairs = options.links.as_ref().map(|path| read_pairs(store, path)).transpose()?;
-    let sources = options
-        .sources
-        .as_ref()
-        .map(|path| read_nodes(store, path))
-        .transpose()?;
-    let request = match (&pairs, &sources, options.top_k) {
+    let links = &options.links;
+    let pairs = links.pairs.as_ref().map(|path| read_pairs(store, path)).transpose()?;
+    let sources = links.sources.as_ref().map(|path| read_nodes(store, path)).transpose()?;
+    let request = match (&pairs, &sources, links.top_k) {
         (None, Some(sources), Some(k)) => LinkRequest::TopK {
             sources,
             k: k.get(),
-            excludes_known: options.exclude_known,
+            excludes_known: links.exclude_known,
         },
         _ => LinkRequest::Pairs(pairs.as_deref().unwrap_or_default()),
     };
