@@ -24,47 +24,47 @@ pub(super) struct BlockScores<'a> {
     pub scores: &'a [f32],
 }
 
-impl LinkEmbeddings<'_> {
-    /// Calls `each` with the state of each source and its scores with each block of nodes, in the order of positions. `sources` are
-    /// embeddings, `[sources, values]`.
-    ///
-    /// # Errors
-    /// If embeddings cannot be read, or `progress` asks to stop.
-    pub(super) fn each_block<S: Send>(
-        &self,
-        sources: &Tensor,
-        states: &mut [S],
-        progress: &dyn Progress,
-        each: impl Fn(&mut S, BlockScores<'_>) + Sync,
-    ) -> Result<()> {
-        let (nodes, width) = (self.nodes.len(), self.rows.width() as i64);
-        // The rows and their keys, and the scores of a group.
-        let row_bytes = 2 * self.row_bytes() + (GROUP_SOURCES * size_of::<f32>()) as u64;
-        let block = (self.memory / 2 / row_bytes).clamp(1, BLOCK_ROWS);
-        let rows = Tensor::empty([block.min(nodes) as i64, width], (Kind::Float, Device::Cpu));
-        for first in (0..nodes).step_by(block as usize) {
-            check_stopped(progress)?;
-            let positions = first..nodes.min(first + block);
-            let count = (positions.end - first) as i64;
-            let mut rows = rows.narrow(0, 0, count);
-            self.rows.read(positions.clone(), shim::values_mut(&mut rows))?;
-            if positions.end < nodes {
-                self.rows.read_ahead(positions.end..nodes.min(positions.end + block));
-            }
-            let rows = rows.to_device(self.device);
-            for (group, states) in states.chunks_mut(GROUP_SOURCES).enumerate() {
-                let start = (group * GROUP_SOURCES) as i64;
-                let scores = no_grad(|| {
-                    let sources = sources.narrow(0, start, states.len() as i64);
-                    self.decoder.score_all(&sources, &rows)
-                });
-                let scores = scores.to_device(Device::Cpu).contiguous();
-                visit(shim::values(&scores), states, &positions, self.threads, &each)?;
-            }
-            progress.advance(count as u64 * self.row_bytes(), 0);
+/// Calls `each` with the state of each source and its scores with each block of nodes, in the order of positions. `sources` are
+/// embeddings, `[sources, values]`.
+///
+/// # Errors
+/// If embeddings cannot be read, or `progress` asks to stop.
+pub(super) fn score_blocks<S: Send>(
+    embeddings: &LinkEmbeddings<'_>,
+    sources: &Tensor,
+    states: &mut [S],
+    progress: &dyn Progress,
+    each: impl Fn(&mut S, BlockScores<'_>) + Sync,
+) -> Result<()> {
+    let (nodes, width) = (embeddings.nodes.len(), embeddings.rows.width() as i64);
+    // The rows and their keys, and the scores of a group.
+    let row_bytes = 2 * embeddings.row_bytes() + (GROUP_SOURCES * size_of::<f32>()) as u64;
+    let block = (embeddings.memory / 2 / row_bytes).clamp(1, BLOCK_ROWS);
+    let rows = Tensor::empty([block.min(nodes) as i64, width], (Kind::Float, Device::Cpu));
+    for first in (0..nodes).step_by(block as usize) {
+        check_stopped(progress)?;
+        let positions = first..nodes.min(first + block);
+        let count = (positions.end - first) as i64;
+        let mut rows = rows.narrow(0, 0, count);
+        embeddings.rows.read(positions.clone(), shim::values_mut(&mut rows))?;
+        if positions.end < nodes {
+            embeddings
+                .rows
+                .read_ahead(positions.end..nodes.min(positions.end + block));
         }
-        Ok(())
+        let rows = rows.to_device(embeddings.device);
+        for (group, states) in states.chunks_mut(GROUP_SOURCES).enumerate() {
+            let start = (group * GROUP_SOURCES) as i64;
+            let scores = no_grad(|| {
+                let sources = sources.narrow(0, start, states.len() as i64);
+                embeddings.decoder.score_all(&sources, &rows)
+            });
+            let scores = scores.to_device(Device::Cpu).contiguous();
+            visit(shim::values(&scores), states, &positions, embeddings.threads, &each)?;
+        }
+        progress.advance(count as u64 * embeddings.row_bytes(), 0);
     }
+    Ok(())
 }
 
 /// Calls `each` for all sources of a group, on several threads.

@@ -7,7 +7,11 @@ use grappa_sampling::links::{KnownEdges, RankCandidates, Ranked, known_edges_of}
 use grappa_storage::Store;
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::{LinkEmbeddings, blocks::BlockScores, destinations_of, distinct};
+use super::{
+    LinkEmbeddings,
+    blocks::{BlockScores, score_blocks},
+    distinct,
+};
 use crate::{Result, shim};
 
 /// Bytes of memory for a pair that is scored, besides embeddings: itself, its candidate, its place and its score.
@@ -145,26 +149,20 @@ impl LinkEmbeddings<'_> {
             .iter()
             .zip(of_edges)
             .map(|(&(source, destination), (&score, &magnitude))| {
-                let mut left_out: Vec<u64> = destinations_of(&known, source)
-                    .iter()
-                    .map(|edge| edge.1)
-                    .chain([source])
-                    .filter(|&node| node != destination && self.nodes.contains(node))
-                    .map(|node| self.nodes.position(node))
-                    .collect();
-                left_out.sort_unstable();
-                left_out.dedup();
+                let destination = self.nodes.position(destination);
+                let mut left_out = self.excluded(source, &known);
+                left_out.retain(|&position| position != destination);
                 AmongAll {
                     score,
                     tolerance: (f64::from(magnitude) * ROUNDING) as f32,
-                    destination: self.nodes.position(destination),
+                    destination,
                     left_out,
                     raw: Places::default(),
                     not_counted: Places::default(),
                 }
             })
             .collect();
-        self.each_block(&from, &mut ranks, progress, AmongAll::add)?;
+        score_blocks(self, &from, &mut ranks, progress, AmongAll::add)?;
         for rank in &ranks {
             let Places { above, equal } = rank.raw;
             scores.raw.add(above, equal);

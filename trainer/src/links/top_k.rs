@@ -3,7 +3,10 @@
 use grappa_formats::NodeId;
 use grappa_io::progress::Progress;
 
-use super::{LinkEmbeddings, blocks::BlockScores, destinations_of};
+use super::{
+    LinkEmbeddings,
+    blocks::{BlockScores, score_blocks},
+};
 use crate::Result;
 
 /// Scores that are compared at once with the worst of the best.
@@ -94,8 +97,9 @@ impl LinkEmbeddings<'_> {
         let mut all = Vec::with_capacity(sources.len());
         for sources in sources.chunks(part as usize) {
             let rows = self.read_any(sources.iter().copied())?;
-            let mut best: Vec<Best> = sources.iter().map(|&source| self.best_of(source, k, known)).collect();
-            self.each_block(&rows, &mut best, progress, Best::add)?;
+            let new = sources.iter().map(|&source| Best::new(k, self.excluded(source, known)));
+            let mut best: Vec<Best> = new.collect();
+            score_blocks(self, &rows, &mut best, progress, Best::add)?;
             all.extend(best.into_iter().map(|best| {
                 let mut nodes = Vec::new();
                 let sorted = best.sorted();
@@ -109,18 +113,5 @@ impl LinkEmbeddings<'_> {
             }));
         }
         Ok(all)
-    }
-
-    /// The best destinations of a source that has seen none.
-    fn best_of(&self, source: NodeId, k: usize, known: &[(NodeId, NodeId)]) -> Best {
-        let mut excluded: Vec<u64> = destinations_of(known, source)
-            .iter()
-            .map(|&(_, node)| node)
-            .chain([source])
-            .filter(|&node| self.nodes.contains(node))
-            .map(|node| self.nodes.position(node))
-            .collect();
-        excluded.sort_unstable();
-        Best::new(k, excluded)
     }
 }
