@@ -32,7 +32,6 @@
 //! the bit, on any number of threads.
 
 mod advice;
-mod checkpoint;
 mod class_weights;
 pub mod correction;
 mod data;
