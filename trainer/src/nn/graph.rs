@@ -33,15 +33,21 @@ pub struct Block {
     /// Whether its halo destinations get historical embeddings.
     has_historical: bool,
     transposed: OnceLock<Arc<Transposed>>,
-    tensors: OnceCell<Edges>,
-    features: OnceCell<Tensor>,
-    weights: OnceCell<EdgeWeights>,
-    destination_degrees: OnceCell<Tensor>,
+    sent: Sent,
     with_own: OnceCell<Box<Block>>,
     /// The edges alone: each is a source with one edge.
     alone: OnceCell<Box<Block>>,
     /// The source and the destination of each edge.
     ends: OnceCell<[Arc<Own>; 2]>,
+}
+
+/// Copies on the device, as far as layers asked for them.
+#[derive(Debug, Default)]
+struct Sent {
+    edges: OnceCell<Edges>,
+    features: OnceCell<Tensor>,
+    weights: OnceCell<EdgeWeights>,
+    destination_degrees: OnceCell<Tensor>,
 }
 
 /// The factors of edges in an aggregation.
@@ -74,6 +80,19 @@ pub(crate) struct Own {
     /// Number of nodes that are destinations. They are the first sources.
     pub(crate) nodes: usize,
     transposed: OnceLock<Transposed>,
+}
+
+impl Sent {
+    fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        let edges = self.edges.get().into_iter().flat_map(|edges| {
+            [&edges.offsets, &edges.indices, &edges.destinations]
+                .into_iter()
+                .chain(&edges.own)
+        });
+        let weights = self.weights.get().and_then(|weights| weights.values.as_ref());
+        let others = [weights, self.features.get(), self.destination_degrees.get()];
+        edges.chain(others.into_iter().flatten())
+    }
 }
 
 impl Own {
@@ -165,10 +184,7 @@ impl Block {
             source_degrees: None,
             has_historical: false,
             transposed: OnceLock::new(),
-            tensors: OnceCell::new(),
-            features: OnceCell::new(),
-            weights: OnceCell::new(),
-            destination_degrees: OnceCell::new(),
+            sent: Sent::default(),
             with_own: OnceCell::new(),
             alone: OnceCell::new(),
             ends: OnceCell::new(),
@@ -273,27 +289,15 @@ impl Block {
     /// The tensors that were copied to the device so far.
     pub(crate) fn sent(&self) -> impl Iterator<Item = &Tensor> {
         let with_own = self.with_own.get().into_iter();
-        self.sent_itself().chain(with_own.flat_map(|block| block.sent_itself()))
-    }
-
-    fn sent_itself(&self) -> impl Iterator<Item = &Tensor> {
-        let edges = self.tensors.get().into_iter().flat_map(|edges| {
-            [&edges.offsets, &edges.indices, &edges.destinations]
-                .into_iter()
-                .chain(&edges.own)
-        });
-        let weights = self.weights.get().and_then(|weights| weights.values.as_ref());
-        let features = self.features.get();
-        edges
-            .chain(weights)
-            .chain(features)
-            .chain(self.destination_degrees.get())
+        self.sent
+            .tensors()
+            .chain(with_own.flat_map(|block| block.sent.tensors()))
     }
 
     /// The features of edges on the device, f32 of `[edges, features]`. `count` is the number of features, which a block without edges does
     /// not know.
     pub(crate) fn features(&self, count: usize) -> &Tensor {
-        self.features.get_or_init(|| {
+        self.sent.features.get_or_init(|| {
             let rows = Tensor::from_slice(&self.csr.features).view([self.edges() as i64, count as i64]);
             send(rows, self.device)
         })
@@ -306,7 +310,7 @@ impl Block {
         scaling: Scaling,
         make: impl Fn() -> Option<Tensor>,
     ) -> Option<Tensor> {
-        let kept = self.weights.get_or_init(|| EdgeWeights {
+        let kept = self.sent.weights.get_or_init(|| EdgeWeights {
             kind,
             scaling,
             values: make(),
@@ -318,7 +322,7 @@ impl Block {
     }
 
     pub(crate) fn tensors(&self) -> &Edges {
-        self.tensors.get_or_init(|| {
+        self.sent.edges.get_or_init(|| {
             let mut destinations = vec![0; self.edges()];
             for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
                 destinations[bounds[0] as usize..bounds[1] as usize].fill(destination as u32);
@@ -446,7 +450,7 @@ impl Block {
     /// 0 for halo nodes without a list and without historical embeddings. So GCN gives their own state the whole weight, as for a node
     /// without in-neighbors, and not a small share of a sum that is not known.
     pub(crate) fn destination_degrees(&self) -> &Tensor {
-        self.destination_degrees.get_or_init(|| {
+        self.sent.destination_degrees.get_or_init(|| {
             let mut degrees = self.of_destinations(self.source_degrees());
             if !self.has_historical {
                 let without_lists = degrees.iter_mut().zip(&self.global).filter(|(_, count)| **count == 0.0);
