@@ -112,7 +112,7 @@ fn store(inputs: &Path, name: &str, nodes: u32, options: &[&str]) -> PathBuf {
     folder
 }
 
-/// A folder with a store of the edges of a block model, some of which are held out.
+/// A folder with a store of a block model, whose edges are held out in part.
 fn link_store(inputs: &Path, name: &str, nodes: u32) -> PathBuf {
     let edges = inputs.join(format!("{name}.npy"));
     run(&mut sbm(nodes, &["--feature-dim", "16", "--as", "npy"], &edges)).success();

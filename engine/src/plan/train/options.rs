@@ -118,7 +118,7 @@ pub struct Machine {
 pub struct LinkOptions {
     /// Negatives of each edge, with a destination of their own.
     pub negatives: u32,
-    /// Whether each epoch draws its edges, and so reads those of the graph.
+    /// Whether each epoch draws its edges, for which it reads the graph.
     pub draws_edges: bool,
     /// Candidates of each edge that is scored. None: all nodes.
     pub candidates: Option<u32>,
