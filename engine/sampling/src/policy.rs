@@ -35,6 +35,8 @@ pub const SAMPLED_EDGE_WORK: f64 = 8.0;
 pub const STATE_WORK: f64 = 16.0;
 /// The share of memory that the inputs of the first layer may keep between evaluations.
 pub const FIRST_INPUTS_SHARE: u64 = 32;
+/// The embeddings of an evaluation of links are in memory if they take at most this share of it.
+pub const EMBEDDINGS_SHARE: u64 = 3;
 /// Refreshes of historical embeddings may take this part of the work of training.
 const HISTORY_PART: f64 = 0.25;
 /// With `auto`, an exact evaluation may take this part of an epoch.

@@ -9,7 +9,7 @@ use grappa_run::{
     config::Evaluate,
     scores::{LinkReport, LinkScores, ScoreReport},
 };
-use grappa_sampling::{NodeSet, links::KnownEdges};
+use grappa_sampling::{NodeSet, links::KnownEdges, policy::EMBEDDINGS_SHARE};
 
 use super::{
     evaluate::Evaluation, host_values::values, inference::needed::Needed, links::LinkData, model_on_graph::ModelOnGraph,
@@ -18,9 +18,6 @@ use crate::{
     Result,
     links::{LinkEmbeddings, RankedEdges},
 };
-
-/// The table of embeddings is in memory if it takes at most 1/TABLE_SHARE of the memory of inference.
-const TABLE_SHARE: u64 = 3;
 
 /// Scores the edges for validation, and the edges for test if `improves` says that the monitored number is better than all before, or there are
 /// no edges for validation. None on ranks other than 0.
@@ -57,7 +54,7 @@ fn embed(on: &mut ModelOnGraph<'_>) -> Result<(StateRows, u64)> {
     let mut room = on.make_room(listed, false);
     let store = &on.data.store;
     let (nodes, width) = (store.manifest().nodes, on.learner.model.options().outputs);
-    let share = room.inference / TABLE_SHARE;
+    let share = room.inference / EMBEDDINGS_SHARE;
     let mut left = share;
     let mut rows = StateRows::create(&on.config.folder, nodes, width, FeatureDtype::F32, &mut left)?;
     room.inference -= share - left;

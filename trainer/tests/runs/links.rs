@@ -2,17 +2,20 @@
 
 use std::{path::Path, sync::Arc};
 
+use grappa_formats::{EdgePart, NodeId};
+use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, LossKind, Monitor, NegativeSampling, TaskChoice, TrainConfig},
     folder::RunFolder,
     journal::read_records,
     model::Decoder,
 };
+use grappa_sampling::links::{KnownEdges, known_edges_of};
 use grappa_storage::Store;
 use grappa_trainer::train::train;
 use tch::Device;
 
-use crate::stores::{DENSE, Seen, Shape, config, refused_at, store, train_at};
+use crate::stores::{DENSE, NODES, Seen, Shape, config, refused_at, store, train_at};
 
 /// Edges are held out, and nodes have no labels.
 pub const SPLIT: Shape = Shape {
@@ -63,6 +66,28 @@ fn links_are_learned_on_the_whole_graph_and_in_partitions() {
                 &config,
                 &folder.path().join(format!("{undirected}-{partitions}")),
             );
+        }
+    }
+}
+
+#[test]
+fn known_edges_are_the_edges_of_all_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    for undirected in [false, true] {
+        let store = store(
+            &folder.path().join(undirected.to_string()),
+            Shape { undirected, ..SPLIT },
+        );
+        let known = KnownEdges::new(&store, &EdgePart::ALL, Vec::new()).unwrap();
+        let nodes: Vec<NodeId> = (0..NODES).map(NodeId).collect();
+        let edges = known_edges_of(&store, &EdgePart::ALL, &nodes, 1 << 24, &Silent).unwrap();
+        assert!(!edges.is_empty());
+        for &source in &nodes {
+            for &target in &nodes {
+                let expected = edges.binary_search(&(source, target)).is_ok();
+                let found = known.contains(&store, source, target).unwrap();
+                assert_eq!(found, expected, "{source:?} {target:?}, undirected: {undirected}");
+            }
         }
     }
 }

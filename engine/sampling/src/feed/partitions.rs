@@ -32,7 +32,7 @@ pub struct MinibatchOptions {
     pub seed: u64,
     /// Whether to shuffle the seeds, differently in each epoch. If not, they are in ascending order.
     pub shuffle: bool,
-    /// The maximum number of steps of an epoch; none for as many as use all seeds.
+    /// The maximum number of steps of an epoch. None: an epoch uses all seeds.
     pub steps_max: Option<u64>,
     /// What is drawn for minibatches of links; none if minibatches are of nodes. Minibatches of links have positives instead of seeds, and the
     /// ends of all pairs are the seeds that are sampled.

@@ -41,8 +41,8 @@ impl KnownEdges {
         })
     }
 
-    /// Whether this is one of the edges. Successive calls had better have the same source: in an undirected graph, most of them then read the
-    /// same list.
+    /// Whether this is one of the edges. Calls with the same source one after another are fastest: in an undirected graph, they read the list
+    /// of the source.
     ///
     /// # Errors
     /// If a file is damaged.

@@ -2,7 +2,7 @@
 
 use std::ops::Add;
 
-use grappa_sampling::policy::{FIRST_INPUTS_SHARE, STATE_WORK};
+use grappa_sampling::policy::{EMBEDDINGS_SHARE, FIRST_INPUTS_SHARE, STATE_WORK};
 
 use super::{COALESCING_GAP, Layer, LinkOptions, Minibatch, PAGE_BYTES, Planner, StagePlan, VALUE};
 
@@ -24,8 +24,6 @@ const FOUND_SHARE: f64 = 1.5;
 /// Nanoseconds to compute a value of the features of a node (2026-11-22, billion edges).
 const COMPUTED_VALUE_NS: f64 = 1.2;
 
-/// The embeddings of an evaluation of links are in memory if they take at most 1/TABLE_SHARE of it.
-const TABLE_SHARE: f64 = 3.0;
 /// Nanoseconds to draw a candidate, to look up whether it has an edge, and to put its score in its place (2026-11-28, links).
 const DRAW_NS: f64 = 800.0;
 /// Nanoseconds to compare the score of an edge with the score of one of all nodes (2026-11-28, links).
@@ -163,7 +161,7 @@ impl Planner<'_> {
             f64::from(self.model.classes),
         );
         let table = VALUE * nodes * width;
-        let in_file = match table <= self.machine.memory as f64 / TABLE_SHARE {
+        let in_file = match table <= (self.machine.memory / EMBEDDINGS_SHARE) as f64 {
             true => 0.0,
             false => table,
         };
