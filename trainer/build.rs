@@ -55,9 +55,7 @@ fn header_version(libtorch: &Path) -> Option<String> {
     println!("cargo::rerun-if-changed={}", header.display());
     let text = fs::read_to_string(header).ok()?;
     let [major, minor, patch] = ["MAJOR", "MINOR", "PATCH"].map(|name| {
-        text.lines()
-            .find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name))
-            .map(str::trim)
+        text.lines().find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name)).map(str::trim)
     });
     Some(format!("{}.{}.{}", major?, minor?, patch?))
 }

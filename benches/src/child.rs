@@ -50,16 +50,8 @@ impl Started {
     pub fn new(command: &mut Command) -> Result<Self> {
         let name = format!("{command:?}");
         let begin = Instant::now();
-        let child = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {name}"))?;
-        Ok(Self {
-            name,
-            begin,
-            child,
-            stdout: Vec::new(),
-        })
+        let child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { name, begin, child, stdout: Vec::new() })
     }
 
     /// The id of its process, which is its own until [`Started::finish`].
@@ -76,9 +68,7 @@ impl Started {
     /// If it is called twice.
     pub fn read_output(&mut self) -> Result<()> {
         let mut stdout = self.child.stdout.take().expect("stdout is piped, and read once");
-        stdout
-            .read_to_end(&mut self.stdout)
-            .with_context(|| format!("cannot read the output of {}", self.name))?;
+        stdout.read_to_end(&mut self.stdout).with_context(|| format!("cannot read the output of {}", self.name))?;
         Ok(())
     }
 
@@ -87,24 +77,14 @@ impl Started {
     /// # Errors
     /// If it fails.
     pub fn finish(self) -> Result<Measured> {
-        let Self {
-            name,
-            begin,
-            child,
-            stdout,
-        } = self;
+        let Self { name, begin, child, stdout } = self;
         let ended = child.wait4().with_context(|| format!("cannot wait for {name}"))?;
         let wall = begin.elapsed();
         let stdout = String::from_utf8_lossy(&stdout).into_owned();
         if !ended.status.success() {
             bail!("{name} failed ({}); it printed: {stdout}", ended.status);
         }
-        Ok(Measured {
-            wall,
-            cpu: ended.rusage.utime + ended.rusage.stime,
-            peak_rss_bytes: ended.rusage.maxrss,
-            stdout,
-        })
+        Ok(Measured { wall, cpu: ended.rusage.utime + ended.rusage.stime, peak_rss_bytes: ended.rusage.maxrss, stdout })
     }
 }
 
@@ -124,9 +104,7 @@ impl Measured {
     /// If the object lacks it.
     pub fn number(&self, key: &str) -> Result<f64> {
         let object = self.json()?;
-        object[key]
-            .as_f64()
-            .with_context(|| format!("expected a number `{key}` in {object}"))
+        object[key].as_f64().with_context(|| format!("expected a number `{key}` in {object}"))
     }
 
     /// A count in that object.
@@ -135,9 +113,7 @@ impl Measured {
     /// If the object lacks it.
     pub fn count(&self, key: &str) -> Result<u64> {
         let object = self.json()?;
-        object[key]
-            .as_u64()
-            .with_context(|| format!("expected a whole number `{key}` in {object}"))
+        object[key].as_u64().with_context(|| format!("expected a whole number `{key}` in {object}"))
     }
 }
 

@@ -73,44 +73,16 @@ impl Task {
 impl Dataset {
     /// How the bench trains on it.
     pub fn task(self) -> Task {
-        let minibatches = Task {
-            model: "sage",
-            layers: 2,
-            hidden: 128,
-            fanouts: &[15, 10],
-            lr: 0.003,
-            epochs: 40,
-            target: 0.0,
-        };
+        let minibatches =
+            Task { model: "sage", layers: 2, hidden: 128, fanouts: &[15, 10], lr: 0.003, epochs: 40, target: 0.0 };
         match self {
-            Self::Cora => Task {
-                model: "gcn",
-                hidden: 64,
-                fanouts: &[],
-                lr: 0.01,
-                epochs: 200,
-                target: 0.78,
-                ..minibatches
-            },
-            Self::DebianBookworm => Task {
-                target: 0.75,
-                ..minibatches
-            },
-            Self::Wordnet => Task {
-                target: 0.58,
-                ..minibatches
-            },
-            Self::AmazonComputers => Task {
-                target: 0.89,
-                ..minibatches
-            },
-            Self::Rmat | Self::Sbm => Task {
-                layers: 3,
-                fanouts: &[15, 10, 5],
-                epochs: 3,
-                target: 0.75,
-                ..minibatches
-            },
+            Self::Cora => {
+                Task { model: "gcn", hidden: 64, fanouts: &[], lr: 0.01, epochs: 200, target: 0.78, ..minibatches }
+            }
+            Self::DebianBookworm => Task { target: 0.75, ..minibatches },
+            Self::Wordnet => Task { target: 0.58, ..minibatches },
+            Self::AmazonComputers => Task { target: 0.89, ..minibatches },
+            Self::Rmat | Self::Sbm => Task { layers: 3, fanouts: &[15, 10, 5], epochs: 3, target: 0.75, ..minibatches },
         }
     }
 
@@ -190,11 +162,7 @@ impl Graphs<'_> {
             export.args(["--split", name]).arg(partial.join(format!("{name}.npy")));
         }
         child::run(&mut export)?;
-        child::run(
-            peers::script(python, "time_to_accuracy.py", 1)
-                .arg("prepare")
-                .arg(&partial),
-        )?;
+        child::run(peers::script(python, "time_to_accuracy.py", 1).arg("prepare").arg(&partial))?;
         fs::rename(&partial, &arrays).with_context(|| format!("cannot rename {}", partial.display()))?;
         Ok(arrays)
     }
@@ -244,14 +212,7 @@ impl Graphs<'_> {
         generate.args(["--classes", &CLASSES.to_string()]);
         generate.args(["--feature-dim", &DIM.to_string(), "--seed", &SEED.to_string()]);
         generate.args(["--edge-factor", &EDGE_FACTOR.to_string()]);
-        generate.args([
-            "--train-fraction",
-            "0.05",
-            "--val-fraction",
-            "0.002",
-            "--test-fraction",
-            "0.004",
-        ]);
+        generate.args(["--train-fraction", "0.05", "--val-fraction", "0.002", "--test-fraction", "0.004"]);
         generate
     }
 
@@ -271,16 +232,10 @@ impl Graphs<'_> {
         for (name, file) in [("edges", &edges), ("features", &features), ("labels", &labels)] {
             ingest.arg(format!("--{name}")).arg(file);
         }
-        let splits = [
-            ("train", 0..train),
-            ("val", train..train + val),
-            ("test", train + val..train + val + test),
-        ];
+        let splits = [("train", 0..train), ("val", train..train + val), ("test", train + val..train + val + test)];
         for (name, range) in splits {
             let file = self.rmat_file(name);
-            write_array(&file, range.end - range.start, |i| {
-                scattered(range.start + i, nodes) as i64
-            })?;
+            write_array(&file, range.end - range.start, |i| scattered(range.start + i, nodes) as i64)?;
             ingest.arg(format!("--{name}")).arg(file);
         }
         Ok(ingest)
@@ -299,14 +254,9 @@ fn classes(features: &Path, nodes: u64) -> std::io::Result<Vec<i64>> {
     let mut classes = Vec::new();
     for _ in 0..nodes {
         file.read_exact(&mut row)?;
-        let values = row
-            .chunks_exact(4)
-            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes")));
-        let (largest, _) = values
-            .take(CLASSES)
-            .enumerate()
-            .max_by(|(_, a), (_, b)| a.total_cmp(b))
-            .expect("a row has features");
+        let values = row.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes")));
+        let (largest, _) =
+            values.take(CLASSES).enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).expect("a row has features");
         classes.push(largest as i64);
     }
     Ok(classes)

@@ -36,9 +36,7 @@ pub struct DiskUse {
 /// # Errors
 /// If it can't be started or fails, or the kernel does not count its disk traffic.
 pub fn run(command: &mut Command, folder: &Path) -> Result<(Measured, DiskUse)> {
-    let device = fs::metadata(folder)
-        .with_context(|| format!("cannot find {}", folder.display()))?
-        .st_dev();
+    let device = fs::metadata(folder).with_context(|| format!("cannot find {}", folder.display()))?.st_dev();
     let mut started = Started::new(command)?;
     let id = started.id();
     let ended = AtomicBool::new(false);
@@ -60,14 +58,7 @@ pub fn run(command: &mut Command, folder: &Path) -> Result<(Measured, DiskUse)> 
     // The process has closed its output. Its counters stay until it is waited for.
     let (bytes_read, bytes_written) = transferred(id)?;
     let measured = started.finish()?;
-    Ok((
-        measured,
-        DiskUse {
-            bytes_read,
-            bytes_written,
-            scratch_bytes,
-        },
-    ))
+    Ok((measured, DiskUse { bytes_read, bytes_written, scratch_bytes }))
 }
 
 /// Bytes that a process has read from the disk and written to it.

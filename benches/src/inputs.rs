@@ -66,9 +66,7 @@ impl Input {
                     .arg(work),
             )?;
         }
-        let bytes = fs::metadata(&path)
-            .with_context(|| format!("cannot find {}", path.display()))?
-            .len();
+        let bytes = fs::metadata(&path).with_context(|| format!("cannot find {}", path.display()))?.len();
         Ok(InputFile { path, bytes })
     }
 
@@ -121,9 +119,7 @@ fn write_values(path: &Path, count: u64, value: impl Fn(u64) -> i64) -> io::Resu
 /// # Errors
 /// If there is no such file.
 pub fn edges_in_npy(path: &Path) -> Result<u64> {
-    let bytes = fs::metadata(path)
-        .with_context(|| format!("cannot find {}", path.display()))?
-        .len();
+    let bytes = fs::metadata(path).with_context(|| format!("cannot find {}", path.display()))?.len();
     Ok((bytes - npy::HEADER_BYTES as u64) / 16)
 }
 

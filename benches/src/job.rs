@@ -32,9 +32,7 @@ pub fn run(network: Option<&Network>, ranks: u32, logs: &Path, command: impl Fn(
         let log = logs.join(format!("rank-{rank}.log"));
         let log = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
         let mut command = command(rank);
-        command
-            .env("RANK", rank.to_string())
-            .env("WORLD_SIZE", ranks.to_string());
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
         command.env("MASTER_ADDR", &address).env("MASTER_PORT", &port);
         command.env("GLOO_SOCKET_IFNAME", interface);
         if let Some(network) = network {
@@ -65,10 +63,7 @@ impl Job {
         loop {
             let ended: Vec<Option<ExitStatus>> =
                 self.ranks.iter_mut().map(Child::try_wait).collect::<Result<_, _>>()?;
-            if let Some(rank) = ended
-                .iter()
-                .position(|status| status.is_some_and(|status| !status.success()))
-            {
+            if let Some(rank) = ended.iter().position(|status| status.is_some_and(|status| !status.success())) {
                 let log = fs::read_to_string(logs.join(format!("rank-{rank}.log"))).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().collect();
                 let last = lines[lines.len().saturating_sub(20)..].join("\n");

@@ -59,15 +59,7 @@ impl Labelled {
         if !graph.store.exists() {
             eprintln!("making {}", graph.store.display());
             let mut ingest = Command::new(programs.join("grappa-ingest"));
-            ingest.args([
-                "--nodes",
-                &nodes.to_string(),
-                "--chunks",
-                "64",
-                "--memory",
-                "2GiB",
-                "--quiet",
-            ]);
+            ingest.args(["--nodes", &nodes.to_string(), "--chunks", "64", "--memory", "2GiB", "--quiet"]);
             ingest.arg("--edges").arg(&graph.edges);
             ingest.arg("--features").arg(&graph.features);
             ingest.arg("--labels").arg(&graph.labels);

@@ -19,10 +19,8 @@ pub struct MemoryLimit {
 }
 
 /// Folder of control groups, and name of the file with the limit: version 1, then version 2.
-const HIERARCHIES: [(&str, &str); 2] = [
-    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-    ("/sys/fs/cgroup", "memory.max"),
-];
+const HIERARCHIES: [(&str, &str); 2] =
+    [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
 
 impl MemoryLimit {
     /// A group of `bytes`.
@@ -46,10 +44,7 @@ impl MemoryLimit {
                 Err(e) => refusals.push(format!("{limit}: {e}")),
             }
         }
-        bail!(
-            "no control group can be made to limit memory with: {}",
-            refusals.join("; ")
-        )
+        bail!("no control group can be made to limit memory with: {}", refusals.join("; "))
     }
 
     /// The command that runs `command` in the group.

@@ -58,10 +58,7 @@ fn generation(cpuinfo: &str) -> String {
 }
 
 fn kibibytes(value: Option<&str>) -> f64 {
-    value
-        .and_then(|value| value.strip_suffix("kB"))
-        .and_then(|value| value.trim().parse().ok())
-        .unwrap_or(0.0)
+    value.and_then(|value| value.strip_suffix("kB")).and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
 }
 
 /// The type of the file system mounted closest above `folder`.
@@ -84,10 +81,7 @@ mod tests {
     #[test]
     fn the_line_has_what_is_known() {
         let line = line(Path::new(".")).unwrap();
-        assert!(
-            line.contains("cores") && line.contains("GiB") && line.contains("Linux"),
-            "{line}"
-        );
+        assert!(line.contains("cores") && line.contains("GiB") && line.contains("Linux"), "{line}");
     }
 
     #[test]

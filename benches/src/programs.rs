@@ -73,11 +73,7 @@ pub fn command_line() -> Result<String> {
         .skip(1)
         .map(|argument| {
             if Path::new(&argument).is_absolute() {
-                let name = Path::new(&argument)
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned();
+                let name = Path::new(&argument).file_name().unwrap_or_default().to_string_lossy().into_owned();
                 format!(".../{name}")
             } else {
                 argument

@@ -21,10 +21,7 @@ pub struct Table {
 impl Table {
     /// A table without rows.
     pub fn new(header: &[&str]) -> Self {
-        Self {
-            header: header.iter().map(|&cell| cell.to_owned()).collect(),
-            rows: Vec::new(),
-        }
+        Self { header: header.iter().map(|&cell| cell.to_owned()).collect(), rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -99,13 +96,8 @@ impl Record {
         }
         grappa_console::print_line(&self.text)?;
         let Some(path) = path else { return Ok(()) };
-        ensure!(
-            !programs::is_trial(),
-            "a trial measures nothing, so it is not recorded in {}",
-            path.display()
-        );
-        self.append(path)
-            .with_context(|| format!("cannot write the record {}", path.display()))
+        ensure!(!programs::is_trial(), "a trial measures nothing, so it is not recorded in {}", path.display());
+        self.append(path).with_context(|| format!("cannot write the record {}", path.display()))
     }
 
     fn append(&self, path: &Path) -> std::io::Result<()> {

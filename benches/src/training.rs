@@ -48,16 +48,7 @@ pub fn sage(programs: &Path, store: &Path) -> Command {
 pub fn model(programs: &Path, store: &Path, model: &str, hidden: u32) -> Command {
     let mut command = Command::new(programs.join("grappa-train"));
     command.arg(store);
-    command.args([
-        "--model",
-        model,
-        "--layers",
-        "3",
-        "--hidden",
-        &hidden.to_string(),
-        "--fanouts",
-        "15,10,5",
-    ]);
+    command.args(["--model", model, "--layers", "3", "--hidden", &hidden.to_string(), "--fanouts", "15,10,5"]);
     command.args(["--checkpoint-every", "0", "--json"]);
     command
 }
@@ -76,11 +67,7 @@ pub fn train(mut command: Command, out: &Path, limit: Option<&MemoryLimit>) -> R
     };
     let (seconds, epoch) = last_epoch(out)?;
     folder::remove(out)?;
-    Ok(Trained {
-        seconds,
-        epoch,
-        measured,
-    })
+    Ok(Trained { seconds, epoch, measured })
 }
 
 /// Adds pre-aggregated features to a store, unless it has them, or has them apart from the features and they are to be side by side.
@@ -106,14 +93,9 @@ pub fn preaggregate(programs: &Path, store: &Path, kind: AggregateKind, with_fea
 fn last_epoch(run: &Path) -> Result<(f64, Value)> {
     let path = run.join("metrics.jsonl");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let line = text
-        .lines()
-        .next_back()
-        .context("expected an epoch in metrics.jsonl, found none")?;
+    let line = text.lines().next_back().context("expected an epoch in metrics.jsonl, found none")?;
     let epoch: Value = serde_json::from_str(line)?;
-    let seconds = epoch["seconds"]
-        .as_f64()
-        .context("expected a number `seconds` in an epoch")?;
+    let seconds = epoch["seconds"].as_f64().context("expected a number `seconds` in an epoch")?;
     let evaluation = epoch["seconds_by_stage"]["evaluate"].as_f64().unwrap_or(0.0);
     Ok((seconds - evaluation, epoch))
 }

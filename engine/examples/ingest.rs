@@ -17,20 +17,13 @@ fn main() -> Result<()> {
     let mut options = IngestOptions::new(vec![folder.join("edges.tsv")], store);
     options.node_data.features = Some(folder.join("features.npz"));
     options.node_data.labels = Some(folder.join("labels.npy"));
-    options.splits.files = ["train", "val", "test"]
-        .map(|name| SplitFile {
-            name,
-            path: folder.join(format!("{name}.npy")),
-        })
-        .into();
+    options.splits.files =
+        ["train", "val", "test"].map(|name| SplitFile { name, path: folder.join(format!("{name}.npy")) }).into();
     options.edge_options.undirected = true;
     options.edge_options.dedup = true;
     options.resources.memory = 256 << 20;
 
     let summary = ingest(&options, &Silent)?;
-    println!(
-        "{} nodes, {} edges, {} bytes",
-        summary.nodes, summary.edges, summary.bytes_on_disk
-    );
+    println!("{} nodes, {} edges, {} bytes", summary.nodes, summary.edges, summary.bytes_on_disk);
     Ok(())
 }

@@ -6,11 +6,7 @@ use grappa_engine::{Loader, Store};
 
 fn main() -> grappa_engine::Result<()> {
     let store = Arc::new(Store::open(Path::new("cora.grappa"))?);
-    let mut loader = Loader::open(&store)
-        .fanouts([15, 10])
-        .batch(64)
-        .memory(1 << 30)
-        .start()?;
+    let mut loader = Loader::open(&store).fanouts([15, 10]).batch(64).memory(1 << 30).start()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let nodes = &batch.minibatch().nodes;

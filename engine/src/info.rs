@@ -306,11 +306,7 @@ fn aggregates(store: &Store) -> Result<Vec<AggregatesInfo>> {
 }
 
 fn bytes(store: &Store, aggregates: u64) -> Result<Bytes> {
-    let mut bytes = Bytes {
-        aggregates,
-        total: aggregates,
-        ..Bytes::default()
-    };
+    let mut bytes = Bytes { aggregates, total: aggregates, ..Bytes::default() };
     for file in &store.manifest().files {
         let part = match files::kind_of(&file.path) {
             Some(FileKind::ROWS) => &mut bytes.edges,
@@ -369,12 +365,7 @@ fn count_degrees(store: &Store, threads: usize, bytes: u64, progress: &dyn Progr
 
 impl Default for Counted {
     fn default() -> Self {
-        Self {
-            nodes: 0,
-            row_bytes: 0,
-            max: 0,
-            by_bits: [0; BUCKETS_MAX],
-        }
+        Self { nodes: 0, row_bytes: 0, max: 0, by_bits: [0; BUCKETS_MAX] }
     }
 }
 
@@ -416,11 +407,7 @@ impl Counted {
         let buckets = last.map_or(0, |last| last + 1);
         (0..)
             .zip(&self.by_bits[..buckets])
-            .map(|(bits, &nodes)| DegreeBucket {
-                from: 1 << bits >> 1,
-                to: (1 << bits) - 1,
-                nodes,
-            })
+            .map(|(bits, &nodes)| DegreeBucket { from: 1 << bits >> 1, to: (1 << bits) - 1, nodes })
             .collect()
     }
 }

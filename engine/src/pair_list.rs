@@ -17,11 +17,7 @@ pub fn read_pairs(store: &Store, path: &Path) -> Result<Vec<(NodeId, NodeId)>> {
         ExternalIds::String => IdKind::String,
         ExternalIds::Dense | ExternalIds::Sparse => IdKind::Integer,
     };
-    let options = EdgeSourceOptions {
-        ids,
-        id_limit: IdLimit::Sparse,
-        ..EdgeSourceOptions::default()
-    };
+    let options = EdgeSourceOptions { ids, id_limit: IdLimit::Sparse, ..EdgeSourceOptions::default() };
     let source = EdgeSource::open(&[path.to_owned()], options)?;
     let mut blocks = Vec::new();
     let (mut integers, mut texts) = (EdgeBatch::default(), TextBatch::default());
@@ -30,14 +26,12 @@ pub fn read_pairs(store: &Store, path: &Path) -> Result<Vec<(NodeId, NodeId)>> {
             IdKind::Integer => {
                 block.parse(&mut integers, &mut |_| unreachable!("bad lines are errors"))?;
                 let ends = integers.sources.iter().zip(&integers.targets);
-                ends.map(|(&source, &target)| [source, target].map(ExternalId::Integer))
-                    .collect()
+                ends.map(|(&source, &target)| [source, target].map(ExternalId::Integer)).collect()
             }
             IdKind::String => {
                 block.parse_text(&mut texts, &mut |_| unreachable!("bad lines are errors"))?;
                 let ends = texts.sources.iter().zip(texts.targets.iter());
-                ends.map(|(source, target)| [source, target].map(|id| ExternalId::String(id.to_vec())))
-                    .collect()
+                ends.map(|(source, target)| [source, target].map(|id| ExternalId::String(id.to_vec()))).collect()
             }
         };
         blocks.push((block.id(), pairs));

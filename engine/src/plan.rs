@@ -273,9 +273,8 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     let layout = options.features.map(|(dim, dtype)| FeatureLayout::new(dtype, dim));
     let bytes = bytes(options, &chunks, layout);
     let spill_edges = options.edges * record_words * WORD_BYTES;
-    let spill_features = layout.map_or(0, |layout| {
-        options.nodes * (1 + u64::from(layout.stride).div_ceil(WORD_BYTES)) * WORD_BYTES
-    });
+    let spill_features =
+        layout.map_or(0, |layout| options.nodes * (1 + u64::from(layout.stride).div_ceil(WORD_BYTES)) * WORD_BYTES);
     Ok(Plan {
         nodes: options.nodes,
         edges: options.edges,
@@ -283,11 +282,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
         chunks: chunks.chunks(),
         bits_per_edge: (options.edges > 0).then(|| (bytes.edges + bytes.degrees) as f64 * 8.0 / options.edges as f64),
         bytes,
-        spill: SpillBytes {
-            edges: spill_edges,
-            features: spill_features,
-            peak: spill_edges.max(spill_features),
-        },
+        spill: SpillBytes { edges: spill_edges, features: spill_features, peak: spill_edges.max(spill_features) },
         shards_per_chunk: spill_plan.shards_per_chunk,
         memory: options.memory,
         ingest: ingest_time(options, &bytes, spill_edges, spill_features),
@@ -304,12 +299,8 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
     let per_chunk = |amount: f64| (amount / files as f64).ceil() as u64;
     let rows = nodes.div_ceil(files);
     let mut names = 2;
-    bytes.edges = files
-        * file_bytes(
-            FileKind::ROWS,
-            RowsMeta::BYTES,
-            per_chunk(sizes.bits / 8.0) + PADDING_BYTES as u64,
-        );
+    bytes.edges =
+        files * file_bytes(FileKind::ROWS, RowsMeta::BYTES, per_chunk(sizes.bits / 8.0) + PADDING_BYTES as u64);
     let directory = rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64 + per_chunk(sizes.exceptions) * EXCEPTION.1;
     bytes.degrees = files * file_bytes(FileKind::DEGREES, RowsMeta::BYTES, directory);
     if options.weighted {
@@ -323,11 +314,7 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
         names += 1;
     }
     // A part has its own directories. Its edges are among the edges that are counted above.
-    let of_part = file_bytes(
-        FileKind::DEGREES,
-        RowsMeta::BYTES,
-        rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64,
-    );
+    let of_part = file_bytes(FileKind::DEGREES, RowsMeta::BYTES, rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64);
     bytes.degrees += files * options.held_out_parts * of_part;
     names *= 1 + options.held_out_parts;
     if let Some(layout) = layout {
@@ -340,11 +327,7 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
         names += 1;
     }
     if let Some(shares) = options.split {
-        bytes.splits = shares
-            .fractions()
-            .into_iter()
-            .map(|share| split_bytes(nodes, share))
-            .sum();
+        bytes.splits = shares.fractions().into_iter().map(|share| split_bytes(nodes, share)).sum();
     }
     bytes.other = 512 + files * (8 * files + CHUNK_ENTRY_BYTES + names * FILE_ENTRY_BYTES);
     bytes.total = bytes.of_edges() + bytes.features + bytes.labels + bytes.splits + bytes.other;
@@ -353,11 +336,7 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
 
 /// Length of a file with a row for each edge.
 fn edge_rows_bytes(kind: FileKind, layout: FeatureLayout, edges: u64, nodes: u64) -> u64 {
-    file_bytes(
-        kind,
-        EdgeRowsMeta::bytes(kind),
-        EdgeRowsMeta::payload_bytes(layout, edges, nodes),
-    )
+    file_bytes(kind, EdgeRowsMeta::bytes(kind), EdgeRowsMeta::payload_bytes(layout, edges, nodes))
 }
 
 /// Length of the file of a split that has this share of the nodes, at random.
@@ -391,10 +370,7 @@ struct RowSizes {
 
 impl RowSizes {
     fn of(options: &PlanOptions) -> Self {
-        let mut sum = Self {
-            bits: 0.0,
-            exceptions: 0.0,
-        };
+        let mut sum = Self { bits: 0.0, exceptions: 0.0 };
         if options.nodes == 0 {
             return sum;
         }
@@ -402,10 +378,7 @@ impl RowSizes {
         for class in degree_classes(options.nodes, options.edges, options.degrees) {
             let (bits, exceptions) = expected(class.mean, |degree| {
                 let is_exception = degree >= EXCEPTION.0;
-                (
-                    elias_fano_bits(degree, source_max) as f64,
-                    f64::from(u8::from(is_exception)),
-                )
+                (elias_fano_bits(degree, source_max) as f64, f64::from(u8::from(is_exception)))
             });
             sum.bits += class.nodes * bits;
             sum.exceptions += class.nodes * exceptions;
@@ -422,16 +395,10 @@ fn ingest_time(options: &PlanOptions, bytes: &PlannedBytes, spill_edges: u64, sp
     let values = u64::from(options.weighted) + options.edge_features.map_or(0, |(dim, _)| dim.into());
     let input = options.edges * (INPUT_EDGE_BYTES + values * INPUT_VALUE_BYTES);
     time.pass(input + spill_edges.saturating_sub(dirty), edges * rates.edge_read_ns);
-    time.pass(
-        spill_edges.saturating_sub(cached) + bytes.of_edges(),
-        edges * rates.edge_sort_ns,
-    );
+    time.pass(spill_edges.saturating_sub(cached) + bytes.of_edges(), edges * rates.edge_sort_ns);
     if let Some((dim, _)) = options.features {
         let input = options.nodes * u64::from(dim) * INPUT_VALUE_BYTES;
-        time.pass(
-            input + spill_features.saturating_sub(dirty),
-            input as f64 * rates.feature_read_ns,
-        );
+        time.pass(input + spill_features.saturating_sub(dirty), input as f64 * rates.feature_read_ns);
         time.pass(
             spill_features.saturating_sub(cached) + bytes.features,
             bytes.features as f64 * rates.feature_write_ns,
@@ -456,11 +423,7 @@ struct Passes<'a> {
 
 impl<'a> Passes<'a> {
     fn new(options: &'a PlanOptions) -> Self {
-        let sum = PlannedTime {
-            seconds: 0.0,
-            disk_seconds: 0.0,
-            processor_seconds: 0.0,
-        };
+        let sum = PlannedTime { seconds: 0.0, disk_seconds: 0.0, processor_seconds: 0.0 };
         Self { options, sum }
     }
 

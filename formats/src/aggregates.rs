@@ -53,14 +53,8 @@ pub enum AggregateKind {
 
 impl AggregateKind {
     /// All kinds. The index of a kind is its number in files.
-    pub const ALL: [Self; 6] = [
-        Self::Mean,
-        Self::Gcn,
-        Self::Sum,
-        Self::WeightedMean,
-        Self::WeightedGcn,
-        Self::WeightedSum,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Mean, Self::Gcn, Self::Sum, Self::WeightedMean, Self::WeightedGcn, Self::WeightedSum];
 
     /// The name of the folder, and the value on the command line.
     pub fn name(self) -> &'static str {
@@ -173,10 +167,6 @@ impl AggregateIndex {
                 (bytes, digest) => Some(AggregateFile { bytes, digest }),
             })
             .collect();
-        Ok(Self {
-            kind,
-            manifest_digest,
-            files,
-        })
+        Ok(Self { kind, manifest_digest, files })
     }
 }

@@ -133,10 +133,7 @@ impl Assignment {
             for j in 0..chunks {
                 let serves = serves(ChunkId(i), ChunkId(j));
                 let cell = [serves.base, serves.variable].map(|p| p.map_or(NONE, |p| p.0));
-                assert!(
-                    is_cell(cell, partitions),
-                    "bucket ({i}, {j}) serves {serves:?} of {partitions}"
-                );
+                assert!(is_cell(cell, partitions), "bucket ({i}, {j}) serves {serves:?} of {partitions}");
                 row.push(cell);
             }
             row
@@ -165,14 +162,7 @@ impl Assignment {
                 next
             }));
         }
-        Self {
-            generation,
-            chunks,
-            partitions,
-            schedule: schedule.into(),
-            row_of,
-            rows,
-        }
+        Self { generation, chunks, partitions, schedule: schedule.into(), row_of, rows }
     }
 
     /// The generation: the number of repartitionings before this one.
@@ -399,9 +389,7 @@ impl Current {
     /// Decodes and checks the file.
     pub fn decode(file: &[u8]) -> Result<Self> {
         // The file is valid if encoding the generation that it names gives the same bytes.
-        let generation = std::str::from_utf8(file)
-            .ok()
-            .and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        let generation = std::str::from_utf8(file).ok().and_then(|line| line.split(' ').nth(1)?.parse().ok());
         match generation.map(|generation| Self { generation }) {
             Some(current) if current.encode().as_bytes() == file => Ok(current),
             _ => Err(FormatError::invalid(
@@ -416,13 +404,7 @@ impl Current {
 /// The owners of a destination chunk that also own the source chunk, `NONE` for the others.
 fn seen(of_destination: [u32; 2], of_source: &Owners) -> [u32; 2] {
     let owners = [Some(of_source.base), of_source.variable];
-    of_destination.map(|p| {
-        if owners.contains(&Some(PartitionId(p))) {
-            p
-        } else {
-            NONE
-        }
-    })
+    of_destination.map(|p| if owners.contains(&Some(PartitionId(p))) { p } else { NONE })
 }
 
 /// Checks the arguments of a new assignment.
@@ -461,8 +443,6 @@ fn is_cell([base, variable]: [u32; 2], partitions: u32) -> bool {
 }
 
 fn is_schedule(name: &[u8]) -> bool {
-    let is_known = name
-        .iter()
-        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
+    let is_known = name.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
     (1..=SCHEDULE_BYTES).contains(&name.len()) && is_known
 }

@@ -15,16 +15,8 @@ pub(crate) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// The fields of a meta that must be `expected` bytes long.
     pub(crate) fn of(header: &'a Header, expected: usize) -> Result<Self> {
-        invalid_if!(
-            header.meta.len() != expected,
-            32,
-            "the meta has {} bytes, not {expected}",
-            header.meta.len()
-        );
-        Ok(Self {
-            rest: &header.meta,
-            at: HEADER_BYTES as u64,
-        })
+        invalid_if!(header.meta.len() != expected, 32, "the meta has {} bytes, not {expected}", header.meta.len());
+        Ok(Self { rest: &header.meta, at: HEADER_BYTES as u64 })
     }
 
     /// The next `N` bytes.
@@ -61,10 +53,7 @@ impl<'a> Fields<'a> {
         let at = self.at;
         match self.array::<N>().iter().position(|&byte| byte != 0) {
             None => Ok(()),
-            Some(i) => Err(FormatError::invalid(
-                at + i as u64,
-                "a reserved byte of the meta is not 0",
-            )),
+            Some(i) => Err(FormatError::invalid(at + i as u64, "a reserved byte of the meta is not 0")),
         }
     }
 

@@ -33,10 +33,7 @@ impl ChunkMap {
     /// # Panics
     /// If `chunks` is 0 or larger than `nodes`. (A graph without nodes may have one empty chunk.)
     pub fn uniform(nodes: u64, chunks: u32) -> Self {
-        assert!(
-            chunks > 0 && u64::from(chunks) <= nodes.max(1),
-            "{chunks} chunks of {nodes} nodes"
-        );
+        assert!(chunks > 0 && u64::from(chunks) <= nodes.max(1), "{chunks} chunks of {nodes} nodes");
         let starts = (0..=chunks).map(|i| (u128::from(i) * u128::from(nodes) / u128::from(chunks)) as u64);
         Self::with_starts(starts.collect())
     }
@@ -51,30 +48,16 @@ impl ChunkMap {
             0,
             "chunk starts must begin with 0 and name at least one chunk"
         );
-        if let Some(i) = starts
-            .windows(2)
-            .position(|w| w[0] > w[1] || w[1] - w[0] > Self::CHUNK_NODES_MAX)
-        {
-            return Err(FormatError::invalid(
-                0,
-                format!("chunk {i} has a negative size or more than 2^32 nodes"),
-            ));
+        if let Some(i) = starts.windows(2).position(|w| w[0] > w[1] || w[1] - w[0] > Self::CHUNK_NODES_MAX) {
+            return Err(FormatError::invalid(0, format!("chunk {i} has a negative size or more than 2^32 nodes")));
         }
-        invalid_if!(
-            starts[starts.len() - 1] > NODES_MAX,
-            0,
-            "{} nodes are more than 2^40",
-            starts[starts.len() - 1]
-        );
+        invalid_if!(starts[starts.len() - 1] > NODES_MAX, 0, "{} nodes are more than 2^40", starts[starts.len() - 1]);
         Ok(Self::with_starts(starts))
     }
 
     fn with_starts(starts: Vec<u64>) -> Self {
         let (chunks, nodes) = (starts.len() as u128 - 1, u128::from(starts[starts.len() - 1]));
-        let uniform = starts
-            .iter()
-            .enumerate()
-            .all(|(i, &s)| u128::from(s) == i as u128 * nodes / chunks);
+        let uniform = starts.iter().enumerate().all(|(i, &s)| u128::from(s) == i as u128 * nodes / chunks);
         // A single chunk needs no division, and its reciprocal may not fit in 64 bits.
         let reciprocal = (uniform && chunks > 1 && nodes > chunks).then(|| ((chunks << 64) / nodes) as u64);
         Self { starts, reciprocal }
@@ -145,9 +128,7 @@ mod tests {
     use super::*;
 
     fn naive(map: &ChunkMap, node: u64) -> u32 {
-        (0..map.chunks())
-            .find(|&c| map.range(ChunkId(c)).contains(&node))
-            .expect("every node has a chunk")
+        (0..map.chunks()).find(|&c| map.range(ChunkId(c)).contains(&node)).expect("every node has a chunk")
     }
 
     #[test]
@@ -156,11 +137,7 @@ mod tests {
             let map = ChunkMap::uniform(nodes, chunks);
             assert_eq!((map.nodes(), map.chunks()), (nodes, chunks));
             for node in 0..nodes {
-                assert_eq!(
-                    map.chunk_of(NodeId(node)).0,
-                    naive(&map, node),
-                    "node {node} of {nodes} in {chunks}"
-                );
+                assert_eq!(map.chunk_of(NodeId(node)).0, naive(&map, node), "node {node} of {nodes} in {chunks}");
             }
         }
     }

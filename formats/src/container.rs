@@ -96,23 +96,13 @@ impl FileKind {
 
     /// Whether readers need single pages of the payload.
     fn is_read_at_random(self) -> bool {
-        let whole = [
-            Self::MANIFEST,
-            Self::SPLIT,
-            Self::ASSIGNMENT,
-            Self::AGGREGATES,
-            Self::SCHEMA,
-        ];
+        let whole = [Self::MANIFEST, Self::SPLIT, Self::ASSIGNMENT, Self::AGGREGATES, Self::SCHEMA];
         !whole.contains(&self)
     }
 
     /// Payload bytes per checksum in new files of this kind.
     pub fn block_bytes(self) -> usize {
-        if self.is_read_at_random() {
-            PAGE_BYTES as usize
-        } else {
-            BLOCK_BYTES
-        }
+        if self.is_read_at_random() { PAGE_BYTES as usize } else { BLOCK_BYTES }
     }
 
     /// Alignment of the payload in new files of this kind, in bytes.
@@ -179,11 +169,7 @@ impl Header {
     /// If the meta does not fit before the payload.
     pub fn encode(&self) -> Vec<u8> {
         let payload_offset = usize::try_from(self.payload_offset).expect("payload offset fits memory");
-        assert!(
-            HEADER_BYTES + self.meta.len() <= payload_offset,
-            "meta of {} bytes",
-            self.meta.len()
-        );
+        assert!(HEADER_BYTES + self.meta.len() <= payload_offset, "meta of {} bytes", self.meta.len());
         let mut bytes = vec![0; payload_offset];
         bytes[64..64 + self.meta.len()].copy_from_slice(&self.meta);
         let meta_checksum = xxh3_64(&bytes[64..]);
@@ -208,26 +194,16 @@ impl Header {
     pub fn prefix_bytes(fixed: &[u8; HEADER_BYTES]) -> Result<u64> {
         let magic: [u8; 8] = array(fixed, 0);
         if magic != MAGIC {
-            return Err(FormatError::Magic {
-                expected: MAGIC,
-                found: magic,
-            });
+            return Err(FormatError::Magic { expected: MAGIC, found: magic });
         }
         let version = u32_at(fixed, 12);
         if version > FORMAT_VERSION {
-            return Err(FormatError::NewerVersion {
-                found: version,
-                supported: FORMAT_VERSION,
-            });
+            return Err(FormatError::NewerVersion { found: version, supported: FORMAT_VERSION });
         }
         FormatError::expect_checksum("header", 0, u64_at(fixed, 56), xxh3_64(&fixed[..56]))?;
         invalid_if!(version == 0, 12, "format version 0 was never written");
         let payload_offset = u64_at(fixed, 16);
-        invalid_if!(
-            payload_offset > PREFIX_BYTES_MAX,
-            16,
-            "the payload starts later than any writer puts it"
-        );
+        invalid_if!(payload_offset > PREFIX_BYTES_MAX, 16, "the payload starts later than any writer puts it");
         Ok(payload_offset)
     }
 
@@ -246,10 +222,7 @@ impl Header {
         let payload_offset = Self::prefix_bytes(fixed)?;
         let found_kind = FileKind(array(fixed, 8));
         if found_kind != kind {
-            return Err(FormatError::Kind {
-                expected: kind.to_string(),
-                found: found_kind.to_string(),
-            });
+            return Err(FormatError::Kind { expected: kind.to_string(), found: found_kind.to_string() });
         }
         let header = Self {
             kind,
@@ -267,17 +240,10 @@ impl Header {
         );
         FormatError::expect_length("file", header.file_bytes().unwrap_or(u64::MAX), file_bytes)?;
         let Some(described) = prefix.get(HEADER_BYTES..payload_offset as usize) else {
-            return Err(FormatError::Length {
-                what: "meta",
-                expected: payload_offset,
-                found: prefix.len() as u64,
-            });
+            return Err(FormatError::Length { what: "meta", expected: payload_offset, found: prefix.len() as u64 });
         };
         FormatError::expect_checksum("meta", HEADER_BYTES as u64, u64_at(fixed, 40), xxh3_64(described))?;
-        Ok(Self {
-            meta: prefix[HEADER_BYTES..meta_end as usize].to_vec(),
-            ..header
-        })
+        Ok(Self { meta: prefix[HEADER_BYTES..meta_end as usize].to_vec(), ..header })
     }
 
     /// The digest of the file: the checksum of the header, which contains the other checksums.
@@ -305,9 +271,7 @@ impl Header {
 
     /// Length of the whole file in bytes. `None` if it overflows, which only happens for damaged headers.
     pub fn file_bytes(&self) -> Option<u64> {
-        self.payload_offset
-            .checked_add(self.payload_bytes)?
-            .checked_add(self.blocks().checked_mul(8)?)
+        self.payload_offset.checked_add(self.payload_bytes)?.checked_add(self.blocks().checked_mul(8)?)
     }
 
     /// Checks the checksum table against the header.
@@ -355,17 +319,8 @@ impl BlockHasher {
     /// # Panics
     /// If `block_bytes` is not in `1..=BLOCK_BYTES_MAX`.
     pub fn new(block_bytes: usize) -> Self {
-        assert!(
-            (1..=BLOCK_BYTES_MAX as usize).contains(&block_bytes),
-            "blocks of {block_bytes} bytes"
-        );
-        Self {
-            block_bytes,
-            current: Xxh3::new(),
-            current_bytes: 0,
-            table: Vec::new(),
-            payload_bytes: 0,
-        }
+        assert!((1..=BLOCK_BYTES_MAX as usize).contains(&block_bytes), "blocks of {block_bytes} bytes");
+        Self { block_bytes, current: Xxh3::new(), current_bytes: 0, table: Vec::new(), payload_bytes: 0 }
     }
 
     /// Appends to the payload.
@@ -481,11 +436,7 @@ mod tests {
             for at in 0..file.len() {
                 let mut bad = file.clone();
                 bad[at] ^= 0x10;
-                assert!(
-                    decode_file(&bad, FileKind::SPLIT).is_err(),
-                    "byte {at} of {}",
-                    file.len()
-                );
+                assert!(decode_file(&bad, FileKind::SPLIT).is_err(), "byte {at} of {}", file.len());
             }
         }
     }
@@ -504,16 +455,7 @@ mod tests {
         let at = 128 + 2 * BLOCK_BYTES;
         file[at + 77] ^= 1;
         let error = decode_file(&file, FileKind::SPLIT).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                FormatError::Checksum {
-                    what: "payload block",
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert!(matches!(error, FormatError::Checksum { what: "payload block", .. }), "{error}");
         assert_eq!(error.offset(), at as u64);
     }
 
@@ -528,10 +470,7 @@ mod tests {
             let mut whole = BlockHasher::new(block_bytes);
             whole.update(&payload);
             let (header, table) = whole.finish(FileKind::ROWS, vec![], 64);
-            assert_eq!(
-                pieces.finish(FileKind::ROWS, vec![], 64),
-                (header.clone(), table.clone())
-            );
+            assert_eq!(pieces.finish(FileKind::ROWS, vec![], 64), (header.clone(), table.clone()));
             assert_eq!(header.blocks(), payload.len().div_ceil(block_bytes) as u64);
             for index in 0..header.blocks() {
                 let block = header.block(index);

@@ -294,11 +294,7 @@ fn encode_int8(values: &[f32], row: &mut [u8]) {
 /// The larger of the two, where `magnitude` counts only if it is finite.
 #[inline(always)]
 fn larger(max: f32, magnitude: f32) -> f32 {
-    if magnitude > max && magnitude < f32::INFINITY {
-        magnitude
-    } else {
-        max
-    }
+    if magnitude > max && magnitude < f32::INFINITY { magnitude } else { max }
 }
 
 fn decode_int8(row: &[u8], values: &mut [f32]) {

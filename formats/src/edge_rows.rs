@@ -34,11 +34,7 @@ use crate::{
 pub const ANCHOR_ROWS: u64 = 64;
 
 /// The layout of an edge weight.
-pub const WEIGHT: FeatureLayout = FeatureLayout {
-    dtype: FeatureDtype::F32,
-    dim: 1,
-    stride: 4,
-};
+pub const WEIGHT: FeatureLayout = FeatureLayout { dtype: FeatureDtype::F32, dim: 1, stride: 4 };
 
 /// Encodes the rows of the edges of a chunk, one adjacency list after another.
 ///
@@ -55,13 +51,7 @@ pub struct EdgeRowsEncoder {
 impl EdgeRowsEncoder {
     /// An encoder of rows in `layout`.
     pub fn new(layout: FeatureLayout) -> Self {
-        Self {
-            layout,
-            ready: Vec::new(),
-            anchors: Vec::new(),
-            rows: 0,
-            edges: 0,
-        }
+        Self { layout, ready: Vec::new(), anchors: Vec::new(), rows: 0, edges: 0 }
     }
 
     /// The layout of a row.
@@ -172,9 +162,7 @@ impl EdgeRowsMeta {
             "rows of edges start at {}, which is no multiple of 8",
             header.payload_offset
         );
-        let values = edges
-            .checked_mul(u64::from(layout.stride))
-            .and_then(|bytes| bytes.checked_next_multiple_of(8));
+        let values = edges.checked_mul(u64::from(layout.stride)).and_then(|bytes| bytes.checked_next_multiple_of(8));
         let expected = values.and_then(|bytes| bytes.checked_add(meta.anchors() * 8));
         check_payload_length(header, expected)?;
         Ok(meta)
@@ -250,13 +238,7 @@ impl<'a> EdgeRows<'a> {
         let meta = EdgeRowsMeta::decode(header)?;
         let (rows, anchors) = payload.split_at(meta.anchors_at() as usize);
         let (rows, padding) = rows.split_at(meta.place_of(0..meta.edges).end as usize);
-        Ok(Self {
-            meta,
-            anchors,
-            rows,
-            padding,
-            payload_offset: header.payload_offset,
-        })
+        Ok(Self { meta, anchors, rows, padding, payload_offset: header.payload_offset })
     }
 
     /// The meta of the file.
@@ -276,9 +258,7 @@ impl<'a> EdgeRows<'a> {
         assert!(row < self.meta.span.rows, "row {row} of {}", self.meta.span.rows);
         let anchor = row / ANCHOR_ROWS;
         let first = u64_entry(self.anchors, anchor as usize);
-        let start = (anchor * ANCHOR_ROWS..row)
-            .map(&degree_of)
-            .try_fold(first, u64::checked_add);
+        let start = (anchor * ANCHOR_ROWS..row).map(&degree_of).try_fold(first, u64::checked_add);
         let end = start.and_then(|start| start.checked_add(degree_of(row)));
         match (start, end) {
             (Some(start), Some(end)) if end <= self.meta.edges => Ok(start..end),

@@ -91,10 +91,7 @@ pub(crate) use invalid_if;
 impl FormatError {
     /// An [`FormatError::Invalid`] at `offset`.
     pub fn invalid(offset: u64, what: impl Into<String>) -> Self {
-        Self::Invalid {
-            what: what.into(),
-            offset,
-        }
+        Self::Invalid { what: what.into(), offset }
     }
 
     /// Offset of the problem, in bytes from the start of the file.
@@ -119,12 +116,7 @@ impl FormatError {
     pub(crate) fn expect_checksum(what: &'static str, offset: u64, expected: u64, found: u64) -> Result<()> {
         match found == expected {
             true => Ok(()),
-            false => Err(Self::Checksum {
-                what,
-                offset,
-                expected,
-                found,
-            }),
+            false => Err(Self::Checksum { what, offset, expected, found }),
         }
     }
 

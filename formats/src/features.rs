@@ -145,9 +145,7 @@ impl FeaturesMeta {
             }
         };
         fields.zeros::<6>()?;
-        layout
-            .check(with_features)
-            .map_err(|what| FormatError::invalid(at, what))?;
+        layout.check(with_features).map_err(|what| FormatError::invalid(at, what))?;
         invalid_if!(
             !header.payload_offset.is_multiple_of(PAGE_BYTES),
             16,
@@ -155,11 +153,7 @@ impl FeaturesMeta {
             header.payload_offset
         );
         check_payload_length(header, span.rows.checked_mul(u64::from(layout.stride)))?;
-        Ok(Self {
-            span,
-            layout,
-            with_features,
-        })
+        Ok(Self { span, layout, with_features })
     }
 
     /// Whether rows have bytes that are no values.
@@ -204,11 +198,7 @@ impl FeatureLayout {
     /// # Panics
     /// If `dim` is 0 or above [`DIM_MAX`].
     pub fn new(dtype: FeatureDtype, dim: u32) -> Self {
-        Self {
-            dtype,
-            dim,
-            stride: row_stride(dtype, dim),
-        }
+        Self { dtype, dim, stride: row_stride(dtype, dim) }
     }
 
     /// The layout of feature rows of `dim` values that are followed by the features of their nodes.
@@ -217,10 +207,7 @@ impl FeatureLayout {
     /// If `dim` is 0 or above [`DIM_MAX`].
     pub fn with_features(dtype: FeatureDtype, dim: u32) -> Self {
         let layout = Self::new(dtype, dim);
-        Self {
-            stride: stride_of(layout.bytes(true) as u64),
-            ..layout
-        }
+        Self { stride: stride_of(layout.bytes(true) as u64), ..layout }
     }
 
     /// Appends dim, stride and dtype to a meta.
@@ -396,9 +383,8 @@ impl FeatureLayout {
             FeatureDtype::Bf16 => f32::from_bits(0x7f7f_8000),
         };
         // 32-bit counters vectorize together with f32. One counter per piece cannot overflow.
-        let counts = values
-            .chunks(1 << 16)
-            .map(|piece| piece.iter().map(|v| u32::from(!below(v.abs(), limit))).sum::<u32>());
+        let counts =
+            values.chunks(1 << 16).map(|piece| piece.iter().map(|v| u32::from(!below(v.abs(), limit))).sum::<u32>());
         counts.map(|count| count as usize).sum()
     }
 
@@ -447,10 +433,9 @@ fn check_int8(row: &[u8], at: u64) -> Result<()> {
         "the scale of an int8 row is {scale:e}; it must be 0 to {SCALE_MAX:e}"
     );
     match quanta.iter().position(|&q| q == 0x80) {
-        Some(i) => Err(FormatError::invalid(
-            at + 4 + i as u64,
-            "an int8 feature is -128; values are symmetric, -127 to 127",
-        )),
+        Some(i) => {
+            Err(FormatError::invalid(at + 4 + i as u64, "an int8 feature is -128; values are symmetric, -127 to 127"))
+        }
         None => Ok(()),
     }
 }

@@ -87,11 +87,7 @@ impl LabelSpec {
     /// If the kind is not [`LabelKind::Single`], or the class is not below the number of classes.
     pub fn encode_single(&self, class: Option<u32>, payload: &mut Vec<u8>) {
         assert_eq!(self.kind, LabelKind::Single);
-        assert!(
-            class.is_none_or(|c| c < self.classes),
-            "class {class:?} of {}",
-            self.classes
-        );
+        assert!(class.is_none_or(|c| c < self.classes), "class {class:?} of {}", self.classes);
         let bytes = class.unwrap_or(u32::MAX).to_le_bytes();
         payload.extend_from_slice(&bytes[..self.row_bytes() as usize]);
     }
@@ -231,21 +227,13 @@ impl<'a> Labels<'a> {
     /// Reads `payload`, the payload of the file with this header. Checks the meta, not the labels.
     pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
         check_payload_slice(header, payload)?;
-        Ok(Self::with_meta(
-            LabelsMeta::decode(header)?,
-            header.payload_offset,
-            payload,
-        ))
+        Ok(Self::with_meta(LabelsMeta::decode(header)?, header.payload_offset, payload))
     }
 
     /// As [`Labels::new`], with a meta that was decoded before. `payload_offset` is the place of the payload in the file, for errors.
     #[inline]
     pub fn with_meta(meta: LabelsMeta, payload_offset: u64, payload: &'a [u8]) -> Self {
-        Self {
-            meta,
-            payload,
-            payload_offset,
-        }
+        Self { meta, payload, payload_offset }
     }
 
     /// The meta of the file.
@@ -286,10 +274,7 @@ impl<'a> Labels<'a> {
     #[inline]
     pub fn multi(&self, row: u64) -> Option<ClassSet<'a>> {
         assert_eq!(self.meta.spec.kind, LabelKind::Multi);
-        let set = ClassSet {
-            bits: self.row(row),
-            classes: self.meta.spec.classes,
-        };
+        let set = ClassSet { bits: self.row(row), classes: self.meta.spec.classes };
         set.bit(self.meta.spec.classes).then_some(set)
     }
 

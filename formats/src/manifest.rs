@@ -110,24 +110,12 @@ pub struct ChunkEntry {
 impl ChunkEntry {
     /// A chunk that is present, given the number of its edges from each chunk.
     pub fn of_buckets(bucket_edges: Vec<u64>) -> Self {
-        Self {
-            present: true,
-            halo: false,
-            halo_degrees: false,
-            edges: bucket_edges.iter().sum(),
-            bucket_edges,
-        }
+        Self { present: true, halo: false, halo_degrees: false, edges: bucket_edges.iter().sum(), bucket_edges }
     }
 
     /// A chunk that is not present, with or without its features.
     pub fn absent(halo: bool) -> Self {
-        Self {
-            present: false,
-            halo,
-            halo_degrees: false,
-            edges: 0,
-            bucket_edges: Vec::new(),
-        }
+        Self { present: false, halo, halo_degrees: false, edges: 0, bucket_edges: Vec::new() }
     }
 
     /// Whether the feature rows of the chunk's nodes are in the store, if features are stored.
@@ -268,9 +256,7 @@ impl Manifest {
         let manifest: Self = rkyv::from_bytes::<Self, rancor::Error>(&aligned).map_err(|e| {
             FormatError::invalid(header.payload_offset, format!("the manifest's archive is invalid: {e}"))
         })?;
-        manifest
-            .check()
-            .map_err(|error| error.moved_to(header.payload_offset))?;
+        manifest.check().map_err(|error| error.moved_to(header.payload_offset))?;
         Ok(manifest)
     }
 
@@ -311,9 +297,7 @@ impl Manifest {
             .into_iter()
             .filter(|part| {
                 let name = part.file("edges");
-                self.files
-                    .iter()
-                    .any(|file| file.path.split_once('/').is_some_and(|(_, file)| file == name))
+                self.files.iter().any(|file| file.path.split_once('/').is_some_and(|(_, file)| file == name))
             })
             .collect()
     }
@@ -321,9 +305,7 @@ impl Manifest {
     /// How edges were held out: at random, such as `80/10/10, seed 0`, or by a column, such as `80/10/10 by time`. None if files named them, or
     /// none were.
     pub fn edge_split(&self) -> Option<&str> {
-        self.writer
-            .split("; ")
-            .find_map(|part| part.strip_prefix("edge split: "))
+        self.writer.split("; ").find_map(|part| part.strip_prefix("edge split: "))
     }
 
     /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds and names of features
@@ -389,32 +371,15 @@ impl Manifest {
                 "chunk {i} has in-degrees for halo nodes, but no features for them"
             );
         }
-        invalid_if!(
-            edges != self.edges,
-            0,
-            "{} edges, but the chunks have {edges}",
-            self.edges
-        );
+        invalid_if!(edges != self.edges, 0, "{} edges, but the chunks have {edges}", self.edges);
         if let Some(features) = &self.features {
-            let layout = FeatureLayout {
-                dtype: features.dtype,
-                dim: features.dim,
-                stride: features.row_stride,
-            };
+            let layout = FeatureLayout { dtype: features.dtype, dim: features.dim, stride: features.row_stride };
             layout.check(false).map_err(|what| FormatError::invalid(0, what))?;
         }
-        invalid_if!(
-            self.labels.is_some_and(|labels| labels.classes == 0),
-            0,
-            "labels of 0 classes"
-        );
+        invalid_if!(self.labels.is_some_and(|labels| labels.classes == 0), 0, "labels of 0 classes");
         for SplitEntry { name, .. } in &self.splits {
             let is_known = ["train", "val", "test"].contains(&name.as_str());
-            invalid_if!(
-                !is_known,
-                0,
-                "a split is named {name:?}; only train, val and test are known"
-            );
+            invalid_if!(!is_known, 0, "a split is named {name:?}; only train, val and test are known");
         }
         let is_sorted = self.files.windows(2).all(|pair| pair[0].path < pair[1].path);
         invalid_if!(!is_sorted, 0, "the files are not sorted by path");
@@ -426,6 +391,5 @@ impl Manifest {
 }
 
 fn is_plain_path(path: &str) -> bool {
-    path.split('/')
-        .all(|name| !name.is_empty() && name != "." && name != "..")
+    path.split('/').all(|name| !name.is_empty() && name != "." && name != "..")
 }

@@ -46,13 +46,7 @@ impl Feistel {
         let (low_bits, high_bits) = (bits / 2, bits - bits / 2);
         let mut random = SplitMix64::new(seed);
         let keys = std::array::from_fn(|_| (random.draw() >> 32) as u32);
-        Self {
-            size,
-            low_bits,
-            low_mask: (1 << low_bits) - 1,
-            high_mask: (1 << high_bits) - 1,
-            keys,
-        }
+        Self { size, low_bits, low_mask: (1 << low_bits) - 1, high_mask: (1 << high_bits) - 1, keys }
     }
 
     /// The size of the domain.
@@ -169,10 +163,7 @@ mod tests {
             permutation.forward_all(&mut all);
             for id in 0..nodes {
                 let node = permutation.forward(id);
-                assert!(
-                    !std::mem::replace(&mut seen[node as usize], true),
-                    "node {node} twice of {nodes}"
-                );
+                assert!(!std::mem::replace(&mut seen[node as usize], true), "node {node} twice of {nodes}");
                 assert_eq!(permutation.inverse(node), id);
                 assert_eq!(all[id as usize], node);
             }

@@ -103,11 +103,7 @@ impl<'a> PermutationTable<'a> {
         check_payload_slice(header, payload)?;
         let meta = PermutationTableMeta::decode(header)?;
         let (nodes, dense_ids) = payload.as_chunks().0.split_at(meta.nodes as usize);
-        Ok(Self {
-            nodes,
-            dense_ids,
-            payload_offset: header.payload_offset,
-        })
+        Ok(Self { nodes, dense_ids, payload_offset: header.payload_offset })
     }
 
     /// The number of nodes.
@@ -167,8 +163,7 @@ impl<'a> PermutationTable<'a> {
     /// # Panics
     /// If the range ends beyond the number of nodes.
     pub fn sum_of_ids(&self, ids: Range<u64>) -> Result<u64> {
-        ids.map(DenseId)
-            .try_fold(0, |sum: u64, id| Ok(sum.wrapping_add(hash_of_pair(id, self.node(id)?))))
+        ids.map(DenseId).try_fold(0, |sum: u64, id| Ok(sum.wrapping_add(hash_of_pair(id, self.node(id)?))))
     }
 
     /// As [`PermutationTable::sum_of_ids`], by the other table. Over all dense ids and all nodes, both sums are equal
@@ -180,9 +175,7 @@ impl<'a> PermutationTable<'a> {
     /// # Panics
     /// If the range ends beyond the number of nodes.
     pub fn sum_of_nodes(&self, nodes: Range<u64>) -> Result<u64> {
-        nodes.map(NodeId).try_fold(0, |sum: u64, node| {
-            Ok(sum.wrapping_add(hash_of_pair(self.dense_id(node)?, node)))
-        })
+        nodes.map(NodeId).try_fold(0, |sum: u64, node| Ok(sum.wrapping_add(hash_of_pair(self.dense_id(node)?, node))))
     }
 
     #[inline]

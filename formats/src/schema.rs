@@ -156,27 +156,18 @@ impl Schema {
                 name.len()
             );
             if let Some(what) = encoding.problem() {
-                return Err(FormatError::invalid(
-                    0,
-                    format!("the column {name:?} of the features {what}"),
-                ));
+                return Err(FormatError::invalid(0, format!("the column {name:?} of the features {what}")));
             }
         }
-        invalid_if!(
-            self.classes.iter().any(String::is_empty),
-            0,
-            "a class has an empty name"
-        );
+        invalid_if!(self.classes.iter().any(String::is_empty), 0, "a class has an empty name");
         invalid_if!(
             self.edge_features.iter().any(String::is_empty),
             0,
             "a dimension of the edge features has an empty name"
         );
-        for (what, names) in [
-            ("features", &self.feature_names()),
-            ("classes", &self.classes),
-            ("edge features", &self.edge_features),
-        ] {
+        for (what, names) in
+            [("features", &self.feature_names()), ("classes", &self.classes), ("edge features", &self.edge_features)]
+        {
             if let Some(name) = first_twice(names) {
                 return Err(FormatError::invalid(0, format!("two {what} have the name {name:?}")));
             }
@@ -224,10 +215,7 @@ impl Column {
     /// A column of numbers without missing values.
     pub fn number(name: impl Into<String>) -> Self {
         let missing = Missing::Refused;
-        Self {
-            name: name.into(),
-            encoding: Encoding::Number { missing },
-        }
+        Self { name: name.into(), encoding: Encoding::Number { missing } }
     }
 
     /// The names of its dimensions.
@@ -238,14 +226,8 @@ impl Column {
                 let indicator = missing.has_indicator().then(|| format!("{name}_missing"));
                 [name.clone()].into_iter().chain(indicator).collect()
             }
-            Encoding::Category {
-                form: CategoryForm::Index,
-                ..
-            } => vec![name.clone()],
-            Encoding::Category {
-                values,
-                form: CategoryForm::OneHot,
-            } => {
+            Encoding::Category { form: CategoryForm::Index, .. } => vec![name.clone()],
+            Encoding::Category { values, form: CategoryForm::OneHot } => {
                 let others = [others_name(values)];
                 let values = values.iter().chain(&others);
                 values.map(|value| format!("{name}={value}")).collect()
@@ -261,14 +243,8 @@ impl Encoding {
             Self::Number { missing } | Self::Boolean { missing } | Self::Date { missing } => {
                 1 + u64::from(missing.has_indicator())
             }
-            Self::Category {
-                form: CategoryForm::Index,
-                ..
-            } => 1,
-            Self::Category {
-                values,
-                form: CategoryForm::OneHot,
-            } => values.len() as u64 + 1,
+            Self::Category { form: CategoryForm::Index, .. } => 1,
+            Self::Category { values, form: CategoryForm::OneHot } => values.len() as u64 + 1,
         }
     }
 

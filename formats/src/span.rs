@@ -37,20 +37,12 @@ impl ChunkSpan {
 
     /// The span of `chunk`.
     pub fn of(map: &ChunkMap, chunk: ChunkId) -> Self {
-        Self {
-            chunk,
-            first_node: NodeId(map.range(chunk).start),
-            rows: map.len(chunk),
-        }
+        Self { chunk, first_node: NodeId(map.range(chunk).start), rows: map.len(chunk) }
     }
 
     /// Fails unless the file it was read from has the expected span.
     pub fn expect(&self, expected: &Self) -> Result<()> {
-        invalid_if!(
-            self != expected,
-            64,
-            "the file is of {self}, expected {expected}; were files swapped?"
-        );
+        invalid_if!(self != expected, 64, "the file is of {self}, expected {expected}; were files swapped?");
         Ok(())
     }
 
@@ -72,20 +64,12 @@ impl ChunkSpan {
             at + 8,
             "{rows} entries from node {first_node} on are more than a chunk or a graph can have"
         );
-        Ok(Self {
-            chunk,
-            first_node: NodeId(first_node),
-            rows,
-        })
+        Ok(Self { chunk, first_node: NodeId(first_node), rows })
     }
 }
 
 impl std::fmt::Display for ChunkSpan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "chunk {} ({} nodes from node {} on)",
-            self.chunk, self.rows, self.first_node
-        )
+        write!(f, "chunk {} ({} nodes from node {} on)", self.chunk, self.rows, self.first_node)
     }
 }

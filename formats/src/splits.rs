@@ -60,11 +60,7 @@ pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
         found_name.escape_ascii()
     );
     let (of_nodes, count) = (fields.u64(), fields.u64());
-    invalid_if!(
-        of_nodes != nodes,
-        72,
-        "the split is of a graph of {of_nodes} nodes, but the store has {nodes}"
-    );
+    invalid_if!(of_nodes != nodes, 72, "the split is of a graph of {of_nodes} nodes, but the store has {nodes}");
     let at = header.payload_offset;
     let set = RoaringTreemap::deserialize_from(payload)
         .map_err(|e| FormatError::invalid(at, format!("the split is not a valid roaring bitmap: {e}")))?;
@@ -74,26 +70,15 @@ pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
         "the split's roaring bitmap repeats a key or is followed by other bytes"
     );
     let found = set.len();
-    invalid_if!(
-        found != count,
-        at,
-        "the split has {found} nodes, but its meta says {count}"
-    );
+    invalid_if!(found != count, at, "the split has {found} nodes, but its meta says {count}");
     if let Some(max) = set.max() {
-        invalid_if!(
-            max >= nodes,
-            at,
-            "the split contains node {max}, but the graph has {nodes} nodes"
-        );
+        invalid_if!(max >= nodes, at, "the split contains node {max}, but the graph has {nodes} nodes");
     }
     Ok(set)
 }
 
 fn padded_name(name: &str) -> [u8; NAME_BYTES] {
-    assert!(
-        (1..=NAME_BYTES).contains(&name.len()) && name.is_ascii(),
-        "a split named {name:?}"
-    );
+    assert!((1..=NAME_BYTES).contains(&name.len()) && name.is_ascii(), "a split named {name:?}");
     let mut padded = [0; NAME_BYTES];
     padded[..name.len()].copy_from_slice(name.as_bytes());
     padded

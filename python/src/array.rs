@@ -111,9 +111,7 @@ impl Array {
         let values = shape[0] * shape[1];
         if is_copied {
             let of_column = |column| features.f32s()[column * values..][..values].to_vec();
-            return (0..columns)
-                .map(|column| Self::f32s(of_column(column), &shape))
-                .collect();
+            return (0..columns).map(|column| Self::f32s(of_column(column), &shape)).collect();
         }
         let start = features.bytes_mut().as_mut_ptr();
         let leased = Arc::new(OfProcess::new(leased));
@@ -132,13 +130,7 @@ impl Array {
             strides[at] = stride as ffi::Py_ssize_t;
             stride *= size;
         }
-        Self {
-            owner,
-            start,
-            value,
-            shape: shape.iter().map(|&size| size as ffi::Py_ssize_t).collect(),
-            strides,
-        }
+        Self { owner, start, value, shape: shape.iter().map(|&size| size as ffi::Py_ssize_t).collect(), strides }
     }
 
     fn bytes(&self) -> ffi::Py_ssize_t {

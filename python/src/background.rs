@@ -71,9 +71,7 @@ impl Watched {
             return Ok(());
         }
         let unit = if stage.counts_steps { "steps" } else { "B" };
-        report
-            .call1((stage.name, self.done.load(Ordering::Relaxed), stage.total, unit))
-            .map(drop)
+        report.call1((stage.name, self.done.load(Ordering::Relaxed), stage.total, unit)).map(drop)
     }
 
     fn begin(&self, stage: Stage) {
@@ -84,19 +82,11 @@ impl Watched {
 
 impl Progress for Watched {
     fn stage(&self, name: &str, bytes: Option<u64>) {
-        self.begin(Stage {
-            name: name.to_owned(),
-            total: bytes,
-            counts_steps: false,
-        });
+        self.begin(Stage { name: name.to_owned(), total: bytes, counts_steps: false });
     }
 
     fn steps(&self, name: &str, steps: u64) {
-        self.begin(Stage {
-            name: name.to_owned(),
-            total: Some(steps),
-            counts_steps: true,
-        });
+        self.begin(Stage { name: name.to_owned(), total: Some(steps), counts_steps: true });
     }
 
     fn advance(&self, bytes: u64, _edges: u64) {

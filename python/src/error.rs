@@ -40,9 +40,8 @@ pub fn program_exception(error: anyhow::Error) -> PyErr {
 
 /// The message of a wrong command line, without the lines about usage and help.
 fn without_usage(message: &str) -> String {
-    let paragraphs = message
-        .split("\n\n")
-        .filter(|text| !text.starts_with("Usage:") && !text.starts_with("For more information"));
+    let paragraphs =
+        message.split("\n\n").filter(|text| !text.starts_with("Usage:") && !text.starts_with("For more information"));
     let text = paragraphs.map(str::trim).collect::<Vec<_>>().join("; ");
     text.strip_prefix("error: ").map_or(text.clone(), str::to_owned)
 }

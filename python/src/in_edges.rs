@@ -60,10 +60,7 @@ impl InEdges {
                 for (source, &edge) in sources[place.clone()].iter_mut().zip(&order) {
                     *source = numbers[edge];
                 }
-                let columns = [
-                    (&weights_of_chunk, &mut weights, 1),
-                    (&features_of_chunk, &mut features, dim),
-                ];
+                let columns = [(&weights_of_chunk, &mut weights, 1), (&features_of_chunk, &mut features, dim)];
                 for (of_chunk, all, dim) in columns {
                     let (Some(of_chunk), Some(all)) = (of_chunk, all) else {
                         continue;
@@ -77,11 +74,6 @@ impl InEdges {
                 }
             }
         }
-        Ok(Self {
-            offsets,
-            sources,
-            weights,
-            features,
-        })
+        Ok(Self { offsets, sources, weights, features })
     }
 }

@@ -28,11 +28,7 @@ impl Labels {
         for chunk in store.present_chunks() {
             chunks[chunk.0 as usize] = store.labels(chunk, Access::Random)?;
         }
-        Ok(Some(Self {
-            chunks,
-            kind: spec.kind,
-            classes: spec.classes as usize,
-        }))
+        Ok(Some(Self { chunks, kind: spec.kind, classes: spec.classes as usize }))
     }
 
     /// A class per node, or -1; or a row of 0 and 1 per node for sets of classes, and zeros for nodes without labels; or f32, NaN where

@@ -88,11 +88,7 @@ impl Drawing {
             "induced" => {
                 let chunks = MappedChunks::open(store).map_err(exception)?;
                 let first_edges = store.first_edges();
-                let kind = Kind::Induced {
-                    chunks,
-                    first_edges,
-                    threads,
-                };
+                let kind = Kind::Induced { chunks, first_edges, threads };
                 (sampler.drawing_once(), kind)
             }
             other => {
@@ -104,10 +100,7 @@ impl Drawing {
         let edges = EdgeParts {
             weights: self.edge_weights,
             ids: self.edge_ids,
-            dim: store
-                .edge_features()
-                .filter(|_| self.edge_features)
-                .map(|layout| layout.dim as usize),
+            dim: store.edge_features().filter(|_| self.edge_features).map(|layout| layout.dim as usize),
         };
         // What induced edges have is read with these.
         let is_sampled = !matches!(kind, Kind::Induced { .. });
@@ -186,24 +179,12 @@ impl Neighborhood {
                     })
                     .collect(),
             ),
-            Kind::Induced {
-                chunks,
-                first_edges,
-                threads,
-            } => {
-                let find = FindInduced {
-                    chunks,
-                    first_edges,
-                    parts: layout.edges,
-                };
+            Kind::Induced { chunks, first_edges, threads } => {
+                let find = FindInduced { chunks, first_edges, parts: layout.edges };
                 Edges::Induced(Coo::among(&minibatch.nodes, &find, *threads)?)
             }
         };
-        Ok(Self {
-            numbers: numbers_of(store, &minibatch.nodes)?,
-            seeds: minibatch.seeds,
-            edges,
-        })
+        Ok(Self { numbers: numbers_of(store, &minibatch.nodes)?, seeds: minibatch.seeds, edges })
     }
 
     /// The numbers of the nodes. The first are the seeds.
@@ -218,11 +199,7 @@ impl Neighborhood {
         dict.set_item("n_id", Array::i64s(self.numbers, &[nodes]))?;
         dict.set_item("batch_size", self.seeds)?;
         match self.edges {
-            Edges::Hops {
-                coo,
-                nodes_of_hops,
-                edges_of_hops,
-            } => {
+            Edges::Hops { coo, nodes_of_hops, edges_of_hops } => {
                 coo.put(&dict)?;
                 dict.set_item("num_sampled_nodes", nodes_of_hops)?;
                 dict.set_item("num_sampled_edges", edges_of_hops)?;
@@ -259,9 +236,7 @@ impl Coo {
         let ids = || blocks.iter().flat_map(|block| &block.edge_ids);
         Self {
             index,
-            weights: parts
-                .weights
-                .then(|| blocks.iter().flat_map(|block| &block.edge_weights).copied().collect()),
+            weights: parts.weights.then(|| blocks.iter().flat_map(|block| &block.edge_weights).copied().collect()),
             ids: parts.ids.then(|| ids().map(|&id| id as i64).collect()),
             features: parts.dim.map(|dim| {
                 let all = blocks.iter().map(|block| &block.edge_features[..]).collect::<Vec<_>>();
@@ -292,18 +267,9 @@ impl Coo {
         let destinations = parts.iter().flat_map(|part| &part.destinations);
         Ok(Self {
             index: sources.chain(destinations).copied().collect(),
-            weights: find
-                .parts
-                .weights
-                .then(|| parts.iter().flat_map(|part| &part.weights).copied().collect()),
-            ids: find
-                .parts
-                .ids
-                .then(|| parts.iter().flat_map(|part| &part.ids).copied().collect()),
-            features: find
-                .parts
-                .dim
-                .map(|dim| (parts.iter().flat_map(|part| &part.features).copied().collect(), dim)),
+            weights: find.parts.weights.then(|| parts.iter().flat_map(|part| &part.weights).copied().collect()),
+            ids: find.parts.ids.then(|| parts.iter().flat_map(|part| &part.ids).copied().collect()),
+            features: find.parts.dim.map(|dim| (parts.iter().flat_map(|part| &part.features).copied().collect(), dim)),
         })
     }
 

@@ -160,10 +160,7 @@ impl Links {
         let positives = batches.positives(batches.places(index)[0]);
         let pairs = &minibatch.links;
         LinkArrays {
-            numbers: indices
-                .into_iter()
-                .map(|index| positives.number(index) as i64)
-                .collect(),
+            numbers: indices.into_iter().map(|index| positives.number(index) as i64).collect(),
             positives: Pairs::of(&pairs.positives),
             negatives: Pairs::of(&pairs.negatives),
             is_negative: pairs.is_negative.clone(),
@@ -197,12 +194,8 @@ impl LinkArrays {
                 let pairs = positives + self.negatives.sources.len();
                 let mut labels = vec![1.0; positives];
                 labels.resize(pairs, 0.0);
-                let index = [
-                    self.positives.sources,
-                    self.negatives.sources,
-                    self.positives.targets,
-                    self.negatives.targets,
-                ];
+                let index =
+                    [self.positives.sources, self.negatives.sources, self.positives.targets, self.negatives.targets];
                 dict.set_item("edge_label_index", Array::i64s(index.concat(), &[2, pairs]))?;
                 dict.set_item("edge_label", Array::f32s(labels, &[pairs]))
             }
@@ -227,9 +220,7 @@ impl LinkArrays {
 
 impl Pairs {
     fn of(pairs: &[[u32; 2]]) -> Self {
-        let pairs = pairs
-            .iter()
-            .map(|&[source, target]| (i64::from(source), i64::from(target)));
+        let pairs = pairs.iter().map(|&[source, target]| (i64::from(source), i64::from(target)));
         let (sources, targets) = pairs.unzip();
         Self { sources, targets }
     }
@@ -261,18 +252,12 @@ fn negatives(options: &LinkOptions) -> PyResult<Negatives> {
         "none" => Negatives::None,
         "binary" if amount.is_finite() && amount > 0.0 => Negatives::Pairs(amount),
         "binary" => {
-            return Err(PyValueError::new_err(format!(
-                "binary negatives: amount is {amount}; give a number above 0"
-            )));
+            return Err(PyValueError::new_err(format!("binary negatives: amount is {amount}; give a number above 0")));
         }
         "triplet" => Negatives::Destinations(whole()?),
         "shared" => Negatives::Shared(whole()?),
         other => {
-            return Err(unknown(
-                "neg_sampling",
-                other,
-                "\"binary\", \"triplet\", \"shared\" or None",
-            ));
+            return Err(unknown("neg_sampling", other, "\"binary\", \"triplet\", \"shared\" or None"));
         }
     })
 }

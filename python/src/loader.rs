@@ -216,15 +216,8 @@ impl Loader {
         let running = self.running.get()?;
         py.detach(|| running.end_epoch());
         let (sender, receiver) = sync_channel(READY_BATCHES);
-        let current = EpochInProgress {
-            inbox: Inbox::new(Mutex::new(Some(receiver))),
-            end: Arc::default(),
-        };
-        let command = Command {
-            epoch,
-            batches: sender,
-            end: current.end.clone(),
-        };
+        let current = EpochInProgress { inbox: Inbox::new(Mutex::new(Some(receiver))), end: Arc::default() };
+        let command = Command { epoch, batches: sender, end: current.end.clone() };
         let sent = match &*lock(&running.commands) {
             Some(commands) => commands.send(command).map_err(|_| PANICKED),
             None => Err("this loader is closed"),
@@ -321,9 +314,7 @@ impl Delivery {
         links: Option<LinkOptions>,
         progress: &dyn Progress,
     ) -> PyResult<Self> {
-        let threads = options
-            .threads
-            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        let threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
         let (sampler, layout) = drawing.open(&store, threads)?;
         let mut loading = LoaderOptions::new(MinibatchOptions {
             batch: options.batch_size,
@@ -355,9 +346,7 @@ impl Delivery {
                 Seeds::List(nodes_of(&store, &numbers)?.into())
             }
         };
-        let links = links
-            .map(|links| Links::open(links, &store, &mut loading, progress))
-            .transpose()?;
+        let links = links.map(|links| Links::open(links, &store, &mut loading, progress)).transpose()?;
         let mut loader = EngineLoader::new(&store, loading);
         let mut partitions = Partitions::new(partitions, seeds, options.seed);
         partitions.open(&mut loader, &store, 0, progress).map_err(exception)?;
@@ -399,12 +388,7 @@ impl Delivery {
 
     /// Delivers the batches of an epoch, until there are no more or nobody wants them.
     fn deliver(&mut self, command: &Command) -> Result<(), grappa_engine::Error> {
-        let Self {
-            loader,
-            partitions,
-            links,
-            ..
-        } = self;
+        let Self { loader, partitions, links, .. } = self;
         let until_end = UntilEnd(&command.end);
         if let Some(links) = links {
             links.open_epoch(loader, command.epoch, &until_end)?;
@@ -426,11 +410,7 @@ impl Delivery {
         self.deliver_each(&batches, command, |delivery, batch| {
             let (index, partitions) = (batch.index(), &delivery.partitions);
             let loss_weight = partitions.loss_weight(&batches, &batch, seeds_per_step);
-            delivery.prepare(
-                batch,
-                |of| partitions.input_ids(&batches, index, of.numbers()),
-                loss_weight,
-            )
+            delivery.prepare(batch, |of| partitions.input_ids(&batches, index, of.numbers()), loss_weight)
         })
     }
 
@@ -549,9 +529,7 @@ impl Batches {
 impl Batches {
     fn take<'py>(&self, py: Python<'py>, delivered: Delivered) -> PyResult<Option<Bound<'py, PyDict>>> {
         let prepared = delivered.map_err(exception)?;
-        prepared
-            .map(|prepared| prepared.into_dict(py, &self.leases))
-            .transpose()
+        prepared.map(|prepared| prepared.into_dict(py, &self.leases)).transpose()
     }
 
     /// Remembers the end of the epoch while the inbox is locked, so that whoever asks next does not miss it.
@@ -588,10 +566,7 @@ impl Prepared {
         if let Some(links) = self.links {
             links.put(&dict)?;
         }
-        for (name, features) in ["x", "x_aggregated"]
-            .into_iter()
-            .zip(Array::features(self.batch, leases))
-        {
+        for (name, features) in ["x", "x_aggregated"].into_iter().zip(Array::features(self.batch, leases)) {
             dict.set_item(name, features)?;
         }
         Ok(dict)

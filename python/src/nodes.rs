@@ -26,9 +26,7 @@ pub fn nodes_of(store: &Store, numbers: &[i64]) -> PyResult<Vec<NodeId>> {
         .iter()
         .map(|&number| match u64::try_from(number) {
             Ok(number) if number < nodes => store.ids().node_of(DenseId(number)).map_err(exception),
-            _ => Err(PyIndexError::new_err(format!(
-                "there is no node {number}: the graph has {nodes} nodes, from 0"
-            ))),
+            _ => Err(PyIndexError::new_err(format!("there is no node {number}: the graph has {nodes} nodes, from 0"))),
         })
         .collect()
 }

@@ -64,10 +64,7 @@ impl PartitionOptions {
             name => name.parse().map_err(exception)?,
         };
         options.halo_neighbors = self.halo_neighbors.unwrap_or(HALO_NEIGHBORS_OF_ANY);
-        let kind = self
-            .first_hop
-            .as_ref()
-            .map(|kind| kind.parse().map_err(PyValueError::new_err));
+        let kind = self.first_hop.as_ref().map(|kind| kind.parse().map_err(PyValueError::new_err));
         options.rows.aggregates = kind.transpose()?;
         options.memory /= u64::from(self.local_world_size);
         options.threads = (options.threads / self.local_world_size as usize).max(1);
@@ -78,13 +75,7 @@ impl PartitionOptions {
 impl Partitions {
     /// Partitions that are not open yet. `seed` decides the groups of chunks.
     pub fn new(options: PartitionOptions, seeds: Seeds, seed: u64) -> Self {
-        Self {
-            options,
-            seeds,
-            seed,
-            super_epoch: None,
-            positions: Vec::new(),
-        }
+        Self { options, seeds, seed, super_epoch: None, positions: Vec::new() }
     }
 
     /// Opens the partitions of an epoch, unless they are open. All processes draw the same ones.
@@ -119,9 +110,7 @@ impl Partitions {
 
     /// Checks that each process has a seed, so that all have a batch in each step.
     pub fn check(&self, batches: &PartitionBatches) -> PyResult<()> {
-        let PartitionOptions {
-            partitions, world_size, ..
-        } = self.options;
+        let PartitionOptions { partitions, world_size, .. } = self.options;
         if partitions == 1 && world_size == 1 {
             return Ok(());
         }

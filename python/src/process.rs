@@ -15,10 +15,7 @@ pub struct OfProcess<T> {
 impl<T> OfProcess<T> {
     /// A value of this process.
     pub fn new(value: T) -> Self {
-        Self {
-            value: Some(value),
-            process: process::id(),
-        }
+        Self { value: Some(value), process: process::id() }
     }
 
     /// The value. `RuntimeError` in another process.

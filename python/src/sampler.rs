@@ -55,13 +55,7 @@ impl Sampler {
                 engine: Choice::Auto,
             };
             let view = PartitionView::open(&store, owned, &options).map_err(exception)?;
-            Ok(Self {
-                store,
-                view,
-                sampler,
-                layout,
-                buffers: Mutex::default(),
-            })
+            Ok(Self { store, view, sampler, layout, buffers: Mutex::default() })
         })
     }
 
@@ -69,12 +63,7 @@ impl Sampler {
     fn sample<'py>(&self, py: Python<'py>, seeds: Numbers, key: u64) -> PyResult<Bound<'py, PyDict>> {
         let neighborhood = py.detach(|| {
             let seeds = nodes_of(&self.store, &seeds.0)?;
-            let key = BatchKey {
-                seed: key,
-                epoch: 0,
-                partition: PartitionId(0),
-                batch: 0,
-            };
+            let key = BatchKey { seed: key, epoch: 0, partition: PartitionId(0), batch: 0 };
             let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
             let (scratch, minibatch) = &mut *buffers;
             self.sampler

@@ -60,10 +60,7 @@ impl Store {
         // A mapped file that is cut short ends the process; this says which one it was.
         report_faults();
         let store = py.detach(|| EngineStore::open(&path)).map_err(exception)?;
-        Ok(Self {
-            store: Arc::new(store),
-            labels: Mutex::default(),
-        })
+        Ok(Self { store: Arc::new(store), labels: Mutex::default() })
     }
 
     #[getter]
@@ -100,11 +97,7 @@ impl Store {
     /// Values per feature row; 0 without features.
     #[getter]
     fn num_features(&self) -> u32 {
-        self.store
-            .manifest()
-            .features
-            .as_ref()
-            .map_or(0, |features| features.dim)
+        self.store.manifest().features.as_ref().map_or(0, |features| features.dim)
     }
 
     /// 0 without classes.
@@ -154,16 +147,8 @@ impl Store {
     fn split(&self, py: Python<'_>, name: &str) -> PyResult<Array> {
         let numbers = py.detach(|| -> PyResult<Vec<i64>> {
             let Some(split) = self.store.split(name).map_err(exception)? else {
-                let names: Vec<_> = self
-                    .store
-                    .manifest()
-                    .splits
-                    .iter()
-                    .map(|split| split.name.as_str())
-                    .collect();
-                return Err(PyKeyError::new_err(format!(
-                    "no split is named {name:?}; there are {names:?}"
-                )));
+                let names: Vec<_> = self.store.manifest().splits.iter().map(|split| split.name.as_str()).collect();
+                return Err(PyKeyError::new_err(format!("no split is named {name:?}; there are {names:?}")));
             };
             let nodes: Vec<NodeId> = split.iter().map(NodeId).collect();
             let mut numbers = numbers_of(&self.store, &nodes).map_err(exception)?;
@@ -192,8 +177,7 @@ impl Store {
             let chunk_of = |at: usize| self.store.chunks().chunk_of(rows[at]);
             for group in order.chunk_by(|&a, &b| chunk_of(a) == chunk_of(b)) {
                 let chunk = chunk_of(group[0]);
-                self.read_features(chunk, group, &rows, &mut values)
-                    .map_err(exception)?;
+                self.read_features(chunk, group, &rows, &mut values).map_err(exception)?;
             }
             Ok(Array::f32s(values, &[rows.len(), dim]))
         })
@@ -206,17 +190,13 @@ impl Store {
                 let path = self.store.path().display();
                 Error::new_err(format!("{path} has no labels; ingest with labels=..."))
             })?;
-            labels
-                .of(&self.store, &nodes_of(&self.store, &nodes.0)?)
-                .map_err(exception)
+            labels.of(&self.store, &nodes_of(&self.store, &nodes.0)?).map_err(exception)
         })
     }
 
     /// The positions of nodes in the files of the store.
     fn positions(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
-        let positions = py
-            .detach(|| nodes_of(&self.store, &nodes.0))
-            .map(|nodes| positions_of(&nodes))?;
+        let positions = py.detach(|| nodes_of(&self.store, &nodes.0)).map(|nodes| positions_of(&nodes))?;
         let len = positions.len();
         Ok(Array::i64s(positions, &[len]))
     }
@@ -230,22 +210,13 @@ impl Store {
         features: bool,
     ) -> PyResult<(Array, Array, Option<Array>, Option<Array>)> {
         py.detach(|| {
-            let InEdges {
-                offsets,
-                sources,
-                weights,
-                features,
-            } = InEdges::read(&self.store, &nodes_of(&self.store, &nodes.0)?, features).map_err(exception)?;
+            let InEdges { offsets, sources, weights, features } =
+                InEdges::read(&self.store, &nodes_of(&self.store, &nodes.0)?, features).map_err(exception)?;
             let (bounds, edges) = (offsets.len(), sources.len());
             let weights = weights.map(|weights| Array::f32s(weights, &[edges]));
             let dim = self.num_edge_features() as usize;
             let features = features.map(|features| Array::f32s(features, &[edges, dim]));
-            Ok((
-                Array::i64s(offsets, &[bounds]),
-                Array::i64s(sources, &[edges]),
-                weights,
-                features,
-            ))
+            Ok((Array::i64s(offsets, &[bounds]), Array::i64s(sources, &[edges]), weights, features))
         })
     }
 
@@ -302,9 +273,8 @@ impl Store {
             }
             return Ok(list.into_any());
         }
-        let numbers = py
-            .detach(|| dense_ids.map(|id| ids.integer_at(id)).collect::<Result<Vec<_>, _>>())
-            .map_err(exception)?;
+        let numbers =
+            py.detach(|| dense_ids.map(|id| ids.integer_at(id)).collect::<Result<Vec<_>, _>>()).map_err(exception)?;
         let array = match numbers.iter().any(|&id| i64::try_from(id).is_err()) {
             true => Array::u64s(numbers, &[len]),
             false => Array::i64s(numbers.into_iter().map(|id| id as i64).collect(), &[len]),

@@ -15,9 +15,7 @@ pub fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
 
 /// Writes arrays as the members of an archive.
 pub fn write_npz(path: &Path, arrays: &[(&str, Npy)]) {
-    let members = arrays
-        .iter()
-        .map(|(name, array)| (format!("{name}.npy"), array.encode()));
+    let members = arrays.iter().map(|(name, array)| (format!("{name}.npy"), array.encode()));
     fs::write(path, zip(members)).unwrap();
 }
 
@@ -32,11 +30,7 @@ pub fn zip(members: impl ExactSizeIterator<Item = (String, Vec<u8>)>) -> Vec<u8>
         // Version, flags, method (0: stored), time, date; then checksum, both lengths, lengths of name and extra field.
         let mut common = Vec::new();
         common.extend([20u16, 0, 0, 0, 33].into_iter().flat_map(u16::to_le_bytes));
-        common.extend(
-            [crc.sum(), bytes.len() as u32, bytes.len() as u32]
-                .into_iter()
-                .flat_map(u32::to_le_bytes),
-        );
+        common.extend([crc.sum(), bytes.len() as u32, bytes.len() as u32].into_iter().flat_map(u32::to_le_bytes));
         common.extend([name.len() as u16, 0].into_iter().flat_map(u16::to_le_bytes));
 
         file.extend(b"PK\x03\x04");

@@ -11,11 +11,7 @@ use tempfile::TempDir;
 /// A temporary folder, in memory if possible. It is for tests that make many stores and would mostly wait for the disk.
 pub fn memory_folder() -> TempDir {
     let shared_memory = Path::new("/dev/shm");
-    let folder = if shared_memory.is_dir() {
-        tempfile::tempdir_in(shared_memory)
-    } else {
-        tempfile::tempdir()
-    };
+    let folder = if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() };
     folder.or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -39,10 +35,7 @@ pub fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// The names in a folder, sorted.
 pub fn names_in(folder: &Path) -> Vec<String> {
     let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
-    let mut names: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| name(entry.unwrap()))
-        .collect();
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| name(entry.unwrap())).collect();
     names.sort();
     names
 }
@@ -51,12 +44,7 @@ pub fn names_in(folder: &Path) -> Vec<String> {
 #[track_caller]
 pub fn assert_same(folder: &Path, expected: &BTreeMap<PathBuf, Vec<u8>>, context: &str) {
     let found = files_of(folder);
-    assert!(
-        found.keys().eq(expected.keys()),
-        "{:?} and {:?}: {context}",
-        found.keys(),
-        expected.keys()
-    );
+    assert!(found.keys().eq(expected.keys()), "{:?} and {:?}: {context}", found.keys(), expected.keys());
     for (path, bytes) in &found {
         assert!(bytes == &expected[path], "{} differs: {context}", path.display());
     }

@@ -24,10 +24,7 @@ pub struct ProgramFolder {
 
 impl ProgramFolder {
     /// A folder in memory if possible.
-    #[expect(
-        clippy::new_without_default,
-        reason = "a default value does not touch the file system"
-    )]
+    #[expect(clippy::new_without_default, reason = "a default value does not touch the file system")]
     pub fn new() -> Self {
         Self::at(memory_folder())
     }

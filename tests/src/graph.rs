@@ -54,23 +54,12 @@ impl Graph {
         let ends = [(0, nodes as u64 - 1), (nodes as u64 - 1, 0)];
         let edges = (2..edges).map(|_| edge()).chain(ends).collect();
         // Fractions that text, f32 and f16 alike hold exactly.
-        let features = (0..nodes * dim)
-            .map(|_| (random.below(2049) as f32 - 1024.0) / 1024.0)
-            .collect();
+        let features = (0..nodes * dim).map(|_| (random.below(2049) as f32 - 1024.0) / 1024.0).collect();
         // Nodes without a label are in no split: that would be a warning.
         let is_labelled = |node: usize| node % 17 != 3 || ![2, 4].contains(&(node % 5));
-        let labels = (0..nodes)
-            .map(|node| if is_labelled(node) { random.below(7) as i64 } else { -1 })
-            .collect();
+        let labels = (0..nodes).map(|node| if is_labelled(node) { random.below(7) as i64 } else { -1 }).collect();
         let split = |k: usize| (0..nodes as i64).filter(move |&node| node % 5 == k as i64).collect();
-        Self {
-            nodes,
-            edges,
-            dim,
-            features,
-            labels,
-            splits: [split(0), split(1), split(3)],
-        }
+        Self { nodes, edges, dim, features, labels, splits: [split(0), split(1), split(3)] }
     }
 
     /// The edges as text with this column separator.

@@ -52,12 +52,7 @@ impl Held {
         command.env("GRAPPA_KILL_LOG", folder.path().join("log"));
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let mut held = Self {
-            child,
-            stderr,
-            read: String::new(),
-            folder,
-        };
+        let mut held = Self { child, stderr, read: String::new(), folder };
         wait_until(&format!("{change} in {command:?}"), || {
             if held.hold().exists() {
                 return true;
@@ -115,11 +110,7 @@ impl Held {
     pub fn wait(mut self) -> Ran {
         self.read_stderr();
         let status = self.child.wait().expect("a child can be waited for");
-        Ran {
-            code: status.code(),
-            stdout: String::new(),
-            stderr: std::mem::take(&mut self.read),
-        }
+        Ran { code: status.code(), stdout: String::new(), stderr: std::mem::take(&mut self.read) }
     }
 
     /// Whether the program has ended.
@@ -151,9 +142,7 @@ impl Held {
 
     /// Reads stderr until the program closes it.
     fn read_stderr(&mut self) {
-        self.stderr
-            .read_to_string(&mut self.read)
-            .expect("programs speak UTF-8");
+        self.stderr.read_to_string(&mut self.read).expect("programs speak UTF-8");
     }
 }
 
@@ -172,10 +161,7 @@ impl Drop for Held {
 pub fn kill(child: &mut Child) -> bool {
     child.kill().expect("a child can be killed");
     let status = child.wait().expect("a child can be waited for");
-    assert!(
-        status.success() || status.code().is_none(),
-        "it failed by itself: {status}"
-    );
+    assert!(status.success() || status.code().is_none(), "it failed by itself: {status}");
     !status.success()
 }
 

@@ -197,11 +197,7 @@ impl Job {
 
     /// A folder with the initial contents.
     fn prepare(&self, scratch: &Path) -> PathBuf {
-        let folder = tempfile::Builder::new()
-            .prefix("job-")
-            .tempdir_in(scratch)
-            .unwrap()
-            .keep();
+        let folder = tempfile::Builder::new().prefix("job-").tempdir_in(scratch).unwrap().keep();
         if let Some(before) = &self.before {
             copy_folder(before, &folder);
         }
@@ -223,15 +219,8 @@ pub fn tree_of(folder: &Path) -> Files {
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         let entries = fs::read_dir(next).unwrap();
-        let inner: Vec<_> = entries
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.is_dir())
-            .collect();
-        tree.extend(
-            inner
-                .iter()
-                .map(|path| (path.strip_prefix(folder).unwrap().to_owned(), Vec::new())),
-        );
+        let inner: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+        tree.extend(inner.iter().map(|path| (path.strip_prefix(folder).unwrap().to_owned(), Vec::new())));
         folders.extend(inner);
     }
     tree
@@ -289,16 +278,7 @@ fn ingest_dense(files: &GraphFiles) -> Job {
     let job = Job::new("ingest, dense ids", move |folder| {
         let mut command = ingest(&files.edges, folder);
         files.node_arguments(&mut command);
-        command.args([
-            "--undirected",
-            "--dedup",
-            "--chunks",
-            "3",
-            "--memory",
-            "24MiB",
-            "--assign",
-            "ldg:3",
-        ]);
+        command.args(["--undirected", "--dedup", "--chunks", "3", "--memory", "24MiB", "--assign", "ldg:3"]);
         command.args(["--edge-split", "80/10/10"]);
         command
     });
@@ -346,16 +326,7 @@ fn ingest_joined(graph: &Graph, inputs: &Path) -> Job {
     fs::write(&edges, graph.edges.iter().map(line).chain(more).collect::<String>()).unwrap();
     let job = Job::new("ingest, string ids joined on disk", move |folder| {
         let mut command = ingest(&edges, folder);
-        command.args([
-            "--ids",
-            "string",
-            "--chunks",
-            "2",
-            "--memory",
-            "4MiB",
-            "--edge-split",
-            "90/5/5",
-        ]);
+        command.args(["--ids", "string", "--chunks", "2", "--memory", "4MiB", "--edge-split", "90/5/5"]);
         command
     });
     resumed(job)
@@ -371,11 +342,7 @@ fn sbm(nodes: u32, options: &[&str], out: &Path) -> Command {
 
 fn generate() -> Job {
     let job = Job::new("gen, a store", |folder| {
-        sbm(
-            3000,
-            &["--feature-dim", "8", "--chunks", "4", "--threads", "2"],
-            &store_of(folder),
-        )
+        sbm(3000, &["--feature-dim", "8", "--chunks", "4", "--threads", "2"], &store_of(folder))
     });
     resumed(job)
 }
@@ -388,21 +355,13 @@ fn generate_files() -> Job {
                 fs::remove_file(folder.join(name)).unwrap();
             }
         }
-        sbm(
-            3000,
-            &["--feature-dim", "8", "--threads", "2", "--as", "npy"],
-            &folder.join("edges.npy"),
-        )
+        sbm(3000, &["--feature-dim", "8", "--threads", "2", "--as", "npy"], &folder.join("edges.npy"))
     })
 }
 
 /// A job that is restarted with --resume.
 fn resumed(job: Job) -> Job {
-    Job {
-        again: |_| &["--resume"],
-        finished: &["something with this name exists"],
-        ..job
-    }
+    Job { again: |_| &["--resume"], finished: &["something with this name exists"], ..job }
 }
 
 /// Makes a store in `folder` with edges between near nodes, so that its in-degrees are in adjacency lists. Returns the folder.
@@ -452,10 +411,7 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
         let before = before.to_owned();
         let job = Job::new(&format!("place, {what}"), move |folder| {
             let mut command = command("grappa-store");
-            command
-                .arg("place")
-                .arg(store_of(&before))
-                .args(["--chunks", "1,3", "--threads", "2", "--quiet"]);
+            command.arg("place").arg(store_of(&before)).args(["--chunks", "1,3", "--threads", "2", "--quiet"]);
             command.args(options).arg("--to").arg(store_of(folder));
             command
         });
@@ -475,15 +431,7 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
             ),
             1,
         ),
-        (
-            job(
-                "preaggregate",
-                &featured,
-                &["preaggregate", "--kind", "mean"],
-                &["these aggregates exist"],
-            ),
-            1,
-        ),
+        (job("preaggregate", &featured, &["preaggregate", "--kind", "mean"], &["these aggregates exist"]), 1),
         (
             job(
                 "preaggregate --with-features",
@@ -493,25 +441,9 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
             ),
             1,
         ),
-        (
-            job(
-                "preaggregate --replace",
-                &aggregated,
-                &["preaggregate", "--kind", "mean", "--replace"],
-                &[],
-            ),
-            1,
-        ),
+        (job("preaggregate --replace", &aggregated, &["preaggregate", "--kind", "mean", "--replace"], &[]), 1),
         // A restarted run makes the next generation if the killed one was complete.
-        (
-            job(
-                "repartition",
-                &featured,
-                &["repartition", "--partitions", "2", "--super-epoch", "5"],
-                &[],
-            ),
-            3,
-        ),
+        (job("repartition", &featured, &["repartition", "--partitions", "2", "--super-epoch", "5"], &[]), 3),
         (export("--edges", "edges.tsv"), 1),
         (export("--features", "features.npy"), 1),
         (export("--labels", "labels.npy"), 1),

@@ -48,22 +48,14 @@ impl Npy {
 
     /// An array of elements of another type, or of another length than the shape says.
     pub fn raw(descr: &str, shape: &[usize], bytes: impl Into<Vec<u8>>) -> Self {
-        Self {
-            descr: descr.to_owned(),
-            fortran: false,
-            shape: shape.to_vec(),
-            bytes: bytes.into(),
-        }
+        Self { descr: descr.to_owned(), fortran: false, shape: shape.to_vec(), bytes: bytes.into() }
     }
 
     /// The whole file.
     pub fn encode(&self) -> Vec<u8> {
         let shape: String = self.shape.iter().map(|n| format!("{n},")).collect();
         let order = if self.fortran { "True" } else { "False" };
-        let mut header = format!(
-            "{{'descr': '{}', 'fortran_order': {order}, 'shape': ({shape}), }}",
-            self.descr
-        );
+        let mut header = format!("{{'descr': '{}', 'fortran_order': {order}, 'shape': ({shape}), }}", self.descr);
         while !(10 + header.len() + 1).is_multiple_of(64) {
             header.push(' ');
         }

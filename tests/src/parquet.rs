@@ -65,37 +65,21 @@ impl Column<'_> {
 
     fn write(self, rows: Range<usize>, column: &mut SerializedColumnWriter<'_>) {
         match self {
-            Self::Booleans(values) => column
-                .typed::<BoolType>()
-                .write_batch(&values[rows], None, None)
-                .unwrap(),
-            Self::Dates(values) => column
-                .typed::<Int32Type>()
-                .write_batch(&values[rows], None, None)
-                .unwrap(),
-            Self::Integers(values) | Self::Milliseconds(values) => column
-                .typed::<Int64Type>()
-                .write_batch(&values[rows], None, None)
-                .unwrap(),
+            Self::Booleans(values) => column.typed::<BoolType>().write_batch(&values[rows], None, None).unwrap(),
+            Self::Dates(values) => column.typed::<Int32Type>().write_batch(&values[rows], None, None).unwrap(),
+            Self::Integers(values) | Self::Milliseconds(values) => {
+                column.typed::<Int64Type>().write_batch(&values[rows], None, None).unwrap()
+            }
             Self::Strings(values) => {
                 let values: Vec<_> = values[rows].iter().map(|value| value.as_str().into()).collect();
-                column
-                    .typed::<ByteArrayType>()
-                    .write_batch(&values, None, None)
-                    .unwrap()
+                column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap()
             }
-            Self::Floats(values) => column
-                .typed::<FloatType>()
-                .write_batch(&values[rows], None, None)
-                .unwrap(),
+            Self::Floats(values) => column.typed::<FloatType>().write_batch(&values[rows], None, None).unwrap(),
             Self::Lists(length, values) => {
                 let values = &values[rows.start * length..rows.end * length];
                 let levels = vec![1; values.len()];
                 let repeats: Vec<i16> = (0..values.len()).map(|at| i16::from(at % length > 0)).collect();
-                column
-                    .typed::<FloatType>()
-                    .write_batch(values, Some(&levels), Some(&repeats))
-                    .unwrap()
+                column.typed::<FloatType>().write_batch(values, Some(&levels), Some(&repeats)).unwrap()
             }
         };
     }

@@ -44,15 +44,7 @@ fn build() -> PathBuf {
     cargo
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         // With tests, whose features crates already have that were built for this one.
-        .args([
-            "build",
-            "--quiet",
-            "--bins",
-            "--tests",
-            "--profile",
-            profile,
-            "--target-dir",
-        ])
+        .args(["build", "--quiet", "--bins", "--tests", "--profile", profile, "--target-dir"])
         .arg(folder.parent().expect("a profile's folder is in the target folder"));
     for program in PROGRAMS {
         cargo.args(["--package", program]);
@@ -87,11 +79,7 @@ impl Ran {
     pub fn failure(self, parts: &[&str]) -> Self {
         assert_eq!(self.code, Some(1), "{}{}", self.stdout, self.stderr);
         let line = self.stderr.strip_suffix('\n').unwrap_or(&self.stderr);
-        assert!(
-            line.starts_with("error: ") && !line.contains('\n'),
-            "not one line: {}",
-            self.stderr
-        );
+        assert!(line.starts_with("error: ") && !line.contains('\n'), "not one line: {}", self.stderr);
         for part in parts {
             assert!(line.contains(part), "expected {part:?} in: {line}");
         }

@@ -49,10 +49,7 @@ fn main() {
             block.sources
         );
     }
-    let asked: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
+    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |what: &str| asked.is_empty() || asked.iter().any(|asked| asked == what);
     if wanted("aggregation") {
         aggregation("hop 2", &minibatch.blocks[2]);
@@ -101,11 +98,7 @@ fn processor_time() -> f64 {
 }
 
 fn report(what: &str, timing: Timing) {
-    let Timing {
-        best,
-        median,
-        processor,
-    } = timing;
+    let Timing { best, median, processor } = timing;
     println!("  {what:<45} {best:8.2} {median:8.2} {processor:8.2}");
 }
 
@@ -117,16 +110,9 @@ fn aggregation(what: &str, sampled: &sample::Block) {
     let (x, gradient) = (numbers(sampled.sources), numbers(sampled.destinations));
     let int64 = |values: &[u32]| Tensor::from_slice(&values.iter().map(|&value| i64::from(value)).collect::<Vec<_>>());
     let (offsets, indices) = (int64(&sampled.offsets), int64(&sampled.indices));
-    let degrees: Vec<i64> = sampled
-        .offsets
-        .windows(2)
-        .map(|two| i64::from(two[1] - two[0]))
-        .collect();
+    let degrees: Vec<i64> = sampled.offsets.windows(2).map(|two| i64::from(two[1] - two[0])).collect();
     let destinations = Tensor::repeat_interleave(&Tensor::from_slice(&degrees), None::<i64>);
-    let inverse = Tensor::from_slice(&degrees)
-        .clamp_min(1)
-        .to_kind(Kind::Float)
-        .reciprocal();
+    let inverse = Tensor::from_slice(&degrees).clamp_min(1).to_kind(Kind::Float).reciprocal();
     let weights = inverse.index_select(0, &destinations);
     let matrix = Tensor::sparse_csr_tensor_crow_col_value_size(
         &offsets,
@@ -137,28 +123,15 @@ fn aggregation(what: &str, sampled: &sample::Block) {
     );
     type Way<'a> = &'a dyn Fn(&Tensor) -> Tensor;
     let ways: [(&str, Way<'_>); 5] = [
-        ("gather of ours", &|x| {
-            aggregate(&block, Aggregate::Mean, Scaling::None, x, None)
-        }),
-        ("embedding_bag", &|x| {
-            Tensor::embedding_bag(x, &indices, &offsets, false, 0, false, Some(&weights), true).0
-        }),
+        ("gather of ours", &|x| aggregate(&block, Aggregate::Mean, Scaling::None, x, None)),
+        ("embedding_bag", &|x| Tensor::embedding_bag(x, &indices, &offsets, false, 0, false, Some(&weights), true).0),
         ("index_select, index_add", &|x| {
             let zeros = Tensor::zeros([sampled.destinations as i64, WIDTH], (Kind::Float, Device::Cpu));
             zeros.index_add(0, &destinations, &x.index_select(0, &indices)) * inverse.unsqueeze(1)
         }),
         ("index_select, segment_reduce", &|x| {
             let none = None::<&Tensor>;
-            Tensor::segment_reduce(
-                &x.index_select(0, &indices),
-                "mean",
-                none,
-                none,
-                Some(&offsets),
-                0,
-                true,
-                0.0,
-            )
+            Tensor::segment_reduce(&x.index_select(0, &indices), "mean", none, none, Some(&offsets), 0, true, 0.0)
         }),
         ("CSR matrix (backward not offered)", &|x| matrix.matmul(x)),
     ];
@@ -175,20 +148,9 @@ fn aggregation(what: &str, sampled: &sample::Block) {
         );
     }
     let half = x.to_kind(Kind::BFloat16);
-    let run = || {
-        drop(black_box(aggregate(
-            &block,
-            Aggregate::Mean,
-            Scaling::None,
-            &half,
-            None,
-        )))
-    };
+    let run = || drop(black_box(aggregate(&block, Aggregate::Mean, Scaling::None, &half, None)));
     report("gather of ours, bf16, forward", time(run));
-    report(
-        "copying, transposing the block",
-        time(|| Block::new(sampled, Device::Cpu).prepare_backward()),
-    );
+    report("copying, transposing the block", time(|| Block::new(sampled, Device::Cpu).prepare_backward()));
 }
 
 fn options(precision: Precision, layers: usize, inputs: i64, outputs: i64) -> ModelOptions {
@@ -218,12 +180,7 @@ fn products(rows: i64) {
             let rates = [timing.best, timing.median, timing.processor].map(|time| flops / time / 1e6);
             println!("  {:<45} {:8.0} {:8.0} {:8.0}", "", rates[0], rates[1], rates[2]);
         };
-        let both = || {
-            drop(black_box((
-                x.linear(&weight, None::<&Tensor>),
-                x.linear(&weight, None::<&Tensor>),
-            )))
-        };
+        let both = || drop(black_box((x.linear(&weight, None::<&Tensor>), x.linear(&weight, None::<&Tensor>))));
         let timing = time(both);
         report(&format!("libtorch, {kind:?}"), timing);
         gigaflops(timing);
@@ -232,11 +189,7 @@ fn products(rows: i64) {
         report(&format!("libtorch, {kind:?}, of weights"), timing);
         gigaflops(timing);
         let model = Model::new(options(precision, 1, WIDTH, WIDTH), 1, Device::Cpu).expect("a model");
-        let known = Input::Aggregated {
-            own: &x,
-            neighbors: &x,
-            degrees: None,
-        };
+        let known = Input::Aggregated { own: &x, neighbors: &x, degrees: None };
         let forward = || model.forward(&[], known, &[], Pass::default());
         let timing = time(|| no_grad(|| drop(black_box(forward()))));
         report(&format!("a layer of ours, {kind:?}"), timing);
@@ -283,53 +236,29 @@ fn steps(minibatch: &Minibatch) {
         for known in [false, true] {
             let model = Model::new(options(precision, 3, WIDTH, CLASSES), 1, Device::Cpu).expect("a model");
             let zeros = || Tensor::zeros([model.parameters().count() as i64], (Kind::Float, Device::Cpu));
-            let mut adam = Adam {
-                mean: zeros(),
-                square: zeros(),
-                step: 0,
-            };
+            let mut adam = Adam { mean: zeros(), square: zeros(), step: 0 };
             let mut parts = [0.0; 4];
             let mut count = 0;
             let timing = time(|| {
                 let hops = if known { 2 } else { 3 };
                 let start = Instant::now();
-                let blocks: Vec<Block> = minibatch.blocks[..hops]
-                    .iter()
-                    .map(|block| Block::new(block, Device::Cpu))
-                    .collect();
+                let blocks: Vec<Block> =
+                    minibatch.blocks[..hops].iter().map(|block| Block::new(block, Device::Cpu)).collect();
                 let blocks_made = start.elapsed();
                 let input = if known {
-                    Input::Aggregated {
-                        own: &own,
-                        neighbors: &neighbors,
-                        degrees: None,
-                    }
+                    Input::Aggregated { own: &own, neighbors: &neighbors, degrees: None }
                 } else {
                     Input::Features(&x)
                 };
-                let pass = Pass {
-                    training: Some(count as u64),
-                    names: None,
-                    ..Pass::default()
-                };
+                let pass = Pass { training: Some(count as u64), names: None, ..Pass::default() };
                 let logits = model.forward(&blocks, input, &[], pass);
-                let loss = Loss::of_classes(Task::MultiClass, 0.0)
-                    .of(&logits, &labels)
-                    .mean(Kind::Float);
+                let loss = Loss::of_classes(Task::MultiClass, 0.0).of(&logits, &labels).mean(Kind::Float);
                 let forward = start.elapsed();
                 loss.backward();
                 let backward = start.elapsed();
                 adam.step(&model);
-                let times = [
-                    blocks_made,
-                    forward - blocks_made,
-                    backward - forward,
-                    start.elapsed() - backward,
-                ];
-                parts
-                    .iter_mut()
-                    .zip(times)
-                    .for_each(|(sum, time)| *sum += time.as_secs_f64() * 1e3);
+                let times = [blocks_made, forward - blocks_made, backward - forward, start.elapsed() - backward];
+                parts.iter_mut().zip(times).for_each(|(sum, time)| *sum += time.as_secs_f64() * 1e3);
                 count += 1;
             });
             let first = if known { "known" } else { "sampled" };
@@ -362,11 +291,7 @@ fn minibatch() -> Minibatch {
     let mut buffer = AdjacencyBuffer::default();
     let mut blocks = Vec::new();
     for fanout in FANOUTS {
-        let mut block = sample::Block {
-            destinations: nodes.len(),
-            offsets: vec![0],
-            ..sample::Block::default()
-        };
+        let mut block = sample::Block { destinations: nodes.len(), offsets: vec![0], ..sample::Block::default() };
         for destination in 0..block.destinations {
             let mut row = generator.sources(nodes[destination], &mut buffer).to_vec();
             for drawn in 0..fanout.min(row.len()) {
@@ -384,10 +309,5 @@ fn minibatch() -> Minibatch {
         block.sources = nodes.len();
         blocks.push(block);
     }
-    Minibatch {
-        nodes: nodes.into_iter().map(NodeId).collect(),
-        seeds: seeds(),
-        blocks,
-        ..Minibatch::default()
-    }
+    Minibatch { nodes: nodes.into_iter().map(NodeId).collect(), seeds: seeds(), blocks, ..Minibatch::default() }
 }

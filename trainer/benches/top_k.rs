@@ -92,10 +92,7 @@ fn rows(nodes: u64, in_file: bool) -> StateRows {
     // The sum of four uniform values is nearly normal.
     let mut value = || {
         let draw = draws.draw();
-        (0..4)
-            .map(|part| (draw >> (16 * part)) as u16 as f32 / 65536.0 - 0.5)
-            .sum::<f32>()
-            * 1.732
+        (0..4).map(|part| (draw >> (16 * part)) as u16 as f32 / 65536.0 - 0.5).sum::<f32>() * 1.732
     };
     for first in (0..nodes).step_by(ROWS as usize) {
         let values: Vec<f32> = (0..ROWS as usize * WIDTH).map(|_| value()).collect();

@@ -109,14 +109,7 @@ impl Error {
 
     /// Whether the memory budget is too small.
     pub(crate) fn is_budget(&self) -> bool {
-        matches!(
-            self,
-            Self::Engine(grappa_io::Error::Budget { .. })
-                | Self::Lack {
-                    resource: Resource::Memory,
-                    ..
-                }
-        )
+        matches!(self, Self::Engine(grappa_io::Error::Budget { .. }) | Self::Lack { resource: Resource::Memory, .. })
     }
 
     /// Whether the operation ended because the caller asked it to stop.

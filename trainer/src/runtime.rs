@@ -161,12 +161,7 @@ pub fn is_out_of_memory(payload: &(dyn Any + Send)) -> bool {
 fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
     let text = payload.downcast_ref::<String>()?;
     // Messages of c10's allocators for CUDA and for the processor, and of C++'s own allocator.
-    let patterns = [
-        "CUDA out of memory",
-        "can't allocate memory",
-        "not enough memory",
-        "std::bad_alloc",
-    ];
+    let patterns = ["CUDA out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc"];
     let start = patterns.iter().filter_map(|pattern| text.find(pattern)).min()?;
     // The message is quoted, and a trace of C++ follows.
     let end = text[start..].find("\\n").map_or(text.len(), |length| start + length);
@@ -292,10 +287,7 @@ fn local_index(local_rank: u32, visible: &str) -> usize {
 fn cuda_device(index: usize, cuda: &Cuda) -> Result<Device> {
     match cuda {
         Cuda::Usable { devices } if index < *devices => Ok(Device::Cuda(index)),
-        Cuda::Usable { devices } => Err(Error::NoSuchDevice {
-            index,
-            devices: *devices,
-        }),
+        Cuda::Usable { devices } => Err(Error::NoSuchDevice { index, devices: *devices }),
         Cuda::Unusable { reason } => Err(Error::CudaUnusable { reason: reason.clone() }),
     }
 }
@@ -308,21 +300,13 @@ mod tests {
 
     #[test]
     fn a_cuda_device_that_is_not_there_is_an_error_and_auto_does_without() {
-        let none = Cuda::Unusable {
-            reason: "no driver".to_owned(),
-        };
+        let none = Cuda::Unusable { reason: "no driver".to_owned() };
         let two = Cuda::Usable { devices: 2 };
         assert_eq!(cuda_device(1, &two).unwrap(), Device::Cuda(1));
         let error = cuda_device(2, &two);
-        assert!(
-            matches!(error, Err(Error::NoSuchDevice { index: 2, devices: 2 })),
-            "{error:?}"
-        );
+        assert!(matches!(error, Err(Error::NoSuchDevice { index: 2, devices: 2 })), "{error:?}");
         let error = cuda_device(0, &none);
-        assert!(
-            matches!(&error, Err(Error::CudaUnusable { reason }) if reason == "no driver"),
-            "{error:?}"
-        );
+        assert!(matches!(&error, Err(Error::CudaUnusable { reason }) if reason == "no driver"), "{error:?}");
         let expected = devices().get(1).copied().unwrap_or(Device::Cpu);
         assert_eq!(device(DeviceChoice::Auto).unwrap(), expected);
         assert_eq!(device(DeviceChoice::Cpu).unwrap(), Device::Cpu);
@@ -330,12 +314,7 @@ mod tests {
 
     #[test]
     fn processes_of_a_host_take_its_gpus_in_turn_or_the_one_they_were_given() {
-        for (visible, expected) in [
-            ("", [0, 1, 2]),
-            ("0,1,2,3", [0, 1, 2]),
-            ("GPU-8932f937", [0; 3]),
-            ("3", [0; 3]),
-        ] {
+        for (visible, expected) in [("", [0, 1, 2]), ("0,1,2,3", [0, 1, 2]), ("GPU-8932f937", [0; 3]), ("3", [0; 3])] {
             assert_eq!([0, 1, 2].map(|rank| local_index(rank, visible)), expected, "{visible}");
         }
     }
@@ -346,9 +325,8 @@ mod tests {
             let _ = Tensor::zeros([1 << 60], (Kind::Uint8, Device::Cpu));
             Ok(())
         };
-        let error = catch_out_of_memory::<_, Error>("ask for less", large)
-            .expect_err("no machine has that")
-            .to_string();
+        let error =
+            catch_out_of_memory::<_, Error>("ask for less", large).expect_err("no machine has that").to_string();
         assert!(
             error.starts_with("out of memory: ") && error.contains("allocate") && error.ends_with("; ask for less"),
             "{error}"
@@ -362,10 +340,7 @@ mod tests {
         )
         .to_owned();
         let what = out_of_memory(cuda).expect("it is one");
-        assert!(
-            what.starts_with("CUDA out of memory. Tried to allocate 20.00 GiB"),
-            "{what}"
-        );
+        assert!(what.starts_with("CUDA out of memory. Tried to allocate 20.00 GiB"), "{what}");
         assert!(what.ends_with("PYTORCH_ALLOC_CONF"), "{what}");
 
         let cpp: &(dyn Any + Send) =
@@ -373,10 +348,7 @@ mod tests {
         assert_eq!(out_of_memory(cpp).as_deref(), Some("std::bad_alloc"));
 
         let other = catch_unwind(|| catch_out_of_memory::<(), Error>("-", || panic!("another reason")));
-        assert_eq!(
-            other.expect_err("it panics").downcast_ref::<&str>(),
-            Some(&"another reason")
-        );
+        assert_eq!(other.expect_err("it panics").downcast_ref::<&str>(), Some(&"another reason"));
     }
 
     #[test]
@@ -409,12 +381,7 @@ mod tests {
             grappa_skip::skip_part!("CUDA: {reason}");
         }
         for device in devices() {
-            let arrays = [
-                Array::I32(&[1, -2, 3]),
-                Array::I32(&[]),
-                Array::I64(&[1 << 40, -1, 7]),
-                Array::F32(&[0.5]),
-            ];
+            let arrays = [Array::I32(&[1, -2, 3]), Array::I32(&[]), Array::I64(&[1 << 40, -1, 7]), Array::F32(&[0.5])];
             let sent = send_together(&arrays, device);
             let kinds: Vec<Kind> = sent.iter().map(Tensor::kind).collect();
             assert_eq!(kinds, [Kind::Int, Kind::Int, Kind::Int64, Kind::Float]);

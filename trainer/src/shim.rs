@@ -2,10 +2,7 @@
 //! tensors as slices, streams of devices, and libtorch's threads. All `unsafe` code of the trainer is here, except for the vector
 //! instructions of [`kernels`](crate::kernels).
 
-#![expect(
-    unsafe_code,
-    reason = "calls into the dynamic loader and libtorch's C and C++ interfaces"
-)]
+#![expect(unsafe_code, reason = "calls into the dynamic loader and libtorch's C and C++ interfaces")]
 
 pub(crate) mod c10d;
 pub(crate) mod cuda;
@@ -100,11 +97,7 @@ pub(crate) fn with_gradients(outputs: &[&Tensor], inputs: &[&Tensor], backward: 
     if !gradients_are_recorded(inputs) {
         return;
     }
-    let context = Box::new(Context {
-        outputs: outputs.len(),
-        inputs: inputs.len(),
-        backward: backward(),
-    });
+    let context = Box::new(Context { outputs: outputs.len(), inputs: inputs.len(), backward: backward() });
     let output_pointers: Vec<*mut c_void> = outputs.iter().map(|output| output.as_ptr().cast_mut().cast()).collect();
     let input_pointers: Vec<*const c_void> = inputs.iter().map(|input| input.as_ptr().cast()).collect();
     // SAFETY: all pointers are of tensors that live; the context is a box of what both functions take it for, and C++
@@ -202,11 +195,7 @@ pub(crate) fn view_memory<V: Values>(owner: Arc<V>, rows: usize, columns: usize,
     let is_bf16 = kind == Kind::BFloat16;
     assert!(is_bf16 || kind == Kind::Float, "a tensor of {kind:?}");
     let value_bytes = if is_bf16 { 2 } else { 4 };
-    assert_eq!(
-        bytes.len(),
-        rows * columns * value_bytes,
-        "bytes of {rows} x {columns} values"
-    );
+    assert_eq!(bytes.len(), rows * columns * value_bytes, "bytes of {rows} x {columns} values");
     let data = bytes.as_ptr();
     assert!(data.addr().is_multiple_of(value_bytes), "values are aligned");
 
@@ -221,14 +210,7 @@ pub(crate) fn view_memory<V: Values>(owner: Arc<V>, rows: usize, columns: usize,
     // SAFETY: the values stay where they are and what they are while the owner lives, which C++ drops once, on any thread.
     // Nobody writes to the tensor: like what `values` reads, it is an input of a step.
     let tensor = unsafe {
-        grappa_view_memory(
-            data.cast_mut().cast(),
-            rows as i64,
-            columns as i64,
-            is_bf16,
-            owner,
-            drop_owner::<V>,
-        )
+        grappa_view_memory(data.cast_mut().cast(), rows as i64, columns as i64, is_bf16, owner, drop_owner::<V>)
     };
     if tensor.is_null() {
         // SAFETY: C++ did not take it.
@@ -266,10 +248,7 @@ pub(crate) fn on_each_thread(run: &(dyn Fn() + Sync)) {
         }
     }
 
-    let shared = Shared {
-        run,
-        panic: Mutex::new(None),
-    };
+    let shared = Shared { run, panic: Mutex::new(None) };
     // SAFETY: `shared` lives until the call returns, which is after all threads are done with it, and may be shared
     // between threads.
     unsafe { grappa_on_each_thread(call, ptr::from_ref(&shared).cast()) }
@@ -369,11 +348,7 @@ pub(crate) fn values_mut<T: Element>(tensor: &mut Tensor) -> &mut [T] {
 fn check<T: Element>(tensor: &Tensor) {
     assert_eq!(tensor.kind(), T::KIND, "type of a tensor's values");
     assert_eq!(tensor.device(), Device::Cpu, "device of a tensor's values");
-    assert!(
-        tensor.is_contiguous(),
-        "a tensor of stride {:?} is not contiguous",
-        tensor.stride()
-    );
+    assert!(tensor.is_contiguous(), "a tensor of stride {:?} is not contiguous", tensor.stride());
 }
 
 #[cfg(test)]
@@ -395,11 +370,7 @@ mod tests {
         let owner = Arc::new(Owner((0..6).map(|i| (i as f32).to_bits()).collect()));
         let whole = view_memory(owner.clone(), 3, 2, Kind::Float);
         assert_eq!(whole.size(), [3, 2]);
-        assert_eq!(
-            values::<f32>(&whole).as_ptr().addr(),
-            owner.0.as_ptr().addr(),
-            "without a copy"
-        );
+        assert_eq!(values::<f32>(&whole).as_ptr().addr(), owner.0.as_ptr().addr(), "without a copy");
         let last_row = whole.narrow(0, 2, 1);
         drop(whole);
         assert_eq!(Arc::strong_count(&owner), 2);

@@ -139,28 +139,18 @@ impl Bench for Args {
 
     fn measure(&self, record: &mut Record) -> Result<()> {
         if let Err(why) = Network::new(self.hosts, self.links(None)) {
-            record.add(format_args!(
-                "Nothing was measured: this machine does not permit network namespaces ({why:#})."
-            ));
+            record
+                .add(format_args!("Nothing was measured: this machine does not permit network namespaces ({why:#})."));
             return Ok(());
         }
         let programs = programs::build(&["grappa-gen", "grappa-ingest", "grappa-store", "grappa-train"])?;
-        let graphs = Graphs {
-            programs: &programs,
-            work: &self.files.work,
-            data: &self.data,
-            scale: self.scale,
-        };
+        let graphs = Graphs { programs: &programs, work: &self.files.work, data: &self.data, scale: self.scale };
         let peer = self.peer();
         for &dataset in &self.datasets {
             match graphs.store(dataset)? {
-                Some(store) => self.measure_on(
-                    dataset,
-                    store,
-                    &graphs,
-                    peer.as_ref().ok().map(|(python, _)| *python),
-                    record,
-                )?,
+                Some(store) => {
+                    self.measure_on(dataset, store, &graphs, peer.as_ref().ok().map(|(python, _)| *python), record)?
+                }
                 None => record.add(format_args!(
                     "Left out: {dataset}: there is no {} (--data).",
                     self.data.join(dataset.name()).display()
@@ -183,10 +173,7 @@ impl Bench for Args {
 
 impl Args {
     fn links(&self, megabits: Option<u32>) -> Links {
-        Links {
-            megabits,
-            delay: Duration::from_millis(self.delay_ms.into()),
-        }
+        Links { megabits, delay: Duration::from_millis(self.delay_ms.into()) }
     }
 
     /// The Python of the peer and its versions, or why it cannot run.
@@ -206,14 +193,8 @@ impl Args {
         python: Option<&Path>,
         record: &mut Record,
     ) -> Result<()> {
-        let task = Task {
-            epochs: self.epochs.unwrap_or(dataset.task().epochs),
-            ..dataset.task()
-        };
-        ensure!(
-            !task.fanouts.is_empty(),
-            "{dataset} is trained on the whole graph, which has no minibatches"
-        );
+        let task = Task { epochs: self.epochs.unwrap_or(dataset.task().epochs), ..dataset.task() };
+        ensure!(!task.fanouts.is_empty(), "{dataset} is trained on the whole graph, which has no minibatches");
         training::preaggregate(graphs.programs, &store, task.aggregates(), false)?;
         let peer = match python {
             Some(python) => Some((python, self.divided(dataset, &store, graphs, python)?)),
@@ -226,25 +207,13 @@ impl Args {
             let peers = peer.iter().map(|_| Program::DistDgl);
             contenders.extend(ours.chain(peers).map(|program| Contender { program, links }));
         }
-        let setup = HostsSetup {
-            args: self,
-            task,
-            programs: graphs.programs,
-            store,
-            peer,
-        };
+        let setup = HostsSetup { args: self, task, programs: graphs.programs, store, peer };
         let load = machine::load()?;
         let runs = in_turns(
             &contenders,
             self.runs,
             |contender, turn| setup.run(contender, turn),
-            |ran| {
-                format!(
-                    "{:.2} s an epoch, {:.2} MB a step",
-                    ran.seconds_per_epoch,
-                    ran.bytes_per_step / 1e6
-                )
-            },
+            |ran| format!("{:.2} s an epoch, {:.2} MB a step", ran.seconds_per_epoch, ran.bytes_per_step / 1e6),
         )?;
         record.add(format_args!(
             "### {dataset}, {} hosts\n\n{} layers, fanouts {:?}, learning rate {}, {} epochs.\n\n{}",
@@ -255,10 +224,7 @@ impl Args {
             task.epochs,
             table(&contenders, &runs)
         ));
-        record.add(format_args!(
-            "Load {load} before and {} after.",
-            machine::load()?.trim()
-        ));
+        record.add(format_args!("Load {load} before and {} after.", machine::load()?.trim()));
         Ok(())
     }
 
@@ -286,15 +252,7 @@ impl Args {
 }
 
 fn table(contenders: &[Contender], runs: &[Vec<HostsRun>]) -> Table {
-    let columns = [
-        "",
-        "MB sent a step",
-        "ms a step",
-        "exchange, ms",
-        "s an epoch",
-        "over",
-        "test, %",
-    ];
+    let columns = ["", "MB sent a step", "ms a step", "exchange, ms", "s an epoch", "over", "test, %"];
     let mut table = Table::new(&columns);
     for (contender, ran) in contenders.iter().zip(runs) {
         let exchange: Option<Vec<f64>> = ran.iter().map(|run| run.exchange_ms).collect();
@@ -306,10 +264,7 @@ fn table(contenders: &[Contender], runs: &[Vec<HostsRun>]) -> Table {
         table.row([
             contender.to_string(),
             format!("{:.3}", median(ran.iter().map(|run| run.bytes_per_step / 1e6))),
-            format!(
-                "{:.0}",
-                median(ran.iter().map(|run| 1e3 * run.seconds_per_epoch / run.steps_per_epoch))
-            ),
+            format!("{:.0}", median(ran.iter().map(|run| 1e3 * run.seconds_per_epoch / run.steps_per_epoch))),
             exchange.map_or("-".to_owned(), |exchange| format!("{:.2}", median(exchange))),
             format!("{seconds:.2}"),
             over.map_or("-".to_owned(), |over| format!("{over:.2}")),
@@ -375,10 +330,7 @@ impl HostsSetup<'_> {
         folder::remove(&out)?;
         let steps = number(epochs.last().context("the run has no epochs")?, "step")?;
         let seconds: Vec<f64> = epochs[1..].iter().map(seconds_of).collect::<Result<_>>()?;
-        let exchange: f64 = epochs
-            .iter()
-            .filter_map(|epoch| epoch["seconds_by_stage"]["exchange"].as_f64())
-            .sum();
+        let exchange: f64 = epochs.iter().filter_map(|epoch| epoch["seconds_by_stage"]["exchange"].as_f64()).sum();
         Ok(HostsRun {
             bytes_per_step: sent / steps,
             steps_per_epoch: steps / epochs.len() as f64,
@@ -403,9 +355,8 @@ impl HostsSetup<'_> {
             "threads": self.args.threads,
             "seed": seed,
         });
-        let figures: Vec<PathBuf> = (0..self.args.hosts)
-            .map(|rank| work.join(format!("hosts-peer-{rank}.json")))
-            .collect();
+        let figures: Vec<PathBuf> =
+            (0..self.args.hosts).map(|rank| work.join(format!("hosts-peer-{rank}.json"))).collect();
         job::run(Some(network), self.args.hosts, work, |rank| {
             let script = peers::script(python, "distdgl.py", self.args.threads);
             // Each host needs shared memory of its own, where servers and trainers meet by name.
@@ -413,11 +364,7 @@ impl HostsSetup<'_> {
             command.args(["-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"", "sh"]);
             command.arg(script.get_program()).args(script.get_args());
             command.envs(script.get_envs().filter_map(|(name, value)| Some((name, value?))));
-            command
-                .arg("host")
-                .arg(parts)
-                .arg(settings.to_string())
-                .arg(&figures[rank as usize]);
+            command.arg("host").arg(parts).arg(settings.to_string()).arg(&figures[rank as usize]);
             command
         })?;
         let mut hosts = Vec::new();
@@ -427,10 +374,8 @@ impl HostsSetup<'_> {
             hosts.push(serde_json::from_str::<Value>(&text)?);
         }
         let steps: f64 = of_epochs(&hosts[0], "steps")?.iter().sum();
-        let sent: Vec<f64> = hosts
-            .iter()
-            .map(|host| Ok(of_epochs(host, "bytes")?.iter().sum()))
-            .collect::<Result<_>>()?;
+        let sent: Vec<f64> =
+            hosts.iter().map(|host| Ok(of_epochs(host, "bytes")?.iter().sum())).collect::<Result<_>>()?;
         Ok(HostsRun {
             bytes_per_step: sent.into_iter().fold(0.0, f64::max) / steps,
             steps_per_epoch: steps / f64::from(self.task.epochs),

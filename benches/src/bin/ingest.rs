@@ -219,10 +219,7 @@ impl IngestSetup<'_> {
         let ours = median(runs[0].iter().map(|run| run.seconds));
         for (contender, runs) in contenders.iter().zip(runs) {
             let seconds = median(runs.iter().map(|run| run.seconds));
-            let version = runs[0]
-                .version
-                .as_ref()
-                .map_or(String::new(), |version| format!(" ({version})"));
+            let version = runs[0].version.as_ref().map_or(String::new(), |version| format!(" ({version})"));
             table.row([
                 format!("{contender}{version}"),
                 format!("{seconds:.2}"),
@@ -287,19 +284,10 @@ impl Contender {
     /// All for one form. Grappa is first: the others are compared with it.
     fn all(form: Form) -> impl Iterator<Item = Self> {
         let programs: &[Program] = match form {
-            Form::Npy => &[
-                Program::Grappa,
-                Program::GrappaFindingNodes,
-                Program::GraphBolt,
-                Program::Scipy,
-            ],
-            Form::Tsv => &[
-                Program::Grappa,
-                Program::GrappaFindingNodes,
-                Program::GraphBolt,
-                Program::Scipy,
-                Program::WebGraph,
-            ],
+            Form::Npy => &[Program::Grappa, Program::GrappaFindingNodes, Program::GraphBolt, Program::Scipy],
+            Form::Tsv => {
+                &[Program::Grappa, Program::GrappaFindingNodes, Program::GraphBolt, Program::Scipy, Program::WebGraph]
+            }
         };
         programs.iter().map(move |&program| Self { program, form })
     }
@@ -342,11 +330,7 @@ impl Program {
         if self == Self::GraphBolt && !folder.exists() {
             eprintln!("writing {}", folder.display());
             let mut command = setup.python("graphbolt.py");
-            command
-                .arg("prepare")
-                .arg(&setup.input.path)
-                .arg(setup.nodes())
-                .arg(&folder);
+            command.arg("prepare").arg(&setup.input.path).arg(setup.nodes()).arg(&folder);
             child::run(&mut command)?;
         }
         Ok(())
@@ -409,9 +393,7 @@ impl Program {
                 fs::create_dir(setup.out())?;
                 let mut command = Command::new(&setup.args.webgraph);
                 command.args(["from", "arcs", "--num-threads", &threads, "--num-nodes", &setup.nodes()]);
-                command
-                    .arg(setup.out().join("graph"))
-                    .env("TMPDIR", &setup.args.files.work);
+                command.arg(setup.out().join("graph")).env("TMPDIR", &setup.args.files.work);
                 command.stdin(File::open(&setup.input.path)?);
                 command
             }

@@ -105,16 +105,8 @@ impl Args {
     }
 
     fn generated(&self, runs: &[Vec<Measured>]) -> Result<Table> {
-        let columns = [
-            "scale",
-            "edges made",
-            "s",
-            "range",
-            "M edges/s",
-            "cpu ns an edge",
-            "peak RSS, MiB",
-            "bytes an edge",
-        ];
+        let columns =
+            ["scale", "edges made", "s", "range", "M edges/s", "cpu ns an edge", "peak RSS, MiB", "bytes an edge"];
         let mut table = Table::new(&columns);
         for (&scale, runs) in self.scales.iter().zip(runs) {
             let (edges, bytes) = (runs[0].count("edges")?, runs[0].count("bytes_on_disk")?);
@@ -144,12 +136,7 @@ impl Args {
             stores::make_once(&path, stores::rmat(programs, scale, EDGE_FACTOR))?;
             let manifest = read_manifest(&path)?;
             let partitions = manifest.chunks.len().min(16) as u32;
-            let options = RepartitionOptions {
-                partitions,
-                schedule: Schedule::Sweep,
-                seed: SEED,
-                super_epoch: None,
-            };
+            let options = RepartitionOptions { partitions, schedule: Schedule::Sweep, seed: SEED, super_epoch: None };
             let floor = self.files.work.join("two-files");
             fs::create_dir_all(&floor)?;
             let store_files = cache::files_below(&path)?;
@@ -163,12 +150,7 @@ impl Args {
                 seconds[3].push(seconds_of(|| write_two(&floor))?);
             }
             fs::remove_dir_all(&floor)?;
-            let names = [
-                "open, cold",
-                "open, cached",
-                "repartition",
-                "floor: two files, synced and renamed",
-            ];
+            let names = ["open, cold", "open, cached", "repartition", "floor: two files, synced and renamed"];
             for (name, seconds) in names.iter().zip(&seconds) {
                 let milliseconds: Vec<f64> = seconds.iter().map(|seconds| seconds * 1e3).collect();
                 table.row([

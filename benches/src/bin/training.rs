@@ -83,10 +83,7 @@ struct Contender<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Program {
-    Ours {
-        first_hop: &'static str,
-        precision: &'static str,
-    },
+    Ours { first_hop: &'static str, precision: &'static str },
     Peer(&'static str),
 }
 
@@ -135,10 +132,7 @@ impl Bench for Args {
             .into_iter()
             .filter(|contender| contender.to_string().contains(&self.only))
             .collect();
-        if contenders
-            .iter()
-            .any(|contender| contender.to_string().contains("preaggregated"))
-        {
+        if contenders.iter().any(|contender| contender.to_string().contains("preaggregated")) {
             training::preaggregate(&setup.programs, &setup.graph.store, AggregateKind::Mean, false)?;
         }
         let load = machine::load()?;
@@ -188,9 +182,7 @@ impl Args {
         };
         match checked {
             Ok(told) => Ok(told.lines().next_back().unwrap_or_default().to_owned()),
-            Err(why) => Err(format!(
-                "{why}; benches/README.md says how to install it, {option} names its Python"
-            )),
+            Err(why) => Err(format!("{why}; benches/README.md says how to install it, {option} names its Python")),
         }
     }
 }
@@ -212,10 +204,7 @@ fn seconds(runs: &[StepsRun]) -> f64 {
 fn table(contenders: &[Contender], runs: &[Vec<StepsRun>]) -> Table {
     let mut table = Table::new(&["", "s for 50 batches", "range", "over", "peak RSS, GiB", STAGES]);
     for (contender, of_contender) in contenders.iter().zip(runs) {
-        let peers = contenders
-            .iter()
-            .zip(runs)
-            .filter(|(other, _)| other.is_peer_with(contender.model));
+        let peers = contenders.iter().zip(runs).filter(|(other, _)| other.is_peer_with(contender.model));
         let fastest = peers.map(|(_, runs)| seconds(runs)).min_by(f64::total_cmp);
         let runs = of_contender;
         table.row([
@@ -223,10 +212,7 @@ fn table(contenders: &[Contender], runs: &[Vec<StepsRun>]) -> Table {
             format!("{:.2}", seconds(runs)),
             range(runs.iter().map(|run| run.seconds)),
             fastest.map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
-            format!(
-                "{:.1}",
-                median(runs.iter().map(|run| run.peak_rss_bytes as f64)) / f64::from(1 << 30)
-            ),
+            format!("{:.1}", median(runs.iter().map(|run| run.peak_rss_bytes as f64)) / f64::from(1 << 30)),
             runs[0].stages.clone().unwrap_or_else(|| "-".to_owned()),
         ]);
     }
@@ -236,18 +222,12 @@ fn table(contenders: &[Contender], runs: &[Vec<StepsRun>]) -> Table {
 impl<'a> Contender<'a> {
     /// All contenders that can run here.
     fn all(models: &'a [String], peers: &[(&'static str, Result<String, String>)]) -> Vec<Self> {
-        const OURS: [(&str, &str); 4] = [
-            ("sampled", "f32"),
-            ("preaggregated", "f32"),
-            ("sampled", "bf16"),
-            ("preaggregated", "bf16"),
-        ];
+        const OURS: [(&str, &str); 4] =
+            [("sampled", "f32"), ("preaggregated", "f32"), ("sampled", "bf16"), ("preaggregated", "bf16")];
         let mut contenders = Vec::new();
         for model in models {
             let ours = if model == "sage" { &OURS[..] } else { &OURS[..1] };
-            let ours = ours
-                .iter()
-                .map(|&(first_hop, precision)| Program::Ours { first_hop, precision });
+            let ours = ours.iter().map(|&(first_hop, precision)| Program::Ours { first_hop, precision });
             let able = peers.iter().filter(|(_, checked)| checked.is_ok());
             let programs = ours.chain(able.map(|&(peer, _)| Program::Peer(peer)));
             contenders.extend(programs.map(|program| Self { model, program }));
@@ -289,12 +269,7 @@ impl TrainingSetup<'_> {
         let mut command = training::model(&self.programs, &self.graph.store, model, training::HIDDEN);
         // The peers have none.
         command.args(["--norm", "none"]);
-        command.args([
-            "--batch",
-            &BATCH.to_string(),
-            "--memory",
-            &self.args.memory.0.to_string(),
-        ]);
+        command.args(["--batch", &BATCH.to_string(), "--memory", &self.args.memory.0.to_string()]);
         command.args(["--device", &self.args.device.to_string()]);
         command.args(["--first-hop", first_hop, "--precision", precision]);
         command.args(["--epochs", "2", "--eval-every", "2"]);
@@ -311,20 +286,13 @@ impl TrainingSetup<'_> {
     }
 
     fn run_peer(&self, model: &str, peer: &str) -> Result<StepsRun> {
-        let python = self
-            .args
-            .python(peer)
-            .expect("a peer is a contender only if it has a Python");
+        let python = self.args.python(peer).expect("a peer is a contender only if it has a Python");
         let mut command = peers::script(python, "training.py", self.args.threads as usize);
         command.args(["run", peer, &self.args.device.to_string(), model]);
         let graph = &self.graph;
         command.args([&graph.edges, &graph.features, &graph.labels, &graph.seeds]);
         command.args([BATCHES.to_string(), self.args.threads.to_string()]);
         let measured = child::run(&mut command)?;
-        Ok(StepsRun {
-            seconds: measured.number("seconds")?,
-            stages: None,
-            peak_rss_bytes: measured.peak_rss_bytes,
-        })
+        Ok(StepsRun { seconds: measured.number("seconds")?, stages: None, peak_rss_bytes: measured.peak_rss_bytes })
     }
 }

@@ -39,11 +39,7 @@ impl Network {
     /// # Errors
     /// If this machine does not permit it.
     pub fn new(hosts: u32, links: Links) -> Result<Self> {
-        let mut network = Self {
-            hosts: Vec::new(),
-            switch: None,
-            relay: None,
-        };
+        let mut network = Self { hosts: Vec::new(), switch: None, relay: None };
         match links.delay.is_zero() {
             true => network.add_bridged(hosts, links.megabits)?,
             false => network.add_relayed(hosts, links)?,

@@ -27,10 +27,7 @@ pub const MTU: usize = 16 << 10;
 /// Packets that would wait longer for their link are dropped.
 const QUEUE: Duration = Duration::from_millis(400);
 /// How often a thread looks whether it shall end.
-const PATIENCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Limits of links: bandwidth and delay.
 #[derive(Clone, Copy, Debug)]
@@ -177,9 +174,7 @@ pub fn device(namespace: &str, name: &str) -> io::Result<File> {
         unsafe { ioctl(&device, Setter::<TUNSETIFF, Request>::new(request)) }?;
         Ok(device)
     });
-    created
-        .join()
-        .map_err(|_| io::Error::other("the thread that creates a TUN device panicked"))?
+    created.join().map_err(|_| io::Error::other("the thread that creates a TUN device panicked"))?
 }
 
 /// Names a TUN device.
@@ -202,10 +197,6 @@ impl Request {
         for (to, byte) in bytes[..15].iter_mut().zip(name.bytes()) {
             *to = byte;
         }
-        Self {
-            name: bytes,
-            flags: FLAGS,
-            rest: [0; 22],
-        }
+        Self { name: bytes, flags: FLAGS, rest: [0; 22] }
     }
 }

@@ -37,19 +37,9 @@ pub fn in_order<P, B: Send>(
     make: impl Fn(P) -> Result<B> + Sync,
     take: impl FnMut(B) -> Result<()> + Send,
 ) -> Result<()> {
-    let plan = Mutex::new(PieceQueue {
-        next: plan,
-        number: 0,
-        cost: 0,
-    });
+    let plan = Mutex::new(PieceQueue { next: plan, number: 0, cost: 0 });
     let line = PieceLine {
-        state: Mutex::new(LineState {
-            ready: BTreeMap::new(),
-            head: 0,
-            taken: 0,
-            taking: false,
-            broken: false,
-        }),
+        state: Mutex::new(LineState { ready: BTreeMap::new(), head: 0, taken: 0, taking: false, broken: false }),
         moved: Condvar::new(),
     };
     let take = Mutex::new(take);
@@ -167,12 +157,7 @@ mod tests {
     /// Pieces `0..count`. Piece n costs `cost(n)`.
     fn pieces(count: u64, cost: impl Fn(u64) -> u64) -> impl FnMut() -> Option<PlannedPiece<u64>> {
         let mut numbers = 0..count;
-        move || {
-            numbers.next().map(|piece| PlannedPiece {
-                piece,
-                cost: cost(piece),
-            })
-        }
+        move || numbers.next().map(|piece| PlannedPiece { piece, cost: cost(piece) })
     }
 
     #[test]

@@ -48,14 +48,9 @@ impl Conversion {
     /// Python. Then the user must write it.
     pub fn command_for(self, file: &Path, name: &str) -> String {
         let command = self.command(file);
-        match name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b" _-.:()/".contains(&byte) || byte >= 0x80)
-        {
+        match name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" _-.:()/".contains(&byte) || byte >= 0x80) {
             // The file comes last, and its name may have the same letters.
-            true => command
-                .replacen("'NAME'", &format!("'{name}'"), 1)
-                .replace("'COLUMN'", &format!("'{name}'")),
+            true => command.replacen("'NAME'", &format!("'{name}'"), 1).replace("'COLUMN'", &format!("'{name}'")),
             false => command,
         }
     }
@@ -64,11 +59,7 @@ impl Conversion {
 /// A line of Python that has `a`, the array in the file.
 macro_rules! numpy {
     ($rest:expr) => {
-        concat!(
-            "python3 -c \"import numpy as np, sys; a = np.load(sys.argv[1]); ",
-            $rest,
-            "\" FILE"
-        )
+        concat!("python3 -c \"import numpy as np, sys; a = np.load(sys.argv[1]); ", $rest, "\" FILE")
     };
 }
 

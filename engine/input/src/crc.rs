@@ -43,11 +43,7 @@ type Spans = BTreeMap<u64, (u64, u32)>;
 impl MemberCrc {
     /// For a member of `bytes` unpacked bytes whose CRC-32 should be `expected`.
     pub fn new(expected: u32, bytes: u64) -> Self {
-        Self {
-            expected,
-            bytes,
-            spans: Mutex::new(Spans::from([(0, (0, 0))])),
-        }
+        Self { expected, bytes, spans: Mutex::new(Spans::from([(0, (0, 0))])) }
     }
 
     /// Adds the member's `bytes` at `offset`. Fails if all bytes are now known and their CRC is not the expected one.
@@ -77,10 +73,7 @@ impl MemberCrc {
         if end < self.bytes || found == self.expected {
             return Ok(());
         }
-        Err(CrcMismatch {
-            expected: self.expected,
-            found,
-        })
+        Err(CrcMismatch { expected: self.expected, found })
     }
 
     fn lock(&self) -> MutexGuard<'_, Spans> {

@@ -69,14 +69,7 @@ pub(crate) struct Extent {
 
 impl Extent {
     pub fn whole(file: &Arc<InputFile>, compression: Compression) -> Self {
-        Self {
-            offset: 0,
-            bytes: file.bytes(),
-            file: file.clone(),
-            compression,
-            member: None,
-            crc: None,
-        }
+        Self { offset: 0, bytes: file.bytes(), file: file.clone(), compression, member: None, crc: None }
     }
 
     /// An error about the extent as a whole.
@@ -153,13 +146,7 @@ impl Extent {
     /// A reader of the unpacked bytes from their start.
     pub fn stream(&self) -> Result<Stream> {
         let consumed = Arc::new(AtomicU64::new(0));
-        let packed = BufReader::with_capacity(
-            PIECE_BYTES,
-            Pieces {
-                extent: self.clone(),
-                consumed: consumed.clone(),
-            },
-        );
+        let packed = BufReader::with_capacity(PIECE_BYTES, Pieces { extent: self.clone(), consumed: consumed.clone() });
         let unpacked: Box<dyn Read + Send> = match self.compression {
             Compression::None => Box::new(packed),
             Compression::Gzip => Box::new(GzipMembers::new(packed)),
@@ -172,11 +159,7 @@ impl Extent {
                 at: 0,
             }),
         };
-        Ok(Stream {
-            unpacked,
-            extent: self.clone(),
-            consumed,
-        })
+        Ok(Stream { unpacked, extent: self.clone(), consumed })
     }
 }
 
@@ -188,10 +171,7 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     pub fn new(extent: Extent) -> Self {
-        Self {
-            extent,
-            consumed: Arc::default(),
-        }
+        Self { extent, consumed: Arc::default() }
     }
 }
 
@@ -292,9 +272,8 @@ impl Stream {
             _ => Error::input(
                 path,
                 at,
-                self.extent.in_member(&format!(
-                    "the {kind} data cannot be unpacked ({error}); fetch or write it again"
-                )),
+                self.extent
+                    .in_member(&format!("the {kind} data cannot be unpacked ({error}); fetch or write it again")),
             ),
         }
     }
@@ -313,10 +292,7 @@ pub(crate) struct ExtentReader {
 
 impl ExtentReader {
     pub fn new(extent: Extent) -> Self {
-        Self {
-            extent,
-            stream: Mutex::new(None),
-        }
+        Self { extent, stream: Mutex::new(None) }
     }
 
     /// Fails unless the CRC-32 is right: see [`Extent::check`].

@@ -50,12 +50,7 @@ impl InputFile {
         let metadata = file.metadata().map_err(Error::io("read", path))?;
         // Only advice: a file system that ignores it is slower.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
-        Ok(Arc::new(Self {
-            file,
-            path: path.to_owned(),
-            bytes: metadata.len(),
-            direct: OnceLock::new(),
-        }))
+        Ok(Arc::new(Self { file, path: path.to_owned(), bytes: metadata.len(), direct: OnceLock::new() }))
     }
 
     pub fn path(&self) -> &Path {

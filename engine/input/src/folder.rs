@@ -97,15 +97,10 @@ fn twins(file: &Path, other: &Path) -> Error {
 
 /// The name of the original, if a file with this name is a packed or backup copy; otherwise the name itself.
 fn original_of(name: &str) -> &str {
-    const COPIES: [&str; 11] = [
-        ".gz", ".zst", ".zstd", ".bgz", "~", ".bak", ".orig", ".old", ".backup", ".copy", ".save",
-    ];
+    const COPIES: [&str; 11] =
+        [".gz", ".zst", ".zstd", ".bgz", "~", ".bak", ".orig", ".old", ".backup", ".copy", ".save"];
     let mut name = name;
-    while let Some(original) = COPIES
-        .iter()
-        .find_map(|copy| name.strip_suffix(copy))
-        .filter(|name| !name.is_empty())
-    {
+    while let Some(original) = COPIES.iter().find_map(|copy| name.strip_suffix(copy)).filter(|name| !name.is_empty()) {
         name = original;
     }
     match name.strip_prefix('#').and_then(|name| name.strip_suffix('#')) {
@@ -127,9 +122,7 @@ fn numbered_copy_of(name: &str) -> Option<String> {
         let (stem, number) = stem.rsplit_once('(')?;
         number.bytes().all(|byte| byte.is_ascii_digit()).then_some(stem)
     });
-    let copied = [" - Copy", " copy", "_copy", "-copy"]
-        .iter()
-        .find_map(|copy| stem.strip_suffix(copy));
+    let copied = [" - Copy", " copy", "_copy", "-copy"].iter().find_map(|copy| stem.strip_suffix(copy));
     let original = numbered.or(copied)?.trim_end();
     (!original.is_empty()).then(|| format!("{original}{extension}"))
 }

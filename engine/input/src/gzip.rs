@@ -14,9 +14,7 @@ pub(crate) struct GzipMembers<R> {
 impl<R: BufRead> GzipMembers<R> {
     /// Unpacks `packed`, which starts with a member.
     pub fn new(packed: R) -> Self {
-        Self {
-            member: Some(GzDecoder::new(packed)),
-        }
+        Self { member: Some(GzDecoder::new(packed)) }
     }
 }
 
@@ -37,10 +35,7 @@ impl<R: BufRead> Read for GzipMembers<R> {
                 break;
             }
             if padded {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "invalid gzip header after zeros",
-                ));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "invalid gzip header after zeros"));
             }
             self.member = Some(GzDecoder::new(packed));
         }

@@ -73,8 +73,7 @@ pub(crate) fn refuse_other_kinds(file: &Arc<InputFile>) -> Result<()> {
 
 /// Whether a text begins with `name`, in any case.
 fn begins(text: &[u8], name: &[u8]) -> bool {
-    text.get(..name.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(name))
+    text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
 }
 
 impl Kind {
@@ -143,10 +142,7 @@ impl Kind {
             Self::EncryptedParquet => ("an encrypted Parquet file; write it again without encryption", None),
             Self::Feather => ("a Feather file (Arrow IPC)", Some(Conversion::FeatherToParquet)),
             Self::Hdf5 => ("an HDF5 file", Some(Conversion::Hdf5ToArrays)),
-            Self::Lfs => (
-                "a pointer of Git LFS to a file that was not fetched",
-                Some(Conversion::FetchLfs),
-            ),
+            Self::Lfs => ("a pointer of Git LFS to a file that was not fetched", Some(Conversion::FetchLfs)),
             Self::Lz4 => ("compressed with LZ4", Some(Conversion::UnpackLz4)),
             Self::Matlab => ("a MATLAB file", Some(Conversion::MatlabToArrays)),
             Self::Matlab73 => ("a MATLAB file", Some(Conversion::Matlab73ToArrays)),
@@ -163,21 +159,16 @@ impl Kind {
             Self::Sqlite => ("a SQLite database", Some(Conversion::SqliteToText)),
             Self::Tar => ("a tar archive", Some(Conversion::UnpackTar)),
             Self::Utf16 => ("text in UTF-16", Some(Conversion::Utf16ToUtf8)),
-            Self::WebPage => (
-                "a web page (HTML), perhaps of a failed download; fetch the file again",
-                None,
-            ),
+            Self::WebPage => ("a web page (HTML), perhaps of a failed download; fetch the file again", None),
             Self::Xls | Self::Xlsx => ("an Excel file", Some(Conversion::ExcelToText)),
             Self::Xz => ("compressed with xz", Some(Conversion::UnpackXz)),
             Self::Zip => ("a zip archive", Some(Conversion::UnpackZip)),
-            Self::Packed(Compression::Zstd) => (
-                "compressed with Zstandard, and only text is read from such files",
-                Some(Conversion::UnpackZstd),
-            ),
-            Self::Packed(_) => (
-                "compressed with gzip, and only text is read from such files",
-                Some(Conversion::UnpackGzip),
-            ),
+            Self::Packed(Compression::Zstd) => {
+                ("compressed with Zstandard, and only text is read from such files", Some(Conversion::UnpackZstd))
+            }
+            Self::Packed(_) => {
+                ("compressed with gzip, and only text is read from such files", Some(Conversion::UnpackGzip))
+            }
         }
     }
 
@@ -189,9 +180,8 @@ impl Kind {
             Self::Bzip2 | Self::Compress | Self::Lz4 | Self::Packed(_) | Self::Tar | Self::Xz | Self::Zip => "unpack",
             _ => "convert",
         };
-        let command = conversion.map_or_else(String::new, |conversion| {
-            format!("; {verb} it: {}", conversion.command(path))
-        });
+        let command =
+            conversion.map_or_else(String::new, |conversion| format!("; {verb} it: {}", conversion.command(path)));
         Error::input(path, Position::Whole, format!("this is {name}{command}"))
     }
 }
@@ -202,14 +192,7 @@ mod tests {
 
     #[test]
     fn text_that_begins_as_another_kind_is_text() {
-        for text in [
-            "ORCID,name\n",
-            "FEA1,FEA2\n",
-            "BZh,x\n",
-            "ARROW1 x\n",
-            "0 1\n",
-            "ann bob\n",
-        ] {
+        for text in ["ORCID,name\n", "FEA1,FEA2\n", "BZh,x\n", "ARROW1 x\n", "0 1\n", "ann bob\n"] {
             assert_eq!(Kind::of(text.as_bytes()), None, "{text}");
         }
         for (head, kind) in [

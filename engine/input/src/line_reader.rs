@@ -71,13 +71,12 @@ impl Lines {
     pub fn next_line(&mut self) -> Result<Option<Line>> {
         let mut bytes = Vec::new();
         let limit = self.line_bytes_max as u64 + 1;
-        let read = (&mut self.reader)
-            .take(limit)
-            .read_until(b'\n', &mut bytes)
-            .map_err(|error| match error.downcast::<Error>() {
+        let read = (&mut self.reader).take(limit).read_until(b'\n', &mut bytes).map_err(|error| {
+            match error.downcast::<Error>() {
                 Ok(error) => error,
                 Err(error) => Error::io("read", self.reader.get_ref().0.path())(error),
-            })?;
+            }
+        })?;
         if read == 0 {
             return Ok(None);
         }
@@ -96,10 +95,6 @@ impl Lines {
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
         }
-        Ok(Some(Line {
-            offset,
-            number: self.number,
-            bytes,
-        }))
+        Ok(Some(Line { offset, number: self.number, bytes }))
     }
 }

@@ -39,16 +39,8 @@ pub(crate) fn one_less(nodes: u64) -> String {
 pub(crate) fn wrong_rows(nodes: u64, rows: u64, if_more: &str) -> String {
     format!(
         "expected {nodes} rows, one per node, found {rows}; {}{}",
-        if rows > nodes {
-            if_more
-        } else {
-            "the file belongs to another graph, or is incomplete"
-        },
-        if rows + 1 == nodes {
-            one_less(nodes)
-        } else {
-            String::new()
-        }
+        if rows > nodes { if_more } else { "the file belongs to another graph, or is incomplete" },
+        if rows + 1 == nodes { one_less(nodes) } else { String::new() }
     )
 }
 
@@ -56,9 +48,7 @@ pub(crate) fn wrong_rows(nodes: u64, rows: u64, if_more: &str) -> String {
 pub(crate) fn in_shell(word: &str) -> String {
     match !word.is_empty()
         && !word.starts_with('-')
-        && word
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte))
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte))
     {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),

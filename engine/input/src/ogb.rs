@@ -54,15 +54,8 @@ pub struct OgbLayout {
 pub fn is_undirected(folder: &Path) -> bool {
     // Paths such as `.` have no name.
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let name = folder
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .replace('-', "_");
-    matches!(
-        name.as_str(),
-        "ogbn_products" | "products" | "ogbn_proteins" | "proteins"
-    )
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().replace('-', "_");
+    matches!(name.as_str(), "ogbn_products" | "products" | "ogbn_proteins" | "proteins")
 }
 
 /// Finds a dataset's files in `folder`, with its split if `with_split`.
@@ -132,9 +125,7 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
         if lists.iter().any(Option::is_some) {
             found.push((path, lists));
         } else {
-            pickled = Some(path.join("split_dict.pt"))
-                .filter(|file| file.is_file())
-                .or(pickled);
+            pickled = Some(path.join("split_dict.pt")).filter(|file| file.is_file()).or(pickled);
         }
     }
     found.sort();

@@ -49,10 +49,7 @@ pub struct ColumnReading {
 impl ColumnReading {
     /// Whether it is a column of numbers without missing values, which needs no word.
     fn is_plain(&self) -> bool {
-        self.column.encoding
-            == (Encoding::Number {
-                missing: Missing::Refused,
-            })
+        self.column.encoding == (Encoding::Number { missing: Missing::Refused })
     }
 
     /// What a missing value becomes. None if there must be none.
@@ -151,12 +148,7 @@ impl fmt::Display for Reading {
         for (role, name) in self.columns.iter().take(NAMES_MAX) {
             let between = if *role == last { ", " } else { "; " };
             let role = if *role == last { "" } else { role };
-            write!(
-                f,
-                "{between}{role}{}{}",
-                if role.is_empty() { "" } else { " " },
-                printable(name)
-            )?;
+            write!(f, "{between}{role}{}{}", if role.is_empty() { "" } else { " " }, printable(name))?;
             last = if role.is_empty() { last } else { role };
         }
         if self.columns.len() > NAMES_MAX {
@@ -173,12 +165,7 @@ impl fmt::Display for Reading {
             write!(f, "; row k is the node with the k-th smallest id")?;
         }
         if !self.left_out.is_empty() {
-            let names: Vec<_> = self
-                .left_out
-                .iter()
-                .take(NAMES_MAX)
-                .map(|name| printable(name))
-                .collect();
+            let names: Vec<_> = self.left_out.iter().take(NAMES_MAX).map(|name| printable(name)).collect();
             write!(f, "; left out: {}", names.join(", "))?;
             if self.left_out.len() > NAMES_MAX {
                 write!(f, " and {} more", self.left_out.len() - NAMES_MAX)?;

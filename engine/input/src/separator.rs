@@ -29,10 +29,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
 
 /// A field without the quotes around it, if it has some.
 pub(crate) fn unquoted(field: &[u8]) -> &[u8] {
-    field
-        .strip_prefix(b"\"")
-        .and_then(|field| field.strip_suffix(b"\""))
-        .unwrap_or(field)
+    field.strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\"")).unwrap_or(field)
 }
 
 /// The separator of the columns of a text file.

@@ -44,26 +44,16 @@ impl Npz {
     pub fn open(file: &Arc<InputFile>) -> Result<Self> {
         let reader = BufReader::new(file.try_clone()?);
         // The search for an archive that starts later in the file would read the whole file.
-        let config = Config {
-            archive_offset: ArchiveOffset::Known(0),
-        };
+        let config = Config { archive_offset: ArchiveOffset::Known(0) };
         let archive = ZipArchive::with_config(config, reader).map_err(|error| damaged(file, error))?;
-        let members: Vec<String> = archive
-            .file_names_raw()
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect();
+        let members: Vec<String> =
+            archive.file_names_raw().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         if let Some(kind) = Kind::of_archive(members.iter().map(String::as_str)) {
             return Err(kind.error(file.path()));
         }
-        let names = members
-            .into_iter()
-            .map(|name| name.strip_suffix(".npy").map(str::to_owned).unwrap_or(name))
-            .collect();
-        Ok(Self {
-            file: file.clone(),
-            archive: Mutex::new(archive),
-            names,
-        })
+        let names =
+            members.into_iter().map(|name| name.strip_suffix(".npy").map(str::to_owned).unwrap_or(name)).collect();
+        Ok(Self { file: file.clone(), archive: Mutex::new(archive), names })
     }
 
     /// Names of the arrays.
@@ -111,40 +101,27 @@ impl Npz {
     /// The place of a member, and its unpacked size in bytes.
     pub fn extent(&self, name: &str) -> Result<(Extent, u64)> {
         let Some(index) = self.names.iter().position(|other| other == name) else {
-            return Err(self.error(&format!(
-                "expected an array named {name}, found {}",
-                self.names.join(", ")
-            )));
+            return Err(self.error(&format!("expected an array named {name}, found {}", self.names.join(", "))));
         };
         let mut archive = self.archive.lock().unwrap_or_else(PoisonError::into_inner);
-        let member = archive
-            .by_index_raw(index)
-            .map_err(|error| damaged(&self.file, error))?;
+        let member = archive.by_index_raw(index).map_err(|error| damaged(&self.file, error))?;
         let (method, packed, bytes) = (member.compression(), member.compressed_size(), member.size());
         let start = member.data_start();
         let extent = Extent {
             file: self.file.clone(),
             offset: start.unwrap_or(0),
             bytes: packed,
-            compression: if method == CompressionMethod::STORE {
-                Compression::None
-            } else {
-                Compression::Deflate
-            },
+            compression: if method == CompressionMethod::STORE { Compression::None } else { Compression::Deflate },
             member: Some(name.into()),
             crc: Some(Arc::new(MemberCrc::new(member.crc32(), bytes))),
         };
         let unread = match method {
             _ if member.encrypted() => Some("encrypted".to_owned()),
             CompressionMethod::STORE | CompressionMethod::DEFLATE => None,
-            _ => Some(format!(
-                "packed with method {method:?}, which this program does not read"
-            )),
+            _ => Some(format!("packed with method {method:?}, which this program does not read")),
         };
         if let Some(why) = unread {
-            return Err(extent.error(format!(
-                "it is {why}; write the archive with NumPy's savez or savez_compressed"
-            )));
+            return Err(extent.error(format!("it is {why}; write the archive with NumPy's savez or savez_compressed")));
         }
         let end = start.and_then(|start| start.checked_add(packed));
         // Deflate compresses 1032 to 1 at best. A larger claim is false, and would reserve memory for nothing.
@@ -153,10 +130,7 @@ impl Npz {
             _ => bytes / 1032 <= packed,
         };
         if end.is_none_or(|end| end > self.file.bytes()) || !plausible {
-            return Err(damaged(
-                &self.file,
-                format!("the size of its member {name} is impossible"),
-            ));
+            return Err(damaged(&self.file, format!("the size of its member {name} is impossible")));
         }
         drop(member);
         Ok((extent, bytes))

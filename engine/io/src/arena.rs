@@ -3,10 +3,7 @@
 //! Huge pages help read buffers and memory with random access: they cause fewer TLB misses, and direct reads pin fewer
 //! pages. The memory is zeroed, and takes no physical memory until it is touched.
 
-#![expect(
-    unsafe_code,
-    reason = "a thread that adds memory gets its address, and processes share memory"
-)]
+#![expect(unsafe_code, reason = "a thread that adds memory gets its address, and processes share memory")]
 
 use std::{
     fs::File,
@@ -50,21 +47,11 @@ impl Arena {
     pub fn of(bytes: usize, what: &'static str) -> Result<Self> {
         // A mapping starts at a multiple of a small page, so a part before the first huge page may stay unused.
         let slack = if bytes < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
-        let refused = |source| Error::Memory {
-            bytes: bytes as u64,
-            what,
-            source,
-        };
-        let total = bytes
-            .checked_add(slack)
-            .ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
+        let refused = |source| Error::Memory { bytes: bytes as u64, what, source };
+        let total = bytes.checked_add(slack).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
         let map = MmapMut::map_anon(total).map_err(refused)?;
         if slack == 0 {
-            return Ok(Self {
-                populate: None,
-                map,
-                bytes: 0..bytes,
-            });
+            return Ok(Self { populate: None, map, bytes: 0..bytes });
         }
         let start = map.as_ptr().align_offset(HUGE_PAGE_BYTES);
         assert!(start <= slack, "an address can be rounded up");
@@ -73,11 +60,7 @@ impl Arena {
         if let Err(error) = map.advise_range(Advice::HugePage, start, whole) {
             tracing::debug!("no huge pages: {error}");
         }
-        Ok(Self {
-            populate: None,
-            map,
-            bytes: start..start + bytes,
-        })
+        Ok(Self { populate: None, map, bytes: start..start + bytes })
     }
 
     /// As [`Arena::new`], for bytes that one thread fills from front to back: if they are many, another thread adds memory ahead of it.
@@ -98,11 +81,7 @@ impl Arena {
     /// # Errors
     /// If the kernel refuses the address space.
     pub(crate) fn shared(file: &File, bytes: u64) -> Result<Self> {
-        let refused = |source| Error::Memory {
-            bytes,
-            what: "memory that processes share",
-            source,
-        };
+        let refused = |source| Error::Memory { bytes, what: "memory that processes share", source };
         let length = usize::try_from(bytes).map_err(|_| refused(io::ErrorKind::OutOfMemory.into()))?;
         // SAFETY: the file has no name and a fixed length, so only processes that were told of it map it. They write their parts of it, and
         // read the others' bytes after these have said that they are done.
@@ -110,11 +89,7 @@ impl Arena {
         if let Err(error) = map.advise(Advice::HugePage) {
             tracing::debug!("no huge pages in shared memory: {error}");
         }
-        Ok(Self {
-            populate: None,
-            map,
-            bytes: 0..length,
-        })
+        Ok(Self { populate: None, map, bytes: 0..length })
     }
 
     /// Says that the bytes before `end` are filled.
@@ -199,15 +174,7 @@ mod tests {
 
     #[test]
     fn an_arena_is_aligned_zeroed_and_of_the_requested_length() {
-        for bytes in [
-            0,
-            1,
-            4096,
-            5000,
-            HUGE_PAGE_BYTES - 1,
-            HUGE_PAGE_BYTES,
-            3 * HUGE_PAGE_BYTES + 4097,
-        ] {
+        for bytes in [0, 1, 4096, 5000, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 4097] {
             let mut arena = Arena::new(bytes).unwrap();
             let align = if bytes < HUGE_PAGE_BYTES { 4096 } else { HUGE_PAGE_BYTES };
             assert_eq!(arena.as_ptr().addr() % align, 0, "of {bytes} bytes");
@@ -230,10 +197,7 @@ mod tests {
             }
             for piece in 0..steps {
                 let range = bytes * piece / steps..bytes * (piece + 1) / steps;
-                assert!(
-                    arena[range].iter().all(|&byte| byte == piece as u8 + 1),
-                    "piece {piece} of {steps}"
-                );
+                assert!(arena[range].iter().all(|&byte| byte == piece as u8 + 1), "piece {piece} of {steps}");
             }
         }
     }

@@ -69,8 +69,7 @@ impl NewFile<'_> {
     ) -> Result<u64> {
         let temporary = self.destination.begin()?;
         let mut file = &temporary.file;
-        file.seek(SeekFrom::Start(self.header_bytes as u64))
-            .map_err(Error::io("write", &temporary.path))?;
+        file.seek(SeekFrom::Start(self.header_bytes as u64)).map_err(Error::io("write", &temporary.path))?;
         let mut bytes = 0;
         write_in_order(plan, make, |block, edges| {
             let mut file = &temporary.file;
@@ -81,9 +80,7 @@ impl NewFile<'_> {
         })?;
         let header = header(bytes);
         assert_eq!(header.len(), self.header_bytes, "the header has the reserved length");
-        file.rewind()
-            .and_then(|()| file.write_all(&header))
-            .map_err(Error::io("write", &temporary.path))?;
+        file.rewind().and_then(|()| file.write_all(&header)).map_err(Error::io("write", &temporary.path))?;
         temporary.finish()?;
         Ok(bytes)
     }
@@ -97,20 +94,14 @@ pub fn write_in_order<B: Send + Sync, S: Default + Send + Sync>(
     mut sink: impl FnMut(&[u8], u64) -> Result<()> + Send,
 ) -> Result<()> {
     let round_len = round_len();
-    let mut plan_round = || {
-        std::iter::from_fn(|| plan().transpose())
-            .take(round_len)
-            .collect::<Result<Vec<_>>>()
-    };
+    let mut plan_round = || std::iter::from_fn(|| plan().transpose()).take(round_len).collect::<Result<Vec<_>>>();
     let slots = || (0..round_len).map(|_| Slot::<S>::default()).collect::<Vec<_>>();
     let (mut made, mut making) = (slots(), slots());
     let (mut made_len, mut round) = (0, plan_round()?);
     while made_len > 0 || !round.is_empty() {
         let (written_and_planned, all_made) = rayon::join(
             || {
-                made[..made_len]
-                    .iter()
-                    .try_for_each(|slot| sink(&slot.bytes, slot.edges))?;
+                made[..made_len].iter().try_for_each(|slot| sink(&slot.bytes, slot.edges))?;
                 plan_round()
             },
             || {

@@ -36,10 +36,7 @@ impl DirectFile {
     pub fn of(file: &File) -> Option<Self> {
         // The path may name another file by now. This names the open one.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(OFlags::DIRECT.bits().cast_signed())
-            .open(path);
+        let opened = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path);
         // Some file systems open a file in this way, and refuse to read it, or need a larger alignment.
         let probed = opened.map(Self).and_then(|file| {
             match file.read_exact_at(&mut [0], 0) {
@@ -48,9 +45,7 @@ impl DirectFile {
                 read => read.map(|()| file),
             }
         });
-        probed
-            .inspect_err(|error| tracing::debug!("reads go through the page cache: {error}"))
-            .ok()
+        probed.inspect_err(|error| tracing::debug!("reads go through the page cache: {error}")).ok()
     }
 
     /// Fills `into` from `offset`, as [`FileExt::read_exact_at`] does.
@@ -101,15 +96,7 @@ mod tests {
         // Another file under the same name is not what was opened.
         std::fs::remove_file(&path).unwrap();
         let end = bytes.len();
-        for range in [
-            0..1,
-            0..end,
-            4095..4097,
-            4096..8192,
-            1000..end - 1000,
-            end - 1..end,
-            end..end,
-        ] {
+        for range in [0..1, 0..end, 4095..4097, 4096..8192, 1000..end - 1000, end - 1..end, end..end] {
             let mut read = vec![0; range.len()];
             file.read_exact_at(&mut read, range.start as u64).unwrap();
             assert!(read == bytes[range.clone()], "{range:?}");

@@ -278,11 +278,7 @@ impl fmt::Display for Position {
 impl Error {
     /// For `map_err`: an I/O error of doing `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
-            action,
-            path: path.as_ref().to_owned(),
-            source,
-        }
+        move |source| Self::Io { action, path: path.as_ref().to_owned(), source }
     }
 
     /// Whether the disk is full, or a quota or the limit of a file's length is reached.
@@ -308,67 +304,38 @@ impl Error {
     /// budget. `whole` gives the budget that leaves a part of a size.
     pub fn in_budget(given: u64, whole: impl FnOnce(u64) -> u64) -> impl FnOnce(Self) -> Self {
         move |error| match error {
-            Self::Budget {
-                what, least, remedy, ..
-            } => Self::Budget {
-                what,
-                given,
-                least: whole(least),
-                remedy,
-            },
+            Self::Budget { what, least, remedy, .. } => Self::Budget { what, given, least: whole(least), remedy },
             error => error,
         }
     }
 
     /// For `map_err`: a format error in `path`.
     pub fn format(path: impl AsRef<Path>) -> impl FnOnce(FormatError) -> Self {
-        move |source| Self::Format {
-            path: path.as_ref().to_owned(),
-            source,
-        }
+        move |source| Self::Format { path: path.as_ref().to_owned(), source }
     }
 
     /// A value is outside the range that the operation accepts.
     pub fn out_of_range(what: impl Into<String>, expected: impl Into<String>, found: impl fmt::Display) -> Self {
-        Self::OutOfRange {
-            what: what.into(),
-            expected: expected.into(),
-            found: found.to_string(),
-        }
+        Self::OutOfRange { what: what.into(), expected: expected.into(), found: found.to_string() }
     }
 
     /// Two requests contradict each other, or one contradicts the input or an earlier run.
     pub fn conflict(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Conflict {
-            what: what.into(),
-            remedy: remedy.into(),
-        }
+        Self::Conflict { what: what.into(), remedy: remedy.into() }
     }
 
     /// A request exceeds a limit of the file formats or of the program.
     pub fn limit(what: impl Into<String>, limit: impl fmt::Display, remedy: impl Into<String>) -> Self {
-        Self::Limit {
-            what: what.into(),
-            limit: limit.to_string(),
-            remedy: remedy.into(),
-        }
+        Self::Limit { what: what.into(), limit: limit.to_string(), remedy: remedy.into() }
     }
 
     /// A store lacks data that the operation needs.
     pub fn missing(what: impl Into<String>, place: impl AsRef<Path>, remedy: impl Into<String>) -> Self {
-        Self::Missing {
-            what: what.into(),
-            place: place.as_ref().to_owned(),
-            remedy: remedy.into(),
-        }
+        Self::Missing { what: what.into(), place: place.as_ref().to_owned(), remedy: remedy.into() }
     }
 
     /// A user's input file is wrong at `position`.
     pub fn input(path: impl AsRef<Path>, position: Position, what: impl Into<String>) -> Self {
-        Self::Input {
-            path: path.as_ref().to_owned(),
-            position,
-            what: what.into(),
-        }
+        Self::Input { path: path.as_ref().to_owned(), position, what: what.into() }
     }
 }

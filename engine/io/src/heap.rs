@@ -165,10 +165,7 @@ struct Line {
 
 impl Default for Line {
     fn default() -> Self {
-        Self {
-            text: [0; 512],
-            bytes: 0,
-        }
+        Self { text: [0; 512], bytes: 0 }
     }
 }
 

@@ -56,10 +56,7 @@ impl Identity {
         } else {
             return Ok(());
         };
-        Err(Error::Changed {
-            path: path.to_owned(),
-            what,
-        })
+        Err(Error::Changed { path: path.to_owned(), what })
     }
 }
 

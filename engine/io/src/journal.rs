@@ -30,10 +30,7 @@ impl Journal {
     pub fn create(path: &Path) -> Result<Self> {
         durable::begin_change("create", path)?;
         let file = File::create_new(path).map_err(Error::io("create", path))?;
-        Ok(Self {
-            path: path.to_owned(),
-            file: Mutex::new(file),
-        })
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
     }
 
     /// Whether the journal is missing or has no whole line. Then the run was killed before it began any work.
@@ -43,9 +40,7 @@ impl Journal {
             opened => opened?,
         };
         let mut line = Vec::new();
-        BufReader::new(file)
-            .read_until(b'\n', &mut line)
-            .map_err(Error::io("read", path))?;
+        BufReader::new(file).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
         Ok(!line.ends_with(b"\n"))
     }
 
@@ -64,20 +59,12 @@ impl Journal {
             .open(path)
             .map_err(Error::io("open", path))?;
         file.set_len(good as u64).map_err(Error::io("truncate", path))?;
-        Ok((
-            Self {
-                path: path.to_owned(),
-                file: Mutex::new(file),
-            },
-            records,
-        ))
+        Ok((Self { path: path.to_owned(), file: Mutex::new(file) }, records))
     }
 
     /// Appends a record.
     pub fn append(&self, record: &impl Serialize) -> Result<()> {
-        let json = serde_json::to_string(record)
-            .map_err(io::Error::from)
-            .map_err(Error::io("write", &self.path))?;
+        let json = serde_json::to_string(record).map_err(io::Error::from).map_err(Error::io("write", &self.path))?;
         let line = format!("{:016x} {json}\n", xxh3_64(json.as_bytes()));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         durable::begin_change("append to", &self.path)?;

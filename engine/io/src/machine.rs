@@ -40,10 +40,7 @@ pub fn raise_descriptor_limit() {
     if current == maximum {
         return;
     }
-    let raised = Rlimit {
-        current: maximum,
-        maximum,
-    };
+    let raised = Rlimit { current: maximum, maximum };
     // If it cannot be raised, the old limit stays in force.
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::debug!("cannot raise the limit of open files: {error}");
@@ -104,11 +101,8 @@ const VERSION_1: GroupFiles = GroupFiles {
     used: "memory.usage_in_bytes",
     cached: ["total_inactive_file ", "total_active_file "],
 };
-const VERSION_2: GroupFiles = GroupFiles {
-    limit: "memory.max",
-    used: "memory.current",
-    cached: ["inactive_file ", "active_file "],
-};
+const VERSION_2: GroupFiles =
+    GroupFiles { limit: "memory.max", used: "memory.current", cached: ["inactive_file ", "active_file "] };
 
 impl MemoryGroup {
     /// A group without a limit says `max`, or a number beyond any memory.
@@ -125,11 +119,7 @@ impl MemoryGroup {
             .files
             .cached
             .iter()
-            .filter_map(|name| {
-                statistics
-                    .lines()
-                    .find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok())
-            })
+            .filter_map(|name| statistics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()))
             .sum();
         Some(limit.saturating_sub(used.saturating_sub(cached)))
     }
@@ -158,12 +148,7 @@ fn groups_of(line: &str) -> Vec<MemoryGroup> {
     };
     let groups = Path::new(path).ancestors();
     let groups = groups.filter_map(|group| group.strip_prefix("/").ok());
-    groups
-        .map(|group| MemoryGroup {
-            folder: Path::new(root).join(group),
-            files,
-        })
-        .collect()
+    groups.map(|group| MemoryGroup { folder: Path::new(root).join(group), files }).collect()
 }
 
 /// Bytes that this process may still write to the file system of `path`. `None` if that is unknown.
@@ -180,10 +165,7 @@ mod tests {
 
     #[test]
     fn peak_memory_is_read_in_bytes() {
-        assert_eq!(
-            kibibytes("VmPeak:\t  9000 kB\nVmHWM:\t    2048 kB\n", "VmHWM:"),
-            Some(2 * 1024 * 1024)
-        );
+        assert_eq!(kibibytes("VmPeak:\t  9000 kB\nVmHWM:\t    2048 kB\n", "VmHWM:"), Some(2 * 1024 * 1024));
         assert_eq!(kibibytes("VmHWM:\tlots\n", "VmHWM:"), None);
         assert_eq!(kibibytes("", "VmHWM:"), None);
     }
@@ -194,10 +176,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(200));
         let (passed, measured) = (begin.elapsed(), process_age().unwrap() - before);
         assert!(before < Duration::from_secs(3600), "{before:?}");
-        assert!(
-            measured.abs_diff(passed) < Duration::from_millis(25),
-            "{measured:?} of {passed:?}"
-        );
+        assert!(measured.abs_diff(passed) < Duration::from_millis(25), "{measured:?} of {passed:?}");
     }
 
     #[test]
@@ -212,17 +191,11 @@ mod tests {
     fn a_control_group_leaves_its_limit_without_what_it_uses_besides_cached_files() {
         for (files, other) in [(&VERSION_1, "inactive_file 7"), (&VERSION_2, "anon 7")] {
             let folder = tempfile::tempdir().unwrap();
-            let group = MemoryGroup {
-                folder: folder.path().to_owned(),
-                files,
-            };
+            let group = MemoryGroup { folder: folder.path().to_owned(), files };
             let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
             assert_eq!(group.free_bytes(), None);
             write(files.used, "700\n");
-            write(
-                "memory.stat",
-                &format!("{other}\n{}200\n{}100\n", files.cached[0], files.cached[1]),
-            );
+            write("memory.stat", &format!("{other}\n{}200\n{}100\n", files.cached[0], files.cached[1]));
             write(files.limit, "max\n");
             assert_eq!(group.free_bytes(), None);
             write(files.limit, "1000\n");

@@ -23,11 +23,7 @@ pub struct Taken<'a> {
 impl MemoryGate {
     /// A gate over `total` bytes.
     pub fn new(total: u64) -> Self {
-        Self {
-            total,
-            free: Mutex::new(total),
-            returned: Condvar::new(),
-        }
+        Self { total, free: Mutex::new(total), returned: Condvar::new() }
     }
 
     /// The budget in bytes.
@@ -92,13 +88,7 @@ pub struct Lent<'s, 'g, B> {
 impl<'g, B: Default> SpareBuffers<'g, B> {
     /// No buffers yet. Their memory will come from `gate`.
     pub fn new(gate: &'g MemoryGate) -> Self {
-        Self {
-            gate,
-            spare: Mutex::new(Spare {
-                buffers: Vec::new(),
-                waiting: 0,
-            }),
-        }
+        Self { gate, spare: Mutex::new(Spare { buffers: Vec::new(), waiting: 0 }) }
     }
 
     /// The budget of all buffers in bytes.
@@ -135,10 +125,7 @@ impl<'g, B: Default> SpareBuffers<'g, B> {
     }
 
     fn lend(&self, buffer: B, taken: Taken<'g>) -> Lent<'_, 'g, B> {
-        Lent {
-            from: self,
-            held: Some((buffer, taken)),
-        }
+        Lent { from: self, held: Some((buffer, taken)) }
     }
 }
 
@@ -188,10 +175,7 @@ mod tests {
                     for round in 0..200 {
                         let wish = (worker * 31 + round * 17) % 120;
                         let taken = gate.take(wish);
-                        peak.fetch_max(
-                            used.fetch_add(taken.bytes, Ordering::SeqCst) + taken.bytes,
-                            Ordering::SeqCst,
-                        );
+                        peak.fetch_max(used.fetch_add(taken.bytes, Ordering::SeqCst) + taken.bytes, Ordering::SeqCst);
                         std::thread::yield_now();
                         used.fetch_sub(taken.bytes, Ordering::SeqCst);
                     }

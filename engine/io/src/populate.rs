@@ -67,10 +67,7 @@ impl Populate {
                 }
             })
             .ok()?;
-        Some(Self {
-            filled,
-            thread: Some(thread),
-        })
+        Some(Self { filled, thread: Some(thread) })
     }
 
     /// Says that the bytes before `end` are filled.

@@ -24,11 +24,7 @@ pub struct SharedMemory {
 pub struct SharedName(pub [u64; 4]);
 
 fn refused(bytes: u64, source: io::Error) -> Error {
-    Error::Memory {
-        bytes,
-        what: "memory that processes share",
-        source,
-    }
+    Error::Memory { bytes, what: "memory that processes share", source }
 }
 
 impl SharedMemory {
@@ -55,12 +51,7 @@ impl SharedMemory {
             path: path_of(std::process::id().into(), descriptor as u64),
             source: error.into(),
         })?;
-        Ok(SharedName([
-            std::process::id().into(),
-            descriptor as u64,
-            stat.st_dev,
-            stat.st_ino,
-        ]))
+        Ok(SharedName([std::process::id().into(), descriptor as u64, stat.st_dev, stat.st_ino]))
     }
 
     /// Opens the `bytes` that another process made.
@@ -71,20 +62,14 @@ impl SharedMemory {
         let SharedName([process, descriptor, device, inode]) = name;
         let path = path_of(process, descriptor);
         // A process that got the number of one that ended may have anything there.
-        let file = open(
-            &path,
-            OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
-            rustix::fs::Mode::empty(),
-        );
+        let file = open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, rustix::fs::Mode::empty());
         let file: File = file
             .map(OwnedFd::into)
             .map_err(|error| Error::io("open the memory of another process", &path)(error.into()))?;
         let stat =
             fstat(&file).map_err(|error| Error::io("open the memory of another process", &path)(error.into()))?;
         if (stat.st_dev, stat.st_ino, stat.st_size as u64) != (device, inode, bytes) {
-            return Err(Error::io("open the memory of another process", &path)(
-                io::ErrorKind::NotFound.into(),
-            ));
+            return Err(Error::io("open the memory of another process", &path)(io::ErrorKind::NotFound.into()));
         }
         Ok(Self { file, bytes })
     }

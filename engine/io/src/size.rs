@@ -18,9 +18,7 @@ impl ByteSize {
     /// The shortest text that parses to the same number of bytes: `4GiB`, `1536MiB`, `1000000001`.
     pub fn exact(self) -> String {
         let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-        let fitting = units
-            .iter()
-            .find(|(bits, _)| self.0 > 0 && self.0.is_multiple_of(1 << bits));
+        let fitting = units.iter().find(|(bits, _)| self.0 > 0 && self.0.is_multiple_of(1 << bits));
         match fitting {
             Some((bits, unit)) => format!("{}{unit}", self.0 >> bits),
             None => self.0.to_string(),
@@ -50,9 +48,7 @@ impl FromStr for ByteSize {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let no_number = ByteSizeError::Number(text.to_owned());
         let text = text.trim();
-        let digits_end = text
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(text.len());
+        let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits_end);
         let unit_bytes = unit_bytes(unit.trim())?;
 
@@ -61,10 +57,7 @@ impl FromStr for ByteSize {
         if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
             return Err(no_number);
         }
-        let whole_bytes = whole
-            .parse::<u64>()
-            .ok()
-            .and_then(|whole| whole.checked_mul(unit_bytes));
+        let whole_bytes = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(unit_bytes));
         let fraction: f64 = format!("0.{fraction}0").parse().map_err(|_| no_number)?;
         let fraction_bytes = (fraction * unit_bytes as f64) as u64;
         let bytes = whole_bytes.and_then(|whole| whole.checked_add(fraction_bytes));
@@ -97,11 +90,7 @@ fn unit_bytes(unit: &str) -> Result<u64, ByteSizeError> {
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = scaled(self.0, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]);
-        if unit == "B" {
-            f.pad(&format!("{} B", self.0))
-        } else {
-            f.pad(&format!("{value:.1} {unit}"))
-        }
+        if unit == "B" { f.pad(&format!("{} B", self.0)) } else { f.pad(&format!("{value:.1} {unit}")) }
     }
 }
 
@@ -150,9 +139,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<u64, String> {
-        text.parse::<ByteSize>()
-            .map(|size| size.0)
-            .map_err(|error| error.to_string())
+        text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -178,10 +165,7 @@ mod tests {
     fn invalid_sizes_are_refused_with_an_example() {
         for text in ["", "GiB", "-1", "1.2.3", ".5GB", "1.", "MiB 2"] {
             let error = parse(text).unwrap_err();
-            assert!(
-                error.contains("expected a size") || error.contains("unknown unit"),
-                "{text}: {error}"
-            );
+            assert!(error.contains("expected a size") || error.contains("unknown unit"), "{text}: {error}");
         }
         assert!(parse("12 furlongs").unwrap_err().contains("unknown unit `furlongs`"));
         assert!(parse("5e3").unwrap_err().contains("unknown unit `e3`"));

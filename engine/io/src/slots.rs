@@ -1,9 +1,6 @@
 //! Slots for rows of bytes. One thread fills slots while others read other slots.
 
-#![expect(
-    unsafe_code,
-    reason = "memory is viewed as atomic words, for which there is no safe cast"
-)]
+#![expect(unsafe_code, reason = "memory is viewed as atomic words, for which there is no safe cast")]
 
 use std::{
     ptr::NonNull,
@@ -50,10 +47,7 @@ impl Slots {
     /// # Panics
     /// If `slot_bytes` is 0 or not a multiple of 8.
     pub fn new(slots: usize, slot_bytes: usize) -> Result<Self> {
-        assert!(
-            slot_bytes > 0 && slot_bytes.is_multiple_of(WORD),
-            "slots of {slot_bytes} bytes"
-        );
+        assert!(slot_bytes > 0 && slot_bytes.is_multiple_of(WORD), "slots of {slot_bytes} bytes");
         let mut arena = Arena::new(slots.saturating_mul(slot_bytes))?;
         Ok(Self {
             // An arena starts at a page, so its words are aligned.

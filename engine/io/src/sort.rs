@@ -36,14 +36,8 @@ pub fn sort_keys(keys: &mut [u64], scratch: &mut Vec<u64>, significant_bits: u32
     check(keys, significant_bits);
     let n = keys.len();
     scratch.resize(n, 0);
-    let from = Lanes {
-        keys,
-        payload: &mut vec![(); n],
-    };
-    let to = Lanes {
-        keys: scratch,
-        payload: &mut vec![(); n],
-    };
+    let from = Lanes { keys, payload: &mut vec![(); n] };
+    let to = Lanes { keys: scratch, payload: &mut vec![(); n] };
     sort(from, to, significant_bits, Land::Here);
 }
 
@@ -65,10 +59,7 @@ pub fn sort_pairs(
     keys_scratch.resize(n, 0);
     payload_scratch.resize(n, 0);
     let from = Lanes { keys, payload };
-    let to = Lanes {
-        keys: keys_scratch,
-        payload: payload_scratch,
-    };
+    let to = Lanes { keys: keys_scratch, payload: payload_scratch };
     sort(from, to, significant_bits, Land::Here);
 }
 
@@ -151,10 +142,7 @@ impl<P: Payload> Lanes<'_, P> {
     }
 
     fn part(&mut self, start: usize, end: usize) -> Lanes<'_, P> {
-        Lanes {
-            keys: &mut self.keys[start..end],
-            payload: &mut self.payload[start..end],
-        }
+        Lanes { keys: &mut self.keys[start..end], payload: &mut self.payload[start..end] }
     }
 
     fn copy_from(&mut self, other: &Self) {
@@ -192,12 +180,7 @@ fn sort_outer<P: Payload>(mut here: Lanes<'_, P>, mut there: Lanes<'_, P>, bits:
     let mut start = 0;
     for &end in &places[..1 << digit] {
         if end > start {
-            sort(
-                there.part(start, end),
-                here.part(start, end),
-                shift,
-                land.seen_from_there(),
-            );
+            sort(there.part(start, end), here.part(start, end), shift, land.seen_from_there());
         }
         start = end;
     }
@@ -307,11 +290,7 @@ mod tests {
         expected.sort_unstable();
         let (mut keys, mut payload) = (keys.to_vec(), payload.to_vec());
         sort_pairs(&mut keys, &mut payload, &mut Vec::new(), &mut vec![7; 3], bits);
-        assert!(
-            keys.iter().copied().zip(payload.iter().copied()).eq(expected),
-            "{} pairs of {bits} bits",
-            keys.len()
-        );
+        assert!(keys.iter().copied().zip(payload.iter().copied()).eq(expected), "{} pairs of {bits} bits", keys.len());
     }
 
     /// `n` keys of `bits` bits; the higher the `skew`, the more of them are small, and the more are equal.
@@ -343,18 +322,8 @@ mod tests {
     #[test]
     fn many_keys_of_any_distribution_sort_as_the_standard_library_sorts() {
         for n in [INNER_MAX - 1, INNER_MAX, INNER_MAX + 1, 300_000] {
-            for (bits, skew) in [
-                (0, 0),
-                (1, 0),
-                (5, 1),
-                (12, 0),
-                (13, 2),
-                (24, 1),
-                (40, 0),
-                (40, 3),
-                (64, 0),
-                (64, 1),
-            ] {
+            for (bits, skew) in [(0, 0), (1, 0), (5, 1), (12, 0), (13, 2), (24, 1), (40, 0), (40, 3), (64, 0), (64, 1)]
+            {
                 let (keys, payload) = keys_like(n, bits, skew, n as u64);
                 check_against_std(&keys, &payload, bits);
             }
@@ -376,10 +345,7 @@ mod tests {
 
     #[test]
     fn the_bits_of_ids_are_counted() {
-        assert_eq!(
-            [0, 1, 2, 3, 4, 5, 1 << 40, (1 << 40) + 1].map(bits_for),
-            [0, 0, 1, 2, 2, 3, 40, 41]
-        );
+        assert_eq!([0, 1, 2, 3, 4, 5, 1 << 40, (1 << 40) + 1].map(bits_for), [0, 0, 1, 2, 2, 3, 40, 41]);
     }
 
     #[test]

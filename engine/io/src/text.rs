@@ -87,17 +87,7 @@ mod tests {
 
     #[test]
     fn names_in_any_script_stay_as_they_are() {
-        for text in [
-            "",
-            "a b",
-            "C:\\x",
-            "\"quoted\"",
-            "größe",
-            "東京",
-            "עברית",
-            "🦀",
-            "e\u{301}",
-        ] {
+        for text in ["", "a b", "C:\\x", "\"quoted\"", "größe", "東京", "עברית", "🦀", "e\u{301}"] {
             assert!(matches!(printable(text), Cow::Borrowed(same) if same == text), "{text}");
         }
     }

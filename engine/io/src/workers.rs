@@ -29,9 +29,7 @@ pub fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
-    Builder::new()
-        .spawn_scoped(scope, work)
-        .map_err(|source| Error::Thread { source })
+    Builder::new().spawn_scoped(scope, work).map_err(|source| Error::Thread { source })
 }
 
 /// Waits for a thread's result. If the thread panicked, the panic resumes in the caller.
@@ -199,11 +197,7 @@ mod tests {
         };
         assert!(read_ahead(1, read, drain).is_err());
         // A worker fails: the readers, which would never end, do.
-        let result = read_ahead(
-            2,
-            || Ok(Some(7)),
-            |pieces| pieces.next()?.map_or(Ok(()), |_| Err(failed())),
-        );
+        let result = read_ahead(2, || Ok(Some(7)), |pieces| pieces.next()?.map_or(Ok(()), |_| Err(failed())));
         assert!(result.is_err());
     }
 }

@@ -124,9 +124,7 @@ impl HaloNeighbors<'_> {
             self.per_node,
             self.edge_data,
         ))?;
-        let drawn: Vec<_> = (0..nodes.len().div_ceil(Pieces::NODES))
-            .map(|_| Mutex::new(None))
-            .collect();
+        let drawn: Vec<_> = (0..nodes.len().div_ceil(Pieces::NODES)).map(|_| Mutex::new(None)).collect();
         let pieces = Pieces::new(&nodes, 0..nodes.len(), self.chunks);
         workers::run(self.threads, |worker| {
             let (mut scratch, mut members) = (ListScratch::default(), Vec::new());
@@ -143,20 +141,14 @@ impl HaloNeighbors<'_> {
             }
             Ok(())
         })?;
-        let drawn = drawn
-            .into_iter()
-            .map(|piece| piece.into_inner().expect("no thread panics"));
+        let drawn = drawn.into_iter().map(|piece| piece.into_inner().expect("no thread panics"));
         let drawn: Vec<HaloPiece> = drawn.map(|piece| piece.expect("all pieces are drawn")).collect();
         Ok(HaloLists::of(nodes, drawn))
     }
 
     fn piece(&self, nodes: &NodeSet, members: &[NodeId], scratch: &mut ListScratch) -> Result<HaloPiece> {
         let (mut piece, mut sources) = (HaloPiece::new(nodes), Vec::new());
-        let sample = NeighborSample {
-            per_node: self.per_node,
-            replace: false,
-            seed: self.seed,
-        };
+        let sample = NeighborSample { per_node: self.per_node, replace: false, seed: self.seed };
         InNeighbors::sampled(self.chunks, Some(sample)).each(members, scratch, |index, list| {
             sources.clear();
             list.decode_into(&mut sources);

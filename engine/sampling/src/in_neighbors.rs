@@ -94,11 +94,7 @@ impl<'a> InNeighbors<'a> {
 
     /// A sample of the in-neighbors of each node; all of them if it is none.
     pub fn sampled(chunks: &'a MappedChunks, sample: Option<NeighborSample>) -> Self {
-        Self {
-            chunks,
-            sample,
-            values: EdgeValues::Nothing,
-        }
+        Self { chunks, sample, values: EdgeValues::Nothing }
     }
 
     /// The same lists, with values of their edges.
@@ -187,9 +183,7 @@ impl<'a> InNeighbors<'a> {
         values: Option<(CheckedEdgeRows<'l>, u64)>,
         scratch: &'l mut ListScratch,
     ) -> List<'l> {
-        let drawn = self
-            .sample
-            .and_then(|sample| sample.positions(node, row.degree(), &mut scratch.0));
+        let drawn = self.sample.and_then(|sample| sample.positions(node, row.degree(), &mut scratch.0));
         List { row, drawn, values }
     }
 
@@ -308,11 +302,7 @@ impl NeighborSample {
 
 impl<'a> List<'a> {
     fn empty() -> Self {
-        Self {
-            row: Row::empty(),
-            drawn: None,
-            values: None,
-        }
+        Self { row: Row::empty(), drawn: None, values: None }
     }
 
     /// The in-degree of the node.
@@ -444,10 +434,7 @@ impl<'a> Pieces<'a> {
     /// # Panics
     /// As [`Pieces::new`].
     pub fn of_degrees(set: &'a NodeSet, positions: Range<u64>, chunks: &'a MappedChunks) -> Self {
-        Self {
-            read_ahead: MappedChunks::read_ahead_degrees,
-            ..Self::new(set, positions, chunks)
-        }
+        Self { read_ahead: MappedChunks::read_ahead_degrees, ..Self::new(set, positions, chunks) }
     }
 
     /// Replaces `nodes` by the nodes of the next piece, and returns their positions. None after the last piece.
@@ -491,9 +478,7 @@ mod tests {
         let (mut found, mut decoded) = (Vec::new(), DecodedEdges::default());
         let mut take = |decoded: &mut DecodedEdges| found.append(&mut decoded.sources);
         InNeighbors::all(&chunks)
-            .each(&members, &mut ListScratch::default(), |_, list| {
-                list.decode_in_pieces(&mut decoded, &mut take)
-            })
+            .each(&members, &mut ListScratch::default(), |_, list| list.decode_in_pieces(&mut decoded, &mut take))
             .unwrap();
         take(&mut decoded);
         assert!(found.into_iter().eq((0..1000).flat_map(|node| graph.sources(node))));

@@ -14,11 +14,7 @@ macro_rules! parse_names {
 
             fn from_str(name: &str) -> grappa_io::Result<Self> {
                 let found = Self::ALL.into_iter().find(|one| one.name() == name);
-                found.ok_or_else(|| grappa_io::Error::UnknownName {
-                    kind: $kind,
-                    name: name.to_owned(),
-                    known: $known,
-                })
+                found.ok_or_else(|| grappa_io::Error::UnknownName { kind: $kind, name: name.to_owned(), known: $known })
             }
         }
     };

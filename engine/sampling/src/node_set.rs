@@ -88,10 +88,7 @@ impl Line {
 
 impl Bits {
     fn empty(nodes: u64) -> Self {
-        Self {
-            table: vec![EMPTY; nodes.div_ceil(PAGE_NODES) as usize],
-            lines: Vec::new(),
-        }
+        Self { table: vec![EMPTY; nodes.div_ceil(PAGE_NODES) as usize], lines: Vec::new() }
     }
 
     /// The bits of all nodes.
@@ -177,11 +174,7 @@ impl Bits {
 impl NodeSet {
     /// All nodes of a graph with `nodes` nodes.
     pub fn all(nodes: u64) -> Self {
-        Self {
-            nodes,
-            count: nodes,
-            bits: None,
-        }
+        Self { nodes, count: nodes, bits: None }
     }
 
     /// The given nodes of a graph with `nodes` nodes, in any order.
@@ -404,10 +397,7 @@ impl NodeSet {
         if positions.is_empty() {
             return;
         }
-        let first = bits
-            .table
-            .partition_point(|&entry| bits.before(entry) <= positions.start)
-            - 1;
+        let first = bits.table.partition_point(|&entry| bits.before(entry) <= positions.start) - 1;
         let mut skip = positions.start - bits.before(bits.table[first]);
         let mut missing = (positions.end - positions.start) as usize;
         for page in first..bits.table.len() {

@@ -54,10 +54,7 @@ impl ListsBudget {
     /// The memory beside sampled in-neighbors of halo nodes.
     #[must_use]
     pub fn beside(self, halo_list_bytes: u64) -> Self {
-        Self {
-            memory: self.memory.saturating_sub(halo_list_bytes),
-            ..self
-        }
+        Self { memory: self.memory.saturating_sub(halo_list_bytes), ..self }
     }
 
     /// Whether lists of these bytes are in memory all the time.
@@ -111,12 +108,7 @@ impl ListsBudget {
                 "raise --memory, or leave out --view memory to have the adjacency lists mapped",
             ),
         };
-        Err(Error::Budget {
-            what: what.into(),
-            given: self.memory,
-            least: bytes,
-            remedy,
-        })
+        Err(Error::Budget { what: what.into(), given: self.memory, least: bytes, remedy })
     }
 
     /// The memory in which lists of these bytes are in memory in turn, or stay in memory as mapped files, rounded up.
@@ -250,13 +242,7 @@ impl NumberChoice {
         concurrent: u32,
         lists: ListsPlace,
     ) -> PartitionNumbers {
-        PartitionNumbers {
-            partitions,
-            concurrent,
-            whole_bytes: sizes.whole(),
-            room: self.room(partitions),
-            lists,
-        }
+        PartitionNumbers { partitions, concurrent, whole_bytes: sizes.whole(), room: self.room(partitions), lists }
     }
 
     /// Whether the lists of all partitions that a worker serves fit, in memory or mapped.
@@ -343,10 +329,7 @@ impl NumberChoice {
 /// `least`, its double, and so on up to `most`.
 fn doubles(least: u32, most: u32) -> impl DoubleEndedIterator<Item = u32> {
     let doubles = iter::successors(Some(least), |number| number.checked_mul(2));
-    doubles
-        .take_while(|&number| number <= most)
-        .collect::<Vec<_>>()
-        .into_iter()
+    doubles.take_while(|&number| number <= most).collect::<Vec<_>>().into_iter()
 }
 
 #[cfg(test)]
@@ -380,16 +363,11 @@ mod tests {
             let found = place(wanted, memory, features, 100, two_groups).unwrap();
             assert_eq!(found, expected, "{wanted}, {memory} with {features}, {two_groups:?}");
         }
-        for (wanted, memory, two_groups, needed) in [
-            (Memory, 99, Some(1), 100),
-            (InTurn, 69, Some(70), 70),
-            (InTurn, 99, None, 100),
-        ] {
+        for (wanted, memory, two_groups, needed) in
+            [(Memory, 99, Some(1), 100), (InTurn, 69, Some(70), 70), (InTurn, 99, None, 100)]
+        {
             let error = place(wanted, memory, 0, 100, two_groups).unwrap_err();
-            assert!(
-                matches!(error, Error::Budget { least, .. } if least == needed),
-                "{error}"
-            );
+            assert!(matches!(error, Error::Budget { least, .. } if least == needed), "{error}");
         }
     }
 }

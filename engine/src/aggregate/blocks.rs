@@ -35,11 +35,7 @@ impl Blocks {
         let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / u64::from(stride);
         // An edge has 32 bits. The place of a source takes this number of them.
         let block_bits = block_sources.max(1).ilog2().min(BLOCK_BITS_MAX);
-        Self {
-            sources,
-            stride,
-            block_bits,
-        }
+        Self { sources, stride, block_bits }
     }
 
     pub fn count(self) -> u64 {
@@ -68,8 +64,6 @@ impl Blocks {
 
     /// The code of an edge between these blocks.
     pub fn code(self) -> EdgeCode {
-        EdgeCode {
-            place_bits: self.block_bits,
-        }
+        EdgeCode { place_bits: self.block_bits }
     }
 }

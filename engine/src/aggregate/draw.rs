@@ -72,9 +72,8 @@ impl DrawnNeighbors {
     /// If files cannot be read or written.
     pub fn gather(&self, rows: &dyn NodeRows, rows_of: &NodeSet, threads: usize, out: &mut StateRows) -> Result<()> {
         let drawn = self.neighbors.iter().zip(0..);
-        let mut sorted: Vec<(u64, u64)> = drawn
-            .filter_map(|(neighbor, to)| Some((rows_of.position((*neighbor)?), to)))
-            .collect();
+        let mut sorted: Vec<(u64, u64)> =
+            drawn.filter_map(|(neighbor, to)| Some((rows_of.position((*neighbor)?), to))).collect();
         // Rows in files are read in their order.
         sorted.sort_unstable();
         let width = rows.width();

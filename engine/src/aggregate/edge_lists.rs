@@ -15,8 +15,7 @@ const ROOM_SHARE: usize = 8;
 
 /// Whether memory of this size is used again for something of `needed` bytes.
 pub fn is_room(size: usize, needed: usize) -> bool {
-    size.checked_sub(needed)
-        .is_some_and(|unused| unused <= size / ROOM_SHARE)
+    size.checked_sub(needed).is_some_and(|unused| unused <= size / ROOM_SHARE)
 }
 
 /// How an edge of a block is encoded in words of 32 bits: the source's place in the block, and above it how many destinations lie between

@@ -49,12 +49,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         reduce: &'a R,
         progress: &'a dyn Progress,
     ) -> Self {
-        Self {
-            aggregation,
-            values,
-            reduce,
-            progress,
-        }
+        Self { aggregation, values, reduce, progress }
     }
 
     /// Aggregates for the destinations from position `first` on, as [`Aggregation::run`] says.
@@ -93,10 +88,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
     /// Aggregates for `nodes`, and returns the number of their edges.
     fn tile(&self, nodes: &[NodeId], own: &[f32], states: &mut [f32]) -> Result<u64> {
         let (width, own_width) = (self.reduce.state_width(), self.reduce.own_width());
-        let groups = nodes
-            .chunks(GROUP_NODES)
-            .zip(states.chunks_mut(GROUP_NODES * width))
-            .enumerate();
+        let groups = nodes.chunks(GROUP_NODES).zip(states.chunks_mut(GROUP_NODES * width)).enumerate();
         let groups = Mutex::new((groups, 0));
         workers::run(self.aggregation.budget.threads, |worker| {
             let (mut edges, mut scratch) = (Edges::default(), ListScratch::default());
@@ -131,10 +123,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         let mut sizes = [ListSize::whole(0); GROUP_NODES];
         let mut count = 0;
         self.aggregation.lists.each(nodes, scratch, |destination, list| {
-            sizes[destination] = ListSize {
-                degree: list.degree(),
-                added: list.len(),
-            };
+            sizes[destination] = ListSize { degree: list.degree(), added: list.len() };
             count += list.len();
             if list.len() > PART {
                 self.add(&mut edges.listed, states);
@@ -176,9 +165,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         let mut take = |decoded: &mut DecodedEdges| {
             for (edge, position) in self.aggregation.sources.positions(&decoded.sources).enumerate() {
                 listed.ends.push((0, position));
-                listed
-                    .values
-                    .extend_from_slice(&decoded.values[edge * width..][..width]);
+                listed.values.extend_from_slice(&decoded.values[edge * width..][..width]);
                 if listed.ends.len() == EDGES {
                     add_part(listed);
                 }
@@ -201,9 +188,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         for (i, (destination, source)) in listed.ends.iter().enumerate() {
             if let Some((_, ahead)) = listed.ends.get(i + AHEAD) {
                 let first = self.values.start(*ahead);
-                (first..first + width)
-                    .step_by(LINE_VALUES)
-                    .for_each(|at| prefetch(self.values.values, at));
+                (first..first + width).step_by(LINE_VALUES).for_each(|at| prefetch(self.values.values, at));
             }
             self.reduce.add_along(
                 &mut states[*destination as usize * state_width..][..state_width],

@@ -164,10 +164,7 @@ macro_rules! adds_rows {
 
         #[inline]
         fn add(&self, state: &mut [f32], source: &[f32]) {
-            state
-                .iter_mut()
-                .zip(source)
-                .for_each(|(sum, value)| *sum += value);
+            state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
         }
 
         #[inline]
@@ -210,10 +207,7 @@ impl Reduce for WeightedSum {
     #[inline]
     fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
         let weight = edge[0];
-        state
-            .iter_mut()
-            .zip(source)
-            .for_each(|(sum, value)| *sum += weight * value);
+        state.iter_mut().zip(source).for_each(|(sum, value)| *sum += weight * value);
     }
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {
@@ -244,9 +238,7 @@ macro_rules! adds_weighted_rows {
         fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
             let (total, sums) = split_total(state);
             *total += edge[0];
-            sums.iter_mut()
-                .zip(source)
-                .for_each(|(sum, value)| *sum += edge[0] * value);
+            sums.iter_mut().zip(source).for_each(|(sum, value)| *sum += edge[0] * value);
         }
     };
 }
@@ -309,10 +301,7 @@ impl Reduce for Max {
 
     #[inline]
     fn add(&self, state: &mut [f32], source: &[f32]) {
-        state
-            .iter_mut()
-            .zip(source)
-            .for_each(|(max, value)| *max = larger(*max, *value));
+        state.iter_mut().zip(source).for_each(|(max, value)| *max = larger(*max, *value));
     }
 
     fn merge(&self, state: &mut [f32], part: &[f32]) {
@@ -332,11 +321,7 @@ mod tests {
 
     #[test]
     fn a_maximum_is_nan_from_the_first_nan_on() {
-        let rows = [
-            [1.0, f32::NAN, -1.0],
-            [3.0, 2.0, f32::NEG_INFINITY],
-            [2.0, f32::INFINITY, -0.5],
-        ];
+        let rows = [[1.0, f32::NAN, -1.0], [3.0, 2.0, f32::NEG_INFINITY], [2.0, f32::INFINITY, -0.5]];
         let max = Max { width: 3 };
         let mut state = [0.0; 3];
         max.begin(&[], &mut state);

@@ -36,9 +36,7 @@ impl Aggregation<'_> {
         sink: &mut Sink<'_>,
     ) -> Result<()> {
         let rows = DestinationRows::Unread;
-        self.run_as(reduce, first, own, rows, progress, &mut |positions, states, _| {
-            sink(positions, states)
-        })
+        self.run_as(reduce, first, own, rows, progress, &mut |positions, states, _| sink(positions, states))
     }
 
     /// As [`Aggregation::run`] for all destinations, which are sources too, and by a reduction without own rows. If rows are
@@ -78,10 +76,7 @@ impl Aggregation<'_> {
             let mut rows = StateRows::new(self.sources.len(), self.rows.width())?;
             read_all(self.rows, rows.values_mut(), self.budget.threads)?;
             let less = Aggregation {
-                budget: Budget {
-                    memory: self.budget.memory - self.bytes_in_memory(),
-                    ..self.budget
-                },
+                budget: Budget { memory: self.budget.memory - self.bytes_in_memory(), ..self.budget },
                 rows: &rows,
                 ..*self
             };

@@ -47,12 +47,7 @@ fn whole(store: &Store, rows: &dyn NodeRows) -> (Vec<Vec<u64>>, Vec<Vec<f32>>) {
     let mut sources = Vec::new();
     for chunk in store.present_chunks() {
         let chunk = store.chunk(chunk).unwrap();
-        sources.extend(
-            chunk
-                .rows()
-                .range(0..chunk.rows().rows())
-                .map(|row| row.unwrap().iter().collect::<Vec<_>>()),
-        );
+        sources.extend(chunk.rows().range(0..chunk.rows().rows()).map(|row| row.unwrap().iter().collect::<Vec<_>>()));
     }
     let mut values = vec![0.0; sources.len() * rows.width()];
     rows.read(0..sources.len() as u64, &mut values).unwrap();
@@ -69,13 +64,7 @@ fn aggregate<R: Reduce>(
     budget: Budget,
     sink: &mut Sink<'_>,
 ) -> Result<()> {
-    let graph = WholeGraph {
-        store,
-        rows,
-        edge_values: EdgeValues::Nothing,
-        budget,
-        scratch: Some(store.path()),
-    };
+    let graph = WholeGraph { store, rows, edge_values: EdgeValues::Nothing, budget, scratch: Some(store.path()) };
     graph.run(reduce, first, &Silent, sink)
 }
 
@@ -87,19 +76,12 @@ fn aggregated<R: Reduce>(
     threads: usize,
 ) -> (Vec<f32>, usize) {
     let (mut all, mut tiles) = (Vec::new(), 0);
-    aggregate(
-        store,
-        rows,
-        reduce,
-        0,
-        Budget { memory, threads },
-        &mut |nodes, states| {
-            assert_eq!(nodes.start as usize * reduce.state_width(), all.len());
-            all.extend_from_slice(states);
-            tiles += 1;
-            Ok(())
-        },
-    )
+    aggregate(store, rows, reduce, 0, Budget { memory, threads }, &mut |nodes, states| {
+        assert_eq!(nodes.start as usize * reduce.state_width(), all.len());
+        all.extend_from_slice(states);
+        tiles += 1;
+        Ok(())
+    })
     .unwrap();
     (all, tiles)
 }
@@ -115,8 +97,7 @@ fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f
                 let mut of_part = vec![0.0; reduce.state_width()];
                 reduce.begin_part(&[], &mut of_part);
                 let target = if i == 0 { &mut state } else { &mut of_part };
-                part.iter()
-                    .for_each(|&source| reduce.add(target, &rows[source as usize]));
+                part.iter().for_each(|&source| reduce.add(target, &rows[source as usize]));
                 if i > 0 {
                     reduce.merge(&mut state, &of_part);
                 }
@@ -186,10 +167,7 @@ fn the_error_of_a_long_sum_is_that_of_a_part() {
     let (lists, _) = whole(&store, &rows);
     let longest = lists.iter().map(Vec::len).max().unwrap();
     let naive = std::iter::repeat_n(0.1, longest).sum::<f32>() / longest as f32;
-    assert!(
-        (naive - 0.1).abs() > 1e-4,
-        "{naive} is the mean of a sum of {longest} rows"
-    );
+    assert!((naive - 0.1).abs() > 1e-4, "{naive} is the mean of a sum of {longest} rows");
     for (mean, list) in means.iter().zip(&lists) {
         assert!((mean - 0.1).abs() < 1e-5, "{mean} of {} rows", list.len());
     }
@@ -208,11 +186,7 @@ fn reductions_do_what_their_names_say() {
     assert_eq!(reduced(&Sum { width: 2 }, &rows), [9.0, -18.0]);
     assert_eq!(reduced(&Mean { width: 2 }, &rows), [3.0, -6.0]);
     assert_eq!(reduced(&Max { width: 2 }, &rows), [6.0, -5.0]);
-    for reduce in [
-        reduced(&Sum { width: 2 }, &[]),
-        reduced(&Mean { width: 2 }, &[]),
-        reduced(&Max { width: 2 }, &[]),
-    ] {
+    for reduce in [reduced(&Sum { width: 2 }, &[]), reduced(&Mean { width: 2 }, &[]), reduced(&Max { width: 2 }, &[])] {
         assert_eq!(reduce, [0.0, 0.0]);
     }
 }
@@ -233,10 +207,7 @@ fn the_normalized_sum_is_that_of_the_paper() {
         for (i, &found) in found.iter().enumerate() {
             let neighbors = sources[v].iter().copied();
             let expected: f64 = neighbors.map(|u| weight(u, v) * f64::from(rows[u as usize][i])).sum();
-            assert!(
-                (f64::from(found) - expected).abs() < 1e-5,
-                "node {v}: {found} for {expected}"
-            );
+            assert!((f64::from(found) - expected).abs() < 1e-5, "node {v}: {found} for {expected}");
         }
     }
 }
@@ -250,11 +221,7 @@ fn samples_of_in_neighbors_give_the_same_bits_in_any_memory() {
     let (sources, rows) = whole(&store, &features);
     let chunks = MappedChunks::open(&store).unwrap();
     let all = NodeSet::all(nodes);
-    let sample = |per_node, replace| NeighborSample {
-        per_node,
-        replace,
-        seed: 9,
-    };
+    let sample = |per_node, replace| NeighborSample { per_node, replace, seed: 9 };
     fn states<R: Reduce>(aggregation: &Aggregation<'_>, reduce: &R) -> Vec<f32> {
         let mut states = Vec::new();
         let mut sink = |_: Range<u64>, of_tile: &mut Vec<f32>| {
@@ -288,19 +255,14 @@ fn samples_of_in_neighbors_give_the_same_bits_in_any_memory() {
         }
         let naive = |reduce: &dyn Fn(ListSize, &[u64]) -> Vec<f32>| -> Vec<f32> {
             let state = |(degree, drawn): &(u64, Vec<u64>)| {
-                let size = ListSize {
-                    degree: *degree,
-                    added: drawn.len() as u64,
-                };
+                let size = ListSize { degree: *degree, added: drawn.len() as u64 };
                 reduce(size, drawn)
             };
             drawn.iter().flat_map(state).collect()
         };
         let sum_of = |drawn: &[u64]| {
             let mut sum = vec![0.0; DIM];
-            drawn
-                .iter()
-                .for_each(|&source| Sum { width: DIM }.add(&mut sum, &rows[source as usize]));
+            drawn.iter().for_each(|&source| Sum { width: DIM }.add(&mut sum, &rows[source as usize]));
             sum
         };
         let means = naive(&|size, drawn| {
@@ -388,19 +350,9 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
     // Rows of the neighbors alone are enough.
     let neighbors = NodeSet::of(nodes, drawn.nodes());
     assert!(neighbors.len() < nodes);
-    let selected = SelectedRows {
-        rows: &features,
-        set: &neighbors,
-    };
+    let selected = SelectedRows { rows: &features, set: &neighbors };
     let (_, mut of_some) = rows(&some, &selected, &neighbors);
-    let expected: Vec<f32> = of_all
-        .values_mut()
-        .chunks(DIM)
-        .skip(1)
-        .step_by(3)
-        .flatten()
-        .copied()
-        .collect();
+    let expected: Vec<f32> = of_all.values_mut().chunks(DIM).skip(1).step_by(3).flatten().copied().collect();
     assert_eq!(of_some.values_mut(), expected);
 }
 
@@ -485,9 +437,7 @@ fn in_neighbors_of_a_set_are_those_of_its_adjacency_lists() {
             list.iter().for_each(|&source| expected[source as usize] = true);
             listed += list.len() as u64;
         }
-        let found: Vec<bool> = (0..sources.len() as u64)
-            .map(|node| reached.contains(NodeId(node)))
-            .collect();
+        let found: Vec<bool> = (0..sources.len() as u64).map(|node| reached.contains(NodeId(node))).collect();
         assert!(found == expected && !reached.is_all());
         assert_eq!(edges, listed);
     }
@@ -507,25 +457,16 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     let (all, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
     let destinations = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
-    let (sources, _) = InNeighbors::all(&chunks)
-        .with_sources(&destinations, 2, &Silent)
-        .unwrap();
+    let (sources, _) = InNeighbors::all(&chunks).with_sources(&destinations, 2, &Silent).unwrap();
     let mut nodes = Vec::new();
     destinations.nodes_at(0..destinations.len(), &mut nodes);
-    let expected: Vec<f32> = nodes
-        .iter()
-        .flat_map(|node| &all[node.0 as usize * DIM..][..DIM])
-        .copied()
-        .collect();
+    let expected: Vec<f32> = nodes.iter().flat_map(|node| &all[node.0 as usize * DIM..][..DIM]).copied().collect();
     for (memory, threads) in [(1 << 20, 1), (1 << 20, 3), (20_000, 2), (9_000, 1)] {
         let aggregation = Aggregation {
             store: &store,
             lists: InNeighbors::all(&chunks),
             sources: &sources,
-            rows: &SelectedRows {
-                rows: &features,
-                set: &sources,
-            },
+            rows: &SelectedRows { rows: &features, set: &sources },
             destinations: &destinations,
             budget: Budget { memory, threads },
         };
@@ -538,10 +479,7 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
                 Ok(())
             };
             aggregation.run(&mean, first, None, &Silent, sink).unwrap();
-            assert!(
-                found == expected[first as usize * DIM..],
-                "{memory} bytes, from {first}"
-            );
+            assert!(found == expected[first as usize * DIM..], "{memory} bytes, from {first}");
         }
         let (mut found, mut rows) = (Vec::new(), Vec::new());
         let layout = aggregation.rows.layout();

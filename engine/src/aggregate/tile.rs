@@ -205,11 +205,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         check_stopped(self.progress)?;
         tracing::debug!(
             destinations,
-            edges = strips
-                .iter()
-                .flat_map(|strip| &strip.sizes)
-                .map(|size| size.added)
-                .sum::<u64>(),
+            edges = strips.iter().flat_map(|strip| &strip.sizes).map(|size| size.added).sum::<u64>(),
             bytes = self.tile_bytes,
             blocks = self.blocks.count(),
             "listed the edges of a tile"
@@ -245,9 +241,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         // Prefix sums of the costs of adjacency lists, at the end of each run of them. Strips are balanced by these.
         let mut marks = vec![(self.next, 0u64)];
         let (mut position, mut cost, mut states) = (self.next, 0, 0);
-        let Aggregation {
-            lists, destinations, ..
-        } = self.aggregation;
+        let Aggregation { lists, destinations, .. } = self.aggregation;
         let pieces = Pieces::of_degrees(destinations, self.next..destinations.len(), lists.chunks());
         let (mut nodes, mut degrees) = (Vec::new(), Vec::new());
         'full: while pieces.next(&mut nodes).is_some() {
@@ -279,10 +273,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         };
         let strips = (0..threads).map(|thread| {
             let ((first, cost_before), (end, cost)) = (end_of(thread), end_of(thread + 1));
-            CutStrip {
-                positions: first..end,
-                edges: cost - cost_before - (end - first),
-            }
+            CutStrip { positions: first..end, edges: cost - cost_before - (end - first) }
         });
         let strips = strips.filter(|strip| !strip.positions.is_empty()).collect();
         Ok((strips, states as usize))
@@ -290,9 +281,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     /// Room in `rows` for the rows of the destinations at some positions.
     fn kept_rows(&self, positions: Range<u64>, mut rows: Vec<u8>) -> KeptRows {
-        let Aggregation {
-            destinations, sources, ..
-        } = self.aggregation;
+        let Aggregation { destinations, sources, .. } = self.aggregation;
         let mut nodes = Vec::new();
         destinations.nodes_at(positions, &mut nodes);
         rows.reserve_exact(nodes.len() * self.blocks.stride as usize);
@@ -323,27 +312,16 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             ..ListedEdges::default()
         };
         let (mut nodes, mut decoded, mut scratch) = (Vec::new(), DecodedEdges::default(), ListScratch::default());
-        let pieces = Pieces::new(
-            self.aggregation.destinations,
-            positions,
-            self.aggregation.lists.chunks(),
-        );
+        let pieces = Pieces::new(self.aggregation.destinations, positions, self.aggregation.lists.chunks());
         while pieces.next(&mut nodes).is_some() && !self.progress.is_stopped() {
             self.aggregation.lists.each(&nodes, &mut scratch, |_, list| {
-                listed.sizes.push(ListSize {
-                    degree: list.degree(),
-                    added: list.len(),
-                });
+                listed.sizes.push(ListSize { degree: list.degree(), added: list.len() });
                 list.decode_in_pieces(&mut decoded, |decoded| listed.add(decoded, &mut lists, sources))
             })?;
             listed.add(&mut decoded, &mut lists, sources);
             self.aggregation.lists.chunks().release(&nodes);
         }
-        Ok(Strip {
-            edges: lists,
-            sizes: listed.sizes,
-            states: listed.state as usize,
-        })
+        Ok(Strip { edges: lists, sizes: listed.sizes, states: listed.state as usize })
     }
 
     /// The error of a budget that does not hold the adjacency list of a node.
@@ -361,9 +339,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     /// A budget that holds the longest adjacency list. All larger ones hold it too.
     fn sufficient_memory(&self) -> Result<u64> {
-        let Aggregation {
-            lists, destinations, ..
-        } = self.aggregation;
+        let Aggregation { lists, destinations, .. } = self.aggregation;
         let pieces = Pieces::of_degrees(destinations, 0..destinations.len(), lists.chunks());
         let (mut nodes, mut degrees, mut longest) = (Vec::new(), Vec::new(), 0);
         while pieces.next(&mut nodes).is_some() {
@@ -410,10 +386,7 @@ struct ListedEdges {
 impl ListedEdges {
     /// Lists the next edges, and clears `decoded`.
     fn add(&mut self, decoded: &mut DecodedEdges, lists: &mut EdgeLists, all: &NodeSet) {
-        let (mut positions, mut left) = (
-            all.positions(&decoded.sources).enumerate(),
-            decoded.sources.len() as u64,
-        );
+        let (mut positions, mut left) = (all.positions(&decoded.sources).enumerate(), decoded.sources.len() as u64);
         while let Some(size) = self.sizes.get(self.whole) {
             let of_part = PART - self.of_next % PART;
             let count = left.min(size.added - self.of_next).min(of_part);

@@ -72,10 +72,7 @@ impl WholeGraph<'_> {
             sources: &all,
             rows: self.rows,
             destinations: &destinations,
-            budget: Budget {
-                memory: self.budget.memory - held,
-                ..self.budget
-            },
+            budget: Budget { memory: self.budget.memory - held, ..self.budget },
         };
         let copy = self.copy(&aggregation, reduce, progress)?;
         if let Some((sources, rows)) = &copy {
@@ -92,9 +89,7 @@ impl WholeGraph<'_> {
         let mut take = |positions: Range<u64>, states: &mut Vec<f32>| filled.take(positions, states);
         aggregation
             .run(reduce, destinations.position(NodeId(first)), None, progress, &mut take)
-            .map_err(Error::in_budget(self.budget.memory, |least| {
-                least + sets.min(least / (SETS_SHARE - 1))
-            }))?;
+            .map_err(Error::in_budget(self.budget.memory, |least| least + sets.min(least / (SETS_SHARE - 1))))?;
         filled.fill_to(nodes)
     }
 
@@ -111,9 +106,7 @@ impl WholeGraph<'_> {
         if aggregation.destinations.is_all() || self.rows.file_bytes() == 0 || passes < 3 {
             return Ok(None);
         }
-        let sources = aggregation
-            .lists
-            .sources_of(aggregation.destinations, threads, progress)?;
+        let sources = aggregation.lists.sources_of(aggregation.destinations, threads, progress)?;
         if StateRows::copy_bytes(scratch, self.rows, sources.len(), passes) == 0 {
             return Ok(None);
         }

@@ -64,13 +64,7 @@ pub struct AggregateOptions {
 impl AggregateOptions {
     /// New aggregates in the type of the features, apart from the features.
     pub const fn new(kind: AggregateKind, budget: Budget) -> Self {
-        Self {
-            kind,
-            dtype: None,
-            budget,
-            with_features: false,
-            replace: false,
-        }
+        Self { kind, dtype: None, budget, with_features: false, replace: false }
     }
 }
 
@@ -179,10 +173,7 @@ fn make(
     let kept = writer.finished().len() as u32;
     let sums = weight_sums(store, options)?;
     let (width, beside) = (features.width(), writer.memory() + size_of_val(&sums[..]) as u64);
-    let budget = Budget {
-        memory: options.budget.memory.saturating_sub(beside),
-        ..options.budget
-    };
+    let budget = Budget { memory: options.budget.memory.saturating_sub(beside), ..options.budget };
     let folder = writer.folder().to_owned();
     let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| {
         keep_first(rows, (nodes.end - nodes.start) as usize, width);
@@ -192,13 +183,7 @@ fn make(
         true => EdgeValues::Weight,
         false => EdgeValues::Nothing,
     };
-    let graph = |rows| WholeGraph {
-        store,
-        rows,
-        edge_values,
-        budget,
-        scratch: Some(&folder),
-    };
+    let graph = |rows| WholeGraph { store, rows, edge_values, budget, scratch: Some(&folder) };
     match options.kind {
         AggregateKind::Mean => graph(features).run(&Mean { width }, first, progress, sink),
         AggregateKind::Sum => graph(features).run(&Sum { width }, first, progress, sink),
@@ -215,14 +200,8 @@ fn make(
     }
     .map_err(Error::in_budget(options.budget.memory, |least| least + beside))?;
     writer.complete()?;
-    let files: Vec<_> = writer
-        .finished()
-        .iter()
-        .map(|file| AggregateFile {
-            bytes: file.bytes,
-            digest: file.digest,
-        })
-        .collect();
+    let files: Vec<_> =
+        writer.finished().iter().map(|file| AggregateFile { bytes: file.bytes, digest: file.digest }).collect();
     let index = AggregateIndex {
         kind: options.kind,
         manifest_digest: manifest_digest(store.path())?,
@@ -237,14 +216,8 @@ fn check_weights(store: &Store, kind: AggregateKind) -> Result<()> {
     if !kind.is_weighted() || store.manifest().weighted {
         return Ok(());
     }
-    let what = format!(
-        "{}: {kind} takes the weights of edges, and these have none",
-        store.path().display()
-    );
-    Err(Error::conflict(
-        what,
-        "use --kind mean, gcn or sum, or ingest the edges with --weight or --weights",
-    ))
+    let what = format!("{}: {kind} takes the weights of edges, and these have none", store.path().display());
+    Err(Error::conflict(what, "use --kind mean, gcn or sum, or ingest the edges with --weight or --weights"))
 }
 
 /// Checks the weights of all edges if the kind takes them. Returns their sums for each node if GCN needs them, and else nothing.
@@ -289,9 +262,7 @@ fn remove_empty(partial: &Path) {
 fn check_disk(store: &Store, layout: FeatureLayout, partial: &Path) -> Result<()> {
     let mut missing = store.manifest().nodes * u64::from(layout.stride);
     for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {
-        let metadata = entry
-            .and_then(|entry| entry.metadata())
-            .map_err(Error::io("list", partial))?;
+        let metadata = entry.and_then(|entry| entry.metadata()).map_err(Error::io("list", partial))?;
         missing = missing.saturating_sub(metadata.len());
     }
     match free_disk_bytes(partial) {
@@ -307,10 +278,7 @@ fn full_disk_remedy(store: &Store, layout: FeatureLayout, with_features: bool) -
         None => String::new(),
     };
     let (what, fewer) = match with_features {
-        true => (
-            " with features",
-            "half as many bytes (`grappa-store preaggregate` without --with-features)",
-        ),
+        true => (" with features", "half as many bytes (`grappa-store preaggregate` without --with-features)"),
         false => ("", "fewer bytes with --dtype f16 or int8"),
     };
     format!(
@@ -341,11 +309,9 @@ fn layout(store: &Store, dtype: Option<FeatureDtype>, with_features: bool) -> Re
         _ if store.manifest().stored_features().is_none() => {
             "the features of the store are computed, not stored".to_owned()
         }
-        Some(dtype) if dtype != spec.dtype => format!(
-            "features have the type {} and aggregates would have {}",
-            spec.dtype.name(),
-            dtype.name()
-        ),
+        Some(dtype) if dtype != spec.dtype => {
+            format!("features have the type {} and aggregates would have {}", spec.dtype.name(), dtype.name())
+        }
         _ => return Ok(FeatureLayout::with_features(spec.dtype, spec.dim)),
     };
     let store = store.path().display();

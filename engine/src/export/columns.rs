@@ -53,10 +53,7 @@ pub fn export_features<'a>(
             check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
             write_features(&generator, dim, out, progress)
         })?;
-        return Ok(Exported {
-            rows: manifest.nodes,
-            bytes,
-        });
+        return Ok(Exported { rows: manifest.nodes, bytes });
     }
     let column = FeatureColumn::new(store, spec, false);
     column.announce(progress);
@@ -88,27 +85,19 @@ pub fn features_table(
     };
     let names = store.schema()?.feature_names();
     let (columns, width) = match names.is_empty() || names.iter().any(|name| name == node_table::ID) {
-        true => (
-            vec![table::Column::new("features", Scalar::Float, Shape::Vector(dim))],
-            dim,
-        ),
+        true => (vec![table::Column::new("features", Scalar::Float, Shape::Vector(dim))], dim),
         false => (of_each(&names, Scalar::Float), 1),
     };
     write_rows(store, out, columns, &rows, progress, |bytes| {
         let (values, _) = bytes.as_chunks();
         let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
-        divided(&values, dim, width)
-            .map(|values| Values::Floats(values).into())
-            .collect()
+        divided(&values, dim, width).map(|values| Values::Floats(values).into()).collect()
     })
 }
 
 /// A column of one value for each name.
 fn of_each(names: &[String], scalar: Scalar) -> Vec<table::Column> {
-    names
-        .iter()
-        .map(|name| table::Column::new(name, scalar, Shape::One))
-        .collect()
+    names.iter().map(|name| table::Column::new(name, scalar, Shape::One)).collect()
 }
 
 /// The values of each column of `width` values, where a row of `dim` values has one column after another.
@@ -195,10 +184,7 @@ pub fn labels_table(
     let rows = MadeRows::of_column(store, &column, scratch, budget, progress)?;
     let names = store.schema()?.classes;
     let classes = column.spec.classes as usize;
-    match (
-        column.spec.kind,
-        names.is_empty() || names.iter().any(|name| name == node_table::ID),
-    ) {
+    match (column.spec.kind, names.is_empty() || names.iter().any(|name| name == node_table::ID)) {
         (LabelKind::Single, true) => {
             let column = label_column(Scalar::Integer, Shape::One);
             write_rows(store, out, vec![column], &rows, progress, |bytes| {
@@ -208,9 +194,7 @@ pub fn labels_table(
         (LabelKind::Single, false) => {
             let column = label_column(Scalar::Text, Shape::Optional);
             write_rows(store, out, vec![column], &rows, progress, |bytes| {
-                let named: Vec<_> = classes_of(bytes)
-                    .map(|class| names.get(usize::try_from(class).ok()?))
-                    .collect();
+                let named: Vec<_> = classes_of(bytes).map(|class| names.get(usize::try_from(class).ok()?)).collect();
                 let texts = named.iter().flatten().map(|name| name.as_bytes().to_vec());
                 vec![Cells {
                     values: Values::Texts(texts.collect()),
@@ -228,9 +212,7 @@ pub fn labels_table(
             write_rows(store, out, columns, &rows, progress, |bytes| {
                 let (values, _) = bytes.as_chunks();
                 let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
-                divided(&values, classes, width)
-                    .map(|values| Values::Floats(values).into())
-                    .collect()
+                divided(&values, classes, width).map(|values| Values::Floats(values).into()).collect()
             })
         }
         (LabelKind::Multi, has_no_names) => {
@@ -240,19 +222,14 @@ pub fn labels_table(
             };
             write_rows(store, out, columns, &rows, progress, |bytes| {
                 let values: Vec<i64> = bytes.iter().map(|&byte| byte.cast_signed().into()).collect();
-                divided(&values, classes, width)
-                    .map(|values| Values::Integers(values).into())
-                    .collect()
+                divided(&values, classes, width).map(|values| Values::Integers(values).into()).collect()
             })
         }
     }
 }
 
 fn label_column(scalar: Scalar, shape: Shape) -> table::Column {
-    table::Column {
-        repeats: true,
-        ..table::Column::new("label", scalar, shape)
-    }
+    table::Column { repeats: true, ..table::Column::new("label", scalar, shape) }
 }
 
 /// The classes of rows with one class each, -1 for none.
@@ -271,12 +248,7 @@ fn write_rows(
     cells: impl Fn(&[u8]) -> Vec<Cells>,
 ) -> Result<Exported> {
     let ids = DenseIds::All(store.manifest().nodes);
-    let table = NodeTable {
-        store,
-        ids: &ids,
-        columns,
-        escapes_ids: false,
-    };
+    let table = NodeTable { store, ids: &ids, columns, escapes_ids: false };
     let bytes = table.write(out, rows, progress, cells)?;
     Ok(Exported { rows: ids.len(), bytes })
 }
@@ -290,20 +262,12 @@ struct FeatureColumn<'a> {
 
 impl<'a> FeatureColumn<'a> {
     fn new(store: &'a Store, spec: &FeatureSpec, as_f32: bool) -> Self {
-        let layout = FeatureLayout {
-            dtype: spec.dtype,
-            dim: spec.dim,
-            stride: spec.row_stride,
-        };
+        let layout = FeatureLayout { dtype: spec.dtype, dim: spec.dim, stride: spec.row_stride };
         Self { store, layout, as_f32 }
     }
 
     fn announce(&self, progress: &dyn Progress) {
-        let bytes = self
-            .store
-            .manifest()
-            .nodes
-            .saturating_mul(u64::from(self.layout.stride));
+        let bytes = self.store.manifest().nodes.saturating_mul(u64::from(self.layout.stride));
         progress.stage("reading features", Some(bytes));
     }
 
@@ -317,11 +281,7 @@ impl<'a> FeatureColumn<'a> {
     }
 
     fn header(&self) -> [u8; npy::HEADER_BYTES] {
-        let descr = if self.layout.dtype == FeatureDtype::F16 {
-            "<f2"
-        } else {
-            "<f4"
-        };
+        let descr = if self.layout.dtype == FeatureDtype::F16 { "<f2" } else { "<f4" };
         npy::header(descr, &[self.store.manifest().nodes, self.layout.dim.into()])
     }
 }
@@ -382,11 +342,7 @@ impl<'a> LabelColumn<'a> {
     }
 
     fn announce(&self, progress: &dyn Progress) {
-        let bytes = self
-            .store
-            .manifest()
-            .nodes
-            .saturating_mul(u64::from(self.spec.row_bytes()));
+        let bytes = self.store.manifest().nodes.saturating_mul(u64::from(self.spec.row_bytes()));
         progress.stage("reading labels", Some(bytes));
     }
 
@@ -416,10 +372,7 @@ impl Column for LabelColumn<'_> {
 
     fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let path = self.store.path().join(files::of_chunk(span.chunk, "labels"));
-        let mapped = self
-            .store
-            .labels(span.chunk, Access::Sequential)?
-            .expect("the manifest has labels");
+        let mapped = self.store.labels(span.chunk, Access::Sequential)?.expect("the manifest has labels");
         let labels = mapped.labels();
         if labels.meta().spec != self.spec {
             let what = format!("the file has {:?}, the manifest {:?}", labels.meta().spec, self.spec);

@@ -85,10 +85,7 @@ impl EdgeColumns {
         // Edges come by target, so targets repeat.
         let mut columns = vec![
             Column::new("source", self.ids, Shape::One),
-            Column {
-                repeats: true,
-                ..Column::new("target", self.ids, Shape::One)
-            },
+            Column { repeats: true, ..Column::new("target", self.ids, Shape::One) },
         ];
         let values = self.names.iter();
         columns.extend(values.map(|name| Column::new(name.as_str(), Scalar::Float, Shape::One)));

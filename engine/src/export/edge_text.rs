@@ -7,10 +7,7 @@ use crate::export::edge_table;
 
 /// The first line of text.
 pub fn header(store: &Store, separator: u8) -> Result<Vec<u8>> {
-    let names = ["source", "target"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(edge_table::value_names(store)?);
+    let names = ["source", "target"].map(str::to_owned).into_iter().chain(edge_table::value_names(store)?);
     let mut line = Vec::new();
     for name in names {
         if !line.is_empty() {

@@ -84,24 +84,13 @@ pub fn export_edges<'a>(
         }
         EdgeFormat::Parquet => Vec::new(),
     };
-    let file = NewFile {
-        destination,
-        header_bytes: header(0).len(),
-        progress,
-    };
+    let file = NewFile { destination, header_bytes: header(0).len(), progress };
     let payload = pool(budget.threads)?.install(|| {
         let plan = writer.spans(writer.block_edges(budget)?);
         writer.start(progress);
-        file.write(
-            plan.planner(),
-            |span, buffers, out| writer.append(span, buffers, out),
-            header,
-        )
+        file.write(plan.planner(), |span, buffers, out| writer.append(span, buffers, out), header)
     })?;
-    Ok(Exported {
-        rows: edges,
-        bytes: payload + file.header_bytes as u64,
-    })
+    Ok(Exported { rows: edges, bytes: payload + file.header_bytes as u64 })
 }
 
 /// Writes all edges of a part as text to `out`, such as standard output.
@@ -117,8 +106,7 @@ pub fn print_edges(
     pool(budget.threads)?.install(|| {
         let plan = writer.spans(writer.block_edges(budget)?);
         writer.start(progress);
-        out.write_all(&writer.header)
-            .map_err(Error::io("write to", "standard output"))?;
+        out.write_all(&writer.header).map_err(Error::io("write to", "standard output"))?;
         write_in_order(
             plan.planner(),
             |span, buffers, out| writer.append(span, buffers, out),
@@ -130,10 +118,7 @@ pub fn print_edges(
             },
         )
     })?;
-    Ok(Exported {
-        rows: writer.edges,
-        bytes,
-    })
+    Ok(Exported { rows: writer.edges, bytes })
 }
 
 /// Consecutive edges of a chunk.
@@ -180,10 +165,7 @@ impl Spans<'_> {
             };
             if let Some(span) = self.span(chunk, row, skipped)? {
                 self.edges += span.edges;
-                return Ok(Some(Planned {
-                    edges: span.edges,
-                    block: span,
-                }));
+                return Ok(Some(Planned { edges: span.edges, block: span }));
             }
         }
     }
@@ -194,10 +176,7 @@ impl Spans<'_> {
         if self.edges == expected {
             return Ok(());
         }
-        Err(damaged(
-            self.store,
-            format!("{} of {expected} edges are there", self.edges),
-        ))
+        Err(damaged(self.store, format!("{} of {expected} edges are there", self.edges)))
     }
 
     /// The span that starts here, unless no edges follow.
@@ -223,13 +202,7 @@ impl Spans<'_> {
             return Ok(None);
         }
         self.current = Some((Arc::clone(&chunk), at, before));
-        Ok(Some(Span {
-            chunk,
-            row,
-            skipped,
-            edges,
-            row_end: if before > 0 { at + 1 } else { at },
-        }))
+        Ok(Some(Span { chunk, row, skipped, edges, row_end: if before > 0 { at + 1 } else { at } }))
     }
 }
 
@@ -293,31 +266,14 @@ impl<'a> EdgeWriter<'a> {
             EdgeFormat::Tsv if strings => header(store, b'\t')?,
             _ => Vec::new(),
         };
-        Ok(Self {
-            store,
-            part,
-            edges: store.part_edges(part)?,
-            format,
-            strings,
-            has_values,
-            header,
-            descr,
-        })
+        Ok(Self { store, part, edges: store.part_edges(part)?, format, strings, has_values, header, descr })
     }
 
     /// All edges, in spans of `span_edges`.
     fn spans(&self, span_edges: u64) -> Spans<'a> {
         let mut chunks: Vec<_> = self.store.present_chunks().collect();
         chunks.reverse();
-        Spans {
-            store: self.store,
-            part: self.part,
-            expected: self.edges,
-            chunks,
-            span_edges,
-            current: None,
-            edges: 0,
-        }
+        Spans { store: self.store, part: self.part, expected: self.edges, chunks, span_edges, current: None, edges: 0 }
     }
 
     /// Values of an edge in the file.
@@ -362,9 +318,7 @@ impl<'a> EdgeWriter<'a> {
         // From the last one on, which is the longest if ids are integers.
         for before in (0..nodes).step_by(step as usize) {
             text.clear();
-            self.store
-                .ids()
-                .append_text_at(DenseId(nodes - 1 - before), &mut text)?;
+            self.store.ids().append_text_at(DenseId(nodes - 1 - before), &mut text)?;
             longest = longest.max(text.len() as u64);
         }
         Ok(longest)
@@ -376,22 +330,18 @@ impl<'a> EdgeWriter<'a> {
         let (group_rows, _) = edge_table::group_of(self.store, self.id_bytes()?);
         let mut columns = EdgeColumns::new(self.store, group_rows)?;
         self.start(progress);
-        write_table(
-            TableOut::File(out, TableFormat::Parquet),
-            &columns.described(),
-            |sink| {
-                write_in_order(
-                    plan.planner(),
-                    |span, buffers, out| self.append(span, buffers, out),
-                    |block, edges| {
-                        columns.add(block, sink)?;
-                        progress.advance(block.len() as u64, edges);
-                        check_stopped(progress)
-                    },
-                )?;
-                columns.flush(sink)
-            },
-        )
+        write_table(TableOut::File(out, TableFormat::Parquet), &columns.described(), |sink| {
+            write_in_order(
+                plan.planner(),
+                |span, buffers, out| self.append(span, buffers, out),
+                |block, edges| {
+                    columns.add(block, sink)?;
+                    progress.advance(block.len() as u64, edges);
+                    check_stopped(progress)
+                },
+            )?;
+            columns.flush(sink)
+        })
     }
 
     fn start(&self, progress: &dyn Progress) {
@@ -435,10 +385,7 @@ impl<'a> EdgeWriter<'a> {
             let mut at = 0;
             for file in &of_edges {
                 if edge + count > file.meta().edges {
-                    return Err(damaged(
-                        self.store,
-                        "there are more edges than weights or features".into(),
-                    ));
+                    return Err(damaged(self.store, "there are more edges than weights or features".into()));
                 }
                 let dim = file.meta().layout.dim as usize;
                 buffers.of_file.clear();
@@ -462,13 +409,7 @@ impl<'a> EdgeWriter<'a> {
 
     /// Appends the edges to `target` from the sources in the buffers.
     fn append_row(&self, target: NodeId, buffers: &mut Buffers, out: &mut Vec<u8>) -> Result<()> {
-        let Buffers {
-            sources,
-            values,
-            target: text,
-            id,
-            ..
-        } = buffers;
+        let Buffers { sources, values, target: text, id, .. } = buffers;
         let width = self.width();
         match self.format {
             EdgeFormat::NpyWeights | EdgeFormat::NpyFeatures => {

@@ -45,9 +45,7 @@ pub fn export_ids<'a>(
 /// If there is no such split, an id cannot stand in a line, or writing fails.
 pub fn print_ids(store: &Store, split: Option<&str>, out: &mut impl Write, progress: &dyn Progress) -> Result<()> {
     let ids = ids_of(store, split, progress)?;
-    write_text(store, &ids, progress, |bytes| {
-        out.write_all(bytes).map_err(Error::io("write to", "standard output"))
-    })
+    write_text(store, &ids, progress, |bytes| out.write_all(bytes).map_err(Error::io("write to", "standard output")))
 }
 
 /// The ids to write.
@@ -63,17 +61,8 @@ fn ids_of(store: &Store, split: Option<&str>, progress: &dyn Progress) -> Result
 
 fn ids_of_split(store: &Store, name: &str) -> Result<DenseIds> {
     let Some(nodes) = store.split(name)? else {
-        let names: Vec<_> = store
-            .manifest()
-            .splits
-            .iter()
-            .map(|split| split.name.as_str())
-            .collect();
-        let has = if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        };
+        let names: Vec<_> = store.manifest().splits.iter().map(|split| split.name.as_str()).collect();
+        let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let what = format!("there is no split {name:?}; the store has {has}");
         return Err(Error::input(store.path(), Position::Whole, what));
     };
@@ -88,12 +77,7 @@ fn ids_of_split(store: &Store, name: &str) -> Result<DenseIds> {
 fn write_ids(store: &Store, out: Destination<'_>, dense_ids: &DenseIds, progress: &dyn Progress) -> Result<Exported> {
     let rows = dense_ids.len();
     if TableFormat::of(out.path) == Some(TableFormat::Parquet) {
-        let table = NodeTable {
-            store,
-            ids: dense_ids,
-            columns: Vec::new(),
-            escapes_ids: false,
-        };
+        let table = NodeTable { store, ids: dense_ids, columns: Vec::new(), escapes_ids: false };
         let bytes = table.write_ids(TableOut::File(out, TableFormat::Parquet), progress)?;
         return Ok(Exported { rows, bytes });
     }
@@ -119,11 +103,7 @@ fn write_ids(store: &Store, out: Destination<'_>, dense_ids: &DenseIds, progress
             temporary.write_all(&bytes)?;
         }
     }
-    let bytes = temporary
-        .file
-        .metadata()
-        .map_err(Error::io("read", &temporary.path))?
-        .len();
+    let bytes = temporary.file.metadata().map_err(Error::io("read", &temporary.path))?.len();
     temporary.finish()?;
     Ok(Exported { rows, bytes })
 }

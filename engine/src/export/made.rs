@@ -45,12 +45,7 @@ impl MadeRows {
     /// If rows have no bytes.
     pub fn create(folder: &Path, name: &'static str, row_bytes: usize) -> Result<Self> {
         assert!(row_bytes > 0, "rows without bytes");
-        Ok(Self {
-            name,
-            file: unnamed_file(folder)?,
-            folder: folder.to_owned(),
-            row_bytes,
-        })
+        Ok(Self { name, file: unnamed_file(folder)?, folder: folder.to_owned(), row_bytes })
     }
 
     /// Length of a row in bytes.
@@ -131,11 +126,7 @@ impl MadeRows {
         progress: &dyn Progress,
     ) -> Result<Self> {
         let ordered = Self::create(folder, column.name(), column.row_bytes())?;
-        let target = Target {
-            file: &ordered.file,
-            path: &ordered.folder,
-            first_byte: 0,
-        };
+        let target = Target { file: &ordered.file, path: &ordered.folder, first_byte: 0 };
         write_column(store, target, column, folder, budget, progress)?;
         Ok(ordered)
     }
@@ -153,11 +144,9 @@ impl MadeRows {
                 check_stopped(progress)?;
             }
             self.read(position, &mut row)?;
-            out.write_all(&row)
-                .map_err(Error::io("write a scratch file in", &self.folder))?;
+            out.write_all(&row).map_err(Error::io("write a scratch file in", &self.folder))?;
         }
-        out.flush()
-            .map_err(Error::io("write a scratch file in", &self.folder))?;
+        out.flush().map_err(Error::io("write a scratch file in", &self.folder))?;
         drop(out);
         Ok(selected)
     }
@@ -184,18 +173,12 @@ impl MadeRows {
             let start = bytes.len();
             bytes.resize(start + piece.min(rows - first) as usize * self.row_bytes, 0);
             self.read(first, &mut bytes[start..])?;
-            temporary
-                .file
-                .write_all_at(&bytes, written)
-                .map_err(Error::io("write", path))?;
+            temporary.file.write_all_at(&bytes, written).map_err(Error::io("write", path))?;
             written += bytes.len() as u64;
             bytes.clear();
         }
         // Without rows there is the header alone.
-        temporary
-            .file
-            .write_all_at(&bytes, written)
-            .map_err(Error::io("write", path))?;
+        temporary.file.write_all_at(&bytes, written).map_err(Error::io("write", path))?;
         written += bytes.len() as u64;
         temporary.finish()?;
         Ok(Exported { rows, bytes: written })

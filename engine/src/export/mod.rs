@@ -53,9 +53,7 @@ fn pool(threads: usize) -> Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
-        .map_err(|error| Error::Thread {
-            source: io::Error::other(error),
-        })
+        .map_err(|error| Error::Thread { source: io::Error::other(error) })
 }
 
 /// Whether a file is called `.npy`.

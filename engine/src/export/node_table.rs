@@ -62,9 +62,7 @@ impl DenseIds {
     /// All rows in groups of at most `rows`.
     pub(super) fn groups(&self, rows: u64) -> impl Iterator<Item = Range<u64>> + use<> {
         let end = self.len();
-        (0..end)
-            .step_by(rows as usize)
-            .map(move |first| first..end.min(first + rows))
+        (0..end).step_by(rows as usize).map(move |first| first..end.min(first + rows))
     }
 }
 

@@ -138,21 +138,11 @@ pub(super) fn export_column(
 ) -> Result<Exported> {
     expect_whole(store, column.name())?;
     let array = out.begin()?;
-    array
-        .file
-        .write_all_at(header, 0)
-        .map_err(Error::io("write", &array.path))?;
-    let target = Target {
-        file: &array.file,
-        path: &array.path,
-        first_byte: header.len() as u64,
-    };
+    array.file.write_all_at(header, 0).map_err(Error::io("write", &array.path))?;
+    let target = Target { file: &array.file, path: &array.path, first_byte: header.len() as u64 };
     let bytes = write_column(store, target, column, durable::parent(out.path), budget, progress)?;
     array.finish()?;
-    Ok(Exported {
-        rows: store.manifest().nodes,
-        bytes: header.len() as u64 + bytes,
-    })
+    Ok(Exported { rows: store.manifest().nodes, bytes: header.len() as u64 + bytes })
 }
 
 /// The destination of rows in the order of external ids.
@@ -239,10 +229,7 @@ impl Work<'_> {
             place.map(|place| place.copy_from_slice(&row[..row_bytes])).is_some()
         })?;
         let at = target.first_byte + u64::from(shard) * self.shards.rows * row_bytes as u64;
-        target
-            .file
-            .write_all_at(&places, at)
-            .map_err(Error::io("write", target.path))?;
+        target.file.write_all_at(&places, at).map_err(Error::io("write", target.path))?;
         self.progress.advance(places.len() as u64, 0);
         check_stopped(self.progress)
     }
@@ -254,12 +241,9 @@ mod tests {
 
     #[test]
     fn shards_cover_all_dense_ids_within_the_budget() {
-        for (nodes, row_bytes, memory) in [
-            (0, 8, 1 << 20),
-            (1, 8, 1 << 20),
-            (1_000_000, 512, 16 << 20),
-            (10, 1 << 20, 16 << 20),
-        ] {
+        for (nodes, row_bytes, memory) in
+            [(0, 8, 1 << 20), (1, 8, 1 << 20), (1_000_000, 512, 16 << 20), (10, 1 << 20, 16 << 20)]
+        {
             let budget = ExportBudget { threads: 2, memory };
             let shards = Shards::new(nodes, row_bytes, "rows", &budget).unwrap();
             let rows: u64 = (0..shards.count()).map(|shard| shards.len(shard)).sum();
@@ -271,11 +255,9 @@ mod tests {
 
     #[test]
     fn memory_too_small_for_the_buffers_of_all_shards_names_what_would_do() {
-        for (nodes, row_bytes, threads, memory) in [
-            (10, 1 << 20, 2, 1),
-            (1 << 31, 512, 16, 64 << 20),
-            (1 << 27, 8, 2, 256 << 10),
-        ] {
+        for (nodes, row_bytes, threads, memory) in
+            [(10, 1 << 20, 2, 1), (1 << 31, 512, 16, 64 << 20), (1 << 27, 8, 2, 256 << 10)]
+        {
             let new = |memory| Shards::new(nodes, row_bytes, "features", &ExportBudget { threads, memory });
             let least = match new(memory).unwrap_err() {
                 Error::Budget { given, least, .. } if given == memory => least,

@@ -28,10 +28,7 @@ pub fn write_scored_pairs(
     let escapes = matches!(out, TableOut::File(_, TableFormat::Parquet));
     let ids = id_scalar(store)?;
     let columns = [
-        Column {
-            repeats: true,
-            ..Column::new("source", ids, Shape::One)
-        },
+        Column { repeats: true, ..Column::new("source", ids, Shape::One) },
         Column::new("target", ids, Shape::One),
         Column::new("score", Scalar::Float, Shape::One),
     ];
@@ -43,11 +40,7 @@ pub fn write_scored_pairs(
                 id_values(store, ids.collect::<Result<Vec<_>>>()?.into_iter(), escapes)
             };
             let scores = rows.iter().map(|row| row.2).collect();
-            sink.write(&[
-                ends(|row| row.0)?.into(),
-                ends(|row| row.1)?.into(),
-                Values::Floats(scores).into(),
-            ])?;
+            sink.write(&[ends(|row| row.0)?.into(), ends(|row| row.1)?.into(), Values::Floats(scores).into()])?;
         }
         Ok(())
     })

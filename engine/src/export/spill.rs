@@ -56,19 +56,9 @@ impl Spill {
         let regions = records.map(|records| {
             let (first_word, words) = (end, records * record_words as u64);
             end += words;
-            Region {
-                first_word,
-                words,
-                used: AtomicU64::new(0),
-                sum: AtomicU64::new(0),
-            }
+            Region { first_word, words, used: AtomicU64::new(0), sum: AtomicU64::new(0) }
         });
-        Ok(Self {
-            regions: regions.collect(),
-            file: unnamed_file(folder)?,
-            folder: folder.to_owned(),
-            record_words,
-        })
+        Ok(Self { regions: regions.collect(), file: unnamed_file(folder)?, folder: folder.to_owned(), record_words })
     }
 
     /// Bytes of memory for each shard, and for each shard of a worker's buffers with `records` records a shard.
@@ -120,12 +110,7 @@ impl<'a> Buffers<'a> {
     /// Buffers of `records` records for each shard.
     pub(super) fn new(spill: &'a Spill, records: u64) -> Self {
         let (capacity, shards) = (records as usize * spill.record_words, spill.regions.len());
-        Self {
-            spill,
-            capacity,
-            words: vec![0; capacity * shards],
-            fill: vec![0; shards],
-        }
+        Self { spill, capacity, words: vec![0; capacity * shards], fill: vec![0; shards] }
     }
 
     /// Space for the next record of a shard.

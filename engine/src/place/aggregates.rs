@@ -18,9 +18,7 @@ use grappa_storage::{
 /// # Errors
 /// If an index cannot be read, or belongs to another store.
 pub(super) fn indexes(store: &Store, manifest: &Manifest) -> Result<Vec<AggregateIndex>> {
-    let kinds = AggregateKind::ALL
-        .into_iter()
-        .filter(|&kind| folder(store, kind).exists());
+    let kinds = AggregateKind::ALL.into_iter().filter(|&kind| folder(store, kind).exists());
     let indexes = kinds.map(|kind| {
         let mut index = read_index(store.path(), kind, store.chunks())?;
         for (file, chunk) in index.files.iter_mut().zip(&manifest.chunks) {
@@ -50,10 +48,7 @@ pub(super) fn files_of(index: &AggregateIndex) -> impl Iterator<Item = FileEntry
 
 /// Writes an index for the slice that `manifest` describes. The files that it lists are there.
 pub(super) fn write_index(folder: &StoreFolder, index: &AggregateIndex, manifest: &Manifest) -> Result<()> {
-    let index = AggregateIndex {
-        manifest_digest: manifest.digest(),
-        ..index.clone()
-    };
+    let index = AggregateIndex { manifest_digest: manifest.digest(), ..index.clone() };
     let of_kind = folder.path().join(path_of(index.kind));
     durable::write_file(&of_kind.join(files::AGGREGATE_INDEX), &index.encode())?;
     durable::sync_folder(&of_kind)

@@ -73,9 +73,7 @@ impl HaloDegrees<'_> {
             |chunk, (), files| {
                 let [file] = <[FileEntry; 1]>::try_from(files).expect("one file was written");
                 journal.append(&Record::Degrees(chunk.0, file.clone()))?;
-                done.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(chunk.0, file);
+                done.lock().unwrap_or_else(PoisonError::into_inner).insert(chunk.0, file);
                 Ok(())
             },
         )?;

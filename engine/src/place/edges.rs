@@ -100,14 +100,9 @@ impl EdgesInside<'_> {
         journal: &Journal,
         done: BTreeMap<u32, ChunkEdges>,
     ) -> Result<BTreeMap<u32, ChunkEdges>> {
-        let present = (0..)
-            .map(ChunkId)
-            .zip(&self.is_present)
-            .filter(|(_, present)| **present);
-        let missing: Vec<ChunkId> = present
-            .map(|(chunk, _)| chunk)
-            .filter(|chunk| !done.contains_key(&chunk.0))
-            .collect();
+        let present = (0..).map(ChunkId).zip(&self.is_present).filter(|(_, present)| **present);
+        let missing: Vec<ChunkId> =
+            present.map(|(chunk, _)| chunk).filter(|chunk| !done.contains_key(&chunk.0)).collect();
         let bytes = missing.iter().map(|&chunk| self.bytes_of(chunk)).sum();
         self.progress.stage("writing edges between the chunks", Some(bytes));
         let done = Mutex::new(done);
@@ -119,9 +114,7 @@ impl EdgesInside<'_> {
                 let bucket_edges = entry.bucket_edges;
                 let edges = ChunkEdges { bucket_edges, files };
                 journal.append(&Record::Edges(chunk.0, edges.clone()))?;
-                done.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(chunk.0, edges);
+                done.lock().unwrap_or_else(PoisonError::into_inner).insert(chunk.0, edges);
                 Ok(())
             },
         )?;

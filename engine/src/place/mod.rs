@@ -121,10 +121,7 @@ pub struct Placed {
 /// error the unfinished store stays, and a run with `options.resume` continues it.
 pub fn place(store: &Store, options: &PlaceOptions, progress: &dyn Progress) -> Result<Placed> {
     let placement = Placement::new(store, options, progress)?;
-    let out = Destination {
-        path: &options.out,
-        replaces: options.replace,
-    };
+    let out = Destination { path: &options.out, replaces: options.replace };
     StoreFolder::check(out)?;
     placement.check_disk()?;
     let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
@@ -179,12 +176,7 @@ impl<'a> Placement<'a> {
             true => halo_chunks(store, options, &wanted)?,
             false => BTreeSet::new(),
         };
-        let mut degrees = HaloDegrees {
-            store,
-            chunks: BTreeSet::new(),
-            threads: options.threads,
-            progress,
-        };
+        let mut degrees = HaloDegrees { store, chunks: BTreeSet::new(), threads: options.threads, progress };
         for (chunk, entry) in (0..).zip(&mut manifest.chunks) {
             if wanted.contains(&chunk) {
                 continue;
@@ -205,35 +197,17 @@ impl<'a> Placement<'a> {
             progress,
         });
         let mut written: BTreeSet<String> = manifest.splits.iter().map(|entry| files::split(&entry.name)).collect();
-        written.extend(
-            degrees
-                .chunks
-                .iter()
-                .map(|&chunk| files::of_chunk(ChunkId(chunk), "degrees")),
-        );
+        written.extend(degrees.chunks.iter().map(|&chunk| files::of_chunk(ChunkId(chunk), "degrees")));
         if inside.is_some() {
             let chunks = wanted.iter().copied().map(ChunkId);
             written.extend(chunks.flat_map(|chunk| edges::FILES.map(|name| files::of_chunk(chunk, name))));
         }
-        let shared = files::required(&manifest)
-            .into_iter()
-            .filter(|(path, _)| !written.contains(path));
-        let mut shared: Vec<_> = shared
-            .map(|(path, kind)| (store.file_entry(&path).clone(), kind))
-            .collect();
+        let shared = files::required(&manifest).into_iter().filter(|(path, _)| !written.contains(path));
+        let mut shared: Vec<_> = shared.map(|(path, kind)| (store.file_entry(&path).clone(), kind)).collect();
         let aggregates = aggregates::indexes(store, &manifest)?;
         let of_aggregates = aggregates.iter().flat_map(aggregates::files_of);
         shared.extend(of_aggregates.map(|file| (file, FileKind::FEATURES)));
-        Ok(Self {
-            store,
-            options,
-            progress,
-            manifest,
-            shared,
-            aggregates,
-            inside,
-            degrees,
-        })
+        Ok(Self { store, options, progress, manifest, shared, aggregates, inside, degrees })
     }
 
     fn present(&self) -> impl Iterator<Item = ChunkId> {
@@ -256,12 +230,7 @@ impl<'a> Placement<'a> {
         match free_disk_bytes(target) {
             // A resumed run has written a part already.
             Some(free) if !self.options.resume && bytes > free => Err(Error::conflict(
-                format!(
-                    "the chunks take {}, and {} are free in {}",
-                    ByteSize(bytes),
-                    ByteSize(free),
-                    target.display()
-                ),
+                format!("the chunks take {}, and {} are free in {}", ByteSize(bytes), ByteSize(free), target.display()),
                 "free some, place fewer chunks, or choose a --to on the disk of the store, where files are linked",
             )),
             _ => Ok(()),
@@ -343,10 +312,7 @@ impl<'a> Placement<'a> {
     fn fingerprint(&self) -> Result<BTreeMap<String, String>> {
         let present: Vec<u32> = self.present().map(|chunk| chunk.0).collect();
         Ok(BTreeMap::from([
-            (
-                "manifest".to_owned(),
-                format!("{:016x}", manifest_digest(self.store.path())?),
-            ),
+            ("manifest".to_owned(), format!("{:016x}", manifest_digest(self.store.path())?)),
             ("--chunks".to_owned(), text::ranges(&present)),
             ("--edges".to_owned(), self.options.edges.to_string()),
             ("--halo-features".to_owned(), self.options.halo_features.to_string()),
@@ -359,30 +325,20 @@ impl<'a> Placement<'a> {
         let written = finished.edges.values().flat_map(|edges| &edges.files);
         let written = written.chain(finished.degrees.values()).cloned();
         let mut recorded = finished::with_kinds(folder.path(), written.collect())?;
-        let shared = self
-            .shared
-            .iter()
-            .filter(|(file, _)| finished.files.contains(&file.path));
+        let shared = self.shared.iter().filter(|(file, _)| finished.files.contains(&file.path));
         recorded.extend(shared.cloned());
         let (threads, progress) = (self.options.threads, self.progress);
         let damaged = finished::to_rewrite(folder.path(), &recorded, threads, progress)?;
         finished.files.retain(|path| !damaged.contains(path));
-        finished
-            .edges
-            .retain(|_, edges| !edges.files.iter().any(|file| damaged.contains(&file.path)));
+        finished.edges.retain(|_, edges| !edges.files.iter().any(|file| damaged.contains(&file.path)));
         finished.degrees.retain(|_, file| !damaged.contains(&file.path));
         Ok(())
     }
 
     /// Links or copies the files that are not finished, and checks them.
     fn share_files(&self, folder: &StoreFolder, journal: &Journal, finished: &BTreeSet<String>) -> Result<Done> {
-        let missing: Vec<_> = self
-            .shared
-            .iter()
-            .filter(|(file, _)| !finished.contains(&file.path))
-            .collect();
-        self.progress
-            .stage("placing chunks", Some(missing.iter().map(|(file, _)| file.bytes).sum()));
+        let missing: Vec<_> = self.shared.iter().filter(|(file, _)| !finished.contains(&file.path)).collect();
+        self.progress.stage("placing chunks", Some(missing.iter().map(|(file, _)| file.bytes).sum()));
         let done = Mutex::new(Done::default());
         workers::for_each(self.options.threads, &missing, |(file, kind)| {
             let copied = self.share(folder, file, *kind)?;
@@ -448,10 +404,7 @@ fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) ->
     let manifest = store.manifest();
     if manifest.stored_features().is_none() {
         return Err(Error::conflict(
-            format!(
-                "{}: --halo-features, but no features are stored",
-                store.path().display()
-            ),
+            format!("{}: --halo-features, but no features are stored", store.path().display()),
             "leave it out: a slice computes features of all nodes, if the graph has computed features",
         ));
     }
@@ -461,9 +414,7 @@ fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) ->
         chunks.extend(buckets.filter(|(_, edges)| **edges > 0).map(|(source, _)| source));
     }
     chunks.retain(|chunk| !wanted.contains(chunk));
-    chunks
-        .iter()
-        .try_for_each(|&chunk| store.feature_span(ChunkId(chunk)).map(drop))?;
+    chunks.iter().try_for_each(|&chunk| store.feature_span(ChunkId(chunk)).map(drop))?;
     Ok(chunks)
 }
 

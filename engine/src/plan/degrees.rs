@@ -44,10 +44,7 @@ pub(super) fn degree_classes(nodes: u64, edges: u64, degrees: Degrees) -> Vec<De
             let share_of_edges =
                 (ln_choose + f64::from(ones) * ONES.ln() + f64::from(scale - ones) * (1.0 - ONES).ln()).exp();
             ln_choose += f64::from(scale - ones).ln() - f64::from(ones + 1).ln();
-            DegreeClass {
-                nodes: nodes * share_of_nodes,
-                mean: edges / nodes * share_of_edges / share_of_nodes,
-            }
+            DegreeClass { nodes: nodes * share_of_nodes, mean: edges / nodes * share_of_edges / share_of_nodes }
         })
         .collect()
 }

@@ -153,11 +153,7 @@ fn read(store: &Store) -> Result<f64> {
         })
         .collect();
     let bytes: u64 = reads.iter().map(|read| u64::from(read.length)).sum();
-    let options = read::Options {
-        depth: 64,
-        read_bytes_max: READ_BYTES,
-        ..read::Options::default()
-    };
+    let options = read::Options { depth: 64, read_bytes_max: READ_BYTES, ..read::Options::default() };
     let mut engine = read::open(read::Choice::Auto, files.into(), options)?;
     let begin = Instant::now();
     let mut rest = &reads[..];
@@ -190,10 +186,7 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
 /// f32.
 fn sample(store: &Arc<Store>, threads: usize, features: bool) -> Result<(f64, f64)> {
     let options = LoaderOptions {
-        rows: RowOptions {
-            features,
-            ..RowOptions::default()
-        },
+        rows: RowOptions { features, ..RowOptions::default() },
         memory: 2 << 30,
         threads,
         ..LoaderOptions::new(MinibatchOptions::new(Sampler::uniform("15,10,5".parse()?, false)))

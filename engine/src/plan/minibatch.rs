@@ -60,9 +60,7 @@ impl Minibatch {
     /// Edges that one more hop draws from the nodes.
     pub fn drawn(&self, reach: &Reach, fanout: u32) -> f64 {
         let nodes = self.reached.iter().zip(&reach.classes);
-        nodes
-            .map(|(reached, class)| reached * drawn(class.mean, Some(fanout)))
-            .sum()
+        nodes.map(|(reached, class)| reached * drawn(class.mean, Some(fanout))).sum()
     }
 
     /// Number of nodes that the store has.
@@ -88,11 +86,7 @@ impl Minibatch {
         if let Some(last) = hops.last_mut() {
             last.sources = nodes;
         }
-        Self {
-            hops,
-            nodes,
-            ..self.clone()
-        }
+        Self { hops, nodes, ..self.clone() }
     }
 
     /// The number of different nodes of several minibatches, without the `kept` ones that are used most.
@@ -126,11 +120,7 @@ impl Reach {
     /// The store is a slice if it has the sources of a share `present` of its edges, and not of all.
     pub fn new(classes: Vec<DegreeClass>, present: f64) -> Self {
         let edges = classes.iter().map(|class| class.nodes * class.mean).sum();
-        Self {
-            classes,
-            edges,
-            present,
-        }
+        Self { classes, edges, present }
     }
 
     /// A minibatch of `seeds` random nodes. Of the other nodes only the share `owned` is expanded, and none that a
@@ -180,18 +170,9 @@ impl Reach {
                 let hit = -(-draws_of_a_node).exp_m1();
                 *reached += hit * (class.nodes - *reached).max(0.0);
             }
-            hops.push(Hop {
-                destinations,
-                edges,
-                sources: absent + reached.iter().sum::<f64>(),
-            });
+            hops.push(Hop { destinations, edges, sources: absent + reached.iter().sum::<f64>() });
         }
-        Minibatch {
-            nodes: absent + reached.iter().sum::<f64>(),
-            hops,
-            expanded,
-            reached,
-        }
+        Minibatch { nodes: absent + reached.iter().sum::<f64>(), hops, expanded, reached }
     }
 }
 

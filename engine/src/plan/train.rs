@@ -129,9 +129,7 @@ struct Planner<'a> {
 impl<'a> Planner<'a> {
     fn new(options: &'a TrainOptions) -> Result<Self> {
         options.check()?;
-        let TrainOptions {
-            graph, model, machine, ..
-        } = options;
+        let TrainOptions { graph, model, machine, .. } = options;
         let (dim, dtype) = graph.features;
         let row_bytes = f64::from(FeatureLayout::new(dtype, dim).stride);
         Ok(Self {
@@ -213,9 +211,8 @@ impl<'a> Planner<'a> {
         let step_bytes = self.step_bytes(&of_step) * concurrent as f64;
         let nodes =
             self.example_bytes() * options.train as f64 + (layers as u64 * NodeSet::bytes_of(self.graph.nodes)) as f64;
-        let evaluation = exact
-            .memory
-            .min(self.machine.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
+        let evaluation =
+            exact.memory.min(self.machine.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
         let evaluation = (evaluation - if is_resident { 0.0 } else { features }).max(0.0);
         let beside = adjacency + features + nodes + BASE_BYTES;
         Ok(TrainPlan {
@@ -294,9 +291,7 @@ impl<'a> Planner<'a> {
             return HaloData::Nothing;
         }
         let sources = reached.drawn(&self.reach, HALO_NEIGHBORS).ceil() as u64;
-        HaloData::Lists {
-            bytes: HaloLists::bytes_of(nodes, listed, sources, EdgeData::default()) as f64,
-        }
+        HaloData::Lists { bytes: HaloLists::bytes_of(nodes, listed, sources, EdgeData::default()) as f64 }
     }
 
     /// Whether training begins with pre-aggregation.
@@ -421,16 +416,8 @@ impl<'a> Planner<'a> {
                 destinations,
                 edges,
                 sources,
-                inputs: f64::from(if index == 0 {
-                    self.graph.features.0
-                } else {
-                    self.model.hidden
-                }),
-                outputs: f64::from(if index + 1 == count {
-                    self.model.classes
-                } else {
-                    self.model.hidden
-                }),
+                inputs: f64::from(if index == 0 { self.graph.features.0 } else { self.model.hidden }),
+                outputs: f64::from(if index + 1 == count { self.model.classes } else { self.model.hidden }),
             }
         })
     }
@@ -451,13 +438,9 @@ impl<'a> Planner<'a> {
         let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();
         let waiting = NODE_BYTES * minibatch.nodes + DESTINATION_BYTES * destinations + EDGE_BYTES * minibatch.edges();
         let free = (room - beside).max(0.0);
-        let most = (LOOKAHEAD_MAX as f64)
-            .max(LOOKAHEAD_NODES as f64 / minibatch.nodes)
-            .min(minibatches as f64)
-            .max(1.0);
-        let balanced = largest(most, |window| {
-            2.0 * window * waiting + distinct(2.0 * window) * slot <= free
-        });
+        let most =
+            (LOOKAHEAD_MAX as f64).max(LOOKAHEAD_NODES as f64 / minibatch.nodes).min(minibatches as f64).max(1.0);
+        let balanced = largest(most, |window| 2.0 * window * waiting + distinct(2.0 * window) * slot <= free);
         let slots = (free - 2.0 * balanced * waiting).max(0.0) / slot;
         let window = largest(balanced, |window| distinct(window) <= slots / 2.0);
         let kept = (slots - distinct(window)).max(0.0);

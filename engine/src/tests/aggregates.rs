@@ -33,12 +33,7 @@ fn sample(folder: &Path) -> Store {
 }
 
 fn sample_of(folder: &Path, weighted: bool) -> Store {
-    let sample = Sample {
-        ids: ExternalIds::Dense,
-        dtype: FeatureDtype::F32,
-        weighted,
-        ..Sample::STRINGS
-    };
+    let sample = Sample { ids: ExternalIds::Dense, dtype: FeatureDtype::F32, weighted, ..Sample::STRINGS };
     Store::open(&sample.write(folder)).unwrap()
 }
 
@@ -105,12 +100,7 @@ fn weighted_kinds_have_the_same_bits_in_any_memory() {
     let store = sample_of(folder.path(), true);
     for kind in AggregateKind::ALL.into_iter().filter(|kind| kind.is_weighted()) {
         let made = |memory| {
-            let options = AggregateOptions {
-                budget: Budget::new(memory, 2),
-                kind,
-                replace: true,
-                ..OPTIONS
-            };
+            let options = AggregateOptions { budget: Budget::new(memory, 2), kind, replace: true, ..OPTIONS };
             preaggregate(&store, &options, &Silent)?;
             Ok(rows(&Aggregates::open(&store, kind).unwrap().unwrap()))
         };
@@ -132,14 +122,8 @@ fn weighted_kinds_refuse_weights_that_they_cannot_take() {
     };
     let without = sample(folders[0].path());
     let error = made(&without, AggregateKind::WeightedMean).unwrap_err();
-    assert!(
-        error.contains("weighted-mean takes the weights of edges") && error.contains("--weights"),
-        "{error}"
-    );
-    let negative = Sample {
-        weight_scale: -1.0,
-        ..Sample::ALL_PARTS
-    };
+    assert!(error.contains("weighted-mean takes the weights of edges") && error.contains("--weights"), "{error}");
+    let negative = Sample { weight_scale: -1.0, ..Sample::ALL_PARTS };
     let negative = Store::open(&negative.write(folders[1].path())).unwrap();
     for kind in [AggregateKind::WeightedMean, AggregateKind::WeightedGcn] {
         let error = made(&negative, kind).unwrap_err();
@@ -155,11 +139,7 @@ fn rows_in_the_memory_of_a_feed_are_those_in_files() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(sample(folder.path()));
     for with_features in [false, true] {
-        let options = AggregateOptions {
-            with_features,
-            replace: true,
-            ..OPTIONS
-        };
+        let options = AggregateOptions { with_features, replace: true, ..OPTIONS };
         preaggregate(&store, &options, &Silent).unwrap();
         check_rows_in_memory(&store);
     }
@@ -177,10 +157,8 @@ fn check_rows_in_memory(store: &Arc<Store>) {
     loader.batches(0, |batches| batches).unwrap();
     let feed = loader.feed().unwrap();
     let aggregates = Aggregates::open(store, OPTIONS.kind).unwrap().unwrap();
-    let columns: [&dyn NodeRows; 2] = [
-        &StoreFeatures::open(store).unwrap(),
-        &StoredRows::of_aggregates(store, aggregates),
-    ];
+    let columns: [&dyn NodeRows; 2] =
+        [&StoreFeatures::open(store).unwrap(), &StoredRows::of_aggregates(store, aggregates)];
     for (column, expected) in columns.into_iter().enumerate() {
         let rows = feed.resident_rows(column).expect("they fit");
         assert_eq!(rows.width(), expected.width());
@@ -203,18 +181,11 @@ fn check_rows_in_memory(store: &Arc<Store>) {
 fn features_follow_aggregates_with_the_bytes_that_the_store_has() {
     for dtype in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Int8] {
         let folder = tempfile::tempdir().unwrap();
-        let sample = Sample {
-            dtype,
-            ..Sample::STRINGS
-        };
+        let sample = Sample { dtype, ..Sample::STRINGS };
         let store = Store::open(&sample.write(folder.path())).unwrap();
         preaggregate(&store, &OPTIONS, &Silent).unwrap();
         let expected = rows(&Aggregates::open(&store, OPTIONS.kind).unwrap().unwrap());
-        let options = AggregateOptions {
-            with_features: true,
-            replace: true,
-            ..OPTIONS
-        };
+        let options = AggregateOptions { with_features: true, replace: true, ..OPTIONS };
         let made = preaggregate(&store, &options, &Silent).unwrap();
         assert_eq!(made.chunks_kept, 0);
         let aggregates = Aggregates::open(&store, OPTIONS.kind).unwrap().unwrap();
@@ -227,10 +198,7 @@ fn features_follow_aggregates_with_the_bytes_that_the_store_has() {
             for row in payload.chunks_exact(layout.stride as usize) {
                 let mut own = vec![0; features.layout().stride as usize];
                 features.read_encoded(node..node + 1, &mut own).unwrap();
-                assert_eq!(
-                    row[layout.features_offset()..][..layout.row_bytes()],
-                    own[..layout.row_bytes()]
-                );
+                assert_eq!(row[layout.features_offset()..][..layout.row_bytes()], own[..layout.row_bytes()]);
                 node += 1;
             }
         }
@@ -243,11 +211,7 @@ fn features_follow_aggregates_with_the_bytes_that_the_store_has() {
 fn features_follow_aggregates_only_if_both_are_stored_alike() {
     let folder = tempfile::tempdir().unwrap();
     let store = sample(folder.path());
-    let options = AggregateOptions {
-        with_features: true,
-        dtype: Some(FeatureDtype::F16),
-        ..OPTIONS
-    };
+    let options = AggregateOptions { with_features: true, dtype: Some(FeatureDtype::F16), ..OPTIONS };
     let error = preaggregate(&store, &options, &Silent).unwrap_err().to_string();
     assert!(
         error.contains("type f32 and aggregates would have f16") && error.contains("leave out --with-features"),
@@ -268,18 +232,12 @@ fn features_follow_aggregates_only_if_both_are_stored_alike() {
 fn another_dtype_rounds_the_same_values() {
     let folder = tempfile::tempdir().unwrap();
     let store = sample(folder.path());
-    let options = AggregateOptions {
-        dtype: Some(FeatureDtype::F16),
-        ..OPTIONS
-    };
+    let options = AggregateOptions { dtype: Some(FeatureDtype::F16), ..OPTIONS };
     preaggregate(&store, &options, &Silent).unwrap();
     let opened = Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
     assert_eq!(opened.layout().dtype, FeatureDtype::F16);
     for (found, expected) in rows(&opened).iter().zip(expected(AggregateKind::Mean)) {
-        assert!(
-            (found - expected).abs() <= expected.abs() / 1024.0,
-            "{found} for {expected}"
-        );
+        assert!((found - expected).abs() <= expected.abs() / 1024.0, "{found} for {expected}");
     }
 }
 
@@ -301,10 +259,7 @@ fn a_stopped_run_is_continued_and_ends_with_the_same_bytes() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [whole, stopped] = folders.each_ref().map(|folder| sample(folder.path()));
     // A budget of several tiles, beyond what the writer takes.
-    let options = AggregateOptions {
-        budget: Budget::new((1 << 20) + 256 * 20 + 7000, 2),
-        ..OPTIONS
-    };
+    let options = AggregateOptions { budget: Budget::new((1 << 20) + 256 * 20 + 7000, 2), ..OPTIONS };
     preaggregate(&whole, &options, &Silent).unwrap();
     let stop = Stop(1.into());
     let run = std::panic::AssertUnwindSafe(|| preaggregate(&stopped, &options, &stop));
@@ -350,24 +305,14 @@ fn memory_that_is_too_small_is_refused_with_one_that_suffices() {
 #[test]
 fn values_beyond_the_stored_type_name_their_node_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let sample = Sample {
-        feature_scale: 1000.0,
-        ..Sample::STRINGS
-    };
+    let sample = Sample { feature_scale: 1000.0, ..Sample::STRINGS };
     let store = Store::open(&sample.write(folder.path())).unwrap();
     let made = |dtype, kind| {
-        let options = AggregateOptions {
-            kind,
-            dtype: Some(dtype),
-            ..OPTIONS
-        };
+        let options = AggregateOptions { kind, dtype: Some(dtype), ..OPTIONS };
         preaggregate(&store, &options, &Silent)
     };
     let error = made(FeatureDtype::F16, AggregateKind::Sum).unwrap_err();
-    let Error::Unstorable {
-        node, column, value, ..
-    } = &error
-    else {
+    let Error::Unstorable { node, column, value, .. } = &error else {
         panic!("{error}");
     };
     let sums: Vec<f32> = expected(AggregateKind::Sum).iter().map(|sum| sum * 1000.0).collect();
@@ -375,10 +320,7 @@ fn values_beyond_the_stored_type_name_their_node_and_leave_nothing() {
     let name = store.ids().name(NodeId(at as u64 / u64::from(DIM)));
     assert_eq!((node, *column, *value), (&name, at % DIM as usize, sums[at]));
     let text = error.to_string();
-    assert!(
-        text.contains("node/") && text.contains("f16") && text.contains("--dtype bf16 or f32"),
-        "{text}"
-    );
+    assert!(text.contains("node/") && text.contains("f16") && text.contains("--dtype bf16 or f32"), "{text}");
     assert!(!store.path().join("aggregates").exists());
     // Other aggregates stay.
     made(FeatureDtype::F16, AggregateKind::Mean).unwrap();
@@ -411,11 +353,7 @@ fn existing_aggregates_are_replaced_only_on_request() {
     preaggregate(&store, &OPTIONS, &Silent).unwrap();
     let error = preaggregate(&store, &OPTIONS, &Silent).unwrap_err().to_string();
     assert!(error.contains("--replace"), "{error}");
-    let replace = AggregateOptions {
-        replace: true,
-        dtype: Some(FeatureDtype::Bf16),
-        ..OPTIONS
-    };
+    let replace = AggregateOptions { replace: true, dtype: Some(FeatureDtype::Bf16), ..OPTIONS };
     preaggregate(&store, &replace, &Silent).unwrap();
     let opened = Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
     assert_eq!(opened.layout().dtype, FeatureDtype::Bf16);
@@ -464,12 +402,7 @@ fn rows_that_cannot_be_of_the_features_are_errors() {
             files: writer
                 .finished()
                 .iter()
-                .map(|file| {
-                    Some(AggregateFile {
-                        bytes: file.bytes,
-                        digest: file.digest,
-                    })
-                })
+                .map(|file| Some(AggregateFile { bytes: file.bytes, digest: file.digest }))
                 .collect(),
         };
         fs::write(of_kind.join("index"), index.encode()).unwrap();
@@ -477,15 +410,9 @@ fn rows_that_cannot_be_of_the_features_are_errors() {
     };
     assert!(open(FeatureDtype::F32, DIM).unwrap().unwrap().with_features());
     let of_type = open(FeatureDtype::F16, DIM).unwrap_err();
-    assert!(
-        of_type.contains("chunk-0") && of_type.contains("type f16 follow"),
-        "{of_type}"
-    );
+    assert!(of_type.contains("chunk-0") && of_type.contains("type f16 follow"), "{of_type}");
     let problems = verify(store.path(), 2, &Silent).unwrap().problems;
-    assert!(
-        problems.iter().any(|problem| problem.what.contains("of type")),
-        "{problems:?}"
-    );
+    assert!(problems.iter().any(|problem| problem.what.contains("of type")), "{problems:?}");
     let of_size = open(FeatureDtype::F32, DIM + 1).unwrap_err();
     assert!(of_size.contains(&format!("{} values", DIM + 1)), "{of_size}");
 }
@@ -499,10 +426,7 @@ fn verification_finds_what_is_wrong_with_them() {
     }
     let problems = || {
         let report = verify(store.path(), 2, &Silent).unwrap();
-        let problems = report
-            .problems
-            .into_iter()
-            .map(|p| format!("{} at {}: {}", p.file, p.offset, p.what));
+        let problems = report.problems.into_iter().map(|p| format!("{} at {}: {}", p.file, p.offset, p.what));
         problems.collect::<Vec<_>>()
     };
     assert_eq!(problems(), [""; 0]);

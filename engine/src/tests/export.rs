@@ -24,22 +24,13 @@ use crate::export::{
 };
 
 /// So little memory that there are several shards.
-const BUDGET: ExportBudget = ExportBudget {
-    threads: 2,
-    memory: 4 << 10,
-};
+const BUDGET: ExportBudget = ExportBudget { threads: 2, memory: 4 << 10 };
 
 /// Edges are exported in blocks of at least 1024.
-const OF_EDGES: ExportBudget = ExportBudget {
-    threads: 2,
-    memory: 4 << 20,
-};
+const OF_EDGES: ExportBudget = ExportBudget { threads: 2, memory: 4 << 20 };
 
 /// Tables take more.
-const OF_TABLES: ExportBudget = ExportBudget {
-    threads: 2,
-    memory: 64 << 20,
-};
+const OF_TABLES: ExportBudget = ExportBudget { threads: 2, memory: 64 << 20 };
 
 /// The external id of a node, as text.
 fn id_of(store: &Store, node: u64) -> String {
@@ -72,10 +63,7 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
         .collect();
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text, expected);
-    assert_eq!(
-        (exported.rows, exported.bytes),
-        (store.manifest().edges, text.len() as u64)
-    );
+    assert_eq!((exported.rows, exported.bytes), (store.manifest().edges, text.len() as u64));
 
     let mut printed = Vec::new();
     print_edges(&store, EdgePart::Graph, &mut printed, &OF_EDGES, &Silent).unwrap();
@@ -93,25 +81,9 @@ fn arrays_have_a_row_for_each_edge() {
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     let (edges, weights) = (folder.path().join("edges.npy"), folder.path().join("weights.npy"));
     export_edges(&store, EdgePart::Graph, &edges, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap();
-    export_edges(
-        &store,
-        EdgePart::Graph,
-        &weights,
-        EdgeFormat::NpyWeights,
-        &OF_EDGES,
-        &Silent,
-    )
-    .unwrap();
+    export_edges(&store, EdgePart::Graph, &weights, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
     let features = folder.path().join("edge-features.npy");
-    export_edges(
-        &store,
-        EdgePart::Graph,
-        &features,
-        EdgeFormat::NpyFeatures,
-        &OF_EDGES,
-        &Silent,
-    )
-    .unwrap();
+    export_edges(&store, EdgePart::Graph, &features, EdgeFormat::NpyFeatures, &OF_EDGES, &Silent).unwrap();
     let expected = edges_of(&store);
     let mut rows = npy::header("<f4", &[expected.len() as u64, 2]).to_vec();
     let mut pairs = npy::header("<i8", &[expected.len() as u64, 2]).to_vec();
@@ -133,10 +105,7 @@ fn string_ids_are_written_as_text_and_not_as_arrays() {
     let store = Store::open(&Sample::STRINGS.write(folder.path())).unwrap();
     let path = folder.path().join("edges.tsv");
     export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
-    let lines: String = edges_of(&store)
-        .iter()
-        .map(|(s, t, ..)| format!("{s}\t{t}\n"))
-        .collect();
+    let lines: String = edges_of(&store).iter().map(|(s, t, ..)| format!("{s}\t{t}\n")).collect();
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("source\ttarget\n{lines}"));
 
     let path = folder.path().join("edges.npy");
@@ -146,22 +115,14 @@ fn string_ids_are_written_as_text_and_not_as_arrays() {
 
     let path = folder.path().join("val.txt");
     assert_eq!(export_ids(&store, Some("val"), &path, &Silent).unwrap().rows, 30);
-    let mut expected: Vec<_> = (0..NODES)
-        .filter(|n| n % 5 == 1)
-        .map(|n| id_of(&store, n) + "\n")
-        .collect();
+    let mut expected: Vec<_> = (0..NODES).filter(|n| n % 5 == 1).map(|n| id_of(&store, n) + "\n").collect();
     expected.sort();
     assert_eq!(fs::read_to_string(&path).unwrap(), expected.concat());
 }
 
 #[test]
 fn columns_come_in_the_order_of_external_ids() {
-    for dtype in [
-        FeatureDtype::F32,
-        FeatureDtype::F16,
-        FeatureDtype::Bf16,
-        FeatureDtype::Int8,
-    ] {
+    for dtype in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::Int8] {
         let folder = tempfile::tempdir().unwrap();
         let label_kind = match dtype {
             FeatureDtype::F32 => LabelKind::Single,
@@ -169,20 +130,12 @@ fn columns_come_in_the_order_of_external_ids() {
             FeatureDtype::Bf16 => LabelKind::Partial,
             FeatureDtype::Int8 => LabelKind::Targets,
         };
-        let sample = Sample {
-            dtype,
-            label_kind,
-            ..Sample::ALL_PARTS
-        };
+        let sample = Sample { dtype, label_kind, ..Sample::ALL_PARTS };
         let store = Store::open(&sample.write(folder.path())).unwrap();
         let path = folder.path().join("x.npy");
         export_features(&store, &path, &BUDGET, &Silent).unwrap();
         let file = fs::read(&path).unwrap();
-        let (descr, width) = if dtype == FeatureDtype::F16 {
-            ("<f2", 2)
-        } else {
-            ("<f4", 4)
-        };
+        let (descr, width) = if dtype == FeatureDtype::F16 { ("<f2", 2) } else { ("<f4", 4) };
         assert_eq!(file[..128], npy::header(descr, &[NODES, DIM.into()]));
         let of = if width == 2 { ElementType::F16 } else { ElementType::F32 };
         let mut values = vec![0.0; (NODES * u64::from(DIM)) as usize];
@@ -190,10 +143,7 @@ fn columns_come_in_the_order_of_external_ids() {
         for (at, value) in (0u64..).zip(values) {
             let (id, i) = (at / u64::from(DIM), at % u64::from(DIM));
             let expected = Sample::feature(Sample::table_node(id), i);
-            assert!(
-                (value - expected).abs() < 0.11,
-                "{value}, not {expected}, at dense id {id} in {dtype:?}"
-            );
+            assert!((value - expected).abs() < 0.11, "{value}, not {expected}, at dense id {id} in {dtype:?}");
         }
 
         let path = folder.path().join("y.npy");
@@ -205,17 +155,13 @@ fn columns_come_in_the_order_of_external_ids() {
             LabelKind::Multi => classes
                 .flat_map(|class| [0, 1, 2, 3].map(|c| class.map_or(u8::MAX, |class| u8::from(c == class))))
                 .collect(),
-            LabelKind::Partial | LabelKind::Targets => classes
-                .flat_map(|class| Sample::values(class).map(f32::to_le_bytes))
-                .flatten()
-                .collect(),
+            LabelKind::Partial | LabelKind::Targets => {
+                classes.flat_map(|class| Sample::values(class).map(f32::to_le_bytes)).flatten().collect()
+            }
         };
         assert!(file[128..] == expected, "{dtype:?}");
 
-        let mut left: Vec<_> = fs::read_dir(folder.path())
-            .unwrap()
-            .map(|e| e.unwrap().file_name())
-            .collect();
+        let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["sample.grappa", "x.npy", "y.npy"]);
     }
@@ -256,24 +202,12 @@ fn rows_that_were_made_come_in_the_order_of_external_ids() {
 #[test]
 fn missing_data_is_not_exported_and_existing_files_stay() {
     let folder = tempfile::tempdir().unwrap();
-    let slice = Sample {
-        without: Some(1),
-        weighted: false,
-        ..Sample::ALL_PARTS
-    };
+    let slice = Sample { without: Some(1), weighted: false, ..Sample::ALL_PARTS };
     let store = Store::open(&slice.write(folder.path())).unwrap();
     let path = folder.path().join("out");
     let error = export_features(&store, &path, &BUDGET, &Silent).unwrap_err();
     assert!(error.to_string().contains("2 of 3 chunks"), "{error}");
-    let error = export_edges(
-        &store,
-        EdgePart::Graph,
-        &path,
-        EdgeFormat::NpyWeights,
-        &OF_EDGES,
-        &Silent,
-    )
-    .unwrap_err();
+    let error = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("no weights"), "{error}");
     let error = export_ids(&store, Some("valid"), &path, &Silent).unwrap_err();
     assert!(error.to_string().contains("the store has train, val, test"), "{error}");
@@ -343,38 +277,15 @@ fn exported_and_reingested_stores_are_equal() {
         features.extend(&row[..2]);
     }
     fs::write(at("x.npy"), features).unwrap();
-    let labels: String = (0..500)
-        .map(|i| {
-            if i % 9 == 0 {
-                "\n".into()
-            } else {
-                format!("{}\n", i % 300)
-            }
-        })
-        .collect();
+    let labels: String = (0..500).map(|i| if i % 9 == 0 { "\n".into() } else { format!("{}\n", i % 300) }).collect();
     fs::write(at("y.csv"), labels).unwrap();
-    fs::write(
-        at("train.txt"),
-        (0..50).map(|i| format!("{}\n", i * 3)).collect::<String>(),
-    )
-    .unwrap();
+    fs::write(at("train.txt"), (0..50).map(|i| format!("{}\n", i * 3)).collect::<String>()).unwrap();
 
     let options = IngestOptions {
         nodes: Some(500),
-        node_data: NodeData {
-            features: Some(at("x.npy")),
-            labels: Some(at("y.csv")),
-            ..NodeData::default()
-        },
-        splits: SplitOptions {
-            files: vec![SplitFile::new("train", at("train.txt"))],
-            ..SplitOptions::default()
-        },
-        layout: StoreLayout {
-            chunks: Some(7),
-            seed: 7,
-            ..StoreLayout::default()
-        },
+        node_data: NodeData { features: Some(at("x.npy")), labels: Some(at("y.csv")), ..NodeData::default() },
+        splits: SplitOptions { files: vec![SplitFile::new("train", at("train.txt"))], ..SplitOptions::default() },
+        layout: StoreLayout { chunks: Some(7), seed: 7, ..StoreLayout::default() },
         ..IngestOptions::new(vec![at("edges.txt")], at("first.grappa"))
     };
     ingest(&options, &Silent).unwrap();
@@ -386,45 +297,28 @@ fn exported_and_reingested_stores_are_equal() {
         export_labels(&first, &at(&format!("y2.{ending}")), &BUDGET, &Silent).unwrap();
         export_ids(&first, Some("train"), &at(&format!("train2.{ending}")), &Silent).unwrap();
     }
-    export_edges(
-        &first,
-        EdgePart::Graph,
-        &at("weights.npy"),
-        EdgeFormat::NpyWeights,
-        &OF_EDGES,
-        &Silent,
-    )
-    .unwrap();
-    let (before, after) = (
-        files_of(&options.out),
-        |edges: &str, format, nodes: &str, weights: Option<&str>| {
-            export_edges(&first, EdgePart::Graph, &at(edges), format, &OF_TABLES, &Silent).unwrap();
-            let again = IngestOptions {
-                edges: vec![at(edges)],
-                out: at(&format!("{edges}.grappa")),
-                edge_form: EdgeForm {
-                    weights: weights.map(at),
-                    ..options.edge_form.clone()
-                },
-                node_data: NodeData {
-                    features: Some(at(&format!("x2.{nodes}"))),
-                    feature_dtype: Some(FeatureDtype::F16),
-                    labels: Some(at(&format!("y2.{nodes}"))),
-                    ..options.node_data.clone()
-                },
-                splits: SplitOptions {
-                    files: vec![SplitFile {
-                        name: "train",
-                        path: at(&format!("train2.{nodes}")),
-                    }],
-                    ..options.splits.clone()
-                },
-                ..options.clone()
-            };
-            ingest(&again, &Silent).unwrap();
-            files_of(&again.out)
-        },
-    );
+    export_edges(&first, EdgePart::Graph, &at("weights.npy"), EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
+    let (before, after) = (files_of(&options.out), |edges: &str, format, nodes: &str, weights: Option<&str>| {
+        export_edges(&first, EdgePart::Graph, &at(edges), format, &OF_TABLES, &Silent).unwrap();
+        let again = IngestOptions {
+            edges: vec![at(edges)],
+            out: at(&format!("{edges}.grappa")),
+            edge_form: EdgeForm { weights: weights.map(at), ..options.edge_form.clone() },
+            node_data: NodeData {
+                features: Some(at(&format!("x2.{nodes}"))),
+                feature_dtype: Some(FeatureDtype::F16),
+                labels: Some(at(&format!("y2.{nodes}"))),
+                ..options.node_data.clone()
+            },
+            splits: SplitOptions {
+                files: vec![SplitFile { name: "train", path: at(&format!("train2.{nodes}")) }],
+                ..options.splits.clone()
+            },
+            ..options.clone()
+        };
+        ingest(&again, &Silent).unwrap();
+        files_of(&again.out)
+    });
     for (edges, format, nodes, weights) in [
         ("e.tsv", EdgeFormat::Tsv, "npy", None),
         ("e.csv", EdgeFormat::Csv, "csv", None),
@@ -435,14 +329,8 @@ fn exported_and_reingested_stores_are_equal() {
         // Columns of text have names, which the first store has not. Its manifest has their digest.
         let names = [after.remove(Path::new("schema")), after.remove(Path::new("manifest"))];
         assert_eq!(names[0].is_some(), nodes == "csv");
-        let before: BTreeMap<_, _> = before
-            .iter()
-            .filter(|(name, _)| *name != Path::new("manifest"))
-            .collect();
-        assert_eq!(
-            before.keys().copied().collect::<Vec<_>>(),
-            after.keys().collect::<Vec<_>>()
-        );
+        let before: BTreeMap<_, _> = before.iter().filter(|(name, _)| *name != Path::new("manifest")).collect();
+        assert_eq!(before.keys().copied().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
         for (name, bytes) in before {
             assert!(*bytes == after[name], "{edges}: {}", name.display());
         }

@@ -19,10 +19,8 @@ fn a_store_gives_back_what_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     for chunk in store.present_chunks() {
-        let (labels, features) = (
-            store.labels(chunk, Access::Random).unwrap().unwrap(),
-            store.features(chunk).unwrap().unwrap(),
-        );
+        let (labels, features) =
+            (store.labels(chunk, Access::Random).unwrap().unwrap(), store.features(chunk).unwrap().unwrap());
         let (labels, features) = (labels.labels(), features.features());
         let chunk = store.chunk(chunk).unwrap();
         let (rows, weights) = (chunk.rows(), chunk.weights().unwrap());
@@ -42,40 +40,23 @@ fn a_store_gives_back_what_was_written() {
             assert_eq!(found, of_edges.collect::<Vec<_>>());
             assert_eq!(labels.single(row).unwrap(), Sample::class(node));
             let mut values = [0.0; 5];
-            features
-                .meta()
-                .layout
-                .decode_row(features.row(row).unwrap(), &mut values);
+            features.meta().layout.decode_row(features.row(row).unwrap(), &mut values);
             for (i, value) in (0..).zip(values) {
-                assert!(
-                    (value - Sample::feature(node, i)).abs() < 0.11,
-                    "{value} of node {node}"
-                );
+                assert!((value - Sample::feature(node, i)).abs() < 0.11, "{value} of node {node}");
             }
         }
     }
     let train = store.split("train").unwrap().unwrap();
-    assert_eq!(
-        train.iter().collect::<Vec<_>>(),
-        (0..NODES).step_by(5).collect::<Vec<_>>()
-    );
+    assert_eq!(train.iter().collect::<Vec<_>>(), (0..NODES).step_by(5).collect::<Vec<_>>());
     assert_eq!(store.assignment().partitions(), 1);
 }
 
 #[test]
 fn every_node_has_an_external_id_and_finds_the_way_back() {
     for ids in [ExternalIds::Dense, ExternalIds::Sparse, ExternalIds::String] {
-        for permutation in [
-            PermutationSpec::Identity,
-            PermutationSpec::Feistel(3),
-            PermutationSpec::Table,
-        ] {
+        for permutation in [PermutationSpec::Identity, PermutationSpec::Feistel(3), PermutationSpec::Table] {
             let folder = tempfile::tempdir().unwrap();
-            let sample = Sample {
-                ids,
-                permutation,
-                ..Sample::ALL_PARTS
-            };
+            let sample = Sample { ids, permutation, ..Sample::ALL_PARTS };
             let store = Store::open(&sample.write(folder.path())).unwrap();
             for node in (0..NODES).map(NodeId) {
                 let id = store.external_id(node).unwrap();
@@ -163,17 +144,11 @@ fn a_newer_store_says_which_program_reads_it() {
 #[test]
 fn a_chunk_that_a_slice_lacks_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let slice = Sample {
-        without: Some(1),
-        ..Sample::ALL_PARTS
-    };
+    let slice = Sample { without: Some(1), ..Sample::ALL_PARTS };
     let store = Store::open(&slice.write(folder.path())).unwrap();
     assert_eq!(store.present_chunks().collect::<Vec<_>>(), [ChunkId(0), ChunkId(2)]);
     let error = store.chunk(ChunkId(1)).unwrap_err().to_string();
-    assert!(
-        error.contains("not chunk 1") && error.contains("--only-chunks"),
-        "{error}"
-    );
+    assert!(error.contains("not chunk 1") && error.contains("--only-chunks"), "{error}");
     let error = store.chunk(ChunkId(3)).unwrap_err().to_string();
     assert!(error.contains("there is no chunk 3; the store has 3"), "{error}");
 }
@@ -199,11 +174,7 @@ fn the_description_counts_what_is_there() {
     assert_eq!(info.class_names, ["red", "green", "blue", "none"]);
 
     let folders = ["", "chunk-0", "chunk-1", "chunk-2", "ids", "splits", "assignments"];
-    let files = folders
-        .iter()
-        .flat_map(|folder| fs::read_dir(path.join(folder)).unwrap());
-    let lengths = files
-        .map(|file| file.unwrap().metadata().unwrap())
-        .filter(|m| m.is_file());
+    let files = folders.iter().flat_map(|folder| fs::read_dir(path.join(folder)).unwrap());
+    let lengths = files.map(|file| file.unwrap().metadata().unwrap()).filter(|m| m.is_file());
     assert_eq!(info.bytes.total, lengths.map(|m| m.len()).sum::<u64>());
 }

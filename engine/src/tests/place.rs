@@ -61,22 +61,17 @@ fn a_slice_keeps_the_edges_between_its_chunks_and_all_aggregates_of_its_nodes() 
         let files = slice.chunk(chunk).unwrap();
         let (rows, weights) = (files.rows(), files.weights().unwrap());
         for (row, node) in store.chunks().range(chunk).enumerate() {
-            let (inside, outside): (Vec<u64>, Vec<u64>) = Sample::sources(node)
-                .into_iter()
-                .partition(|&source| is_present(source));
+            let (inside, outside): (Vec<u64>, Vec<u64>) =
+                Sample::sources(node).into_iter().partition(|&source| is_present(source));
             let found: Vec<u64> = rows.row(row as u64).unwrap().iter().collect();
             assert_eq!(found, inside, "node {node}");
             let mut found = vec![0.0; inside.len()];
-            weights
-                .copy(weights.range(row as u64, &rows).unwrap(), &mut found)
-                .unwrap();
+            weights.copy(weights.range(row as u64, &rows).unwrap(), &mut found).unwrap();
             let expected: Vec<f32> = inside.iter().map(|&source| Sample::weight(node, source)).collect();
             assert_eq!(found, expected, "node {node}");
             let features = files.edge_features().unwrap();
             let mut found = vec![0.0; 2 * inside.len()];
-            features
-                .copy(features.range(row as u64, &rows).unwrap(), &mut found)
-                .unwrap();
+            features.copy(features.range(row as u64, &rows).unwrap(), &mut found).unwrap();
             let expected = inside.iter().flat_map(|&source| Sample::edge_features(node, source));
             assert_eq!(found, expected.collect::<Vec<f32>>(), "node {node}");
             kept += inside.len() as u64;
@@ -128,10 +123,7 @@ fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
 
     // A slice of the slice has what it has.
     let part = folder.path().join("part");
-    let of_part = PlaceOptions {
-        chunks: vec![2..=2],
-        ..options(&part, SliceEdges::All)
-    };
+    let of_part = PlaceOptions { chunks: vec![2..=2], ..options(&part, SliceEdges::All) };
     let placed = place(&slice, &of_part, &Silent).unwrap();
     assert_eq!((placed.chunks_present, placed.chunks_halo), (1, 2));
     assert_eq!(placed.chunks_halo_degrees, 2);
@@ -155,18 +147,12 @@ fn assert_same_degrees(slice: &Store, store: &Store) {
 #[test]
 fn in_degrees_that_are_in_adjacency_lists_are_written_anew() {
     let folder = tempfile::tempdir().unwrap();
-    let local = Sample {
-        local: true,
-        ..Sample::ALL_PARTS
-    };
+    let local = Sample { local: true, ..Sample::ALL_PARTS };
     let store = Store::open(&local.write(folder.path())).unwrap();
     let codec = |chunk| store.chunk(ChunkId(chunk)).unwrap().rows().meta().codec;
     assert!((0..CHUNKS).all(|chunk| matches!(codec(chunk), RowCodec::Gap(_))));
     let path = folder.path().join("slice");
-    let last = PlaceOptions {
-        chunks: vec![2..=2],
-        ..options(&path, SliceEdges::All)
-    };
+    let last = PlaceOptions { chunks: vec![2..=2], ..options(&path, SliceEdges::All) };
     let placed = place(&store, &last, &Silent).unwrap();
     assert_eq!((placed.chunks_present, placed.chunks_halo), (1, 1));
     assert_eq!(problems(&path), [""; 0]);
@@ -198,10 +184,7 @@ fn damage_to_features_and_in_degrees_of_halo_nodes_is_found() {
     let store = whole(folder.path());
     for name in ["features", "degrees"] {
         let path = folder.path().join(format!("slice-{name}"));
-        let copied = PlaceOptions {
-            copy: true,
-            ..options(&path, SliceEdges::All)
-        };
+        let copied = PlaceOptions { copy: true, ..options(&path, SliceEdges::All) };
         place(&store, &copied, &Silent).unwrap();
         let file = path.join("chunk-1").join(name);
         let mut bytes = fs::read(&file).unwrap();
@@ -228,10 +211,7 @@ fn in_degrees_of_another_chunk_or_in_another_encoding_are_found() {
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     let copied = |name: &str| {
         let path = folder.path().join(name);
-        let options = PlaceOptions {
-            copy: true,
-            ..options(&path, SliceEdges::All)
-        };
+        let options = PlaceOptions { copy: true, ..options(&path, SliceEdges::All) };
         place(&store, &options, &Silent).unwrap();
         path
     };
@@ -246,13 +226,8 @@ fn in_degrees_of_another_chunk_or_in_another_encoding_are_found() {
     fs::copy(store.path().join("chunk-0/degrees"), &file).unwrap();
     grappa_forge::rewrite(&path, "chunk-1/degrees", None, |_| {});
     let found = problems(&path);
-    assert!(
-        found.len() == 1 && found[0].contains("were files swapped?"),
-        "{found:?}"
-    );
-    let error = MappedChunks::open(&Store::open(&path).unwrap())
-        .unwrap_err()
-        .to_string();
+    assert!(found.len() == 1 && found[0].contains("were files swapped?"), "{found:?}");
+    let error = MappedChunks::open(&Store::open(&path).unwrap()).unwrap_err().to_string();
     assert!(error.contains("were files swapped?"), "{error}");
 }
 
@@ -260,36 +235,20 @@ fn in_degrees_of_another_chunk_or_in_another_encoding_are_found() {
 fn chunks_and_features_that_cannot_be_placed_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = whole(folder.path());
-    let inside = PlaceOptions {
-        halo_features: true,
-        ..options(&folder.path().join("inside"), SliceEdges::Inside)
-    };
+    let inside = PlaceOptions { halo_features: true, ..options(&folder.path().join("inside"), SliceEdges::Inside) };
     let error = place(&store, &inside, &Silent).unwrap_err().to_string();
     assert!(error.contains("--edges inside"), "{error}");
 
-    let everything = PlaceOptions {
-        chunks: vec![0..=u32::MAX],
-        ..options(&folder.path().join("everything"), SliceEdges::All)
-    };
+    let everything =
+        PlaceOptions { chunks: vec![0..=u32::MAX], ..options(&folder.path().join("everything"), SliceEdges::All) };
     let error = place(&store, &everything, &Silent).unwrap_err().to_string();
     assert!(error.contains("there is no chunk 4294967295"), "{error}");
 
     // A slice without them cannot give them on.
     let path = folder.path().join("slice");
-    let without = PlaceOptions {
-        halo_features: false,
-        ..options(&path, SliceEdges::All)
-    };
+    let without = PlaceOptions { halo_features: false, ..options(&path, SliceEdges::All) };
     place(&store, &without, &Silent).unwrap();
-    let of_slice = PlaceOptions {
-        chunks: vec![2..=2],
-        ..options(&folder.path().join("part"), SliceEdges::All)
-    };
-    let error = place(&Store::open(&path).unwrap(), &of_slice, &Silent)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("only the features of the chunks 0, 2, not chunk 1"),
-        "{error}"
-    );
+    let of_slice = PlaceOptions { chunks: vec![2..=2], ..options(&folder.path().join("part"), SliceEdges::All) };
+    let error = place(&Store::open(&path).unwrap(), &of_slice, &Silent).unwrap_err().to_string();
+    assert!(error.contains("only the features of the chunks 0, 2, not chunk 1"), "{error}");
 }

@@ -145,10 +145,7 @@ impl Sample {
             edges: 0,
             chunk_starts: map.starts().to_vec(),
             chunks: Vec::new(),
-            ids: IdSpec {
-                external: self.ids,
-                permutation: self.permutation,
-            },
+            ids: IdSpec { external: self.ids, permutation: self.permutation },
             features: Some(FeatureSpec {
                 dim: DIM,
                 dtype: self.dtype,
@@ -158,11 +155,7 @@ impl Sample {
             labels: Some(labels),
             splits: Vec::new(),
             weighted: self.weighted,
-            edge_options: EdgeOptions {
-                undirected: false,
-                dedup: true,
-                self_loops: SelfLoops::Drop,
-            },
+            edge_options: EdgeOptions { undirected: false, dedup: true, self_loops: SelfLoops::Drop },
             edges_read: 0,
             rejected: 0,
             generator: String::new(),
@@ -178,10 +171,7 @@ impl Sample {
             let mut rows = AdjacencyWriter::create(&store, &map, chunk, self.weighted, features).unwrap();
             for node in map.range(chunk) {
                 let sources = self.sources_of(node);
-                let weights: Vec<_> = sources
-                    .iter()
-                    .map(|&s| self.weight_scale * Self::weight(node, s))
-                    .collect();
+                let weights: Vec<_> = sources.iter().map(|&s| self.weight_scale * Self::weight(node, s)).collect();
                 let features: Vec<f32> = sources.iter().flat_map(|&s| Self::edge_features(node, s)).collect();
                 let mut encoded = vec![0; sources.len() * edge_layout.stride as usize];
                 edge_layout.encode_rows(&features, &mut encoded);
@@ -213,18 +203,11 @@ impl Sample {
     }
 
     fn features(&self, store: &StoreFolder, span: ChunkSpan, layout: FeatureLayout) -> WrittenFile {
-        let meta = FeaturesMeta {
-            span,
-            layout,
-            with_features: false,
-        }
-        .encode();
+        let meta = FeaturesMeta { span, layout, with_features: false }.encode();
         let path = store.chunk(span.chunk).unwrap().join("features");
         let mut file = ContainerWriter::create(&path, FileKind::FEATURES, meta.len()).unwrap();
         for node in span.first_node.0..span.first_node.0 + span.rows {
-            let values: Vec<_> = (0..u64::from(DIM))
-                .map(|i| self.feature_scale * Self::feature(node, i))
-                .collect();
+            let values: Vec<_> = (0..u64::from(DIM)).map(|i| self.feature_scale * Self::feature(node, i)).collect();
             let mut row = vec![0; layout.stride as usize];
             layout.encode_row(&values, &mut row);
             file.write(&row).unwrap();
@@ -290,12 +273,7 @@ impl Sample {
             let mut payload = Vec::new();
             permutation_table::encode_entries(&nodes, &mut payload);
             permutation_table::encode_entries(&dense_ids, &mut payload);
-            add(
-                files::PERMUTATION,
-                FileKind::PERMUTATION,
-                PermutationTableMeta { nodes: NODES }.encode(),
-                &payload,
-            );
+            add(files::PERMUTATION, FileKind::PERMUTATION, PermutationTableMeta { nodes: NODES }.encode(), &payload);
         }
     }
 
@@ -303,14 +281,9 @@ impl Sample {
         store.folder("splits").unwrap();
         for (third, name) in (0..).zip(["train", "val", "test"]) {
             let set = (0..NODES).filter(|node| node % 5 == third).collect();
-            let file = store
-                .write_file(&files::split(name), splits::encode(name, NODES, &set))
-                .unwrap();
+            let file = store.write_file(&files::split(name), splits::encode(name, NODES, &set)).unwrap();
             manifest.files.push(file);
-            manifest.splits.push(SplitEntry {
-                name: name.into(),
-                nodes: set.len(),
-            });
+            manifest.splits.push(SplitEntry { name: name.into(), nodes: set.len() });
         }
     }
 }

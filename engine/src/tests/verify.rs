@@ -31,14 +31,7 @@ fn files_of(path: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn sound_stores_have_no_problems() {
-    for sample in [
-        Sample::ALL_PARTS,
-        Sample::STRINGS,
-        Sample {
-            without: Some(1),
-            ..Sample::ALL_PARTS
-        },
-    ] {
+    for sample in [Sample::ALL_PARTS, Sample::STRINGS, Sample { without: Some(1), ..Sample::ALL_PARTS }] {
         let folder = tempfile::tempdir().unwrap();
         let path = sample.write(folder.path());
         let report = verify(&path, 2, &Silent).unwrap();
@@ -58,12 +51,7 @@ fn any_flipped_byte_is_reported_in_its_file() {
         let path = sample.write(folder.path());
         let files: Vec<_> = files_of(&path)
             .into_iter()
-            .map(|file| {
-                (
-                    file.strip_prefix(&path).unwrap().to_str().unwrap().to_owned(),
-                    fs::read(file).unwrap(),
-                )
-            })
+            .map(|file| (file.strip_prefix(&path).unwrap().to_str().unwrap().to_owned(), fs::read(file).unwrap()))
             .collect();
         let (manifest, others): (Vec<_>, Vec<_>) = files.iter().partition(|(name, _)| name == "manifest");
         flip_all(&path, &manifest);
@@ -77,9 +65,7 @@ fn flip_all(path: &Path, files: &[&(String, Vec<u8>)]) {
     for at in 0..longest {
         // Between header and payload of features are four thousand zeros. Testing some of them is enough.
         if (200..4000).contains(&at)
-            && files
-                .iter()
-                .all(|(name, sound)| at >= sound.len() || name.ends_with("features"))
+            && files.iter().all(|(name, sound)| at >= sound.len() || name.ends_with("features"))
             && at % 97 != 0
         {
             continue;
@@ -115,10 +101,7 @@ fn a_damaged_block_is_named_by_its_offset() {
     fs::write(&file, bytes).unwrap();
     let problems = problems(&path);
     assert_eq!(problems.len(), 1);
-    assert_eq!(
-        (problems[0].file.as_str(), problems[0].offset),
-        ("chunk-2/features", 4096)
-    );
+    assert_eq!((problems[0].file.as_str(), problems[0].offset), ("chunk-2/features", 4096));
 }
 
 #[test]
@@ -133,11 +116,7 @@ fn every_problem_is_told() {
     fs::write(&cut, &bytes[..bytes.len() - 3]).unwrap();
     let problems = problems(&path);
     let files: Vec<_> = problems.iter().map(|problem| problem.file.as_str()).collect();
-    assert_eq!(
-        files,
-        ["chunk-0/labels", "chunk-1/edges.tmp", "chunk-2/weights", "notes"],
-        "{problems:?}"
-    );
+    assert_eq!(files, ["chunk-0/labels", "chunk-1/edges.tmp", "chunk-2/weights", "notes"], "{problems:?}");
 }
 
 #[test]
@@ -165,10 +144,7 @@ fn tampered(tamper: impl FnOnce(&mut Manifest)) -> Vec<Problem> {
 
 #[track_caller]
 fn expect_one(problems: &[Problem], file: &str, what: &str) {
-    assert!(
-        problems.len() == 1 && problems[0].file == file && problems[0].what.contains(what),
-        "{problems:?}"
-    );
+    assert!(problems.len() == 1 && problems[0].file == file && problems[0].what.contains(what), "{problems:?}");
 }
 
 #[test]
@@ -202,23 +178,12 @@ fn a_manifest_that_disagrees_with_its_files_is_noticed() {
     assert!(!what.contains("internal number"), "{what}");
 
     let problems = tampered(|manifest| manifest.weighted = false);
-    assert!(
-        problems.iter().all(|p| p.what.contains("nothing in it requires")),
-        "{problems:?}"
-    );
+    assert!(problems.iter().all(|p| p.what.contains("nothing in it requires")), "{problems:?}");
     assert_eq!(problems.len(), 3);
 
     let problems = tampered(|manifest| drop(manifest.files.remove(0)));
-    assert!(
-        problems
-            .iter()
-            .any(|p| p.file == "manifest" && p.what.contains("does not list chunk-0/degrees"))
-    );
-    assert!(
-        problems
-            .iter()
-            .any(|p| p.file == "chunk-0/degrees" && p.what.contains("no part of the store"))
-    );
+    assert!(problems.iter().any(|p| p.file == "manifest" && p.what.contains("does not list chunk-0/degrees")));
+    assert!(problems.iter().any(|p| p.file == "chunk-0/degrees" && p.what.contains("no part of the store")));
 }
 
 #[test]
@@ -238,10 +203,7 @@ fn overlapping_splits_are_noticed() {
     let whats: Vec<_> = problems.iter().map(|problem| problem.what.as_str()).collect();
     assert_eq!(
         whats,
-        [
-            "6 nodes are in train too; splits must not overlap",
-            "6 nodes are in val too; splits must not overlap"
-        ]
+        ["6 nodes are in train too; splits must not overlap", "6 nodes are in val too; splits must not overlap"]
     );
 }
 
@@ -251,11 +213,7 @@ fn an_assignment_that_is_not_there_is_noticed() {
     let path = Sample::ALL_PARTS.write(folder.path());
     let current = grappa_formats::assignment::Current { generation: 4 };
     fs::write(path.join(files::CURRENT), current.encode()).unwrap();
-    expect_one(
-        &problems(&path),
-        "assignments/4",
-        "CURRENT names this assignment, and it is missing",
-    );
+    expect_one(&problems(&path), "assignments/4", "CURRENT names this assignment, and it is missing");
     assert!(Store::open(&path).is_err());
 }
 

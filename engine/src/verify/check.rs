@@ -167,11 +167,7 @@ impl StoreCheck<'_> {
 
     pub(super) fn problem(&self, path: &str, offset: u64, what: String) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.problems.push(Problem {
-            file: path.to_owned(),
-            offset,
-            what,
-        });
+        found.problems.push(Problem { file: path.to_owned(), offset, what });
     }
 }
 

@@ -61,11 +61,7 @@ use self::{
 /// # Errors
 /// If there is no store. Problems of the store are in the report.
 pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<VerifyReport> {
-    let check = StoreCheck {
-        root: path,
-        progress,
-        found: Mutex::default(),
-    };
+    let check = StoreCheck { root: path, progress, found: Mutex::default() };
     match read_manifest(path) {
         Ok(manifest) => check.store(&manifest, threads)?,
         // Without a manifest, which files should exist is unknown, but those that exist have checksums.
@@ -107,11 +103,7 @@ impl StoreCheck<'_> {
         if manifest.generator.is_empty() {
             let source = manifest.features.as_ref().map(|features| &features.source);
             if source == Some(&FeatureSource::Procedural) {
-                self.problem(
-                    files::MANIFEST,
-                    64,
-                    "features are to be computed, but there is no recipe".into(),
-                );
+                self.problem(files::MANIFEST, 64, "features are to be computed, but there is no recipe".into());
             }
         } else if let Err(error) = Recipe::from_json(&manifest.generator) {
             self.problem(files::MANIFEST, 64, error.to_string());
@@ -152,20 +144,13 @@ impl StoreCheck<'_> {
             let index = stored_aggregates::read_index(self.root, kind, &chunks);
             let files = index.into_iter().flat_map(|index| index.files);
             parts.extend(
-                (0..)
-                    .map(ChunkId)
-                    .zip(files)
-                    .filter_map(|(chunk, file)| Some(Part::AggregatesOf(kind, chunk, file?))),
+                (0..).map(ChunkId).zip(files).filter_map(|(chunk, file)| Some(Part::AggregatesOf(kind, chunk, file?))),
             );
         }
         parts.extend(assignments.iter().map(|name| Part::Assignment(name)));
         let others = manifest.files.iter().filter(|file| !required.contains_key(&file.path));
         parts.extend(others.map(Part::Other));
-        let total = manifest
-            .files
-            .iter()
-            .map(|file| file.bytes)
-            .fold(0, u64::saturating_add);
+        let total = manifest.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
         self.progress.stage("verifying", Some(total));
         workers::for_each(threads, &parts, |part| {
             match part {
@@ -216,13 +201,7 @@ impl StoreCheck<'_> {
             let [edges, degrees, weights, features] = ["edges", "degrees", "weights", files::EDGE_FEATURES]
                 .map(|name| self.listed(manifest, &files::of_chunk(chunk, &part.file(name))));
             if let (Some(edges), Some(degrees)) = (&edges, &degrees) {
-                let rows = RowsCheck {
-                    check: self,
-                    manifest,
-                    chunks,
-                    span,
-                    part,
-                };
+                let rows = RowsCheck { check: self, manifest, chunks, span, part };
                 let of_edges: Vec<_> = weights.iter().chain(&features).collect();
                 rows.run(edges, degrees, &of_edges);
             }
@@ -311,10 +290,8 @@ impl StoreCheck<'_> {
                     StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
                 // Blocks of strings like paths take a few hundred bytes.
                 let blocks_per_release = RELEASE_BYTES / 256;
-                in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| {
-                    keys.check_blocks(blocks)
-                })
-                .map_err(Error::format(file.path()))
+                in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| keys.check_blocks(blocks))
+                    .map_err(Error::format(file.path()))
             }
         }
     }
@@ -328,10 +305,7 @@ impl StoreCheck<'_> {
     fn check_permutation(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
         let meta = PermutationTableMeta::decode(file.header()).map_err(Error::format(file.path()))?;
         if meta.nodes != manifest.nodes {
-            let what = format!(
-                "a node permutation of {} nodes, but the graph has {}",
-                meta.nodes, manifest.nodes
-            );
+            let what = format!("a node permutation of {} nodes, but the graph has {}", meta.nodes, manifest.nodes);
             return Err(Error::format(file.path())(FormatError::invalid(64, what)));
         }
         let mapped = MappedPayload::new(file, Access::Sequential)?;

@@ -164,10 +164,7 @@ impl RowsCheck<'_> {
             }
             return (options.self_loops != SelfLoops::Keep && loops(node, sources) != 0).then(|| {
                 let name = self.name(node);
-                format!(
-                    "{name} has a self-loop among the edges for {}, where none can be",
-                    self.part
-                )
+                format!("{name} has a self-loop among the edges for {}, where none can be", self.part)
             });
         }
         match options.self_loops {

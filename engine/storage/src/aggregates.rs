@@ -52,12 +52,7 @@ impl Aggregates {
             }
             files.push(Some(file.close()?));
         }
-        Ok(layout.map(|(layout, with_features)| Self {
-            kind,
-            layout,
-            with_features,
-            files,
-        }))
+        Ok(layout.map(|(layout, with_features)| Self { kind, layout, with_features, files }))
     }
 
     /// The aggregation.
@@ -150,10 +145,7 @@ pub fn partial_folder(store: &Store, kind: AggregateKind) -> PathBuf {
 
 /// Reads and checks the index of the pre-aggregated features of a kind, of the store at `root`.
 pub fn read_index(root: &Path, kind: AggregateKind, chunks: &ChunkMap) -> Result<AggregateIndex> {
-    let path = root
-        .join(files::AGGREGATES)
-        .join(kind.name())
-        .join(files::AGGREGATE_INDEX);
+    let path = root.join(files::AGGREGATES).join(kind.name()).join(files::AGGREGATE_INDEX);
     let bytes = regular::read(&path).map_err(files::missing)?;
     AggregateIndex::decode(&bytes, kind, manifest_digest(root)?, chunks.chunks()).map_err(Error::format(&path))
 }

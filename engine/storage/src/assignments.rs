@@ -70,11 +70,7 @@ mod tests {
             Ok(current.get())
         };
         let read = |generation| {
-            if generation < 7 {
-                Err(gone(generation))
-            } else {
-                Ok(generation)
-            }
+            if generation < 7 { Err(gone(generation)) } else { Ok(generation) }
         };
         assert_eq!(newest(next, read).unwrap(), 7);
     }

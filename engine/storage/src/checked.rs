@@ -156,10 +156,7 @@ impl<'a> CheckedAdjacency<'a> {
     fn check_range(&self, rows: Range<u64>) -> Result<()> {
         let (first, last) = (rows.start, rows.end - 1);
         self.check_lines(first, last)?;
-        let (start, end) = (
-            self.rows.locate(first).extent().start,
-            self.rows.locate(last).extent().end,
-        );
+        let (start, end) = (self.rows.locate(first).extent().start, self.rows.locate(last).extent().end);
         self.edges.check(start..end)
     }
 
@@ -251,9 +248,7 @@ impl<'a> CheckedEdgeRows<'a> {
         let entry = anchors.start + 8 * anchor;
         self.file.check(entry..entry + 8)?;
         rows.check_degrees(anchor * ANCHOR_ROWS..row + 1)?;
-        self.rows
-            .range(row, |row| rows.unchecked().degree(row))
-            .map_err(Error::format(self.path()))
+        self.rows.range(row, |row| rows.unchecked().degree(row)).map_err(Error::format(self.path()))
     }
 
     /// Asks the system to read the rows of `edges` into its cache.

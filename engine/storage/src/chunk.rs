@@ -59,27 +59,17 @@ impl AdjacencyFiles {
         }
         for (file, what, expected) in [
             (&edges, "the adjacency lists", meta.edges_payload_bytes()),
-            (
-                &degrees,
-                "the directory of adjacency lists",
-                meta.degrees_payload_bytes(),
-            ),
+            (&degrees, "the directory of adjacency lists", meta.degrees_payload_bytes()),
         ] {
             let found = file.header().payload_bytes;
             if found != expected {
-                return Err(Error::format(file.path())(FormatError::Length {
-                    what,
-                    expected,
-                    found,
-                }));
+                return Err(Error::format(file.path())(FormatError::Length { what, expected, found }));
             }
         }
         Ok(Self {
             edges,
             degrees,
-            weights: weights
-                .then(|| edge_rows(store, span, &part.file("weights")))
-                .transpose()?,
+            weights: weights.then(|| edge_rows(store, span, &part.file("weights"))).transpose()?,
             sizes: store.row_sizes(meta.codec),
             meta,
         })
@@ -118,11 +108,8 @@ impl HaloDegrees {
         let meta = RowsMeta::decode(&file.header().meta).map_err(Error::format(file.path()))?;
         let span = ChunkSpan::of(store.chunks(), chunk);
         expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(file.path()))?;
-        let degrees = Self {
-            sizes: store.row_sizes(meta.codec),
-            file: MappedPayload::new(&file, Access::Random)?,
-            meta,
-        };
+        let degrees =
+            Self { sizes: store.row_sizes(meta.codec), file: MappedPayload::new(&file, Access::Random)?, meta };
         // `degrees` expects the decoder to succeed, so it is tried once here.
         degrees.decoder().map_err(Error::format(file.path()))?;
         Ok(Some(degrees))
@@ -192,11 +179,7 @@ impl Store {
             return Ok(self.manifest().edges);
         }
         self.present_chunks()
-            .map(|chunk| {
-                Ok(AdjacencyFiles::open_part(self, self.span(chunk)?, part, false)?
-                    .meta
-                    .edges)
-            })
+            .map(|chunk| Ok(AdjacencyFiles::open_part(self, self.span(chunk)?, part, false)?.meta.edges))
             .sum()
     }
 
@@ -218,13 +201,8 @@ impl Chunk {
     }
 
     fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, access: Access) -> Result<Self> {
-        let AdjacencyFiles {
-            edges,
-            degrees,
-            weights,
-            meta: rows_meta,
-            sizes,
-        } = AdjacencyFiles::open_part(store, span, part, store.manifest().weighted)?;
+        let AdjacencyFiles { edges, degrees, weights, meta: rows_meta, sizes } =
+            AdjacencyFiles::open_part(store, span, part, store.manifest().weighted)?;
         let features = store.edge_features();
         let features = features.map(|_| Ok(edge_rows(store, span, &part.file(files::EDGE_FEATURES))?.0));
         let features = features.transpose()?;
@@ -294,8 +272,7 @@ impl Chunk {
             return;
         }
         let (first, last) = (released.start, released.end - 1);
-        self.edges
-            .release(rows.locate(first).extent().start..rows.locate(last).extent().end);
+        self.edges.release(rows.locate(first).extent().start..rows.locate(last).extent().end);
         for file in self.edge_files().map(checked_rows) {
             // Whoever reads the values reports damage.
             if let (Ok(first), Ok(last)) = (file.range(first, &self.rows()), file.range(last, &self.rows())) {
@@ -372,12 +349,7 @@ impl Chunk {
     }
 
     fn try_rows(&self) -> grappa_formats::Result<Rows<'_>> {
-        Rows::new(
-            &self.rows_meta,
-            &self.sizes,
-            self.edges.unchecked(),
-            self.degrees.unchecked(),
-        )
+        Rows::new(&self.rows_meta, &self.sizes, self.edges.unchecked(), self.degrees.unchecked())
     }
 }
 

@@ -40,10 +40,7 @@ impl Store {
         let file = self.file(&files::of_chunk(chunk, "labels"))?;
         let meta = LabelsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
         meta.span.expect(&span).map_err(Error::format(file.path()))?;
-        Ok(Some(MappedLabels {
-            meta,
-            file: MappedPayload::new(&file, access)?,
-        }))
+        Ok(Some(MappedLabels { meta, file: MappedPayload::new(&file, access)? }))
     }
 
     /// Maps the feature rows of a chunk for random access. None if features are not stored.
@@ -58,10 +55,7 @@ impl Store {
         let file = self.file(&files::of_chunk(chunk, "features"))?;
         let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
         meta.span.expect(&span).map_err(Error::format(file.path()))?;
-        Ok(Some(MappedFeatures {
-            meta,
-            file: MappedPayload::new(&file, Access::Random)?,
-        }))
+        Ok(Some(MappedFeatures { meta, file: MappedPayload::new(&file, Access::Random)? }))
     }
 }
 
@@ -76,10 +70,7 @@ impl MappedLabels {
     /// Prefetches the label of a row into the processor's cache.
     #[inline]
     pub fn prefetch(&self, row: u64) {
-        prefetch(
-            self.file.unchecked(),
-            row as usize * self.meta.spec.row_bytes() as usize,
-        );
+        prefetch(self.file.unchecked(), row as usize * self.meta.spec.row_bytes() as usize);
     }
 
     /// Bytes of the file.

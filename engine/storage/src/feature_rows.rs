@@ -51,14 +51,7 @@ pub struct Finished {
 impl<'a> FeatureRowsWriter<'a> {
     /// A writer of a row for each node of `store`, to `folder`, which must exist.
     pub fn new(store: &'a Store, folder: &'a Path, layout: FeatureLayout) -> Self {
-        Self {
-            store,
-            folder,
-            layout,
-            features: None,
-            current: None,
-            done: Vec::new(),
-        }
+        Self { store, folder, layout, features: None, current: None, done: Vec::new() }
     }
 
     /// A writer of a row for each node, each with the features of its node, which are encoded as `features`.
@@ -66,15 +59,8 @@ impl<'a> FeatureRowsWriter<'a> {
     /// # Panics
     /// If features have another type or number of values than rows in `layout`.
     pub fn with_features(store: &'a Store, folder: &'a Path, layout: FeatureLayout, features: FeatureLayout) -> Self {
-        assert_eq!(
-            (features.dtype, features.dim),
-            (layout.dtype, layout.dim),
-            "both rows are encoded alike"
-        );
-        Self {
-            features: Some(features),
-            ..Self::new(store, folder, layout)
-        }
+        assert_eq!((features.dtype, features.dim), (layout.dtype, layout.dim), "both rows are encoded alike");
+        Self { features: Some(features), ..Self::new(store, folder, layout) }
     }
 
     /// The folder of the files.
@@ -106,11 +92,7 @@ impl<'a> FeatureRowsWriter<'a> {
         for chunk in (0..chunks.chunks()).map(ChunkId) {
             match open(self.folder, chunks, chunk) {
                 Ok((file, meta)) if meta == self.meta(meta.span) => found.push((
-                    FileEntry {
-                        path: chunk_folder(chunk),
-                        bytes: file.bytes(),
-                        digest: file.digest(),
-                    },
+                    FileEntry { path: chunk_folder(chunk), bytes: file.bytes(), digest: file.digest() },
                     FileKind::FEATURES,
                 )),
                 // The file has another type, is damaged, or does not exist. It is made again.
@@ -118,14 +100,10 @@ impl<'a> FeatureRowsWriter<'a> {
                 Err(error) => return Err(error),
             }
         }
-        let damaged: BTreeSet<String> = finished::to_rewrite(self.folder, &found, threads, progress)?
-            .into_iter()
-            .collect();
+        let damaged: BTreeSet<String> =
+            finished::to_rewrite(self.folder, &found, threads, progress)?.into_iter().collect();
         let sound = found.iter().take_while(|(file, _)| !damaged.contains(&file.path));
-        self.done.extend(sound.map(|(file, _)| Finished {
-            bytes: file.bytes,
-            digest: file.digest,
-        }));
+        self.done.extend(sound.map(|(file, _)| Finished { bytes: file.bytes, digest: file.digest }));
         let next = ChunkId(self.done.len() as u32);
         Ok(match next.0 < chunks.chunks() {
             true => chunks.range(next).start,
@@ -172,8 +150,7 @@ impl<'a> FeatureRowsWriter<'a> {
                     let feature_stride = layout.stride as usize;
                     beside.resize(count * feature_stride, 0);
                     features(node..node + count as u64, &mut beside)?;
-                    self.layout
-                        .encode_with_features(now, &beside, feature_stride, &mut bytes);
+                    self.layout.encode_with_features(now, &beside, feature_stride, &mut bytes);
                 }
             }
             writer.write(&bytes)?;
@@ -220,11 +197,7 @@ impl<'a> FeatureRowsWriter<'a> {
     }
 
     fn meta(&self, span: ChunkSpan) -> FeaturesMeta {
-        FeaturesMeta {
-            span,
-            layout: self.layout,
-            with_features: self.features.is_some(),
-        }
+        FeaturesMeta { span, layout: self.layout, with_features: self.features.is_some() }
     }
 
     /// Begins the file of the next chunk.
@@ -242,10 +215,7 @@ impl<'a> FeatureRowsWriter<'a> {
         let file = writer.finish(self.meta(span).encode())?;
         file.sync()?;
         durable::rename(&file.path, &self.folder.join(chunk_folder(span.chunk)))?;
-        self.done.push(Finished {
-            bytes: file.bytes,
-            digest: file.digest,
-        });
+        self.done.push(Finished { bytes: file.bytes, digest: file.digest });
         Ok(())
     }
 }
@@ -255,9 +225,7 @@ pub fn open(folder: &Path, chunks: &ChunkMap, chunk: ChunkId) -> Result<(Contain
     let path = folder.join(chunk_folder(chunk));
     let file = ContainerFile::open(&path, FileKind::FEATURES).map_err(files::missing)?;
     let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(&path))?;
-    meta.span
-        .expect(&ChunkSpan::of(chunks, chunk))
-        .map_err(Error::format(&path))?;
+    meta.span.expect(&ChunkSpan::of(chunks, chunk)).map_err(Error::format(&path))?;
     Ok((file, meta))
 }
 

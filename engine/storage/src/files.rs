@@ -56,9 +56,7 @@ pub fn assignment(generation: u64) -> String {
 
 /// The generation of an assignment, given the name of its file.
 pub fn generation_of(name: &str) -> Option<u64> {
-    name.parse()
-        .ok()
-        .filter(|generation: &u64| generation.to_string() == name)
+    name.parse().ok().filter(|generation: &u64| generation.to_string() == name)
 }
 
 /// Whether a killed run left the file at `path`, relative to a store, and the next run removes it: an assignment with a
@@ -67,9 +65,7 @@ pub fn is_left_over(path: &str) -> bool {
     if path.split('/').next() == Some(FEATURES_PARTIAL) {
         return true;
     }
-    let name = path
-        .strip_prefix(ASSIGNMENTS)
-        .and_then(|rest| rest.strip_prefix('/')?.strip_suffix(TEMPORARY));
+    let name = path.strip_prefix(ASSIGNMENTS).and_then(|rest| rest.strip_prefix('/')?.strip_suffix(TEMPORARY));
     [AGGREGATES_OLD, AGGREGATES_PARTIAL]
         .iter()
         .any(|suffix| path.strip_suffix(suffix).and_then(aggregates_of).is_some())
@@ -126,9 +122,7 @@ fn kind_of_edges(part: EdgePart, name: &str) -> Option<FileKind> {
         ("weights", FileKind::WEIGHTS),
         (EDGE_FEATURES, FileKind::EDGE_FEATURES),
     ];
-    kinds
-        .into_iter()
-        .find_map(|(of_graph, kind)| (part.file(of_graph) == name).then_some(kind))
+    kinds.into_iter().find_map(|(of_graph, kind)| (part.file(of_graph) == name).then_some(kind))
 }
 
 fn chunk_of(folder: &str) -> Option<ChunkId> {
@@ -198,17 +192,10 @@ pub fn disagreements(manifest: &Manifest) -> Vec<String> {
     let mut found = Vec::new();
     for file in &manifest.files {
         if required.remove(&file.path).is_none() {
-            found.push(format!(
-                "the manifest lists {}, which nothing in it requires",
-                file.path
-            ));
+            found.push(format!("the manifest lists {}, which nothing in it requires", file.path));
         }
     }
-    found.extend(
-        required
-            .into_keys()
-            .map(|path| format!("the manifest does not list {path}, which it requires")),
-    );
+    found.extend(required.into_keys().map(|path| format!("the manifest does not list {path}, which it requires")));
     found
 }
 

@@ -102,10 +102,7 @@ impl StoreIds {
         if (keys, entries) != (self.nodes, self.nodes) {
             return Err(FormatError::invalid(
                 64,
-                format!(
-                    "{keys} external ids and a node permutation of {entries} entries for {} nodes",
-                    self.nodes
-                ),
+                format!("{keys} external ids and a node permutation of {entries} entries for {} nodes", self.nodes),
             ));
         }
         Ok(())
@@ -225,9 +222,7 @@ impl StoreIds {
             return Ok(());
         };
         let mut key = Vec::new();
-        strings(file)
-            .get_checked(id, &mut key, |bytes| file.check_bytes(bytes))
-            .map_err(Error::format(file.path()))?;
+        strings(file).get_checked(id, &mut key, |bytes| file.check_bytes(bytes)).map_err(Error::format(file.path()))?;
         text.extend_from_slice(&key);
         Ok(())
     }
@@ -239,9 +234,9 @@ impl StoreIds {
             (Dictionary::Integers(file), &ExternalId::Integer(id)) => {
                 find_integer(self.nodes, id, |id| integer(file, id))?
             }
-            (Dictionary::Strings(file), ExternalId::String(id)) => strings(file)
-                .find_checked(id, |bytes| file.check_bytes(bytes))
-                .map_err(Error::format(file.path()))?,
+            (Dictionary::Strings(file), ExternalId::String(id)) => {
+                strings(file).find_checked(id, |bytes| file.check_bytes(bytes)).map_err(Error::format(file.path()))?
+            }
             _ => None,
         };
         dense.map(|id| self.node_of(id)).transpose()

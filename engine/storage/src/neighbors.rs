@@ -21,10 +21,7 @@ impl Store {
     /// A reader of the in-neighbors of nodes.
     pub fn neighbors(&self) -> Neighbors<'_> {
         let chunks = self.chunks().chunks() as usize;
-        Neighbors {
-            store: self,
-            chunks: std::iter::repeat_with(|| None).take(chunks).collect(),
-        }
+        Neighbors { store: self, chunks: std::iter::repeat_with(|| None).take(chunks).collect() }
     }
 }
 

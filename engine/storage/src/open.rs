@@ -61,9 +61,7 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self> {
         let manifest = read_manifest(path)?;
         if let Some(what) = files::disagreements(&manifest).into_iter().next() {
-            return Err(Error::format(path.join(files::MANIFEST))(FormatError::invalid(
-                64, what,
-            )));
+            return Err(Error::format(path.join(files::MANIFEST))(FormatError::invalid(64, what)));
         }
         check_headers(path, &manifest.files)?;
         let chunks = manifest.chunk_map();
@@ -126,10 +124,7 @@ impl Store {
 
     /// The chunks that the store has: all, unless it is a slice.
     pub fn present_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
-        (0..)
-            .map(ChunkId)
-            .zip(&self.manifest.chunks)
-            .filter_map(|(chunk, entry)| entry.present.then_some(chunk))
+        (0..).map(ChunkId).zip(&self.manifest.chunks).filter_map(|(chunk, entry)| entry.present.then_some(chunk))
     }
 
     /// Whether the store has a chunk.
@@ -148,10 +143,7 @@ impl Store {
 
     /// The chunks whose feature rows the store has, if features are stored. A slice may have the feature rows of chunks that it lacks.
     pub fn feature_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
-        (0..)
-            .map(ChunkId)
-            .zip(&self.manifest.chunks)
-            .filter_map(|(chunk, entry)| entry.has_features().then_some(chunk))
+        (0..).map(ChunkId).zip(&self.manifest.chunks).filter_map(|(chunk, entry)| entry.has_features().then_some(chunk))
     }
 
     /// Number of nodes of [`Store::feature_chunks`].
@@ -171,9 +163,7 @@ impl Store {
 
     /// Chunks that the store lacks, though it has edges from their nodes. The in-edges of these nodes are unknown.
     pub fn missing_sources(&self) -> Vec<ChunkId> {
-        let absent = (0..self.chunks.chunks())
-            .map(ChunkId)
-            .filter(|&chunk| !self.is_present(chunk));
+        let absent = (0..self.chunks.chunks()).map(ChunkId).filter(|&chunk| !self.is_present(chunk));
         absent
             .filter(|chunk| {
                 let mut present = self.manifest.chunks.iter().filter(|entry| entry.present);
@@ -280,9 +270,7 @@ impl Store {
         }
         let path = self.path.join(files::split(name));
         let bytes = regular::read(&path)?;
-        splits::decode(&bytes, name, self.manifest.nodes)
-            .map(Some)
-            .map_err(Error::format(path))
+        splits::decode(&bytes, name, self.manifest.nodes).map(Some).map_err(Error::format(path))
     }
 
     /// The names of features, classes and edge features. Empty if the store has none. Reads and fully checks the file.
@@ -291,10 +279,7 @@ impl Store {
             return Ok(Schema::default());
         }
         let schema = read_schema(&self.path, &self.manifest)?;
-        let (names, dim) = (
-            schema.edge_features.len(),
-            self.edge_features.map_or(0, |layout| layout.dim as usize),
-        );
+        let (names, dim) = (schema.edge_features.len(), self.edge_features.map_or(0, |layout| layout.dim as usize));
         if names > 0 && names != dim {
             let what = format!("the schema has names of {names} dimensions of edge features, but the store has {dim}");
             return Err(Error::input(self.path.join(files::SCHEMA), Position::Whole, what));
@@ -339,10 +324,7 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
         Err(e) => return Err(Error::io("open", path)(e)),
     };
     if !metadata.is_dir() {
-        return Err(unlike(
-            path,
-            "this is a file, and a store is a folder that grappa-ingest or grappa-gen wrote",
-        ));
+        return Err(unlike(path, "this is a file, and a store is a folder that grappa-ingest or grappa-gen wrote"));
     }
     if path.extension().is_some_and(|extension| extension == "partial") {
         return Err(unlike(path, format!("this store is not finished; {resume}")));
@@ -365,15 +347,9 @@ pub fn read_schema(path: &Path, manifest: &Manifest) -> Result<Schema> {
 /// The layout of edge features, which all chunks have in common.
 fn edge_features(path: &Path, manifest: &Manifest) -> Result<Option<FeatureLayout>> {
     let mut layout: Option<FeatureLayout> = None;
-    for entry in manifest
-        .files
-        .iter()
-        .filter(|entry| files::kind_of(&entry.path) == Some(FileKind::EDGE_FEATURES))
-    {
+    for entry in manifest.files.iter().filter(|entry| files::kind_of(&entry.path) == Some(FileKind::EDGE_FEATURES)) {
         let file = files::open(path, entry)?;
-        let found = EdgeRowsMeta::decode(file.header())
-            .map_err(Error::format(file.path()))?
-            .layout;
+        let found = EdgeRowsMeta::decode(file.header()).map_err(Error::format(file.path()))?.layout;
         let expected = *layout.get_or_insert(found);
         if found != expected {
             let what = format!("the file has rows of {found:?}, but other chunks have {expected:?}");
@@ -387,9 +363,7 @@ fn edge_features(path: &Path, manifest: &Manifest) -> Result<Option<FeatureLayou
 fn check_headers(path: &Path, entries: &[FileEntry]) -> Result<()> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let batches: Vec<&[FileEntry]> = entries.chunks(FILES_PER_THREAD).collect();
-    workers::for_each(threads, &batches, |batch| {
-        batch.iter().try_for_each(|entry| files::open(path, entry).map(drop))
-    })
+    workers::for_each(threads, &batches, |batch| batch.iter().try_for_each(|entry| files::open(path, entry).map(drop)))
 }
 
 /// The error about a store without features. It says how to add some.

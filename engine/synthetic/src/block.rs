@@ -43,14 +43,7 @@ impl BlockModel {
     /// Ten classes, homophily 0.7, equal expected in-degrees, and features that a network can hardly classify without the
     /// edges (see [`super::Features`]).
     pub fn new(nodes: u64, edge_factor: f64) -> Self {
-        Self {
-            nodes,
-            edge_factor,
-            classes: 10,
-            homophily: 0.7,
-            degree_growth: 1.0,
-            noise: 5.0,
-        }
+        Self { nodes, edge_factor, classes: 10, homophily: 0.7, degree_growth: 1.0, noise: 5.0 }
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -63,11 +56,7 @@ impl BlockModel {
         }
         check_homophily(self.homophily)?;
         if !(1.0..2.0).contains(&self.degree_growth) {
-            return Err(Error::out_of_range(
-                "degree growth",
-                "at least 1 and below 2",
-                self.degree_growth,
-            ));
+            return Err(Error::out_of_range("degree growth", "at least 1 and below 2", self.degree_growth));
         }
         check_noise(self.noise)?;
         let largest = self.means().into_iter().fold(0.0, f64::max);
@@ -94,10 +83,7 @@ impl BlockModel {
             levels.push((share, relative * self.degree_growth));
         }
         let mean: f64 = levels.iter().map(|(share, relative)| share * relative).sum();
-        levels
-            .iter()
-            .map(|(_, relative)| self.edge_factor * relative / mean)
-            .collect()
+        levels.iter().map(|(_, relative)| self.edge_factor * relative / mean).collect()
     }
 }
 
@@ -164,10 +150,7 @@ mod tests {
     #[test]
     fn levels_keep_the_mean_in_degree() {
         for growth in [1.0, 1.2, 2f64.sqrt(), 1.5] {
-            let model = BlockModel {
-                degree_growth: growth,
-                ..BlockModel::new(1 << 20, 10.0)
-            };
+            let model = BlockModel { degree_growth: growth, ..BlockModel::new(1 << 20, 10.0) };
             let sampler = BlockSampler::new(&model, 5);
             let means = model.means();
             let sum: f64 = (0..model.nodes)

@@ -54,11 +54,7 @@ impl Features {
         let noise = Source::new(seed, Purpose::Feature);
         let (count, spread, class_of) = match model {
             Model::Sbm(block) => (block.classes, block.noise, ClassOf::Remainder(block.classes.into())),
-            Model::Rmat(Rmat {
-                classes: Some(classes),
-                scale,
-                ..
-            }) => {
+            Model::Rmat(Rmat { classes: Some(classes), scale, .. }) => {
                 let class_of = PatternClasses::new(classes.count, *scale, seed);
                 (classes.count, classes.noise, ClassOf::Pattern(class_of))
             }
@@ -81,13 +77,7 @@ impl Features {
                 *mean = gaussian(stream.nth(i as u64)) * scale as f32;
             }
         }
-        Self {
-            dim,
-            noise,
-            noise_factor: (spread * scale) as f32,
-            class_means,
-            class_of,
-        }
+        Self { dim, noise, noise_factor: (spread * scale) as f32, class_means, class_of }
     }
 
     /// Number of values per feature row.
@@ -147,20 +137,10 @@ mod tests {
         };
         let rmat = Model::Rmat(Rmat::graph500(10, 16.0));
         assert_eq!(bits(&rmat, 42, 7), [0xbf2f_e797, 0xbe0a_3d44, 0xbf86_9dc0, 0x3f26_e63b]);
-        let sbm = Model::Sbm(BlockModel {
-            classes: 10,
-            noise: 5.0,
-            ..BlockModel::new(1000, 10.0)
-        });
+        let sbm = Model::Sbm(BlockModel { classes: 10, noise: 5.0, ..BlockModel::new(1000, 10.0) });
         assert_eq!(bits(&sbm, 1, 13), [0xbf4b_b0c1, 0xbfc1_cbbd, 0xbf8c_cf58, 0xbfa0_54c4]);
-        let classes = Model::Rmat(Rmat {
-            classes: Some(RmatClasses::new(16)),
-            ..Rmat::graph500(20, 16.0)
-        });
-        assert_eq!(
-            bits(&classes, 1, 123_456),
-            [0x3f95_9e80, 0x3ffb_9d18, 0x3e98_b82b, 0x3fd1_fd3b]
-        );
+        let classes = Model::Rmat(Rmat { classes: Some(RmatClasses::new(16)), ..Rmat::graph500(20, 16.0) });
+        assert_eq!(bits(&classes, 1, 123_456), [0x3f95_9e80, 0x3ffb_9d18, 0x3e98_b82b, 0x3fd1_fd3b]);
     }
 
     #[test]
@@ -177,11 +157,7 @@ mod tests {
 
     #[test]
     fn features_are_standardized_and_have_their_class_mean() {
-        let block = BlockModel {
-            noise: 2.0,
-            classes: 4,
-            ..BlockModel::new(1 << 16, 10.0)
-        };
+        let block = BlockModel { noise: 2.0, classes: 4, ..BlockModel::new(1 << 16, 10.0) };
         let features = Features::new(&Model::Sbm(block.clone()), 1, 16);
         let mut rows = vec![0.0; 16 << 16];
         for (label, row) in rows.chunks_exact_mut(16).enumerate() {
@@ -192,10 +168,7 @@ mod tests {
                 let column = rows.chunks_exact(16).skip(class).step_by(4).map(|row| row[i]);
                 let [mean, square, ..] = moments(column);
                 let expected = f64::from(features.class_means[class * 16 + i]);
-                assert!(
-                    (mean - expected).abs() < 0.04,
-                    "class {class}, feature {i}: {mean}, expected {expected}"
-                );
+                assert!((mean - expected).abs() < 0.04, "class {class}, feature {i}: {mean}, expected {expected}");
                 let variance = square - mean * mean;
                 assert!((variance - 0.8).abs() < 0.05, "class {class}, feature {i}: {variance}");
             }

@@ -56,18 +56,10 @@ impl Generator {
         let seed = recipe.seed;
         let sampler = match &recipe.model {
             Model::Rmat(rmat) => Sampler::Rmat(RmatSampler::new(rmat, seed)),
-            Model::Er(er) => Sampler::Er {
-                nodes: er.nodes,
-                degrees: Poisson::new(er.edge_factor),
-            },
+            Model::Er(er) => Sampler::Er { nodes: er.nodes, degrees: Poisson::new(er.edge_factor) },
             Model::Sbm(block) => Sampler::Sbm(BlockSampler::new(block, seed)),
         };
-        Ok(Self {
-            recipe,
-            sampler,
-            lists: Source::new(seed, Purpose::Row),
-            splits: Source::new(seed, Purpose::Split),
-        })
+        Ok(Self { recipe, sampler, lists: Source::new(seed, Purpose::Row), splits: Source::new(seed, Purpose::Split) })
     }
 
     /// The recipe.

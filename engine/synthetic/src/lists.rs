@@ -65,10 +65,7 @@ impl AdjacencyBuffer {
 
     /// The lists in the buffer.
     pub fn lists(&self) -> AdjacencyLists<'_> {
-        AdjacencyLists {
-            sources: &self.sources,
-            ends: &self.ends,
-        }
+        AdjacencyLists { sources: &self.sources, ends: &self.ends }
     }
 }
 
@@ -76,9 +73,7 @@ impl<'a> AdjacencyLists<'a> {
     /// The lists, in the order of the requested labels.
     pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u64]> {
         let mut start = 0;
-        self.ends
-            .iter()
-            .map(move |&end| &self.sources[std::mem::replace(&mut start, end)..end])
+        self.ends.iter().map(move |&end| &self.sources[std::mem::replace(&mut start, end)..end])
     }
 
     /// Number of edges of all lists.

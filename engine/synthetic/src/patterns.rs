@@ -46,21 +46,13 @@ pub struct RmatClasses {
 impl RmatClasses {
     /// Homophily 0.7, and features that a network can hardly classify without the edges (see [`super::Features`]).
     pub fn new(count: u32) -> Self {
-        Self {
-            count,
-            homophily: 0.7,
-            noise: 5.0,
-        }
+        Self { count, homophily: 0.7, noise: 5.0 }
     }
 
     pub(super) fn check(&self, scale: u32) -> Result<()> {
         let most = u64::from(CLASSES_MAX).min(1 << scale);
         if self.count == 0 || u64::from(self.count) > most {
-            return Err(Error::out_of_range(
-                "the number of classes of R-MAT",
-                format!("1 to {most}"),
-                self.count,
-            ));
+            return Err(Error::out_of_range("the number of classes of R-MAT", format!("1 to {most}"), self.count));
         }
         check_homophily(self.homophily)?;
         check_noise(self.noise)
@@ -97,9 +89,7 @@ impl PatternClasses {
         let permutation = Feistel::new(patterns, Source::new(seed, Purpose::Pattern).at(0));
         Self {
             mask: patterns - 1,
-            class_of: (0..patterns)
-                .map(|pattern| (permutation.forward(pattern) % u64::from(classes)) as u32)
-                .collect(),
+            class_of: (0..patterns).map(|pattern| (permutation.forward(pattern) % u64::from(classes)) as u32).collect(),
         }
     }
 
@@ -151,18 +141,11 @@ impl PatternSampler {
         let (mut starts, mut cells) = (vec![0], Vec::new());
         for members in members {
             cells.extend(alias_table(&members, |pattern| {
-                (0..bits).fold(1.0, |product, bit| {
-                    product * if pattern >> bit & 1 == 1 { one } else { 1.0 - one }
-                })
+                (0..bits).fold(1.0, |product, bit| product * if pattern >> bit & 1 == 1 { one } else { 1.0 - one })
             }));
             starts.push(cells.len());
         }
-        Self {
-            classes,
-            same_class,
-            starts,
-            cells,
-        }
+        Self { classes, same_class, starts, cells }
     }
 
     pub(super) fn classes(&self) -> &PatternClasses {
@@ -213,28 +196,17 @@ fn alias_table(patterns: &[u32], mass: impl Fn(u32) -> f64) -> Vec<Cell> {
         return Vec::new();
     }
     let all = CELL * patterns.len() as u64;
-    let mut masses: Vec<u64> = patterns
-        .iter()
-        .map(|&pattern| (mass(pattern) / sum * all as f64).round() as u64)
-        .collect();
+    let mut masses: Vec<u64> =
+        patterns.iter().map(|&pattern| (mass(pattern) / sum * all as f64).round() as u64).collect();
     // The likeliest pattern gets the rest, so that the masses add up to all cells.
     let likeliest = (0..masses.len()).max_by_key(|&i| masses[i]).expect("a mass above 0");
     let others = masses.iter().sum::<u64>() - masses[likeliest];
     masses[likeliest] = all - others;
 
-    let mut cells: Vec<Cell> = patterns
-        .iter()
-        .map(|&pattern| Cell {
-            pattern,
-            alias: pattern,
-            threshold: 0,
-        })
-        .collect();
+    let mut cells: Vec<Cell> = patterns.iter().map(|&pattern| Cell { pattern, alias: pattern, threshold: 0 }).collect();
     let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..cells.len()).partition(|&i| masses[i] < CELL);
     while let Some(poor) = small.pop() {
-        let rich = *large
-            .last()
-            .expect("the masses add up to the cells, so some cell has too much");
+        let rich = *large.last().expect("the masses add up to the cells, so some cell has too much");
         cells[poor].threshold = masses[poor] as u32;
         cells[poor].alias = patterns[rich];
         masses[rich] -= CELL - masses[poor];
@@ -270,13 +242,8 @@ mod tests {
 
     #[test]
     fn classes_share_the_patterns_evenly() {
-        for (classes, scale, patterns) in [
-            (10, 30, 4096),
-            (172, 30, 4096),
-            (2983, 30, 65_536),
-            (7, 5, 32),
-            (32, 5, 32),
-        ] {
+        for (classes, scale, patterns) in [(10, 30, 4096), (172, 30, 4096), (2983, 30, 65_536), (7, 5, 32), (32, 5, 32)]
+        {
             let of = PatternClasses::new(classes, scale, 3);
             assert_eq!(of.class_of.len(), patterns);
             let mut counts = vec![0; classes as usize];

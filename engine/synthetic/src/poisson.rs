@@ -71,9 +71,7 @@ impl Poisson {
         // Probabilities as multiples of 2^-64. They fall on either side of the mode, so outcomes that round to 0 are at the ends
         // and are left out.
         let [mut below, above] = [below, above].map(|weights| {
-            let masses = weights
-                .iter()
-                .map(|weight| (weight / total * 2f64.powi(64)).round() as u128);
+            let masses = weights.iter().map(|weight| (weight / total * 2f64.powi(64)).round() as u128);
             masses.take_while(|&mass| mass > 0).collect::<Vec<_>>()
         });
         below.reverse();
@@ -102,12 +100,7 @@ impl Poisson {
             }
             guide.push(passed as u32);
         }
-        Self {
-            first: mode - below.len() as u64,
-            thresholds,
-            guide,
-            guide_shift,
-        }
+        Self { first: mode - below.len() as u64, thresholds, guide, guide_shift }
     }
 
     /// The outcome of a uniform number. It is monotone.
@@ -147,12 +140,7 @@ mod tests {
         let Some(i) = k.checked_sub(poisson.first) else {
             return 0.0;
         };
-        let threshold = |i: u64| {
-            poisson
-                .thresholds
-                .get(i as usize)
-                .map_or(1u128 << 64, |&t| u128::from(t))
-        };
+        let threshold = |i: u64| poisson.thresholds.get(i as usize).map_or(1u128 << 64, |&t| u128::from(t));
         let from = if i == 0 { 0 } else { threshold(i - 1) };
         (threshold(i) - from) as f64 / 2f64.powi(64)
     }
@@ -186,12 +174,7 @@ mod tests {
             assert!(poisson.thresholds.is_sorted(), "mean {mean}");
             assert_eq!(poisson.draw(0), poisson.first);
             assert_eq!(poisson.draw(u64::MAX), poisson.largest());
-            for (i, &threshold) in poisson
-                .thresholds
-                .iter()
-                .enumerate()
-                .step_by(1 + poisson.thresholds.len() / 100)
-            {
+            for (i, &threshold) in poisson.thresholds.iter().enumerate().step_by(1 + poisson.thresholds.len() / 100) {
                 assert!(poisson.draw(threshold) > poisson.first + i as u64);
                 assert!(poisson.draw(threshold - 1) <= poisson.first + i as u64);
             }
@@ -208,10 +191,7 @@ mod tests {
             let first = draws.iter().sum::<f64>() / n as f64;
             let second = draws.iter().map(|x| x * x).sum::<f64>() / n as f64;
             // Standard errors of the sample mean, and of the sample variance (fourth moment 3 m^2 + m), times five.
-            assert!(
-                first.abs() < 5.0 * (mean / n as f64).sqrt(),
-                "mean {mean}: off by {first}"
-            );
+            assert!(first.abs() < 5.0 * (mean / n as f64).sqrt(), "mean {mean}: off by {first}");
             let error = 5.0 * ((2.0 * mean * mean + mean) / n as f64).sqrt();
             assert!((second - mean).abs() < error, "mean {mean}: variance {second}");
         }

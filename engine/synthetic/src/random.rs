@@ -39,9 +39,7 @@ pub struct Source {
 impl Source {
     /// The numbers of `seed` for `purpose`.
     pub fn new(seed: u64, purpose: Purpose) -> Self {
-        Self {
-            base: mix(hash(seed) ^ purpose as u64),
-        }
+        Self { base: mix(hash(seed) ^ purpose as u64) }
     }
 
     /// The number of `index`: uniform over all `u64`, and different for different indices.
@@ -54,10 +52,7 @@ impl Source {
     #[inline]
     pub fn stream(self, index: u64) -> Stream {
         let state = self.at(index);
-        Stream {
-            state,
-            gamma: mix_gamma(state.wrapping_add(GOLDEN)),
-        }
+        Stream { state, gamma: mix_gamma(state.wrapping_add(GOLDEN)) }
     }
 }
 
@@ -94,11 +89,7 @@ fn mix_gamma(mut z: u64) -> u64 {
     z = (z ^ z >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     z = (z ^ z >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     z = (z ^ z >> 33) | 1;
-    if (z ^ z >> 1).count_ones() < 24 {
-        z ^ 0xaaaa_aaaa_aaaa_aaaa
-    } else {
-        z
-    }
+    if (z ^ z >> 1).count_ones() < 24 { z ^ 0xaaaa_aaaa_aaaa_aaaa } else { z }
 }
 
 #[cfg(test)]
@@ -132,10 +123,7 @@ mod tests {
             }
         }
         for (bit, &ones) in ones.iter().flatten().enumerate() {
-            assert!(
-                (ones as f64 - n as f64 / 2.0).abs() < 2.5 * (n as f64).sqrt(),
-                "bit {bit}: {ones} of {n}"
-            );
+            assert!((ones as f64 - n as f64 / 2.0).abs() < 2.5 * (n as f64).sqrt(), "bit {bit}: {ones} of {n}");
         }
     }
 }

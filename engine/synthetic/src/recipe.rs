@@ -75,11 +75,7 @@ pub struct SplitShares {
 
 impl Default for SplitShares {
     fn default() -> Self {
-        Self {
-            train: 0.6,
-            val: 0.2,
-            test: 0.2,
-        }
+        Self { train: 0.6, val: 0.2, test: 0.2 }
     }
 }
 
@@ -121,12 +117,7 @@ impl Recipe {
 
     /// The recipe of the graph of `model` that `seed` selects.
     pub fn new(model: Model, seed: u64) -> Self {
-        Self {
-            version: Self::VERSION,
-            model,
-            seed,
-            splits: None,
-        }
+        Self { version: Self::VERSION, model, seed, splits: None }
     }
 
     /// The same recipe with other splits.
@@ -181,21 +172,13 @@ impl Model {
     pub(crate) fn check(&self) -> Result<()> {
         let (nodes, edge_factor) = (self.nodes(), self.edge_factor());
         if !(0.0..=MEAN_MAX).contains(&edge_factor) {
-            return Err(Error::out_of_range(
-                "the edge factor",
-                format!("0 to {MEAN_MAX}"),
-                edge_factor,
-            ));
+            return Err(Error::out_of_range("the edge factor", format!("0 to {MEAN_MAX}"), edge_factor));
         }
         if let Self::Rmat(rmat) = self {
             rmat.check()?;
         }
         if nodes == 0 || nodes > NODES_MAX {
-            return Err(Error::out_of_range(
-                "the graph",
-                format!("1 to {NODES_MAX} nodes (2^40)"),
-                nodes,
-            ));
+            return Err(Error::out_of_range("the graph", format!("1 to {NODES_MAX} nodes (2^40)"), nodes));
         }
         if let Self::Sbm(block) = self {
             block.check()?;

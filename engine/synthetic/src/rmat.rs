@@ -54,24 +54,12 @@ pub struct Rmat {
 impl Rmat {
     /// The parameters of Graph500: 0.57, 0.19, 0.19, 0.05. No classes.
     pub fn graph500(scale: u32, edge_factor: f64) -> Self {
-        Self {
-            scale,
-            edge_factor,
-            a: 0.57,
-            b: 0.19,
-            c: 0.19,
-            d: 0.05,
-            classes: None,
-        }
+        Self { scale, edge_factor, a: 0.57, b: 0.19, c: 0.19, d: 0.05, classes: None }
     }
 
     pub(super) fn check(&self) -> Result<()> {
         if !(1..=40).contains(&self.scale) {
-            return Err(Error::out_of_range(
-                "the scale of R-MAT, which has 2^scale nodes",
-                "1 to 40",
-                self.scale,
-            ));
+            return Err(Error::out_of_range("the scale of R-MAT, which has 2^scale nodes", "1 to 40", self.scale));
         }
         let probabilities = [self.a, self.b, self.c, self.d];
         let sum: f64 = probabilities.iter().sum();
@@ -79,10 +67,7 @@ impl Rmat {
             return Err(Error::out_of_range(
                 "the probabilities of the four quadrants",
                 "numbers from 0 to 1 that add up to 1",
-                format!(
-                    "a = {}, b = {}, c = {}, d = {}, which add up to {sum}",
-                    self.a, self.b, self.c, self.d
-                ),
+                format!("a = {}, b = {}, c = {}, d = {}, which add up to {sum}", self.a, self.b, self.c, self.d),
             ));
         }
         let largest = self.means().into_iter().fold(0.0, f64::max);
@@ -172,11 +157,7 @@ impl RmatSampler {
                     tables.extend((0..1u32 << width).map(|destination| alias_table(destination, width, one_given)));
                     start
                 });
-                Group {
-                    width,
-                    shift,
-                    tables_start,
-                }
+                Group { width, shift, tables_start }
             })
             .collect();
         Self {
@@ -215,9 +196,7 @@ impl RmatSampler {
             None => self.draw_with(label, degree, stream, out, |source, _| source),
             Some(patterns) => {
                 let patterns = patterns.of_destination(label);
-                self.draw_with(label, degree, stream, out, |source, stream| {
-                    patterns.redraw(source, stream)
-                });
+                self.draw_with(label, degree, stream, out, |source, stream| patterns.redraw(source, stream));
             }
         }
     }
@@ -260,11 +239,7 @@ impl RmatSampler {
             let mut source = 0;
             let mut uniform = 0;
             for (i, (table, width)) in groups.iter().enumerate() {
-                uniform = if i % 2 == 0 {
-                    stream.next_number()
-                } else {
-                    uniform >> 32
-                };
+                uniform = if i % 2 == 0 { stream.next_number() } else { uniform >> 32 };
                 source = source << width | u64::from(draw_alias(table, uniform as u32));
             }
             change(source, stream)
@@ -275,11 +250,7 @@ impl RmatSampler {
 #[inline(always)]
 fn draw_alias(table: &Table, uniform: u32) -> u32 {
     let cell = table[uniform as usize % CELLS];
-    if uniform >> 8 < cell >> 8 {
-        uniform % CELLS as u32
-    } else {
-        cell % CELLS as u32
-    }
+    if uniform >> 8 < cell >> 8 { uniform % CELLS as u32 } else { cell % CELLS as u32 }
 }
 
 /// Makes the table of `width` source bits for the destination bits `destination`.
@@ -304,9 +275,7 @@ fn alias_table(destination: u32, width: u32, one_given: [f64; 2]) -> Table {
     let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..CELLS).partition(|&i| masses[i] < CELL);
     let mut table = std::array::from_fn(|i| i as u32);
     while let Some(poor) = small.pop() {
-        let rich = *large
-            .last()
-            .expect("the masses add up to the cells, so some cell has too much");
+        let rich = *large.last().expect("the masses add up to the cells, so some cell has too much");
         table[poor] = (masses[poor] as u32) << 8 | rich as u32;
         masses[rich] -= CELL - masses[poor];
         if masses[rich] < CELL {
@@ -340,10 +309,7 @@ mod tests {
                 let found = mass as f64 / 2f64.powi(32);
                 // All are rounded by half a unit; the likeliest may bear all of that.
                 let units = if expected > 0.05 { 128.0 } else { 0.5 };
-                assert!(
-                    (found - expected).abs() <= units / 2f64.powi(32),
-                    "{source:b} given {destination:b}: {found}"
-                );
+                assert!((found - expected).abs() <= units / 2f64.powi(32), "{source:b} given {destination:b}: {found}");
             }
         }
     }

@@ -15,15 +15,8 @@ use grappa_io::progress::{Progress, Silent};
 /// Options for small graphs, from the edge list `edges` to the store `folder/out.grappa`.
 pub fn options(folder: &Path, edges: &Path) -> IngestOptions {
     IngestOptions {
-        layout: StoreLayout {
-            seed: 7,
-            ..StoreLayout::default()
-        },
-        resources: Resources {
-            memory: 64 << 20,
-            threads: 2,
-            ..Resources::default()
-        },
+        layout: StoreLayout { seed: 7, ..StoreLayout::default() },
+        resources: Resources { memory: 64 << 20, threads: 2, ..Resources::default() },
         ..IngestOptions::new(vec![edges.to_owned()], folder.join("out.grappa"))
     }
 }
@@ -49,9 +42,7 @@ pub fn files_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 /// Calls `work` with a progress that stops one thread, once, at the report number `steps`: as sudden an end as a thread
 /// can have. The other threads finish what they do, so that the run is left half done. Whether it came to that.
 pub fn interrupted<T>(steps: u64, work: impl FnOnce(&dyn Progress) -> T) -> bool {
-    let interrupt = Interrupt {
-        left: AtomicU64::new(steps),
-    };
+    let interrupt = Interrupt { left: AtomicU64::new(steps) };
     catch_unwind(AssertUnwindSafe(|| work(&interrupt))).is_err()
 }
 

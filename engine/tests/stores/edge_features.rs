@@ -64,9 +64,7 @@ fn edges_of_part(path: &Path, part: EdgePart) -> Vec<(String, String, Vec<f32>)>
         let files = store.part_in_order(part, chunk).unwrap();
         let (rows, features) = (files.rows(), files.edge_features().unwrap());
         for row in 0..rows.rows() {
-            let target = store
-                .external_id((files.span().first_node.0 + row).into_node())
-                .unwrap();
+            let target = store.external_id((files.span().first_node.0 + row).into_node()).unwrap();
             let range = features.range(row, &rows).unwrap();
             let sources: Vec<u64> = rows.row(row).unwrap().iter().collect();
             let mut values = vec![0.0; sources.len() * dim];
@@ -162,11 +160,7 @@ fn features_follow_their_edges_whatever_becomes_of_them() {
         (false, SelfLoops::Keep, "min,hour=max", [min, min, max]),
     ];
     for (case, (undirected, self_loops, merge, rules)) in cases.into_iter().enumerate() {
-        let edge_options = EdgeOptions {
-            undirected,
-            dedup: !merge.is_empty(),
-            self_loops,
-        };
+        let edge_options = EdgeOptions { undirected, dedup: !merge.is_empty(), self_loops };
         let mut options = with_columns(options(folder.path(), &input));
         options.edge_options = edge_options;
         options.nodes = Some(NODES);
@@ -176,11 +170,7 @@ fn features_follow_their_edges_whatever_becomes_of_them() {
         // In the smallest memory, shards are divided.
         for (memory, threads) in [(1 << 20, 1), (64 << 20, 3)] {
             options.out = folder.path().join(format!("{case}-{threads}.grappa"));
-            (
-                options.resources.memory,
-                options.resources.threads,
-                options.layout.chunks,
-            ) = (memory, threads, Some(3));
+            (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(3));
             ingest(&options, &Silent).unwrap();
             assert!(sorted(edges_of(&options.out)) == wanted, "{merge} {edge_options:?}");
             stores.push(files_of(&options.out));
@@ -225,28 +215,16 @@ fn ids_that_do_not_fit_in_memory_carry_features_through_the_join() {
         options.edge_options.dedup = true;
         options.merge = vec!["amount=first".parse().unwrap(), "hour=last".parse().unwrap()];
         options.out = folder.path().join(format!("{threads}.grappa"));
-        (
-            options.resources.memory,
-            options.resources.threads,
-            options.layout.chunks,
-        ) = (memory, threads, Some(2));
+        (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(2));
         ingest(&options, &Silent).unwrap();
         stores.push(files_of(&options.out));
     }
     assert!(stores[0] == stores[1], "the join shows");
-    let rules: [fn(&[f32]) -> f32; 3] = [
-        |values| values.iter().sum(),
-        |values| values[0],
-        |values| values[values.len() - 1],
-    ];
-    let dedup = EdgeOptions {
-        dedup: true,
-        ..EdgeOptions::default()
-    };
+    let rules: [fn(&[f32]) -> f32; 3] =
+        [|values| values.iter().sum(), |values| values[0], |values| values[values.len() - 1]];
+    let dedup = EdgeOptions { dedup: true, ..EdgeOptions::default() };
     let wanted = expected(&with_ids, dedup, rules);
-    let wanted = wanted
-        .into_iter()
-        .map(|(source, target, values)| (id(source), id(target), values));
+    let wanted = wanted.into_iter().map(|(source, target, values)| (id(source), id(target), values));
     assert!(sorted(edges_of(&folder.path().join("1.grappa"))) == sorted(wanted));
 }
 
@@ -285,12 +263,8 @@ fn arrays_of_features_have_the_type_of_the_file_or_of_the_option() {
         fs::write(&path, [npy::header(descr, shape).to_vec(), data].concat()).unwrap();
         path
     };
-    let edges = write(
-        "edges.npy",
-        "<i8",
-        &[3, 2],
-        [0i64, 1, 1, 2, 2, 2].iter().flat_map(|id| id.to_le_bytes()).collect(),
-    );
+    let edges =
+        write("edges.npy", "<i8", &[3, 2], [0i64, 1, 1, 2, 2, 2].iter().flat_map(|id| id.to_le_bytes()).collect());
     // 1, 2, 0.5, -3, 4, 65504 in binary16.
     let halves = [0x3c00u16, 0x4000, 0x3800, 0xc200, 0x4400, 0x7bff];
     let halves = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
@@ -350,14 +324,7 @@ fn features_without_a_meaning_are_refused() {
     refused(&options, &["--merge c=sum", "add --dedup"]);
     let mut options = base(&["a", "b"]);
     options.edge_form.feature_dtype = Some(FeatureDtype::F16);
-    refused(
-        &options,
-        &[
-            "b of the edge from 0 to 1 is 70000",
-            "f16",
-            "--edge-feature-dtype bf16 or f32",
-        ],
-    );
+    refused(&options, &["b of the edge from 0 to 1 is 70000", "f16", "--edge-feature-dtype bf16 or f32"]);
     let mut options = base(&[]);
     options.edge_form.feature_dtype = Some(FeatureDtype::F16);
     refused(&options, &["no features", "--edge-features-from"]);
@@ -365,10 +332,8 @@ fn features_without_a_meaning_are_refused() {
 
 /// Deals chunks to partitions in turn.
 fn assignment(store: &Store, partitions: u32) -> Assignment {
-    let owners = (0..store.chunks().chunks()).map(|chunk| Owners {
-        base: PartitionId(chunk % partitions),
-        variable: None,
-    });
+    let owners =
+        (0..store.chunks().chunks()).map(|chunk| Owners { base: PartitionId(chunk % partitions), variable: None });
     Assignment::from_owners(1, partitions, "fixed", &owners.collect::<Vec<_>>())
 }
 
@@ -376,9 +341,7 @@ fn assignment(store: &Store, partitions: u32) -> Assignment {
 fn batches_of(store: &Arc<Store>, loading: &LoaderOptions, partitions: u32) -> Vec<Minibatch> {
     let external = |node| store.external_id(node).unwrap().to_string().parse::<f32>().unwrap();
     let mut loader = Loader::new(store, loading.clone());
-    loader
-        .partition(&assignment(store, partitions), &Seeds::All, &Silent)
-        .unwrap();
+    loader.partition(&assignment(store, partitions), &Seeds::All, &Silent).unwrap();
     let (mut minibatches, mut edges) = (Vec::new(), 0);
     for batch in loader.epoch(0).unwrap() {
         let minibatch = batch.unwrap().minibatch().clone();
@@ -473,14 +436,9 @@ fn stores_without_features_are_refused() {
         rows: RowOptions::default(),
         edge_features: true,
         memory: 64 << 20,
-        ..LoaderOptions::new(MinibatchOptions::new(
-            Sampler::uniform("4,4".parse().unwrap(), false).with_edge_ids(),
-        ))
+        ..LoaderOptions::new(MinibatchOptions::new(Sampler::uniform("4,4".parse().unwrap(), false).with_edge_ids()))
     };
     let opened = Loader::new(&store, loading).partition(&assignment(&store, 1), &Seeds::All, &Silent);
     let error = opened.unwrap_err().to_string();
-    assert!(
-        error.contains("edge features") && error.contains("--edge-features-from"),
-        "{error}"
-    );
+    assert!(error.contains("edge features") && error.contains("--edge-features-from"), "{error}");
 }

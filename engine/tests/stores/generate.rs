@@ -31,24 +31,14 @@ fn rmat(scale: u32) -> Model {
 }
 
 fn rmat_with_classes(scale: u32) -> Model {
-    Model::Rmat(Rmat {
-        classes: Some(RmatClasses::new(5)),
-        ..Rmat::graph500(scale, 16.0)
-    })
+    Model::Rmat(Rmat { classes: Some(RmatClasses::new(5)), ..Rmat::graph500(scale, 16.0) })
 }
 
 /// Few nodes are in a split.
-const FEW: SplitShares = SplitShares {
-    train: 0.1,
-    val: 0.05,
-    test: 0.2,
-};
+const FEW: SplitShares = SplitShares { train: 0.1, val: 0.05, test: 0.2 };
 
 fn options(model: Model, out: &Path) -> StoreOptions {
-    StoreOptions {
-        chunks: Some(5),
-        ..StoreOptions::new(Recipe::new(model, 7), out)
-    }
+    StoreOptions { chunks: Some(5), ..StoreOptions::new(Recipe::new(model, 7), out) }
 }
 
 fn stored(dim: u32, dtype: FeatureDtype) -> Option<FeatureOptions> {
@@ -75,11 +65,7 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
         (rmat_with_classes(12), true, false, SelfLoops::Keep),
     ];
     for (model, random_permutation, dedup, self_loops) in cases {
-        let edge_options = EdgeOptions {
-            undirected: false,
-            dedup,
-            self_loops,
-        };
+        let edge_options = EdgeOptions { undirected: false, dedup, self_loops };
         let generate = StoreOptions {
             random_permutation,
             edge_options,
@@ -112,17 +98,10 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
                 labels: has_classes.then_some(labels),
                 ..NodeData::default()
             },
-            splits: SplitOptions {
-                files: splits.collect(),
-                ..SplitOptions::default()
-            },
+            splits: SplitOptions { files: splits.collect(), ..SplitOptions::default() },
             layout: StoreLayout {
                 chunks: Some(5),
-                assign: if random_permutation {
-                    Assign::Random
-                } else {
-                    Assign::Range
-                },
+                assign: if random_permutation { Assign::Random } else { Assign::Range },
                 seed: generate.recipe.seed,
             },
             ..common::options(folder.path(), &edges)
@@ -171,15 +150,7 @@ fn the_store_does_not_depend_on_threads_and_memory() {
         found
     };
     // Its longest adjacency list has 2.5 million edges, more than the window of a team.
-    let hubs = Model::Rmat(Rmat {
-        scale: 6,
-        edge_factor: 150_000.0,
-        a: 0.7,
-        b: 0.2,
-        c: 0.09,
-        d: 0.01,
-        classes: None,
-    });
+    let hubs = Model::Rmat(Rmat { scale: 6, edge_factor: 150_000.0, a: 0.7, b: 0.2, c: 0.09, d: 0.01, classes: None });
     for model in [hubs, Model::Sbm(BlockModel::new(70_000, 12.0))] {
         let one = made_with(&model, 1, 1 << 30);
         assert!(one == made_with(&model, 3, 1 << 30), "3 threads");
@@ -278,11 +249,7 @@ fn classes_features_and_splits_are_those_of_the_generator() {
             layout.decode_row(&payload[row * layout.stride as usize..], &mut found);
             assert_eq!(found, expected, "node {node}");
             for (split, set) in &sets {
-                assert_eq!(
-                    set.contains(node),
-                    generator.split(label) == Some(*split),
-                    "node {node}"
-                );
+                assert_eq!(set.contains(node), generator.split(label) == Some(*split), "node {node}");
             }
         }
     }
@@ -298,10 +265,7 @@ fn procedural_features_take_no_space() {
     };
     generate_store(&options, &Silent).unwrap();
     let spec = manifest(&path).features.unwrap();
-    assert_eq!(
-        (spec.dim, spec.dtype, spec.source),
-        (768, FeatureDtype::F16, FeatureSource::Procedural)
-    );
+    assert_eq!((spec.dim, spec.dtype, spec.source), (768, FeatureDtype::F16, FeatureSource::Procedural));
     assert!(!path.join("chunk-0/features").exists());
 }
 
@@ -318,10 +282,7 @@ fn a_run_that_died_is_resumed_to_the_same_store() {
     let whole = files_of(&path);
     // There are two progress reports per chunk.
     for after in [1, 2, 36, 80] {
-        assert!(interrupted(after, |progress| generate_store(
-            &with(&again, 40, false),
-            progress
-        )));
+        assert!(interrupted(after, |progress| generate_store(&with(&again, 40, false), progress)));
         assert!(!again.exists());
         let error = generate_store(&with(&again, 40, false), &Silent).unwrap_err();
         assert!(error.to_string().contains("--resume"), "{error}");
@@ -338,22 +299,9 @@ fn a_budget_that_is_too_small_for_a_row_names_one_that_would_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("star");
     // All 8 million edges go to label 0.
-    let star = Model::Rmat(Rmat {
-        scale: 4,
-        edge_factor: 500_000.0,
-        a: 0.5,
-        b: 0.0,
-        c: 0.5,
-        d: 0.0,
-        classes: None,
-    });
+    let star = Model::Rmat(Rmat { scale: 4, edge_factor: 500_000.0, a: 0.5, b: 0.0, c: 0.5, d: 0.0, classes: None });
     let make = |memory: u64, only_chunks: Option<Vec<RangeInclusive<u32>>>| {
-        let options = StoreOptions {
-            memory,
-            only_chunks,
-            chunks: Some(4),
-            ..options(star.clone(), &path)
-        };
+        let options = StoreOptions { memory, only_chunks, chunks: Some(4), ..options(star.clone(), &path) };
         generate_store(&options, &Silent)
     };
     let error = make(64 << 20, None).unwrap_err().to_string();
@@ -378,25 +326,16 @@ fn a_budget_that_is_too_small_for_a_row_names_one_that_would_do() {
 
 /// The MiB of memory that an error names.
 fn named(error: &str) -> u64 {
-    let named = error
-        .split("at least ")
-        .nth(1)
-        .and_then(|rest| rest.split(" MiB").next());
-    named
-        .and_then(|named| named.parse().ok())
-        .unwrap_or_else(|| panic!("{error}"))
+    let named = error.split("at least ").nth(1).and_then(|rest| rest.split(" MiB").next());
+    named.and_then(|named| named.parse().ok()).unwrap_or_else(|| panic!("{error}"))
 }
 
 #[test]
 fn the_directories_of_large_chunks_count() {
     let folder = tempfile::tempdir().unwrap();
     let empty = Model::Er(ErdosRenyi::new(1 << 22, 0.0));
-    let mut options = StoreOptions {
-        chunks: Some(1),
-        memory: 4 << 20,
-        threads: 1,
-        ..options(empty, &folder.path().join("out"))
-    };
+    let mut options =
+        StoreOptions { chunks: Some(1), memory: 4 << 20, threads: 1, ..options(empty, &folder.path().join("out")) };
     let error = generate_store(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("more --chunks"), "{error}");
     let directory = (1 << 22) / 54 * 64;
@@ -412,10 +351,7 @@ fn the_directories_of_large_chunks_count() {
 #[test]
 fn the_mean_features_of_classes_count() {
     let folder = tempfile::tempdir().unwrap();
-    let classes = Model::Sbm(BlockModel {
-        classes: 2048,
-        ..BlockModel::new(2048, 1.0)
-    });
+    let classes = Model::Sbm(BlockModel { classes: 2048, ..BlockModel::new(2048, 1.0) });
     let mut options = StoreOptions {
         features: stored(1024, FeatureDtype::F16),
         memory: 6 << 20,

@@ -27,10 +27,7 @@ use crate::common::{self, files_of, resumes_to_the_same_store};
 fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
         ids,
-        edge_form: EdgeForm {
-            format: EdgeFormat::Tsv,
-            ..EdgeForm::default()
-        },
+        edge_form: EdgeForm { format: EdgeFormat::Tsv, ..EdgeForm::default() },
         ..common::options(folder, &folder.join("edges.tsv"))
     }
 }
@@ -98,9 +95,7 @@ fn strings_of(store: &Path) -> Vec<String> {
 /// Many edges between `nodes` scattered integers. A few nodes have most of them.
 fn scattered(nodes: u64, edges: u64) -> Vec<(u64, u64)> {
     let id = |n: u64| (n % nodes + 1).wrapping_mul(GOLDEN) >> (n % nodes % 40);
-    (0..edges)
-        .map(|k| (id(k * k % 1_000_003), id(if k % 3 == 0 { k % 7 } else { k })))
-        .collect()
+    (0..edges).map(|k| (id(k * k % 1_000_003), id(if k % 3 == 0 { k % 7 } else { k }))).collect()
 }
 
 proptest! {
@@ -151,10 +146,7 @@ proptest! {
 fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let integers = scattered(90_000, 200_000);
-    let strings: Vec<_> = integers
-        .iter()
-        .map(|(a, b)| (format!("node {a}"), format!("node {b}")))
-        .collect();
+    let strings: Vec<_> = integers.iter().map(|(a, b)| (format!("node {a}"), format!("node {b}"))).collect();
     for weighted in [false, true] {
         let ids = write_edges(folder.path(), &integers, weighted);
         let mut options = options(folder.path(), ExternalIds::Sparse);
@@ -164,31 +156,19 @@ fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
         // In 1 MiB there is room for 29,000 ids, and for 32,000 while they are collected.
         for (memory, threads) in [(1 << 20, 1), (2 << 20, 2), (64 << 20, 3)] {
             options.out = folder.path().join(format!("{weighted}-{memory}-{threads}.grappa"));
-            (
-                options.resources.memory,
-                options.resources.threads,
-                options.layout.chunks,
-            ) = (memory, threads, Some(8));
+            (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(8));
             ingest(&options, &Silent).unwrap();
             stores.push(files_of(&options.out));
         }
         assert!(stores[0] == stores[1] && stores[0] == stores[2], "the budget shows");
         assert_eq!(integers_of(&options.out), ids);
-        let twin = IngestOptions {
-            layout: StoreLayout {
-                chunks: Some(8),
-                ..options.layout.clone()
-            },
-            ..options.clone()
-        };
+        let twin =
+            IngestOptions { layout: StoreLayout { chunks: Some(8), ..options.layout.clone() }, ..options.clone() };
         assert!(chunks_of(&options.out) == dense_twin(folder.path(), &twin));
         fs::remove_dir_all(folder.path().join("dense/out.grappa")).unwrap();
         assert!(!expected.is_empty());
 
-        let tabs: Vec<_> = strings
-            .iter()
-            .map(|(a, b)| (a.replace(' ', "_"), b.replace(' ', "_")))
-            .collect();
+        let tabs: Vec<_> = strings.iter().map(|(a, b)| (a.replace(' ', "_"), b.replace(' ', "_"))).collect();
         let ids = write_edges(folder.path(), &tabs, weighted);
         let mut stores = Vec::new();
         for (memory, threads) in [(1 << 20, 1), (64 << 20, 2)] {
@@ -200,13 +180,8 @@ fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
         }
         assert!(stores[0] == stores[1], "the budget shows");
         assert_eq!(strings_of(&options.out), ids);
-        let twin = IngestOptions {
-            layout: StoreLayout {
-                chunks: Some(8),
-                ..options.layout.clone()
-            },
-            ..options.clone()
-        };
+        let twin =
+            IngestOptions { layout: StoreLayout { chunks: Some(8), ..options.layout.clone() }, ..options.clone() };
         assert!(chunks_of(&options.out) == dense_twin(folder.path(), &twin));
         fs::remove_dir_all(folder.path().join("dense/out.grappa")).unwrap();
     }
@@ -219,11 +194,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
     write_edges(folder.path(), &edges, true);
     for ids in [ExternalIds::Sparse, ExternalIds::String] {
         let mut options = options(folder.path(), ids);
-        (
-            options.resources.memory,
-            options.resources.threads,
-            options.layout.chunks,
-        ) = (2 << 20, 2, Some(4));
+        (options.resources.memory, options.resources.threads, options.layout.chunks) = (2 << 20, 2, Some(4));
         resumes_to_the_same_store(&options, (1..60).step_by(4));
     }
 }
@@ -244,10 +215,7 @@ fn splits_name_nodes_by_their_ids() {
                 let edges: Vec<_> = edges.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
                 write_edges(folder.path(), &edges, false)
             }
-            _ => write_edges(folder.path(), &edges, false)
-                .iter()
-                .map(u64::to_string)
-                .collect(),
+            _ => write_edges(folder.path(), &edges, false).iter().map(u64::to_string).collect(),
         };
         let mut options = options(folder.path(), ids);
         (options.resources.memory, options.layout.chunks) = (memory, Some(4));
@@ -409,24 +377,15 @@ fn streamed_parts_keep_communities_together_whatever_the_ids_and_the_budget() {
     }
     for partitioner in Partitioner::ALL {
         let mut chunks = None;
-        for (ids, memory, threads) in [
-            (ExternalIds::Dense, 64 << 20, 2),
-            (ExternalIds::Sparse, 64 << 20, 1),
-            (ExternalIds::String, 4 << 20, 2),
-        ] {
+        for (ids, memory, threads) in
+            [(ExternalIds::Dense, 64 << 20, 2), (ExternalIds::Sparse, 64 << 20, 1), (ExternalIds::String, 4 << 20, 2)]
+        {
             // Strings of equal length have the order of the integers, so dense ids are the same.
-            let named: Vec<_> = edges
-                .iter()
-                .map(|(a, b)| (format!("{a:04}"), format!("{b:04}")))
-                .collect();
+            let named: Vec<_> = edges.iter().map(|(a, b)| (format!("{a:04}"), format!("{b:04}"))).collect();
             write_edges(folder.path(), &named, false);
             let mut options = options(folder.path(), ids);
             options.layout.assign = streamed(partitioner, 8);
-            (
-                options.resources.memory,
-                options.resources.threads,
-                options.layout.chunks,
-            ) = (memory, threads, Some(8));
+            (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(8));
             ingest(&options, &Silent).unwrap();
             let report = verify(&options.out, 1, &Silent).unwrap();
             assert!(report.is_ok(), "{report:?}");
@@ -493,18 +452,11 @@ fn lines_are_skipped_once_whether_ids_fit_or_not() {
     fs::write(&path, format!("x\ty\n{text}-1\t2\n")).unwrap();
     for (memory, threads) in [(1 << 20, 1), (64 << 20, 2)] {
         let mut options = options(folder.path(), ExternalIds::Sparse);
-        (
-            options.resources.memory,
-            options.resources.threads,
-            options.layout.chunks,
-        ) = (memory, threads, Some(4));
+        (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(4));
         options.edge_form.on_bad_line = OnBadLine::Skip;
         options.out = folder.path().join(format!("{memory}.grappa"));
         let summary = ingest(&options, &Silent).unwrap();
-        assert_eq!(
-            (summary.rejected, summary.edges_read, summary.edges),
-            (2, 100_000, 100_000)
-        );
+        assert_eq!((summary.rejected, summary.edges_read, summary.edges), (2, 100_000, 100_000));
         let rejects = fs::read_to_string(summary.rejects.unwrap()).unwrap();
         assert_eq!(rejects.lines().count(), 3, "{rejects}");
         assert!(verify(&options.out, 2, &Silent).unwrap().is_ok());
@@ -518,10 +470,7 @@ fn a_number_of_nodes_must_be_that_of_the_ids() {
     let mut options = options(folder.path(), ExternalIds::Sparse);
     options.nodes = Some(4);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    assert!(
-        error.contains("--nodes 4") && error.contains("3 different ids"),
-        "{error}"
-    );
+    assert!(error.contains("--nodes 4") && error.contains("3 different ids"), "{error}");
     options.nodes = Some(3);
     assert_eq!(ingest(&options, &Silent).unwrap().nodes, 3);
 }

@@ -31,11 +31,7 @@ fn edges_of(store: &Path) -> Vec<Edge> {
         PermutationSpec::Feistel(seed) => Some(Feistel::new(manifest.nodes, seed)),
         _ => None,
     };
-    let external = |node: u64| {
-        permutation
-            .as_ref()
-            .map_or(node, |permutation| permutation.inverse(node))
-    };
+    let external = |node: u64| permutation.as_ref().map_or(node, |permutation| permutation.inverse(node));
     let map = manifest.chunk_map();
     let mut edges = Vec::new();
     for (chunk, entry) in manifest.chunks.iter().enumerate() {
@@ -51,9 +47,7 @@ fn edges_of(store: &Path) -> Vec<Edge> {
             let (header, payload) = container::decode_file(file, FileKind::WEIGHTS).unwrap();
             (header, payload)
         });
-        let weights = weights
-            .as_ref()
-            .map(|(header, payload)| EdgeRows::new(header, payload).unwrap());
+        let weights = weights.as_ref().map(|(header, payload)| EdgeRows::new(header, payload).unwrap());
         let mut buckets = vec![0; manifest.chunks.len()];
         for row in 0..rows.rows() {
             let node = manifest.chunk_starts[chunk] + row;
@@ -89,12 +83,7 @@ fn compare(a: &Edge, b: &Edge) -> std::cmp::Ordering {
 fn twin(edges: &[Edge], nodes: u64, options: EdgeOptions, weighted: bool) -> Vec<Edge> {
     let mut out: Vec<Edge> = edges.to_vec();
     if options.undirected {
-        out.extend(
-            edges
-                .iter()
-                .filter(|e| e.0 != e.1)
-                .map(|&(source, target, weight)| (target, source, weight)),
-        );
+        out.extend(edges.iter().filter(|e| e.0 != e.1).map(|&(source, target, weight)| (target, source, weight)));
     }
     if options.self_loops != SelfLoops::Keep {
         out.retain(|e| e.0 != e.1);
@@ -103,16 +92,10 @@ fn twin(edges: &[Edge], nodes: u64, options: EdgeOptions, weighted: bool) -> Vec
     if options.dedup {
         let mut merged: BTreeMap<(u64, u64), f32> = BTreeMap::new();
         for (source, target, weight) in out {
-            merged
-                .entry((target, source))
-                .and_modify(|sum| *sum += weight)
-                .or_insert(weight);
+            merged.entry((target, source)).and_modify(|sum| *sum += weight).or_insert(weight);
         }
         let weight_of = |weight| if weighted { weight } else { 1.0 };
-        out = merged
-            .into_iter()
-            .map(|((target, source), weight)| (source, target, weight_of(weight)))
-            .collect();
+        out = merged.into_iter().map(|((target, source), weight)| (source, target, weight_of(weight))).collect();
     }
     if options.self_loops == SelfLoops::Add {
         out.extend((0..nodes).map(|node| (node, node, 1.0)));
@@ -173,11 +156,7 @@ fn features_labels_and_splits_follow_their_nodes() {
     // In 1 MiB the 450 KiB of features must be spilled in several shards a chunk.
     for (memory, threads) in [(1 << 20, 1), (64 << 20, 3)] {
         options.out = folder.path().join(format!("{threads}.grappa"));
-        (
-            options.resources.memory,
-            options.resources.threads,
-            options.layout.chunks,
-        ) = (memory, threads, Some(4));
+        (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(4));
         let summary = ingest(&options, &Silent).unwrap();
         assert_eq!(summary.nodes, nodes);
         stores.push(files_of(&options.out));
@@ -258,10 +237,7 @@ fn features_that_are_not_finite_are_counted_and_refused() {
     let bytes: Vec<u8> = features.iter().flat_map(|v| v.to_le_bytes()).collect();
     write_npy(&folder.path().join("features.npy"), "<f4", &[500, 8], &bytes);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    assert!(
-        error.contains("row 77") && error.contains("--allow-nan") && error.contains("1 more"),
-        "{error}"
-    );
+    assert!(error.contains("row 77") && error.contains("--allow-nan") && error.contains("1 more"), "{error}");
     options.node_data.allow_nan = true;
     ingest(&options, &Silent).unwrap();
     options.out = folder.path().join("int8.grappa");
@@ -383,23 +359,10 @@ fn a_row_too_large_for_the_budget_names_one_that_would_do() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &edges, false);
     let mut options = options(folder.path(), &input);
-    (
-        options.resources.memory,
-        options.resources.threads,
-        options.layout.chunks,
-    ) = (1 << 20, 1, Some(2));
+    (options.resources.memory, options.resources.threads, options.layout.chunks) = (1 << 20, 1, Some(2));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    let wanted = error
-        .split("at least ")
-        .nth(1)
-        .expect(&error)
-        .split(" MiB")
-        .next()
-        .unwrap();
-    assert!(
-        !folder.path().join("out.grappa.partial").exists(),
-        "nothing is left of a run that can't succeed"
-    );
+    let wanted = error.split("at least ").nth(1).expect(&error).split(" MiB").next().unwrap();
+    assert!(!folder.path().join("out.grappa.partial").exists(), "nothing is left of a run that can't succeed");
     options.resources.memory = wanted.parse::<u64>().unwrap() << 20;
     ingest(&options, &Silent).unwrap();
     assert_eq!(edges_of(&options.out).len(), 100_000);
@@ -452,10 +415,7 @@ fn resuming_with_other_options_or_input_is_refused() {
     options.layout.seed = 7;
     options.edge_form.header = HeaderLine::Yes;
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    assert!(
-        error.contains("had --header auto, this one has --header yes"),
-        "{error}"
-    );
+    assert!(error.contains("had --header auto, this one has --header yes"), "{error}");
     options.edge_form.header = HeaderLine::Auto;
     write_text(&input, &crowded(100, 5001), false);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
@@ -484,10 +444,7 @@ fn resuming_with_input_files_in_other_roles_is_refused() {
     refused(|options| options.edges.reverse(), "edges[0] ");
     let third = folder.path().join("third.tsv");
     write_text(&third, &crowded(100, 5000), false);
-    refused(
-        |options| options.edges.push(options.edges[0].with_file_name("third.tsv")),
-        "no edges[2]",
-    );
+    refused(|options| options.edges.push(options.edges[0].with_file_name("third.tsv")), "no edges[2]");
     refused(|options| options.edges.truncate(1), "this one has no edges[1]");
     refused(|options| options.node_data.features = None, "no --features");
     refused(|options| options.splits.files.truncate(2), "no --test");
@@ -519,10 +476,7 @@ fn a_run_that_lost_its_spill_files_has_to_start_again() {
         options.resume = false;
         assert!(interrupted(15, |progress| ingest(&options, progress)));
         let scratch = folder.path().join(format!("{name}.grappa.partial/scratch"));
-        let files: Vec<_> = fs::read_dir(scratch)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+        let files: Vec<_> = fs::read_dir(scratch).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(!files.is_empty());
         files.iter().for_each(|path| lose(path));
         options.resume = true;
@@ -558,20 +512,12 @@ fn a_bad_line_leaves_nothing_behind_or_is_listed() {
     let mut options = options(folder.path(), &input);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("edges.tsv:2"), "{error}");
-    assert_eq!(
-        fs::read_dir(folder.path()).unwrap().count(),
-        1,
-        "only the input is there"
-    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the input is there");
     options.edge_form.on_bad_line = OnBadLine::Skip;
     let summary = ingest(&options, &Silent).unwrap();
     assert_eq!((summary.edges, summary.rejected), (2, 2));
     let rejects = fs::read_to_string(summary.rejects.unwrap()).unwrap();
-    let lines: Vec<_> = rejects
-        .lines()
-        .skip(1)
-        .map(|line| line.split('\t').skip(1).collect::<Vec<_>>())
-        .collect();
+    let lines: Vec<_> = rejects.lines().skip(1).map(|line| line.split('\t').skip(1).collect::<Vec<_>>()).collect();
     assert_eq!(lines.len(), 2);
     assert!(lines[0][0].ends_with('2') && lines[0][2] == "1 x", "{rejects}");
 }

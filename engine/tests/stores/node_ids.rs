@@ -72,11 +72,7 @@ pub(crate) fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
             labels: Some(folder.join("labels.npy")),
             ..NodeData::default()
         },
-        layout: StoreLayout {
-            chunks: Some(4),
-            seed: 7,
-            ..StoreLayout::default()
-        },
+        layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
         ..common::options(folder, &folder.join("edges.tsv"))
     }
 }
@@ -93,11 +89,7 @@ fn rows_in_any_order_make_the_store_of_sorted_rows() {
         let expected = store_of(&options);
         write_rows(folder.path(), ids, &shuffled(nodes));
         assert!(store_of(&options) != expected, "{ids:?}: the order of rows matters");
-        let files = if ids == ExternalIds::String {
-            &["ids.txt"][..]
-        } else {
-            &["ids.txt", "ids.npy"]
-        };
+        let files = if ids == ExternalIds::String { &["ids.txt"][..] } else { &["ids.txt", "ids.npy"] };
         for (file, (memory, threads)) in files.iter().zip([(1 << 20, 1), (64 << 20, 2)].into_iter().cycle()) {
             options.node_data.ids = Some(folder.path().join(file));
             (options.resources.memory, options.resources.threads) = (memory, threads);
@@ -122,10 +114,7 @@ fn listed_ids_without_edges_are_nodes() {
         let line = |k: u64| format!("{}\t{}\n", rank(k), rank(k * k % with_edges));
         fs::write(dense.join("edges.tsv"), (0..with_edges).map(line).collect::<String>()).unwrap();
         write_rows(&dense, ids, &order);
-        let twin = IngestOptions {
-            nodes: Some(nodes),
-            ..options(&dense, ExternalIds::Dense)
-        };
+        let twin = IngestOptions { nodes: Some(nodes), ..options(&dense, ExternalIds::Dense) };
         let mut expected = store_of(&twin);
         expected.retain(|name, _| name.starts_with("chunk-"));
         assert!(expected.keys().any(|name| name.ends_with("features")));
@@ -139,9 +128,7 @@ fn listed_ids_without_edges_are_nodes() {
         files.retain(|name, _| name.starts_with("chunk-"));
         assert!(files == expected, "{ids:?}");
         let store = Store::open(&options.out).unwrap();
-        let names: BTreeSet<_> = (0..nodes)
-            .map(|node| store.external_id(NodeId(node)).unwrap().to_string())
-            .collect();
+        let names: BTreeSet<_> = (0..nodes).map(|node| store.external_id(NodeId(node)).unwrap().to_string()).collect();
         assert_eq!(names, (0..nodes).map(|k| name(ids, k)).collect::<BTreeSet<_>>());
         fs::remove_dir_all(&options.out).unwrap();
 
@@ -213,10 +200,7 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
         let first = sorted(ids, nodes);
         let missing = first.iter().map(|&k| name(ids, k)).find(|id| lines[38..].contains(id));
         options.layout.assign = Assign::Range;
-        refused(
-            &options,
-            &["ids.txt", "2 of the 40 nodes", &missing.unwrap(), "labels.txt"],
-        );
+        refused(&options, &["ids.txt", "2 of the 40 nodes", &missing.unwrap(), "labels.txt"]);
         write(&lines);
         refused(&options, &["labels.txt", "40", "38"]);
         fs::write(folder.path().join("labels.txt"), "1\n".repeat(41)).unwrap();
@@ -266,11 +250,7 @@ fn sorted_ids_are_kept_if_what_follows_needs_more_memory() {
     let ids = ExternalIds::Sparse;
     write_edges(folder.path(), ids, 500_000);
     let mut options = options(folder.path(), ids);
-    (
-        options.node_data.features,
-        options.node_data.labels,
-        options.node_data.ids,
-    ) = (None, None, None);
+    (options.node_data.features, options.node_data.labels, options.node_data.ids) = (None, None, None);
     options.layout.chunks = Some(1);
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);

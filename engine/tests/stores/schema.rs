@@ -43,18 +43,11 @@ fn options(folder: &Path) -> IngestOptions {
             labels: Some(folder.join("plans.csv")),
             ..NodeData::default()
         },
-        layout: StoreLayout {
-            chunks: Some(4),
-            seed: 7,
-            ..StoreLayout::default()
-        },
+        layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
         ..common::options(folder, &folder.join("edges.tsv"))
     };
-    options.node_data.tables.columns = TableOptions {
-        id: vec!["id".into(), "user".into()],
-        label: vec!["plan".into()],
-        ..TableOptions::default()
-    };
+    options.node_data.tables.columns =
+        TableOptions { id: vec!["id".into(), "user".into()], label: vec!["plan".into()], ..TableOptions::default() };
     options
 }
 
@@ -146,21 +139,14 @@ fn exported_tables_bring_the_names_back() {
     let options = options(folder.path());
     ingest(&options, &Silent).unwrap();
     let store = Store::open(&options.out).unwrap();
-    let budget = ExportBudget {
-        memory: 64 << 20,
-        threads: 2,
-    };
+    let budget = ExportBudget { memory: 64 << 20, threads: 2 };
     for format in ["csv", "parquet"] {
         let [features, labels] = ["features", "labels"].map(|what| folder.path().join(format!("{what}.{format}")));
         export_features(&store, features.as_path(), &budget, &Silent).unwrap();
         export_labels(&store, labels.as_path(), &budget, &Silent).unwrap();
         let mut again = IngestOptions {
             out: folder.path().join(format!("{format}.grappa")),
-            node_data: NodeData {
-                features: Some(features),
-                labels: Some(labels),
-                ..options.node_data.clone()
-            },
+            node_data: NodeData { features: Some(features), labels: Some(labels), ..options.node_data.clone() },
             ..options.clone()
         };
         again.node_data.tables.columns = TableOptions::default();

@@ -28,12 +28,8 @@ fn inputs(folder: &Path, ids: ExternalIds) -> IngestOptions {
         ExternalIds::Sparse => (dense * 1000 + 7).to_string(),
         ExternalIds::String => format!("node{dense:06}"),
     };
-    let edges: String = (0..NODES)
-        .map(|node| format!("{} {}\n", id(node), id((node * 7 + 1) % NODES)))
-        .collect();
-    let labels: String = (0..NODES)
-        .map(|node| format!("{}\n", class(node).map_or(-1, |class| class as i64)))
-        .collect();
+    let edges: String = (0..NODES).map(|node| format!("{} {}\n", id(node), id((node * 7 + 1) % NODES))).collect();
+    let labels: String = (0..NODES).map(|node| format!("{}\n", class(node).map_or(-1, |class| class as i64))).collect();
     fs::write(folder.join("edges.tsv"), edges).unwrap();
     fs::write(folder.join("labels.txt"), labels).unwrap();
     let mut options = options(folder, &folder.join("edges.tsv"));
@@ -44,11 +40,7 @@ fn inputs(folder: &Path, ids: ExternalIds) -> IngestOptions {
 }
 
 fn split(shares: &str, stratify: bool) -> RandomSplit {
-    RandomSplit {
-        shares: shares.parse().unwrap(),
-        seed: 3,
-        stratify,
-    }
+    RandomSplit { shares: shares.parse().unwrap(), seed: 3, stratify }
 }
 
 /// The dense ids of each split. All splits are disjoint.
@@ -63,24 +55,10 @@ fn splits_of(store: &Path) -> Vec<BTreeSet<u64>> {
             digits / 1000
         }
     };
-    let splits: Vec<BTreeSet<u64>> = NAMES
-        .iter()
-        .map(|name| {
-            store
-                .split(name)
-                .unwrap()
-                .unwrap_or_default()
-                .iter()
-                .map(dense)
-                .collect()
-        })
-        .collect();
+    let splits: Vec<BTreeSet<u64>> =
+        NAMES.iter().map(|name| store.split(name).unwrap().unwrap_or_default().iter().map(dense).collect()).collect();
     let all: BTreeSet<u64> = splits.iter().flatten().copied().collect();
-    assert_eq!(
-        all.len(),
-        splits.iter().map(BTreeSet::len).sum::<usize>(),
-        "splits overlap"
-    );
+    assert_eq!(all.len(), splits.iter().map(BTreeSet::len).sum::<usize>(), "splits overlap");
     splits
 }
 
@@ -97,10 +75,7 @@ fn labelled_nodes_are_split_in_exact_shares() {
     let labelled: BTreeSet<u64> = (0..NODES).filter(|&id| class(id).is_some()).collect();
     let splits = made(&options);
     assert_eq!(splits.iter().flatten().copied().collect::<BTreeSet<_>>(), labelled);
-    assert_eq!(
-        [&splits[0], &splits[1], &splits[2]].map(BTreeSet::len),
-        [1662, 554, 554]
-    );
+    assert_eq!([&splits[0], &splits[1], &splits[2]].map(BTreeSet::len), [1662, 554, 554]);
 
     // Without labels, all nodes are split. A share of 0 makes no split.
     options.node_data.labels = None;
@@ -128,10 +103,7 @@ fn a_stratified_split_has_the_shares_of_each_class() {
     for (set, share) in splits.iter().zip([0.5, 0.25, 0.25]) {
         for (class, count) in count(set) {
             let wanted = sizes[&class] as f64 * share;
-            assert!(
-                (count as f64 - wanted).abs() < 1.0,
-                "class {class}: {count}, not {wanted}"
-            );
+            assert!((count as f64 - wanted).abs() < 1.0, "class {class}: {count}, not {wanted}");
         }
     }
     options.splits.random = Some(split("50/25/25", false));
@@ -146,10 +118,7 @@ fn the_draw_is_uniform_over_ids_and_depends_on_the_seed() {
     options.node_data.labels = None;
     let mut drawn = Vec::new();
     for seed in 0..4 {
-        options.splits.random = Some(RandomSplit {
-            seed,
-            ..split("50/25/25", false)
-        });
+        options.splits.random = Some(RandomSplit { seed, ..split("50/25/25", false) });
         let train = made(&options).swap_remove(0);
         let low = train.iter().filter(|&&id| id < NODES / 2).count() as f64;
         // The standard deviation is 13.7.
@@ -186,10 +155,7 @@ fn the_split_depends_on_ids_labels_shares_and_seed_only() {
             &|options| (options.resources.memory, options.resources.threads) = (1 << 20, 1),
         ];
         for (at, change) in changes.into_iter().enumerate() {
-            assert!(
-                with(ExternalIds::Dense, change) == expected,
-                "change {at}, stratify {stratify}"
-            );
+            assert!(with(ExternalIds::Dense, change) == expected, "change {at}, stratify {stratify}");
         }
         for ids in [ExternalIds::Sparse, ExternalIds::String] {
             assert!(with(ids, &|_| ()) == expected, "{ids:?}, stratify {stratify}");
@@ -227,11 +193,7 @@ fn a_split_that_does_not_fit_the_budget_names_one_that_would_do() {
     let mut options = inputs(folder.path(), ExternalIds::Dense);
     options.node_data.labels = None;
     options.nodes = Some(8 << 20);
-    (
-        options.resources.memory,
-        options.resources.threads,
-        options.layout.chunks,
-    ) = (1 << 20, 1, Some(32));
+    (options.resources.memory, options.resources.threads, options.layout.chunks) = (1 << 20, 1, Some(32));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("a split of 8388608 nodes: at least 3 MiB"), "{error}");
     options.resources.memory = 3 << 20;
@@ -248,11 +210,7 @@ fn classes_that_do_not_fit_the_budget_of_a_split_name_one_that_would_do() {
     (options.resources.memory, options.resources.threads) = (1 << 20, 1);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     let wanted = error.split("a split of 60001 classes: at least ").nth(1);
-    let wanted = wanted
-        .unwrap_or_else(|| panic!("{error}"))
-        .split(" MiB")
-        .next()
-        .unwrap();
+    let wanted = wanted.unwrap_or_else(|| panic!("{error}")).split(" MiB").next().unwrap();
     options.resources.memory = wanted.parse::<u64>().unwrap() << 20;
     made(&options);
 }

@@ -46,11 +46,7 @@ fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
             labels: Some(folder.join("labels.tsv")),
             ..NodeData::default()
         },
-        layout: StoreLayout {
-            chunks: Some(4),
-            seed: 7,
-            ..StoreLayout::default()
-        },
+        layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
         ..common::options(folder, &folder.join("edges.tsv"))
     }
 }
@@ -103,11 +99,7 @@ fn tables_make_the_store_of_sorted_rows() {
         };
         assert!(rows_of(&labels_only) == expected, "{ids:?}, a table of labels");
         let features_only = IngestOptions {
-            node_data: NodeData {
-                labels: arrays.node_data.labels.clone(),
-                ids: list,
-                ..options.node_data.clone()
-            },
+            node_data: NodeData { labels: arrays.node_data.labels.clone(), ids: list, ..options.node_data.clone() },
             ..options.clone()
         };
         assert!(rows_of(&features_only) == expected, "{ids:?}, a table of features");
@@ -160,10 +152,7 @@ fn sets_of_labels_may_be_in_a_table() {
     ingest(&options, &Silent).unwrap();
     let labels = Store::open(&options.out).unwrap().manifest().labels.unwrap();
     assert_eq!((labels.classes, labels.kind), (3, LabelKind::Multi));
-    let tables = rows_of(&IngestOptions {
-        out: folder.path().join("again.grappa"),
-        ..options.clone()
-    });
+    let tables = rows_of(&IngestOptions { out: folder.path().join("again.grappa"), ..options.clone() });
     let rows = "0,0,0\n,,\n0,1,0\n1,1,1\n1,0,1\n,,\n";
     fs::write(folder.path().join("rows.txt"), rows).unwrap();
     options.node_data.labels = Some(folder.path().join("rows.txt"));
@@ -193,10 +182,7 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
         refused(&options, &["labels.tsv:3", &name(ids, 7), "twice", "once"]);
         write("labels.tsv", "id,label\n,1\n");
         refused(&options, &["labels.tsv:2", "node id", "found none"]);
-        write(
-            "labels.tsv",
-            &format!("id,label\n{},1\n{},1,2\n", name(ids, 7), name(ids, 8)),
-        );
+        write("labels.tsv", &format!("id,label\n{},1\n{},1,2\n", name(ids, 7), name(ids, 8)));
         refused(&options, &["labels.tsv:3", "expected 2 columns", "found 3"]);
         write("labels.tsv", &format!("id,label\n{},\n", name(ids, 7)));
         refused(&options, &["labels.tsv", "no node has a label"]);
@@ -205,10 +191,7 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
         options.node_data.labels = None;
         options.node_data.features = Some(folder.path().join("features.csv"));
         write_tables(folder.path(), ids, &shuffled(nodes)[..38]);
-        refused(
-            &options,
-            &["features.csv", "2 of the 40 nodes", "for example", "add their rows"],
-        );
+        refused(&options, &["features.csv", "2 of the 40 nodes", "for example", "add their rows"]);
         write_tables(folder.path(), ids, &[shuffled(nodes), vec![3]].concat());
         refused(&options, &["features.csv:42", &name(ids, 3), "twice"]);
         if ids == ExternalIds::Dense {

@@ -17,11 +17,7 @@ pub struct BlockKeys<'a> {
 impl<'a> BlockKeys<'a> {
     /// The keys of the block `bytes`, which starts at byte `offset` of the file. They are decoded into `key`.
     pub fn new(bytes: &'a [u8], offset: u64, key: &'a mut Vec<u8>) -> Self {
-        Self {
-            entries: Entries { rest: bytes, offset },
-            key,
-            is_first: true,
-        }
+        Self { entries: Entries { rest: bytes, offset }, key, is_first: true }
     }
 
     /// The next key. After the last one, the bytes that follow the block are an error.
@@ -81,10 +77,7 @@ impl<'a> Entries<'a> {
             at,
             "a key of {shared} + {length} bytes after one of {last} in the dictionary"
         );
-        Ok(Entry {
-            shared,
-            rest: self.bytes(length)?,
-        })
+        Ok(Entry { shared, rest: self.bytes(length)? })
     }
 
     fn length(&mut self) -> Result<usize> {
@@ -94,10 +87,7 @@ impl<'a> Entries<'a> {
                 self.offset += bytes as u64;
                 Ok(length as usize)
             }
-            _ => Err(FormatError::invalid(
-                self.offset,
-                "a block of the dictionary ends early or holds a bad length",
-            )),
+            _ => Err(FormatError::invalid(self.offset, "a block of the dictionary ends early or holds a bad length")),
         }
     }
 
@@ -110,10 +100,7 @@ impl<'a> Entries<'a> {
             }
             None => Err(FormatError::invalid(
                 self.offset,
-                format!(
-                    "a key of {length} bytes where a block of the dictionary has {} left",
-                    self.rest.len()
-                ),
+                format!("a key of {length} bytes where a block of the dictionary has {} left", self.rest.len()),
             )),
         }
     }

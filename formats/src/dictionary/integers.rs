@@ -43,11 +43,7 @@ impl IntegerDictionaryBuilder {
 
     /// Ends the dictionary. Returns its meta and the rest of the payload.
     pub fn finish(self) -> (DictionaryMeta, Vec<u8>) {
-        let meta = DictionaryMeta {
-            kind: KeyKind::Integers,
-            keys: self.keys,
-            key_bytes: 8 * self.keys,
-        };
+        let meta = DictionaryMeta { kind: KeyKind::Integers, keys: self.keys, key_bytes: 8 * self.keys };
         (meta, self.ready)
     }
 }
@@ -85,10 +81,7 @@ impl<'a> IntegerDictionary<'a> {
     pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
         check_payload_slice(header, payload)?;
         expect_kind(header, KeyKind::Integers)?;
-        Ok(Self {
-            keys: payload.as_chunks().0,
-            payload_offset: header.payload_offset,
-        })
+        Ok(Self { keys: payload.as_chunks().0, payload_offset: header.payload_offset })
     }
 
     /// Number of keys.
@@ -121,9 +114,7 @@ impl<'a> IntegerDictionary<'a> {
     /// # Panics
     /// If the range ends beyond the number of keys.
     pub fn iter(&self, ids: Range<u64>) -> impl Iterator<Item = u64> + use<'a> {
-        self.keys[ids.start as usize..ids.end as usize]
-            .iter()
-            .map(|key| u64::from_le_bytes(*key))
+        self.keys[ids.start as usize..ids.end as usize].iter().map(|key| u64::from_le_bytes(*key))
     }
 
     /// Checks that the keys ascend.

@@ -53,18 +53,11 @@ impl DictionaryMeta {
             0 => KeyKind::Integers,
             1 => KeyKind::Strings,
             other => {
-                return Err(FormatError::invalid(
-                    64,
-                    format!("there is no kind of dictionary {other}"),
-                ));
+                return Err(FormatError::invalid(64, format!("there is no kind of dictionary {other}")));
             }
         };
         fields.zeros::<4>()?;
-        let meta = Self {
-            kind,
-            keys: fields.node_count("keys")?,
-            key_bytes: fields.u64(),
-        };
+        let meta = Self { kind, keys: fields.node_count("keys")?, key_bytes: fields.u64() };
         invalid_if!(
             kind == KeyKind::Integers && meta.key_bytes != 8 * meta.keys,
             80,
@@ -88,10 +81,7 @@ impl DictionaryMeta {
     fn payload_bytes(&self) -> Option<u64> {
         match self.kind {
             KeyKind::Integers => Some(8 * self.keys),
-            KeyKind::Strings => self
-                .key_bytes
-                .checked_next_multiple_of(8)?
-                .checked_add(8 * self.blocks()),
+            KeyKind::Strings => self.key_bytes.checked_next_multiple_of(8)?.checked_add(8 * self.blocks()),
         }
     }
 }
@@ -99,11 +89,6 @@ impl DictionaryMeta {
 /// Decodes the meta of a dictionary that must have keys of this kind.
 pub(super) fn expect_kind(header: &Header, kind: KeyKind) -> Result<DictionaryMeta> {
     let meta = DictionaryMeta::decode(header)?;
-    invalid_if!(
-        meta.kind != kind,
-        64,
-        "a dictionary of {:?} where one of {kind:?} should be",
-        meta.kind
-    );
+    invalid_if!(meta.kind != kind, 64, "a dictionary of {:?} where one of {kind:?} should be", meta.kind);
     Ok(meta)
 }

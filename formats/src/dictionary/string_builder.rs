@@ -72,23 +72,11 @@ impl StringDictionaryBuilder {
 
     /// Ends the dictionary. Returns its meta and the rest of the payload, in pieces of about 64 KiB.
     pub fn finish(self) -> (DictionaryMeta, StringDictionaryTail) {
-        let meta = DictionaryMeta {
-            kind: KeyKind::Strings,
-            keys: self.keys,
-            key_bytes: self.key_bytes,
-        };
+        let meta = DictionaryMeta { kind: KeyKind::Strings, keys: self.keys, key_bytes: self.key_bytes };
         let mut ready = self.ready;
-        ready.resize(
-            ready.len() + (self.key_bytes.next_multiple_of(8) - self.key_bytes) as usize,
-            0,
-        );
-        let tail = StringDictionaryTail {
-            ready,
-            blocks: meta.blocks(),
-            start: 0,
-            block_lengths: self.block_lengths,
-            at: 0,
-        };
+        ready.resize(ready.len() + (self.key_bytes.next_multiple_of(8) - self.key_bytes) as usize, 0);
+        let tail =
+            StringDictionaryTail { ready, blocks: meta.blocks(), start: 0, block_lengths: self.block_lengths, at: 0 };
         (meta, tail)
     }
 }

@@ -60,13 +60,7 @@ impl<'a> StringDictionary<'a> {
         // The meta was checked against the length of the payload, so both splits are inside it.
         let (blocks, rest) = payload.split_at(meta.key_bytes as usize);
         let (padding, table) = rest.split_at(rest.len() - 8 * meta.blocks() as usize);
-        Ok(Self {
-            keys: meta.keys,
-            blocks,
-            table,
-            padding,
-            payload_offset: header.payload_offset,
-        })
+        Ok(Self { keys: meta.keys, blocks, table, padding, payload_offset: header.payload_offset })
     }
 
     /// Number of keys.
@@ -158,12 +152,8 @@ impl<'a> StringDictionary<'a> {
     /// If the id is above the number of keys.
     pub fn iter_from(&self, id: DenseId) -> Result<StringKeys<'a>> {
         assert!(id.0 <= self.keys, "dense id {id} of {}", self.keys);
-        let mut keys = StringKeys {
-            dictionary: *self,
-            next: id.0 - id.0 % BLOCK_KEYS,
-            entries: Entries::EMPTY,
-            key: Vec::new(),
-        };
+        let mut keys =
+            StringKeys { dictionary: *self, next: id.0 - id.0 % BLOCK_KEYS, entries: Entries::EMPTY, key: Vec::new() };
         while keys.next < id.0 {
             keys.next_key()?;
         }
@@ -199,10 +189,7 @@ impl<'a> StringDictionary<'a> {
         let Some(rest) = self.blocks.get(start as usize..) else {
             return Err(self.misplaced(blocks.start, self.blocks.len() as u64));
         };
-        let mut entries = Entries {
-            rest,
-            offset: self.payload_offset + start,
-        };
+        let mut entries = Entries { rest, offset: self.payload_offset + start };
         for id in blocks.start * BLOCK_KEYS..self.keys.min(blocks.end * BLOCK_KEYS) {
             let at = entries.offset;
             let ascends = if id.is_multiple_of(BLOCK_KEYS) {
@@ -220,11 +207,7 @@ impl<'a> StringDictionary<'a> {
                 entry.apply_to(&mut key);
                 ascends
             };
-            invalid_if!(
-                !ascends,
-                at,
-                "the dictionary is not sorted at dense id {id}, or repeats a key"
-            );
+            invalid_if!(!ascends, at, "the dictionary is not sorted at dense id {id}, or repeats a key");
         }
         if blocks.end < self.blocks() {
             return self.expect_block(blocks.end, &entries);
@@ -250,10 +233,7 @@ impl<'a> StringDictionary<'a> {
     fn misplaced(&self, block: u64, expected: u64) -> FormatError {
         FormatError::invalid(
             self.table_entry_offset(block),
-            format!(
-                "block {block} starts at {expected}, but the dictionary's table says {}",
-                self.block_start(block)
-            ),
+            format!("block {block} starts at {expected}, but the dictionary's table says {}", self.block_start(block)),
         )
     }
 
@@ -272,16 +252,10 @@ impl<'a> StringDictionary<'a> {
         };
         check(start..end)?;
         match self.blocks.get(start as usize..end as usize) {
-            Some(rest) => Ok(Entries {
-                rest,
-                offset: self.payload_offset + start,
-            }),
+            Some(rest) => Ok(Entries { rest, offset: self.payload_offset + start }),
             None => Err(FormatError::invalid(
                 self.table_entry_offset(block),
-                format!(
-                    "block {block} of the dictionary is at {start}..{end} of {} bytes",
-                    self.blocks.len()
-                ),
+                format!("block {block} of the dictionary is at {start}..{end} of {} bytes", self.blocks.len()),
             )),
         }
     }

@@ -143,11 +143,7 @@ impl BitCursor<'_> {
     /// The state to give to [`BitWriter::advance`].
     #[inline]
     pub(super) fn written(self) -> Written {
-        Written {
-            bytes: self.at,
-            pending: self.pending,
-            pending_bits: self.pending_bits,
-        }
+        Written { bytes: self.at, pending: self.pending, pending_bits: self.pending_bits }
     }
 }
 

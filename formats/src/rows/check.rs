@@ -57,11 +57,7 @@ impl Rows<'_> {
             row.decode_into(&mut sources);
             if !sources.is_sorted() {
                 let what = format!("the sources of row {index} do not ascend");
-                return Err(problem(
-                    RowsPart::Edges,
-                    self.locate(index).extent().start as usize,
-                    what,
-                ));
+                return Err(problem(RowsPart::Edges, self.locate(index).extent().start as usize, what));
             }
             encoder.push(&sources);
             on_row(index, &sources);
@@ -79,10 +75,7 @@ impl Rows<'_> {
         if let Some(at) = first_difference(&tail.degrees_payload, directory) {
             let what = match (at / LINE_BYTES) as u64 {
                 line if line * LINE_ROWS < meta.rows => {
-                    format!(
-                        "the directory's line of rows {}.. does not match the rows",
-                        line * LINE_ROWS
-                    )
+                    format!("the directory's line of rows {}.. does not match the rows", line * LINE_ROWS)
                 }
                 _ => "the directory's exceptions do not match the rows".into(),
             };
@@ -116,10 +109,7 @@ impl Rows<'_> {
 const COMPARE_BYTES: usize = 1 << 16;
 
 fn problem(part: RowsPart, offset: usize, what: String) -> RowsProblem {
-    RowsProblem {
-        part,
-        error: FormatError::invalid(offset as u64, what),
-    }
+    RowsProblem { part, error: FormatError::invalid(offset as u64, what) }
 }
 
 /// The first byte at which `found` differs from `expected`. `found` may be longer.

@@ -104,11 +104,7 @@ impl SizeEstimator {
             + match codec {
                 RowCodec::EliasFano => self.elias_fano_bits,
                 RowCodec::Gap(code) => {
-                    let first = if code.first_is_relative {
-                        &self.first_relative
-                    } else {
-                        &self.first_absolute
-                    };
+                    let first = if code.first_is_relative { &self.first_relative } else { &self.first_absolute };
                     self.gap_fixed_bits
                         + first.of(code.first_k)
                         + self.degrees.of(code.degree_k)
@@ -121,11 +117,7 @@ impl SizeEstimator {
     /// The best parameters for gap code.
     pub fn gap_code(&self) -> GapCode {
         let first_is_relative = self.first_relative.best().1 <= self.first_absolute.best().1;
-        let first = if first_is_relative {
-            &self.first_relative
-        } else {
-            &self.first_absolute
-        };
+        let first = if first_is_relative { &self.first_relative } else { &self.first_absolute };
         GapCode {
             first_is_relative,
             first_k: first.best().0,
@@ -138,11 +130,7 @@ impl SizeEstimator {
     /// The codec to use.
     pub fn choose(&self) -> RowCodec {
         let gap = RowCodec::Gap(self.gap_code());
-        if self.bits(gap) * 10 < self.bits(RowCodec::EliasFano) * Self::GAP_TENTHS {
-            gap
-        } else {
-            RowCodec::EliasFano
-        }
+        if self.bits(gap) * 10 < self.bits(RowCodec::EliasFano) * Self::GAP_TENTHS { gap } else { RowCodec::EliasFano }
     }
 }
 
@@ -165,10 +153,7 @@ impl Lengths {
 
     /// The best parameter and the total length with it.
     fn best(&self) -> (u8, u64) {
-        (0..)
-            .zip(self.bits)
-            .min_by_key(|&(_, bits)| bits)
-            .expect("there are parameters")
+        (0..).zip(self.bits).min_by_key(|&(_, bits)| bits).expect("there are parameters")
     }
 }
 

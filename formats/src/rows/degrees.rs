@@ -23,13 +23,7 @@ impl DegreesEncoder {
     /// If there are more than 2^40 nodes.
     pub fn new(universe: u64, first_node: u64) -> Self {
         assert!(universe <= NODES_MAX, "{universe} nodes");
-        Self {
-            universe,
-            first_node,
-            edges: 0,
-            edge_bits: 0,
-            directory: DirectoryWriter::default(),
-        }
+        Self { universe, first_node, edges: 0, edge_bits: 0, directory: DirectoryWriter::default() }
     }
 
     /// Reserves the memory of `nodes` more nodes, apart from those with 255 or more in-edges.
@@ -43,11 +37,7 @@ impl DegreesEncoder {
     /// If there are more nodes than the graph has, or in-edges than a chunk can have.
     pub fn push(&mut self, degree: u64) {
         let node = self.first_node + self.directory.rows();
-        assert!(
-            node < self.universe,
-            "the in-degree of node {node} of {}",
-            self.universe
-        );
+        assert!(node < self.universe, "the in-degree of node {node} of {}", self.universe);
         self.directory.push(self.edge_bits, degree);
         self.edges += degree;
         self.edge_bits += elias_fano_bits(degree, self.universe - 1);
@@ -115,18 +105,12 @@ impl<'a> ChunkDegrees<'a> {
             encoder.push(self.0.degree(row));
             if encoder.edge_bits > bits_max {
                 let at = self.0.directory_line(row).start as u64;
-                return Err(FormatError::invalid(
-                    at,
-                    "more in-edges than the file has, in this line or before",
-                ));
+                return Err(FormatError::invalid(at, "more in-edges than the file has, in this line or before"));
             }
         }
         let (payload, found) = encoder.finish();
         if let Some(at) = first_difference(&payload, self.0.degrees_payload()) {
-            return Err(FormatError::invalid(
-                at as u64,
-                "these bytes are not the encoding of any in-degrees",
-            ));
+            return Err(FormatError::invalid(at as u64, "these bytes are not the encoding of any in-degrees"));
         }
         if found != *meta {
             let what = format!("in-degrees of {} edges, not {}", found.edges, meta.edges);
@@ -149,12 +133,7 @@ mod tests {
 
     #[test]
     fn in_degrees_are_encoded_as_in_the_directory_of_elias_fano_lists() {
-        for (nodes, first, rows) in [
-            (1, 0, 1),
-            (3000, 0, 3000),
-            (3000, 1000, 541),
-            (1 << 40, (1 << 40) - 100, 100),
-        ] {
+        for (nodes, first, rows) in [(1, 0, 1), (3000, 0, 3000), (3000, 1000, 541), (1 << 40, (1 << 40) - 100, 100)] {
             let mut lists = RowsEncoder::new(RowCodec::EliasFano, nodes, first);
             let mut degrees = DegreesEncoder::new(nodes, first);
             degrees.reserve(rows);
@@ -189,25 +168,11 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             check(&meta, &flipped).unwrap_err();
         }
-        let RowsMeta {
-            edges,
-            edge_bits,
-            exceptions,
-            ..
-        } = meta;
+        let RowsMeta { edges, edge_bits, exceptions, .. } = meta;
         for other in [
-            RowsMeta {
-                edges: edges + 1,
-                ..meta
-            },
-            RowsMeta {
-                edge_bits: edge_bits + 1,
-                ..meta
-            },
-            RowsMeta {
-                exceptions: exceptions - 1,
-                ..meta
-            },
+            RowsMeta { edges: edges + 1, ..meta },
+            RowsMeta { edge_bits: edge_bits + 1, ..meta },
+            RowsMeta { exceptions: exceptions - 1, ..meta },
         ] {
             check(&other, &payload).unwrap_err();
         }
@@ -215,13 +180,7 @@ mod tests {
 
     #[test]
     fn in_degrees_in_gap_code_are_refused() {
-        let code = crate::rows::GapCode {
-            first_is_relative: false,
-            first_k: 0,
-            degree_k: 0,
-            gap_k: 0,
-            run_k: 0,
-        };
+        let code = crate::rows::GapCode { first_is_relative: false, first_k: 0, degree_k: 0, gap_k: 0, run_k: 0 };
         let tail = RowsEncoder::new(RowCodec::Gap(code), 10, 0).finish();
         let error = ChunkDegrees::new(&tail.meta, &RowSizes::of(&tail.meta), &tail.degrees_payload).unwrap_err();
         assert!(error.to_string().contains("Elias-Fano"), "{error}");

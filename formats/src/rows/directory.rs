@@ -58,11 +58,7 @@ pub(super) fn sizes(size_of: impl Fn(u64) -> u64) -> SizeTable {
     debug_assert_eq!(size_of(0), 0);
     std::array::from_fn(|code| {
         let code = code as u64;
-        if code == EXCEPTION {
-            COUNT_ONE
-        } else {
-            size_of(code) as u32
-        }
+        if code == EXCEPTION { COUNT_ONE } else { size_of(code) as u32 }
     })
 }
 
@@ -102,8 +98,7 @@ impl DirectoryWriter {
         self.lines.push(code.min(EXCEPTION) as u8);
         if code >= EXCEPTION {
             assert!(code >> 48 == 0, "a row's code is {code}");
-            self.exceptions
-                .extend_from_slice(&code.to_le_bytes()[..EXCEPTION_BYTES]);
+            self.exceptions.extend_from_slice(&code.to_le_bytes()[..EXCEPTION_BYTES]);
         }
     }
 
@@ -143,13 +138,9 @@ impl DirectoryWriter {
     /// # Panics
     /// If some exceptions were taken, and not all.
     pub(super) fn finish(mut self) -> Vec<u8> {
-        assert!(
-            self.taken == 0 || self.exceptions.is_empty(),
-            "all exceptions are taken or none"
-        );
+        assert!(self.taken == 0 || self.exceptions.is_empty(), "all exceptions are taken or none");
         let bytes = self.lines.len().next_multiple_of(LINE_BYTES);
-        self.lines
-            .reserve_exact(bytes + self.exceptions.len() - self.lines.len());
+        self.lines.reserve_exact(bytes + self.exceptions.len() - self.lines.len());
         self.lines.resize(bytes, 0);
         self.lines.append(&mut self.exceptions);
         self.lines
@@ -183,12 +174,7 @@ impl<'a> Directory<'a> {
         FormatError::expect_length("the row directory", expected, payload.len() as u64)?;
         // The length is right, so the lines fit `usize`.
         let (lines, exceptions) = payload.split_at(rows.div_ceil(LINE_ROWS) as usize * LINE_BYTES);
-        Ok(Self {
-            payload,
-            lines: lines.as_chunks().0,
-            exceptions: exceptions.as_chunks().0,
-            sizes,
-        })
+        Ok(Self { payload, lines: lines.as_chunks().0, exceptions: exceptions.as_chunks().0, sizes })
     }
 
     /// The payload it is in.
@@ -305,9 +291,7 @@ impl<'a> Directory<'a> {
 
 #[inline(always)]
 fn codes(line: &[u8; LINE_BYTES]) -> &[u8; LINE_ROWS as usize] {
-    line[HEAD_BYTES..]
-        .try_into()
-        .expect("the codes are the rest of the line")
+    line[HEAD_BYTES..].try_into().expect("the codes are the rest of the line")
 }
 
 #[inline(always)]

@@ -49,11 +49,7 @@ impl Shape {
         let upper_bits = degree + (source_max >> low_bits);
         let size = degree * u64::from(low_bits) + upper_bits;
         if whole_bits > 0 && degree * u64::from(whole_bits) <= size {
-            return Self {
-                upper_bits: 0,
-                low_bits: whole_bits as u8,
-                hint_bits: 0,
-            };
+            return Self { upper_bits: 0, low_bits: whole_bits as u8, hint_bits: 0 };
         }
         Self {
             upper_bits,
@@ -153,15 +149,7 @@ impl<'a> EliasFanoRow<'a> {
     #[inline(always)]
     pub(super) fn new(payload: &'a [u8], at: u64, degree: u64, shape: Shape, source_max: u64) -> Self {
         let upper_at = at + shape.all_hint_bits(degree);
-        Self {
-            payload,
-            degree,
-            source_max,
-            hints_at: at,
-            upper_at,
-            lower_at: upper_at + shape.upper_bits,
-            shape,
-        }
+        Self { payload, degree, source_max, hints_at: at, upper_at, lower_at: upper_at + shape.upper_bits, shape }
     }
 
     #[inline(always)]
@@ -340,11 +328,7 @@ impl<'a> EliasFanoRow<'a> {
 
     /// The sources from the first on.
     pub(super) fn iter(&self) -> EliasFanoIter<'a> {
-        EliasFanoIter {
-            row: *self,
-            upper: self.upper_before(0),
-            next: 0,
-        }
+        EliasFanoIter { row: *self, upper: self.upper_before(0), next: 0 }
     }
 
     #[inline(always)]
@@ -397,9 +381,7 @@ impl<'a> EliasFanoRow<'a> {
         }
         // Find the zero with number `high - 1`: before it are the set bits of all smaller high parts. Hint `j` gives the
         // position of source `256 * (j + 1)`, and so its high part.
-        let hint = self.partition(0..hints(self.degree), |j| {
-            self.hint(j).saturating_sub((j + 1) * HINT_EVERY) < high
-        });
+        let hint = self.partition(0..hints(self.degree), |j| self.hint(j).saturating_sub((j + 1) * HINT_EVERY) < high);
         let mut upper = self.upper_before(hint * HINT_EVERY);
         let walked = upper.base.wrapping_add(u64::from(upper.word_start));
         let mut rank = (high - 1).saturating_sub(walked.saturating_sub(upper.ones));
@@ -529,10 +511,7 @@ impl Iterator for EliasFanoIter<'_> {
                 return Some(self.row.source_max); // damaged: fewer ones than sources
             }
         }
-        let position = self
-            .upper
-            .base
-            .wrapping_add(u64::from(self.upper.word.trailing_zeros()));
+        let position = self.upper.base.wrapping_add(u64::from(self.upper.word.trailing_zeros()));
         self.upper.word &= self.upper.word - 1;
         Some(self.row.join(position.wrapping_sub(k), k))
     }

@@ -132,10 +132,6 @@ impl RowsEncoder {
             edge_bits: self.rows.bits(),
             exceptions: self.directory.exceptions(),
         };
-        RowsTail {
-            edges_payload_rest: self.rows.finish(),
-            degrees_payload: self.directory.finish(),
-            meta,
-        }
+        RowsTail { edges_payload_rest: self.rows.finish(), degrees_payload: self.directory.finish(), meta }
     }
 }

@@ -50,19 +50,11 @@ impl GapCode {
     pub const K_END: u8 = 32;
 
     fn first_code(&self, source: u64, node: u64) -> u64 {
-        if self.first_is_relative {
-            zigzag(source.wrapping_sub(node))
-        } else {
-            source
-        }
+        if self.first_is_relative { zigzag(source.wrapping_sub(node)) } else { source }
     }
 
     fn first_source(&self, code: u64, node: u64) -> u64 {
-        if self.first_is_relative {
-            node.wrapping_add((code >> 1) ^ (code & 1).wrapping_neg())
-        } else {
-            code
-        }
+        if self.first_is_relative { node.wrapping_add((code >> 1) ^ (code & 1).wrapping_neg()) } else { code }
     }
 }
 
@@ -192,11 +184,7 @@ pub(super) fn encode(writer: &mut BitWriter, code: &GapCode, node: u64, sources:
     let mut room = (degree.min(BLOCK) + 2) * 2 * CODE_BITS_MAX;
     let mut ends = Vec::new();
     if degree > BLOCK {
-        let mut count = CountBits {
-            bits: u64::from(code_bits(first, first_k)),
-            gap_k,
-            run_k,
-        };
+        let mut count = CountBits { bits: u64::from(code_bits(first, first_k)), gap_k, run_k };
         for block in sources.chunks(BLOCK as usize) {
             tokenize(block, &mut count);
             ends.push(count.bits);
@@ -215,11 +203,7 @@ pub(super) fn encode(writer: &mut BitWriter, code: &GapCode, node: u64, sources:
         }
     }
     put_code(&mut cursor, first, first_k);
-    let mut put = PutTokens {
-        cursor: &mut cursor,
-        gap_k,
-        run_k,
-    };
+    let mut put = PutTokens { cursor: &mut cursor, gap_k, run_k };
     for block in sources.chunks(BLOCK as usize) {
         tokenize(block, &mut put);
     }
@@ -279,9 +263,7 @@ impl<'a> GapRow<'a> {
         if degree > BLOCK {
             row.position_bits = (load(payload, at) & mask(WIDTH_BITS)) as u32;
             row.table_at = at + u64::from(WIDTH_BITS);
-            blocks_at = row
-                .table_at
-                .saturating_add(((degree - 1) / BLOCK).saturating_mul(row.entry_bits()));
+            blocks_at = row.table_at.saturating_add(((degree - 1) / BLOCK).saturating_mul(row.entry_bits()));
             if row.position_bits >= LOAD_BITS {
                 return row;
             }
@@ -383,10 +365,7 @@ impl<'a> GapRow<'a> {
 
     /// The sources from the first on.
     pub(super) fn iter(&self) -> GapIter<'a> {
-        GapIter {
-            walker: (self.degree > 0).then(|| self.walker(0)),
-            next: 0,
-        }
+        GapIter { walker: (self.degree > 0).then(|| self.walker(0)), next: 0 }
     }
 
     #[inline(always)]
@@ -451,14 +430,7 @@ impl<'a> GapRow<'a> {
     /// A walker at the first source of a block.
     #[inline]
     fn walker(&self, block: u64) -> Walker<'a> {
-        let mut walker = Walker {
-            row: *self,
-            at: 0,
-            index: 0,
-            source: 0,
-            run: 0,
-            block_end: 0,
-        };
+        let mut walker = Walker { row: *self, at: 0, index: 0, source: 0, run: 0, block_end: 0 };
         walker.start_block(block);
         walker
     }

@@ -62,14 +62,7 @@ impl RowsMeta {
                 vec![1, relative, code.first_k, code.degree_k, code.gap_k, code.run_k, 0, 0]
             }
         };
-        for number in [
-            self.universe,
-            self.first_node,
-            self.rows,
-            self.edges,
-            self.edge_bits,
-            self.exceptions,
-        ] {
+        for number in [self.universe, self.first_node, self.rows, self.edges, self.edge_bits, self.exceptions] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes
@@ -79,9 +72,7 @@ impl RowsMeta {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let Some((&[codec, relative, first_k, degree_k, gap_k, run_k, 0, 0], numbers)) = bytes.split_first_chunk()
         else {
-            return Err(wrong(
-                "the description of the rows is too short or has reserved bits set",
-            ));
+            return Err(wrong("the description of the rows is too short or has reserved bits set"));
         };
         let &[universe, first_node, rows, edges, edge_bits, exceptions] = numbers.as_chunks::<8>().0 else {
             return Err(FormatError::Length {
@@ -93,13 +84,7 @@ impl RowsMeta {
         let codec = match (codec, relative) {
             (0, 0) if [first_k, degree_k, gap_k, run_k] == [0; 4] => RowCodec::EliasFano,
             (1, 0 | 1) if [first_k, degree_k, gap_k, run_k].iter().all(|&k| k < GapCode::K_END) => {
-                RowCodec::Gap(GapCode {
-                    first_is_relative: relative == 1,
-                    first_k,
-                    degree_k,
-                    gap_k,
-                    run_k,
-                })
+                RowCodec::Gap(GapCode { first_is_relative: relative == 1, first_k, degree_k, gap_k, run_k })
             }
             _ => return Err(wrong(format!("row codec {codec} with parameters {:?}", &bytes[1..8]))),
         };
@@ -139,16 +124,10 @@ impl RowsMeta {
         }
         // The directory stores bit positions in 48 bits, and a block of sources takes at least one bit.
         if self.edge_bits > 1 << 49 || self.edges > self.edge_bits * BLOCK {
-            return Err(wrong(format!(
-                "{} edges do not fit {} bits",
-                self.edges, self.edge_bits
-            )));
+            return Err(wrong(format!("{} edges do not fit {} bits", self.edges, self.edge_bits)));
         }
         if self.exceptions > self.rows {
-            return Err(wrong(format!(
-                "{} exceptions among {} rows",
-                self.exceptions, self.rows
-            )));
+            return Err(wrong(format!("{} exceptions among {} rows", self.exceptions, self.rows)));
         }
         Ok(())
     }

@@ -103,11 +103,7 @@ impl RowSizes {
         } else {
             directory::sizes(|bits| bits)
         };
-        Self {
-            elias_fano,
-            source_max,
-            table,
-        }
+        Self { elias_fano, source_max, table }
     }
 }
 
@@ -145,11 +141,7 @@ impl<'a> Rows<'a> {
             "sizes of other rows"
         );
         let end = first + part.len() as u64;
-        assert!(
-            end <= meta.edges_payload_bytes(),
-            "bytes {first}..{end} of {}",
-            meta.edges_payload_bytes()
-        );
+        assert!(end <= meta.edges_payload_bytes(), "bytes {first}..{end} of {}", meta.edges_payload_bytes());
         let padding = end.saturating_sub(PADDING_BYTES as u64).max(first);
         Ok(Self {
             meta: *meta,
@@ -404,11 +396,7 @@ impl<'a> Row<'a> {
     #[inline(always)]
     pub fn get_many_as<T: Copy>(&self, positions: &[u64], out: &mut Vec<T>, make: impl Fn(u64) -> T) {
         let largest = positions.iter().fold(0, |largest, &k| largest.max(k));
-        assert!(
-            largest < self.degree() || positions.is_empty(),
-            "positions {positions:?} of {}",
-            self.degree()
-        );
+        assert!(largest < self.degree() || positions.is_empty(), "positions {positions:?} of {}", self.degree());
         match &self.0 {
             RowIn::EliasFano(row) => row.get_many(positions, out, make),
             RowIn::Gap(row) => {

@@ -31,11 +31,7 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
     #[inline(always)]
     pub(super) fn at(payload: &'a [u8], at: u64) -> Option<Self> {
         let byte = (at >> 3) as usize;
-        let words = payload
-            .get(byte..byte + Self::BYTES as usize)?
-            .as_chunks()
-            .0
-            .first_chunk()?;
+        let words = payload.get(byte..byte + Self::BYTES as usize)?.as_chunks().0.first_chunk()?;
         let sums = words.map(|four: [u8; 32]| {
             (ones_of(&four, 0) | ones_of(&four, 1) << 16 | ones_of(&four, 2) << 32 | ones_of(&four, 3) << 48)
                 .wrapping_mul(LANES)
@@ -52,9 +48,7 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
     /// Ones before bit `at`, which is in the first byte.
     #[inline(always)]
     pub(super) fn before(&self, at: u64) -> u64 {
-        (u64::from(self.words[0][0]) & mask((at & 7) as u32))
-            .count_ones()
-            .into()
+        (u64::from(self.words[0][0]) & mask((at & 7) as u32)).count_ones().into()
     }
 
     /// Ones from bit `at` on, which is in the last byte or follows it.
@@ -83,10 +77,7 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
         let further = ((rank * LANES) | HIGHS) - sums;
         let words = (further & HIGHS).count_ones();
         let before = sums << 16 >> (16 * words) & 0xffff;
-        Some(One {
-            byte: byte + 8 * words as usize,
-            rank: (rank - before) as u32,
-        })
+        Some(One { byte: byte + 8 * words as usize, rank: (rank - before) as u32 })
     }
 }
 
@@ -122,8 +113,7 @@ mod tests {
     /// The bits of `payload` that are ones, from byte `byte` on, of `bytes` bytes.
     fn naive(payload: &[u8], byte: usize, bytes: usize) -> Vec<u64> {
         let bits = 8 * byte as u64..8 * (byte + bytes) as u64;
-        bits.filter(|&bit| payload[bit as usize / 8] >> (bit % 8) & 1 == 1)
-            .collect()
+        bits.filter(|&bit| payload[bit as usize / 8] >> (bit % 8) & 1 == 1).collect()
     }
 
     fn finds_every_one<const FOURS: usize>(payload: &[u8], at: u64) {
@@ -142,10 +132,7 @@ mod tests {
         }
         assert_eq!(ones.before(at), expected.iter().filter(|&&bit| bit < at).count() as u64);
         let end = at + Ones::<FOURS>::BITS;
-        assert_eq!(
-            ones.after(end),
-            expected.iter().filter(|&&bit| bit >= end).count() as u64
-        );
+        assert_eq!(ones.after(end), expected.iter().filter(|&&bit| bit >= end).count() as u64);
     }
 
     proptest! {

@@ -54,13 +54,8 @@ impl Naive {
             estimator.add(node, row);
         }
         let code = estimator.gap_code();
-        let other = GapCode {
-            first_is_relative: !code.first_is_relative,
-            first_k: 0,
-            degree_k: 3,
-            gap_k: 31,
-            run_k: 0,
-        };
+        let other =
+            GapCode { first_is_relative: !code.first_is_relative, first_k: 0, degree_k: 3, gap_k: 31, run_k: 0 };
         [RowCodec::EliasFano, RowCodec::Gap(code), RowCodec::Gap(other)]
     }
 }
@@ -68,9 +63,7 @@ impl Naive {
 /// Random numbers below a bound, from a seed (Knuth's MMIX generator).
 fn random(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |below| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let high = u128::from(state ^ state >> 29) * u128::from(below);
         (high >> 64) as u64
     }
@@ -118,17 +111,9 @@ fn naive() -> impl Strategy<Value = Naive> {
     universe
         .prop_flat_map(|universe| {
             let count = 0..universe.min(130) as usize + 1;
-            (
-                Just(universe),
-                prop::collection::vec(row(universe), count),
-                any::<u64>(),
-            )
+            (Just(universe), prop::collection::vec(row(universe), count), any::<u64>())
         })
-        .prop_map(|(universe, rows, at)| Naive {
-            universe,
-            first_node: at % (universe - rows.len() as u64 + 1),
-            rows,
-        })
+        .prop_map(|(universe, rows, at)| Naive { universe, first_node: at % (universe - rows.len() as u64 + 1), rows })
 }
 
 proptest! {
@@ -271,11 +256,7 @@ fn sample() -> Naive {
             row
         })
         .collect();
-    Naive {
-        universe,
-        first_node: 1000,
-        rows,
-    }
+    Naive { universe, first_node: 1000, rows }
 }
 
 /// Reads all rows by all methods.
@@ -364,11 +345,7 @@ fn damage_is_named_by_file_and_offset() {
     files.edges[at] ^= 4;
     files.degrees[64 + 7] ^= 1;
     let problem = files.rows().check(|_, _| {}).unwrap_err();
-    assert_eq!(
-        (problem.part, problem.error.offset()),
-        (RowsPart::Degrees, 64 + 7),
-        "{problem}"
-    );
+    assert_eq!((problem.part, problem.error.offset()), (RowsPart::Degrees, 64 + 7), "{problem}");
 }
 
 #[test]
@@ -393,28 +370,12 @@ fn impossible_metas_are_errors() {
     };
     assert_eq!(RowsMeta::decode(&good.encode()), Ok(good));
     for bad in [
-        RowsMeta {
-            universe: (1 << 40) + 1,
-            ..good
-        },
+        RowsMeta { universe: (1 << 40) + 1, ..good },
         RowsMeta { first_node: 11, ..good },
-        RowsMeta {
-            first_node: u64::MAX,
-            ..good
-        },
-        RowsMeta {
-            universe: 1 << 40,
-            rows: (1 << 32) + 1,
-            ..good
-        },
-        RowsMeta {
-            edges: u64::MAX,
-            ..good
-        },
-        RowsMeta {
-            edge_bits: 1 << 50,
-            ..good
-        },
+        RowsMeta { first_node: u64::MAX, ..good },
+        RowsMeta { universe: 1 << 40, rows: (1 << 32) + 1, ..good },
+        RowsMeta { edges: u64::MAX, ..good },
+        RowsMeta { edge_bits: 1 << 50, ..good },
         RowsMeta { exceptions: 91, ..good },
     ] {
         assert!(RowsMeta::decode(&bad.encode()).is_err(), "{bad:?}");
@@ -436,11 +397,7 @@ fn a_huge_row_has_hints_and_a_tiny_graph_has_rows() {
     let universe = 1 << 30;
     let mut row: Vec<u64> = (0..90_000).chain((0..10_000).map(|i| (1 << 29) + i * 50_000)).collect();
     row.sort_unstable();
-    let naive = Naive {
-        universe,
-        first_node: 0,
-        rows: vec![vec![], row.clone(), vec![5]],
-    };
+    let naive = Naive { universe, first_node: 0, rows: vec![vec![], row.clone(), vec![5]] };
     for codec in naive.codecs() {
         let files = naive.encode(codec);
         let read = files.rows().row(1);
@@ -451,11 +408,7 @@ fn a_huge_row_has_hints_and_a_tiny_graph_has_rows() {
         }
         assert_eq!(files.rows().row(2).get(0), 5);
     }
-    let none = Naive {
-        universe: 0,
-        first_node: 0,
-        rows: vec![],
-    };
+    let none = Naive { universe: 0, first_node: 0, rows: vec![] };
     let files = none.encode(RowCodec::EliasFano);
     assert_eq!((files.rows().rows(), files.rows().edges()), (0, 0));
     files.rows().check(|_, _| {}).unwrap();

@@ -93,25 +93,14 @@ fn a_store_of_4096_chunks_that_is_not_partitioned_costs_32_kib() {
     let (file, _) = assignment.encode();
     assert!(file.len() < 33 << 10, "{} bytes", file.len());
     assert_eq!(assignment, Assignment::decode(&file, 0, 4096).unwrap());
-    let everything = Serves {
-        base: Some(PartitionId(0)),
-        variable: None,
-    };
+    let everything = Serves { base: Some(PartitionId(0)), variable: None };
     assert_eq!(assignment.bucket(ChunkId(17), ChunkId(4095)), everything);
     assert_eq!(assignment, Assignment::from_fn(0, 4096, 1, "whole", |_, _| everything));
 }
 
 #[test]
 fn a_chunk_without_a_base_is_an_error() {
-    let no_base = |i: ChunkId, _| Serves {
-        base: (i.0 != 2).then_some(PartitionId(0)),
-        variable: None,
-    };
-    let error = Assignment::from_fn(1, 3, 1, "sweep", no_base)
-        .check_owners()
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("chunk 2 is in the base of no partition"),
-        "{error}"
-    );
+    let no_base = |i: ChunkId, _| Serves { base: (i.0 != 2).then_some(PartitionId(0)), variable: None };
+    let error = Assignment::from_fn(1, 3, 1, "sweep", no_base).check_owners().unwrap_err();
+    assert!(error.to_string().contains("chunk 2 is in the base of no partition"), "{error}");
 }

@@ -132,11 +132,7 @@ proptest! {
 
 #[test]
 fn the_longest_keys_round_trip() {
-    let long = [
-        vec![b'x'; KEY_BYTES_MAX - 1],
-        vec![b'x'; KEY_BYTES_MAX],
-        vec![b'y'; KEY_BYTES_MAX],
-    ];
+    let long = [vec![b'x'; KEY_BYTES_MAX - 1], vec![b'x'; KEY_BYTES_MAX], vec![b'y'; KEY_BYTES_MAX]];
     let file = strings(long.iter().map(Vec::as_slice));
     let (header, payload) = open(&file, FileKind::DICTIONARY);
     let dictionary = StringDictionary::new(&header, payload).unwrap();

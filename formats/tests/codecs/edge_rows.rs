@@ -18,11 +18,7 @@ pub fn edge_features_file(layout: FeatureLayout, degrees: &[u64], values: &[f32]
 }
 
 fn rows_file(kind: FileKind, layout: FeatureLayout, degrees: &[u64], values: &[f32]) -> Vec<u8> {
-    let span = ChunkSpan {
-        chunk: ChunkId(1),
-        first_node: NodeId(500),
-        rows: degrees.len() as u64,
-    };
+    let span = ChunkSpan { chunk: ChunkId(1), first_node: NodeId(500), rows: degrees.len() as u64 };
     let dim = layout.dim as usize;
     let (mut encoder, mut payload, mut rest) = (EdgeRowsEncoder::new(layout), Vec::new(), values);
     for &degree in degrees {
@@ -37,10 +33,7 @@ fn rows_file(kind: FileKind, layout: FeatureLayout, degrees: &[u64], values: &[f
     payload.extend(encoder.finish());
     let edges = (values.len() / dim) as u64;
     let meta = EdgeRowsMeta { span, edges, layout };
-    assert_eq!(
-        payload.len() as u64,
-        EdgeRowsMeta::payload_bytes(layout, edges, span.rows)
-    );
+    assert_eq!(payload.len() as u64, EdgeRowsMeta::payload_bytes(layout, edges, span.rows));
     file(kind, meta.encode(kind), &payload)
 }
 

@@ -5,12 +5,7 @@ use grappa_formats::{
 use half::{bf16, f16};
 use proptest::prelude::*;
 
-const DTYPES: [FeatureDtype; 4] = [
-    FeatureDtype::F32,
-    FeatureDtype::F16,
-    FeatureDtype::Bf16,
-    FeatureDtype::Int8,
-];
+const DTYPES: [FeatureDtype; 4] = [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::Int8];
 
 /// The codec of the specification, one value at a time.
 fn naive_row(dtype: FeatureDtype, values: &[f32]) -> Vec<u8> {
@@ -37,10 +32,7 @@ fn naive_row(dtype: FeatureDtype, values: &[f32]) -> Vec<u8> {
 fn naive_values(dtype: FeatureDtype, row: &[u8]) -> Vec<f32> {
     let pairs = || row.chunks(2).map(|b| [b[0], b[1]]);
     match dtype {
-        FeatureDtype::F32 => row
-            .chunks(4)
-            .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
-            .collect(),
+        FeatureDtype::F32 => row.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
         FeatureDtype::F16 => pairs().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
         FeatureDtype::Bf16 => pairs().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
         FeatureDtype::Int8 => {
@@ -52,10 +44,7 @@ fn naive_values(dtype: FeatureDtype, row: &[u8]) -> Vec<f32> {
 
 fn bits(values: &[f32]) -> Vec<u32> {
     // Any NaN is accepted.
-    values
-        .iter()
-        .map(|v| if v.is_nan() { !0 } else { v.to_bits() })
-        .collect()
+    values.iter().map(|v| if v.is_nan() { !0 } else { v.to_bits() }).collect()
 }
 
 proptest! {
@@ -108,14 +97,8 @@ proptest! {
 
 #[test]
 fn strides_avoid_page_boundaries_if_padding_is_small() {
-    let strides = [
-        (250, 1000, 1024),
-        (128, 512, 512),
-        (1433, 5732, 6144),
-        (100, 400, 400),
-        (1, 4, 4),
-        (768, 3072, 3072),
-    ];
+    let strides =
+        [(250, 1000, 1024), (128, 512, 512), (1433, 5732, 6144), (100, 400, 400), (1, 4, 4), (768, 3072, 3072)];
     for (dim, bytes, stride) in strides {
         assert_eq!(FeatureDtype::F32.row_bytes(dim), bytes);
         assert_eq!(row_stride(FeatureDtype::F32, dim), stride, "rows of {bytes} bytes");
@@ -130,10 +113,7 @@ fn strides_avoid_page_boundaries_if_padding_is_small() {
 #[test]
 fn f16_values_keep_their_bits() {
     let source: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-    for (from, to) in [
-        (ElementType::F16, FeatureDtype::F16),
-        (ElementType::Bf16, FeatureDtype::Bf16),
-    ] {
+    for (from, to) in [(ElementType::F16, FeatureDtype::F16), (ElementType::Bf16, FeatureDtype::Bf16)] {
         let layout = FeatureLayout::new(to, 1 << 16);
         let (mut values, mut row) = (vec![0.0; 1 << 16], vec![0; layout.stride as usize]);
         from.to_f32(&source, &mut values);
@@ -183,35 +163,19 @@ fn other_types_are_converted_to_f32() {
         values
     };
     let bytes = |values: [i64; 3], width: usize| {
-        values
-            .iter()
-            .flat_map(|v| v.to_le_bytes()[..width].to_vec())
-            .collect::<Vec<_>>()
+        values.iter().flat_map(|v| v.to_le_bytes()[..width].to_vec()).collect::<Vec<_>>()
     };
-    for (dtype, width) in [
-        (ElementType::I8, 1),
-        (ElementType::I16, 2),
-        (ElementType::I32, 4),
-        (ElementType::I64, 8),
-    ] {
+    for (dtype, width) in [(ElementType::I8, 1), (ElementType::I16, 2), (ElementType::I32, 4), (ElementType::I64, 8)] {
         assert_eq!(converted(dtype, &bytes([-1, 0, 100], width)), [-1.0, 0.0, 100.0]);
     }
-    for (dtype, width) in [
-        (ElementType::U8, 1),
-        (ElementType::U16, 2),
-        (ElementType::U32, 4),
-        (ElementType::U64, 8),
-    ] {
+    for (dtype, width) in [(ElementType::U8, 1), (ElementType::U16, 2), (ElementType::U32, 4), (ElementType::U64, 8)] {
         let max = (1u128 << (8 * width)) as f32;
         let values = converted(dtype, &bytes([-1, 0, 100], width));
         assert!(values[0] > 0.99 * max && values[0] <= max && values[1..] == [0.0, 100.0]);
     }
     let doubles: Vec<u8> = [0.1f64, -2.0, 1e300].iter().flat_map(|v| v.to_le_bytes()).collect();
     assert_eq!(converted(ElementType::F64, &doubles), [0.1, -2.0, f32::INFINITY]);
-    let halves: Vec<u8> = [0.5, -2.0, 65504.0]
-        .iter()
-        .flat_map(|&v| f16::from_f32(v).to_le_bytes())
-        .collect();
+    let halves: Vec<u8> = [0.5, -2.0, 65504.0].iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect();
     assert_eq!(converted(ElementType::F16, &halves), [0.5, -2.0, 65504.0]);
 }
 
@@ -256,11 +220,7 @@ fn edge_cases_of_rounding_match_the_naive_codec() {
         0x7fc0_0000,
         0x7fff_ffff,
     ];
-    let edges: Vec<f32> = edges
-        .iter()
-        .flat_map(|bits| [*bits, bits | 1 << 31])
-        .map(f32::from_bits)
-        .collect();
+    let edges: Vec<f32> = edges.iter().flat_map(|bits| [*bits, bits | 1 << 31]).map(f32::from_bits).collect();
     for dtype in DTYPES {
         // Each value in its own row, because the values of an int8 row share a scale.
         let layout = FeatureLayout::new(dtype, 1);

@@ -22,11 +22,7 @@ fn every_flipped_byte_is_detected() {
         for at in offsets(&sample) {
             let mut bytes = sample.bytes.clone();
             bytes[at] ^= 0x10;
-            assert!(
-                samples::read(sample.name, &bytes).is_err(),
-                "byte {at} of {}",
-                sample.name
-            );
+            assert!(samples::read(sample.name, &bytes).is_err(), "byte {at} of {}", sample.name);
         }
     }
 }
@@ -35,11 +31,7 @@ fn every_flipped_byte_is_detected() {
 fn every_truncation_is_detected() {
     for sample in samples::all() {
         for end in offsets(&sample) {
-            assert!(
-                samples::read(sample.name, &sample.bytes[..end]).is_err(),
-                "{end} bytes of {}",
-                sample.name
-            );
+            assert!(samples::read(sample.name, &sample.bytes[..end]).is_err(), "{end} bytes of {}", sample.name);
         }
     }
 }
@@ -89,10 +81,7 @@ proptest! {
 /// The degrees come from another file, which may not match.
 #[test]
 fn degrees_that_do_not_fit_the_weights_are_an_error() {
-    let sample = samples::all()
-        .into_iter()
-        .find(|sample| sample.name == "weights")
-        .expect("a sample");
+    let sample = samples::all().into_iter().find(|sample| sample.name == "weights").expect("a sample");
     let parts = Parts::of(&sample.bytes);
     let header = Header::decode(&sample.bytes, FileKind::WEIGHTS, sample.bytes.len() as u64).unwrap();
     let weights = EdgeRows::new(&header, &parts.payload).unwrap();

@@ -14,11 +14,7 @@ use crate::{
 };
 
 fn labels_file(spec: LabelSpec, rows: usize, payload: &[u8]) -> Vec<u8> {
-    let span = ChunkSpan {
-        chunk: ChunkId(3),
-        first_node: NodeId(1000),
-        rows: rows as u64,
-    };
+    let span = ChunkSpan { chunk: ChunkId(3), first_node: NodeId(1000), rows: rows as u64 };
     file(FileKind::LABELS, LabelsMeta { span, spec }.encode(), payload)
 }
 
@@ -70,10 +66,9 @@ proptest! {
 
 #[test]
 fn values_come_back_and_missing_ones_are_nan() {
-    for (kind, rows) in [
-        (LabelKind::Partial, PARTIAL.map(|row| row.to_vec())),
-        (LabelKind::Targets, TARGETS.map(|row| row.to_vec())),
-    ] {
+    for (kind, rows) in
+        [(LabelKind::Partial, PARTIAL.map(|row| row.to_vec())), (LabelKind::Targets, TARGETS.map(|row| row.to_vec()))]
+    {
         let spec = LabelSpec::new(kind, rows[0].len() as u32);
         let mut payload = Vec::new();
         rows.iter().for_each(|row| spec.encode_values(row, &mut payload));
@@ -92,17 +87,9 @@ fn values_come_back_and_missing_ones_are_nan() {
 #[test]
 fn a_label_takes_no_more_bytes_than_its_classes_need() {
     for (classes, bytes) in [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (u32::MAX, 4)] {
-        assert_eq!(
-            LabelSpec::new(LabelKind::Single, classes).row_bytes(),
-            bytes,
-            "{classes} classes"
-        );
+        assert_eq!(LabelSpec::new(LabelKind::Single, classes).row_bytes(), bytes, "{classes} classes");
     }
     for (classes, bytes) in [(1, 1), (7, 1), (8, 2), (15, 2), (112, 15), (u32::MAX, 1 << 29)] {
-        assert_eq!(
-            LabelSpec::new(LabelKind::Multi, classes).row_bytes(),
-            bytes,
-            "{classes} classes"
-        );
+        assert_eq!(LabelSpec::new(LabelKind::Multi, classes).row_bytes(), bytes, "{classes} classes");
     }
 }

@@ -15,14 +15,7 @@ pub fn table_file(nodes: &[u64]) -> Vec<u8> {
     let mut payload = Vec::new();
     encode_entries(nodes, &mut payload);
     encode_entries(&ids, &mut payload);
-    file(
-        FileKind::PERMUTATION,
-        PermutationTableMeta {
-            nodes: nodes.len() as u64,
-        }
-        .encode(),
-        &payload,
-    )
+    file(FileKind::PERMUTATION, PermutationTableMeta { nodes: nodes.len() as u64 }.encode(), &payload)
 }
 
 proptest! {

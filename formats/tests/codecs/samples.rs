@@ -50,10 +50,7 @@ pub fn all() -> Vec<Sample> {
         sample("labels-targets", value_labels(LabelKind::Targets, &TARGETS)),
         sample("split", splits::encode("train", SPLIT_NODES, &split()).0),
         sample("dictionary-integers", dictionary::integers(&INTEGERS)),
-        sample(
-            "dictionary-strings",
-            dictionary::strings(string_keys().iter().map(String::as_bytes)),
-        ),
+        sample("dictionary-strings", dictionary::strings(string_keys().iter().map(String::as_bytes))),
         sample("order", table_file(&ORDER)),
         sample("assignment", assignment().encode().0),
         sample("assignment-sweep", assignment_of_a_sweep().encode().0),
@@ -101,11 +98,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
             table.check(0..table.nodes())
         }
         "weights" | "edge-features-bf16" | "edge-features-int8" => {
-            let kind = if name == "weights" {
-                FileKind::WEIGHTS
-            } else {
-                FileKind::EDGE_FEATURES
-            };
+            let kind = if name == "weights" { FileKind::WEIGHTS } else { FileKind::EDGE_FEATURES };
             let (header, payload) = decode_file(bytes, kind)?;
             let rows = EdgeRows::new(&header, payload)?;
             let degrees = degrees();
@@ -131,9 +124,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
             // None of these may panic. Their results are defined only for files that pass the check.
             let mut key = Vec::new();
             let _ = (0..dictionary.len()).try_for_each(|id| dictionary.get(DenseId(id), &mut key));
-            let _ = string_keys()
-                .iter()
-                .try_for_each(|key| dictionary.find(key.as_bytes()).map(drop));
+            let _ = string_keys().iter().try_for_each(|key| dictionary.find(key.as_bytes()).map(drop));
             dictionary.check()?;
             let mut keys = dictionary.iter_from(DenseId(dictionary.len() / 2))?;
             while keys.next_key()?.is_some() {}
@@ -156,12 +147,10 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
             let (header, payload) = decode_file(bytes, FileKind::FEATURES)?;
             let meta = FeaturesMeta::decode(&header)?;
             meta.span.expect(&span(FEATURE_ROWS))?;
-            meta.layout
-                .check_rows(payload, header.payload_offset, meta.with_features)?;
+            meta.layout.check_rows(payload, header.payload_offset, meta.with_features)?;
             let mut values = vec![0.0; meta.layout.dim as usize];
             for row in 0..meta.span.rows {
-                meta.layout
-                    .decode_row(&payload[meta.row_offset(row) as usize..], &mut values);
+                meta.layout.decode_row(&payload[meta.row_offset(row) as usize..], &mut values);
             }
             Ok(())
         }
@@ -204,13 +193,8 @@ fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
 }
 
 /// The parameters of the sample in gap code.
-pub const GAP: RowCodec = RowCodec::Gap(GapCode {
-    first_is_relative: true,
-    first_k: 2,
-    degree_k: 0,
-    gap_k: 1,
-    run_k: 0,
-});
+pub const GAP: RowCodec =
+    RowCodec::Gap(GapCode { first_is_relative: true, first_k: 2, degree_k: 0, gap_k: 1, run_k: 0 });
 
 /// The rows of nodes 4 to 7 of a graph of 16 nodes; in gap code, the graph has 1000 nodes and node 8 a row of two blocks.
 pub fn rows(codec: RowCodec) -> [Vec<u8>; 2] {
@@ -224,15 +208,8 @@ pub fn rows(codec: RowCodec) -> [Vec<u8>; 2] {
         let sources: Vec<u64> = (100..229).chain([500]).collect();
         encoder.push(&sources);
     }
-    let RowsTail {
-        edges_payload_rest,
-        degrees_payload,
-        meta,
-    } = encoder.finish();
-    [
-        file(FileKind::ROWS, meta.encode(), &edges_payload_rest),
-        file(FileKind::DEGREES, meta.encode(), &degrees_payload),
-    ]
+    let RowsTail { edges_payload_rest, degrees_payload, meta } = encoder.finish();
+    [file(FileKind::ROWS, meta.encode(), &edges_payload_rest), file(FileKind::DEGREES, meta.encode(), &degrees_payload)]
 }
 
 pub const FEATURE_ROWS: u64 = 2;
@@ -259,10 +236,7 @@ pub fn aggregates(kind: AggregateKind) -> AggregateIndex {
 
 /// A column of each kind.
 pub fn schema() -> Schema {
-    let column = |name: &str, encoding| Column {
-        name: name.into(),
-        encoding,
-    };
+    let column = |name: &str, encoding| Column { name: name.into(), encoding };
     let number = |missing| Encoding::Number { missing };
     let boolean = |missing| Encoding::Boolean { missing };
     let date = |missing| Encoding::Date { missing };
@@ -286,19 +260,12 @@ pub fn schema() -> Schema {
 
 /// A schema of edge features alone.
 fn schema_of_edges() -> Schema {
-    Schema {
-        edge_features: vec!["amount".into(), "hour".into()],
-        ..Schema::default()
-    }
+    Schema { edge_features: vec!["amount".into(), "hour".into()], ..Schema::default() }
 }
 
 /// Chunk 1, whose rows begin with node 500.
 pub fn span(rows: u64) -> ChunkSpan {
-    ChunkSpan {
-        chunk: ChunkId(1),
-        first_node: NodeId(500),
-        rows,
-    }
+    ChunkSpan { chunk: ChunkId(1), first_node: NodeId(500), rows }
 }
 
 /// 66 rows, which need a second anchor: two edges in row 1, one in row 65.
@@ -311,11 +278,7 @@ pub fn degrees() -> [u64; 66] {
 /// 18 keys, which need a second block.
 pub fn string_keys() -> Vec<String> {
     let numbered = (10..26).map(|i| format!("bin/tool{i}"));
-    ["bin/".into()]
-        .into_iter()
-        .chain(numbered)
-        .chain(["lib".into()])
-        .collect()
+    ["bin/".into()].into_iter().chain(numbered).chain(["lib".into()]).collect()
 }
 
 pub fn split() -> RoaringTreemap {
@@ -329,11 +292,7 @@ const FEATURES: [f32; 6] = [1.0, -2.5, 0.1, 127.0, -3.0, 0.0];
 
 fn features(dtype: FeatureDtype) -> Vec<u8> {
     let layout = FeatureLayout::new(dtype, 3);
-    let meta = FeaturesMeta {
-        span: span(FEATURE_ROWS),
-        layout,
-        with_features: false,
-    };
+    let meta = FeaturesMeta { span: span(FEATURE_ROWS), layout, with_features: false };
     let mut payload = vec![0; FEATURE_ROWS as usize * layout.stride as usize];
     layout.encode_rows(&FEATURES, &mut payload);
     file(FileKind::FEATURES, meta.encode(), &payload)
@@ -346,11 +305,7 @@ fn features_beside_aggregates() -> Vec<u8> {
     let mut beside = vec![0; FEATURE_ROWS as usize * stride];
     features.encode_rows(&FEATURES, &mut beside);
     let layout = FeatureLayout::with_features(FeatureDtype::Int8, 3);
-    let meta = FeaturesMeta {
-        span: span(FEATURE_ROWS),
-        layout,
-        with_features: true,
-    };
+    let meta = FeaturesMeta { span: span(FEATURE_ROWS), layout, with_features: true };
     let mut payload = vec![0; FEATURE_ROWS as usize * layout.stride as usize];
     layout.encode_with_features(&[127.0, 0.0, -1.0, 0.0, 254.0, 126.0], &beside, stride, &mut payload);
     file(FileKind::FEATURES, meta.encode(), &payload)
@@ -362,15 +317,7 @@ fn single_labels() -> Vec<u8> {
     for class in [Some(0), Some(299), None, Some(7)] {
         spec.encode_single(class, &mut payload);
     }
-    file(
-        FileKind::LABELS,
-        LabelsMeta {
-            span: span(LABEL_ROWS),
-            spec,
-        }
-        .encode(),
-        &payload,
-    )
+    file(FileKind::LABELS, LabelsMeta { span: span(LABEL_ROWS), spec }.encode(), &payload)
 }
 
 fn multi_labels() -> Vec<u8> {
@@ -379,23 +326,11 @@ fn multi_labels() -> Vec<u8> {
     for classes in [Some(&[0, 9][..]), Some(&[]), None, Some(&[3])] {
         spec.encode_multi(classes, &mut payload);
     }
-    file(
-        FileKind::LABELS,
-        LabelsMeta {
-            span: span(LABEL_ROWS),
-            spec,
-        }
-        .encode(),
-        &payload,
-    )
+    file(FileKind::LABELS, LabelsMeta { span: span(LABEL_ROWS), spec }.encode(), &payload)
 }
 
-pub const PARTIAL: [[f32; 5]; 4] = [
-    [1.0, 0.0, f32::NAN, 1.0, f32::NAN],
-    [0.0; 5],
-    [f32::NAN; 5],
-    [f32::NAN, f32::NAN, f32::NAN, f32::NAN, 1.0],
-];
+pub const PARTIAL: [[f32; 5]; 4] =
+    [[1.0, 0.0, f32::NAN, 1.0, f32::NAN], [0.0; 5], [f32::NAN; 5], [f32::NAN, f32::NAN, f32::NAN, f32::NAN, 1.0]];
 pub const TARGETS: [[f32; 2]; 4] = [[1.5, -2.0], [f32::NAN, 0.25], [f32::NAN; 2], [0.0, 3e38]];
 
 fn value_labels<const N: usize>(kind: LabelKind, rows: &[[f32; N]; 4]) -> Vec<u8> {
@@ -404,23 +339,13 @@ fn value_labels<const N: usize>(kind: LabelKind, rows: &[[f32; N]; 4]) -> Vec<u8
     for values in rows {
         spec.encode_values(values, &mut payload);
     }
-    file(
-        FileKind::LABELS,
-        LabelsMeta {
-            span: span(LABEL_ROWS),
-            spec,
-        }
-        .encode(),
-        &payload,
-    )
+    file(FileKind::LABELS, LabelsMeta { span: span(LABEL_ROWS), spec }.encode(), &payload)
 }
 
 /// Three partitions. The base of each is the variable part of the previous one.
 fn assignment_of_a_sweep() -> Assignment {
-    let owners = [0, 1, 0, 2].map(|base| Owners {
-        base: PartitionId(base),
-        variable: Some(PartitionId((base + 2) % 3)),
-    });
+    let owners =
+        [0, 1, 0, 2].map(|base| Owners { base: PartitionId(base), variable: Some(PartitionId((base + 2) % 3)) });
     Assignment::from_owners(5, 3, "sweep", &owners)
 }
 
@@ -433,11 +358,7 @@ fn assignment() -> Assignment {
 }
 
 pub fn manifest() -> Manifest {
-    let entry = |path: &str, bytes, digest| FileEntry {
-        path: path.into(),
-        bytes,
-        digest,
-    };
+    let entry = |path: &str, bytes, digest| FileEntry { path: path.into(), bytes, digest };
     Manifest {
         writer: "grappa-ingest 0.1.0".into(),
         nodes: 5,
@@ -446,32 +367,14 @@ pub fn manifest() -> Manifest {
         rejected: 1,
         chunk_starts: vec![0, 2, 5],
         chunks: vec![ChunkEntry::of_buckets(vec![1, 2]), ChunkEntry::of_buckets(vec![4, 0])],
-        ids: IdSpec {
-            external: ExternalIds::Sparse,
-            permutation: PermutationSpec::Feistel(0x1122_3344_5566_7788),
-        },
-        features: Some(FeatureSpec {
-            dim: 3,
-            dtype: FeatureDtype::F16,
-            row_stride: 8,
-            source: FeatureSource::Stored,
-        }),
+        ids: IdSpec { external: ExternalIds::Sparse, permutation: PermutationSpec::Feistel(0x1122_3344_5566_7788) },
+        features: Some(FeatureSpec { dim: 3, dtype: FeatureDtype::F16, row_stride: 8, source: FeatureSource::Stored }),
         labels: Some(LabelSpec::new(LabelKind::Multi, 4)),
-        splits: vec![SplitEntry {
-            name: "train".into(),
-            nodes: 2,
-        }],
+        splits: vec![SplitEntry { name: "train".into(), nodes: 2 }],
         weighted: true,
-        edge_options: EdgeOptions {
-            undirected: false,
-            dedup: true,
-            self_loops: SelfLoops::Add,
-        },
+        edge_options: EdgeOptions { undirected: false, dedup: true, self_loops: SelfLoops::Add },
         generator: String::new(),
-        files: vec![
-            entry("chunk-0/edges", 4242, 0x0123_4567_89ab_cdef),
-            entry("ids", 99, 0xfedc_ba98_7654_3210),
-        ],
+        files: vec![entry("chunk-0/edges", 4242, 0x0123_4567_89ab_cdef), entry("ids", 99, 0xfedc_ba98_7654_3210)],
     }
 }
 
@@ -479,10 +382,7 @@ fn slice_manifest() -> Manifest {
     Manifest {
         writer: "g 1".into(),
         chunks: vec![ChunkEntry::absent(false), ChunkEntry::of_buckets(vec![7, 0])],
-        ids: IdSpec {
-            external: ExternalIds::Dense,
-            permutation: PermutationSpec::Identity,
-        },
+        ids: IdSpec { external: ExternalIds::Dense, permutation: PermutationSpec::Identity },
         features: None,
         labels: None,
         splits: vec![],
@@ -495,10 +395,7 @@ fn slice_manifest() -> Manifest {
 /// A store with edges that are held out of the graph.
 fn held_out_manifest() -> Manifest {
     let mut files = Vec::new();
-    for (chunk, part) in [0, 1]
-        .into_iter()
-        .flat_map(|chunk| EdgePart::ALL.map(|part| (chunk, part)))
-    {
+    for (chunk, part) in [0, 1].into_iter().flat_map(|chunk| EdgePart::ALL.map(|part| (chunk, part))) {
         files.extend(["degrees", "edges", "weights"].map(|name| FileEntry {
             path: format!("chunk-{chunk}/{}", part.file(name)),
             bytes: 8,
@@ -511,11 +408,7 @@ fn held_out_manifest() -> Manifest {
 
 /// A slice with the features of the chunk that it lacks.
 fn halo_manifest() -> Manifest {
-    Manifest {
-        edges: 4,
-        chunks: vec![ChunkEntry::absent(true), ChunkEntry::of_buckets(vec![4, 0])],
-        ..manifest()
-    }
+    Manifest { edges: 4, chunks: vec![ChunkEntry::absent(true), ChunkEntry::of_buckets(vec![4, 0])], ..manifest() }
 }
 
 /// A slice with the features and in-degrees of the chunk that it lacks.
@@ -542,10 +435,7 @@ fn samples_decode_to_their_values() {
     assert_eq!(held_out, held_out_manifest());
     assert_eq!(held_out.held_out(), EdgePart::HELD_OUT);
     assert_eq!(manifest().held_out(), []);
-    assert_eq!(
-        Manifest::decode(&bytes("manifest-halo-degrees")).unwrap(),
-        halo_degrees_manifest()
-    );
+    assert_eq!(Manifest::decode(&bytes("manifest-halo-degrees")).unwrap(), halo_degrees_manifest());
     let strings = bytes("dictionary-strings");
     let (header, _) = decode_file(&strings, FileKind::DICTIONARY).unwrap();
     let meta = DictionaryMeta::decode(&header).unwrap();

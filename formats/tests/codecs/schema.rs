@@ -5,17 +5,11 @@ use grappa_formats::schema::{CategoryForm, Column, Encoding, Missing, Schema};
 use crate::samples;
 
 fn column(name: &str, encoding: Encoding) -> Column {
-    Column {
-        name: name.into(),
-        encoding,
-    }
+    Column { name: name.into(), encoding }
 }
 
 fn category(values: &[&str], form: CategoryForm) -> Encoding {
-    Encoding::Category {
-        values: values.iter().map(|&value| value.to_owned()).collect(),
-        form,
-    }
+    Encoding::Category { values: values.iter().map(|&value| value.to_owned()).collect(), form }
 }
 
 /// Each row: an encoding, its JSON, and the names of its dimensions for the column `c`.
@@ -42,10 +36,7 @@ fn encodings_have_their_json_and_their_dimensions() {
         assert_eq!(serde_json::to_string(&encoding).unwrap(), json);
         assert_eq!(serde_json::from_str::<Encoding>(json).unwrap(), encoding);
         assert_eq!(encoding.dim(), names.len() as u64, "{json}");
-        let schema = Schema {
-            features: vec![Column::number("a"), column("c", encoding)],
-            ..Schema::default()
-        };
+        let schema = Schema { features: vec![Column::number("a"), column("c", encoding)], ..Schema::default() };
         assert_eq!(schema.feature_names()[1..], *names);
         let dim = schema.dim();
         assert_eq!(dim, 1 + names.len() as u64);
@@ -56,14 +47,9 @@ fn encodings_have_their_json_and_their_dimensions() {
 #[test]
 fn names_are_there_and_different() {
     let missing = Missing::Indicator(0.0);
-    let features = |columns: &[Column]| Schema {
-        features: columns.to_vec(),
-        ..Schema::default()
-    };
-    let classes = |names: &[&str]| Schema {
-        classes: names.iter().map(|&name| name.to_owned()).collect(),
-        ..Schema::default()
-    };
+    let features = |columns: &[Column]| Schema { features: columns.to_vec(), ..Schema::default() };
+    let classes =
+        |names: &[&str]| Schema { classes: names.iter().map(|&name| name.to_owned()).collect(), ..Schema::default() };
     let number = Column::number;
     let twice = category(&["x", "y", "x"], CategoryForm::Index);
     for (schema, problem) in grappa_skip::cases![

@@ -20,10 +20,7 @@ fn example_line(line: &str) -> (usize, Vec<u8>) {
     let (offset, rest) = line.split_once("  ").expect("an offset, and two spaces");
     let bytes = rest.split("   ").next().expect("bytes");
     let byte = |digits| u8::from_str_radix(digits, 16).unwrap_or_else(|e| panic!("{line}: {e}"));
-    (
-        usize::from_str_radix(offset, 16).expect("an offset"),
-        bytes.split(' ').map(byte).collect(),
-    )
+    (usize::from_str_radix(offset, 16).expect("an offset"), bytes.split(' ').map(byte).collect())
 }
 
 #[test]
@@ -55,20 +52,13 @@ fn examples_match_the_golden_files() {
                 (Some(_), None) if line == "```" => golden = None,
                 (Some((file, content)), None) => {
                     let (at, bytes) = example_line(line);
-                    assert_eq!(
-                        content.get(at..at + bytes.len()),
-                        Some(&bytes[..]),
-                        "{name}, {file}: {line}"
-                    );
+                    assert_eq!(content.get(at..at + bytes.len()), Some(&bytes[..]), "{name}, {file}: {line}");
                 }
                 (None, None) => {}
                 (Some(_), Some(_)) => panic!("{name}: an example in an example"),
             }
         }
-        assert!(
-            examples > 0 && golden.is_none(),
-            "{name} has no example, or one that does not end"
-        );
+        assert!(examples > 0 && golden.is_none(), "{name} has no example, or one that does not end");
     }
 }
 
@@ -77,17 +67,10 @@ fn permutation_vectors_match_the_code() {
     let text = page("permutation.md");
     let mut vectors = 0;
     for line in text.lines().filter(|line| line.starts_with('|')) {
-        let cells: Vec<_> = line
-            .split('|')
-            .filter_map(|cell| cell.trim().parse::<u64>().ok())
-            .collect();
+        let cells: Vec<_> = line.split('|').filter_map(|cell| cell.trim().parse::<u64>().ok()).collect();
         if let [nodes, seed, id, node] = cells[..] {
             let permutation = Feistel::new(nodes, seed);
-            assert_eq!(
-                (permutation.forward(id), permutation.inverse(node)),
-                (node, id),
-                "{line}"
-            );
+            assert_eq!((permutation.forward(id), permutation.inverse(node)), (node, id), "{line}");
             vectors += 1;
         }
     }
@@ -97,11 +80,7 @@ fn permutation_vectors_match_the_code() {
 /// `read_golden.py` was written from the specification alone.
 #[test]
 fn a_reader_made_from_the_specification_reads_the_golden_files() {
-    let output = match Command::new("python3")
-        .arg("-B")
-        .arg(folder().join("read_golden.py"))
-        .output()
-    {
+    let output = match Command::new("python3").arg("-B").arg(folder().join("read_golden.py")).output() {
         Ok(output) => output,
         Err(e) => grappa_skip::skip!("cannot run python3: {e}"),
     };

@@ -28,12 +28,8 @@ impl Cora {
         options.edge_options.undirected = true;
         options.node_data.features = Some(file("features.npz"));
         options.node_data.labels = Some(file("labels.npy"));
-        options.splits.files = ["train", "val", "test"]
-            .map(|name| SplitFile {
-                name,
-                path: file(&format!("{name}.npy")),
-            })
-            .into();
+        options.splits.files =
+            ["train", "val", "test"].map(|name| SplitFile { name, path: file(&format!("{name}.npy")) }).into();
         options.layout.chunks = Some(16);
         options.resources.memory = 256 << 20;
         ingest(&options, &Silent).unwrap();

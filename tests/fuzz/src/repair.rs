@@ -31,10 +31,8 @@ pub fn container(file: &mut [u8]) {
     };
     file[24..32].copy_from_slice(&(payload as u64).to_le_bytes());
     let table_at = payload_at + payload;
-    let sums: Vec<u8> = file[payload_at..table_at]
-        .chunks(block)
-        .flat_map(|bytes| xxh3_64(bytes).to_le_bytes())
-        .collect();
+    let sums: Vec<u8> =
+        file[payload_at..table_at].chunks(block).flat_map(|bytes| xxh3_64(bytes).to_le_bytes()).collect();
     // A last block of no bytes has an entry too many, which a reader is to find.
     let held = sums.len().min(file.len() - table_at);
     file[table_at..table_at + held].copy_from_slice(&sums[..held]);
@@ -55,12 +53,8 @@ fn seal(file: &mut [u8]) {
 pub fn zip(file: &mut [u8]) {
     let u16_at = |file: &[u8], at: usize| Some(u16::from_le_bytes(*file.get(at..)?.first_chunk()?));
     let u32_at = |file: &[u8], at: usize| Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?));
-    let entries: Vec<usize> = file
-        .windows(4)
-        .enumerate()
-        .filter(|(_, bytes)| *bytes == b"PK\x01\x02")
-        .map(|(at, _)| at)
-        .collect();
+    let entries: Vec<usize> =
+        file.windows(4).enumerate().filter(|(_, bytes)| *bytes == b"PK\x01\x02").map(|(at, _)| at).collect();
     for entry in entries {
         let repaired = (|| {
             let (method, packed) = (u16_at(file, entry + 10)?, u32_at(file, entry + 20)? as usize);

@@ -32,9 +32,7 @@ pub struct Input<'a> {
 impl<'a> Input<'a> {
     /// The first byte, which selects options, and the rest. An empty input selects 0.
     pub fn choice(&self) -> (u8, &'a [u8]) {
-        self.bytes
-            .split_first()
-            .map_or((0, &[]), |(&choice, rest)| (choice, rest))
+        self.bytes.split_first().map_or((0, &[]), |(&choice, rest)| (choice, rest))
     }
 }
 

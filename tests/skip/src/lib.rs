@@ -132,15 +132,9 @@ mod tests {
                 .unwrap();
             assert!(output.status.success(), "{output:?}");
             let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(
-                stderr,
-                format!("SKIPPED IN PART {name}: a part: 1\nSKIPPED {name}: all of it: 2\n")
-            );
+            assert_eq!(stderr, format!("SKIPPED IN PART {name}: a part: 1\nSKIPPED {name}: all of it: 2\n"));
         }
         let records = "part\tgrappa-skip\tNAME\ta part: 1\nwhole\tgrappa-skip\tNAME\tall of it: 2\n";
-        assert_eq!(
-            fs::read_to_string(file).unwrap(),
-            records.repeat(2).replace("NAME", name)
-        );
+        assert_eq!(fs::read_to_string(file).unwrap(), records.repeat(2).replace("NAME", name));
     }
 }

@@ -27,13 +27,7 @@ pub enum Damage {
 
 impl Damage {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
-        Self::Flip,
-        Self::Zero(64),
-        Self::Zero(4096),
-        Self::Truncate,
-        Self::Remove,
-    ];
+    pub const ALL: [Self; 5] = [Self::Flip, Self::Zero(64), Self::Zero(4096), Self::Truncate, Self::Remove];
 
     /// Damages a file, at a place that `random` selects.
     ///
@@ -127,14 +121,9 @@ impl Job {
         };
         let manifest = |folder: &Path| fs::read(store_of(folder).join("manifest")).ok();
         // Features are in their final places before the manifest lists them.
-        let adds_features = self
-            .before
-            .as_deref()
-            .is_some_and(|before| manifest(before) == manifest(folder));
+        let adds_features = self.before.as_deref().is_some_and(|before| manifest(before) == manifest(folder));
         let is_unfinished = |path: &PathBuf| {
-            let is_partial = path
-                .components()
-                .any(|part| part.as_os_str().to_string_lossy().ends_with(".partial"));
+            let is_partial = path.components().any(|part| part.as_os_str().to_string_lossy().ends_with(".partial"));
             let is_scratch = path.starts_with("tmp");
             is_partial || is_scratch || (adds_features && path.ends_with("features"))
         };
@@ -161,10 +150,7 @@ impl Job {
             };
         }
         let names_file = ran.stderr.contains(&*folder.to_string_lossy());
-        let remedy = ran
-            .stderr
-            .split_once("start again: run `")
-            .and_then(|(_, rest)| rest.split_once('`'));
+        let remedy = ran.stderr.split_once("start again: run `").and_then(|(_, rest)| rest.split_once('`'));
         let Some((remedy, _)) = remedy.filter(|_| names_file) else {
             return DamageOutcome::Unhelpful(ran.stderr);
         };

@@ -35,40 +35,21 @@ const LINKS: [&str; 16] = [
 /// pre-aggregated features.
 pub fn training_jobs(program: &Path, inputs: &Path) -> Vec<Job> {
     let before = store(inputs, "trained", 2000, &["--feature-dim", "8", "--chunks", "4"]);
-    let options = [
-        &["--layers", "2", "--hidden", "8", "--fanouts", "4,4", "--batch", "200"][..],
-        &["--partitions", "2"],
-    ]
-    .concat();
+    let options =
+        [&["--layers", "2", "--hidden", "8", "--fanouts", "4,4", "--batch", "200"][..], &["--partitions", "2"]]
+            .concat();
     let after_steps = [&options[..], &["--checkpoint-minutes", "0.000001"]].concat();
     vec![
-        training(
-            "train links",
-            program.to_owned(),
-            link_store(inputs, "links", 600),
-            &LINKS,
-        ),
+        training("train links", program.to_owned(), link_store(inputs, "links", 600), &LINKS),
         training("train", program.to_owned(), before.clone(), &options),
-        training(
-            "train, checkpoints after steps",
-            program.to_owned(),
-            before,
-            &after_steps,
-        ),
+        training("train, checkpoints after steps", program.to_owned(), before, &after_steps),
     ]
 }
 
 /// Training on a graph that exceeds `--memory`, with `program`, which is grappa-train: with the views of partitions loaded in turn, with
 /// exact evaluations in scratch files, and with sampled ones.
 pub fn training_jobs_out_of_core(program: &Path, inputs: &Path) -> Vec<Job> {
-    let shares = [
-        "--train-fraction",
-        "0.02",
-        "--val-fraction",
-        "0.3",
-        "--test-fraction",
-        "0.3",
-    ];
+    let shares = ["--train-fraction", "0.02", "--val-fraction", "0.3", "--test-fraction", "0.3"];
     let graph = ["--edge-factor", "24", "--feature-dim", "16", "--chunks", "16"];
     let before = store(inputs, "large", 40_000, &[&graph[..], &shares].concat());
     let job = |name: &str, options: &[&'static str]| {
@@ -86,19 +67,7 @@ pub fn training_jobs_out_of_core(program: &Path, inputs: &Path) -> Vec<Job> {
             link_store(inputs, "large-links", 40_000),
             &links,
         ),
-        job(
-            "partitions in turn",
-            &[
-                "--layers",
-                "3",
-                "--fanouts",
-                "4,4,4",
-                "--memory",
-                "4MiB",
-                "--hidden",
-                "8",
-            ],
-        ),
+        job("partitions in turn", &["--layers", "3", "--fanouts", "4,4,4", "--memory", "4MiB", "--hidden", "8"]),
         job("exact evaluation", &evaluated("exact")),
         job("sampled evaluation", &evaluated("sampled")),
     ]
@@ -121,16 +90,7 @@ fn link_store(inputs: &Path, name: &str, nodes: u32) -> PathBuf {
     let mut ingest = command("grappa-ingest");
     ingest.arg("--edges").arg(&edges).arg("--features");
     ingest.arg(inputs.join(format!("{name}.features.npy")));
-    ingest.args([
-        "--nodes",
-        &nodes.to_string(),
-        "--edge-split",
-        "98/1/1",
-        "--chunks",
-        "16",
-        "--quiet",
-        "--out",
-    ]);
+    ingest.args(["--nodes", &nodes.to_string(), "--edge-split", "98/1/1", "--chunks", "16", "--quiet", "--out"]);
     run(ingest.arg(store_of(&folder))).success();
     folder
 }
@@ -149,11 +109,7 @@ fn training(name: &str, program: PathBuf, before: PathBuf, options: &[&'static s
         counts,
         ..Job::new(name, move |folder| {
             let mut command = Command::new(&program);
-            command
-                .current_dir(folder)
-                .arg("graph.grappa")
-                .args(["--out", "run", "--epochs", "3"])
-                .args(&options);
+            command.current_dir(folder).arg("graph.grappa").args(["--out", "run", "--epochs", "3"]).args(&options);
             command.args(["--checkpoint-every", "1", "--threads", "1", "--quiet"]);
             command
         })
@@ -181,15 +137,7 @@ fn counts(path: &Path, bytes: Vec<u8>) -> Option<Vec<u8>> {
 
 /// The numbers of a run's metrics that do not depend on time.
 fn epochs_of(metrics: &[u8]) -> Vec<u8> {
-    const KEYS: [&str; 7] = [
-        "epoch",
-        "step",
-        "loss",
-        "evaluated",
-        "val_loss",
-        "test_accuracy",
-        "test_mrr",
-    ];
+    const KEYS: [&str; 7] = ["epoch", "step", "loss", "evaluated", "val_loss", "test_accuracy", "test_mrr"];
     let lines = metrics.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     let epoch = |line| {
         let record: Value = serde_json::from_slice(line).expect("a line of metrics is JSON");
@@ -200,14 +148,10 @@ fn epochs_of(metrics: &[u8]) -> Vec<u8> {
 
 /// A checkpoint without its training time, its assignment number, and the digest that covers both.
 fn without_times(checkpoint: &[u8]) -> Vec<u8> {
-    let (length, rest) = checkpoint
-        .split_first_chunk()
-        .expect("a checkpoint begins with the length of its header");
+    let (length, rest) = checkpoint.split_first_chunk().expect("a checkpoint begins with the length of its header");
     let (header, tensors) = rest.split_at(u64::from_le_bytes(*length) as usize);
     let mut header: Value = serde_json::from_slice(header).expect("a header is JSON");
-    let metadata = header["__metadata__"]
-        .as_object_mut()
-        .expect("a checkpoint has metadata");
+    let metadata = header["__metadata__"].as_object_mut().expect("a checkpoint has metadata");
     metadata.remove("grappa.digest").expect("a checkpoint has a digest");
     let state = metadata["grappa.state"].as_str().expect("the state is text");
     let mut state: Value = serde_json::from_str(state).expect("the state is JSON");

@@ -11,10 +11,7 @@ fn the_summary_says_how_files_were_read() {
     folder.write("x.csv", "f0,user_id,label\n0.5,bob,1\n1.5,ann,0\n");
     let options = "--edges edges.txt --ids string --features x.csv";
     let stdout = ingested(&folder, options).stdout;
-    for part in [
-        "separated by commas, 1 comment line not read",
-        "ids user_id; features f0; left out: label",
-    ] {
+    for part in ["separated by commas, 1 comment line not read", "ids user_id; features f0; left out: label"] {
         assert!(stdout.contains(part), "{part:?} in {stdout}");
     }
     let json = ingested(&folder, &format!("{options} --json")).json();

@@ -38,12 +38,7 @@ impl<'a> Job<'a> {
         let mut whole = command(&store);
         let begin = Instant::now();
         run(&mut whole).success();
-        Self {
-            folder,
-            command,
-            expected: files_of(&store),
-            duration: begin.elapsed(),
-        }
+        Self { folder, command, expected: files_of(&store), duration: begin.elapsed() }
     }
 
     /// Starts the command and kills it when `moment` returns. Returns whether that was before its end.
@@ -53,10 +48,7 @@ impl<'a> Job<'a> {
         moment();
         child.kill().unwrap();
         let status = child.wait().unwrap();
-        assert!(
-            status.success() || status.code().is_none(),
-            "it failed by itself: {status}"
-        );
+        assert!(status.success() || status.code().is_none(), "it failed by itself: {status}");
         !status.success()
     }
 
@@ -173,14 +165,7 @@ fn an_ingest_killed_at_its_turning_points_resumes_to_the_same_store() {
     let command = ingest_everything(&files);
     let job = Job::new(folder.path(), &command);
     let store = folder.path().join("killed.grappa");
-    for name in [
-        "",
-        "chunk-0/features",
-        "chunk-0/edges",
-        "chunk-23/degrees",
-        "assignments",
-        "manifest",
-    ] {
+    for name in ["", "chunk-0/features", "chunk-0/edges", "chunk-23/degrees", "assignments", "manifest"] {
         kill_when(&job, name, &partial(&store).join(name), &store);
     }
     // At the end: between writing the manifest and the rename.
@@ -241,27 +226,14 @@ fn a_run_that_continues_with_less_memory_never_exceeds_it() {
     // A cut that was not finished may have made more files than the next one makes.
     let orphan = partial(&store).join("scratch/keys-0-99");
     fs::write(&orphan, "").unwrap();
-    kill_before(
-        "create splits/train.roaring.tmp",
-        with_memory(&store, "6MiB").arg("--resume"),
-    );
+    kill_before("create splits/train.roaring.tmp", with_memory(&store, "6MiB").arg("--resume"));
     assert!(!orphan.exists());
     let before = segments();
-    kill_before(
-        "remove scratch/by-source-0-0",
-        with_memory(&store, "3MiB").arg("--resume"),
-    );
-    assert!(
-        before > 1 && segments() > before,
-        "{before}, then {} segments",
-        segments()
-    );
+    kill_before("remove scratch/by-source-0-0", with_memory(&store, "3MiB").arg("--resume"));
+    assert!(before > 1 && segments() > before, "{before}, then {} segments", segments());
 
     let refused = run(with_memory(&store, "1MiB").arg("--resume"));
-    let needs = [
-        "begun to read edges with a larger --memory",
-        "remove the unfinished store",
-    ];
+    let needs = ["begun to read edges with a larger --memory", "remove the unfinished store"];
     refused.failure(&needs);
     let held = Held::before("create chunk-0/edges", with_memory(&store, "3MiB").arg("--resume"));
     let again = held.changes().into_iter().find(|change| change.contains("splits"));

@@ -54,26 +54,14 @@ fn stores(folder: &Path) -> Vec<PathBuf> {
     let named = folder.join("named.tsv");
     let line = |(source, target): &(u64, u64)| format!("node {source}\tnode {target}\n");
     fs::write(&named, graph.edges.iter().map(line).collect::<String>()).unwrap();
-    let ids: BTreeSet<u64> = graph
-        .edges
-        .iter()
-        .flat_map(|&(source, target)| [source, target])
-        .collect();
+    let ids: BTreeSet<u64> = graph.edges.iter().flat_map(|&(source, target)| [source, target]).collect();
     let parts = folder.join("parts.txt");
-    fs::write(
-        &parts,
-        (0..ids.len()).map(|rank| format!("{}\n", rank % 3)).collect::<String>(),
-    )
-    .unwrap();
+    fs::write(&parts, (0..ids.len()).map(|rank| format!("{}\n", rank % 3)).collect::<String>()).unwrap();
     let assign = format!("file:{}", parts.display());
     vec![
         folder.join("all.grappa"),
         make("weighted.grappa", &weighted, &["--undirected"]),
-        make(
-            "named.grappa",
-            &named,
-            &["--ids", "string", "--format", "tsv", "--assign", &assign],
-        ),
+        make("named.grappa", &named, &["--ids", "string", "--format", "tsv", "--assign", &assign]),
     ]
 }
 
@@ -138,20 +126,11 @@ fn survives(store: &Path, what: &str) -> (VerifyReport, Result<u64>) {
     let verified = catch_unwind(AssertUnwindSafe(|| verify(store, 1, &Silent)));
     let read = catch_unwind(AssertUnwindSafe(|| read_all(store)));
     let read = read.unwrap_or_else(|_| panic!("reading panics: {what}"));
-    let report = verified
-        .unwrap_or_else(|_| panic!("verify panics: {what}"))
-        .unwrap_or_else(|error| {
-            // If it can't be opened, it can't be mistaken for a sound store.
-            let problem = grappa_engine::verify::Problem {
-                file: String::new(),
-                offset: 0,
-                what: error.to_string(),
-            };
-            VerifyReport {
-                problems: vec![problem],
-                ..VerifyReport::default()
-            }
-        });
+    let report = verified.unwrap_or_else(|_| panic!("verify panics: {what}")).unwrap_or_else(|error| {
+        // If it can't be opened, it can't be mistaken for a sound store.
+        let problem = grappa_engine::verify::Problem { file: String::new(), offset: 0, what: error.to_string() };
+        VerifyReport { problems: vec![problem], ..VerifyReport::default() }
+    });
     (report, read)
 }
 
@@ -178,10 +157,7 @@ fn sound_stores_are_found_sound_and_can_be_read() {
         "ids/dictionary",
         "ids/order",
     ] {
-        assert!(
-            kinds.iter().any(|path| path == kind),
-            "no store has {kind}, which this test is to damage"
-        );
+        assert!(kinds.iter().any(|path| path == kind), "no store has {kind}, which this test is to damage");
     }
 }
 
@@ -213,11 +189,7 @@ fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
     let mut random = Random::new(seed);
     let files: Vec<(&PathBuf, PathBuf, Vec<u8>)> = stores
         .iter()
-        .flat_map(|store| {
-            files_of(store)
-                .into_iter()
-                .map(move |(path, bytes)| (store, path, bytes))
-        })
+        .flat_map(|store| files_of(store).into_iter().map(move |(path, bytes)| (store, path, bytes)))
         .collect();
     let sound: BTreeMap<&PathBuf, u64> = stores.iter().map(|store| (store, read_all(store).unwrap())).collect();
     for k in 0..flips {
@@ -227,11 +199,7 @@ fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
         let file = OpenOptions::new().write(true).open(store.join(path)).unwrap();
         let old = bytes[offset as usize];
         file.write_all_at(&[old ^ mask], offset).unwrap();
-        let what = format!(
-            "{} in {}: {offset}: {old:#04x} ^ {mask:#04x}",
-            path.display(),
-            store.display()
-        );
+        let what = format!("{} in {}: {offset}: {old:#04x} ^ {mask:#04x}", path.display(), store.display());
         let (report, read) = survives(store, &what);
         assert!(!report.is_ok(), "not reported: {what}");
         if let Ok(read) = read {
@@ -259,10 +227,7 @@ fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, what: &str)
             let (report, _) = survives(store, &what);
             let named = report.problems.iter().any(|problem| Path::new(&problem.file) == path);
             assert!(named, "{what}: {:?}", report.problems);
-            assert!(
-                path == Path::new("assignments/CURRENT") || Store::open(store).is_err(),
-                "opened: {what}"
-            );
+            assert!(path == Path::new("assignments/CURRENT") || Store::open(store).is_err(), "opened: {what}");
             fs::write(&file, &bytes).unwrap();
         }
     }
@@ -271,20 +236,14 @@ fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, what: &str)
 #[test]
 fn a_truncated_file_is_reported_and_not_opened() {
     for _ in 0..3 {
-        each_file_damaged(
-            |bytes, random| bytes[..random.below(bytes.len() as u64) as usize].to_vec(),
-            "cut",
-        );
+        each_file_damaged(|bytes, random| bytes[..random.below(bytes.len() as u64) as usize].to_vec(), "cut");
     }
     each_file_damaged(|_, _| Vec::new(), "emptied");
 }
 
 #[test]
 fn a_file_with_bytes_appended_is_reported_and_not_opened() {
-    each_file_damaged(
-        |bytes, random| [bytes, &[random.draw() as u8]].concat(),
-        "with a byte more",
-    );
+    each_file_damaged(|bytes, random| [bytes, &[random.draw() as u8]].concat(), "with a byte more");
     each_file_damaged(|bytes, _| [bytes, bytes].concat(), "twice");
 }
 
@@ -345,10 +304,7 @@ fn swapped_files_are_reported() {
     let out = other.path().join("all.grappa");
     let mut ingest = program::ingest(&graph.write(other.path()).edges, &out);
     let files = graph.write(other.path());
-    run(files
-        .node_arguments(&mut ingest)
-        .words("--chunks 3 --feature-dtype int8"))
-    .success();
+    run(files.node_arguments(&mut ingest).words("--chunks 3 --feature-dtype int8")).success();
     let theirs = files_of(&out);
     for (path, bytes) in files_of(&stores[0]) {
         if theirs[&path] == bytes {
@@ -391,11 +347,7 @@ fn the_program_names_file_and_offset_and_exits_with_1() {
         .collect();
     assert_eq!(problems.len(), 1, "{found}");
     assert!(problems.contains_key("chunk-1/features"), "{found}");
-    assert!(
-        found["problems"][0]["what"]
-            .as_str()
-            .is_some_and(|what| !what.is_empty())
-    );
+    assert!(found["problems"][0]["what"].as_str().is_some_and(|what| !what.is_empty()));
     let ran = verify(&[]).failure(&["all.grappa", "1 problem"]);
     assert!(ran.stdout.contains("chunk-1/features"), "{}", ran.stdout);
 }
@@ -412,32 +364,16 @@ fn with_flip(store: &Path, file: &str, body: impl FnOnce(&str)) {
     let mut damaged = sound.clone();
     damaged[(header.payload_offset + at) as usize] ^= 1;
     fs::write(&path, damaged).unwrap();
-    body(&format!(
-        "{}: payload block at offset {}",
-        path.display(),
-        header.payload_offset + block.start
-    ));
+    body(&format!("{}: payload block at offset {}", path.display(), header.payload_offset + block.start));
     fs::write(&path, sound).unwrap();
 }
 
 #[test]
 fn a_program_that_reads_a_damaged_file_names_it_and_the_place() {
     let (folder, stores) = fixture();
-    let [all, weighted, named] = &stores[..] else {
-        panic!("three stores")
-    };
+    let [all, weighted, named] = &stores[..] else { panic!("three stores") };
     let out = folder.path().join("out");
-    let sample = [
-        "sample",
-        "--seeds",
-        "all",
-        "--batch",
-        "90",
-        "--batches",
-        "1",
-        "--fanouts",
-        "-1",
-    ];
+    let sample = ["sample", "--seeds", "all", "--batch", "90", "--batches", "1", "--fanouts", "-1"];
     let sampled = |view| [&sample[..], &["--view", view]].concat();
     let edges = vec!["export", "--edges", "OUT.tsv"];
     let mut cases = vec![

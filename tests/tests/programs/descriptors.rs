@@ -56,10 +56,7 @@ fn a_store_of_more_chunks_than_files_may_be_open_is_usable() {
 #[test]
 fn features_are_added_to_a_store_of_more_chunks_than_files_may_be_open() {
     let folder = ProgramFolder::new();
-    success(
-        &folder,
-        &format!("gen rmat --scale 12 --chunks {CHUNKS} --quiet --out graph.grappa"),
-    );
+    success(&folder, &format!("gen rmat --scale 12 --chunks {CHUNKS} --quiet --out graph.grappa"));
     success(&folder, "store add-features graph.grappa --kind fastrp --dim 8");
     success(&folder, "store verify graph.grappa");
 }

@@ -14,9 +14,7 @@ fn limited(folder: &ProgramFolder, kib: u32, line: &str) -> Ran {
 /// A folder with a store.
 fn folder(options: &str) -> ProgramFolder {
     let folder = ProgramFolder::new();
-    folder.success(&format!(
-        "gen rmat --scale 12 --chunks 2 --quiet --out graph.grappa {options}"
-    ));
+    folder.success(&format!("gen rmat --scale 12 --chunks 2 --quiet --out graph.grappa {options}"));
     folder
 }
 

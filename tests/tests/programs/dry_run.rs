@@ -7,10 +7,7 @@ use serde_json::json;
 fn a_dry_run_tells_what_columns_become_and_writes_nothing() {
     let folder = ProgramFolder::new();
     folder.write("e.csv", "from,to,score\nann,bob,1\nbob,ann,2\n");
-    folder.write(
-        "u.csv",
-        "name,plan,since,age,extra\nann,free,2024-01-01,,7\nbob,free,2024-01-02,5,7\n",
-    );
+    folder.write("u.csv", "name,plan,since,age,extra\nann,free,2024-01-01,,7\nbob,free,2024-01-02,5,7\n");
     let ingest = |more: &str| {
         let files = "--edges e.csv --ids string --features u.csv --features-from plan,since,age";
         folder.run(&format!("ingest {files} --missing mean --dry-run {more}"))
@@ -40,10 +37,7 @@ fn a_dry_run_tells_what_columns_become_and_writes_nothing() {
         "missing_values": 0,
     });
     assert_eq!(encodings[0], plan);
-    assert_eq!(
-        encodings[2]["encoding"],
-        json!({"kind": "number", "missing": {"mean": 5.0}})
-    );
+    assert_eq!(encodings[2]["encoding"], json!({"kind": "number", "missing": {"mean": 5.0}}));
     assert_eq!(encodings[2]["missing_values"], 1);
     assert_eq!(folder.names(), ["e.csv", "u.csv"], "a dry run writes nothing");
     // Errors are the same.

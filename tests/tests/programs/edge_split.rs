@@ -40,10 +40,7 @@ fn parsed(text: &str) -> Edges {
 }
 
 fn pairs(edges: &Edges) -> BTreeSet<(u64, u64)> {
-    edges
-        .iter()
-        .map(|&(source, target, _)| (source.min(target), source.max(target)))
-        .collect()
+    edges.iter().map(|&(source, target, _)| (source.min(target), source.max(target))).collect()
 }
 
 /// The edges of all parts, after a check that no pair of nodes is in two parts, and that `info` counts them.
@@ -91,11 +88,7 @@ fn an_undirected_edge_that_is_held_out_is_listed_once() {
         assert_eq!(held_out.len(), pairs(held_out).len());
     }
     let directions: BTreeSet<_> = graph.iter().map(|&(source, target, _)| (source, target)).collect();
-    assert!(
-        directions
-            .iter()
-            .all(|&(source, target)| directions.contains(&(target, source)))
-    );
+    assert!(directions.iter().all(|&(source, target)| directions.contains(&(target, source))));
     let all: BTreeSet<_> = [graph, val, test].iter().flat_map(pairs).collect();
     assert_eq!(all, pairs(&input));
 }
@@ -115,18 +108,11 @@ fn files_hold_their_edges_out_of_the_graph() {
     let folder = folder();
     write_held_out(&folder);
     let told = folder.success("ingest --edges edges.tsv --val-edges val.tsv --test-edges test.tsv --out out.grappa");
-    assert!(
-        told.stderr.contains("some edges of the graph are also held out"),
-        "{}",
-        told.stderr
-    );
+    assert!(told.stderr.contains("some edges of the graph are also held out"), "{}", told.stderr);
     let [edges, val, test] = ["edges.tsv", "val.tsv", "test.tsv"].map(|name| parsed(&folder.read(name)));
     let ends = |edges: &Edges| edges.iter().map(|edge| (edge.0, edge.1)).collect::<Vec<_>>();
     let held_out: BTreeSet<_> = ends(&val).into_iter().chain(ends(&test)).collect();
-    let expected: Vec<_> = ends(&edges)
-        .into_iter()
-        .filter(|edge| !held_out.contains(edge))
-        .collect();
+    let expected: Vec<_> = ends(&edges).into_iter().filter(|edge| !held_out.contains(edge)).collect();
     assert!(expected.len() < edges.len() * 9 / 10, "the files share too few edges");
     assert_eq!(ends(&exported(&folder, "edges")), expected);
     assert_eq!(ends(&exported(&folder, "val-edges")), ends(&val));
@@ -138,12 +124,7 @@ fn files_hold_their_edges_out_of_the_graph() {
     let files = "--edges edges.tsv --val-edges val.tsv --undirected --dedup";
     folder.success(&format!("ingest {files} --self-loops drop --out out.grappa --force"));
     let (graph, listed) = (exported(&folder, "edges"), exported(&folder, "val-edges"));
-    let loopless = |edges: &Edges| {
-        pairs(edges)
-            .into_iter()
-            .filter(|(a, b)| a != b)
-            .collect::<BTreeSet<_>>()
-    };
+    let loopless = |edges: &Edges| pairs(edges).into_iter().filter(|(a, b)| a != b).collect::<BTreeSet<_>>();
     assert_eq!((listed.len(), pairs(&listed)), (loopless(&val).len(), loopless(&val)));
     let expected: BTreeSet<_> = loopless(&edges).difference(&loopless(&val)).copied().collect();
     assert_eq!((graph.len(), pairs(&graph)), (2 * expected.len(), expected));
@@ -155,46 +136,28 @@ fn the_last_edges_are_held_out_if_a_column_has_their_times() {
     let mut random = Random::new(6);
     // Every time but the last ones is there four times, and negative ones too.
     let time = |edge: u64| edge as i64 / 4 - 100;
-    let mut lines: Vec<_> = (0..1001)
-        .map(|edge| format!("n{} n{} {}\n", edge * 3 % 1009, edge * 5 % 1009 + 1009, time(edge)))
-        .collect();
+    let mut lines: Vec<_> =
+        (0..1001).map(|edge| format!("n{} n{} {}\n", edge * 3 % 1009, edge * 5 % 1009 + 1009, time(edge))).collect();
     for at in (1..lines.len()).rev() {
         lines.swap(at, random.below(at as u64 + 1) as usize);
     }
     folder.write("edges.tsv", format!("src dst time\n{}", lines.concat()));
     let options = "--edges edges.tsv --ids string --edge-features-from time --edge-split 80/15/5 --edge-split-by time";
     for (threads, memory) in [(1, "64MiB"), (3, "4MiB")] {
-        folder.success(&format!(
-            "ingest {options} --threads {threads} --memory {memory} --out out.grappa --force"
-        ));
+        folder.success(&format!("ingest {options} --threads {threads} --memory {memory} --out out.grappa --force"));
         let mut seen = i64::MIN;
         for (part, expected) in [("edges", 800), ("val-edges", 148), ("test-edges", 53)] {
             folder.success(&format!("store export out.grappa --{part} part.csv --force"));
             let text = folder.read("part.csv");
-            let times: Vec<i64> = text
-                .lines()
-                .skip(1)
-                .map(|line| line.rsplit(',').next().unwrap().parse().unwrap())
-                .collect();
+            let times: Vec<i64> =
+                text.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse().unwrap()).collect();
             assert_eq!(times.len(), expected, "{part}");
-            assert!(
-                times.iter().all(|&time| time > seen),
-                "{part} begins before the part before it ends"
-            );
+            assert!(times.iter().all(|&time| time > seen), "{part} begins before the part before it ends");
             seen = *times.iter().max().unwrap();
         }
     }
-    assert!(
-        folder
-            .success("store info out.grappa")
-            .stdout
-            .contains("(80/15/5 by time)")
-    );
-    let ingest = |more: &str| {
-        folder.run(&format!(
-            "ingest --edges edges.tsv --ids string {more} --out new.grappa"
-        ))
-    };
+    assert!(folder.success("store info out.grappa").stdout.contains("(80/15/5 by time)"));
+    let ingest = |more: &str| folder.run(&format!("ingest --edges edges.tsv --ids string {more} --out new.grappa"));
     ingest("--src src --dst dst --edge-split 80/10/10 --edge-split-by time")
         .failure(&["edges have no such value", "--edge-features-from time"]);
     folder.write("edges.tsv", "src dst time\na b 1\nb c 1\nc d 1\n");
@@ -218,10 +181,7 @@ fn ids_that_do_not_fit_in_memory_keep_the_parts_of_their_files() {
     ingest("joined.grappa", "4MiB");
     assert_same(&folder.path("joined.grappa"), &folder.files("out.grappa"), "4MiB");
     let info = folder.success("store info --json out.grappa").json();
-    assert_eq!(
-        [&info["edges"], &info["edges_val"], &info["edges_test"]],
-        [120_000, 2000, 2000]
-    );
+    assert_eq!([&info["edges"], &info["edges_val"], &info["edges_test"]], [120_000, 2000, 2000]);
 }
 
 #[test]
@@ -234,10 +194,7 @@ fn threads_and_memory_do_not_change_the_parts() {
     };
     ingest("out.grappa", "--threads 1");
     for (threads, memory) in [(3, "8MiB"), (2, "4MiB")] {
-        ingest(
-            "other.grappa",
-            &format!("--threads {threads} --memory {memory} --force"),
-        );
+        ingest("other.grappa", &format!("--threads {threads} --memory {memory} --force"));
         assert_same(&folder.path("other.grappa"), &folder.files("out.grappa"), memory);
     }
 }

@@ -35,10 +35,7 @@ fn add(options: &str) -> String {
 fn degrees_are_added_told_and_exported() {
     let graph = Graph::random(3, 2_000, 15_000, 1);
     let folder = folder(&graph, "");
-    for line in [
-        "preaggregate bare.grappa --kind mean",
-        "export bare.grappa --features x.npy",
-    ] {
+    for line in ["preaggregate bare.grappa --kind mean", "export bare.grappa --features x.npy"] {
         folder.run(&format!("store {line}")).failure(&["no features"]);
     }
     let added = folder.success(&add("--kind degrees --memory 4MiB --json")).json();
@@ -89,9 +86,7 @@ fn conflicting_options_are_refused() {
     ] {
         folder.run(&add(options)).failure(parts);
     }
-    folder
-        .run("store add-features nothing.grappa --kind degrees")
-        .failure(&["no such store"]);
+    folder.run("store add-features nothing.grappa --kind degrees").failure(&["no such store"]);
     folder.success("store verify bare.grappa");
     // Even root can't create a file over a folder.
     let blocked = folder.path("bare.grappa/chunk-3/features");
@@ -101,9 +96,7 @@ fn conflicting_options_are_refused() {
     fs::remove_dir(&blocked).unwrap();
     folder.success("store verify bare.grappa");
     // Earlier failures do not prevent a later run.
-    let added = folder
-        .success(&add("--kind fastrp --dtype int8 --dim 20 --json"))
-        .json();
+    let added = folder.success(&add("--kind fastrp --dtype int8 --dim 20 --json")).json();
     assert_eq!((&added["dim"], &added["bytes"].as_u64().is_some()), (&20.into(), &true));
     folder.success("store verify bare.grappa");
 }

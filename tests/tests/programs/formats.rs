@@ -40,12 +40,7 @@ impl Fixture {
         let folder = ProgramFolder::new();
         let graph = Graph::random(3, 500, 4000, 9);
         let files = graph.write(folder.root());
-        let mut fixture = Self {
-            folder,
-            graph,
-            files,
-            store: BTreeMap::new(),
-        };
+        let mut fixture = Self { folder, graph, files, store: BTreeMap::new() };
         run(&mut fixture.ingest(&fixture.files, "")).success();
         fixture.store = fixture.folder.files("same.grappa");
         fixture.remove("same.grappa");
@@ -81,10 +76,7 @@ impl Fixture {
     /// Checks that another file of edges gives the same store.
     #[track_caller]
     fn same_edges(&self, edges: &Path, more: &str) {
-        let files = GraphFiles {
-            edges: edges.to_owned(),
-            ..self.files.clone()
-        };
+        let files = GraphFiles { edges: edges.to_owned(), ..self.files.clone() };
         self.same(&mut self.ingest(&files, more));
     }
 
@@ -122,10 +114,7 @@ fn feature_lines(graph: &Graph) -> String {
 
 /// Labels as floats, with NaN for none.
 fn float_labels(graph: &Graph) -> impl Iterator<Item = f32> {
-    graph
-        .labels
-        .iter()
-        .map(|&label| if label < 0 { f32::NAN } else { label as f32 })
+    graph.labels.iter().map(|&label| if label < 0 { f32::NAN } else { label as f32 })
 }
 
 #[test]
@@ -169,11 +158,7 @@ fn edges_in_binary_files_give_the_same_store() {
     let edges = &fixture.graph.edges;
     let count = edges.len();
     let rows: Vec<u64> = edges.iter().flat_map(|&(source, target)| [source, target]).collect();
-    let columns: Vec<u64> = edges
-        .iter()
-        .map(|edge| edge.0)
-        .chain(edges.iter().map(|edge| edge.1))
-        .collect();
+    let columns: Vec<u64> = edges.iter().map(|edge| edge.0).chain(edges.iter().map(|edge| edge.1)).collect();
     let signed = |ids: &[u64]| ids.iter().map(|&id| id as i64).collect::<Vec<_>>();
     for array in [
         Npy::new(&[count, 2], signed(&rows)),
@@ -203,11 +188,7 @@ fn features_labels_and_splits_in_any_format_give_the_same_store() {
     let wide = Npy::new(&shape, graph.features.iter().map(|&x| f64::from(x)));
     let sparse = fixture.path("sparse.npz");
     write_npz(&sparse, &sparse_rows(graph));
-    for features in [
-        fixture.write("features.csv", feature_lines(graph)),
-        fixture.npy("wide.npy", &wide),
-        sparse,
-    ] {
+    for features in [fixture.write("features.csv", feature_lines(graph)), fixture.npy("wide.npy", &wide), sparse] {
         fixture.same_nodes(|files| files.features = features);
     }
     for labels in [
@@ -263,17 +244,10 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
     }
 
     // Labels of the nodes that have one.
-    let labelled: Vec<i64> = ids
-        .iter()
-        .copied()
-        .filter(|&id| graph.labels[id as usize] >= 0)
-        .collect();
+    let labelled: Vec<i64> = ids.iter().copied().filter(|&id| graph.labels[id as usize] >= 0).collect();
     assert!(labelled.len() < graph.nodes);
     let classes: Vec<i64> = labelled.iter().map(|&id| graph.labels[id as usize]).collect();
-    let columns = [
-        ("node_id", Column::Integers(&labelled)),
-        ("y", Column::Integers(&classes)),
-    ];
+    let columns = [("node_id", Column::Integers(&labelled)), ("y", Column::Integers(&classes))];
     let labels = fixture.table("labels.parquet", &columns, 60);
     fixture.same_nodes(|files| files.labels = labels.clone());
 
@@ -282,10 +256,7 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
     let store = Store::open(&fixture.path("labelled")).unwrap();
     assert_eq!(store.manifest().nodes, graph.nodes as u64);
     let in_order = fixture.npy("in-order.npy", &Npy::new(&[graph.nodes], 0..graph.nodes as i64));
-    let files = GraphFiles {
-        labels,
-        ..fixture.files.clone()
-    };
+    let files = GraphFiles { labels, ..fixture.files.clone() };
     fixture.same(fixture.ingest(&files, "").arg("--node-ids").arg(in_order));
 
     let train = fixture.table("train.parquet", &[("node", Column::Integers(&graph.splits[0]))], 7);
@@ -314,11 +285,7 @@ fn folders_of_parquet_files_give_the_same_store() {
         fixture.table(&format!("labels/part.{number}.parquet"), &labels, 20);
     }
     for (number, ids) in graph.splits[0].chunks(5).enumerate() {
-        fixture.table(
-            &format!("train/part.{number}.parquet"),
-            &[("id", Column::Integers(ids))],
-            3,
-        );
+        fixture.table(&format!("train/part.{number}.parquet"), &[("id", Column::Integers(ids))], 3);
     }
     let [edges, features, labels, train] = ["edges", "nodes", "labels", "train"].map(|name| fixture.path(name));
     let files = GraphFiles {
@@ -369,10 +336,7 @@ fn weights_in_any_format_give_the_same_store() {
     fixture.write("weights.tsv", text('\t'));
     fixture.write("weights.csv", format!("src,dst,weight\n{}", text(',')));
     write_parquet(&fixture.path("weights.parquet"), edges, Some(&weights));
-    fixture.npy(
-        "pairs.npy",
-        &Npy::new(&[edges.len(), 2], edges.iter().flat_map(|&(s, t)| [s, t])),
-    );
+    fixture.npy("pairs.npy", &Npy::new(&[edges.len(), 2], edges.iter().flat_map(|&(s, t)| [s, t])));
     fixture.npy("weights.npy", &Npy::new(&[edges.len()], weights.iter().copied()));
     let make = |files: &str| {
         let options = "--chunks 5 --seed 11 --nodes 500 --out weighted --force";

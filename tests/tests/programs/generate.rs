@@ -53,11 +53,8 @@ fn existing_outputs_are_kept() {
     for name in ["g", "h.labels.npy"] {
         folder.write(name, "precious");
     }
-    for options in [
-        "er --nodes 100 --out g",
-        "er --nodes 100 --as npy --out g",
-        "sbm --nodes 100 --as tsv --out h.tsv",
-    ] {
+    for options in ["er --nodes 100 --out g", "er --nodes 100 --as npy --out g", "sbm --nodes 100 --as tsv --out h.tsv"]
+    {
         folder.run(&format!("gen {options}")).failure(&["exists"]);
     }
     assert_eq!(folder.names(), ["g", "h.labels.npy"]);
@@ -68,13 +65,8 @@ fn existing_outputs_are_kept() {
 #[test]
 fn a_graph_that_cannot_fit_the_disk_is_refused_at_once() {
     let folder = ProgramFolder::on_disk();
-    for options in [
-        "--edge-factor 0.0001 --feature-dim 4096 --out g",
-        "--edge-factor 10000 --as npy --out g.npy",
-    ] {
-        folder
-            .run(&format!("gen er --scale 39 {options}"))
-            .failure(&["takes at least"]);
+    for options in ["--edge-factor 0.0001 --feature-dim 4096 --out g", "--edge-factor 10000 --as npy --out g.npy"] {
+        folder.run(&format!("gen er --scale 39 {options}")).failure(&["takes at least"]);
     }
     assert_eq!(folder.names(), [""; 0]);
 }
@@ -82,10 +74,7 @@ fn a_graph_that_cannot_fit_the_disk_is_refused_at_once() {
 #[test]
 fn too_little_memory_is_refused_with_the_least_that_is_enough() {
     let folder = ProgramFolder::new();
-    for model in [
-        "er --nodes 1000 --out g --threads 2",
-        "sbm --nodes 1000 --feature-dim 8 --out h",
-    ] {
+    for model in ["er --nodes 1000 --out g --threads 2", "sbm --nodes 1000 --feature-dim 8 --out h"] {
         let least = least_memory(&folder.run(&format!("gen {model} --memory 1")).failure(&[]));
         folder.success(&format!("gen {model} --memory {least}"));
     }
@@ -95,18 +84,14 @@ fn too_little_memory_is_refused_with_the_least_that_is_enough() {
 fn class_means_that_exceed_the_memory_are_refused_for_files_too() {
     let folder = ProgramFolder::new();
     let sbm = "gen sbm --nodes 65536 --classes 32768 --feature-dim 2048 --as npy --out g.npy --memory 64MiB";
-    folder
-        .run(sbm)
-        .failure(&["the features' mean of each class", "--classes"]);
+    folder.run(sbm).failure(&["the features' mean of each class", "--classes"]);
     assert_eq!(folder.names(), [""; 0]);
 }
 
 #[test]
 fn an_edge_list_has_its_node_files_beside_it() {
     let folder = ProgramFolder::new();
-    let told = folder
-        .success("gen sbm --nodes 100 --feature-dim 3 --as tsv --out g.tsv --json")
-        .json();
+    let told = folder.success("gen sbm --nodes 100 --feature-dim 3 --as tsv --out g.tsv --json").json();
     let names = "g.features.npy g.labels.npy g.test.npy g.train.npy g.tsv g.val.npy";
     assert_eq!(folder.names().join(" "), names);
     assert_eq!(told["edges"], folder.read("g.tsv").lines().count());

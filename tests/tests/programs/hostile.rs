@@ -54,19 +54,9 @@ fn pipes_and_devices_are_refused_at_once_wherever_a_file_is_named() {
     let edges = write(&folder, "edges.tsv", "0 1\n1 2\n");
     let (out, pipe) = (folder.path().join("out.grappa"), pipe(&folder, "pipe"));
     let assign = PathBuf::from(format!("file:{}", pipe.display()));
-    for option in [
-        "--weights",
-        "--features",
-        "--labels",
-        "--train",
-        "--val",
-        "--test",
-        "--assign",
-    ] {
+    for option in ["--weights", "--features", "--labels", "--train", "--val", "--test", "--assign"] {
         let mut command = program::ingest(&edges, &out);
-        command
-            .arg(option)
-            .arg(if option == "--assign" { &assign } else { &pipe });
+        command.arg(option).arg(if option == "--assign" { &assign } else { &pipe });
         run_in_time(&mut command).failure(&["pipe: this is a pipe", "save it to a file"]);
         assert!(!out.exists(), "{option}");
     }
@@ -99,13 +89,7 @@ fn a_pipe_in_place_of_a_file_of_a_store_is_refused_at_once() {
     let edges = write(&folder, "edges.tsv", "0 1\n1 2\n");
     let out = folder.path().join("out.grappa");
     run(&mut program::ingest(&edges, &out)).success();
-    for name in [
-        "manifest",
-        "assignments/CURRENT",
-        "assignments/0",
-        "chunk-0/edges",
-        "chunk-0/degrees",
-    ] {
+    for name in ["manifest", "assignments/CURRENT", "assignments/0", "chunk-0/edges", "chunk-0/degrees"] {
         let (file, kept) = (out.join(name), folder.path().join("kept"));
         fs::rename(&file, &kept).unwrap();
         assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
@@ -113,10 +97,7 @@ fn a_pipe_in_place_of_a_file_of_a_store_is_refused_at_once() {
             let mut command = program::command("grappa-store");
             let ran = run_in_time(command.arg(verb).arg(&out));
             assert_eq!(ran.code, Some(1), "{verb} with {name}: {}", ran.stdout);
-            assert!(
-                (ran.stdout + &ran.stderr).contains("this is a pipe"),
-                "{verb} with {name}"
-            );
+            assert!((ran.stdout + &ran.stderr).contains("this is a pipe"), "{verb} with {name}");
         }
         fs::remove_file(&file).unwrap();
         fs::rename(&kept, &file).unwrap();
@@ -128,11 +109,7 @@ fn one_stray_dense_id_is_named_before_anything_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.grappa");
     let text = write(&folder, "edges.tsv", "# two\n0 1\n0\t50000000000\n3 2\n");
-    let array = write(
-        &folder,
-        "edges.npy",
-        Npy::new(&[3, 2], [0i64, 1, 50_000_000_000, 2, 1, 0]).encode(),
-    );
+    let array = write(&folder, "edges.npy", Npy::new(&[3, 2], [0i64, 1, 50_000_000_000, 2, 1, 0]).encode());
     for (edges, place) in [(&text, "edges.tsv:3: "), (&array, "edges.npy at row 1: ")] {
         run_in_time(program::ingest(edges, &out).args(["--threads", "2"])).failure(&[
             place,
@@ -216,10 +193,7 @@ fn exported_ids_cannot_act_on_the_terminal_and_keep_their_bytes_in_a_pipe() {
 
     let mut on_terminal = Command::new("python3");
     let spawn = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
-    on_terminal
-        .args(["-c", spawn])
-        .arg(export.get_program())
-        .args(export.get_args());
+    on_terminal.args(["-c", spawn]).arg(export.get_program()).args(export.get_args());
     let shown = match on_terminal.stdin(Stdio::null()).output() {
         Ok(output) => Ran::from(output).success().stdout,
         Err(error) => grappa_skip::skip!("cannot run python3: {error}"),
@@ -227,10 +201,7 @@ fn exported_ids_cannot_act_on_the_terminal_and_keep_their_bytes_in_a_pipe() {
     let mut lines: Vec<&str> = shown.lines().collect();
     lines.sort_unstable();
     // Terminals turn line ends into CR LF, and may expand tabs.
-    let lines: Vec<_> = lines
-        .iter()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .collect();
+    let lines: Vec<_> = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
     assert_eq!(lines, [["source", "target"], ["x", "\\u{1b}[2J"], ["x", "y\\u{9b}m"]]);
 }
 
@@ -267,12 +238,7 @@ fn under_limits(what: &str, command: impl Fn(&Path) -> Command, folder: &TempDir
             Some(127) | Some(126) => {}
             None if ran.stderr.is_empty() && mebibytes <= 16 => {}
             // glibc and Rust's runtime cannot refuse the few bytes that a new thread takes, and say so.
-            _ if NO_MEMORY_FOR_A_THREAD
-                .iter()
-                .any(|message| ran.stderr.contains(message)) =>
-            {
-                refused += 1
-            }
+            _ if NO_MEMORY_FOR_A_THREAD.iter().any(|message| ran.stderr.contains(message)) => refused += 1,
             _ => {
                 ran.failure(&[]);
                 refused += 1;
@@ -282,10 +248,7 @@ fn under_limits(what: &str, command: impl Fn(&Path) -> Command, folder: &TempDir
             let _ = fs::remove_dir_all(folder.path().join(name));
         }
     }
-    assert!(
-        succeeded > 0 && refused > 0,
-        "{what}: {succeeded} succeeded, {refused} were refused"
-    );
+    assert!(succeeded > 0 && refused > 0, "{what}: {succeeded} succeeded, {refused} were refused");
 }
 
 #[test]

@@ -44,11 +44,7 @@ fn an_existing_store_is_untouched() {
     ingest(&folder, "--edges edges.tsv").success();
     let before = folder.files("out.grappa");
     for more in ["", "--resume"] {
-        refused(
-            &folder,
-            &format!("--edges other.tsv {more}"),
-            &["out.grappa", "exists", "--force"],
-        );
+        refused(&folder, &format!("--edges other.tsv {more}"), &["out.grappa", "exists", "--force"]);
     }
     refused(&folder, "--edges bad.tsv", &[]);
     assert_same(&folder.path("out.grappa"), &before, "after three refusals");
@@ -201,10 +197,7 @@ impl SmallDisk {
     fn mount(folder: PathBuf, mebibytes: u32) -> Result<Self, String> {
         fs::create_dir(&folder).unwrap();
         let options = format!("size={mebibytes}m");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
-            .arg(&folder)
-            .output();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&folder).output();
         match mounted {
             Ok(output) if output.status.success() => Ok(Self(folder)),
             Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
@@ -214,11 +207,7 @@ impl SmallDisk {
 
     fn grow(&self, mebibytes: u32) {
         let options = format!("remount,size={mebibytes}m");
-        let output = Command::new("mount")
-            .args(["-o", &options])
-            .arg(&self.0)
-            .output()
-            .unwrap();
+        let output = Command::new("mount").args(["-o", &options]).arg(&self.0).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
 }
@@ -254,11 +243,7 @@ fn a_full_disk_is_named_and_the_run_goes_on_once_there_is_room() {
         ingest("disk/out.grappa", "--resume").failure(&parts[1..]);
         disk.grow(64);
         ingest("disk/out.grappa", "--resume").success();
-        assert_same(
-            &disk.0.join("out.grappa"),
-            &expected,
-            &format!("{mebibytes} MiB at first"),
-        );
+        assert_same(&disk.0.join("out.grappa"), &expected, &format!("{mebibytes} MiB at first"));
         drop(disk);
         folder.remove("disk");
     }
@@ -328,11 +313,6 @@ fn the_result_is_one_json_object_and_progress_is_silent_off_a_terminal() {
 
     for (options, lines) in [("", 2), ("--quiet", 0), ("--quiet --json", 1)] {
         let ran = ingested(&folder, &format!("--edges edges.tsv {options}"));
-        assert_eq!(
-            (ran.stderr.as_str(), ran.stdout.lines().count()),
-            ("", lines),
-            "{}",
-            ran.stdout
-        );
+        assert_eq!((ran.stderr.as_str(), ran.stdout.lines().count()), ("", lines), "{}", ran.stdout);
     }
 }

@@ -25,9 +25,7 @@ use crate::ingest::{ingest, refused};
 fn bad_lines_are_skipped_counted_and_listed_if_wished() {
     let folder = ProgramFolder::new();
     folder.write("edges.tsv", "0 1\n1 x\n2 0\n-1 2\n");
-    let json = ingest(&folder, "--edges edges.tsv --on-bad-line skip --json")
-        .success()
-        .json();
+    let json = ingest(&folder, "--edges edges.tsv --on-bad-line skip --json").success().json();
     assert_eq!((json["edges"].as_u64(), json["rejected"].as_u64()), (Some(2), Some(2)));
     assert_eq!(folder.names(), ["edges.tsv", "out.grappa", "out.grappa.rejects"]);
     let rejects = folder.read("out.grappa.rejects");
@@ -76,9 +74,7 @@ fn missing_files_and_folders_are_named() {
         refused(&folder, options, parts);
     }
     for out in ["no/out.grappa", "edges.tsv/out.grappa"] {
-        folder
-            .run(&format!("ingest --edges edges.tsv --out {out}"))
-            .failure(&[out]);
+        folder.run(&format!("ingest --edges edges.tsv --out {out}")).failure(&[out]);
     }
     assert_eq!(folder.names(), ["edges.tsv", "parent"]);
 }
@@ -93,11 +89,7 @@ fn files_without_permission_are_named() {
     // Other users may not read the build folder, so the program is copied. It is copied by another process, because a
     // file that this process writes may be inherited by a child that another thread forks, and then it can't be
     // executed.
-    let copied = Command::new("cp")
-        .arg(program::program("grappa-ingest"))
-        .arg(&ingest)
-        .status()
-        .unwrap();
+    let copied = Command::new("cp").arg(program::program("grappa-ingest")).arg(&ingest).status().unwrap();
     assert!(copied.success());
     fs::set_permissions(folder.root(), fs::Permissions::from_mode(0o755)).unwrap();
     let am_root = fs::metadata(folder.root()).unwrap().uid() == 0;

@@ -50,17 +50,11 @@ fn features_and_labels_are_read_within_the_budget_on_many_threads() {
 fn a_run_that_was_killed_while_it_read_features_continues_with_other_memory() {
     need_faults!();
     let folder = few_edges(100_000, 32);
-    run(folder
-        .command(&ingest("whole", 2, "4MiB"))
-        .env("GRAPPA_KILL_LOG", "log"))
-    .success();
+    run(folder.command(&ingest("whole", 2, "4MiB")).env("GRAPPA_KILL_LOG", "log")).success();
     let log = folder.read("log");
     let changes: Vec<_> = log.lines().collect();
     let first = |text: &str| changes.iter().position(|change| change.contains(text)).unwrap();
-    for (column, chunk) in [
-        ("scratch/labels-", "chunk-0/labels"),
-        ("scratch/features-", "chunk-0/features"),
-    ] {
+    for (column, chunk) in [("scratch/labels-", "chunk-0/labels"), ("scratch/features-", "chunk-0/features")] {
         let spilling = first(column)..first(chunk);
         let mut appends = spilling.filter(|&at| changes[at].contains("append to"));
         // Each thread records its blocks when it ends. The run dies before the second thread does.
@@ -77,10 +71,7 @@ fn a_run_that_was_killed_while_it_read_features_continues_with_other_memory() {
 fn many_chunks_stay_within_the_budget_or_are_refused_with_one_that_suffices() {
     let folder = ProgramFolder::new();
     folder.write("edges.tsv", "0 1\n");
-    for make in [
-        "ingest --edges edges.tsv --out ingested",
-        "gen er --edge-factor 1 --out generated",
-    ] {
+    for make in ["ingest --edges edges.tsv --out ingested", "gen er --edge-factor 1 --out generated"] {
         let line = format!("{make} --nodes 10000 --chunks 2048 --threads 1 --json --memory");
         let refused = folder.run(&format!("{line} 64MiB"));
         refused.failure(&["2048 x 2048 pairs of chunks", "at least 96 MiB", "--memory", "--chunks"]);
@@ -103,10 +94,7 @@ fn wide_rows_are_aggregated_within_the_budget() {
         ("", "add-features graph --kind fastrp --dim 4096 --hops 2"),
     ] {
         let folder = rmat_on_disk(&format!("--scale 13 --edge-factor 4 {features}"));
-        assert_within(
-            24,
-            &folder.success(&format!("store {aggregate} --memory 24MiB --threads 2 --json")),
-        );
+        assert_within(24, &folder.success(&format!("store {aggregate} --memory 24MiB --threads 2 --json")));
     }
 }
 

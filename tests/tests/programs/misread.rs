@@ -41,11 +41,7 @@ pub(crate) struct ExpectedGraph {
 
 impl ExpectedGraph {
     pub(crate) const fn new(edges: &'static str, features: &'static str, labels: &'static str) -> Self {
-        Self {
-            edges,
-            features,
-            labels,
-        }
+        Self { edges, features, labels }
     }
 }
 
@@ -74,11 +70,7 @@ fn check_inputs(shared: Option<SharedFile>, table: &[&'static str]) {
 
 fn check_input(shared: Option<SharedFile>, arguments: &str, line: &'static str) {
     let mut fields = line.split(" | ");
-    let files = fields
-        .next()
-        .unwrap()
-        .split(" + ")
-        .filter_map(|file| file.split_once(": "));
+    let files = fields.next().unwrap().split(" + ").filter_map(|file| file.split_once(": "));
     let shared_text = shared.iter().map(|&(name, text, _)| (name, text));
     let files: Vec<_> = files.chain(shared_text).collect();
     let said = fields.next().unwrap();
@@ -106,13 +98,8 @@ fn check_input(shared: Option<SharedFile>, arguments: &str, line: &'static str) 
     if remedy.starts_with("--") {
         folder.expect(&format!("{arguments} {remedy}"), "", graph, &context);
     } else {
-        let command = error[error.find(remedy).unwrap()..]
-            .split(" (or if this is METIS")
-            .next();
-        let ran = Command::new("sh")
-            .args(["-c", command.unwrap()])
-            .current_dir(folder.path(""))
-            .status();
+        let command = error[error.find(remedy).unwrap()..].split(" (or if this is METIS").next();
+        let ran = Command::new("sh").args(["-c", command.unwrap()]).current_dir(folder.path("")).status();
         assert!(ran.unwrap().success(), "{command:?}");
         folder.expect(&arguments.replacen(files[0].0, "NEW", 1), "", graph, &context);
     }
@@ -159,15 +146,9 @@ impl IngestFolder {
     /// Checks that the input is read as this graph, and that the summary has this part.
     #[track_caller]
     pub(crate) fn expect(&self, arguments: &str, says: &str, graph: ExpectedGraph, context: &str) {
-        let said = self
-            .ingest(arguments)
-            .unwrap_or_else(|error| panic!("{error}\n{context}"));
+        let said = self.ingest(arguments).unwrap_or_else(|error| panic!("{error}\n{context}"));
         assert!(said.contains(says), "{says:?} is not in: {said}\n{context}");
-        let mut found: Vec<_> = self
-            .exported("exported.tsv", EdgeFormat::Tsv)
-            .lines()
-            .map(edge)
-            .collect();
+        let mut found: Vec<_> = self.exported("exported.tsv", EdgeFormat::Tsv).lines().map(edge).collect();
         let store = self.store();
         let has_header = store.manifest().ids.external == ExternalIds::String;
         found.drain(..usize::from(has_header));
@@ -207,10 +188,7 @@ impl IngestFolder {
 }
 
 /// What exports may take.
-const BUDGET: ExportBudget = ExportBudget {
-    threads: 1,
-    memory: 64 << 20,
-};
+const BUDGET: ExportBudget = ExportBudget { threads: 1, memory: 64 << 20 };
 
 /// An exported edge as `a>b`, or `a>b:weight`.
 fn edge(line: &str) -> String {
@@ -226,12 +204,7 @@ fn edge(line: &str) -> String {
 fn rows_of<const BYTES: usize, T: ToString>(path: &Path, rows: usize, value: fn([u8; BYTES]) -> T) -> String {
     let bytes = fs::read(path).unwrap();
     let header = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    let values: Vec<String> = bytes[header..]
-        .as_chunks()
-        .0
-        .iter()
-        .map(|&bytes| value(bytes).to_string())
-        .collect();
+    let values: Vec<String> = bytes[header..].as_chunks().0.iter().map(|&bytes| value(bytes).to_string()).collect();
     let rows: Vec<String> = values.chunks(values.len() / rows).map(|row| row.join(",")).collect();
     rows.join(" ")
 }

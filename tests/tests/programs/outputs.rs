@@ -16,12 +16,8 @@ fn write_input(folder: &ProgramFolder, ids: &str) {
     };
     let quoted = |node| format!("\"{}\"", id(node).replace('"', "\"\""));
     let pairs = (0..200u64).map(|i| (i * i % 30, i * 7 % 30));
-    let edges: String = pairs
-        .map(|(s, t)| format!("{},{},{}\n", quoted(s), quoted(t), s + 1))
-        .collect();
-    let nodes: String = (0..30)
-        .map(|node| format!("{},{},-0.5,{}\n", quoted(node), node * 2, node % 3))
-        .collect();
+    let edges: String = pairs.map(|(s, t)| format!("{},{},{}\n", quoted(s), quoted(t), s + 1)).collect();
+    let nodes: String = (0..30).map(|node| format!("{},{},-0.5,{}\n", quoted(node), node * 2, node % 3)).collect();
     let train: String = (0..10).map(|node| format!("{}\n", id(node))).collect();
     folder.write("edges.csv", format!("source,target,weight\n{edges}"));
     folder.write("nodes.csv", format!("id,f0,f1,label\n{nodes}"));
@@ -39,12 +35,8 @@ fn exported_tables_make_the_same_store_again() {
         let expected = folder.files("a.grappa");
         for to in ["parquet", "csv"] {
             let files = format!("--edges e.{to} --features x.{to} --labels y.{to}");
-            folder.success(&format!(
-                "store export a.grappa {files} --ids ids.{to} --split train t.{to} --quiet"
-            ));
-            folder.success(&format!(
-                "ingest {files} --ids {ids} --train t.{to} --out {to}.grappa --quiet"
-            ));
+            folder.success(&format!("store export a.grappa {files} --ids ids.{to} --split train t.{to} --quiet"));
+            folder.success(&format!("ingest {files} --ids {ids} --train t.{to} --out {to}.grappa --quiet"));
             assert_same(&folder.path(&format!("{to}.grappa")), &expected, ids);
         }
     }
@@ -65,24 +57,16 @@ fn a_dash_prints_what_a_file_would_contain() {
         ("--split train", "t.txt"),
     ] {
         folder.success(&format!("store export a.grappa {what} {file} --quiet"));
-        let printed = folder
-            .success(&format!("store export a.grappa {what} - --quiet"))
-            .stdout;
+        let printed = folder.success(&format!("store export a.grappa {what} - --quiet")).stdout;
         assert_eq!(printed, folder.read(file), "{what}");
-        folder
-            .run(&format!("store export a.grappa {what} - --json"))
-            .failure(&["stdout", "--json"]);
+        folder.run(&format!("store export a.grappa {what} - --json")).failure(&["stdout", "--json"]);
     }
-    folder
-        .run("store export a.grappa --weights -")
-        .failure(&["--weights writes a NumPy array"]);
+    folder.run("store export a.grappa --weights -").failure(&["--weights writes a NumPy array"]);
     folder.success("gen er --nodes 2000 --as tsv --out er.tsv --quiet");
     let printed = folder.success("gen er --nodes 2000 --as tsv --out -").stdout;
     assert_eq!(printed, folder.read("er.tsv"));
     folder.run("gen er --nodes 2000 --as npy --out -").misuse(&["--as tsv"]);
-    folder
-        .run("ingest --edges er.tsv --out -")
-        .failure(&["a store is a folder"]);
+    folder.run("ingest --edges er.tsv --out -").failure(&["a store is a folder"]);
 }
 
 #[test]
@@ -93,12 +77,8 @@ fn force_replaces_a_store_when_the_new_one_is_complete() {
     folder.write("bad.tsv", "0\t1\nx\ty\n");
     folder.success("ingest --edges old.tsv --out a.grappa --quiet");
     let old = folder.files("a.grappa");
-    folder
-        .run("ingest --edges new.tsv --out a.grappa")
-        .failure(&["a.grappa", "exists", "--force"]);
-    folder
-        .run("ingest --edges bad.tsv --out a.grappa --force")
-        .failure(&["bad.tsv:2"]);
+    folder.run("ingest --edges new.tsv --out a.grappa").failure(&["a.grappa", "exists", "--force"]);
+    folder.run("ingest --edges bad.tsv --out a.grappa --force").failure(&["bad.tsv:2"]);
     assert_same(&folder.path("a.grappa"), &old, "a failed run");
     folder.success("ingest --edges new.tsv --out a.grappa --force --quiet");
     folder.success("ingest --edges new.tsv --out b.grappa --quiet");
@@ -110,10 +90,7 @@ fn force_replaces_a_store_when_the_new_one_is_complete() {
     folder.success("store verify b.grappa --quiet");
     folder.success("ingest --edges new.tsv --out a.grappa --force --quiet");
     folder.success("store verify a.grappa --quiet");
-    assert_eq!(
-        folder.names(),
-        ["a.grappa", "b.grappa", "bad.tsv", "new.tsv", "old.tsv"]
-    );
+    assert_eq!(folder.names(), ["a.grappa", "b.grappa", "bad.tsv", "new.tsv", "old.tsv"]);
 }
 
 /// A kill before any of the changes at the end of a run. Some of them give the new store its name.
@@ -136,11 +113,7 @@ fn a_replacement_that_is_killed_loses_no_store() {
     let mut moments = std::collections::BTreeSet::new();
     for change in changes.saturating_sub(12)..=changes {
         folder.remove("a.grappa");
-        assert_eq!(
-            replace("GRAPPA_KILL_AT", &change.to_string()).code,
-            None,
-            "change {change} of {changes}"
-        );
+        assert_eq!(replace("GRAPPA_KILL_AT", &change.to_string()).code, None, "change {change} of {changes}");
         let found = folder.path("a.grappa").exists().then(|| folder.files("a.grappa"));
         moments.insert(match found {
             Some(files) if files == old => "old",
@@ -170,19 +143,14 @@ fn force_replaces_nothing_but_what_the_program_writes() {
     folder.success("ingest --edges e.tsv --out mixed --quiet");
     folder.write("mixed/letter.txt", "dear");
     for (out, why) in [("mine", "no store"), ("file", "no store"), ("mixed", "letter.txt")] {
-        for line in [
-            format!("ingest --edges e.tsv --out {out} --force"),
-            format!("gen er --nodes 2000 --out {out} --force"),
-        ] {
+        for line in
+            [format!("ingest --edges e.tsv --out {out} --force"), format!("gen er --nodes 2000 --out {out} --force")]
+        {
             folder.run(&line).failure(&[out, why, "--force does not replace it"]);
         }
     }
-    folder
-        .run("store export mixed --edges mine --force")
-        .failure(&["mine", "not a regular file"]);
-    folder
-        .run("gen er --nodes 2000 --as tsv --out mine --force")
-        .failure(&["mine", "not a regular file"]);
+    folder.run("store export mixed --edges mine --force").failure(&["mine", "not a regular file"]);
+    folder.run("gen er --nodes 2000 --as tsv --out mine --force").failure(&["mine", "not a regular file"]);
     for letter in ["mine/letter.txt", "file", "mixed/letter.txt"] {
         assert_eq!(folder.read(letter), "dear");
     }
@@ -201,9 +169,7 @@ fn force_replaces_files() {
         ("gen er --nodes 2000 --as npy --out er.npy", "er.npy"),
     ] {
         folder.write(out, "old");
-        folder
-            .run(&format!("{line} --quiet"))
-            .failure(&[out, "exists", "--force"]);
+        folder.run(&format!("{line} --quiet")).failure(&[out, "exists", "--force"]);
         assert_eq!(folder.bytes(out), b"old");
         folder.success(&format!("{line} --force --quiet"));
         assert_ne!(folder.bytes(out), b"old");

@@ -77,9 +77,7 @@ fn edges_from_other_chunks_are_left_out_on_request() {
         folder.success(&format!("store verify {}", to.split(' ').next().unwrap()));
         both.push(counts(&placed));
     }
-    let [[all, none], [inside, left_out]] = both[..] else {
-        unreachable!("two slices")
-    };
+    let [[all, none], [inside, left_out]] = both[..] else { unreachable!("two slices") };
     assert_eq!((none, inside + left_out), (0, all));
     assert!(left_out > 0);
     // A slice of the slice has none to leave out.

@@ -58,9 +58,7 @@ fn killed_ingest(folder: &ProgramFolder) -> PathBuf {
     let mut command = folder.command(&ingest("graph.grappa"));
     assert!(Held::before("create chunk-0/edges", &mut command).kill());
     let names = names_in(&folder.path("tmp"));
-    let [name] = &names[..] else {
-        panic!("one folder for scratch files")
-    };
+    let [name] = &names[..] else { panic!("one folder for scratch files") };
     let scratch = folder.path("tmp").join(name);
     assert!(!names_in(&scratch).is_empty(), "nothing is spilled");
     scratch
@@ -87,9 +85,7 @@ fn scratch_files_of_a_removed_store_are_named_and_the_next_run_removes_them() {
     let folder = folder();
     let scratch = killed_ingest(&folder);
     let name = scratch.file_name().unwrap().to_str().unwrap();
-    folder
-        .run(&ingest("graph.grappa"))
-        .failure(&["an earlier run left", name, "--resume"]);
+    folder.run(&ingest("graph.grappa")).failure(&["an earlier run left", name, "--resume"]);
 
     let interrupted = Held::before("create chunk-0/edges", &mut folder.command(&resume()));
     interrupted.signal(Signal::TERM);
@@ -104,11 +100,7 @@ fn scratch_files_of_a_removed_store_are_named_and_the_next_run_removes_them() {
         fs::copy(scratch.join("store"), folder.path(copy).join("store")).unwrap();
     }
     fs::set_permissions(folder.path("tmp/own"), Permissions::from_mode(0o700)).unwrap();
-    symlink(
-        folder.path("tmp/own"),
-        folder.path("tmp/grappa-scratch-0000000000000001"),
-    )
-    .unwrap();
+    symlink(folder.path("tmp/own"), folder.path("tmp/grappa-scratch-0000000000000001")).unwrap();
     folder.success(&ingest("other.grappa"));
     assert!(scratch.exists(), "another store removed it");
     folder.success(&ingest("graph.grappa"));
@@ -165,9 +157,7 @@ fn a_pipe_in_place_of_a_spill_file_is_refused_at_once() {
 fn a_folder_that_is_no_unfinished_store_is_not_emptied() {
     let folder = folder();
     folder.write("graph.grappa.partial/thesis.tex", PRECIOUS);
-    folder
-        .run("ingest --edges edges.tsv --out graph.grappa --resume")
-        .failure(&["thesis.tex", "--out"]);
+    folder.run("ingest --edges edges.tsv --out graph.grappa --resume").failure(&["thesis.tex", "--out"]);
     assert_eq!(folder.read("graph.grappa.partial/thesis.tex"), PRECIOUS);
 }
 

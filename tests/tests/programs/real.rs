@@ -16,9 +16,7 @@ use serde_json::{Value, json};
 /// The folder of a graph, if it exists.
 fn graph(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
-    let folder = std::env::var_os("GRAPPA_DATA")
-        .map_or_else(beside, PathBuf::from)
-        .join(name);
+    let folder = std::env::var_os("GRAPPA_DATA").map_or_else(beside, PathBuf::from).join(name);
     if folder.join("edges.npy").exists() {
         return Some(folder);
     }
@@ -41,9 +39,7 @@ fn ingest_and_compare(folder: &Path, edges: &str, stats: &Value, more: &[&str]) 
 
     let edges = folder.join(edges);
     let mut ingest = program::ingest(&edges, &store);
-    ingest
-        .args(["--json", "--nodes", &stated("nodes").unwrap().to_string()])
-        .args(more);
+    ingest.args(["--json", "--nodes", &stated("nodes").unwrap().to_string()]).args(more);
     for (option, name) in [
         ("--features", "features.npy"),
         ("--features", "features.npz"),
@@ -76,14 +72,9 @@ fn ingest_and_compare(folder: &Path, edges: &str, stats: &Value, more: &[&str]) 
     assert_eq!(info["bytes"]["total"], ingested["bytes_on_disk"]);
     let dim = stated("feature_dim").or(stated("dim"));
     assert_eq!(info["features"]["dim"].as_u64(), dim);
-    assert_eq!(
-        info["classes"].as_u64(),
-        stated("classes").filter(|&classes| classes > 0)
-    );
+    assert_eq!(info["classes"].as_u64(), stated("classes").filter(|&classes| classes > 0));
     for name in ["train", "val", "test"] {
-        let nodes = stated(name)
-            .or(stats["split"][name].as_u64())
-            .filter(|&nodes| nodes > 0);
+        let nodes = stated(name).or(stats["split"][name].as_u64()).filter(|&nodes| nodes > 0);
         assert_eq!(info["splits"][name].as_u64(), nodes, "{name}");
     }
     info
@@ -104,12 +95,8 @@ fn real_graphs_make_sound_stores_with_the_numbers_their_sources_state() {
     }
     if let Some(folder) = graph("debian-bookworm") {
         let info = ingest_and_check(&folder, &[]);
-        let degrees: u64 = info["degree_histogram"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|bucket| bucket["nodes"].as_u64().unwrap())
-            .sum();
+        let degrees: u64 =
+            info["degree_histogram"].as_array().unwrap().iter().map(|bucket| bucket["nodes"].as_u64().unwrap()).sum();
         assert_eq!(degrees, 63_436);
     }
     // The features are sparse.

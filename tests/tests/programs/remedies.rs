@@ -46,9 +46,7 @@ impl Case {
         let (made_by, needs, refused, read) = (next(), next(), next(), next());
         let (edges, features, labels) = (next(), next(), next());
         let edges = if edges.is_empty() { "0>1&1>2&2>0" } else { edges };
-        let conversion = Conversion::ALL
-            .iter()
-            .find(|conversion| format!("{conversion:?}") == name);
+        let conversion = Conversion::ALL.iter().find(|conversion| format!("{conversion:?}") == name);
         Self {
             conversion: *conversion.unwrap_or_else(|| panic!("there is no conversion {name}")),
             parameter: parameter.strip_suffix(')').unwrap_or_default(),
@@ -112,10 +110,7 @@ impl Case {
         let folder = IngestFolder::new();
         folder.write("e.txt", "0 1");
         // A virtual environment is found from the program that is run, so a link to it would find none.
-        folder.write(
-            "bin/python3",
-            format!("#!/bin/sh\nexec '{}' \"$@\"\n", python.display()),
-        );
+        folder.write("bin/python3", format!("#!/bin/sh\nexec '{}' \"$@\"\n", python.display()));
         paste("chmod +x bin/python3", folder.root());
         if let Some(line) = self.made_by.strip_prefix('$') {
             paste(line, folder.root());
@@ -176,20 +171,13 @@ fn make_files(cases: &[Case], folders: &[IngestFolder], python: &Path) {
     let mut jobs = Vec::new();
     for (case, folder) in cases.iter().zip(folders) {
         if !case.made_by.starts_with('$') {
-            let numpy = if case.needs.contains(&"numpy") {
-                "import numpy as np"
-            } else {
-                ""
-            };
+            let numpy = if case.needs.contains(&"numpy") { "import numpy as np" } else { "" };
             jobs.push((folder.root(), format!("{numpy}\n{}", case.made_by)));
         }
     }
     let script =
         "import json, os, sys\nfor folder, made_by in json.loads(sys.argv[1]): os.chdir(folder); exec(made_by, {})";
-    let ran = Command::new(python)
-        .args(["-c", script, &serde_json::to_string(&jobs).unwrap()])
-        .output()
-        .unwrap();
+    let ran = Command::new(python).args(["-c", script, &serde_json::to_string(&jobs).unwrap()]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
@@ -232,10 +220,7 @@ fn no_message_has_a_command_of_its_own() {
                 for line in lines {
                     let is_command = COMMANDS.iter().any(|command| line.contains(command));
                     let path = path.display();
-                    assert!(
-                        !is_command,
-                        "{path}: a command of a message belongs to the conversions: {line}"
-                    );
+                    assert!(!is_command, "{path}: a command of a message belongs to the conversions: {line}");
                 }
             }
         }
@@ -243,14 +228,5 @@ fn no_message_has_a_command_of_its_own() {
 }
 
 /// Parts of commands.
-const COMMANDS: [&str; 9] = [
-    "python3 -c",
-    "numpy.save",
-    "np.save",
-    "awk ",
-    "iconv ",
-    "tail -n",
-    "grep -v",
-    "bzip2 -",
-    "gzip -",
-];
+const COMMANDS: [&str; 9] =
+    ["python3 -c", "numpy.save", "np.save", "awk ", "iconv ", "tail -n", "grep -v", "bzip2 -", "gzip -"];

@@ -40,9 +40,7 @@ fn repartition(options: &str) -> String {
 }
 
 fn info(folder: &ProgramFolder, options: &str) -> Value {
-    folder
-        .success(&format!("store info graph.grappa --json {options}"))
-        .json()
+    folder.success(&format!("store info graph.grappa --json {options}")).json()
 }
 
 fn open(folder: &ProgramFolder) -> Store {
@@ -55,9 +53,7 @@ fn sum<'a>(objects: impl IntoIterator<Item = &'a Value>, key: &str) -> u64 {
 
 /// The chunks of all bases, sorted.
 fn bases(partitions: &[Value]) -> Vec<u64> {
-    let chunks = partitions
-        .iter()
-        .flat_map(|partition| partition["base_chunks"].as_array().unwrap());
+    let chunks = partitions.iter().flat_map(|partition| partition["base_chunks"].as_array().unwrap());
     let mut bases: Vec<u64> = chunks.map(|chunk| chunk.as_u64().unwrap()).collect();
     bases.sort_unstable();
     bases
@@ -78,11 +74,7 @@ fn partitions_are_told_alike_when_they_are_made_and_later() {
     assert_eq!(summary(&described), summary(&made));
 
     let partitions = made["by_partition"].as_array().unwrap();
-    assert_eq!(
-        bases(partitions),
-        (0..CHUNKS).collect::<Vec<_>>(),
-        "each is in one base"
-    );
+    assert_eq!(bases(partitions), (0..CHUNKS).collect::<Vec<_>>(), "each is in one base");
     for (p, partition) in partitions.iter().enumerate() {
         assert_eq!(partition["partition"], p);
         let next = &partitions[(p + 1) % 5]["base_chunks"];
@@ -117,9 +109,7 @@ fn coverage_is_counted_when_it_is_asked_for() {
     for part in [" 5 (sweep, generation 1)\n", "visible edges", "halo nodes"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    folder
-        .run("store info graph.grappa --memory 1MiB")
-        .misuse(&["--coverage"]);
+    folder.run("store info graph.grappa --memory 1MiB").misuse(&["--coverage"]);
 }
 
 #[test]
@@ -134,9 +124,7 @@ fn super_epochs_follow_each_other_or_are_chosen() {
         ("--schedule fixed", Schedule::Fixed, 4),
         ("--schedule local", Schedule::Local, 5),
     ]) {
-        let made = folder
-            .success(&repartition(&format!("--partitions 4 --seed 9 --json {options}")))
-            .json();
+        let made = folder.success(&repartition(&format!("--partitions 4 --seed 9 --json {options}"))).json();
         let expected = (&json!(super_epoch), &json!(generation));
         assert_eq!((&made["super_epoch"], &made["generation"]), expected);
         let expected = assignment(schedule, &sizes, 4, 9, super_epoch, generation).unwrap();
@@ -152,24 +140,16 @@ fn wrong_options_and_stores_are_told_and_change_nothing() {
     let folder = folder();
     let before = folder.files("graph.grappa");
     folder.run(&repartition("--partitions 0")).failure(&["at least 1"]);
-    folder
-        .run(&repartition("--partitions 25"))
-        .failure(&["24 chunks", "at most 24", "--chunks"]);
+    folder.run(&repartition("--partitions 25")).failure(&["24 chunks", "at most 24", "--chunks"]);
     folder.run(&repartition("--partitions -1")).misuse(&["-1"]);
     folder.run(&repartition("")).misuse(&["--partitions"]);
-    folder
-        .run(&repartition("--partitions 4 --schedule spin"))
-        .misuse(&["sweep, shuffle, fixed"]);
-    folder
-        .run("store repartition none.grappa --partitions 4")
-        .failure(&["no such store"]);
+    folder.run(&repartition("--partitions 4 --schedule spin")).misuse(&["sweep, shuffle, fixed"]);
+    folder.run("store repartition none.grappa --partitions 4").failure(&["no such store"]);
     assert_eq!(folder.files("graph.grappa"), before);
 
     let slice = ProgramFolder::new();
     generate(&slice, "--only-chunks 3-5");
-    slice
-        .run(&repartition("--partitions 4"))
-        .failure(&["3 chunks", "at most 3"]);
+    slice.run(&repartition("--partitions 4")).failure(&["3 chunks", "at most 3"]);
     let made = slice.success(&repartition("--partitions 3 --json")).json();
     assert_eq!(bases(made["by_partition"].as_array().unwrap()), [3, 4, 5]);
 }
@@ -286,10 +266,7 @@ fn a_repartitioning_killed_at_random_moments_leaves_the_old_or_the_new_generatio
     folder.success("store verify graph.grappa");
     assert_eq!(others(), before, "another file changed");
     let survived = KILLS - old - new;
-    assert!(
-        old + new >= KILLS / 4,
-        "most runs were over before they were killed: {survived} were"
-    );
+    assert!(old + new >= KILLS / 4, "most runs were over before they were killed: {survived} were");
     println!("after kills {old} times the old generation counted, {new} times the new one");
 }
 

@@ -67,13 +67,8 @@ fn the_same_seed_gives_the_same_minibatches_however_they_are_made() {
         ["sampled_edges", "input_nodes"].map(|key| told[key].as_u64().unwrap())
     };
     let expected = counts("");
-    for way in [
-        "--threads 3",
-        "--view mapped",
-        "--read-engine pread --lookahead 1",
-        "--memory 24MiB",
-        "--no-features",
-    ] {
+    for way in ["--threads 3", "--view mapped", "--read-engine pread --lookahead 1", "--memory 24MiB", "--no-features"]
+    {
         assert_eq!(counts(way), expected, "{way}");
     }
     assert_ne!(counts("--seed 8"), expected);
@@ -84,10 +79,7 @@ fn seeds_are_a_split_all_nodes_or_a_list_of_ids() {
     let folder = sbm();
     folder.write("ids.txt", "17\n4\n19999\n");
     let [list, train, all] = ["ids.txt", "train", "all"].map(|seeds| {
-        let told = sampled(
-            &folder,
-            &format!("--fanouts 1 --batches 1 --batch 20000 --seeds {seeds}"),
-        );
+        let told = sampled(&folder, &format!("--fanouts 1 --batches 1 --batch 20000 --seeds {seeds}"));
         told["input_nodes"].as_u64().unwrap()
     });
     assert!((3..=6).contains(&list));
@@ -152,13 +144,8 @@ fn a_store_without_features_is_sampled_and_says_so_if_they_are_wanted() {
     let folder = ProgramFolder::new();
     generate(&folder, "rmat --scale 12");
     let told = sampled(&folder, "--batches 3 --seeds all");
-    assert_eq!(
-        (told["bytes_wanted"].as_u64(), &told["read_engine"]),
-        (Some(0), &Value::Null)
-    );
-    folder
-        .run(&sample("--batches 3 --seeds all --features"))
-        .failure(&["no features"]);
+    assert_eq!((told["bytes_wanted"].as_u64(), &told["read_engine"]), (Some(0), &Value::Null));
+    folder.run(&sample("--batches 3 --seeds all --features")).failure(&["no features"]);
     folder.run(&sample("--batches 3")).failure(&["--seeds all"]);
 }
 
@@ -178,18 +165,12 @@ fn peak_memory_is_the_budget_and_a_bit() {
     let folder = ProgramFolder::on_disk();
     generate(&folder, "rmat --scale 17 --feature-dim 256");
     for view in ["memory", "mapped"] {
-        let told = sampled(
-            &folder,
-            &format!("--batches 60 --seeds all --view {view} --memory {BUDGET}"),
-        );
+        let told = sampled(&folder, &format!("--batches 60 --seeds all --view {view} --memory {BUDGET}"));
         let Some(peak) = told["peak_rss_bytes"].as_u64() else {
             grappa_skip::skip!("the kernel does not tell peak memory");
         };
         assert!(peak <= BUDGET + SLACK, "{view}: {peak} bytes with a budget of {BUDGET}");
-        assert!(
-            told["bytes_read"].as_u64().unwrap() > 0,
-            "features do not fit the budget"
-        );
+        assert!(told["bytes_read"].as_u64().unwrap() > 0, "features do not fit the budget");
     }
 }
 
@@ -197,10 +178,7 @@ fn peak_memory_is_the_budget_and_a_bit() {
 #[test]
 fn large_minibatches_take_no_more_than_the_budget() {
     let folder = ProgramFolder::on_disk();
-    generate(
-        &folder,
-        "rmat --scale 22 --edge-factor 2 --feature-dim 8 --feature-dtype f16",
-    );
+    generate(&folder, "rmat --scale 22 --edge-factor 2 --feature-dim 8 --feature-dtype f16");
     // Half of the nodes as a seed list.
     let half: String = (0..1 << 21).map(|id| format!("{}\n", 2 * id)).collect();
     folder.write("half.txt", half);
@@ -215,10 +193,7 @@ fn large_minibatches_take_no_more_than_the_budget() {
         };
         // A command that uses little memory tests nothing.
         let range = budget << 19..=budget << 20;
-        assert!(
-            range.contains(&peak),
-            "{seeds}: {peak} bytes with a budget of {budget} MiB"
-        );
+        assert!(range.contains(&peak), "{seeds}: {peak} bytes with a budget of {budget} MiB");
     }
 }
 
@@ -227,12 +202,7 @@ fn a_feature_file_that_is_cut_short_is_an_error_and_not_a_minibatch() {
     let folder = sbm();
     let features = folder.path("graph.grappa/chunk-5/features");
     let bytes = fs::metadata(&features).unwrap().len();
-    File::options()
-        .write(true)
-        .open(&features)
-        .unwrap()
-        .set_len(bytes / 2)
-        .unwrap();
+    File::options().write(true).open(&features).unwrap().set_len(bytes / 2).unwrap();
     folder.run(&sample("--batches 5")).failure(&["chunk-5/features"]);
 }
 
@@ -241,19 +211,12 @@ fn aggregates_are_made_once_verified_and_replaced_when_asked() {
     let folder = sbm();
     let preaggregate = |options: &str| folder.run(&format!("store preaggregate graph.grappa {options}"));
     for kind in ["mean", "gcn", "sum"] {
-        let made = preaggregate(&format!("--kind {kind} --memory 4MiB --json"))
-            .success()
-            .json();
-        assert_eq!(
-            (&made["kind"], made["nodes"].as_u64()),
-            (&Value::from(kind), Some(20_000))
-        );
+        let made = preaggregate(&format!("--kind {kind} --memory 4MiB --json")).success().json();
+        assert_eq!((&made["kind"], made["nodes"].as_u64()), (&Value::from(kind), Some(20_000)));
     }
     folder.success("store verify graph.grappa");
     preaggregate("--kind mean").failure(&["--replace"]);
-    let replaced = preaggregate("--kind mean --replace --dtype f16 --json")
-        .success()
-        .json();
+    let replaced = preaggregate("--kind mean --replace --dtype f16 --json").success().json();
     assert!(replaced["bytes"].as_u64().unwrap() < 20_000 * 100);
     preaggregate("--kind gcn --replace --memory 1KiB").failure(&["MiB is needed"]);
 }

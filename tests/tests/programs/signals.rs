@@ -51,10 +51,9 @@ fn an_interrupted_store_is_completed_by_resume() {
     let folder = memory_folder();
     let files = graph_files(folder.path());
     let ingest = ingest_of(&files);
-    for (name, command, signal, code) in [
-        ("ingest", &ingest as &dyn Fn(&Path) -> Command, Signal::INT, 130),
-        ("gen", &generator, Signal::TERM, 143),
-    ] {
+    for (name, command, signal, code) in
+        [("ingest", &ingest as &dyn Fn(&Path) -> Command, Signal::INT, 130), ("gen", &generator, Signal::TERM, 143)]
+    {
         let whole = folder.path().join(format!("{name}-whole.grappa"));
         run(&mut command(&whole)).success();
         let store = folder.path().join(format!("{name}.grappa"));
@@ -63,11 +62,7 @@ fn an_interrupted_store_is_completed_by_resume() {
         let ran = interrupt(&mut command(&store), signal, "create chunk-9/edges");
         assert_eq!(ran.code, Some(code), "{}", ran.stderr);
         let expected = format!("interrupted: what is finished is kept in {}", partial.display());
-        assert!(
-            ran.stderr.contains(&expected) && ran.stderr.contains("--resume"),
-            "{}",
-            ran.stderr
-        );
+        assert!(ran.stderr.contains(&expected) && ran.stderr.contains("--resume"), "{}", ran.stderr);
         run(command(&store).arg("--resume")).success();
         assert_same(&store, &files_of(&whole), name);
     }
@@ -87,10 +82,7 @@ fn a_program_that_has_nothing_to_lose_ends_at_once() {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert_eq!(
-        (child.wait().unwrap().code(), stderr.as_str()),
-        (Some(143), "interrupted\n")
-    );
+    assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(143), "interrupted\n"));
 }
 
 /// Whether a process has a handler for a signal.

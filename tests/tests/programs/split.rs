@@ -9,12 +9,8 @@ use serde_json::{Value, json};
 fn folder() -> ProgramFolder {
     let folder = ProgramFolder::new();
     write_lines(&folder, "edges.tsv", 200, |node| format!("{node} {}", (node + 1) % 200));
-    write_lines(&folder, "labels.txt", 200, |node| {
-        (if node == 17 { 2 } else { node % 2 }).to_string()
-    });
-    write_lines(&folder, "sets.txt", 200, |node| {
-        format!("{} {} 0", node % 2, node % 3 / 2)
-    });
+    write_lines(&folder, "labels.txt", 200, |node| (if node == 17 { 2 } else { node % 2 }).to_string());
+    write_lines(&folder, "sets.txt", 200, |node| format!("{} {} 0", node % 2, node % 3 / 2));
     folder.write("ids.txt", "1\n2\n");
     folder
 }
@@ -44,10 +40,7 @@ fn info_shows_the_split_and_how_it_was_drawn() {
     let first = info(&folder);
     assert_eq!(first["splits"], json!({"train": 120, "val": 40, "test": 40}));
     assert_eq!(first["random_split"], "60/20/20, seed 0");
-    made(
-        &folder,
-        "--labels labels.txt --split 50/25/25 --split-seed 9 --stratify",
-    );
+    made(&folder, "--labels labels.txt --split 50/25/25 --split-seed 9 --stratify");
     assert_eq!(info(&folder)["random_split"], "50/25/25, seed 9, stratified");
     let text = folder.success("store info out.grappa").stdout;
     assert!(text.contains("(random, 50/25/25, seed 9, stratified)"), "{text}");
@@ -78,9 +71,7 @@ fn a_class_without_training_nodes_is_a_warning() {
 fn classes_without_training_nodes_are_found_however_many_there_are() {
     let folder = folder();
     let nodes = 80_000;
-    write_lines(&folder, "edges.tsv", nodes, |node| {
-        format!("{node} {}", (node + 1) % nodes)
-    });
+    write_lines(&folder, "edges.tsv", nodes, |node| format!("{node} {}", (node + 1) % nodes));
     write_lines(&folder, "labels.txt", nodes, |node| match node {
         10 => "7".to_owned(),
         11 => "140000".to_owned(),
@@ -119,9 +110,7 @@ fn contradictions_name_both_options_and_the_remedy() {
 #[test]
 fn nodes_of_a_split_without_a_label_are_a_warning() {
     let folder = folder();
-    write_lines(&folder, "some.txt", 200, |node| {
-        (if node % 50 == 7 { "-1" } else { "1" }).to_owned()
-    });
+    write_lines(&folder, "some.txt", 200, |node| (if node % 50 == 7 { "-1" } else { "1" }).to_owned());
     for (name, ids) in [("train.txt", 0..100), ("val.txt", 100..107), ("test.txt", 150..200)] {
         folder.write(name, ids.map(|id| format!("{id}\n")).collect::<String>());
     }
@@ -175,9 +164,7 @@ fn a_plan_counts_the_split() {
     for (nodes, shares) in [("100000", "60/20/20"), ("300000", "1/1/98")] {
         made(&folder, &format!("--nodes {nodes} --split {shares}"));
         let made = info(&folder)["bytes"]["splits"].as_f64().unwrap();
-        let plan = folder.success(&format!(
-            "store plan --json --nodes {nodes} --edges 200 --split {shares}"
-        ));
+        let plan = folder.success(&format!("store plan --json --nodes {nodes} --edges 200 --split {shares}"));
         let planned = plan.json()["bytes"]["splits"].as_f64().unwrap();
         assert!((planned - made).abs() <= made / 20.0, "{planned} planned, {made} made");
     }

@@ -18,12 +18,7 @@ fn sample() -> ProgramFolder {
     write("labels.csv", 0..NODES, |i| format!("{}\n", i % 5));
     write("train", 0..50, |i| format!("{i}\n"));
     write("val", 100..150, |i| format!("{i}\n"));
-    ingest_sample(
-        &folder,
-        "sample",
-        "edges.tsv",
-        ["features.csv", "labels.csv", "train", "val"],
-    );
+    ingest_sample(&folder, "sample", "edges.tsv", ["features.csv", "labels.csv", "train", "val"]);
     folder
 }
 
@@ -51,13 +46,7 @@ fn a_sound_store_is_said_to_be() {
 fn info_tells_people_and_programs_the_same() {
     let folder = sample();
     let object = info(&folder, "sample.grappa");
-    for (key, value) in [
-        ("nodes", 300),
-        ("edges", 3000),
-        ("chunks", 5),
-        ("classes", 5),
-        ("generation", 0),
-    ] {
+    for (key, value) in [("nodes", 300), ("edges", 3000), ("chunks", 5), ("classes", 5), ("generation", 0)] {
         assert_eq!(object[key], value, "{key}");
     }
     assert_eq!(object["features"]["dim"], 3);
@@ -124,14 +113,7 @@ fn edges_go_to_stdout_and_an_export_needs_something_to_export() {
     ] {
         export(options).failure(parts);
     }
-    let names = [
-        "edges.tsv",
-        "features.csv",
-        "labels.csv",
-        "sample.grappa",
-        "train",
-        "val",
-    ];
+    let names = ["edges.tsv", "features.csv", "labels.csv", "sample.grappa", "train", "val"];
     assert_eq!(folder.names(), names);
 }
 
@@ -174,22 +156,11 @@ fn plans_agree_with_stores() {
 #[test]
 fn a_plan_says_what_it_takes_for_granted() {
     let folder = ProgramFolder::new();
-    let plan = |options: &str| {
-        folder.run(&format!(
-            "store plan --nodes 1G --edges 16G --dim 128 --dtype f16 {options}"
-        ))
-    };
-    let text = plan("--disk-bandwidth 1.4GB/s --threads 2 --free-memory 8GiB")
-        .success()
-        .stdout;
+    let plan =
+        |options: &str| folder.run(&format!("store plan --nodes 1G --edges 16G --dim 128 --dtype f16 {options}"));
+    let text = plan("--disk-bandwidth 1.4GB/s --threads 2 --free-memory 8GiB").success().stdout;
     let chunks = "chunks         238\n";
-    for part in [
-        chunks,
-        "ingest",
-        "super-epoch",
-        "as skewed as in R-MAT",
-        "1.3 GiB/s; 2 threads",
-    ] {
+    for part in [chunks, "ingest", "super-epoch", "as skewed as in R-MAT", "1.3 GiB/s; 2 threads"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     plan("--memory 1MiB").failure(&["at least ", "--memory"]);
@@ -219,10 +190,9 @@ fn scattered_and_named_nodes_survive_a_round_trip() {
     folder.write("sparse.train", integers.join("\n"));
     let mut names = [0, 1, 2, 3, 5].map(name);
     folder.write("string.train", names.join("\n"));
-    for (ids, input, outputs) in [
-        ("sparse", "scattered.tsv", &["2.tsv", "2.csv", "2.npy"][..]),
-        ("string", "named.csv", &["named-2.csv"]),
-    ] {
+    for (ids, input, outputs) in
+        [("sparse", "scattered.tsv", &["2.tsv", "2.csv", "2.npy"][..]), ("string", "named.csv", &["named-2.csv"])]
+    {
         let ingest = |edges: &str| {
             let options = format!("--ids {ids} --chunks 3 --train {ids}.train");
             folder.success(&format!("ingest --edges {edges} {options} --out {edges}.grappa"));
@@ -240,9 +210,7 @@ fn scattered_and_named_nodes_survive_a_round_trip() {
     names.sort();
     assert_eq!(folder.read("train"), names.join("\n") + "\n");
     folder.success("store export named.csv.grappa --edges named.tsv");
-    folder
-        .run("store export named.csv.grappa --edges named.npy")
-        .failure(&["ids are strings"]);
+    folder.run("store export named.csv.grappa --edges named.npy").failure(&["ids are strings"]);
 }
 
 #[test]
@@ -309,11 +277,7 @@ fn training_links_is_planned_from_a_store_or_from_numbers() {
     let of_numbers = plan(&format!("{numbers} {LINKS}")).success().json();
     for answer in [of_store, of_numbers] {
         let train = &answer["train"];
-        assert_eq!(
-            (&train["steps"], &train["evaluates_exactly"]),
-            (&2.into(), &true.into()),
-            "{train}"
-        );
+        assert_eq!((&train["steps"], &train["evaluates_exactly"]), (&2.into(), &true.into()), "{train}");
     }
     plan(&format!("whole.grappa {LINKS}")).failure(&["held out", "--edge-split"]);
     plan(&format!("{numbers} --train --task link --candidates 0")).misuse(&["at least 1, or all"]);
@@ -334,21 +298,11 @@ fn stores_without_edges_survive_a_round_trip() {
     }
     Npy::new(&[3, 1], [0.5f32, 1.5, 2.5]).write(&folder.path("x.npy"));
     let ingest = |edges: &str, more: &str| -> Ran {
-        folder.run(&format!(
-            "ingest --edges {edges} --out {edges}.grappa --self-loops drop {more}"
-        ))
+        folder.run(&format!("ingest --edges {edges} --out {edges}.grappa --self-loops drop {more}"))
     };
     for (input, nodes, outputs) in [
-        (
-            "dense.tsv",
-            "--nodes 3",
-            &["dense-2.tsv", "dense-2.csv", "dense-2.npy"][..],
-        ),
-        (
-            "sparse.tsv",
-            "--ids sparse --node-ids sparse.ids",
-            &["sparse-2.tsv", "sparse-2.csv", "sparse-2.npy"],
-        ),
+        ("dense.tsv", "--nodes 3", &["dense-2.tsv", "dense-2.csv", "dense-2.npy"][..]),
+        ("sparse.tsv", "--ids sparse --node-ids sparse.ids", &["sparse-2.tsv", "sparse-2.csv", "sparse-2.npy"]),
         (
             "string.csv",
             "--ids string --node-ids string.ids",

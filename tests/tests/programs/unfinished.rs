@@ -48,9 +48,7 @@ impl Making<'_> {
 
     /// Kills the command before a change, and flips a byte of a file that it has finished.
     fn flip_before(&self, change: &str, file: &str) {
-        kill_before(change, &mut (self.command)(&self.store), || {
-            flip(&self.partial().join(file))
-        });
+        kill_before(change, &mut (self.command)(&self.store), || flip(&self.partial().join(file)));
     }
 
     /// Resumes the run, which must refuse to go on and name the file. Then does what the error says.
@@ -88,10 +86,7 @@ fn a_damaged_file_that_an_ingest_had_finished_is_not_published() {
     need_faults!();
     let folder = memory_folder();
     let command = ingest(folder.path());
-    let making = Making {
-        store: folder.path().join("graph.grappa"),
-        command: &command,
-    };
+    let making = Making { store: folder.path().join("graph.grappa"), command: &command };
     // Before the manifest is written, and when only the journal is left to remove.
     for (change, file) in [
         ("create manifest.tmp", "chunk-0/features"),
@@ -117,10 +112,7 @@ fn a_damaged_dictionary_of_strings_is_refused_and_does_not_keep_ingest_busy() {
         command.words("--ids string --memory 32MiB --threads 1 --quiet");
         command
     };
-    let making = Making {
-        store: folder.path().join("graph.grappa"),
-        command: &command,
-    };
+    let making = Making { store: folder.path().join("graph.grappa"), command: &command };
     kill_before("create chunk-0/edges", &mut command(&making.store), || {
         let partial = making.partial();
         // Keys of strings come from the dictionary, which has checksums, and from no file that has none.
@@ -142,17 +134,13 @@ fn damaged_files_that_can_be_made_again_are() {
     run(&mut sbm(&source)).success();
     let place = |store: &Path| {
         let mut command = command("grappa-store");
-        command
-            .arg("place")
-            .arg(&source)
-            .words("--chunks 0,2 --copy --quiet --to");
+        command.arg("place").arg(&source).words("--chunks 0,2 --copy --quiet --to");
         command.arg(store);
         command
     };
-    for (store, command, file) in [
-        (&generated, &sbm as &dyn Fn(&Path) -> Command, "chunk-1/edges"),
-        (&placed, &place, "chunk-2/features"),
-    ] {
+    for (store, command, file) in
+        [(&generated, &sbm as &dyn Fn(&Path) -> Command, "chunk-1/edges"), (&placed, &place, "chunk-2/features")]
+    {
         let store = store.with_extension("grappa");
         run(&mut command(&store)).success();
         let expected = files_of(&store);
@@ -186,11 +174,7 @@ fn damaged_rows_of_an_earlier_run_are_computed_again() {
         copy_folder(before, &store);
         let make = || {
             let mut command = command("grappa-store");
-            command
-                .arg("--quiet")
-                .arg(arguments[0])
-                .arg(&store)
-                .args(&arguments[1..]);
+            command.arg("--quiet").arg(arguments[0]).arg(&store).args(&arguments[1..]);
             command
         };
         run(&mut make()).success();
@@ -218,11 +202,7 @@ fn damage_of_any_kind_in_a_join_on_disk_is_found_or_has_no_effect() {
         let change = changes / 5 + number * changes / 10;
         let limit = Duration::from_secs(60);
         let (outcome, file) = job.damage(scratch.path(), change, damage, &mut random, limit);
-        assert!(
-            !outcome.is_fault(),
-            "change {change}, {damage:?} of {}: {outcome:?}",
-            file.display()
-        );
+        assert!(!outcome.is_fault(), "change {change}, {damage:?} of {}: {outcome:?}", file.display());
     }
 }
 
@@ -237,10 +217,7 @@ fn a_damaged_path_of_the_scratch_folder_is_not_followed() {
         command.arg("--tmp").arg(&tmp);
         command
     };
-    let making = Making {
-        store: folder.path().join("graph.grappa"),
-        command: &command,
-    };
+    let making = Making { store: folder.path().join("graph.grappa"), command: &command };
     kill_before("create chunk-1/edges", &mut command(&making.store), || {
         // A path that is cut off names the folder of all scratch folders.
         let file = making.partial().join("scratch-folder");
@@ -256,10 +233,7 @@ fn an_ingest_whose_unfinished_store_is_removed_stops_and_leaves_the_next_one_alo
     need_faults!();
     let folder = memory_folder();
     let command = ingest(folder.path());
-    let making = Making {
-        store: folder.path().join("graph.grappa"),
-        command: &command,
-    };
+    let making = Making { store: folder.path().join("graph.grappa"), command: &command };
     run(&mut command(&making.store)).success();
     let expected = files_of(&making.store);
     fs::remove_dir_all(&making.store).unwrap();

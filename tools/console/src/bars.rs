@@ -77,18 +77,12 @@ impl Bars {
 
     /// Hidden bars.
     pub(crate) fn hidden() -> Self {
-        Self {
-            shown: None,
-            caller: None,
-        }
+        Self { shown: None, caller: None }
     }
 
     /// No bars: `caller` gets the progress.
     pub(crate) fn of_caller(caller: Arc<dyn Progress + Send + Sync>) -> Self {
-        Self {
-            shown: None,
-            caller: Some(caller),
-        }
+        Self { shown: None, caller: Some(caller) }
     }
 }
 
@@ -153,10 +147,7 @@ impl VisibleBar {
             None => self.bar.unset_length(),
         }
         self.bar.enable_steady_tick(REDRAW_INTERVAL);
-        let stage = RunningStage {
-            name: name.to_owned(),
-            started: Instant::now(),
-        };
+        let stage = RunningStage { name: name.to_owned(), started: Instant::now() };
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
     }
 
@@ -168,12 +159,7 @@ impl VisibleBar {
         if !self.leaves_lines {
             return;
         }
-        let line = finished_line(
-            &stage.name,
-            stage.started.elapsed(),
-            self.bar.position(),
-            self.edges.load(Relaxed),
-        );
+        let line = finished_line(&stage.name, stage.started.elapsed(), self.bar.position(), self.edges.load(Relaxed));
         eprint_line(&line);
     }
 }
@@ -249,11 +235,7 @@ fn stepped(steps: u64, total: u64, edges: u64, elapsed: Duration) -> String {
 
 /// Time left, without fractions of seconds.
 fn left(left: Duration) -> String {
-    if left < Duration::from_secs(100) {
-        format!("{} s", left.as_secs())
-    } else {
-        duration(left)
-    }
+    if left < Duration::from_secs(100) { format!("{} s", left.as_secs()) } else { duration(left) }
 }
 
 #[cfg(test)]
@@ -268,10 +250,7 @@ mod tests {
             finished_line("reading edges", Duration::from_secs(2), 1 << 30, 67_000_000),
             "reading edges: 2.00 s, 1.0 GiB (512.0 MiB/s), 67.0 M edges (33.5 M/s)"
         );
-        assert_eq!(
-            finished_line("syncing", Duration::from_secs(2), 0, 0),
-            "syncing: 2.00 s"
-        );
+        assert_eq!(finished_line("syncing", Duration::from_secs(2), 0, 0), "syncing: 2.00 s");
     }
 
     #[test]
@@ -287,10 +266,7 @@ mod tests {
 
     #[test]
     fn steps_are_counted_as_such() {
-        assert_eq!(
-            stepped(12, 38, 3_000_000, Duration::from_secs(2)),
-            "12/38 steps, 1.50 M edges/s"
-        );
+        assert_eq!(stepped(12, 38, 3_000_000, Duration::from_secs(2)), "12/38 steps, 1.50 M edges/s");
         assert_eq!(stepped(0, 38, 0, Duration::ZERO), "0/38 steps, 0 edges/s");
     }
 

@@ -109,11 +109,7 @@ impl ConsoleArgs {
             .with_target(level > tracing::Level::INFO)
             .with_writer(screen::AboveBars::default)
             .init();
-        Console {
-            quiet: self.quiet,
-            json: self.json,
-            caller: None,
-        }
+        Console { quiet: self.quiet, json: self.json, caller: None }
     }
 }
 
@@ -145,14 +141,7 @@ impl Console {
     /// The console of a program that another one runs as a function: nothing is printed, progress goes to `progress`, which may also stop
     /// the program, and [`Console::take_answer`] has the result.
     pub fn within(progress: Arc<dyn Progress + Send + Sync>) -> Self {
-        Self {
-            quiet: false,
-            json: true,
-            caller: Some(Arc::new(Caller {
-                progress,
-                answer: Mutex::default(),
-            })),
-        }
+        Self { quiet: false, json: true, caller: Some(Arc::new(Caller { progress, answer: Mutex::default() })) }
     }
 
     /// The result of a program that runs as a function, if it has one. A program that fails may have one: the problems that it found.
@@ -174,11 +163,7 @@ impl Console {
     /// A console without progress, summary and lines, for one of several processes.
     #[must_use]
     pub fn silenced(&self) -> Self {
-        Self {
-            quiet: true,
-            json: false,
-            caller: None,
-        }
+        Self { quiet: true, json: false, caller: None }
     }
 
     /// Progress bars on stderr. They are hidden with `--quiet`, or if stderr is not a terminal.

@@ -24,11 +24,7 @@ struct Log {
 
 /// From now on, errors and warnings on the console begin with `name`. With `is_quiet`, warnings are for the log file only.
 pub fn name_process(name: &str, is_quiet: bool) {
-    *lock() = Some(Log {
-        file: None,
-        name: name.to_owned(),
-        is_quiet,
-    });
+    *lock() = Some(Log { file: None, name: name.to_owned(), is_quiet });
 }
 
 /// Also appends all that goes to the log, and errors, to a file.

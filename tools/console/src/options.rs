@@ -9,9 +9,7 @@ use grappa_formats::manifest::{FeatureDtype, SelfLoops};
 pub fn choices<T: Clone + Send + Sync + 'static, const N: usize>(
     choices: [(&'static str, &'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
-    let names = choices
-        .each_ref()
-        .map(|(name, help, _)| PossibleValue::new(*name).help(*help));
+    let names = choices.each_ref().map(|(name, help, _)| PossibleValue::new(*name).help(*help));
     PossibleValuesParser::new(names).map(move |given| {
         let found = choices.iter().find(|(name, ..)| *name == given);
         found.expect("clap accepts no other name").2.clone()
@@ -23,11 +21,7 @@ pub fn dtypes() -> impl TypedValueParser<Value = FeatureDtype> {
     choices([
         ("f32", "32-bit float", FeatureDtype::F32),
         ("f16", "16-bit float (IEEE half precision)", FeatureDtype::F16),
-        (
-            "bf16",
-            "16-bit float with the exponent range of f32",
-            FeatureDtype::Bf16,
-        ),
+        ("bf16", "16-bit float with the exponent range of f32", FeatureDtype::Bf16),
         ("int8", "8-bit integer, with a scale for each row", FeatureDtype::Int8),
     ])
 }

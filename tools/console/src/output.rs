@@ -20,11 +20,7 @@ pub struct StdoutClosed;
 /// a program gets the bytes.
 pub fn stdout() -> io::BufWriter<impl Write> {
     let stdout = io::stdout();
-    let out = Out {
-        is_terminal: stdout.is_terminal(),
-        out: MarkClosed(stdout),
-        rest: Vec::new(),
-    };
+    let out = Out { is_terminal: stdout.is_terminal(), out: MarkClosed(stdout), rest: Vec::new() };
     io::BufWriter::with_capacity(64 << 10, out)
 }
 
@@ -108,10 +104,7 @@ fn mark(error: io::Error) -> io::Error {
 /// Whether the error is a closed stdout.
 pub(crate) fn stdout_was_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        cause
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref)
-            .is_some_and(|inner| inner.is::<StdoutClosed>())
+        cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref).is_some_and(|inner| inner.is::<StdoutClosed>())
     })
 }
 
@@ -151,10 +144,7 @@ mod tests {
     fn an_error_names_each_cause_once() {
         let error = Error::io("open", "a.tsv")(io::Error::from_raw_os_error(2));
         let error = anyhow::Error::from(error).context("reading edges");
-        assert_eq!(
-            one_line(&error),
-            "reading edges: cannot open a.tsv: No such file or directory (os error 2)"
-        );
+        assert_eq!(one_line(&error), "reading edges: cannot open a.tsv: No such file or directory (os error 2)");
     }
 
     #[test]

@@ -68,10 +68,7 @@ mod tests {
     #[test]
     fn the_processor_check_agrees_with_the_kernel() {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
-        let flags = cpuinfo
-            .lines()
-            .find_map(|line| line.strip_prefix("flags"))
-            .expect("flags of a processor");
+        let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")).expect("flags of a processor");
         let all = ["avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]
             .iter()
             .all(|flag| flags.split_whitespace().any(|word| word == *flag));

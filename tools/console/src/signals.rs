@@ -130,15 +130,10 @@ pub(crate) fn catch() {
     // Nobody asks whether it came: the write that caused it fails. A handler, unlike an ignored signal, does not pass to other programs.
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let caught: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
-        .into_iter()
-        .filter(|&signal| !is_ignored(&status, signal))
-        .collect();
-    let waiting = Signals::new(caught).and_then(|signals| {
-        thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || wait(signals))
-    });
+    let caught: Vec<i32> =
+        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(&status, signal)).collect();
+    let waiting = Signals::new(caught)
+        .and_then(|signals| thread::Builder::new().name("signals".into()).spawn(move || wait(signals)));
     // Without the thread, signals have their default effect.
     if let Err(error) = waiting {
         tracing::warn!("signals end the program at once: {error}");

@@ -69,22 +69,13 @@ impl Built {
 
 impl Summary for Built {
     fn text(&self) -> String {
-        let mut line = format!(
-            "{}: {} nodes, {} edges",
-            printable(&self.name),
-            count(self.nodes),
-            count(self.edges)
-        );
+        let mut line = format!("{}: {} nodes, {} edges", printable(&self.name), count(self.nodes), count(self.edges));
         if self.chunks > 0 {
             let of_slice = match self.chunks_present < self.chunks {
                 true => format!("{} of ", self.chunks_present),
                 false => String::new(),
             };
-            line += &format!(
-                " in {of_slice}{} chunk{}",
-                self.chunks,
-                if self.chunks == 1 { "" } else { "s" }
-            );
+            line += &format!(" in {of_slice}{} chunk{}", self.chunks, if self.chunks == 1 { "" } else { "s" });
         }
         line += &format!(
             ", {} on disk; {} ({} edges/s",
@@ -127,15 +118,8 @@ mod tests {
             "cora.grappa: 2708 nodes, 10556 edges in 4 chunks, 1.0 MiB on disk; 0.50 s (21112 edges/s, peak memory 64.0 \
              MiB); 3 rejected"
         );
-        let slice = Built {
-            chunks_present: 2,
-            ..built()
-        };
-        assert!(
-            slice.text().contains("10556 edges in 2 of 4 chunks"),
-            "{}",
-            slice.text()
-        );
+        let slice = Built { chunks_present: 2, ..built() };
+        assert!(slice.text().contains("10556 edges in 2 of 4 chunks"), "{}", slice.text());
     }
 
     #[test]

@@ -7,9 +7,8 @@
 /// If a row is longer than the first one.
 pub fn aligned(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
+    let widths: Vec<usize> =
+        (0..columns).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
     let lines = rows.iter().map(|row| {
         let cells = row.iter().enumerate().map(|(column, cell)| {
             let width = widths[column];

@@ -273,11 +273,7 @@ enum Assign {
 fn feature_sources() -> impl TypedValueParser<Value = FeatureSource> {
     choices([
         ("stored", "Write them to disk", FeatureSource::Stored),
-        (
-            "procedural",
-            "Compute them whenever they are read",
-            FeatureSource::Procedural,
-        ),
+        ("procedural", "Compute them whenever they are read", FeatureSource::Procedural),
     ])
 }
 
@@ -310,16 +306,8 @@ pub struct FileOptions {
 }
 
 /// Options that only stores have.
-const OF_STORES: [&str; 8] = [
-    "chunks",
-    "only_chunks",
-    "assign",
-    "dedup",
-    "self_loops",
-    "feature_dtype",
-    "features",
-    "resume",
-];
+const OF_STORES: [&str; 8] =
+    ["chunks", "only_chunks", "assign", "dedup", "self_loops", "feature_dtype", "features", "resume"];
 
 impl GenArgs {
     /// Parses the command line of this process. Ends the process with a usage error if it is wrong.
@@ -335,15 +323,11 @@ impl GenArgs {
         let matches = Self::command().try_get_matches_from(line)?;
         let args = Self::from_arg_matches(&matches)?;
         let (_, of_model) = matches.subcommand().expect("a model is required");
-        let mut given = OF_STORES
-            .iter()
-            .filter(|id| of_model.value_source(id) == Some(ValueSource::CommandLine));
+        let mut given = OF_STORES.iter().filter(|id| of_model.value_source(id) == Some(ValueSource::CommandLine));
         let output = match given.next() {
             Some(id) if args.model.common().output.kind != OutputKind::Store => {
                 let option = id.replace('_', "-");
-                Err(anyhow!(
-                    "--{option} is for stores only: leave it out, or use --as store"
-                ))
+                Err(anyhow!("--{option} is for stores only: leave it out, or use --as store"))
             }
             _ => args.output(),
         };
@@ -404,11 +388,7 @@ impl GenArgs {
         let nodes = common.size.nodes();
         let drawn = (common.edge_factor * nodes as f64) as u64;
         let dim = u64::from(common.features.feature_dim.unwrap_or(0));
-        let value_bytes = match (
-            common.output.kind,
-            common.features.feature_dtype,
-            &common.features.features,
-        ) {
+        let value_bytes = match (common.output.kind, common.features.feature_dtype, &common.features.features) {
             (OutputKind::Store, _, FeatureSource::Procedural) => 0,
             (OutputKind::Store, FeatureDtype::Int8, _) => 1,
             (OutputKind::Store, FeatureDtype::F16 | FeatureDtype::Bf16, _) => 2,
@@ -422,9 +402,7 @@ impl GenArgs {
             OutputKind::Tsv => (0, drawn.saturating_mul(4)),
             OutputKind::Npy => (0, drawn.saturating_mul(16)),
         };
-        nodes
-            .saturating_mul(node_bytes + dim * value_bytes)
-            .saturating_add(edges_bytes)
+        nodes.saturating_mul(node_bytes + dim * value_bytes).saturating_add(edges_bytes)
     }
 }
 
@@ -437,11 +415,7 @@ impl Common {
             random_permutation: self.output.assign == Assign::Random,
             chunks: self.output.chunks.0,
             only_chunks: self.output.only_chunks.clone(),
-            edge_options: EdgeOptions {
-                undirected: false,
-                dedup: self.edges.dedup,
-                self_loops: self.edges.self_loops,
-            },
+            edge_options: EdgeOptions { undirected: false, dedup: self.edges.dedup, self_loops: self.edges.self_loops },
             features: self
                 .features
                 .feature_dim
@@ -464,11 +438,9 @@ impl ModelArgs {
 
     fn splits(&self) -> anyhow::Result<SplitShares> {
         let shares = match *self {
-            Self::Rmat { splits, .. } | Self::Sbm { splits, .. } => SplitShares {
-                train: splits.train_fraction,
-                val: splits.val_fraction,
-                test: splits.test_fraction,
-            },
+            Self::Rmat { splits, .. } | Self::Sbm { splits, .. } => {
+                SplitShares { train: splits.train_fraction, val: splits.val_fraction, test: splits.test_fraction }
+            }
             Self::Er { .. } => SplitShares::default(),
         };
         if let Self::Rmat { classes, .. } = self
@@ -486,12 +458,7 @@ impl ModelArgs {
         Ok(match *self {
             Self::Rmat {
                 quadrants: Quadrants { a, b, c, d },
-                classes:
-                    ClassesOfRmat {
-                        classes,
-                        homophily,
-                        noise,
-                    },
+                classes: ClassesOfRmat { classes, homophily, noise },
                 ..
             } => {
                 if !nodes.is_power_of_two() {
@@ -506,31 +473,13 @@ impl ModelArgs {
                     b,
                     c,
                     d,
-                    classes: classes.map(|count| RmatClasses {
-                        count,
-                        homophily,
-                        noise,
-                    }),
+                    classes: classes.map(|count| RmatClasses { count, homophily, noise }),
                 })
             }
             Self::Er { .. } => Model::Er(ErdosRenyi { nodes, edge_factor }),
-            Self::Sbm {
-                blocks:
-                    Blocks {
-                        classes,
-                        homophily,
-                        degree_growth,
-                        noise,
-                    },
-                ..
-            } => Model::Sbm(BlockModel {
-                nodes,
-                edge_factor,
-                classes,
-                homophily,
-                degree_growth,
-                noise,
-            }),
+            Self::Sbm { blocks: Blocks { classes, homophily, degree_growth, noise }, .. } => {
+                Model::Sbm(BlockModel { nodes, edge_factor, classes, homophily, degree_growth, noise })
+            }
         })
     }
 }

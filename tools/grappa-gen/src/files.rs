@@ -39,10 +39,7 @@ pub fn print(options: &FileOptions, bars: &Bars) -> Result<()> {
 
 fn pool(options: &FileOptions) -> Result<rayon::ThreadPool> {
     grappa_engine::io::check_threads(options.threads)?;
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(options.threads)
-        .build()
-        .context("cannot start threads")
+    rayon::ThreadPoolBuilder::new().num_threads(options.threads).build().context("cannot start threads")
 }
 
 /// Contents of a file of node data.
@@ -66,10 +63,7 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
             .filter(|split| (0..generator.nodes()).any(|label| generator.split(label) == Some(*split)));
         node_files.extend(splits.map(NodeFile::Split));
     }
-    let node_files: Vec<_> = node_files
-        .into_iter()
-        .map(|file| (file, file.path(&options.edges)))
-        .collect();
+    let node_files: Vec<_> = node_files.into_iter().map(|file| (file, file.path(&options.edges))).collect();
     // Checked before the work, which may take hours.
     let mut paths = node_files.iter().map(|(_, path)| path).chain([&options.edges]);
     paths.try_for_each(|path| options.destination(path).check())?;
@@ -106,10 +100,7 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
 
 impl FileOptions {
     fn destination<'a>(&self, path: &'a Path) -> Destination<'a> {
-        Destination {
-            path,
-            replaces: self.replace,
-        }
+        Destination { path, replaces: self.replace }
     }
 }
 

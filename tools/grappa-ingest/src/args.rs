@@ -155,12 +155,7 @@ struct EdgeArgs {
     ///
     /// An edge feature follows its edge: reverse edges of --undirected have the features of their edge, parallel edges have their own
     /// unless --merge says how they become one, and self-loops that --self-loops add adds have 0.
-    #[arg(
-        long,
-        value_name = "COLUMNS",
-        value_delimiter = ',',
-        conflicts_with = "edge_features"
-    )]
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', conflicts_with = "edge_features")]
     edge_features_from: Vec<String>,
     /// Edge features: a .npy of shape (E, d) or (E,), with a row per edge, for edges that are not text
     #[arg(long, value_name = "FILE")]
@@ -329,12 +324,7 @@ struct EdgeSplitArgs {
     ///
     /// An edge feature that --edge-features-from names, the number of one in --edge-features, or weight. Edges with one time are in one
     /// part, and an edge that comes again later is held out. Times are compared as 32-bit floats: Unix times to about two minutes.
-    #[arg(
-        long,
-        value_name = "COLUMN",
-        requires = "edge_split",
-        conflicts_with = "edge_split_seed"
-    )]
+    #[arg(long, value_name = "COLUMN", requires = "edge_split", conflicts_with = "edge_split_seed")]
     edge_split_by: Option<String>,
 }
 
@@ -460,10 +450,7 @@ impl IngestArgs {
                 ..self.node_data.options(&self.splits.split_column)?
             },
             splits: SplitOptions {
-                files: named
-                    .into_iter()
-                    .filter_map(|(name, path)| Some(SplitFile { name, path: path? }))
-                    .collect(),
+                files: named.into_iter().filter_map(|(name, path)| Some(SplitFile { name, path: path? })).collect(),
                 random: self.splits.random(),
                 edges: self.edge_splits.options()?,
             },
@@ -506,10 +493,7 @@ impl IngestArgs {
         if let Some(shares) = split
             && folder.join("split").is_dir()
         {
-            tracing::warn!(
-                "{}: --split {shares} replaces the split of this dataset",
-                folder.display()
-            );
+            tracing::warn!("{}: --split {shares} replaces the split of this dataset", folder.display());
         } else if split.is_none() && layout.train.is_none() {
             tracing::warn!(
                 "{}: there is no split/NAME/train.csv.gz, so the store has no splits; give --split to draw them",
@@ -573,11 +557,7 @@ impl NodeArgs {
 
 impl SplitArgs {
     fn random(&self) -> Option<RandomSplit> {
-        Some(RandomSplit {
-            shares: self.split?,
-            seed: self.split_seed,
-            stratify: self.stratify,
-        })
+        Some(RandomSplit { shares: self.split?, seed: self.split_seed, stratify: self.stratify })
     }
 }
 
@@ -587,10 +567,7 @@ impl EdgeSplitArgs {
             (Some(shares), Some(column)) => Some(EdgeSplit::by_column(shares, column.clone())?),
             (Some(shares), None) => Some(EdgeSplit::random(shares, self.edge_split_seed)?),
             (None, _) if self.val_edges.is_empty() && self.test_edges.is_empty() => None,
-            (None, _) => Some(EdgeSplit::Files {
-                val: self.val_edges.clone(),
-                test: self.test_edges.clone(),
-            }),
+            (None, _) => Some(EdgeSplit::Files { val: self.val_edges.clone(), test: self.test_edges.clone() }),
         })
     }
 }

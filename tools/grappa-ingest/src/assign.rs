@@ -18,12 +18,9 @@ pub fn parse_assign(text: &str) -> Result<Assign, String> {
 const PARTS_DEFAULT: u32 = 16;
 
 fn parse_streamed(name: &str, parts: &str) -> Result<Assign, String> {
-    let Some(partitioner) = Partitioner::ALL
-        .into_iter()
-        .find(|partitioner| partitioner.name() == name)
-    else {
+    let Some(partitioner) = Partitioner::ALL.into_iter().find(|partitioner| partitioner.name() == name) else {
         return Err(
-            "expected `random`, `range`, `file:PATH`, `ldg`, `ldg:PARTS`, `fennel` or `fennel:PARTS`".to_owned(),
+            "expected `random`, `range`, `file:PATH`, `ldg`, `ldg:PARTS`, `fennel` or `fennel:PARTS`".to_owned()
         );
     };
     let parts = match parts {

@@ -6,21 +6,13 @@ use grappa_engine::ingest::{CategoryForm, Comments, EdgeFormat, ExternalIds, Hea
 
 pub(crate) fn edge_formats() -> impl TypedValueParser<Value = EdgeFormat> {
     choices([
-        (
-            "auto",
-            "Recognize each file by its name and first bytes",
-            EdgeFormat::Auto,
-        ),
+        ("auto", "Recognize each file by its name and first bytes", EdgeFormat::Auto),
         ("tsv", "Text, or a matrix of Matrix Market", EdgeFormat::Tsv),
         ("csv", "Text: columns separated by commas", EdgeFormat::Csv),
         ("npy", "NumPy array of integers", EdgeFormat::Npy),
         ("u32", "Pairs of 32-bit little-endian integers", EdgeFormat::U32),
         ("u64", "Pairs of 64-bit little-endian integers", EdgeFormat::U64),
-        (
-            "parquet",
-            "Parquet: columns named like src and dst, or as --src and --dst say",
-            EdgeFormat::Parquet,
-        ),
+        ("parquet", "Parquet: columns named like src and dst, or as --src and --dst say", EdgeFormat::Parquet),
     ])
 }
 
@@ -33,16 +25,8 @@ pub(crate) fn category_forms() -> impl TypedValueParser<Value = CategoryForm> {
 
 pub(crate) fn label_types() -> impl TypedValueParser<Value = LabelType> {
     choices([
-        (
-            "classes",
-            "A class, or a zero or one for each class",
-            LabelType::Classes,
-        ),
-        (
-            "partial",
-            "A zero or one for each class, or -1, NaN or nothing where that is unknown",
-            LabelType::Partial,
-        ),
+        ("classes", "A class, or a zero or one for each class", LabelType::Classes),
+        ("partial", "A zero or one for each class, or -1, NaN or nothing where that is unknown", LabelType::Partial),
         ("float", "Numbers, for regression", LabelType::Float),
     ])
 }
@@ -74,10 +58,6 @@ pub(crate) fn id_kinds() -> impl TypedValueParser<Value = ExternalIds> {
 pub(crate) fn bad_lines() -> impl TypedValueParser<Value = OnBadLine> {
     choices([
         ("fail", "Stop with an error that names file and line", OnBadLine::Fail),
-        (
-            "skip",
-            "Leave them out, count them, and list them in STORE.rejects",
-            OnBadLine::Skip,
-        ),
+        ("skip", "Leave them out, count them, and list them in STORE.rejects", OnBadLine::Skip),
     ])
 }

@@ -55,9 +55,7 @@ fn tell_what_is_kept(out: &Path) {
     let partial = partial_folder(out);
     signals::ends_at_once(move || {
         let kept = partial.exists().then(|| kept_in(&partial))?;
-        Some(format!(
-            "what is finished is kept in {kept}: rerun with --resume to continue"
-        ))
+        Some(format!("what is finished is kept in {kept}: rerun with --resume to continue"))
     });
 }
 
@@ -81,12 +79,7 @@ impl Ingested {
         built.bytes_on_disk = summary.bytes_on_disk;
         built.chunks = u64::from(summary.chunks);
         built.chunks_present = built.chunks;
-        Ok(Self {
-            built,
-            readings: summary.readings,
-            schema: summary.schema,
-            label_type: options.node_data.label_type,
-        })
+        Ok(Self { built, readings: summary.readings, schema: summary.schema, label_type: options.node_data.label_type })
     }
 
     fn summary(&self) -> WithReadings<'_> {
@@ -126,11 +119,7 @@ impl Summary for WithReadings<'_> {
                 LabelType::Float => "targets",
                 LabelType::Classes | LabelType::Partial => "classes",
             };
-            format!(
-                "{what} 0 to {}: {}",
-                self.class_names.len() - 1,
-                first_names(self.class_names)
-            )
+            format!("{what} 0 to {}: {}", self.class_names.len() - 1, first_names(self.class_names))
         });
         let lines = readings.chain(classes).chain([self.built.text()]);
         lines.collect::<Vec<_>>().join("\n")

@@ -18,10 +18,7 @@ pub struct DryRun<'a> {
 impl<'a> DryRun<'a> {
     /// The columns of these files.
     pub fn of(readings: &'a [Reading]) -> Self {
-        Self {
-            inputs: readings.iter().map(Input::of).collect(),
-            readings,
-        }
+        Self { inputs: readings.iter().map(Input::of).collect(), readings }
     }
 }
 
@@ -43,10 +40,7 @@ fn rows_of(reading: &Reading) -> Vec<Vec<String>> {
         let encoded = reading.encodings.iter().find(|encoded| encoded.column.name == *name);
         row_of(&file, name, role, encoded.filter(|_| *role == reading.what))
     });
-    let left_out = reading
-        .left_out
-        .iter()
-        .map(|name| row_of(&file, name, "left out", None));
+    let left_out = reading.left_out.iter().map(|name| row_of(&file, name, "left out", None));
     let mut rows: Vec<_> = read.chain(left_out).collect();
     if rows.is_empty() {
         rows.push(row_of(&file, "", reading.what, None));
@@ -138,11 +132,7 @@ impl<'a> Input<'a> {
             separator: reading.separator.map(Separator::word),
             header: reading.header,
             comments: reading.comments,
-            columns: reading
-                .columns
-                .iter()
-                .map(|(role, column)| Role { role, column })
-                .collect(),
+            columns: reading.columns.iter().map(|(role, column)| Role { role, column }).collect(),
             encodings: reading
                 .encodings
                 .iter()

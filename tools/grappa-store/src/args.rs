@@ -274,11 +274,7 @@ pub enum Seeds {
 
 fn read_engines() -> impl TypedValueParser<Value = Choice> {
     choices([
-        (
-            "auto",
-            "io_uring, or a pool of threads where io_uring is not permitted",
-            Choice::Auto,
-        ),
+        ("auto", "io_uring, or a pool of threads where io_uring is not permitted", Choice::Auto),
         ("uring", "io_uring, or an error", Choice::Uring),
         ("pread", "A pool of threads with pread", Choice::Pread),
     ])
@@ -327,13 +323,7 @@ pub struct AddFeaturesArgs {
     #[arg(long, value_name = "H", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub hops: Option<u32>,
     /// Weight of each hop from the first on, such as 0,1,1, for fastrp
-    #[arg(
-        long,
-        value_name = "W,W,...",
-        value_delimiter = ',',
-        allow_hyphen_values = true,
-        conflicts_with = "hops"
-    )]
+    #[arg(long, value_name = "W,W,...", value_delimiter = ',', allow_hyphen_values = true, conflicts_with = "hops")]
     pub hop_weights: Vec<f32>,
     /// Seed of the random projection, for fastrp [default: 1]
     #[arg(long, value_name = "N")]

@@ -60,39 +60,23 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     signals::stops_by_itself("removing the unfinished file");
     let store = Store::open(&options.store)?;
     check_requests(&store, &requests)?;
-    let budget = ExportBudget {
-        threads: options.threads.get()?,
-        memory: options.memory.0,
-    };
+    let budget = ExportBudget { threads: options.threads.get()?, memory: options.memory.0 };
     if let Some((what, _)) = requests.iter().find(|(_, path)| is_stdout(path)) {
         if console.json() || requests.len() > 1 {
-            bail!(
-                "{} - prints on stdout, so --json and other exports are not possible; give it a file",
-                what.option()
-            );
+            bail!("{} - prints on stdout, so --json and other exports are not possible; give it a file", what.option());
         }
         return print(&store, *what, &budget, console);
     }
     let replaces = options.force;
-    requests
-        .iter()
-        .try_for_each(|&(_, path)| Destination { path, replaces }.check())?;
+    requests.iter().try_for_each(|&(_, path)| Destination { path, replaces }.check())?;
     let bars = console.bars();
     let mut files = Vec::new();
     for (what, path) in requests {
         let exported = export(&store, what, Destination { path, replaces }, &budget, &bars)?;
         if what == What::Edges(EdgePart::Graph) && has_extension(path, &["npy"]) {
             for (is_missing, values, option) in [
-                (
-                    store.manifest().weighted && options.weights.is_none(),
-                    "weights",
-                    "--weights",
-                ),
-                (
-                    store.edge_features().is_some() && options.edge_features.is_none(),
-                    "features",
-                    "--edge-features",
-                ),
+                (store.manifest().weighted && options.weights.is_none(), "weights", "--weights"),
+                (store.edge_features().is_some() && options.edge_features.is_none(), "features", "--edge-features"),
             ] {
                 if is_missing {
                     tracing::warn!(
@@ -110,11 +94,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
         });
     }
     drop(bars);
-    console.finish(&WrittenExport {
-        files,
-        seconds: begin.elapsed().as_secs_f64(),
-        peak_rss_bytes: peak_rss_bytes(),
-    })
+    console.finish(&WrittenExport { files, seconds: begin.elapsed().as_secs_f64(), peak_rss_bytes: peak_rss_bytes() })
 }
 
 /// What to export, and the name of its file.
@@ -129,9 +109,7 @@ fn requests(options: &args::ExportArgs) -> Vec<(What<'_>, &Path)> {
         (What::Labels, &options.labels),
         (What::Ids, &options.ids),
     ];
-    let files = files
-        .into_iter()
-        .filter_map(|(what, path)| Some((what, path.as_deref()?)));
+    let files = files.into_iter().filter_map(|(what, path)| Some((what, path.as_deref()?)));
     let splits = options.split.chunks_exact(2);
     let splits = splits.map(|split| (What::Split(&split[0]), Path::new(&split[1])));
     files.chain(splits).collect()
@@ -213,10 +191,9 @@ fn check_name(what: What<'_>, path: &Path) -> anyhow::Result<()> {
             what.option(),
             path.display()
         ),
-        What::Edges(_) | What::Ids | What::Split(_) if has_extension(path, &OTHER_FORMATS) => bail!(
-            "{} would be text: give it a name that ends in .npy, .parquet, .csv, .tsv or .txt",
-            path.display()
-        ),
+        What::Edges(_) | What::Ids | What::Split(_) if has_extension(path, &OTHER_FORMATS) => {
+            bail!("{} would be text: give it a name that ends in .npy, .parquet, .csv, .tsv or .txt", path.display())
+        }
         _ => Ok(()),
     }
 }
@@ -266,13 +243,7 @@ impl What<'_> {
 impl Summary for WrittenExport {
     fn text(&self) -> String {
         let lines = self.files.iter().map(|file| {
-            format!(
-                "{}: {} {}, {}",
-                printable(&file.path),
-                count(file.rows),
-                unit(&file.what),
-                ByteSize(file.bytes)
-            )
+            format!("{}: {} {}, {}", printable(&file.path), count(file.rows), unit(&file.what), ByteSize(file.bytes))
         });
         let mut lines: Vec<_> = lines.collect();
         lines.push(format!("in {}", duration(Duration::from_secs_f64(self.seconds))));

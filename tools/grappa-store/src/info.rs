@@ -33,10 +33,7 @@ pub fn run(options: &args::InfoArgs, console: &Console) -> anyhow::Result<()> {
     let threads = options.store.threads.get()?;
     let bars = console.bars();
     let info = info(&store, threads, &bars)?;
-    let counting = CoverageOptions {
-        memory: options.memory.0,
-        threads,
-    };
+    let counting = CoverageOptions { memory: options.memory.0, threads };
     let assignment = store.assignment();
     let mut coverage = match options.coverage {
         true => coverage(&store, assignment, &counting, &bars)?,
@@ -47,10 +44,7 @@ pub fn run(options: &args::InfoArgs, console: &Console) -> anyhow::Result<()> {
         info,
         by_partition: report(store.manifest(), assignment)
             .into_iter()
-            .map(|report| Partition {
-                report,
-                coverage: coverage.next(),
-            })
+            .map(|report| Partition { report, coverage: coverage.next() })
             .collect(),
         store: options.store.store.display().to_string(),
     };
@@ -65,10 +59,8 @@ impl Summary for ShownInfo {
         table.row("nodes", exact(info.nodes));
         table.row("edges", edges(info));
         let held_out = [("val", info.edges_val), ("test", info.edges_test)];
-        let held_out: Vec<_> = held_out
-            .iter()
-            .filter_map(|(name, edges)| edges.map(|edges| format!("{name} {}", exact(edges))))
-            .collect();
+        let held_out: Vec<_> =
+            held_out.iter().filter_map(|(name, edges)| edges.map(|edges| format!("{name} {}", exact(edges)))).collect();
         if !held_out.is_empty() {
             let drawn = match &info.edge_split {
                 Some(split) if split.contains(" by ") => format!(" ({})", printable(split)),
@@ -89,11 +81,7 @@ impl Summary for ShownInfo {
         }
         table.row("ids", format!("{}, {}", info.ids, order(info)));
         if let Some(features) = &info.features {
-            let source = if features.source == "stored" {
-                ""
-            } else {
-                ", computed when read"
-            };
+            let source = if features.source == "stored" { "" } else { ", computed when read" };
             table.row("features", format!("{} x {}{source}", features.dim, features.dtype));
         }
         if !info.feature_names.is_empty() {
@@ -122,15 +110,9 @@ impl Summary for ShownInfo {
             };
             table.row(what, first_names(&info.class_names));
         }
-        let splits = [
-            ("train", info.splits.train),
-            ("val", info.splits.val),
-            ("test", info.splits.test),
-        ];
-        let splits: Vec<_> = splits
-            .iter()
-            .filter_map(|(name, nodes)| nodes.map(|nodes| format!("{name} {nodes}")))
-            .collect();
+        let splits = [("train", info.splits.train), ("val", info.splits.val), ("test", info.splits.test)];
+        let splits: Vec<_> =
+            splits.iter().filter_map(|(name, nodes)| nodes.map(|nodes| format!("{name} {nodes}"))).collect();
         if !splits.is_empty() {
             let drawn = match &info.random_split {
                 Some(split) if split.contains(" by ") => format!(" ({})", printable(split)),
@@ -139,22 +121,12 @@ impl Summary for ShownInfo {
             };
             table.row("splits", splits.join(", ") + &drawn);
         }
-        table.row(
-            "partitions",
-            format!(
-                "{} ({}, generation {})",
-                info.partitions, info.schedule, info.generation
-            ),
-        );
+        table.row("partitions", format!("{} ({}, generation {})", info.partitions, info.schedule, info.generation));
         table.row("written by", printable(&info.writer).into_owned());
         if let Some(generator) = &info.generator {
             table.row("generated from", printable(&generator.to_string()).into_owned());
         }
-        let mut parts = vec![
-            format!("{}\n{}", printable(&self.store), table.text()),
-            bytes(info),
-            degrees(info),
-        ];
+        let mut parts = vec![format!("{}\n{}", printable(&self.store), table.text()), bytes(info), degrees(info)];
         // A single partition owns everything.
         if info.partitions > 1 {
             parts.push(partitions::table(self.by_partition.iter().map(|p| &p.report)));
@@ -230,23 +202,11 @@ fn degrees(info: &Info) -> String {
         return "no nodes".into();
     };
     let head = format!("in-degrees: mean {mean:.2}, largest {}", info.degree_max);
-    let most = info
-        .degree_histogram
-        .iter()
-        .map(|bucket| bucket.nodes)
-        .max()
-        .unwrap_or(0);
-    let width = info
-        .degree_histogram
-        .iter()
-        .map(|bucket| range(bucket).len())
-        .max()
-        .unwrap_or(0);
+    let most = info.degree_histogram.iter().map(|bucket| bucket.nodes).max().unwrap_or(0);
+    let width = info.degree_histogram.iter().map(|bucket| range(bucket).len()).max().unwrap_or(0);
     let lines = info.degree_histogram.iter().map(|bucket| {
         let bar = bar(bucket.nodes as f64 / most as f64 * BAR_WIDTH);
-        format!("  {:>width$}  {:>10}  {bar}", range(bucket), count(bucket.nodes))
-            .trim_end()
-            .to_owned()
+        format!("  {:>width$}  {:>10}  {bar}", range(bucket), count(bucket.nodes)).trim_end().to_owned()
     });
     let lines: Vec<_> = std::iter::once(head).chain(lines).collect();
     lines.join("\n")

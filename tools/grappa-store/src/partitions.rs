@@ -24,38 +24,17 @@ pub fn table<'a>(partitions: impl IntoIterator<Item = &'a PartitionReport>) -> S
         let edges = partition.visible_edges + partition.cut_edges;
         let [visible, cut] = [partition.visible_edges, partition.cut_edges]
             .map(|part| format!("{} ({})", count(part), percent(part, edges)));
-        vec![
-            partition.partition.to_string(),
-            chunks,
-            count(partition.nodes),
-            visible,
-            cut,
-        ]
+        vec![partition.partition.to_string(), chunks, count(partition.nodes), visible, cut]
     });
     table_of(&["partition", "chunks", "nodes", "visible edges", "cut edges"], cells)
 }
 
 /// One line per partition: halo nodes, and the share of nodes by the share of their in-edges that the partition sees.
 pub fn coverage(partitions: &[Partition]) -> String {
-    let header = [
-        "partition",
-        "halo nodes",
-        "none",
-        "<.1",
-        "<.2",
-        "<.3",
-        "<.4",
-        "<.5",
-        "<.6",
-        "<.7",
-        "<.8",
-        "<.9",
-        "<1",
-        "all",
-    ];
-    let counted = partitions
-        .iter()
-        .filter_map(|partition| Some((partition.report.partition, partition.coverage.as_ref()?)));
+    let header =
+        ["partition", "halo nodes", "none", "<.1", "<.2", "<.3", "<.4", "<.5", "<.6", "<.7", "<.8", "<.9", "<1", "all"];
+    let counted =
+        partitions.iter().filter_map(|partition| Some((partition.report.partition, partition.coverage.as_ref()?)));
     let cells = counted.map(|(partition, coverage)| {
         let Histogram { zero, tenths, one, .. } = &coverage.coverage;
         let nodes = zero + tenths.iter().sum::<u64>() + one;
@@ -82,9 +61,5 @@ fn table_of(header: &[&str], cells: impl Iterator<Item = Vec<String>>) -> String
     let titles = header.iter().map(|&cell| cell.to_owned()).collect();
     let rows: Vec<Vec<String>> = std::iter::once(titles).chain(cells).collect();
     let lines = aligned(&rows, &(0..header.len()).collect::<Vec<_>>());
-    lines
-        .iter()
-        .map(|line| format!("  {line}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }

@@ -43,30 +43,16 @@ struct PlannedTraining {
 
 pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
     let speed = Speed::of(options, console)?;
-    let Speed {
-        rates,
-        disk_bandwidth,
-        threads,
-    } = speed;
+    let Speed { rates, disk_bandwidth, threads } = speed;
     if let Some(store) = &options.store {
         let store = Store::open(store)?;
         let train = plan_training(&training::of_store(options, &store, &speed)?)?;
-        return console.answer(&PlannedTraining {
-            train,
-            disk_bandwidth,
-            threads,
-            rates,
-        });
+        return console.answer(&PlannedTraining { train, disk_bandwidth, threads, rates });
     }
     let (Some(nodes), Some(edges)) = (options.graph.nodes, options.graph.edges) else {
         unreachable!("clap requires them without a store");
     };
-    let free_memory = options
-        .estimate
-        .free_memory
-        .map(|size| size.0)
-        .or_else(free_memory_bytes)
-        .unwrap_or(0);
+    let free_memory = options.estimate.free_memory.map(|size| size.0).or_else(free_memory_bytes).unwrap_or(0);
     let plan = plan(&PlanOptions {
         nodes,
         edges,
@@ -95,13 +81,7 @@ pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
         true => Some(plan_training(&training::of_plan(options, &plan, &speed)?)?),
         false => None,
     };
-    console.answer(&Planned {
-        plan,
-        disk_bandwidth,
-        free_memory,
-        threads,
-        train,
-    })
+    console.answer(&Planned { plan, disk_bandwidth, free_memory, threads, train })
 }
 
 impl Summary for PlannedTraining {
@@ -147,10 +127,8 @@ impl Summary for Planned {
             Degrees::Even => "in-degrees as even as in a uniformly random graph",
         };
         let threads = if self.threads == 1 { "thread" } else { "threads" };
-        let train = self
-            .train
-            .as_ref()
-            .map_or_else(String::new, |train| format!("\n\ntraining\n{}", training::text(train)));
+        let train =
+            self.train.as_ref().map_or_else(String::new, |train| format!("\n\ntraining\n{}", training::text(train)));
         format!(
             "{}\n\non disk\n{parts}{train}\n\nassumptions: {degrees}; nodes in random order; a disk with {}/s; {} {threads}; {} of free \
              memory as page cache for scratch files; an uncached input, .npy with 64-bit ids or text of that size",

@@ -71,16 +71,10 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     let seeds = seeds(&store, &options.sampling.seeds)?;
     let has_features = store.manifest().features.is_some();
     if options.reading.features && !has_features {
-        bail!(
-            "{} has no features to deliver; leave out --features",
-            store.path().display()
-        );
+        bail!("{} has no features to deliver; leave out --features", store.path().display());
     }
     let features = has_features && !options.reading.no_features;
-    let concurrent = options
-        .sampling
-        .concurrent
-        .map_or(assignment.partitions() as usize, NonZeroUsize::get);
+    let concurrent = options.sampling.concurrent.map_or(assignment.partitions() as usize, NonZeroUsize::get);
     let mut loader = Loader::new(
         &store,
         LoaderOptions {
@@ -89,10 +83,7 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
             view: options.reading.view,
             memory: options.memory.0.saturating_sub(PROGRAM_BYTES),
             threads,
-            rows: RowOptions {
-                features,
-                ..RowOptions::default()
-            },
+            rows: RowOptions { features, ..RowOptions::default() },
             lookahead: options.reading.lookahead,
             read_engine: options.reading.read_engine,
             ..LoaderOptions::new(MinibatchOptions {
@@ -104,20 +95,11 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
             })
         },
     );
-    loader
-        .partition(&assignment, &seeds, &Silent)
-        .map_err(with_program(options))?;
+    loader.partition(&assignment, &seeds, &Silent).map_err(with_program(options))?;
     // Only the batches that are taken: memory for their preparation counts.
     let mut left = options.sampling.batches;
-    let mut batches = loader
-        .batches(0, |batches| batches.first(left))
-        .map_err(with_program(options))?;
-    let kind = loader
-        .served()
-        .next()
-        .expect("a single worker serves all partitions")
-        .view
-        .kind();
+    let mut batches = loader.batches(0, |batches| batches.first(left)).map_err(with_program(options))?;
+    let kind = loader.served().next().expect("a single worker serves all partitions").view.kind();
     let seconds_to_open = begin.elapsed().as_secs_f64();
 
     let bars = console.bars();
@@ -151,11 +133,7 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
         read_amplification: stats.read_amplification(),
         read_engine: loader.feed().and_then(Feed::engine_name),
         view: kind.name(),
-        stall_seconds: Stall {
-            sample: stats.stall.sample,
-            read: stats.stall.read,
-            assemble: stats.stall.assemble,
-        },
+        stall_seconds: Stall { sample: stats.stall.sample, read: stats.stall.read, assemble: stats.stall.assemble },
         peak_rss_bytes: peak_rss_bytes(),
         hit_rate: stats.hit_rate(),
         windows: stats.windows,
@@ -171,14 +149,7 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
 fn partitions(store: &Store, options: &args::SampleArgs) -> anyhow::Result<Assignment> {
     Ok(match options.sampling.partitions {
         None => store.assignment().clone(),
-        Some(count) => assignment(
-            Schedule::Sweep,
-            &chunk_sizes(store.manifest()),
-            count,
-            options.sampling.seed,
-            0,
-            0,
-        )?,
+        Some(count) => assignment(Schedule::Sweep, &chunk_sizes(store.manifest()), count, options.sampling.seed, 0, 0)?,
     })
 }
 
@@ -211,26 +182,14 @@ impl Summary for Sampled {
         let mut table = Table::default();
         table.row(
             "batches",
-            format!(
-                "{} in {:.2} s, {:.1} per second",
-                exact(self.batches),
-                self.seconds,
-                self.batches_per_second
-            ),
+            format!("{} in {:.2} s, {:.1} per second", exact(self.batches), self.seconds, self.batches_per_second),
         );
         table.row(
             "sampled edges",
-            format!(
-                "{}, {} per second",
-                exact(self.sampled_edges),
-                count(self.sampled_edges_per_second as u64)
-            ),
+            format!("{}, {} per second", exact(self.sampled_edges), count(self.sampled_edges_per_second as u64)),
         );
         table.row("input nodes", exact(self.input_nodes));
-        table.row(
-            "adjacency lists",
-            format!("{}, {} partition(s)", self.view, self.partitions),
-        );
+        table.row("adjacency lists", format!("{}, {} partition(s)", self.view, self.partitions));
         if self.features {
             table.row("features wanted", ByteSize(self.bytes_wanted).to_string());
             table.row(
@@ -254,10 +213,7 @@ impl Summary for Sampled {
             );
         }
         let Stall { sample, read, assemble } = self.stall_seconds;
-        table.row(
-            "waited for",
-            format!("sampling {sample:.2} s, reading {read:.2} s, assembling {assemble:.2} s"),
-        );
+        table.row("waited for", format!("sampling {sample:.2} s, reading {read:.2} s, assembling {assemble:.2} s"));
         table.row("opened in", format!("{:.2} s", self.seconds_to_open));
         if let Some(bytes) = self.peak_rss_bytes {
             table.row("peak memory", ByteSize(bytes).to_string());

@@ -17,10 +17,7 @@ impl Table {
     /// The aligned rows, without a line feed at the end.
     pub fn text(&self) -> String {
         let width = self.rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let lines = self
-            .rows
-            .iter()
-            .map(|(name, value)| format!("  {name:<width$}  {value}"));
+        let lines = self.rows.iter().map(|(name, value)| format!("  {name:<width$}  {value}"));
         lines.collect::<Vec<_>>().join("\n")
     }
 }
@@ -28,11 +25,7 @@ impl Table {
 /// The exact number, and a short form of large ones.
 pub fn exact(n: u64) -> String {
     let short = count(n);
-    if short == n.to_string() {
-        short
-    } else {
-        format!("{n} ({short})")
-    }
+    if short == n.to_string() { short } else { format!("{n} ({short})") }
 }
 
 /// A line for the size of each part that is not empty. The last part is the total.

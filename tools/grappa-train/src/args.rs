@@ -148,10 +148,7 @@ impl Args for SharedOptions {
 
 impl FromArgMatches for SharedOptions {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        Ok(Self(given(
-            matches,
-            TrainOption::all().iter().filter(|option| is_shared(option)),
-        )))
+        Ok(Self(given(matches, TrainOption::all().iter().filter(|option| is_shared(option)))))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
@@ -166,9 +163,7 @@ fn is_shared(option: &TrainOption) -> bool {
 
 /// The values of the options that the user gave.
 fn given<'a>(matches: &ArgMatches, options: impl Iterator<Item = &'a TrainOption>) -> Table {
-    options
-        .filter_map(|option| Some((option.name.clone(), matches.get_one::<Value>(&option.name)?.clone())))
-        .collect()
+    options.filter_map(|option| Some((option.name.clone(), matches.get_one::<Value>(&option.name)?.clone()))).collect()
 }
 
 /// The flag of an option. Its help has the default value.

@@ -24,23 +24,14 @@ impl Environment {
         };
         let mut devices = vec!["cpu".to_owned()];
         devices.extend((0..cuda_devices).map(|index| format!("cuda:{index}")));
-        Self {
-            libtorch: runtime::libtorch_version(),
-            threads: runtime::threads(),
-            devices,
-            cuda_unusable,
-        }
+        Self { libtorch: runtime::libtorch_version(), threads: runtime::threads(), devices, cuda_unusable }
     }
 }
 
 impl Summary for Environment {
     fn text(&self) -> String {
-        let mut text = format!(
-            "libtorch {}, {} thread(s), devices: {}",
-            self.libtorch,
-            self.threads,
-            self.devices.join(", ")
-        );
+        let mut text =
+            format!("libtorch {}, {} thread(s), devices: {}", self.libtorch, self.threads, self.devices.join(", "));
         if let Some(reason) = &self.cuda_unusable {
             text += &format!("\nCUDA can't be used: {reason}");
         }

@@ -23,34 +23,17 @@ struct Written {
 }
 
 pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> {
-    if options
-        .out
-        .extension()
-        .is_none_or(|extension| extension != "safetensors")
-    {
+    if options.out.extension().is_none_or(|extension| extension != "safetensors") {
         bail!(
             "{}: the file is written in the safetensors format: give it a name that ends in .safetensors",
             options.out.display()
         );
     }
     let trained = Trained::open(&options.run, runtime::device(DeviceChoice::Cpu)?)?;
-    trained
-        .warnings()
-        .iter()
-        .for_each(|warning| tracing::warn!("{warning}"));
+    trained.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     signals::stops_by_itself("finishing the file, which takes a moment");
-    let exported = export(
-        &trained,
-        Destination {
-            path: &options.out,
-            replaces: options.force,
-        },
-    )?;
-    console.finish(&Written {
-        path: options.out.display().to_string(),
-        exported,
-        epoch: trained.state().epoch,
-    })
+    let exported = export(&trained, Destination { path: &options.out, replaces: options.force })?;
+    console.finish(&Written { path: options.out.display().to_string(), exported, epoch: trained.state().epoch })
 }
 
 impl Summary for Written {

@@ -17,10 +17,7 @@ pub struct Finished {
 
 impl Finished {
     pub fn new(run: FinishedRun, folder: &Path) -> Self {
-        Self {
-            run,
-            folder: folder.display().to_string(),
-        }
+        Self { run, folder: folder.display().to_string() }
     }
 }
 
@@ -28,10 +25,7 @@ impl Summary for Finished {
     fn text(&self) -> String {
         let FinishedRun { epochs, epochs_max, .. } = self.run;
         let (ended, remedy) = match self.run.early_stopping {
-            Some(patience) => (
-                format!(", ended by --early-stopping {patience}"),
-                "a larger --early-stopping, or 0",
-            ),
+            Some(patience) => (format!(", ended by --early-stopping {patience}"), "a larger --early-stopping, or 0"),
             None => (String::new(), "a larger --epochs"),
         };
         format!(

@@ -107,10 +107,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     let store = Store::open(&options.store)?;
     let budget = PredictBudget {
         memory: options.memory.0,
-        threads: options
-            .threads
-            .value()
-            .map_or_else(runtime::threads, std::num::NonZero::get),
+        threads: options.threads.value().map_or_else(runtime::threads, std::num::NonZero::get),
     };
     runtime::prepare(budget.threads, budget.memory);
     if !store.manifest().is_whole() {
@@ -148,19 +145,14 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
             warn_of_nan(&store, printed.nan, printed.nodes);
             return stdout.flush().context("cannot write to stdout");
         }
-        let destination = Destination {
-            path: out,
-            replaces: options.force,
-        };
+        let destination = Destination { path: out, replaces: options.force };
         let predicted = predict_file(&trained, &store, destination, file, budget, &bars)?;
         drop(bars);
         warn_of_nan(&store, predicted.nan, predicted.nodes);
         return console.finish(&WrittenPredictions {
             file: WrittenFile::new(out, predicted.bytes, begin),
             nodes: predicted.nodes,
-            scores: predicted
-                .scores
-                .and_then(|report| PredictionScores::of(&report, trained.task())),
+            scores: predicted.scores.and_then(|report| PredictionScores::of(&report, trained.task())),
             model,
         });
     }
@@ -245,9 +237,7 @@ fn node(
         predicted: classes.iter().map(|(class, _)| trained.class_name(*class)).collect(),
         probability: classes.iter().map(|(_, probability)| *probability).collect(),
         labels: labels.map(|labels| {
-            let names = labels
-                .into_iter()
-                .map(|class| class_names::name(names_of_labels, class));
+            let names = labels.into_iter().map(|class| class_names::name(names_of_labels, class));
             names.collect()
         }),
     }))
@@ -288,11 +278,7 @@ impl PredictionScores {
             Task::Links => None,
         };
         let score = score.map_or("undefined".to_owned(), |score| self.task.shown_score(score));
-        format!(
-            "{} {score} on {} labelled nodes",
-            self.task.score_name(),
-            count(self.nodes)
-        )
+        format!("{} {score} on {} labelled nodes", self.task.score_name(), count(self.nodes))
     }
 }
 

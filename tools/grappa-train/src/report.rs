@@ -32,10 +32,7 @@ pub fn run(options: &args::ReportArgs, console: &Console) -> anyhow::Result<()> 
             .and_then(|()| stdout.flush())
             .context("cannot write to stdout");
     }
-    comparison.write(Destination {
-        path: &options.out,
-        replaces: options.force,
-    })?;
+    comparison.write(Destination { path: &options.out, replaces: options.force })?;
     console.finish(&Written {
         path: options.out.display().to_string(),
         runs: options.runs.iter().map(|run| run.display().to_string()).collect(),
@@ -44,10 +41,6 @@ pub fn run(options: &args::ReportArgs, console: &Console) -> anyhow::Result<()> 
 
 impl Summary for Written {
     fn text(&self) -> String {
-        format!(
-            "{}: {} runs on one page; open it in a browser",
-            printable(&self.path),
-            self.runs.len()
-        )
+        format!("{}: {} runs on one page; open it in a browser", printable(&self.path), self.runs.len())
     }
 }

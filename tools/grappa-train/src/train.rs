@@ -146,12 +146,7 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
             return finished.map_or(Ok(()), |finished| console.finish(&*finished));
         }
     };
-    log::line(&format!(
-        "rank {} of {}, training in {}",
-        local.rank,
-        local.ranks,
-        at.display()
-    ));
+    log::line(&format!("rank {} of {}, training in {}", local.rank, local.ranks, at.display()));
     let threads = (config.threads() / local.local_ranks as usize).max(1);
     if config.threads == Auto::Auto {
         config.threads = threads.to_string().parse().map_err(|_| anyhow!("no threads"))?;
@@ -168,9 +163,7 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
     });
     let summary = workers::end(&group, trained);
     drop(screen);
-    folder
-        .into_iter()
-        .for_each(|folder| settle(folder, &summary, options.resume));
+    folder.into_iter().for_each(|folder| settle(folder, &summary, options.resume));
     let summary = summary.map_err(|error| {
         // One rank tells for all.
         let remedy = match (local.rank, options.workers.launched()) {
@@ -240,10 +233,7 @@ fn shell_line(words: &[String]) -> String {
 }
 
 fn finish(console: &Console, summary: summary::Summary, folder: &Path) -> anyhow::Result<()> {
-    console.finish(&Trained {
-        summary,
-        folder: folder.display().to_string(),
-    })
+    console.finish(&Trained { summary, folder: folder.display().to_string() })
 }
 
 impl Screen {
@@ -251,22 +241,14 @@ impl Screen {
         Self {
             tells: console.tells(),
             task: Task::MultiClass,
-            bars: EpochBars {
-                bars: console.passing_bars(),
-                prefix: String::new(),
-                group,
-            },
+            bars: EpochBars { bars: console.passing_bars(), prefix: String::new(), group },
             begun: None,
         }
     }
 
     /// A screen without a line per epoch, for one of several runs, which begins now.
     pub fn silent(console: &Console) -> Self {
-        Self {
-            tells: false,
-            begun: Some(Instant::now()),
-            ..Self::new(console, None)
-        }
+        Self { tells: false, begun: Some(Instant::now()), ..Self::new(console, None) }
     }
 }
 
@@ -422,27 +404,15 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
         line += &format!("  val loss {loss:.4}");
     }
     let scores = match task {
-        Task::MultiClass => [
-            ("train", record.train_accuracy),
-            ("val", record.val_accuracy),
-            ("test", record.test_accuracy),
-        ],
+        Task::MultiClass => {
+            [("train", record.train_accuracy), ("val", record.val_accuracy), ("test", record.test_accuracy)]
+        }
         // Training counts no decisions about single labels.
-        Task::MultiLabel => [
-            ("train", None),
-            ("val micro F1", record.val_micro_f1),
-            ("test micro F1", record.test_micro_f1),
-        ],
-        Task::Regression => [
-            ("train", None),
-            ("val RMSE", record.val_rmse),
-            ("test RMSE", record.test_rmse),
-        ],
-        Task::Links => [
-            ("val Hits@10", None),
-            ("val MRR", record.val_mrr),
-            ("test MRR", record.test_mrr),
-        ],
+        Task::MultiLabel => {
+            [("train", None), ("val micro F1", record.val_micro_f1), ("test micro F1", record.test_micro_f1)]
+        }
+        Task::Regression => [("train", None), ("val RMSE", record.val_rmse), ("test RMSE", record.test_rmse)],
+        Task::Links => [("val Hits@10", None), ("val MRR", record.val_mrr), ("test MRR", record.test_mrr)],
     };
     for (name, score) in scores {
         if let Some(score) = score {
@@ -452,11 +422,7 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     if record.evaluated == Some(Evaluate::Sampled) {
         line += " (sampled)";
     }
-    line += &format!(
-        "  {:.2} s  {} edges/s",
-        record.seconds,
-        count(record.sampled_edges_per_second as u64)
-    );
+    line += &format!("  {:.2} s  {} edges/s", record.seconds, count(record.sampled_edges_per_second as u64));
     // What a run in memory, in one partition and one process does not have is no news.
     for (what, bytes) in [("read", record.bytes_read), ("sent", record.bytes_sent)] {
         if bytes > 0 {
@@ -512,11 +478,7 @@ impl Summary for Trained {
         };
         let scored = match (score.test, summary.best_epoch) {
             (None, Some(_)) => format!("best validation {val}{how}, no test score"),
-            (test, _) => format!(
-                "test {} {} at the best validation {val}{how}",
-                score.name,
-                score_text(task, test)
-            ),
+            (test, _) => format!("test {} {} at the best validation {val}{how}", score.name, score_text(task, test)),
         };
         format!("{folder}: {scored} (epoch {best} of {epochs}{early}), in {seconds:.1} s")
     }

@@ -95,10 +95,7 @@ impl Workers {
 
     /// How long ranks wait for each other.
     pub fn waits(&self) -> Waits {
-        Waits {
-            join: self.join_timeout.map_or(self.timeout(), Duration::from_secs),
-            silence: self.timeout(),
-        }
+        Waits { join: self.join_timeout.map_or(self.timeout(), Duration::from_secs), silence: self.timeout() }
     }
 }
 
@@ -132,9 +129,7 @@ pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
         }
         None => format!("worker {rank} {}", told(status)),
     };
-    let late = killed
-        .iter()
-        .map(|rank| format!("; worker {rank} did not end with the others, and was killed"));
+    let late = killed.iter().map(|rank| format!("; worker {rank} did not end with the others, and was killed"));
     Err(anyhow!("{what}{}", late.collect::<String>()))
 }
 
@@ -221,11 +216,7 @@ impl Running {
                 return failed.map(|(rank, status)| Failure { rank, status, killed });
             }
             if let Some(signal) = signals::received().filter(|_| !passed_on) {
-                let signal = if signal == Signal::INT.as_raw() {
-                    Signal::INT
-                } else {
-                    Signal::TERM
-                };
+                let signal = if signal == Signal::INT.as_raw() { Signal::INT } else { Signal::TERM };
                 for (_, child) in &*running {
                     // It may have ended by itself, or have been stopped.
                     let _ = kill_process(Pid::from_child(child), signal);
@@ -257,10 +248,7 @@ impl Running {
 /// The signal after which a program of ours ended by itself.
 fn stopped_by(status: ExitStatus) -> Option<i32> {
     let signal = status.code()?.checked_sub(128)?;
-    [Signal::INT, Signal::TERM, Signal::HUP]
-        .map(Signal::as_raw)
-        .contains(&signal)
-        .then_some(signal)
+    [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw).contains(&signal).then_some(signal)
 }
 
 /// How a process ended, as the rest of a sentence.

@@ -20,15 +20,9 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("store", "--scales 10 --scale 12 --runs 1 --opens 1 --work WORK"),
     ("feed", "--scale 12 --runs 1 --batches 2 --peer-batches 1 --work WORK"),
-    (
-        "time_to_accuracy",
-        "--datasets cora,rmat,sbm --scale 12 --limit 1GiB --epochs 2 --turns 1 --work WORK",
-    ),
+    ("time_to_accuracy", "--datasets cora,rmat,sbm --scale 12 --limit 1GiB --epochs 2 --turns 1 --work WORK"),
     ("training", "--scale 12 --runs 1 --work WORK"),
-    (
-        "large",
-        "--scale 20 --sbm-scale 20 --procedural-scale 20 --slice-scale 29 --batches 500 --work WORK",
-    ),
+    ("large", "--scale 20 --sbm-scale 20 --procedural-scale 20 --slice-scale 29 --batches 500 --work WORK"),
     (
         "hosts",
         "--datasets rmat --scale 12 --hosts 2 --megabits 0 --compress none,top-k=0.1 --epochs 2 --runs 1 --memory 256MiB --work WORK",
@@ -60,9 +54,7 @@ pub fn benches() -> Result<()> {
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     ingest_cora(&work.join("cora.grappa"))?;
     let programs = target_folder().join("debug");
-    let trials = PROGRAMS
-        .iter()
-        .map(|(name, args)| (program(programs.join(name)), *args));
+    let trials = PROGRAMS.iter().map(|(name, args)| (program(programs.join(name)), *args));
     let scripts = SCRIPTS.iter().map(|(name, args)| (script(name), *args));
     for (mut command, args) in trials.chain(scripts) {
         let args = args.replace("WORK", &work.display().to_string());
@@ -117,13 +109,7 @@ mod tests {
 
     #[test]
     fn every_bench_is_tried() {
-        assert_eq!(
-            programs_in("benches/src/bin"),
-            PROGRAMS.map(|(name, _)| name.to_owned()).into()
-        );
-        assert_eq!(
-            programs_in("trainer/benches"),
-            BENCHES.map(|(name, _)| name.to_owned()).into()
-        );
+        assert_eq!(programs_in("benches/src/bin"), PROGRAMS.map(|(name, _)| name.to_owned()).into());
+        assert_eq!(programs_in("trainer/benches"), BENCHES.map(|(name, _)| name.to_owned()).into());
     }
 }

@@ -58,9 +58,7 @@ fn check_without_libtorch() -> Result<()> {
     let mut path = vec![without_python()?];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let path = std::env::join_paths(path).context("the PATH cannot be extended")?;
-    run(cargo(&["check", "--bins", "--tests"])
-        .env("PATH", path)
-        .env("LIBTORCH", "nowhere"))
+    run(cargo(&["check", "--bins", "--tests"]).env("PATH", path).env("LIBTORCH", "nowhere"))
 }
 
 /// A folder with a Python that always fails.
@@ -91,11 +89,8 @@ impl Stages {
 
     fn shown(&self) -> String {
         let total: Duration = self.0.iter().map(|(_, taken)| taken).sum();
-        let stages: Vec<String> = self
-            .0
-            .iter()
-            .map(|(name, taken)| format!("{name} {:.0} s", taken.as_secs_f64()))
-            .collect();
+        let stages: Vec<String> =
+            self.0.iter().map(|(name, taken)| format!("{name} {:.0} s", taken.as_secs_f64())).collect();
         format!("\n{:.1} minutes: {}\n", total.as_secs_f64() / 60.0, stages.join(", "))
     }
 }

@@ -11,11 +11,7 @@ use anyhow::{Context, Result, ensure};
 /// The root of the checkout.
 pub fn root() -> PathBuf {
     // The path of tools/xtask at compile time.
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .expect("xtask is two folders deep")
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("xtask is two folders deep").to_owned()
 }
 
 /// Cargo's target folder.
@@ -52,10 +48,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// Runs `command`, and fails if it fails. Prints each line of its stdout and passes it to `line`.
 pub fn run_with_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<()> {
     announce(command);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| cannot_start(command))?;
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| cannot_start(command))?;
     let stdout = child.stdout.take().expect("stdout is piped");
     for text in BufReader::new(stdout).lines() {
         let text = text.context("reading what it prints")?;
@@ -94,17 +87,10 @@ pub struct Artifact {
 pub fn artifacts(build: &mut Command) -> Result<Vec<Artifact>> {
     build.arg("--message-format=json-render-diagnostics");
     announce(build);
-    let output = build
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| cannot_start(build))?;
+    let output = build.stderr(Stdio::inherit()).output().with_context(|| cannot_start(build))?;
     ensure!(output.status.success(), "`{}` failed ({})", shown(build), output.status);
     let mut artifacts = Vec::new();
-    for line in output
-        .stdout
-        .split(|&byte| byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
+    for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
         let message: serde_json::Value = serde_json::from_slice(line).context("Cargo printed no JSON")?;
         if let (Some(target), Some(executable)) = (message["target"]["name"].as_str(), message["executable"].as_str()) {
             artifacts.push(Artifact {
@@ -135,11 +121,7 @@ fn shown(command: &Command) -> String {
     let inside = format!("{}/", root().display());
     let words = command.get_args().map(|arg| {
         let arg = arg.to_string_lossy().replace(&inside, "");
-        if arg.contains(char::is_whitespace) {
-            format!("'{arg}'")
-        } else {
-            arg
-        }
+        if arg.contains(char::is_whitespace) { format!("'{arg}'") } else { arg }
     });
     std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
 }

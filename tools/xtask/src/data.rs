@@ -35,11 +35,6 @@ mod tests {
     #[test]
     fn the_script_passes_its_tests() {
         let tests = root().join("tools");
-        output(
-            Command::new("python3")
-                .args(["-B", "-m", "unittest", "discover"])
-                .arg(tests),
-        )
-        .unwrap();
+        output(Command::new("python3").args(["-B", "-m", "unittest", "discover"]).arg(tests)).unwrap();
     }
 }

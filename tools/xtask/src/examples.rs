@@ -27,9 +27,7 @@ pub fn examples() -> Result<()> {
             "CORA" => cora.as_path(),
             other => Path::new(other),
         });
-        run(program(target_folder().join("debug/examples").join(name))
-            .args(arguments)
-            .current_dir(&work))?;
+        run(program(target_folder().join("debug/examples").join(name)).args(arguments).current_dir(&work))?;
     }
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
 }
@@ -41,9 +39,7 @@ mod tests {
     #[test]
     fn every_example_is_run() {
         let files = fs::read_dir(root().join("engine/examples")).unwrap();
-        let mut names: Vec<_> = files
-            .map(|file| file.unwrap().path().file_stem().unwrap().to_owned())
-            .collect();
+        let mut names: Vec<_> = files.map(|file| file.unwrap().path().file_stem().unwrap().to_owned()).collect();
         names.sort();
         let mut run = EXAMPLES.map(|(name, _)| name);
         run.sort_unstable();

@@ -64,9 +64,7 @@ fn has_pyg(python: &Path) -> bool {
         "import importlib.util as u, sys; sys.exit(u.find_spec('torch_geometric') is None)",
         "import torch_geometric, safetensors, numpy",
     ];
-    CHECKS
-        .iter()
-        .all(|script| output(program(python).args(["-c", script])).is_ok())
+    CHECKS.iter().all(|script| output(program(python).args(["-c", script])).is_ok())
 }
 
 fn install_pyg() -> Result<()> {

@@ -43,9 +43,7 @@ pub fn fuzz(target: Option<&str>, seconds: u64) -> Result<()> {
         );
         return fuzz_target(&fuzzer, target, seconds);
     }
-    targets
-        .iter()
-        .try_for_each(|target| fuzz_target(&fuzzer, target, seconds))
+    targets.iter().try_for_each(|target| fuzz_target(&fuzzer, target, seconds))
 }
 
 /// Runs one target for a moment, in a build without counters, to see that fuzzing works. To compile all once more, with counters, would
@@ -102,32 +100,18 @@ fn fuzz_target(fuzzer: &Path, target: &str, seconds: u64) -> Result<()> {
 fn build() -> Result<PathBuf> {
     setup::setup(false)?;
     // The whole workspace, so that dependencies have the features of `cargo xtask test`.
-    run(&mut cargo(&[
-        "build",
-        "--workspace",
-        "--features",
-        "grappa-fuzz/libfuzzer",
-        "--bin",
-        "grappa-fuzz",
-    ]))?;
+    run(&mut cargo(&["build", "--workspace", "--features", "grappa-fuzz/libfuzzer", "--bin", "grappa-fuzz"]))?;
     Ok(target_folder().join("debug/grappa-fuzz"))
 }
 
 /// Builds the fuzzer and its dependencies with optimization, assertions and counters of edges, and returns its path.
 fn build_with_coverage() -> Result<PathBuf> {
     let folder = target_folder().join("coverage");
-    run(cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "grappa-fuzz",
-        "--features",
-        "libfuzzer",
-    ])
-    .args(["--target", HOST])
-    .env("CARGO_TARGET_DIR", &folder)
-    .env("RUSTFLAGS", COVERAGE)
-    .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
-    .env("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true"))?;
+    run(cargo(&["build", "--release", "--package", "grappa-fuzz", "--features", "libfuzzer"])
+        .args(["--target", HOST])
+        .env("CARGO_TARGET_DIR", &folder)
+        .env("RUSTFLAGS", COVERAGE)
+        .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
+        .env("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true"))?;
     Ok(folder.join(HOST).join("release/grappa-fuzz"))
 }

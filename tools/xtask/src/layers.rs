@@ -16,20 +16,8 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("engine/input", &["grappa-formats", "grappa-io"]),
     ("engine/synthetic", &["grappa-formats", "grappa-io"]),
     ("engine/storage", &["grappa-formats", "grappa-io"]),
-    (
-        "engine/ingest",
-        &[
-            "grappa-formats",
-            "grappa-input",
-            "grappa-io",
-            "grappa-storage",
-            "grappa-synthetic",
-        ],
-    ),
-    (
-        "engine/sampling",
-        &["grappa-formats", "grappa-io", "grappa-storage", "grappa-synthetic"],
-    ),
+    ("engine/ingest", &["grappa-formats", "grappa-input", "grappa-io", "grappa-storage", "grappa-synthetic"]),
+    ("engine/sampling", &["grappa-formats", "grappa-io", "grappa-storage", "grappa-synthetic"]),
     (
         "engine",
         &[
@@ -44,10 +32,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ),
     ("trainer/scores", &["grappa-formats"]),
     ("trainer/codecs", &[]),
-    (
-        "trainer/run",
-        &["grappa-formats", "grappa-io", "grappa-sampling", "grappa-scores"],
-    ),
+    ("trainer/run", &["grappa-formats", "grappa-io", "grappa-sampling", "grappa-scores"]),
     ("trainer/report", &["grappa-io", "grappa-run"]),
     (
         "trainer",

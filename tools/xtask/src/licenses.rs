@@ -32,17 +32,14 @@ pub fn write_licenses(packages: &[&str], folder: &Path) -> Result<()> {
         let (name, version) = (text("name"), text("version"));
         let described = format!("{name} v{version}");
         // Packages of the workspace have no source.
-        let is_used = used.iter().any(|used| {
-            used.strip_prefix(&described)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
-        });
+        let is_used = used
+            .iter()
+            .any(|used| used.strip_prefix(&described).is_some_and(|rest| rest.is_empty() || rest.starts_with(" (")));
         if package["source"].is_null() || !is_used {
             continue;
         }
         table += &format!("| {name} {version} | {} |\n", text("license"));
-        let source = Path::new(text("manifest_path"))
-            .parent()
-            .context("a manifest is in a folder")?;
+        let source = Path::new(text("manifest_path")).parent().context("a manifest is in a folder")?;
         for file in license_files(source)? {
             let file_name = file.file_name().context("a file has a name")?;
             copy(&file, &folder.join(format!("{name}-{version}")).join(file_name))?;
@@ -73,18 +70,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write_licenses(&["grappa-gen"], folder.path()).unwrap();
         let table = fs::read_to_string(folder.path().join("README.md")).unwrap();
-        assert!(
-            table.contains("| clap 4.") && table.contains(" | MIT OR Apache-2.0 |"),
-            "{table}"
-        );
+        assert!(table.contains("| clap 4.") && table.contains(" | MIT OR Apache-2.0 |"), "{table}");
         assert!(!table.contains("| grappa-") && !table.contains("| tch "), "{table}");
         let clap = fs::read_dir(folder.path()).unwrap().find_map(|entry| {
             let entry = entry.unwrap();
-            entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with("clap-4.")
-                .then(|| entry.path())
+            entry.file_name().to_string_lossy().starts_with("clap-4.").then(|| entry.path())
         });
         assert!(clap.unwrap().join("LICENSE-MIT").exists());
     }

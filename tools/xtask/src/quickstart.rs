@@ -157,10 +157,7 @@ impl Programs {
     /// Makes the store, verifies and describes it. In `options`, `short` stands for `folder`.
     fn ingest(&self, options: &str, short: &str, folder: &str) -> Result<()> {
         let options = options.replace(short, folder);
-        self.run(
-            "ingest",
-            &format!("{options} --memory 256MiB --out {FOLDER}/graph.grappa --force"),
-        )?;
+        self.run("ingest", &format!("{options} --memory 256MiB --out {FOLDER}/graph.grappa --force"))?;
         self.run("store", &format!("verify {FOLDER}/graph.grappa"))?;
         self.run("store", &format!("info {FOLDER}/graph.grappa"))
     }
@@ -174,10 +171,7 @@ impl Programs {
     }
 
     fn predict(&self, nodes: &str) -> Result<()> {
-        self.run(
-            "train",
-            &format!("predict {FOLDER}/run {FOLDER}/graph.grappa --nodes {nodes}"),
-        )
+        self.run("train", &format!("predict {FOLDER}/run {FOLDER}/graph.grappa --nodes {nodes}"))
     }
 
     /// Runs one of the programs. Arguments contain no spaces.
@@ -199,15 +193,7 @@ mod tests {
 
     /// Each dependency of some packages, with its features.
     fn features(packages: &[&str]) -> BTreeSet<String> {
-        let mut tree = cargo(&[
-            "tree",
-            "--edges",
-            "normal,build",
-            "--prefix",
-            "none",
-            "--format",
-            "{p} {f}",
-        ]);
+        let mut tree = cargo(&["tree", "--edges", "normal,build", "--prefix", "none", "--format", "{p} {f}"]);
         let text = output(tree.args(packages)).unwrap();
         let lines = text.lines().map(|line| line.trim_end_matches(" (*)").to_owned());
         lines.collect()

@@ -12,13 +12,7 @@ use crate::command::{cargo, output, program};
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 pub fn check() -> Result<()> {
-    let metadata = output(&mut cargo(&[
-        "metadata",
-        "--format-version",
-        "1",
-        "--filter-platform",
-        PLATFORM,
-    ]))?;
+    let metadata = output(&mut cargo(&["metadata", "--format-version", "1", "--filter-platform", PLATFORM]))?;
     let metadata = serde_json::from_str(&metadata).context("`cargo metadata` printed no JSON")?;
     let minimum = minimum(&metadata)?;
     let newer = newer_than(&metadata, minimum)?;
@@ -29,11 +23,7 @@ pub fn check() -> Result<()> {
         newer.join(", ")
     );
     let compiler = output(program("rustc").arg("--version"))?;
-    let built_by = compiler
-        .split(' ')
-        .nth(1)
-        .and_then(version)
-        .context("rustc names no version")?;
+    let built_by = compiler.split(' ').nth(1).and_then(version).context("rustc names no version")?;
     let is_minimum = match built_by[..2] == minimum[..2] {
         true => "which is what compiles here",
         false => "and a newer one compiles here",
@@ -59,9 +49,7 @@ fn shown([major, minor, patch]: Version) -> String {
 }
 
 fn packages(metadata: &Value) -> Result<&Vec<Value>> {
-    metadata["packages"]
-        .as_array()
-        .context("`cargo metadata` names no packages")
+    metadata["packages"].as_array().context("`cargo metadata` names no packages")
 }
 
 /// The minimum version of the workspace, which must be equal in all packages.
@@ -112,10 +100,8 @@ mod tests {
     #[test]
     fn packages_here_must_agree() {
         let packages = |stated: &[Option<&str>]| {
-            let packages: Vec<_> = stated
-                .iter()
-                .map(|stated| json!({"name": "p", "source": null, "rust_version": stated}))
-                .collect();
+            let packages: Vec<_> =
+                stated.iter().map(|stated| json!({"name": "p", "source": null, "rust_version": stated})).collect();
             json!({ "packages": packages })
         };
         minimum(&packages(&[Some("1.95"), Some("1.95")])).unwrap();

@@ -29,11 +29,7 @@ use crate::command::{output, program, root, run};
 const VERSION: &str = "2.11.0";
 
 /// The wheels that libtorch_cpu.so needs.
-const CPU_PACKAGES: [&str; 3] = [
-    "torch==2.11.0",
-    "nvidia-cuda-runtime==13.0.96",
-    "nvidia-cuda-cupti==13.0.85",
-];
+const CPU_PACKAGES: [&str; 3] = ["torch==2.11.0", "nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"];
 
 /// Makes sure that libtorch is there and returns its folder. Returns at once if it is.
 pub fn setup(cuda: bool) -> Result<PathBuf> {
@@ -49,10 +45,7 @@ pub fn setup(cuda: bool) -> Result<PathBuf> {
                 "LIBTORCH is a folder with libtorch {found}, but {VERSION} is needed: unset it, or set it to a folder with that \
                  version"
             ),
-            None => bail!(
-                "LIBTORCH={} does not contain libtorch: unset it, or correct it",
-                own.display()
-            ),
+            None => bail!("LIBTORCH={} does not contain libtorch: unset it, or correct it", own.display()),
         }
         return Ok(own);
     }
@@ -62,14 +55,12 @@ pub fn setup(cuda: bool) -> Result<PathBuf> {
 
     fs::create_dir_all(&folder).context("cannot create .libtorch")?;
     let venv = folder.join("venv");
-    let torch = match [Path::new("python3"), &venv.join("bin/python3")]
-        .into_iter()
-        .find_map(|python| torch_of(python, cuda))
-    {
-        Some(torch) => torch,
-        None if cuda => install(&venv)?,
-        None => install_cpu(&folder)?,
-    };
+    let torch =
+        match [Path::new("python3"), &venv.join("bin/python3")].into_iter().find_map(|python| torch_of(python, cuda)) {
+            Some(torch) => torch,
+            None if cuda => install(&venv)?,
+            None => install_cpu(&folder)?,
+        };
     point(&link, &torch)?;
     Ok(link)
 }
@@ -87,9 +78,7 @@ fn require_cxx_compiler() -> Result<()> {
 fn version(libtorch: &Path) -> Option<String> {
     let text = fs::read_to_string(libtorch.join("include/torch/headeronly/version.h")).ok()?;
     let parts = ["MAJOR", "MINOR", "PATCH"].map(|name| {
-        text.lines()
-            .find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name))
-            .map(str::trim)
+        text.lines().find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name)).map(str::trim)
     });
     let parts: Option<Vec<&str>> = parts.into_iter().collect();
     Some(parts?.join("."))
@@ -115,12 +104,7 @@ fn torch_of(python: &Path, cuda: bool) -> Option<PathBuf> {
 /// Loads a library of libtorch, which fails if one that it needs is not there.
 fn load(python: &Path, torch: &Path, library: &str) -> Result<()> {
     let script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])";
-    output(
-        program(python)
-            .args(["-c", script])
-            .arg(torch.join("lib").join(library)),
-    )
-    .map(drop)
+    output(program(python).args(["-c", script]).arg(torch.join("lib").join(library))).map(drop)
 }
 
 /// Installs PyTorch and all that it needs into a virtual environment, and returns its `torch` folder.
@@ -153,12 +137,8 @@ fn install_cpu(folder: &Path) -> Result<PathBuf> {
     }
     fs::create_dir_all(&unfinished).context("cannot create .libtorch/unfinished")?;
     // pip unpacks into its temporary folder and moves the result, which is a rename on the same file system.
-    run(pip(&python)
-        .env("TMPDIR", &unfinished)
-        .args(["--no-deps", "--target"])
-        .arg(&wheels)
-        .args(CPU_PACKAGES))
-    .with_context(cannot_install)?;
+    run(pip(&python).env("TMPDIR", &unfinished).args(["--no-deps", "--target"]).arg(&wheels).args(CPU_PACKAGES))
+        .with_context(cannot_install)?;
     fs::remove_dir_all(&unfinished).context("cannot remove .libtorch/unfinished")?;
     let torch = wheels.join("torch");
     check(&python, &torch)?;
@@ -172,11 +152,7 @@ fn cannot_install() -> String {
 }
 
 fn check(python: &Path, torch: &Path) -> Result<()> {
-    ensure!(
-        is_right(torch),
-        "pip installed no libtorch {VERSION} in {}",
-        torch.display()
-    );
+    ensure!(is_right(torch), "pip installed no libtorch {VERSION} in {}", torch.display());
     load(python, torch, "libtorch_cpu.so").context("libtorch was installed, but does not load")
 }
 
@@ -190,11 +166,7 @@ pub fn python_of(venv: &Path) -> Result<PathBuf> {
         .context("Python 3 is needed to fetch libtorch: install python3 (with its venv module)")?;
     run(program("python3").args(["-m", "venv", "--clear"]).arg(venv))
         .context("cannot make a virtual environment: install Python's venv module (Debian: python3-venv)")?;
-    ensure!(
-        has_pip(&python),
-        "the virtual environment in {} has no pip: install Python's ensurepip",
-        venv.display()
-    );
+    ensure!(has_pip(&python), "the virtual environment in {} has no pip: install Python's ensurepip", venv.display());
     Ok(python)
 }
 
@@ -207,14 +179,7 @@ pub fn pip(python: &Path) -> Command {
     let mut pip = program(python);
     // pip warns root of breaking the system's packages, which it does not touch here.
     pip.env("PIP_ROOT_USER_ACTION", "ignore");
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--disable-pip-version-check",
-    ]);
+    pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]);
     pip
 }
 

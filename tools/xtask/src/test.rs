@@ -134,16 +134,11 @@ impl Count {
     fn add(&mut self, line: &str) {
         if let Some((tests, _)) = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test")) {
             self.end();
-            self.running = Some(Running {
-                tests: tests.parse().unwrap_or(0),
-                passed: 0,
-            });
+            self.running = Some(Running { tests: tests.parse().unwrap_or(0), passed: 0 });
         } else if let (Some(running), true) = (&mut self.running, line.starts_with("test ") && line.ends_with("... ok"))
         {
             running.passed += 1;
-        } else if let Some((_, counts)) = line
-            .strip_prefix("test result: ")
-            .and_then(|result| result.split_once(". "))
+        } else if let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|result| result.split_once(". "))
         {
             self.running = None;
             for count in counts.split("; ") {
@@ -239,9 +234,7 @@ mod tests {
         died.iter().for_each(|line| count.add(line));
         let next = ["running 1 test", "test d ... ok", RESULTS[0]];
         next.iter().for_each(|line| count.add(line));
-        ["running 1 test", "test e ... ok"]
-            .iter()
-            .for_each(|line| count.add(line));
+        ["running 1 test", "test e ... ok"].iter().for_each(|line| count.add(line));
         count.end();
         assert_eq!(summary(&count, &Skips::default()), "30 passed, 5 failed, 1 skipped\n");
     }

@@ -111,10 +111,7 @@ fn check_links(file: &Path, text: &str, problems: &mut Vec<String>) {
             let path = target.split('#').next().unwrap_or_default();
             let elsewhere = target.contains("://") || target.starts_with("mailto:");
             if !elsewhere && !path.is_empty() && !folder.join(path).exists() {
-                problems.push(format!(
-                    "{}:{number}: the link to `{target}` leads nowhere",
-                    file.display()
-                ));
+                problems.push(format!("{}:{number}: the link to `{target}` leads nowhere", file.display()));
             }
         }
     }
@@ -122,9 +119,7 @@ fn check_links(file: &Path, text: &str, problems: &mut Vec<String>) {
 
 /// The targets of `[text](target)`.
 fn link_targets(line: &str) -> impl Iterator<Item = &str> {
-    line.split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
+    line.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
 }
 
 /// Checks that a record has a date and a machine.
@@ -192,11 +187,7 @@ fn check_promised_tests(page: &str, tests: &BTreeSet<String>, problems: &mut Vec
     // Each table has a header, a rule, and rows with promises.
     let rows = (1..).zip(page.lines()).filter(|(_, line)| line.starts_with("| "));
     for (number, row) in rows.filter(|(_, line)| !line.starts_with("| promise |")) {
-        let column = row
-            .trim_end_matches([' ', '|'])
-            .rsplit(" | ")
-            .next()
-            .unwrap_or_default();
+        let column = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or_default();
         let names: Vec<&str> = column.split('`').skip(1).step_by(2).collect();
         if names.is_empty() {
             problems.push(format!("{PROMISES}:{number}: the promise names no test"));
@@ -283,10 +274,7 @@ mod tests {
         let problems = problems_of(|problems| check_promised_tests(page, &tests, problems));
         assert_eq!(
             problems,
-            [
-                "docs/reliability.md:4: the promise names no test",
-                "docs/reliability.md:5: there is no test `gone`"
-            ]
+            ["docs/reliability.md:4: the promise names no test", "docs/reliability.md:5: there is no test `gone`"]
         );
     }
 

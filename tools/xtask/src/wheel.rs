@@ -37,12 +37,8 @@ const PROGRAMS: [&str; 4] = ["grappa-ingest", "grappa-gen", "grappa-store", "gra
 const MODULE: &str = "grappa-python";
 
 /// The examples of the package with their arguments, small enough for CI.
-const EXAMPLES: [(&str, &[&str]); 4] = [
-    ("sage_cora.py", &[]),
-    ("inference.py", &[]),
-    (DEBIAN, &["debian"]),
-    ("out_of_core.py", &[]),
-];
+const EXAMPLES: [(&str, &[&str]); 4] =
+    [("sage_cora.py", &[]), ("inference.py", &[]), (DEBIAN, &["debian"]), ("out_of_core.py", &[])];
 /// It needs tables from apt's index.
 const DEBIAN: &str = "gat_debian.py";
 /// A test of the package runs it with torchrun.
@@ -62,10 +58,7 @@ pub fn wheel(profile: Profile) -> Result<PathBuf> {
     let (package, needs) = stage(profile)?;
     let wheel = pack(&folder, &package, &needs)?;
     let bytes = fs::metadata(&wheel)?.len();
-    ensure!(
-        profile != Profile::Release || bytes <= BYTES_MAX,
-        "the wheel has {bytes} bytes, more than {BYTES_MAX}"
-    );
+    ensure!(profile != Profile::Release || bytes <= BYTES_MAX, "the wheel has {bytes} bytes, more than {BYTES_MAX}");
 
     let venv = folder.join("venv");
     remove(&venv)?;
@@ -103,10 +96,7 @@ fn stage(profile: Profile) -> Result<(PathBuf, Needs)> {
     let mut needs = copy_stripped(&built.join("lib_grappa.so"), &package.join("_grappa.abi3.so"))
         .context("the module is missing: build the workspace first")?;
     for program in PROGRAMS {
-        needs.add(&copy_stripped(
-            &built.join(program),
-            &package.join("_programs").join(program),
-        )?);
+        needs.add(&copy_stripped(&built.join(program), &package.join("_programs").join(program))?);
     }
     Ok((packages, needs))
 }
@@ -117,41 +107,23 @@ fn pack(folder: &Path, packages: &Path, needs: &Needs) -> Result<PathBuf> {
     run(setup::pip(&tools).args(["maturin>=1.16,<2", "wheel>=0.45,<1", "mypy>=2.4,<3"]))?;
     let tag = format!("manylinux_{}", needs.glibc.to_string().replace('.', "_"));
     run(program(&tools)
-        .args([
-            "-m",
-            "maturin",
-            "pep517",
-            "write-dist-info",
-            "--auditwheel",
-            "skip",
-            "--interpreter",
-        ])
+        .args(["-m", "maturin", "pep517", "write-dist-info", "--auditwheel", "skip", "--interpreter"])
         .arg(&tools)
         .args(["--compatibility", &tag, "--metadata-directory"])
         .arg(packages)
         .current_dir(root().join("python")))?;
     let metadata = packages.join(format!("grappa-{VERSION}.dist-info"));
     let described = fs::read_to_string(metadata.join("WHEEL")).context("maturin wrote no metadata")?;
-    ensure!(
-        described.contains(&tag) || described.contains("linux_x86_64"),
-        "expected a tag of Linux in {described}"
-    );
+    ensure!(described.contains(&tag) || described.contains("linux_x86_64"), "expected a tag of Linux in {described}");
     // maturin knows the platform only after it has compiled.
-    fs::write(
-        metadata.join("WHEEL"),
-        described.replace("-linux_x86_64", &format!("-{tag}_x86_64")),
-    )?;
+    fs::write(metadata.join("WHEEL"), described.replace("-linux_x86_64", &format!("-{tag}_x86_64")))?;
     copy(&root().join("LICENSE"), &metadata.join("licenses/LICENSE"))?;
     let contents: Vec<&str> = PROGRAMS.into_iter().chain([MODULE]).collect();
     licenses::write_licenses(&contents, &metadata.join("licenses/crates"))?;
 
     remove(&wheels)?;
     fs::create_dir_all(&wheels)?;
-    run(program(&tools)
-        .args(["-m", "wheel", "pack"])
-        .arg(packages)
-        .arg("--dest-dir")
-        .arg(&wheels))?;
+    run(program(&tools).args(["-m", "wheel", "pack"]).arg(packages).arg("--dest-dir").arg(&wheels))?;
     let mut found = fs::read_dir(&wheels)?.map(|entry| entry.map(|entry| entry.path()));
     found.next().context("no wheel was packed")?.map_err(Into::into)
 }
@@ -172,11 +144,7 @@ fn start_programs(bin: &Path, folder: &Path, libtorch: &Path) -> Result<()> {
     let start = |name: &str| {
         let mut command = Command::new(bin.join(name));
         // As in a user's shell, not as in a checkout.
-        command
-            .current_dir(folder)
-            .env_remove("LD_LIBRARY_PATH")
-            .env_remove("PYTHONPATH")
-            .arg("--version");
+        command.current_dir(folder).env_remove("LD_LIBRARY_PATH").env_remove("PYTHONPATH").arg("--version");
         command
     };
     for name in &PROGRAMS[..3] {
@@ -241,9 +209,7 @@ mod tests {
     #[test]
     fn every_example_of_the_package_is_run() {
         let files = fs::read_dir(root().join("python/examples")).unwrap();
-        let mut names: Vec<_> = files
-            .map(|file| file.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         let mut run: Vec<_> = EXAMPLES.iter().map(|(name, _)| *name).chain([TESTED]).collect();
         run.sort_unstable();

@@ -21,11 +21,7 @@ impl Layout {
     fn of(count: usize, bound: usize) -> Self {
         let low_bits = (bound / count.max(1)).max(1).ilog2();
         let upper_bits = count + (bound >> low_bits) + 1;
-        Self {
-            low_bits,
-            upper_bytes: upper_bits.div_ceil(8),
-            lower_bytes: (count * low_bits as usize).div_ceil(8),
-        }
+        Self { low_bits, upper_bytes: upper_bits.div_ceil(8), lower_bytes: (count * low_bits as usize).div_ceil(8) }
     }
 }
 
@@ -136,10 +132,7 @@ mod tests {
     fn an_index_takes_at_most_two_bits_more_than_the_logarithm_of_its_gap() {
         for (count, bound) in [(1000, 100_000), (10, 1 << 30), (5000, 10_000)] {
             let bits = 8.0 * encoded_bytes(count, bound) as f64 / count as f64;
-            assert!(
-                bits <= 3.0 + (bound as f64 / count as f64).log2() + 16.0 / count as f64,
-                "{bits}"
-            );
+            assert!(bits <= 3.0 + (bound as f64 / count as f64).log2() + 16.0 / count as f64, "{bits}");
         }
     }
 }

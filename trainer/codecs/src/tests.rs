@@ -22,16 +22,9 @@ fn gradients() -> impl Strategy<Value = Vec<f32>> {
     let part =
         (-40_i32..40, 0_usize..1500, any::<bool>(), any::<u32>()).prop_map(|(exponent, count, is_zero, seed)| {
             let value = |i: u32| {
-                let hash = (seed ^ i)
-                    .wrapping_mul(0x9e37_79b9)
-                    .rotate_left(13)
-                    .wrapping_mul(0x85eb_ca6b);
+                let hash = (seed ^ i).wrapping_mul(0x9e37_79b9).rotate_left(13).wrapping_mul(0x85eb_ca6b);
                 let unit = f64::from(hash) / f64::from(u32::MAX) - 0.5;
-                if is_zero {
-                    0.0
-                } else {
-                    (unit * f64::from(exponent).exp2()) as f32
-                }
+                if is_zero { 0.0 } else { (unit * f64::from(exponent).exp2()) as f32 }
             };
             (0..count as u32).map(value).collect::<Vec<_>>()
         });
@@ -100,10 +93,7 @@ fn the_smallest_numbers_are_no_division_by_zero() {
     let tiny = f32::from_bits(1);
     for value in [tiny, -tiny, f32::MIN_POSITIVE, -0.0] {
         let back = decoded(Dense::Int8, &[value, 0.0]);
-        assert!(
-            back.iter().all(|back| back.abs() <= 2.0 * f32::MIN_POSITIVE),
-            "{value}: {back:?}"
-        );
+        assert!(back.iter().all(|back| back.abs() <= 2.0 * f32::MIN_POSITIVE), "{value}: {back:?}");
     }
 }
 

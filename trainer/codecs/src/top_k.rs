@@ -11,9 +11,7 @@ use crate::{bf16, indices, malformed::Malformed};
 
 /// The number of values to send if it is a share of all, in (0, 1]: at least one.
 pub fn count(share: f64, values: usize) -> usize {
-    ((share * values as f64).ceil() as usize)
-        .clamp(1, values.max(1))
-        .min(values)
+    ((share * values as f64).ceil() as usize).clamp(1, values.max(1)).min(values)
 }
 
 /// The bytes of an encoding of `count` of `values` values.
@@ -45,10 +43,7 @@ pub fn decode(bytes: &[u8], count: usize, values: &mut [f32]) -> Result<(), Malf
     if sent.len() != bf16::encoded_bytes(count) {
         return Err(Malformed("it has another length than its values"));
     }
-    for (index, half) in indices::decode(chosen, count, values.len())?
-        .into_iter()
-        .zip(sent.chunks_exact(2))
-    {
+    for (index, half) in indices::decode(chosen, count, values.len())?.into_iter().zip(sent.chunks_exact(2)) {
         values[index] = bf16::of(half);
     }
     Ok(())
@@ -113,13 +108,7 @@ mod tests {
 
     #[test]
     fn a_share_is_at_least_one_value_and_at_most_all() {
-        for (share, values, expected) in [
-            (0.01, 1000, 10),
-            (0.001, 10, 1),
-            (1.0, 10, 10),
-            (0.5, 0, 0),
-            (0.26, 10, 3),
-        ] {
+        for (share, values, expected) in [(0.01, 1000, 10), (0.001, 10, 1), (1.0, 10, 10), (0.5, 0, 0), (0.26, 10, 3)] {
             assert_eq!(count(share, values), expected, "{share} of {values}");
         }
     }
@@ -127,10 +116,7 @@ mod tests {
     #[test]
     fn what_is_not_finite_is_sent_first() {
         let back = decoded(&[1.0, f32::NAN, 1e30, f32::NEG_INFINITY], 2);
-        assert!(
-            back[1].is_nan() && back[3] == f32::NEG_INFINITY && back[2] == 0.0,
-            "{back:?}"
-        );
+        assert!(back[1].is_nan() && back[3] == f32::NEG_INFINITY && back[2] == 0.0, "{back:?}");
     }
 
     #[test]

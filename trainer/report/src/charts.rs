@@ -137,41 +137,27 @@ impl Charts<'_> {
             self.series("train", "loss", |record| Some(record.loss)),
             self.evaluated("val", "val", |record| record.val_loss),
         ];
-        self.plot(
-            ["plot-loss", "Loss", "mean loss of nodes"],
-            (Unit::Number, Kind::Lines),
-            measured(series),
-        )
+        self.plot(["plot-loss", "Loss", "mean loss of nodes"], (Unit::Number, Kind::Lines), measured(series))
     }
 
     fn stages(&self) -> Plot {
         let seconds = self.records.iter().map(|record| record.seconds_by_stage);
         let total = seconds.reduce(|sum, seconds| sum + seconds).unwrap_or_default();
-        let shown = total
-            .iter()
-            .filter(|(stage, seconds)| !stage.is_start_up() && *seconds != 0.0);
+        let shown = total.iter().filter(|(stage, seconds)| !stage.is_start_up() && *seconds != 0.0);
         let series = shown.map(|(stage, _)| self.stage(stage)).collect();
         Plot {
             note: start_up(&total),
-            ..self.plot(
-                ["plot-time", "Time by stage", "wall time per epoch"],
-                (Unit::Seconds, Kind::Bars),
-                series,
-            )
+            ..self.plot(["plot-time", "Time by stage", "wall time per epoch"], (Unit::Seconds, Kind::Bars), series)
         }
     }
 
     fn stage(&self, stage: Stage) -> Series {
-        self.series(stage.name(), &color_of_stage(stage), |record| {
-            Some(record.seconds_by_stage[stage])
-        })
+        self.series(stage.name(), &color_of_stage(stage), |record| Some(record.seconds_by_stage[stage]))
     }
 
     /// A plot of values by epoch: its id, its title and the title of its axis.
     fn plot(&self, [id, title, axis]: [&'static str; 3], (unit, kind): (Unit, Kind), mut series: Vec<Series>) -> Plot {
-        let best = self
-            .best
-            .filter(|&best| self.records.iter().any(|record| record.epoch == best));
+        let best = self.best.filter(|&best| self.records.iter().any(|record| record.epoch == best));
         let rest = best.map(|epoch| epoch as f64).or_else(|| plot::last(&series));
         series.iter_mut().for_each(|series| series.rest = rest);
         let epoch = if best.is_some() { "best epoch" } else { "epoch" };
@@ -197,22 +183,13 @@ impl Charts<'_> {
 
     /// A value of the epochs after which the model was evaluated. Lines connect these, whatever was trained in between.
     fn evaluated(&self, name: &str, color: &str, of: impl Fn(&EpochRecord) -> Option<f64>) -> Series {
-        series(
-            name,
-            color,
-            self.records.iter().filter(|record| record.evaluated.is_some()),
-            of,
-        )
+        series(name, color, self.records.iter().filter(|record| record.evaluated.is_some()), of)
     }
 
     /// A plot that says something if there are several partitions. Else `alone` does.
     fn of_partitions(&self, plot: Plot, alone: &'static str) -> Plot {
         match self.partitions {
-            1 => Plot {
-                series: Vec::new(),
-                empty: alone,
-                ..plot
-            },
+            1 => Plot { series: Vec::new(), empty: alone, ..plot },
             _ => plot,
         }
     }
@@ -220,11 +197,7 @@ impl Charts<'_> {
 
 /// The curve of precision by recall of class 1 of two. None without it.
 pub(super) fn precision_recall(scores: &ScoreReport) -> Option<Plot> {
-    let samples: Vec<Sample> = scores
-        .precision_recall
-        .iter()
-        .map(|&[x, value]| Sample { x, value })
-        .collect();
+    let samples: Vec<Sample> = scores.precision_recall.iter().map(|&[x, value]| Sample { x, value }).collect();
     let rest = Some(samples.last()?.x);
     Some(Plot {
         id: "plot-precision-recall".to_owned(),
@@ -233,12 +206,7 @@ pub(super) fn precision_recall(scores: &ScoreReport) -> Option<Plot> {
         axis: "precision of class 1",
         unit: Unit::Part,
         kind: Kind::LinesFromZero,
-        series: vec![Series {
-            name: "precision".to_owned(),
-            color: "test".to_owned(),
-            samples,
-            rest,
-        }],
+        series: vec![Series { name: "precision".to_owned(), color: "test".to_owned(), samples, rest }],
         resting: "of all nodes in the class".to_owned(),
         best: None,
         note: String::new(),
@@ -252,16 +220,8 @@ fn series<'a>(
     records: impl Iterator<Item = &'a EpochRecord>,
     of: impl Fn(&EpochRecord) -> Option<f64>,
 ) -> Series {
-    let samples = records.map(|record| Sample {
-        x: record.epoch as f64,
-        value: of(record).unwrap_or(f64::NAN),
-    });
-    Series {
-        name: name.to_owned(),
-        color: color.to_owned(),
-        samples: samples.collect(),
-        rest: None,
-    }
+    let samples = records.map(|record| Sample { x: record.epoch as f64, value: of(record).unwrap_or(f64::NAN) });
+    Series { name: name.to_owned(), color: color.to_owned(), samples: samples.collect(), rest: None }
 }
 
 /// Leaves out series without any value: a store without test nodes has no test curve.
@@ -288,9 +248,5 @@ fn start_up(seconds: &StageSeconds) -> String {
             )
         })
         .collect();
-    format!(
-        "Start-up, apart from epochs: {} ({})",
-        Unit::Seconds.format(start_up),
-        stages.join(", ")
-    )
+    format!("Start-up, apart from epochs: {} ({})", Unit::Seconds.format(start_up), stages.join(", "))
 }

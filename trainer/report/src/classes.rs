@@ -49,9 +49,7 @@ impl<'a> Classes<'a> {
     }
 
     fn name(&self, class: usize) -> String {
-        self.names
-            .get(class)
-            .map_or_else(|| class.to_string(), |name| escape(name))
+        self.names.get(class).map_or_else(|| class.to_string(), |name| escape(name))
     }
 
     /// Number of nodes in a class.
@@ -112,11 +110,7 @@ impl<'a> Classes<'a> {
         }
         html += "</tr></thead>\n<tbody>\n";
         for (row, &class) in (1..).zip(&shown) {
-            let number = if are_named {
-                format!("<i>{row}</i> ")
-            } else {
-                String::new()
-            };
+            let number = if are_named { format!("<i>{row}</i> ") } else { String::new() };
             html += &format!("<tr><th>{number}{}</th>", self.name(class));
             for &predicted in &shown {
                 let nodes = matrix[class][predicted];
@@ -216,12 +210,11 @@ impl<'a> Classes<'a> {
 /// The nodes of a class that are predicted as others.
 fn confused(matrix: &[Vec<u64>], class: usize) -> impl Iterator<Item = Pair> {
     let row = matrix[class].iter().copied().enumerate();
-    row.filter(move |&(predicted, nodes)| predicted != class && nodes > 0)
-        .map(move |(predicted, nodes)| Pair {
-            class,
-            predicted,
-            nodes,
-        })
+    row.filter(move |&(predicted, nodes)| predicted != class && nodes > 0).map(move |(predicted, nodes)| Pair {
+        class,
+        predicted,
+        nodes,
+    })
 }
 
 /// The classes that one is confused with most often: their number, its nodes predicted as theirs, and their nodes predicted as its.

@@ -5,12 +5,8 @@ use grappa_run::stages::Stage;
 const STYLE: &str = include_str!("style.css");
 
 /// Small scripts, each for the elements that a page has. A page is complete without them.
-const SCRIPTS: [&str; 4] = [
-    include_str!("charts.js"),
-    include_str!("tables.js"),
-    include_str!("confusion.js"),
-    include_str!("bandwidth.js"),
-];
+const SCRIPTS: [&str; 4] =
+    [include_str!("charts.js"), include_str!("tables.js"), include_str!("confusion.js"), include_str!("bandwidth.js")];
 
 /// A page without links to other files. The title is text; the line below the heading and the rest are HTML.
 pub(super) fn page(title: &str, heading: &str, line: &str, main: &str) -> String {

@@ -160,17 +160,10 @@ impl Plot {
         };
         html += "</svg>\n";
         for (value, label) in &y.ticks {
-            html += &format!(
-                "<span class=\"y\" style=\"top:{:.2}%\">{}</span>",
-                down(y, *value) / 10.0,
-                escape(label)
-            );
+            html += &format!("<span class=\"y\" style=\"top:{:.2}%\">{}</span>", down(y, *value) / 10.0, escape(label));
         }
         for (place, label) in &x.ticks {
-            html += &format!(
-                "<span class=\"x\" style=\"left:{:.2}%\">{label}</span>",
-                across(&x, *place) / 10.0
-            );
+            html += &format!("<span class=\"x\" style=\"left:{:.2}%\">{label}</span>", across(&x, *place) / 10.0);
         }
         if let Some(epoch) = self.best {
             let left = across(&x, epoch) / 10.0;
@@ -190,17 +183,10 @@ impl Plot {
 
     /// The title, and a legend with the values at rest.
     fn caption(&self) -> String {
-        let mut html = format!(
-            "<figcaption><h3>{}</h3><span class=\"when\">{}</span><ul>",
-            escape(&self.title),
-            self.resting,
-        );
+        let mut html =
+            format!("<figcaption><h3>{}</h3><span class=\"when\">{}</span><ul>", escape(&self.title), self.resting,);
         for series in &self.series {
-            let name = if self.series.len() > 1 {
-                escape(&series.name)
-            } else {
-                String::new()
-            };
+            let name = if self.series.len() > 1 { escape(&series.name) } else { String::new() };
             html += &format!(
                 "<li><i class=\"{}\"></i>{name} <b>{}</b></li>",
                 series.color,
@@ -257,18 +243,12 @@ impl Plot {
                 let (bottom, top) = (down(y, below), down(y, below + mean));
                 below += mean;
                 if bottom - top >= 0.05 {
-                    *path += &format!(
-                        "M{:.1} {bottom:.1}V{top:.1}H{:.1}V{bottom:.1}Z",
-                        left + gap,
-                        right - gap
-                    );
+                    *path += &format!("M{:.1} {bottom:.1}V{top:.1}H{:.1}V{bottom:.1}Z", left + gap, right - gap);
                 }
             }
         }
         let series = self.series.iter().zip(paths);
-        series
-            .map(|(series, path)| format!("<path class=\"bar {}\" d=\"{path}\"/>\n", series.color))
-            .collect()
+        series.map(|(series, path)| format!("<path class=\"bar {}\" d=\"{path}\"/>\n", series.color)).collect()
     }
 
     /// The data of the script: names and positions of places, their values as text, and the place at which it begins.
@@ -302,10 +282,7 @@ pub(super) fn last(series: &[Series]) -> Option<f64> {
 
 /// The places of points in the drawing. `value` is what is drawn of a point.
 fn path(points: &[Point], x: &Axis, y: &Axis, value: fn(&Point) -> f64) -> Vec<String> {
-    points
-        .iter()
-        .map(|point| format!("{:.1} {:.1}", across(x, point.x), down(y, value(point))))
-        .collect()
+    points.iter().map(|point| format!("{:.1} {:.1}", across(x, point.x), down(y, value(point)))).collect()
 }
 
 /// Position of a place in the drawing, from the left.

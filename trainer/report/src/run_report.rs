@@ -92,12 +92,7 @@ impl Report {
 
     /// The number of partitions, and of those in a step: what was trained, or what is known before the first epoch.
     fn numbers(&self) -> (u32, u32) {
-        let Summary {
-            partitions,
-            concurrent,
-            config,
-            ..
-        } = &self.summary;
+        let Summary { partitions, concurrent, config, .. } = &self.summary;
         match partitions {
             0 => (config.partitions(), config.concurrent()),
             _ => (*partitions, *concurrent),
@@ -108,19 +103,13 @@ impl Report {
         let done = self.summary.epochs;
         let time = duration(Duration::from_secs_f64(self.summary.seconds_total.clamp(0.0, 1e18)));
         let early = match self.summary.early_stopping_epoch {
-            Some(_) => format!(
-                ", ended by early stopping before the {} of --epochs",
-                self.summary.config.epochs
-            ),
+            Some(_) => format!(", ended by early stopping before the {} of --epochs", self.summary.config.epochs),
             None => String::new(),
         };
         match (self.is_finished, done) {
             (true, 1) => format!(" · 1 epoch in {time}{early}"),
             (true, _) => format!(" · {done} epochs in {time}{early}"),
-            (false, _) => format!(
-                " · {RUNNING}: epoch {done} of {}, {time} so far",
-                self.summary.config.epochs
-            ),
+            (false, _) => format!(" · {RUNNING}: epoch {done} of {}, {time} so far", self.summary.config.epochs),
         }
     }
 
@@ -140,9 +129,8 @@ impl Report {
         };
         let note = format!("{nodes}, {at}. Values are percentages.");
         let html = section("Classes", &note, &classes.table()) + &classes.confusion(&nodes);
-        let curve = charts::precision_recall(&scores.report).map_or_else(String::new, |plot| {
-            format!("<div class=\"plots\">\n{}</div>\n", plot.html())
-        });
+        let curve = charts::precision_recall(&scores.report)
+            .map_or_else(String::new, |plot| format!("<div class=\"plots\">\n{}</div>\n", plot.html()));
         format!("{curve}<div class=\"tables\">\n{html}</div>\n")
     }
 

@@ -58,15 +58,8 @@ impl Axis {
     pub(super) fn epochs(last: u64) -> Self {
         let step = nice_step(last as f64 / TICKS).max(1.0) as u64;
         let multiples = (1..=last / step).map(|k| k * step).filter(|&epoch| epoch > 1);
-        let ticks = std::iter::once(1)
-            .chain(multiples)
-            .map(|epoch| (epoch as f64, epoch.to_string()));
-        Self {
-            low: 0.5,
-            high: last.max(1) as f64 + 0.5,
-            is_log: false,
-            ticks: ticks.collect(),
-        }
+        let ticks = std::iter::once(1).chain(multiples).map(|epoch| (epoch as f64, epoch.to_string()));
+        Self { low: 0.5, high: last.max(1) as f64 + 0.5, is_log: false, ticks: ticks.collect() }
     }
 
     /// The axis of times up to `last`, which is a number of seconds.
@@ -100,21 +93,13 @@ impl Axis {
         if high == 0.0 {
             (low, high) = (1.0, base);
         }
-        let (first, last) = (
-            (low.ln() / base.ln()).floor() as i32,
-            (high.ln() / base.ln()).ceil() as i32,
-        );
+        let (first, last) = ((low.ln() / base.ln()).floor() as i32, (high.ln() / base.ln()).ceil() as i32);
         let last = last.max(first + 1);
         let ticks = (first..=last).map(|exponent| {
             let value = base.powi(exponent);
             (value, label(value))
         });
-        Self {
-            low: base.powi(first),
-            high: base.powi(last),
-            is_log: true,
-            ticks: ticks.collect(),
-        }
+        Self { low: base.powi(first), high: base.powi(last), is_log: true, ticks: ticks.collect() }
     }
 
     /// The axis of fractions of 1.
@@ -148,12 +133,7 @@ impl Axis {
             };
             (value * factor, label)
         });
-        Self {
-            low: first * step * factor,
-            high: last * step * factor,
-            is_log: false,
-            ticks: ticks.collect(),
-        }
+        Self { low: first * step * factor, high: last * step * factor, is_log: false, ticks: ticks.collect() }
     }
 
     /// A logarithmic axis between powers of ten. `low` is above 0.
@@ -169,12 +149,7 @@ impl Axis {
             };
             (value, label)
         });
-        Self {
-            low: 10_f64.powi(first),
-            high: 10_f64.powi(last),
-            is_log: true,
-            ticks: ticks.collect(),
-        }
+        Self { low: 10_f64.powi(first), high: 10_f64.powi(last), is_log: true, ticks: ticks.collect() }
     }
 
     /// Position of a value, from 0 at the low end to 1 at the high end.
@@ -193,9 +168,7 @@ impl Axis {
 fn nice_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
     // The factors are slightly enlarged to absorb rounding errors.
-    let factor = [1.0, 2.0, 5.0]
-        .into_iter()
-        .find(|factor| factor * power * (1.0 + 1e-9) >= least);
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power * (1.0 + 1e-9) >= least);
     factor.unwrap_or(10.0) * power
 }
 
@@ -232,11 +205,7 @@ impl Unit {
             // Four digits.
             Self::Number => {
                 let before = value.abs().max(1.0).log10().floor() as usize;
-                let decimals = if value.abs() < 0.1 {
-                    5
-                } else {
-                    3_usize.saturating_sub(before)
-                };
+                let decimals = if value.abs() < 0.1 { 5 } else { 3_usize.saturating_sub(before) };
                 format!("{value:.decimals$}")
             }
             Self::Part if value.abs() >= 1e4 => format!("{:.1e} %", value * 100.0),
@@ -263,24 +232,12 @@ mod tests {
 
     #[test]
     fn labels_are_round_numbers_in_a_unit_that_fits() {
-        assert_eq!(
-            labels(&[0.61, 0.784], Unit::Part, false),
-            ["60 %", "65 %", "70 %", "75 %", "80 %"]
-        );
-        assert_eq!(
-            labels(&[0.3, 1.7], Unit::Number, true),
-            ["0.0", "0.5", "1.0", "1.5", "2.0"]
-        );
-        assert_eq!(
-            labels(&[0.002, 0.004], Unit::Seconds, true),
-            ["0 ms", "1 ms", "2 ms", "3 ms", "4 ms"]
-        );
+        assert_eq!(labels(&[0.61, 0.784], Unit::Part, false), ["60 %", "65 %", "70 %", "75 %", "80 %"]);
+        assert_eq!(labels(&[0.3, 1.7], Unit::Number, true), ["0.0", "0.5", "1.0", "1.5", "2.0"]);
+        assert_eq!(labels(&[0.002, 0.004], Unit::Seconds, true), ["0 ms", "1 ms", "2 ms", "3 ms", "4 ms"]);
         let mebibytes = [3.0 * 1048576.0, 9.0 * 1048576.0];
         assert_eq!(labels(&mebibytes, Unit::Bytes, true), ["0 MiB", "5 MiB", "10 MiB"]);
-        assert_eq!(
-            labels(&[2.1e6], Unit::EdgesPerSecond, true),
-            ["0 M", "1 M", "2 M", "3 M"]
-        );
+        assert_eq!(labels(&[2.1e6], Unit::EdgesPerSecond, true), ["0 M", "1 M", "2 M", "3 M"]);
     }
 
     #[test]
@@ -297,13 +254,7 @@ mod tests {
             &[1e15, 1e15 + 1.0],
         ];
         for values in sets {
-            for unit in [
-                Unit::Number,
-                Unit::Part,
-                Unit::Seconds,
-                Unit::Bytes,
-                Unit::EdgesPerSecond,
-            ] {
+            for unit in [Unit::Number, Unit::Part, Unit::Seconds, Unit::Bytes, Unit::EdgesPerSecond] {
                 for (from_zero, may_be_log) in [(false, false), (true, false), (false, true)] {
                     let axis = Axis::of(values.iter().copied(), unit, from_zero, may_be_log).expect("values");
                     assert!((1..=22).contains(&axis.ticks.len()), "{values:?}: {axis:?}");
@@ -320,10 +271,7 @@ mod tests {
     #[test]
     fn without_values_there_is_no_axis() {
         assert_eq!(Axis::of([].into_iter(), Unit::Number, true, true), None);
-        assert_eq!(
-            Axis::of([f64::NAN, f64::INFINITY].into_iter(), Unit::Number, true, true),
-            None
-        );
+        assert_eq!(Axis::of([f64::NAN, f64::INFINITY].into_iter(), Unit::Number, true, true), None);
     }
 
     #[test]

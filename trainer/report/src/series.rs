@@ -76,14 +76,10 @@ impl Point {
         let size = finite.len() as f64;
         Some(Self {
             x: (first.x + last.x) / 2.0,
-            least: finite
-                .iter()
-                .fold(f64::INFINITY, |least, sample| least.min(sample.value)),
+            least: finite.iter().fold(f64::INFINITY, |least, sample| least.min(sample.value)),
             // Divides first, because the sum of finite values can overflow.
             mean: finite.iter().map(|sample| sample.value / size).sum(),
-            greatest: finite
-                .iter()
-                .fold(f64::NEG_INFINITY, |greatest, sample| greatest.max(sample.value)),
+            greatest: finite.iter().fold(f64::NEG_INFINITY, |greatest, sample| greatest.max(sample.value)),
         })
     }
 }
@@ -169,20 +165,11 @@ mod tests {
 
     #[test]
     fn a_line_ends_where_a_value_is_missing_and_begins_anew_after_it() {
-        let point = |x, value| Point {
-            x,
-            least: value,
-            mean: value,
-            greatest: value,
-        };
+        let point = |x, value| Point { x, least: value, mean: value, greatest: value };
         let values = [1.0, 2.0, f64::NAN, 4.0, f64::INFINITY, f64::NAN, 7.0];
         assert_eq!(
             line(&series(values).samples),
-            [
-                vec![point(1.0, 1.0), point(2.0, 2.0)],
-                vec![point(4.0, 4.0)],
-                vec![point(7.0, 7.0)]
-            ]
+            [vec![point(1.0, 1.0), point(2.0, 2.0)], vec![point(4.0, 4.0)], vec![point(7.0, 7.0)]]
         );
         assert!(line(&[]).is_empty());
     }
@@ -193,16 +180,10 @@ mod tests {
         many.samples[5432].value = f64::MAX;
         many.samples[1234].value = -50.0;
         let parts = line(&many.samples);
-        let [points] = &parts[..] else {
-            panic!("{} parts", parts.len())
-        };
+        let [points] = &parts[..] else { panic!("{} parts", parts.len()) };
         assert_eq!(points.len(), POINTS_MAX);
         assert!(points.is_sorted_by(|a, b| a.x < b.x));
-        assert!(
-            points
-                .iter()
-                .any(|point| point.greatest == f64::MAX && point.mean.is_finite())
-        );
+        assert!(points.iter().any(|point| point.greatest == f64::MAX && point.mean.is_finite()));
         assert!(points.iter().any(|point| point.least == -50.0));
         let first = points[0];
         assert_eq!((first.x, first.least, first.greatest), (17.0, 0.0, 1.0));
@@ -212,10 +193,7 @@ mod tests {
     #[test]
     fn bars_are_means_of_a_few_epochs_each() {
         let few = bars(&[series([1.0, f64::NAN]), series([2.0, 4.0])]);
-        assert_eq!(
-            few.iter().map(|bar| bar.means.clone()).collect::<Vec<_>>(),
-            [[1.0, 2.0], [0.0, 4.0]]
-        );
+        assert_eq!(few.iter().map(|bar| bar.means.clone()).collect::<Vec<_>>(), [[1.0, 2.0], [0.0, 4.0]]);
         let many = bars(&[series(numbers(950))]);
         assert_eq!(many.len(), 95);
         assert_eq!((many[1].first, many[1].last, many[1].means[0]), (11.0, 20.0, 15.5));

@@ -26,17 +26,9 @@ pub(super) fn configuration(config: &TrainConfig, chosen: &BTreeMap<&'static str
     let defaults = TrainConfig::default().table();
     let mut html = "<dl class=\"options\">\n".to_owned();
     for (option, value) in config.table() {
-        let class = if defaults.get(&option) == Some(&value) {
-            ""
-        } else {
-            " class=\"changed\""
-        };
+        let class = if defaults.get(&option) == Some(&value) { "" } else { " class=\"changed\"" };
         let text = option_text(&value, chosen.get(option.as_str()).map(String::as_str));
-        html += &format!(
-            "<div{class}><dt>{}</dt><dd>{}</dd></div>\n",
-            escape(&option),
-            escape(&text)
-        );
+        html += &format!("<div{class}><dt>{}</dt><dd>{}</dd></div>\n", escape(&option), escape(&text));
     }
     html + "</dl>\n"
 }
@@ -66,9 +58,6 @@ pub(super) fn stages(seconds: &StageSeconds) -> String {
             part * 100.0
         );
     }
-    html += &format!(
-        "<tr><th>all</th><td>{}</td><td></td></tr>\n",
-        Unit::Seconds.format(total)
-    );
+    html += &format!("<tr><th>all</th><td>{}</td><td></td></tr>\n", Unit::Seconds.format(total));
     html + "</tbody></table></div>\n"
 }

@@ -10,9 +10,7 @@ pub(super) fn table(scores: &ScoreReport, names: &[String]) -> String {
                     <th>R2</th><th>RMSE of the mean</th></tr></thead>\n<tbody>\n"
         .to_owned();
     for (target, score) in scores.per_target.iter().enumerate() {
-        let name = names
-            .get(target)
-            .map_or_else(|| target.to_string(), |name| escape(name));
+        let name = names.get(target).map_or_else(|| target.to_string(), |name| escape(name));
         html += &format!(
             "<tr><th>{name}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
             score.nodes,

@@ -15,10 +15,7 @@ type Tile = (String, Option<String>);
 /// The tiles of a run with this number of partitions.
 pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: u32) -> String {
     let mut html = "<div class=\"tiles\">\n".to_owned();
-    for (what, value) in score_tiles(summary, scores)
-        .into_iter()
-        .chain(others(summary, partitions))
-    {
+    for (what, value) in score_tiles(summary, scores).into_iter().chain(others(summary, partitions)) {
         if let Some(value) = value {
             html += &format!("<div><span>{what}</span><b>{value}</b></div>\n");
         }
@@ -58,33 +55,15 @@ fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
     let subsets = summary.test_accuracy.filter(|_| !is_single);
     vec![
         (format!("test {}", score.name), part(score.test)),
-        (
-            "test majority class".to_owned(),
-            part(majority.filter(|_| split == "test")),
-        ),
+        ("test majority class".to_owned(), part(majority.filter(|_| split == "test"))),
         (format!("val {}", score.name), part(score.val)),
-        (
-            "val majority class".to_owned(),
-            part(majority.filter(|_| split == "val")),
-        ),
+        ("val majority class".to_owned(), part(majority.filter(|_| split == "val"))),
         ("test subset accuracy".to_owned(), part(subsets)),
-        (
-            "val loss".to_owned(),
-            summary.val_loss.map(|loss| Unit::Number.format(loss)),
-        ),
-        (
-            format!("{scored} macro F1"),
-            part(scores.and_then(|scores| scores.macro_f1)),
-        ),
+        ("val loss".to_owned(), summary.val_loss.map(|loss| Unit::Number.format(loss))),
+        (format!("{scored} macro F1"), part(scores.and_then(|scores| scores.macro_f1))),
         (format!("{scored} micro F1"), part(micro_f1)),
-        (
-            format!("{scored} ROC-AUC"),
-            part(scores.and_then(|scores| scores.roc_auc)),
-        ),
-        (
-            format!("{scored} average precision"),
-            part(scores.and_then(|scores| scores.average_precision)),
-        ),
+        (format!("{scored} ROC-AUC"), part(scores.and_then(|scores| scores.roc_auc))),
+        (format!("{scored} average precision"), part(scores.and_then(|scores| scores.average_precision))),
         ("evaluated".to_owned(), summary.evaluated.map(|how| how.to_string())),
     ]
 }
@@ -117,27 +96,15 @@ fn others(summary: &Summary, partitions: u32) -> Vec<Tile> {
     let read = (summary.epochs > 0).then_some(summary.bytes_read);
     let tiles = [
         ("best epoch", summary.best_epoch.map(|epoch| epoch.to_string())),
-        (
-            "start-up",
-            above_zero(Unit::Seconds, Some(summary.seconds_by_stage.start_up())),
-        ),
-        (
-            "epoch time",
-            summary.seconds_per_epoch.map(|seconds| Unit::Seconds.format(seconds)),
-        ),
+        ("start-up", above_zero(Unit::Seconds, Some(summary.seconds_by_stage.start_up()))),
+        ("epoch time", summary.seconds_per_epoch.map(|seconds| Unit::Seconds.format(seconds))),
         ("sampled edges", rate.map(|rate| Unit::EdgesPerSecond.format(rate))),
         ("gradient size", above_zero(Unit::Bytes, gradient)),
         ("sent per step", above_zero(Unit::Bytes, summary.bytes_sent_per_step)),
         ("read in total", read.map(|bytes| ByteSize(bytes).to_string())),
-        (
-            "peak memory",
-            summary.peak_rss_bytes.map(|bytes| ByteSize(bytes).to_string()),
-        ),
+        ("peak memory", summary.peak_rss_bytes.map(|bytes| ByteSize(bytes).to_string())),
     ];
-    tiles
-        .into_iter()
-        .map(|(what, value)| (what.to_owned(), value))
-        .collect()
+    tiles.into_iter().map(|(what, value)| (what.to_owned(), value)).collect()
 }
 
 fn above_zero(unit: Unit, value: Option<f64>) -> Option<String> {

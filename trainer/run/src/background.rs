@@ -64,12 +64,7 @@ pub struct BackgroundWriter<'scope, 'env> {
 impl<'scope, 'env> BackgroundWriter<'scope, 'env> {
     /// A writer whose threads end before `scope` does.
     pub fn new(scope: &'scope Scope<'scope, 'env>, folder: &'env RunFolder, checkpoints: &'env Checkpoints) -> Self {
-        Self {
-            scope,
-            folder,
-            checkpoints,
-            writing: None,
-        }
+        Self { scope, folder, checkpoints, writing: None }
     }
 
     /// Starts to write files. The files before must be written: [`BackgroundWriter::wait`] makes sure of that.

@@ -69,10 +69,7 @@ mod tests {
         fs::write(&path, text(&names)).unwrap();
         assert_eq!(read(&path, 3).unwrap(), names);
         let error = read(&path, 4).unwrap_err().to_string();
-        assert!(
-            error.contains("classes.txt") && error.contains("3 names for 4 classes"),
-            "{error}"
-        );
+        assert!(error.contains("classes.txt") && error.contains("3 names for 4 classes"), "{error}");
         assert!(read(&folder.path().join("none"), 4).is_err());
     }
 
@@ -82,9 +79,6 @@ mod tests {
         let path = folder.path().join("classes.txt");
         fs::write(&path, "admin\nweb\nadmin \n").unwrap();
         let error = read(&path, 3).unwrap_err().to_string();
-        assert!(
-            error.contains("classes.txt:3") && error.contains("`admin` is also the name in line 1"),
-            "{error}"
-        );
+        assert!(error.contains("classes.txt:3") && error.contains("`admin` is also the name in line 1"), "{error}");
     }
 }

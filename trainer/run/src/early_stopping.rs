@@ -16,10 +16,7 @@ impl EarlyStopping {
     pub fn observe(&mut self, score: f64) -> bool {
         let is_better = self.improves(score);
         if is_better {
-            *self = Self {
-                best: Some(score),
-                waited: 0,
-            };
+            *self = Self { best: Some(score), waited: 0 };
         } else if self.best.is_some() {
             self.waited += 1;
         }
@@ -62,9 +59,7 @@ mod tests {
     #[test]
     fn it_is_over_after_as_many_evaluations_without_a_better_one() {
         let mut stopping = EarlyStopping::default();
-        let better: Vec<bool> = [0.5, 0.6, 0.6, 0.4, 0.7, 0.7, 0.1]
-            .map(|score| stopping.observe(score))
-            .into();
+        let better: Vec<bool> = [0.5, 0.6, 0.6, 0.4, 0.7, 0.7, 0.1].map(|score| stopping.observe(score)).into();
         assert_eq!(better, [true, true, false, false, true, false, false]);
         assert_eq!((stopping.best(), stopping.waited()), (Some(0.7), 2));
         assert!(stopping.is_over(2) && !stopping.is_over(3));

@@ -67,10 +67,7 @@ pub enum Error {
 impl Error {
     /// An error about a file of a run.
     pub fn run_file(path: &Path, what: impl Into<String>) -> Self {
-        Self::RunFile {
-            path: path.to_owned(),
-            what: what.into(),
-        }
+        Self::RunFile { path: path.to_owned(), what: what.into() }
     }
 
     /// Whether a disk is full, or a quota exceeded.
@@ -102,10 +99,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_told_from_other_errors() {
         let full = Path::new("/dev/full");
-        let written = File::options()
-            .write(true)
-            .open(full)
-            .and_then(|mut file| file.write_all(b"x"));
+        let written = File::options().write(true).open(full).and_then(|mut file| file.write_all(b"x"));
         let error = |error| Error::from(grappa_io::Error::io("write", full)(error));
         assert!(error(written.expect_err("it is full")).is_disk_full());
         assert!(!error(ErrorKind::PermissionDenied.into()).is_disk_full());

@@ -78,15 +78,9 @@ impl RunFolder {
             } else {
                 "it is not empty and contains no run: choose another folder with --out"
             };
-            return Err(Error::Exists {
-                path: path.to_owned(),
-                what,
-            });
+            return Err(Error::Exists { path: path.to_owned(), what });
         }
-        let run = Self {
-            own: OwnFolder::lock(path)?,
-            existed,
-        };
+        let run = Self { own: OwnFolder::lock(path)?, existed };
         run.write_config(config)?;
         Ok(run)
     }
@@ -118,16 +112,10 @@ impl RunFolder {
     /// If it contains no run, one of its files is a symbolic link, or another process is working on it.
     pub fn resume(path: &Path) -> Result<Self> {
         if !path.join(CONFIG).exists() {
-            return Err(Error::NoRun {
-                path: path.to_owned(),
-                file: CONFIG,
-            });
+            return Err(Error::NoRun { path: path.to_owned(), file: CONFIG });
         }
         refuse_links(path)?;
-        Ok(Self {
-            own: OwnFolder::lock(path)?,
-            existed: true,
-        })
+        Ok(Self { own: OwnFolder::lock(path)?, existed: true })
     }
 
     /// Removes what a new run has written, except logs of ranks, if it ended with an error before its first checkpoint and epoch. So the next
@@ -213,11 +201,7 @@ impl RunFolder {
     /// # Errors
     /// If it cannot be written.
     pub fn write_config(&self, config: &TrainConfig) -> Result<()> {
-        let inside = TrainConfig {
-            class_names: None,
-            out: None,
-            ..config.clone()
-        };
+        let inside = TrainConfig { class_names: None, out: None, ..config.clone() };
         self.write(CONFIG, with_checksum(&inside.to_toml()).as_bytes())
     }
 
@@ -375,8 +359,6 @@ fn nth_name(first: &str, number: u64) -> String {
 }
 
 fn first_name(store: &Path) -> String {
-    let name = store
-        .file_stem()
-        .map_or_else(|| "grappa".into(), |name| name.to_string_lossy());
+    let name = store.file_stem().map_or_else(|| "grappa".into(), |name| name.to_string_lossy());
     format!("{name}.run")
 }

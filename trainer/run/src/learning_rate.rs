@@ -22,10 +22,7 @@ pub struct LearningRate {
 
 impl Default for LearningRate {
     fn default() -> Self {
-        Self {
-            factor: 1.0,
-            watch: EarlyStopping::default(),
-        }
+        Self { factor: 1.0, watch: EarlyStopping::default() }
     }
 }
 
@@ -70,12 +67,7 @@ mod tests {
     use super::*;
 
     fn config(lr_schedule: LrSchedule) -> TrainConfig {
-        TrainConfig {
-            lr: 0.1,
-            lr_schedule,
-            epochs: 100,
-            ..TrainConfig::default()
-        }
+        TrainConfig { lr: 0.1, lr_schedule, epochs: 100, ..TrainConfig::default() }
     }
 
     fn at(config: &TrainConfig, epoch: u64, step: u64) -> f64 {
@@ -88,10 +80,7 @@ mod tests {
 
     #[test]
     fn a_warmup_rises_step_by_step_from_more_than_nothing() {
-        let config = TrainConfig {
-            warmup: 1.5,
-            ..config(LrSchedule::Constant)
-        };
+        let config = TrainConfig { warmup: 1.5, ..config(LrSchedule::Constant) };
         for step in 0..20 {
             let expected = (0.1 * (step + 1) as f64 / 15.0).min(0.1);
             assert_close(at(&config, step / 10, step % 10), expected);
@@ -100,25 +89,14 @@ mod tests {
 
     #[test]
     fn schedules_have_these_rates_after_the_warmup() {
-        let with = |schedule, warmup| TrainConfig {
-            warmup,
-            ..config(schedule)
-        };
+        let with = |schedule, warmup| TrainConfig { warmup, ..config(schedule) };
         let constant = with(LrSchedule::Constant, 0.0);
         // The warmup ends within a step.
         let short = with(LrSchedule::Constant, 0.15);
-        let cosine = TrainConfig {
-            lr_min: 0.02,
-            ..with(LrSchedule::Cosine, 20.0)
-        };
+        let cosine = TrainConfig { lr_min: 0.02, ..with(LrSchedule::Cosine, 20.0) };
         // The warmup is as long as the run.
         let long = with(LrSchedule::Cosine, 100.0);
-        let steps = TrainConfig {
-            lr_step: 30,
-            lr_factor: 0.1,
-            lr_min: 0.0005,
-            ..with(LrSchedule::Step, 0.0)
-        };
+        let steps = TrainConfig { lr_step: 30, lr_factor: 0.1, lr_min: 0.0005, ..with(LrSchedule::Step, 0.0) };
         for (config, epoch, step, expected) in [
             (&constant, 0, 0, 0.1),
             (&constant, 99, 9, 0.1),
@@ -144,11 +122,7 @@ mod tests {
     /// As PyTorch's ReduceLROnPlateau of the same patience with `mode="max"` and `threshold=0`.
     #[test]
     fn a_plateau_lowers_it_when_patience_is_over_and_then_waits_again() {
-        let config = TrainConfig {
-            lr_patience: 2,
-            lr_factor: 0.5,
-            ..config(LrSchedule::Plateau)
-        };
+        let config = TrainConfig { lr_patience: 2, lr_factor: 0.5, ..config(LrSchedule::Plateau) };
         let mut rate = LearningRate::default();
         let rates: Vec<f64> = [0.5, 0.5, 0.4, 0.5, 0.5, 0.5, 0.5, 0.6, 0.1, 0.1, 0.1]
             .map(|score| {
@@ -157,10 +131,7 @@ mod tests {
             })
             .into();
         let expected = [0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.025, 0.0125];
-        rates
-            .iter()
-            .zip(expected)
-            .for_each(|(&rate, expected)| assert_close(rate, expected));
+        rates.iter().zip(expected).for_each(|(&rate, expected)| assert_close(rate, expected));
     }
 
     #[test]

@@ -288,9 +288,7 @@ impl ModelOptions {
             .chain([self.outputs])
             .map(|width| width as u64);
         let matrices = widths.clone().zip(widths.skip(1));
-        matrices.fold(0, |sum, (inputs, outputs)| {
-            inputs.saturating_mul(outputs).saturating_add(sum)
-        })
+        matrices.fold(0, |sum, (inputs, outputs)| inputs.saturating_mul(outputs).saturating_add(sum))
     }
 
     /// Checks that a model of this shape can exist.
@@ -317,11 +315,7 @@ impl ModelOptions {
             return Err(Error::Model(format!("{what} {value} is not in [0, 1)")));
         }
         if !self.edges.is_nothing() && self.edges.values() != self.layer.edge_values() {
-            return Err(Error::Model(format!(
-                "{} layers cannot take {:?} of edges",
-                self.layer,
-                self.edges.values()
-            )));
+            return Err(Error::Model(format!("{} layers cannot take {:?} of edges", self.layer, self.edges.values())));
         }
         if self.layer == LayerKind::Gine && self.edges.features() == 0 {
             return Err(Error::Model("gine layers need features of edges".into()));
@@ -363,25 +357,13 @@ mod tests {
         assert!(refused(ModelOptions { hidden: 0, ..sage() }).contains("0 hidden dimensions"));
         assert!(refused(ModelOptions { layers: 0, ..sage() }).contains("0 layers"));
         assert!(refused(ModelOptions { dropout: 1.0, ..sage() }).contains("dropout 1"));
-        let input = ModelOptions {
-            input_dropout: 1.5,
-            ..sage()
-        };
+        let input = ModelOptions { input_dropout: 1.5, ..sage() };
         assert!(refused(input).contains("input dropout 1.5"));
-        let last = ModelOptions {
-            last_heads: Some(0),
-            ..options(LayerKind::Gatv2)
-        };
+        let last = ModelOptions { last_heads: Some(0), ..options(LayerKind::Gatv2) };
         assert!(refused(last).contains("0 heads of the last layer"));
-        let edges = ModelOptions {
-            edges: EdgeInput::Weights,
-            ..options(LayerKind::Gat)
-        };
+        let edges = ModelOptions { edges: EdgeInput::Weights, ..options(LayerKind::Gat) };
         assert!(refused(edges).contains("gat layers cannot take Weight of edges"));
-        let heads = ModelOptions {
-            heads: 3,
-            ..options(LayerKind::Gat)
-        };
+        let heads = ModelOptions { heads: 3, ..options(LayerKind::Gat) };
         assert!(refused(heads).contains("3 heads do not divide the hidden dimension, 8"));
     }
 

@@ -84,10 +84,7 @@ use crate::Error;
 pub(crate) fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
     let (last, others) = names.split_last().expect("an enum has variants");
     let suggestion = nearest(text, names).map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
-    Error::UnknownName(format!(
-        "unknown {what} `{text}`{suggestion}: use {} or {last}",
-        others.join(", ")
-    ))
+    Error::UnknownName(format!("unknown {what} `{text}`{suggestion}: use {} or {last}", others.join(", ")))
 }
 
 /// The error for a name that an earlier version had.

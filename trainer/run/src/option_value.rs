@@ -62,9 +62,7 @@ impl OptionValue for bool {
     }
 
     fn read(text: &str) -> Result<Value, String> {
-        text.parse()
-            .map(Value::Boolean)
-            .map_err(|_| "use true or false".to_owned())
+        text.parse().map(Value::Boolean).map_err(|_| "use true or false".to_owned())
     }
 }
 

@@ -27,10 +27,7 @@ impl OwnFolder {
         let folder = path.canonicalize().map_err(EngineError::io("open", path))?;
         let lock = FolderLock::of(&folder, Patience::None)?
             .ok_or_else(|| Error::run_file(path, "the folder was removed or renamed at this moment: start again"))?;
-        Ok(Self {
-            path: path.to_owned(),
-            lock: Arc::new(lock),
-        })
+        Ok(Self { path: path.to_owned(), lock: Arc::new(lock) })
     }
 
     /// The path of the folder.

@@ -53,11 +53,7 @@ impl Match {
         }
         let known: HashSet<&String> = run.iter().collect();
         Self::Other {
-            missing: run
-                .iter()
-                .filter(|name| !positions.contains_key(name))
-                .cloned()
-                .collect(),
+            missing: run.iter().filter(|name| !positions.contains_key(name)).cloned().collect(),
             new: store.iter().filter(|name| !known.contains(name)).cloned().collect(),
         }
     }
@@ -122,10 +118,7 @@ impl<'a> Meaning<'a> {
     fn of(encoding: &'a Encoding, dimension: usize) -> Self {
         match encoding {
             Encoding::Date { .. } if dimension == 0 => Self::Days,
-            Encoding::Category {
-                values,
-                form: CategoryForm::Index,
-            } => Self::Position(values),
+            Encoding::Category { values, form: CategoryForm::Index } => Self::Position(values),
             _ => Self::Value,
         }
     }
@@ -134,10 +127,7 @@ impl<'a> Meaning<'a> {
 /// How to ingest a table so that it has the features of a run.
 pub fn remedy(run: &Schema) -> String {
     // Other encodings depend on the table that they were fitted to.
-    let is_fitted = run
-        .features
-        .iter()
-        .any(|column| *column != Column::number(&column.name));
+    let is_fitted = run.features.iter().any(|column| *column != Column::number(&column.name));
     let columns: Vec<&str> = run.features.iter().map(|column| column.name.as_str()).collect();
     // A name with a comma cannot be in a list that commas separate.
     let is_list = columns.len() <= COLUMNS_SHOWN_MAX && columns.iter().all(|name| !name.contains(','));
@@ -162,10 +152,7 @@ mod tests {
 
     #[test]
     fn names_are_compared_by_their_order_and_as_sets() {
-        let other = |missing: &[&str], new: &[&str]| Match::Other {
-            missing: names(missing),
-            new: names(new),
-        };
+        let other = |missing: &[&str], new: &[&str]| Match::Other { missing: names(missing), new: names(new) };
         for (run, store, expected) in [
             (&[][..], &[][..], Match::Unnamed),
             (&["a"], &[], Match::OneUnnamed),
@@ -183,42 +170,23 @@ mod tests {
     #[test]
     fn an_exported_table_has_the_categories_of_its_store() {
         let missing = Missing::Indicator(1.0);
-        let categories = Encoding::Category {
-            values: names(&["DE", "FR"]),
-            form: CategoryForm::OneHot,
-        };
-        let column = |name: &str, encoding| Column {
-            name: name.into(),
-            encoding,
-        };
+        let categories = Encoding::Category { values: names(&["DE", "FR"]), form: CategoryForm::OneHot };
+        let column = |name: &str, encoding| Column { name: name.into(), encoding };
         let store = Schema {
-            features: vec![
-                column("country", categories),
-                column("income", Encoding::Number { missing }),
-            ],
+            features: vec![column("country", categories), column("income", Encoding::Number { missing })],
             ..Schema::default()
         };
-        let exported = Schema {
-            features: store.feature_names().into_iter().map(Column::number).collect(),
-            ..Schema::default()
-        };
+        let exported =
+            Schema { features: store.feature_names().into_iter().map(Column::number).collect(), ..Schema::default() };
         assert_eq!(Match::of_features(&store, &exported), Match::Same);
         assert_eq!(Match::of_features(&exported, &store), Match::Same);
     }
 
     #[test]
     fn columns_of_the_same_name_must_have_the_same_meaning() {
-        let index = |values: &[&str]| Encoding::Category {
-            values: names(values),
-            form: CategoryForm::Index,
-        };
-        let of_column = |encoding| Schema {
-            features: vec![Column {
-                name: "c".into(),
-                encoding,
-            }],
-            ..Schema::default()
-        };
+        let index = |values: &[&str]| Encoding::Category { values: names(values), form: CategoryForm::Index };
+        let of_column =
+            |encoding| Schema { features: vec![Column { name: "c".into(), encoding }], ..Schema::default() };
         let missing = Missing::Refused;
         let mean = Missing::Mean(0.5);
         for (run, store, is_same) in [
@@ -242,10 +210,7 @@ mod tests {
         let difference = |run: &[&str], store: &[&str]| Match::of(&names(run), &names(store)).difference();
         assert_eq!(difference(&["a", "b"], &["a"]), "the store lacks b");
         assert_eq!(difference(&["a"], &["a", "b"]), "the store also has b");
-        assert_eq!(
-            difference(&["a", "b"], &["a", "c"]),
-            "the store lacks b, and has c, which the run lacks"
-        );
+        assert_eq!(difference(&["a", "b"], &["a", "c"]), "the store lacks b, and has c, which the run lacks");
     }
 
     #[test]
@@ -257,9 +222,7 @@ mod tests {
         assert!(remedy(&run(&["age", "net income"])).ends_with("--features-from 'age,net income'"));
         assert!(remedy(&run(&["a,b", "c"])).contains("--schema-of STORE"));
         let mut fitted = run(&["age"]);
-        fitted.features[0].encoding = Encoding::Number {
-            missing: Missing::Mean(37.5),
-        };
+        fitted.features[0].encoding = Encoding::Number { missing: Missing::Mean(37.5) };
         assert!(remedy(&fitted).contains("--schema-of STORE"));
     }
 

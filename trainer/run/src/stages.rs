@@ -139,9 +139,7 @@ impl Serialize for StageSeconds {
 impl<'de> Deserialize<'de> for StageSeconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let named = BTreeMap::<String, f64>::deserialize(deserializer)?;
-        let known = named
-            .iter()
-            .filter_map(|(name, seconds)| Some((name.parse().ok()?, *seconds)));
+        let known = named.iter().filter_map(|(name, seconds)| Some((name.parse().ok()?, *seconds)));
         Ok(known.collect())
     }
 }
@@ -220,10 +218,7 @@ mod tests {
     fn all_stages_are_keys_in_order_and_missing_ones_are_zero() {
         let seconds: StageSeconds = Stage::ALL.iter().copied().zip((1..).map(f64::from)).collect();
         let json = serde_json::to_string(&seconds).unwrap();
-        assert!(
-            json.starts_with(r#"{"open":1.0,"preaggregate":2.0,"load":3.0,"#),
-            "{json}"
-        );
+        assert!(json.starts_with(r#"{"open":1.0,"preaggregate":2.0,"load":3.0,"#), "{json}");
         assert_eq!(serde_json::from_str::<StageSeconds>(&json).unwrap(), seconds);
         let sparse: StageSeconds = serde_json::from_str(r#"{"evaluate":2.5,"later":1}"#).unwrap();
         assert_eq!(sparse, [(Stage::Evaluate, 2.5)].into_iter().collect());

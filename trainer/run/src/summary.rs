@@ -188,10 +188,8 @@ impl Summary {
         (self.test_mae, self.val_mae) = (test.and_then(|test| test.mae), scores.val_mae);
         (self.test_r2, self.val_r2) = (test.and_then(|test| test.r2), scores.val_r2);
         let links = scores.report.links.clone();
-        (self.test_mrr, self.val_mrr) = (
-            scores.test().and(links.as_ref()).and_then(|links| links.filtered.mrr),
-            scores.val_mrr,
-        );
+        (self.test_mrr, self.val_mrr) =
+            (scores.test().and(links.as_ref()).and_then(|links| links.filtered.mrr), scores.val_mrr);
         self.links = links;
         self.val_loss = scores.val_loss;
         self.evaluated = Some(scores.evaluated);
@@ -205,11 +203,7 @@ impl Summary {
             Task::Regression => (self.val_rmse, self.test_rmse),
             Task::Links => (self.val_mrr, self.test_mrr),
         };
-        BestScore {
-            name: self.task.score_name(),
-            val,
-            test,
-        }
+        BestScore { name: self.task.score_name(), val, test }
     }
 
     /// Whether the run was evaluated, and there are no validation nodes. The model is then from the last epoch.

@@ -120,11 +120,7 @@ impl Scores {
     pub fn of_targets(spec: LabelSpec, scale: TargetScale) -> Self {
         assert_eq!(spec.kind, LabelKind::Targets, "labels are targets");
         let targets = spec.classes as usize;
-        assert_eq!(
-            [scale.means.len(), scale.deviations.len()],
-            [targets; 2],
-            "a scale of each"
-        );
+        assert_eq!([scale.means.len(), scale.deviations.len()], [targets; 2], "a scale of each");
         Self {
             targets: vec![TargetSums::default(); targets],
             counts: Vec::new(),
@@ -319,9 +315,8 @@ impl Scores {
     pub fn report(mut self) -> ScoreReport {
         let per_class: Vec<ClassScore> = self.counts.iter().map(ClassScore::of).collect();
         // As scikit-learn: a class counts that has nodes or predictions; a label always does.
-        let counted = per_class
-            .iter()
-            .filter(|score| self.spec.kind != LabelKind::Single || score.support + score.predicted > 0);
+        let counted =
+            per_class.iter().filter(|score| self.spec.kind != LabelKind::Single || score.support + score.predicted > 0);
         let counted: Vec<f64> = counted.map(|score| score.f1).collect();
         let micro = ClassCounts {
             support: self.counts.iter().map(|counts| counts.support).sum(),
@@ -335,12 +330,8 @@ impl Scores {
             _ => Vec::new(),
         };
         let deviations = self.scale.iter().flat_map(|scale| &scale.deviations);
-        let per_target: Vec<TargetScore> = self
-            .targets
-            .iter()
-            .zip(deviations)
-            .map(|(sums, &deviation)| sums.score(deviation))
-            .collect();
+        let per_target: Vec<TargetScore> =
+            self.targets.iter().zip(deviations).map(|(sums, &deviation)| sums.score(deviation)).collect();
         ScoreReport {
             nodes: self.nodes,
             undecided: self.undecided,
@@ -437,9 +428,7 @@ impl ScoreReport {
             return self.per_target.len() as u64 == classes && self.per_class.is_empty() && self.confusion.is_none();
         }
         let lengths = self.confusion.iter().map(Vec::len).chain(rows);
-        lengths
-            .chain([self.per_class.len()])
-            .all(|length| length as u64 == classes)
+        lengths.chain([self.per_class.len()]).all(|length| length as u64 == classes)
     }
 }
 

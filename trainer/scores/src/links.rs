@@ -69,24 +69,13 @@ impl Ranks {
     }
 
     fn of_words(words: &mut Words<'_>) -> Self {
-        Self {
-            edges: words.next(),
-            hits: HITS_AT.map(|_| words.next()),
-            reciprocals: words.next_sum(),
-        }
+        Self { edges: words.next(), hits: HITS_AT.map(|_| words.next()), reciprocals: words.next_sum() }
     }
 
     fn report(&self) -> RankReport {
-        let [hits_at_1, hits_at_10, hits_at_50, hits_at_100] = self
-            .hits
-            .map(|hits| (self.edges > 0).then(|| hits as f64 / self.edges as f64));
-        RankReport {
-            mrr: self.reciprocals.mean(self.edges),
-            hits_at_1,
-            hits_at_10,
-            hits_at_50,
-            hits_at_100,
-        }
+        let [hits_at_1, hits_at_10, hits_at_50, hits_at_100] =
+            self.hits.map(|hits| (self.edges > 0).then(|| hits as f64 / self.edges as f64));
+        RankReport { mrr: self.reciprocals.mean(self.edges), hits_at_1, hits_at_10, hits_at_50, hits_at_100 }
     }
 }
 
@@ -211,13 +200,7 @@ pub struct LinkReport {
 impl std::fmt::Display for LinkReport {
     /// One line, such as `MRR 0.7120 among 100 uniform candidates, filtered (raw 0.7012); Hits@1 61.00 %, ...`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let RankReport {
-            mrr,
-            hits_at_1,
-            hits_at_10,
-            hits_at_50,
-            hits_at_100,
-        } = &self.filtered;
+        let RankReport { mrr, hits_at_1, hits_at_10, hits_at_50, hits_at_100 } = &self.filtered;
         write!(
             f,
             "MRR {} among {}, filtered (raw {}); Hits@1 {}, @10 {}, @50 {}, @100 {}; AUC {} and average precision {} against {} pairs",
@@ -248,10 +231,7 @@ mod tests {
     use super::*;
 
     fn candidates() -> LinkCandidates {
-        LinkCandidates {
-            count: Some(4),
-            kind: "uniform".to_owned(),
-        }
+        LinkCandidates { count: Some(4), kind: "uniform".to_owned() }
     }
 
     fn ranked(edge: f32, others: &[f32]) -> RankReport {
@@ -317,10 +297,7 @@ mod tests {
             line.contains("MRR 1.0000 among 4 uniform candidates, filtered") && line.contains("AUC 75.00 %"),
             "{line}"
         );
-        let listed = LinkCandidates {
-            count: Some(4),
-            kind: LinkCandidates::LISTED.to_owned(),
-        };
+        let listed = LinkCandidates { count: Some(4), kind: LinkCandidates::LISTED.to_owned() };
         assert_eq!(listed.to_string(), "up to 4 listed candidates");
         let none = LinkScores::default().report(candidates());
         assert_eq!((none.filtered.mrr, none.auc), (None, None));

@@ -7,10 +7,7 @@ struct Numbers(u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 40
     }
 
@@ -55,11 +52,7 @@ fn sets(seed: u64, nodes: usize, classes: u32) -> (Vec<f32>, Vec<u8>) {
     for _ in 0..nodes {
         let is_labelled = numbers.below(5) > 0;
         let is_in: Vec<bool> = (0..classes).map(|class| numbers.below(3) == 0 && class != 4).collect();
-        logits.extend(
-            is_in
-                .iter()
-                .map(|&is_in| numbers.logit() - 0.5 + f32::from(u8::from(is_in))),
-        );
+        logits.extend(is_in.iter().map(|&is_in| numbers.logit() - 0.5 + f32::from(u8::from(is_in))));
         let set: Vec<u32> = (0..classes).filter(|&class| is_in[class as usize]).collect();
         multi_spec(classes).encode_multi(is_labelled.then_some(&set), &mut labels);
     }
@@ -114,14 +107,8 @@ fn several_classes_score_as_in_scikit_learn() {
         classes().map(|class| class.f1),
         "0.425531914893617 0.4225352112676056 0.48484848484848486 0.5263157894736842 0.0 0.0",
     );
-    let confusion = [
-        [30, 11, 8, 12, 7, 5],
-        [15, 30, 7, 10, 7, 9],
-        [7, 14, 32, 7, 9, 11],
-        [16, 9, 5, 40, 7, 6],
-        [0; 6],
-        [0; 6],
-    ];
+    let confusion =
+        [[30, 11, 8, 12, 7, 5], [15, 30, 7, 10, 7, 9], [7, 14, 32, 7, 9, 11], [16, 9, 5, 40, 7, 6], [0; 6], [0; 6]];
     assert_eq!(report.confusion.expect("few classes"), confusion);
 }
 
@@ -238,11 +225,7 @@ fn undefined_scores_are_none() {
 
 #[test]
 fn a_class_with_neither_nodes_nor_predictions_does_not_lower_the_mean() {
-    let report = report(
-        single_spec(3),
-        &[9.0, 1.0, 1.0, 0.0, 5.0, 0.0],
-        Labels::Classes(&[0, 1]),
-    );
+    let report = report(single_spec(3), &[9.0, 1.0, 1.0, 0.0, 5.0, 0.0], Labels::Classes(&[0, 1]));
     assert_eq!((report.macro_f1, report.per_class[2].f1), (Some(1.0), 0.0));
 }
 
@@ -316,14 +299,8 @@ fn average_precision_is_the_mean_precision_at_the_nodes_of_the_class() {
         let above = nodes.iter().filter(|(other, _)| *other >= score);
         above.filter(|node| of(node)).count() as f64
     };
-    let inside: Vec<f32> = nodes
-        .iter()
-        .filter(|(_, is_in)| *is_in)
-        .map(|(score, _)| *score)
-        .collect();
-    let precisions = inside
-        .iter()
-        .map(|&score| at(score, &|node| node.1) / at(score, &|_| true));
+    let inside: Vec<f32> = nodes.iter().filter(|(_, is_in)| *is_in).map(|(score, _)| *score).collect();
+    let precisions = inside.iter().map(|&score| at(score, &|node| node.1) / at(score, &|_| true));
     assert_close(found.average_precision, precisions.sum::<f64>() / inside.len() as f64);
     let curve = &found.precision_recall;
     assert!(curve.is_sorted_by(|one, other| one[0] < other[0]) && curve.len() <= CURVE_POINTS_MAX);
@@ -355,11 +332,7 @@ fn unknown_classes_do_not_count_and_known_ones_count_as_in_sets() {
 #[test]
 fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
     let spec = LabelSpec::new(LabelKind::Targets, 2);
-    let scale = |loss| TargetScale {
-        means: vec![100.0, 0.5],
-        deviations: vec![50.0, 0.25],
-        loss,
-    };
+    let scale = |loss| TargetScale { means: vec![100.0, 0.5], deviations: vec![50.0, 0.25], loss };
     let mut numbers = Numbers(11);
     let nodes = 300;
     let (mut predicted, mut targets) = (Vec::new(), Vec::new());
@@ -397,10 +370,7 @@ fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
             .map(|at| (predicted[at].into(), targets[at].into()))
             .collect();
         let count = pairs.len() as f64;
-        let squares: f64 = pairs
-            .iter()
-            .map(|(predicted, target)| (predicted - target).powi(2))
-            .sum();
+        let squares: f64 = pairs.iter().map(|(predicted, target)| (predicted - target).powi(2)).sum();
         let magnitudes: f64 = pairs.iter().map(|(predicted, target)| (predicted - target).abs()).sum();
         let mean = pairs.iter().map(|(_, target)| target).sum::<f64>() / count;
         let variance: f64 = pairs.iter().map(|(_, target)| (target - mean).powi(2)).sum();

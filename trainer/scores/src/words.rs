@@ -37,9 +37,7 @@ impl Scores {
             }
         }
         self.confusion.iter().for_each(|&count| push(&mut words, count));
-        self.rankings
-            .iter()
-            .for_each(|ranking| push_ranking(&mut words, ranking));
+        self.rankings.iter().for_each(|ranking| push_ranking(&mut words, ranking));
         for target in &self.targets {
             push(&mut words, target.nodes);
             target.sums.into_iter().for_each(|sum| push_sum(&mut words, sum));
@@ -123,11 +121,7 @@ impl<'a> Words<'a> {
     }
 
     fn next_counts(&mut self) -> ClassCounts {
-        ClassCounts {
-            support: self.next(),
-            predicted: self.next(),
-            hits: self.next(),
-        }
+        ClassCounts { support: self.next(), predicted: self.next(), hits: self.next() }
     }
 
     /// A sum of losses.

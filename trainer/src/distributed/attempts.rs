@@ -36,11 +36,7 @@ pub(super) struct Attempts<'a> {
 impl<'a> Attempts<'a> {
     /// The attempts that the store of a launcher knows.
     pub fn of(store: &Store, place: &'a Place, timeout: Duration) -> Self {
-        Self {
-            store: store.within(PREFIX),
-            place,
-            timeout,
-        }
+        Self { store: store.within(PREFIX), place, timeout }
     }
 
     /// The attempt of this process, from `first` on: rank 0 begins it, and the others wait for it.
@@ -119,10 +115,7 @@ mod tests {
 
     /// A rank as torchrun starts it.
     fn place(server: &StoreServer, rank: u32) -> Place {
-        Place {
-            is_restarted: true,
-            ..server.place(rank, 2)
-        }
+        Place { is_restarted: true, ..server.place(rank, 2) }
     }
 
     fn start(server: &StoreServer, rank: u32, timeout: Duration) -> Result<ProcessGroup> {
@@ -152,9 +145,7 @@ mod tests {
                 threads.map(|thread| thread.join().unwrap())
             });
             let values = thread::scope(|scope| {
-                let threads = groups
-                    .each_ref()
-                    .map(|group| scope.spawn(|| shared(group, attempt as u64)));
+                let threads = groups.each_ref().map(|group| scope.spawn(|| shared(group, attempt as u64)));
                 threads.map(|thread| thread.join().unwrap())
             });
             assert_eq!(values, [attempt as u64; 2]);
@@ -195,9 +186,6 @@ mod tests {
         });
         assert_eq!([&errors[0], &errors[1]], [&None; 2]);
         let error = errors[2].as_ref().unwrap();
-        assert!(
-            error.contains("is rank 1 too: give each process another RANK"),
-            "{error}"
-        );
+        assert!(error.contains("is rank 1 too: give each process another RANK"), "{error}");
     }
 }

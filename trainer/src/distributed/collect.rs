@@ -53,10 +53,7 @@ impl ProcessGroup {
             let (from, to) = (begin.max(start), (begin + words.len()).min(end));
             if from < to {
                 let own = words[from - begin..to - begin].iter().map(|word| word.cast_signed());
-                piece[from - start..to - start]
-                    .iter_mut()
-                    .zip(own)
-                    .for_each(|(word, own)| *word = own);
+                piece[from - start..to - start].iter_mut().zip(own).for_each(|(word, own)| *word = own);
             }
             let tensor = Tensor::from_slice(&piece);
             self.reduce(&tensor, Reduction::Sum, progress)?;

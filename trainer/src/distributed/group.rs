@@ -57,14 +57,7 @@ pub struct ProcessGroup {
 impl ProcessGroup {
     /// A group that is not connected yet.
     pub(super) fn new(place: Place, watch: Watch, server: Option<StoreServer>, is_stopped: fn() -> bool) -> Self {
-        Self {
-            place,
-            watch,
-            server,
-            gloo: Mutex::new(None),
-            messages: AtomicU64::new(0),
-            is_stopped,
-        }
+        Self { place, watch, server, gloo: Mutex::new(None), messages: AtomicU64::new(0), is_stopped }
     }
 
     /// The place of this process.
@@ -150,9 +143,7 @@ impl ProcessGroup {
         self.send(receives, values, Some(sent))?;
         let own = self.place.rank as usize;
         let [from, to] = [sent, received].map(|lengths| lengths[..own].iter().sum::<i64>());
-        output
-            .narrow(0, to, received[own])
-            .copy_(&values.narrow(0, from, sent[own]));
+        output.narrow(0, to, received[own]).copy_(&values.narrow(0, from, sent[own]));
         Ok(output)
     }
 
@@ -241,10 +232,7 @@ impl ProcessGroup {
         value: T,
     ) -> Result<Vec<T>> {
         self.put(&format!("{name}/{}", self.place.rank), &value)?;
-        ranks
-            .iter()
-            .map(|rank| self.wait_for(&format!("{name}/{rank}")))
-            .collect()
+        ranks.iter().map(|rank| self.wait_for(&format!("{name}/{rank}"))).collect()
     }
 
     /// The values that ranks left under `name` by [`ProcessGroup::leave_behind`] when they stopped, of all other ranks, as far as they
@@ -388,10 +376,7 @@ impl ProcessGroup {
     pub(super) fn explain(&self, text: &str) -> Error {
         match self.watch.find_missing() {
             Some(departure) => self.error(departure),
-            None => Error::Distributed(format!(
-                "rank {} lost the connection to another rank: {text}",
-                self.place.rank
-            )),
+            None => Error::Distributed(format!("rank {} lost the connection to another rank: {text}", self.place.rank)),
         }
     }
 

@@ -35,10 +35,7 @@ pub struct Waits {
 impl Waits {
     /// The same for both.
     pub fn of(timeout: Duration) -> Self {
-        Self {
-            join: timeout,
-            silence: timeout,
-        }
+        Self { join: timeout, silence: timeout }
     }
 }
 
@@ -53,13 +50,7 @@ pub fn join(place: Place, hello: Hello, waits: Waits, is_stopped: fn() -> bool) 
     let server = place.serves_store().then(|| StoreServer::of(&place)).transpose()?;
     let until = Instant::now() + waits.join;
     let store = Store::open(&place, server.as_ref(), waits.join, waits.silence)?;
-    let joining = Joining {
-        store,
-        place,
-        hello,
-        waits,
-        is_stopped,
-    };
+    let joining = Joining { store, place, hello, waits, is_stopped };
     match joining.place.is_restarted && joining.place.store_of != StoreOf::FirstRank {
         true => joining.latest_attempt(until),
         false => joining.attempt(0, until, server, &|| false),
@@ -141,11 +132,7 @@ impl Joining {
         while !missing.is_empty() {
             let mut still = Vec::new();
             for rank in missing {
-                match group
-                    .watch
-                    .get(&keys::hello(rank))
-                    .map_err(|text| group.explain(&text))?
-                {
+                match group.watch.get(&keys::hello(rank)).map_err(|text| group.explain(&text))? {
                     Some(other) => compare(&self.place, own, rank, &other)?,
                     None => still.push(rank),
                 }
@@ -175,10 +162,8 @@ fn connect(
     is_superseded: &dyn Fn() -> bool,
 ) -> Result<c10d::Group> {
     let (rank, ranks) = (group.place.rank, group.place.ranks);
-    let connected = aside("connect", move || {
-        c10d::Group::connect(Box::new(store), rank, ranks, timeout, NEVER)
-    })
-    .map_err(|error| Error::Distributed(format!("no thread to connect to the other ranks: {error}")))?;
+    let connected = aside("connect", move || c10d::Group::connect(Box::new(store), rank, ranks, timeout, NEVER))
+        .map_err(|error| Error::Distributed(format!("no thread to connect to the other ranks: {error}")))?;
     let until = Instant::now() + timeout;
     loop {
         match connected.recv_timeout(POLL) {
@@ -194,10 +179,7 @@ fn connect(
             return Err(failure);
         }
         if Instant::now() > until {
-            return Err(not_connected(
-                group,
-                &format!("no answer within {} s (--timeout)", timeout.as_secs_f64()),
-            ));
+            return Err(not_connected(group, &format!("no answer within {} s (--timeout)", timeout.as_secs_f64())));
         }
     }
 }

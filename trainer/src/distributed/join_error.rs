@@ -51,18 +51,13 @@ pub(super) fn duplicate(place: &Place, found: &[u8]) -> Error {
 
 /// The error of a rank that lost the store while it joined.
 pub(super) fn lost(place: &Place, text: &str) -> Error {
-    Error::Distributed(format!(
-        "rank {} lost the store of {} while it joined: {text}",
-        place.rank, place.store_of
-    ))
+    Error::Distributed(format!("rank {} lost the store of {} while it joined: {text}", place.rank, place.store_of))
 }
 
 /// Refuses a rank that does not belong to this one.
 pub(super) fn compare(place: &Place, own: &Arrival, rank: u32, other: &[u8]) -> Result<()> {
     let Ok(other) = serde_json::from_slice::<Arrival>(other) else {
-        return Err(Error::Distributed(format!(
-            "rank {rank} is another program, or another version of this one"
-        )));
+        return Err(Error::Distributed(format!("rank {rank} is another program, or another version of this one")));
     };
     if other.ranks != own.ranks {
         return Err(Error::Distributed(format!(

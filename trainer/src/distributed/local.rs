@@ -51,16 +51,9 @@ impl LocalRanks {
         let own = Machine::of_this_process();
         let machines = group.gather_all("machines", own.clone())?;
         let is_here = |machine: &Option<Machine>| own.is_some() && *machine == own;
-        let ranks: Vec<u32> = (0..)
-            .zip(&machines)
-            .filter(|(_, machine)| is_here(machine))
-            .map(|(rank, _)| rank)
-            .collect();
-        Ok((ranks.len() > 1).then(|| Self {
-            group: group.clone(),
-            ranks,
-            exchanges: AtomicU64::new(0),
-        }))
+        let ranks: Vec<u32> =
+            (0..).zip(&machines).filter(|(_, machine)| is_here(machine)).map(|(rank, _)| rank).collect();
+        Ok((ranks.len() > 1).then(|| Self { group: group.clone(), ranks, exchanges: AtomicU64::new(0) }))
     }
 }
 
@@ -71,17 +64,12 @@ impl HostProcesses for LocalRanks {
 
     fn index(&self) -> u32 {
         let own = self.group.place().rank;
-        self.ranks
-            .iter()
-            .position(|&rank| rank == own)
-            .expect("this rank is among them") as u32
+        self.ranks.iter().position(|&rank| rank == own).expect("this rank is among them") as u32
     }
 
     fn exchange(&self, numbers: &[u64]) -> grappa_io::Result<Vec<Vec<u64>>> {
         let name = format!("local/{}/{}", self.ranks[0], self.exchanges.fetch_add(1, Relaxed));
         // The caller asks the group who has left.
-        self.group
-            .exchange(&name, &self.ranks, numbers.to_vec())
-            .map_err(|_| Error::Stopped)
+        self.group.exchange(&name, &self.ranks, numbers.to_vec()).map_err(|_| Error::Stopped)
     }
 }

@@ -104,10 +104,7 @@ impl Place {
             ranks,
             local_rank,
             local_ranks,
-            store: (
-                required(variable, "MASTER_ADDR")?,
-                required::<NonZero<u16>>(variable, "MASTER_PORT")?.get(),
-            ),
+            store: (required(variable, "MASTER_ADDR")?, required::<NonZero<u16>>(variable, "MASTER_PORT")?.get()),
             store_of,
             is_restarted: variable("TORCHELASTIC_RESTART_COUNT").is_some(),
             secret: Secret::from_variable(secret.as_deref())?,
@@ -168,15 +165,8 @@ mod tests {
             secret: Secret::from_variable(None).unwrap(),
         };
         assert_eq!(place(&variables).unwrap(), Some(expected.clone()));
-        variables.extend([
-            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
-            ("TORCHELASTIC_RESTART_COUNT", "2"),
-        ]);
-        let restarted = Place {
-            store_of: StoreOf::Torchrun,
-            is_restarted: true,
-            ..expected
-        };
+        variables.extend([("TORCHELASTIC_USE_AGENT_STORE", "True"), ("TORCHELASTIC_RESTART_COUNT", "2")]);
+        let restarted = Place { store_of: StoreOf::Torchrun, is_restarted: true, ..expected };
         assert_eq!(place(&variables).unwrap(), Some(restarted));
         variables.push((SECRET, "0123456789abcdef"));
         let error = place(&variables).unwrap_err().to_string();
@@ -185,21 +175,13 @@ mod tests {
 
     #[test]
     fn a_secret_is_read_from_its_variable_and_may_not_be_short() {
-        let group = [
-            ("RANK", "0"),
-            ("WORLD_SIZE", "2"),
-            ("MASTER_ADDR", "a"),
-            ("MASTER_PORT", "1"),
-        ];
+        let group = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "1")];
         let with = |secret| place(&[&group[..], &[(SECRET, secret)]].concat());
         let found = with("0123456789abcdef").unwrap().unwrap().secret;
         assert_eq!(found, Secret::from_variable(Some("0123456789abcdef")).unwrap());
         assert_ne!(found, place(&group).unwrap().unwrap().secret);
         let error = with("short").unwrap_err().to_string();
-        assert!(
-            error.starts_with("GRAPPA_SECRET has 5 characters, and needs 16 or more: "),
-            "{error}"
-        );
+        assert!(error.starts_with("GRAPPA_SECRET has 5 characters, and needs 16 or more: "), "{error}");
     }
 
     #[test]

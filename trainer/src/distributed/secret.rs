@@ -82,8 +82,5 @@ pub(super) fn random() -> io::Result<Nonce> {
 
 /// Whether two proofs are equal, in a time that does not tell where they differ.
 pub(super) fn are_equal(one: &Proof, other: &Proof) -> bool {
-    one.iter()
-        .zip(other)
-        .fold(0, |differ, (one, other)| differ | (one ^ other))
-        == 0
+    one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
 }

@@ -65,28 +65,13 @@ impl Watch {
             alive: vec![(Vec::new(), now); place.ranks as usize],
         })));
         let beat = BEAT.min(timeout / BEATS_OF_TIMEOUT);
-        let keeper = Keeper {
-            store: store.clone(),
-            rank: place.rank,
-            ranks: place.ranks,
-            seen: seen.clone(),
-            beat,
-            beats: 0,
-        };
-        let started = thread::Builder::new()
-            .name("watch".into())
-            .spawn(move || keeper.run(&ended));
+        let keeper =
+            Keeper { store: store.clone(), rank: place.rank, ranks: place.ranks, seen: seen.clone(), beat, beats: 0 };
+        let started = thread::Builder::new().name("watch".into()).spawn(move || keeper.run(&ended));
         if let Err(error) = started {
             seen.note(Err(&format!("no thread to watch the other ranks: {error}")));
         }
-        Self {
-            store,
-            _ends: ends,
-            seen,
-            place,
-            timeout,
-            beat,
-        }
+        Self { store, _ends: ends, seen, place, timeout, beat }
     }
 
     /// The rank that left or cannot be reached, if there is one.
@@ -109,15 +94,8 @@ impl Watch {
             return Some(self.without_store(&reason()));
         }
         // A rank that has not come yet is not missed.
-        let rank = state
-            .alive
-            .iter()
-            .position(|(sign, since)| !sign.is_empty() && silent(*since))?;
-        Some(Departure {
-            rank: rank as u32,
-            is_stop: false,
-            reason: reason(),
-        })
+        let rank = state.alive.iter().position(|(sign, since)| !sign.is_empty() && silent(*since))?;
+        Some(Departure { rank: rank as u32, is_stop: false, reason: reason() })
     }
 
     fn without_store(&self, reason: &str) -> Departure {
@@ -125,11 +103,7 @@ impl Watch {
             StoreOf::FirstRank => " (which serves the store)",
             StoreOf::Workers | StoreOf::Torchrun => " (the launcher, which serves the store)",
         };
-        Departure {
-            rank: 0,
-            is_stop: false,
-            reason: format!("{server} {reason}").trim_start().to_owned(),
-        }
+        Departure { rank: 0, is_stop: false, reason: format!("{server} {reason}").trim_start().to_owned() }
     }
 
     /// Whether a rank has come, and has not said goodbye.

@@ -95,19 +95,8 @@ pub(crate) fn weighted_sum_backward(
     weights: &[f32],
     results: &mut [f32],
 ) {
-    let edges = Edges {
-        offsets: &transposed.offsets,
-        indices: &transposed.indices,
-        width,
-        heads,
-    };
-    weighted(
-        edges,
-        gradient,
-        |place| transposed.edges[place] as usize,
-        weights,
-        results,
-    );
+    let edges = Edges { offsets: &transposed.offsets, indices: &transposed.indices, width, heads };
+    weighted(edges, gradient, |place| transposed.edges[place] as usize, weights, results);
 }
 
 fn weighted(
@@ -136,9 +125,7 @@ fn weighted(
             }
             result.fill(0.0);
             for edge in edges.of(destination) {
-                let parts = result
-                    .chunks_exact_mut(head_width)
-                    .zip(edges.row(edge, rows).chunks_exact(head_width));
+                let parts = result.chunks_exact_mut(head_width).zip(edges.row(edge, rows).chunks_exact(head_width));
                 for ((result, row), weight) in parts.zip(&weights[weight_of(edge) * heads..]) {
                     add(result, *weight, row);
                 }
@@ -204,16 +191,10 @@ pub(crate) fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
             let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
             of_heads.fill(0.0);
             for results in results.chunks_exact(heads) {
-                of_heads
-                    .iter_mut()
-                    .zip(results)
-                    .for_each(|(sum, result)| *sum += result);
+                of_heads.iter_mut().zip(results).for_each(|(sum, result)| *sum += result);
             }
             for results in results.chunks_exact_mut(heads) {
-                results
-                    .iter_mut()
-                    .zip(&of_heads)
-                    .for_each(|(result, sum)| *result /= sum);
+                results.iter_mut().zip(&of_heads).for_each(|(result, sum)| *result /= sum);
             }
         }
     });
@@ -228,9 +209,7 @@ pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f3
         for destination in range {
             let of = edges.of(destination);
             let part = of.start * heads..of.end * heads;
-            let both = weights[part.clone()]
-                .chunks_exact(heads)
-                .zip(gradient[part].chunks_exact(heads));
+            let both = weights[part.clone()].chunks_exact(heads).zip(gradient[part].chunks_exact(heads));
             let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
             means.fill(0.0);
             for (weights, gradient) in both.clone() {
@@ -402,9 +381,7 @@ pub(crate) fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32
             for edge in edges.of(destination) {
                 pairs.add_up(edges.indices[edge] as usize, destination, edge, &mut values);
                 values.iter_mut().for_each(|value| *value = leaky(*value));
-                let heads = values
-                    .chunks_exact(head_width)
-                    .zip(pairs.attention.chunks_exact(head_width));
+                let heads = values.chunks_exact(head_width).zip(pairs.attention.chunks_exact(head_width));
                 let results = &mut results[(edge - first) * edges.heads..][..edges.heads];
                 for ((values, attention), result) in heads.zip(results) {
                     *result = sum(values, attention, |value, attention| value * attention);
@@ -466,25 +443,22 @@ pub(crate) fn pair_logits_backward(
 
     let ranges = split(edges.offsets);
     let mut parts: Vec<(Range<usize>, Vec<f32>)> = ranges.into_iter().map(|range| (range, Vec::new())).collect();
-    for_each(
-        parts.iter_mut().collect(),
-        |(range, sum): &mut (Range<usize>, Vec<f32>)| {
-            sum.resize(width, 0.0);
-            let mut values = vec![0.0; width];
-            for destination in range.clone() {
-                for edge in edges.of(destination) {
-                    pairs.add_up(edges.indices[edge] as usize, destination, edge, &mut values);
-                    let heads = sum.chunks_exact_mut(head_width).zip(values.chunks_exact(head_width));
-                    for (head, (sum, values)) in heads.enumerate() {
-                        let gradient = gradient[edge * edges.heads + head];
-                        for (sum, value) in sum.iter_mut().zip(values) {
-                            *sum += gradient * leaky(*value);
-                        }
+    for_each(parts.iter_mut().collect(), |(range, sum): &mut (Range<usize>, Vec<f32>)| {
+        sum.resize(width, 0.0);
+        let mut values = vec![0.0; width];
+        for destination in range.clone() {
+            for edge in edges.of(destination) {
+                pairs.add_up(edges.indices[edge] as usize, destination, edge, &mut values);
+                let heads = sum.chunks_exact_mut(head_width).zip(values.chunks_exact(head_width));
+                for (head, (sum, values)) in heads.enumerate() {
+                    let gradient = gradient[edge * edges.heads + head];
+                    for (sum, value) in sum.iter_mut().zip(values) {
+                        *sum += gradient * leaky(*value);
                     }
                 }
             }
-        },
-    );
+        }
+    });
     let mut total = vec![0.0; width];
     for (_, sum) in &parts {
         total.iter_mut().zip(sum).for_each(|(total, sum)| *total += sum);

@@ -37,16 +37,10 @@ pub(crate) type RowNames = Arc<[u64]>;
 
 impl Epilogue {
     /// Neither relu nor dropout.
-    pub(crate) const NONE: Self = Self {
-        relu: false,
-        dropout: None,
-    };
+    pub(crate) const NONE: Self = Self { relu: false, dropout: None };
 
     /// Relu only.
-    pub(crate) const RELU: Self = Self {
-        relu: true,
-        dropout: None,
-    };
+    pub(crate) const RELU: Self = Self { relu: true, dropout: None };
 
     /// Replaces the values of a row.
     pub(crate) fn forward(&self, row: usize, values: &mut [f32]) {
@@ -80,10 +74,7 @@ impl Epilogue {
         for_each(in_parts(columns, results, gradient), |(first, results, gradient)| {
             let of_results = &of_results[first * columns..][..results.len()];
             let mut row = vec![0.0; columns];
-            let rows = results
-                .chunks(columns)
-                .zip(of_results.chunks(columns))
-                .zip(gradient.chunks_mut(columns));
+            let rows = results.chunks(columns).zip(of_results.chunks(columns)).zip(gradient.chunks_mut(columns));
             for (at, ((results, of_results), gradient)) in rows.enumerate() {
                 widen(of_results, &mut row);
                 self.backward(first + at, results, &mut row);
@@ -109,10 +100,7 @@ impl Epilogue {
                 // A NaN result does not tell whether the value was dropped, so the mask decides.
                 if let Some(dropout) = dropout.as_ref().filter(|_| has_nan) {
                     let mask = dropout.row(row);
-                    let nans = results
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, result)| result.to_f32().is_nan());
+                    let nans = results.iter().enumerate().filter(|(_, result)| result.to_f32().is_nan());
                     for (column, _) in nans.filter(|(column, _)| mask.factor(*column) == 0.0) {
                         gradient[column] = 0.0;
                     }
@@ -145,10 +133,7 @@ fn in_parts<'a, T>(columns: usize, first: &'a [T], second: &'a mut [T]) -> Vec<(
     // No values, no rows.
     let values = ROWS * columns.max(1);
     let parts = first.chunks(values).zip(second.chunks_mut(values));
-    parts
-        .enumerate()
-        .map(|(part, (first, second))| (part * ROWS, first, second))
-        .collect()
+    parts.enumerate().map(|(part, (first, second))| (part * ROWS, first, second)).collect()
 }
 
 fn widen<T: Element>(values: &[T], wide: &mut [f32]) {
@@ -172,11 +157,7 @@ impl Dropout {
     fn row(&self, row: usize) -> Mask {
         let name = self.names.as_ref().map_or(row as u64, |names| names[row]);
         let key = random::combine(self.key, random::mix(name));
-        Mask {
-            key: key as u32,
-            threshold: (self.probability * 2f64.powi(32)) as u32,
-            scale: self.scale(),
-        }
+        Mask { key: key as u32, threshold: (self.probability * 2f64.powi(32)) as u32, scale: self.scale() }
     }
 }
 
@@ -213,14 +194,7 @@ mod tests {
     }
 
     fn kept(probability: f64, key: u64, rows: usize, columns: usize) -> Vec<f32> {
-        let mask = Epilogue {
-            relu: false,
-            dropout: Some(Dropout {
-                probability,
-                key,
-                names: None,
-            }),
-        };
+        let mask = Epilogue { relu: false, dropout: Some(Dropout { probability, key, names: None }) };
         let mut values = vec![1.0; rows * columns];
         for (row, values) in values.chunks_mut(columns).enumerate() {
             mask.forward(row, values);
@@ -261,15 +235,8 @@ mod tests {
     #[test]
     fn a_named_row_has_the_same_mask_in_every_place() {
         let mask = |names: [u64; 3]| {
-            let dropout = Dropout {
-                probability: 0.5,
-                key: 9,
-                names: Some(names.into()),
-            };
-            let epilogue = Epilogue {
-                relu: false,
-                dropout: Some(dropout),
-            };
+            let dropout = Dropout { probability: 0.5, key: 9, names: Some(names.into()) };
+            let epilogue = Epilogue { relu: false, dropout: Some(dropout) };
             [0, 1, 2].map(|row| {
                 let mut values = [1.0; 64];
                 epilogue.forward(row, &mut values);
@@ -283,11 +250,7 @@ mod tests {
 
     #[test]
     fn the_backward_pass_multiplies_by_what_the_forward_pass_did() {
-        let dropout = Some(Dropout {
-            probability: 0.4,
-            key: 3,
-            names: None,
-        });
+        let dropout = Some(Dropout { probability: 0.4, key: 3, names: None });
         for (relu, dropout) in [(false, None), (true, None), (false, dropout.clone()), (true, dropout)] {
             let epilogue = Epilogue { relu, dropout };
             let values: Vec<f32> = (0..50).map(|i| (i as f32 - 20.5) / 4.0).collect();

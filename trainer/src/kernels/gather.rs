@@ -53,14 +53,7 @@ impl<T> GatherPlan<'_, T> {
 impl<'a, T> GatherPlan<'a, T> {
     /// Sums without factors.
     pub(crate) fn of(offsets: &'a [u32], indices: &'a [u32]) -> Self {
-        Self {
-            offsets,
-            indices,
-            edges: None,
-            inputs: None,
-            results: None,
-            added: &[],
-        }
+        Self { offsets, indices, edges: None, inputs: None, results: None, added: &[] }
     }
 }
 
@@ -166,11 +159,7 @@ fn gather_strips<T: Element, const STRIP: usize>(
             let sums = &mut sums[..rest.len()];
             for edge in edges {
                 let input = plan.indices[edge] as usize;
-                add(
-                    sums,
-                    plan.factor(edge, input),
-                    &rows[input * width + strips_width..][..rest.len()],
-                );
+                add(sums, plan.factor(edge, input), &rows[input * width + strips_width..][..rest.len()]);
             }
             finish(rest, total, sums, plan.added.get(result * width + strips_width..));
         }

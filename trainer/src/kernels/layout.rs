@@ -21,11 +21,7 @@ pub(crate) struct Rows<'a, T> {
 impl<'a, T> Rows<'a, T> {
     /// Rows without gaps.
     pub(crate) fn dense(values: &'a [T], width: usize) -> Self {
-        Self {
-            values,
-            stride: width,
-            width,
-        }
+        Self { values, stride: width, width }
     }
 
     fn iter(self) -> impl Iterator<Item = &'a [T]> {
@@ -205,11 +201,7 @@ mod tests {
     #[test]
     fn values_without_a_partner_are_paired_with_zero() {
         let values: Vec<bf16> = (1..=12).map(|i| bf16::from_f32(i as f32)).collect();
-        let rows = Rows {
-            values: &values,
-            stride: 4,
-            width: 3,
-        };
+        let rows = Rows { values: &values, stride: 4, width: 3 };
         let item = |low: f32, high: f32| pair(bf16::from_f32(low), bf16::from_f32(high));
         let (items, stride) = Pairs::by_columns(rows);
         assert_eq!(stride, 2);

@@ -182,19 +182,9 @@ fn forward<T: Element, N: Numbers<T>>(
     let tiles = result.len().div_ceil((TILE * outputs).max(1));
     // Gradients use nonzero values if rows are sparse enough for them.
     let keeps = terms.iter().map(|term| keeps && term.is_sparse(SPARSITY));
-    let mut kept: Vec<Vec<NonzeroRows>> = keeps
-        .map(|keeps| {
-            (0..if keeps { tiles } else { 0 })
-                .map(|_| NonzeroRows::default())
-                .collect()
-        })
-        .collect();
-    let forward = Forward::<T, N> {
-        products,
-        bias,
-        weights,
-        columns,
-    };
+    let mut kept: Vec<Vec<NonzeroRows>> =
+        keeps.map(|keeps| (0..if keeps { tiles } else { 0 }).map(|_| NonzeroRows::default()).collect()).collect();
+    let forward = Forward::<T, N> { products, bias, weights, columns };
     let mut kept_by_term: Vec<_> = kept.iter_mut().map(|kept| kept.iter_mut()).collect();
     let parts: Vec<_> = result
         .chunks_mut(TILE * outputs)
@@ -229,12 +219,7 @@ struct Forward<'a, T: Element, N: Numbers<T>> {
 impl<T: Element, N: Numbers<T>> Forward<'_, T, N> {
     /// Computes the rows of `sums`, which begin at row `first`, and keeps their nonzero values.
     fn tile(&self, first: usize, sums: &mut [f32], kept: &mut [Option<&mut NonzeroRows>]) {
-        let Products {
-            instructions,
-            terms,
-            outputs,
-            epilogue,
-        } = self.products;
+        let Products { instructions, terms, outputs, epilogue } = self.products;
         let columns = self.columns;
         let rows = sums.len() / columns;
         match self.bias {
@@ -288,10 +273,8 @@ fn backward<T: Element, N: Numbers<T>>(
 ) -> Gradients {
     let Products { terms, outputs, .. } = products;
     let rows = gradient.len() / outputs;
-    let narrowed: Vec<Vec<T>> = terms
-        .iter()
-        .map(|term| term.weight.iter().map(|&w| T::from_f32(w)).collect())
-        .collect();
+    let narrowed: Vec<Vec<T>> =
+        terms.iter().map(|term| term.weight.iter().map(|&w| T::from_f32(w)).collect()).collect();
     let backward = Backward::<T, N> {
         products,
         gradient,
@@ -322,9 +305,7 @@ fn backward<T: Element, N: Numbers<T>>(
             rest = others;
         }
     }
-    for_each(parts.iter_mut().collect(), |part: &mut RowRange<'_, T>| {
-        backward.part(part)
-    });
+    for_each(parts.iter_mut().collect(), |part: &mut RowRange<'_, T>| backward.part(part));
 
     let mut total = parts.pop().map_or_else(|| backward.zeros(), |part| part.sums);
     total.add_each(parts.iter().rev().map(|part| &part.sums).collect());
@@ -388,12 +369,8 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
         let columns = padded(self.products.outputs);
         let mut inner = vec![0.0f32; TILE * columns];
         let mut narrowed = Vec::new();
-        let mut nonzeros: Vec<Nonzeros> = self
-            .products
-            .terms
-            .iter()
-            .map(|term| Nonzeros::of_width(term.inputs))
-            .collect();
+        let mut nonzeros: Vec<Nonzeros> =
+            self.products.terms.iter().map(|term| Nonzeros::of_width(term.inputs)).collect();
         for first in (0..part.rows).step_by(TILE) {
             let rows = TILE.min(part.rows - first);
             self.through_epilogue(part.first + first, rows, &mut inner, &mut part.sums.bias);
@@ -482,11 +459,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
             for (inner, gradient) in inner.iter_mut().zip(&self.gradient[start..]) {
                 *inner = gradient.to_f32();
             }
-            let result = if self.products.epilogue.relu {
-                &self.result[start..][..outputs]
-            } else {
-                &[]
-            };
+            let result = if self.products.epilogue.relu { &self.result[start..][..outputs] } else { &[] };
             self.products.epilogue.backward(first + row, result, inner);
             for (bias, inner) in bias.iter_mut().zip(inner) {
                 *bias += *inner;
@@ -509,10 +482,7 @@ impl Sums {
     /// Adds others, in their order.
     fn add_each(&mut self, others: Vec<&Self>) {
         for other in &others {
-            self.bias
-                .iter_mut()
-                .zip(&other.bias)
-                .for_each(|(sum, value)| *sum += value);
+            self.bias.iter_mut().zip(&other.bias).for_each(|(sum, value)| *sum += value);
         }
         let mut pieces = Vec::new();
         for (index, weight) in self.weights.iter_mut().enumerate() {
@@ -556,11 +526,7 @@ fn unpad(values: &[f32], width: usize) -> Vec<f32> {
     if values.is_empty() {
         return Vec::new();
     }
-    values
-        .chunks(padded(width))
-        .flat_map(|row| &row[..width])
-        .copied()
-        .collect()
+    values.chunks(padded(width)).flat_map(|row| &row[..width]).copied().collect()
 }
 
 #[cfg(test)]
@@ -570,10 +536,7 @@ mod tests {
     #[test]
     fn ranges_are_even_and_not_too_many() {
         let ranges = |rows: usize, are_sparse| rows.div_ceil(part_rows(rows, are_sparse));
-        assert_eq!(
-            [1, 192, 193, 1024, 8500].map(|rows| ranges(rows, false)),
-            [1, 1, 2, 6, 15]
-        );
+        assert_eq!([1, 192, 193, 1024, 8500].map(|rows| ranges(rows, false)), [1, 1, 2, 6, 15]);
         assert_eq!([1, 1536, 1537, 8500].map(|rows| ranges(rows, true)), [1, 1, 2, 6]);
         for rows in [49_152, 100_000, 1_000_003] {
             for are_sparse in [false, true] {

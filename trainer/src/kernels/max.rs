@@ -22,30 +22,22 @@ pub(crate) fn max<T: Element>(
     let mut winners = vec![NONE; results.len()];
     let of_values = parts(offsets, width, results).into_iter();
     let of_winners = parts(offsets, width, &mut winners);
-    let both = of_values
-        .zip(of_winners)
-        .map(|((range, values), (_, edges))| (range, values, edges));
-    kernels::for_each(
-        both.collect(),
-        |(range, values, edges): (Range<usize>, &mut [T], &mut [u32])| {
-            for ((result, values), edges) in range
-                .zip(values.chunks_exact_mut(width))
-                .zip(edges.chunks_exact_mut(width))
-            {
-                values.fill(T::default());
-                for edge in offsets[result]..offsets[result + 1] {
-                    let row = &rows[indices[edge as usize] as usize * width..][..width];
-                    let first = edge == offsets[result];
-                    for ((value, winner), candidate) in values.iter_mut().zip(edges.iter_mut()).zip(row) {
-                        let (candidate_value, best) = (candidate.to_f32(), value.to_f32());
-                        let wins = first | (candidate_value > best) | (candidate_value.is_nan() & !best.is_nan());
-                        *value = if wins { *candidate } else { *value };
-                        *winner = if wins { edge } else { *winner };
-                    }
+    let both = of_values.zip(of_winners).map(|((range, values), (_, edges))| (range, values, edges));
+    kernels::for_each(both.collect(), |(range, values, edges): (Range<usize>, &mut [T], &mut [u32])| {
+        for ((result, values), edges) in range.zip(values.chunks_exact_mut(width)).zip(edges.chunks_exact_mut(width)) {
+            values.fill(T::default());
+            for edge in offsets[result]..offsets[result + 1] {
+                let row = &rows[indices[edge as usize] as usize * width..][..width];
+                let first = edge == offsets[result];
+                for ((value, winner), candidate) in values.iter_mut().zip(edges.iter_mut()).zip(row) {
+                    let (candidate_value, best) = (candidate.to_f32(), value.to_f32());
+                    let wins = first | (candidate_value > best) | (candidate_value.is_nan() & !best.is_nan());
+                    *value = if wins { *candidate } else { *value };
+                    *winner = if wins { edge } else { *winner };
                 }
             }
-        },
-    );
+        }
+    });
     winners
 }
 

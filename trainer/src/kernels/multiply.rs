@@ -49,10 +49,7 @@ impl<N> Factors<'_, N> {
         assert!(c.len() >= rows * columns, "c is too short");
         if rows > 0 && columns > 0 && self.depth > 0 {
             let last = self.depth - 1;
-            assert!(
-                self.a.len() > (rows - 1) * self.a_row + last * self.a_step,
-                "a is too short"
-            );
+            assert!(self.a.len() > (rows - 1) * self.a_row + last * self.a_step, "a is too short");
             assert!(self.b.len() >= last * self.b_step + columns, "b is too short");
         }
     }
@@ -180,9 +177,8 @@ mod plain {
     fn block<const R: usize>(factors: Factors<'_, f32>, c: &mut [f32], columns: usize, row: usize, column: usize) {
         let mut sums = [[0.0f32; LANES]; R];
         for k in 0..factors.depth {
-            let b: &[f32; LANES] = factors.b[k * factors.b_step + column..][..LANES]
-                .try_into()
-                .expect("the slice has LANES values");
+            let b: &[f32; LANES] =
+                factors.b[k * factors.b_step + column..][..LANES].try_into().expect("the slice has LANES values");
             for (i, sums) in sums.iter_mut().enumerate() {
                 let a = factors.a[(row + i) * factors.a_row + k * factors.a_step];
                 for (sum, b) in sums.iter_mut().zip(b) {
@@ -200,11 +196,7 @@ mod plain {
 /// `a b + c`. Fused if that is one instruction. Otherwise it would be a slow library call.
 #[inline(always)]
 pub(crate) fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
-    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
-        a.mul_add(b, c)
-    } else {
-        a * b + c
-    }
+    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }
 }
 
 /// The loops around a block of products, the same for both kinds of numbers.
@@ -313,14 +305,9 @@ macro_rules! vector_loops {
 }
 
 #[cfg(target_arch = "x86_64")]
-vector_loops!(
-    avx512,
-    "avx512f",
-    f32,
-    |at| _mm512_loadu_ps(at),
-    |value| _mm512_set1_ps(value),
-    |a, b, c| { _mm512_fmadd_ps(a, b, c) }
-);
+vector_loops!(avx512, "avx512f", f32, |at| _mm512_loadu_ps(at), |value| _mm512_set1_ps(value), |a, b, c| {
+    _mm512_fmadd_ps(a, b, c)
+});
 #[cfg(target_arch = "x86_64")]
 vector_loops!(
     avx512_pairs,
@@ -339,9 +326,7 @@ mod tests {
 
     /// Small whole numbers, exact in bf16, whose products and sums are exact in f32.
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
-        (0..count)
-            .map(|i| ((i * 7 + i / 5 + seed * 3) % 17) as f32 - 8.0)
-            .collect()
+        (0..count).map(|i| ((i * 7 + i / 5 + seed * 3) % 17) as f32 - 8.0).collect()
     }
 
     fn naive(factors: Factors<'_, f32>, c: &[f32], rows: usize, columns: usize) -> Vec<f32> {
@@ -363,20 +348,10 @@ mod tests {
         for rows in [0, 1, 2, 5, 6, 7, 13, 26] {
             for columns in [16, 32, 48, 64, 80, 128] {
                 for depth in [0, 1, 2, 9] {
-                    let (a, b, c) = (
-                        numbers(rows * depth + 3, 1),
-                        numbers(depth * (columns + 3), 2),
-                        numbers(rows * columns, 3),
-                    );
+                    let (a, b, c) =
+                        (numbers(rows * depth + 3, 1), numbers(depth * (columns + 3), 2), numbers(rows * columns, 3));
                     for (a_row, a_step) in [(depth, 1), (1, rows)] {
-                        let factors = Factors {
-                            a: &a,
-                            a_row,
-                            a_step,
-                            b: &b,
-                            b_step: columns + 3,
-                            depth,
-                        };
+                        let factors = Factors { a: &a, a_row, a_step, b: &b, b_step: columns + 3, depth };
                         let expected = naive(factors, &c, rows, columns);
                         for &instructions in &all {
                             let mut actual = c.clone();
@@ -399,34 +374,14 @@ mod tests {
             u32::from(bf16::from_f32(low).to_bits()) | u32::from(bf16::from_f32(high).to_bits()) << 16
         };
         for (rows, columns, depth) in [(1, 16, 2), (7, 64, 6), (20, 96, 10)] {
-            let (a, b, c) = (
-                numbers(rows * depth, 1),
-                numbers(depth * columns, 2),
-                numbers(rows * columns, 3),
-            );
-            let factors = Factors {
-                a: &a,
-                a_row: depth,
-                a_step: 1,
-                b: &b,
-                b_step: columns,
-                depth,
-            };
+            let (a, b, c) = (numbers(rows * depth, 1), numbers(depth * columns, 2), numbers(rows * columns, 3));
+            let factors = Factors { a: &a, a_row: depth, a_step: 1, b: &b, b_step: columns, depth };
             let expected = naive(factors, &c, rows, columns);
             let a: Vec<u32> = a.chunks(2).map(|two| pair(two[0], two[1])).collect();
-            let b: Vec<u32> = b
-                .chunks(2 * columns)
-                .flat_map(|two| (0..columns).map(|j| pair(two[j], two[columns + j])))
-                .collect();
+            let b: Vec<u32> =
+                b.chunks(2 * columns).flat_map(|two| (0..columns).map(|j| pair(two[j], two[columns + j]))).collect();
             let mut actual = c.clone();
-            let factors = Factors {
-                a: &a,
-                a_row: depth / 2,
-                a_step: 1,
-                b: &b,
-                b_step: columns,
-                depth: depth / 2,
-            };
+            let factors = Factors { a: &a, a_row: depth / 2, a_step: 1, b: &b, b_step: columns, depth: depth / 2 };
             multiply_pairs(best, factors, &mut actual, rows, columns);
             assert_eq!(actual, expected, "{rows} {columns} {depth}");
         }
@@ -435,14 +390,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "b is too short")]
     fn a_factor_that_is_too_short_is_refused() {
-        let factors = Factors {
-            a: &[0.0; 4],
-            a_row: 2,
-            a_step: 1,
-            b: &[0.0; 31],
-            b_step: 16,
-            depth: 2,
-        };
+        let factors = Factors { a: &[0.0; 4], a_row: 2, a_step: 1, b: &[0.0; 31], b_step: 16, depth: 2 };
         multiply(Instructions::best(), factors, &mut [0.0; 32], 2, 16);
     }
 }

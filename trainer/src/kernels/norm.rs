@@ -84,28 +84,25 @@ pub(crate) fn layer_backward(
     let parts = in_parts(columns, values, of_values);
     let mut sums = vec![[vec![0.0; columns], vec![0.0; columns]]; parts.len()];
     let parts = parts.into_iter().zip(gradient.chunks(ROWS * columns)).zip(&mut sums);
-    for_each(
-        parts.zip(statistics.chunks(ROWS)).collect(),
-        |((((values, of_values), gradient), sums), statistics)| {
-            let mut unit = vec![0.0; columns];
-            let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
-            let rows = rows.zip(of_values.chunks_exact_mut(columns)).zip(statistics);
-            for (((row, gradient), of_values), &RowStatistics { mean, inverse }) in rows {
-                for (unit, value) in unit.iter_mut().zip(row) {
-                    *unit = (value - mean) * inverse;
-                }
-                add_products(sums, gradient, &unit);
-                for ((of_value, gradient), weight) in of_values.iter_mut().zip(gradient).zip(weight) {
-                    *of_value = gradient * weight;
-                }
-                let mean = sum(of_values, |value| value) / columns as f32;
-                let slope = products(of_values, &unit) / columns as f32;
-                for (of_value, unit) in of_values.iter_mut().zip(&unit) {
-                    *of_value = (*of_value - mean - unit * slope) * inverse;
-                }
+    for_each(parts.zip(statistics.chunks(ROWS)).collect(), |((((values, of_values), gradient), sums), statistics)| {
+        let mut unit = vec![0.0; columns];
+        let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
+        let rows = rows.zip(of_values.chunks_exact_mut(columns)).zip(statistics);
+        for (((row, gradient), of_values), &RowStatistics { mean, inverse }) in rows {
+            for (unit, value) in unit.iter_mut().zip(row) {
+                *unit = (value - mean) * inverse;
             }
-        },
-    );
+            add_products(sums, gradient, &unit);
+            for ((of_value, gradient), weight) in of_values.iter_mut().zip(gradient).zip(weight) {
+                *of_value = gradient * weight;
+            }
+            let mean = sum(of_values, |value| value) / columns as f32;
+            let slope = products(of_values, &unit) / columns as f32;
+            for (of_value, unit) in of_values.iter_mut().zip(&unit) {
+                *of_value = (*of_value - mean - unit * slope) * inverse;
+            }
+        }
+    });
     total(columns, &sums)
 }
 
@@ -113,24 +110,21 @@ pub(crate) fn layer_backward(
 pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
     let parts = values.chunks(ROWS * columns);
     let mut of_parts = vec![[vec![0f32; columns], vec![0f32; columns]]; parts.len()];
-    for_each(
-        parts.zip(&mut of_parts).collect(),
-        |(values, [means, squares]): (&[f32], &mut [Vec<f32>; 2])| {
-            for row in values.chunks_exact(columns) {
-                for (sum, value) in means.iter_mut().zip(row) {
-                    *sum += value;
-                }
+    for_each(parts.zip(&mut of_parts).collect(), |(values, [means, squares]): (&[f32], &mut [Vec<f32>; 2])| {
+        for row in values.chunks_exact(columns) {
+            for (sum, value) in means.iter_mut().zip(row) {
+                *sum += value;
             }
-            let rows = (values.len() / columns) as f32;
-            means.iter_mut().for_each(|sum| *sum /= rows);
-            // The part is in a cache.
-            for row in values.chunks_exact(columns) {
-                for ((square, value), mean) in squares.iter_mut().zip(row).zip(means.iter()) {
-                    *square += (value - mean) * (value - mean);
-                }
+        }
+        let rows = (values.len() / columns) as f32;
+        means.iter_mut().for_each(|sum| *sum /= rows);
+        // The part is in a cache.
+        for row in values.chunks_exact(columns) {
+            for ((square, value), mean) in squares.iter_mut().zip(row).zip(means.iter()) {
+                *square += (value - mean) * (value - mean);
             }
-        },
-    );
+        }
+    });
     let rows = values.len() / columns;
     let rows_of_parts = (0..of_parts.len()).map(|part| (rows - part * ROWS).min(ROWS) as f64);
     let mut means = vec![0f64; columns];
@@ -154,17 +148,14 @@ pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
 pub(crate) fn batch_forward(values: &[f32], weights: Weights<'_>, statistics: &Columns, results: &mut [f32]) {
     let columns = weights.weight.len();
     let scales: Vec<f32> = inverses(statistics).zip(weights.weight).map(|(a, b)| a * b).collect();
-    for_each(
-        in_parts(columns, values, results),
-        |(values, results): (&[f32], &mut [f32])| {
-            for (row, result) in values.chunks_exact(columns).zip(results.chunks_exact_mut(columns)) {
-                let of_columns = statistics.means.iter().zip(&scales).zip(weights.bias);
-                for ((result, value), ((mean, scale), bias)) in result.iter_mut().zip(row).zip(of_columns) {
-                    *result = (value - mean) * scale + bias;
-                }
+    for_each(in_parts(columns, values, results), |(values, results): (&[f32], &mut [f32])| {
+        for (row, result) in values.chunks_exact(columns).zip(results.chunks_exact_mut(columns)) {
+            let of_columns = statistics.means.iter().zip(&scales).zip(weights.bias);
+            for ((result, value), ((mean, scale), bias)) in result.iter_mut().zip(row).zip(of_columns) {
+                *result = (value - mean) * scale + bias;
             }
-        },
-    );
+        }
+    });
 }
 
 /// The gradients of [`batch_forward`]. `are_own`: the statistics are the values' own, and depend on them.
@@ -204,29 +195,23 @@ pub(crate) fn batch_backward(
     }
     let parts = in_parts(columns, values, of_values);
     let parts = parts.into_iter().zip(gradient.chunks(ROWS * columns)).collect();
-    for_each(
-        parts,
-        |((values, of_values), gradient): ((&[f32], &mut [f32]), &[f32])| {
-            let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
-            for ((row, gradient), of_values) in rows.zip(of_values.chunks_exact_mut(columns)) {
-                let of_columns = (statistics.means.iter().zip(&by_gradient)).zip(by_difference.iter().zip(&constants));
-                for ((of_value, (value, gradient)), ((mean, by_gradient), (by_difference, constant))) in
-                    of_values.iter_mut().zip(row.iter().zip(gradient)).zip(of_columns)
-                {
-                    *of_value = gradient * by_gradient + (value - mean) * by_difference + constant;
-                }
+    for_each(parts, |((values, of_values), gradient): ((&[f32], &mut [f32]), &[f32])| {
+        let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
+        for ((row, gradient), of_values) in rows.zip(of_values.chunks_exact_mut(columns)) {
+            let of_columns = (statistics.means.iter().zip(&by_gradient)).zip(by_difference.iter().zip(&constants));
+            for ((of_value, (value, gradient)), ((mean, by_gradient), (by_difference, constant))) in
+                of_values.iter_mut().zip(row.iter().zip(gradient)).zip(of_columns)
+            {
+                *of_value = gradient * by_gradient + (value - mean) * by_difference + constant;
             }
-        },
-    );
+        }
+    });
     of_weights
 }
 
 /// One by the deviation of each column.
 fn inverses(statistics: &Columns) -> impl Iterator<Item = f32> + '_ {
-    statistics
-        .variances
-        .iter()
-        .map(|variance| (variance + EPSILON).sqrt().recip())
+    statistics.variances.iter().map(|variance| (variance + EPSILON).sqrt().recip())
 }
 
 impl RowStatistics {
@@ -264,8 +249,5 @@ fn total(columns: usize, parts: &[[Vec<f32>; 2]]) -> WeightGradients {
 /// Parts of two matrices with the same rows.
 fn in_parts<'a>(columns: usize, first: &'a [f32], second: &'a mut [f32]) -> Vec<(&'a [f32], &'a mut [f32])> {
     assert_eq!(first.len(), second.len(), "matrices of the same shape");
-    first
-        .chunks(ROWS * columns)
-        .zip(second.chunks_mut(ROWS * columns))
-        .collect()
+    first.chunks(ROWS * columns).zip(second.chunks_mut(ROWS * columns)).collect()
 }

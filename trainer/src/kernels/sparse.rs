@@ -68,12 +68,7 @@ impl Nonzeros {
     /// Space for the nonzero values of a row of `width` values.
     pub(crate) fn of_width(width: usize) -> Self {
         assert!(u32::try_from(width).is_ok(), "{width} columns");
-        Self {
-            width,
-            count: 0,
-            columns: vec![0; width + LANES],
-            values: vec![0.0; width + LANES],
-        }
+        Self { width, count: 0, columns: vec![0; width + LANES], values: vec![0.0; width + LANES] }
     }
 
     /// Finds the nonzero values of a row. NaN is not zero.
@@ -122,11 +117,7 @@ impl Nonzeros {
     }
 
     fn row(&self) -> NonzeroRow<'_> {
-        NonzeroRow {
-            width: self.width,
-            columns: &self.columns[..self.count],
-            values: &self.values[..self.count],
-        }
+        NonzeroRow { width: self.width, columns: &self.columns[..self.count], values: &self.values[..self.count] }
     }
 }
 
@@ -210,19 +201,12 @@ impl NonzeroRow<'_> {
         let step = gradient.len();
         for (column, value) in self.iter() {
             let weights = &mut weights[column * step..][..step];
-            weights
-                .iter_mut()
-                .zip(gradient)
-                .for_each(|(weight, gradient)| *weight += value * gradient);
+            weights.iter_mut().zip(gradient).for_each(|(weight, gradient)| *weight += value * gradient);
         }
     }
 
     fn check(&self, weights: &[f32], outputs: &[f32]) {
-        assert!(
-            outputs.len().is_multiple_of(LANES),
-            "{} columns are not padded",
-            outputs.len()
-        );
+        assert!(outputs.len().is_multiple_of(LANES), "{} columns are not padded", outputs.len());
         assert_eq!(weights.len(), self.width * outputs.len(), "weights");
     }
 }
@@ -278,10 +262,7 @@ mod avx512 {
             unsafe {
                 let block = _mm512_loadu_ps(block.as_ptr());
                 let nonzero = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(block, _mm512_setzero_ps());
-                _mm512_storeu_epi32(
-                    columns.add(row.count).cast(),
-                    _mm512_maskz_compress_epi32(nonzero, places),
-                );
+                _mm512_storeu_epi32(columns.add(row.count).cast(), _mm512_maskz_compress_epi32(nonzero, places));
                 _mm512_storeu_ps(values.add(row.count), _mm512_maskz_compress_ps(nonzero, block));
                 row.count += nonzero.count_ones() as usize;
             }
@@ -383,14 +364,7 @@ mod tests {
             let mut nonzeros = Nonzeros::of_width(width);
             let nonzeros = nonzeros.find(Instructions::best(), &x);
             for instructions in Instructions::all() {
-                let factors = Factors {
-                    a: &x,
-                    a_row: width,
-                    a_step: 1,
-                    b: &weights,
-                    b_step: columns,
-                    depth: width,
-                };
+                let factors = Factors { a: &x, a_row: width, a_step: 1, b: &weights, b_step: columns, depth: width };
                 let (mut expected, mut actual) = (start.clone(), start.clone());
                 multiply(instructions, factors, &mut expected, 1, columns);
                 nonzeros.add_product(instructions, &weights, &mut actual);
@@ -398,17 +372,11 @@ mod tests {
 
                 let (mut expected, mut actual) = (weights.to_vec(), Aligned::of(&weights));
                 for (weights, x) in expected.chunks_mut(columns).zip(&x) {
-                    weights
-                        .iter_mut()
-                        .zip(&start)
-                        .for_each(|(weight, start)| *weight = x.mul_add(*start, *weight));
+                    weights.iter_mut().zip(&start).for_each(|(weight, start)| *weight = x.mul_add(*start, *weight));
                 }
                 nonzeros.add_outer(instructions, &start, &mut actual);
                 for (actual, expected) in actual.iter().zip(&expected) {
-                    assert!(
-                        (actual - expected).abs() < 1e-4,
-                        "{instructions:?}: {actual}, not {expected}"
-                    );
+                    assert!((actual - expected).abs() < 1e-4, "{instructions:?}: {actual}, not {expected}");
                 }
             }
         }
@@ -459,9 +427,6 @@ mod tests {
         }
         assert!(!is_sparse::<f32>(&[], 100, &weight, SPARSITY), "no rows");
         assert!(!is_sparse(&[0.0f32; 63], 63, &weight, SPARSITY), "too narrow");
-        assert!(
-            !is_sparse(&[0.0f32; 100], 100, &[1.0, f32::NAN], SPARSITY),
-            "0 times NaN is NaN"
-        );
+        assert!(!is_sparse(&[0.0f32; 100], 100, &[1.0, f32::NAN], SPARSITY), "0 times NaN is NaN");
     }
 }

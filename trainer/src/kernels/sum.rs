@@ -44,12 +44,9 @@ pub(crate) fn dot(left: &[f32], right: &[f32]) -> f64 {
     assert_eq!(left.len(), right.len(), "matrices of the same shape");
     let mut sums = vec![0.0; left.len().div_ceil(PART)];
     let parts = left.chunks(PART).zip(right.chunks(PART)).zip(&mut sums);
-    for_each(
-        parts.collect(),
-        |((left, right), part): ((&[f32], &[f32]), &mut f32)| {
-            *part = products(left, right);
-        },
-    );
+    for_each(parts.collect(), |((left, right), part): ((&[f32], &[f32]), &mut f32)| {
+        *part = products(left, right);
+    });
     sums.into_iter().map(f64::from).sum()
 }
 

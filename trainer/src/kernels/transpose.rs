@@ -21,11 +21,8 @@ impl Transposed {
         for i in 1..ends.len() {
             ends[i] += ends[i - 1];
         }
-        let mut transposed = Self {
-            offsets: ends.clone(),
-            indices: vec![0; indices.len()],
-            edges: vec![0; indices.len()],
-        };
+        let mut transposed =
+            Self { offsets: ends.clone(), indices: vec![0; indices.len()], edges: vec![0; indices.len()] };
         // From here on, `ends[i]` is the index of the next edge of source i.
         for (destination, bounds) in offsets.windows(2).enumerate() {
             for edge in bounds[0]..bounds[1] {
@@ -47,11 +44,7 @@ mod tests {
     fn each_source_gets_its_edges_in_order() {
         // 0 <- 2, 0, 2; 1 <- nothing; 2 <- 0
         let transposed = Transposed::new(&[0, 3, 3, 4], &[2, 0, 2, 0], 4);
-        let expected = Transposed {
-            offsets: vec![0, 2, 2, 4, 4],
-            indices: vec![0, 2, 0, 0],
-            edges: vec![1, 3, 0, 2],
-        };
+        let expected = Transposed { offsets: vec![0, 2, 2, 4, 4], indices: vec![0, 2, 0, 0], edges: vec![1, 3, 0, 2] };
         assert_eq!(transposed, expected);
     }
 }

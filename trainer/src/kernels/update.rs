@@ -79,21 +79,13 @@ mod tests {
     fn parts_do_not_change_the_result() {
         let length = 2 * PART + 3;
         let gradient: Vec<f32> = (0..length).map(|i| (i as f32 * 0.37).sin()).collect();
-        let rates = Rates {
-            betas: (0.9, 0.999),
-            step: 0.03,
-            deviation: 0.1,
-            epsilon: 1e-8,
-        };
+        let rates = Rates { betas: (0.9, 0.999), step: 0.03, deviation: 0.1, epsilon: 1e-8 };
         let run = |divided: bool| {
             let (mut first, mut second, mut values) = (vec![0.5; length], vec![0.25; length], vec![1.0; length]);
             for _ in 0..3 {
                 match divided {
                     true => {
-                        let moments = Moments {
-                            first: &mut first,
-                            second: &mut second,
-                        };
+                        let moments = Moments { first: &mut first, second: &mut second };
                         adam(rates, &gradient, moments, &mut values);
                     }
                     false => adam_part(rates, &gradient, &mut first, &mut second, &mut values),
@@ -107,16 +99,8 @@ mod tests {
     #[test]
     fn a_first_step_follows_the_sign_of_the_gradient() {
         let (mut first, mut second, mut values) = ([0.0; 3], [0.0; 3], [1.0, 1.0, 1.0]);
-        let rates = Rates {
-            betas: (0.9, 0.999),
-            step: 0.01 / 0.1,
-            deviation: 0.001f64.sqrt(),
-            epsilon: 1e-8,
-        };
-        let moments = Moments {
-            first: &mut first,
-            second: &mut second,
-        };
+        let rates = Rates { betas: (0.9, 0.999), step: 0.01 / 0.1, deviation: 0.001f64.sqrt(), epsilon: 1e-8 };
+        let moments = Moments { first: &mut first, second: &mut second };
         adam(rates, &[5.0, -0.2, 0.0], moments, &mut values);
         for (value, expected) in values.iter().zip([0.99, 1.01, 1.0]) {
             assert!((value - expected).abs() < 1e-6, "{value} instead of {expected}");

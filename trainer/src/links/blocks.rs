@@ -48,9 +48,7 @@ pub(super) fn score_blocks<S: Send>(
         let mut rows = rows.narrow(0, 0, count);
         embeddings.rows.read(positions.clone(), shim::values_mut(&mut rows))?;
         if positions.end < nodes {
-            embeddings
-                .rows
-                .read_ahead(positions.end..nodes.min(positions.end + block));
+            embeddings.rows.read_ahead(positions.end..nodes.min(positions.end + block));
         }
         let rows = rows.to_device(embeddings.device);
         for (group, states) in states.chunks_mut(GROUP_SOURCES).enumerate() {

@@ -38,11 +38,7 @@ pub struct RankedEdges<'a> {
 
 impl RankedEdges<'_> {
     fn part(&self, start: usize, end: usize) -> Self {
-        Self {
-            edges: &self.edges[start..end.min(self.edges.len())],
-            first: self.first + start as u64,
-            ..*self
-        }
+        Self { edges: &self.edges[start..end.min(self.edges.len())], first: self.first + start as u64, ..*self }
     }
 
     /// The candidates of all edges.
@@ -56,10 +52,7 @@ impl RankedEdges<'_> {
                     workers::spawn(scope, move || edges.draw())
                 })
                 .collect::<grappa_io::Result<_>>()?;
-            drawing
-                .into_iter()
-                .map(workers::join)
-                .collect::<grappa_io::Result<Vec<_>>>()
+            drawing.into_iter().map(workers::join).collect::<grappa_io::Result<Vec<_>>>()
         })?;
         Ok(parts.concat())
     }
@@ -106,19 +99,15 @@ impl LinkEmbeddings<'_> {
             // Most raw candidates are the filtered ones.
             pairs.extend(replaced(ranked).map(|node| (edge.0, node)));
         }
-        let half = Self {
-            memory: self.memory / 2,
-            ..*self
-        };
+        let half = Self { memory: self.memory / 2, ..*self };
         let mut of_pairs = half.score(&pairs, progress)?.into_iter();
         let mut next = || of_pairs.next().expect("a score for each pair");
         for ranked in drawn {
             let (edge, pair) = (next(), next());
             scores.add_pair(edge, pair);
             let filtered: Vec<f32> = ranked.filtered.iter().map(|_| next()).collect();
-            let raw: Vec<f32> = (0..ranked.raw.len())
-                .map(|at| if is_filtered(ranked, at) { filtered[at] } else { next() })
-                .collect();
+            let raw: Vec<f32> =
+                (0..ranked.raw.len()).map(|at| if is_filtered(ranked, at) { filtered[at] } else { next() }).collect();
             if edges.candidates.count.is_some() {
                 scores.filtered.add_scores(edge, filtered.into_iter());
                 scores.raw.add_scores(edge, raw.into_iter());
@@ -141,9 +130,7 @@ impl LinkEmbeddings<'_> {
             [self.decoder.score(&from, &to), magnitudes]
         })
         .map(|tensor: Tensor| tensor.to_device(Device::Cpu).contiguous());
-        let of_edges = shim::values::<f32>(&of_edges)
-            .iter()
-            .zip(shim::values::<f32>(&magnitudes));
+        let of_edges = shim::values::<f32>(&of_edges).iter().zip(shim::values::<f32>(&magnitudes));
         let mut ranks: Vec<AmongAll> = edges
             .edges
             .iter()
@@ -166,9 +153,7 @@ impl LinkEmbeddings<'_> {
         for rank in &ranks {
             let Places { above, equal } = rank.raw;
             scores.raw.add(above, equal);
-            scores
-                .filtered
-                .add(above - rank.not_counted.above, equal - rank.not_counted.equal);
+            scores.filtered.add(above - rank.not_counted.above, equal - rank.not_counted.equal);
         }
         Ok(())
     }
@@ -226,9 +211,7 @@ impl AmongAll {
             self.raw.equal -= u64::from(is_equal(score));
         }
         let start = self.left_out.partition_point(|&position| position < positions.start);
-        let left_out = self.left_out[start..]
-            .iter()
-            .take_while(|&&position| position < positions.end);
+        let left_out = self.left_out[start..].iter().take_while(|&&position| position < positions.end);
         for &position in left_out {
             add(&mut self.not_counted, score_at(position));
         }

@@ -58,13 +58,7 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         let mut rows = StateRows::in_file(folder.path(), NODES, WIDTH, FeatureDtype::F32).unwrap();
         rows.write(0, &table).unwrap();
-        Self {
-            model: Model::new(options, 1, Device::Cpu).unwrap(),
-            table,
-            rows,
-            all: NodeSet::all(NODES),
-            folder,
-        }
+        Self { model: Model::new(options, 1, Device::Cpu).unwrap(), table, rows, all: NodeSet::all(NODES), folder }
     }
 
     fn embeddings(&self, memory: u64, threads: usize) -> LinkEmbeddings<'_> {
@@ -86,18 +80,11 @@ impl Fixture {
     }
 
     fn store(&self) -> Arc<Store> {
-        let (edges, out) = (
-            self.folder.path().join("edges.txt"),
-            self.folder.path().join("g.grappa"),
-        );
+        let (edges, out) = (self.folder.path().join("edges.txt"), self.folder.path().join("g.grappa"));
         let mut draws = SplitMix64::new(9);
         let lines: BTreeSet<_> = (0..700).map(|_| (draws.draw() % NODES, draws.draw() % NODES)).collect();
         let chain = (0..NODES - 1).map(|node| (node, node + 1));
-        let lines: Vec<String> = lines
-            .into_iter()
-            .chain(chain)
-            .map(|(s, d)| format!("{s} {d}"))
-            .collect();
+        let lines: Vec<String> = lines.into_iter().chain(chain).map(|(s, d)| format!("{s} {d}")).collect();
         fs::write(&edges, lines.join("\n")).unwrap();
         let options = IngestOptions {
             splits: SplitOptions {
@@ -119,9 +106,7 @@ fn edges_of(store: &Store, parts: &[EdgePart]) -> Vec<(NodeId, NodeId)> {
             let first = lists.span().first_node.0;
             let rows = (0..lists.rows().rows()).flat_map(|row| {
                 let sources: Vec<u64> = lists.rows().row(row).unwrap().iter().collect();
-                sources
-                    .into_iter()
-                    .map(move |source| (NodeId(source), NodeId(first + row)))
+                sources.into_iter().map(move |source| (NodeId(source), NodeId(first + row)))
             });
             rows.collect::<Vec<_>>()
         };
@@ -138,9 +123,7 @@ fn close(a: f32, b: f32) -> bool {
 fn scores_of_pairs_do_not_depend_on_memory() {
     for &decoder in Decoder::ALL {
         let fixture = Fixture::new(decoder);
-        let pairs: Vec<_> = (0..300)
-            .map(|i| (NodeId(i * 7 % NODES), NodeId(i * i % NODES)))
-            .collect();
+        let pairs: Vec<_> = (0..300).map(|i| (NodeId(i * 7 % NODES), NodeId(i * i % NODES))).collect();
         for (memory, threads) in [(1, 1), (2000, 2), (1 << 20, 2)] {
             let scores = fixture.embeddings(memory, threads).score(&pairs, &Silent).unwrap();
             for (&(source, destination), score) in pairs.iter().zip(scores) {
@@ -158,17 +141,11 @@ fn the_best_destinations_are_the_first_of_all_sorted_ones() {
         let sources: Vec<_> = [5, 0, 119, 5].map(NodeId).to_vec();
         let known: Vec<_> = (0..40).map(|node| (NodeId(5), NodeId(node * 3))).collect();
         for (memory, threads, k) in [(1, 1, 3), (4000, 2, 10), (1 << 20, 2, 1), (1 << 20, 2, 1000)] {
-            let best = fixture
-                .embeddings(memory, threads)
-                .top_k(&sources, k, &known, &Silent)
-                .unwrap();
+            let best = fixture.embeddings(memory, threads).top_k(&sources, k, &known, &Silent).unwrap();
             for (&source, best) in sources.iter().zip(best) {
                 let is_candidate = |&node: &NodeId| node != source && known.binary_search(&(source, node)).is_err();
-                let mut expected: Vec<f32> = (0..NODES)
-                    .map(NodeId)
-                    .filter(is_candidate)
-                    .map(|node| fixture.score(source, node))
-                    .collect();
+                let mut expected: Vec<f32> =
+                    (0..NODES).map(NodeId).filter(is_candidate).map(|node| fixture.score(source, node)).collect();
                 expected.sort_unstable_by(|a, b| b.total_cmp(a));
                 assert_eq!(best.len(), k.min(expected.len()), "{decoder} {k}");
                 let nodes: BTreeSet<_> = best.iter().map(|(node, _)| *node).collect();
@@ -186,10 +163,7 @@ fn the_best_destinations_are_the_first_of_all_sorted_ones() {
 fn of_equal_scores_the_first_nodes_are_the_best() {
     let mut fixture = Fixture::new(Decoder::Dot);
     fixture.rows.write(0, &vec![1.0; NODES as usize * WIDTH]).unwrap();
-    let best = fixture
-        .embeddings(3000, 2)
-        .top_k(&[NodeId(1)], 3, &[], &Silent)
-        .unwrap();
+    let best = fixture.embeddings(3000, 2).top_k(&[NodeId(1)], 3, &[], &Silent).unwrap();
     let nodes: Vec<_> = best[0].iter().map(|(node, _)| node.0).collect();
     assert_eq!(nodes, [0, 2, 3]);
 }
@@ -202,21 +176,14 @@ fn only_nodes_of_the_set_are_destinations() {
     for (position, node) in (0..).zip([3, 50, 51, 100]) {
         rows.write(position, &fixture.table[node * WIDTH..][..WIDTH]).unwrap();
     }
-    let embeddings = LinkEmbeddings {
-        rows: &rows,
-        nodes: &set,
-        ..fixture.embeddings(1 << 20, 2)
-    };
+    let embeddings = LinkEmbeddings { rows: &rows, nodes: &set, ..fixture.embeddings(1 << 20, 2) };
     let best = embeddings.top_k(&[NodeId(50)], 10, &[], &Silent).unwrap();
     let nodes: BTreeSet<_> = best[0].iter().map(|(node, _)| node.0).collect();
     assert_eq!(nodes, BTreeSet::from([3, 51, 100]));
 }
 
 fn report(scores: LinkScores) -> LinkReport {
-    scores.report(LinkCandidates {
-        count: None,
-        kind: "uniform".to_owned(),
-    })
+    scores.report(LinkCandidates { count: None, kind: "uniform".to_owned() })
 }
 
 #[test]
@@ -230,11 +197,9 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
         assert!(edges.len() > 50);
         let pairs = (0..NODES).flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target))));
         let listed = Arc::new(ListedPairs::new(pairs.step_by(7).collect()));
-        for (count, nodes) in [
-            (Some(20), Candidates::Uniform),
-            (Some(18), Candidates::Listed(listed)),
-            (None, Candidates::Uniform),
-        ] {
+        for (count, nodes) in
+            [(Some(20), Candidates::Uniform), (Some(18), Candidates::Listed(listed)), (None, Candidates::Uniform)]
+        {
             let candidates = RankCandidates { count, nodes, seed: 4 };
             let ranked = RankedEdges {
                 store: &store,
@@ -275,10 +240,7 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
                 ];
                 for (found, expected) in differences {
                     let difference = (found.unwrap() - expected.unwrap()).abs();
-                    assert!(
-                        difference < 1e-6,
-                        "{decoder} {count:?} {memory}: {found:?} {expected:?}"
-                    );
+                    assert!(difference < 1e-6, "{decoder} {count:?} {memory}: {found:?} {expected:?}");
                 }
                 // Processes score parts.
                 let (one, other) = edges.split_at(edges.len() / 3);

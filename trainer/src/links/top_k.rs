@@ -26,20 +26,12 @@ pub(super) struct Best {
 
 impl Best {
     fn new(k: usize, excluded: Vec<u64>) -> Self {
-        Self {
-            k,
-            found: Vec::new(),
-            worst: f32::NEG_INFINITY,
-            excluded,
-        }
+        Self { k, found: Vec::new(), worst: f32::NEG_INFINITY, excluded }
     }
 
     fn add(&mut self, BlockScores { positions, scores }: BlockScores<'_>) {
         for (scores, first) in scores.chunks(LANES).zip(positions.step_by(LANES)) {
-            if !scores
-                .iter()
-                .fold(false, |is_any, &score| is_any | (score > self.worst))
-            {
+            if !scores.iter().fold(false, |is_any, &score| is_any | (score > self.worst)) {
                 continue;
             }
             for (&score, position) in scores.iter().zip(first..) {
@@ -106,10 +98,7 @@ impl LinkEmbeddings<'_> {
                 for &(_, position) in &sorted {
                     self.nodes.nodes_at(position..position + 1, &mut nodes);
                 }
-                nodes
-                    .into_iter()
-                    .zip(sorted.into_iter().map(|(score, _)| score))
-                    .collect()
+                nodes.into_iter().zip(sorted.into_iter().map(|(score, _)| score)).collect()
             }));
         }
         Ok(all)

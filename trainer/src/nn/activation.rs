@@ -20,10 +20,7 @@ impl Activation {
     pub(crate) fn new(builder: &mut Builder, kind: Kind) -> Self {
         /// PyTorch's.
         const SLOPE: f32 = 0.25;
-        Self {
-            kind,
-            slope: (kind == Kind::Prelu).then(|| builder.parameter("weight", &[1], Start::Constant(SLOPE))),
-        }
+        Self { kind, slope: (kind == Kind::Prelu).then(|| builder.parameter("weight", &[1], Start::Constant(SLOPE))) }
     }
 
     /// Whether the epilogue of a layer computes it.
@@ -41,12 +38,6 @@ impl Activation {
             (Kind::Prelu, Some(slope)) => values.prelu(&slope.to_kind(values.kind())),
             _ => return apply(values, Epilogue { relu: true, ..epilogue }),
         };
-        apply(
-            &active,
-            Epilogue {
-                relu: false,
-                ..epilogue
-            },
-        )
+        apply(&active, Epilogue { relu: false, ..epilogue })
     }
 }

@@ -146,11 +146,7 @@ pub(crate) fn sum_of_edges(backend: Backend, block: &Block, scaling: Scaling, ro
         (true, _) => sums_with_kernel::<f32>(backend.instructions(), block, rows),
     };
     match factors(block, Aggregate::Sum, scaling).results {
-        Some(factors) => {
-            sums * send(Tensor::from_slice(&factors), block.device())
-                .unsqueeze(1)
-                .to_kind(rows.kind())
-        }
+        Some(factors) => sums * send(Tensor::from_slice(&factors), block.device()).unsqueeze(1).to_kind(rows.kind()),
         None => sums,
     }
 }
@@ -255,42 +251,23 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
     let weighted = !block.csr().weights.is_empty();
     match kind {
         Aggregate::Mean if weighted => Factors {
-            results: Some(Arc::new(
-                block
-                    .weight_sums()
-                    .map(|sum| if sum > 0.0 { sum.recip() } else { 1.0 })
-                    .collect(),
-            )),
+            results: Some(Arc::new(block.weight_sums().map(|sum| if sum > 0.0 { sum.recip() } else { 1.0 }).collect())),
             edges: true,
             ..Factors::default()
         },
-        Aggregate::Mean => Factors {
-            results: Some(Arc::new(drawn().map(f32::recip).collect())),
-            ..Factors::default()
-        },
+        Aggregate::Mean => Factors { results: Some(Arc::new(drawn().map(f32::recip).collect())), ..Factors::default() },
         Aggregate::Sum => Factors {
             results: scale(scaling).map(|scales| Arc::new(scales.collect())),
             edges: weighted,
             ..Factors::default()
         },
         Aggregate::Gcn => {
-            let sources: Vec<f32> = block
-                .source_degrees()
-                .iter()
-                .map(|degree| (degree + 1.0).sqrt().recip())
-                .collect();
+            let sources: Vec<f32> = block.source_degrees().iter().map(|degree| (degree + 1.0).sqrt().recip()).collect();
             let mut results = block.of_destinations(&sources);
             if let Some(scales) = scale(scaling) {
-                results
-                    .iter_mut()
-                    .zip(scales)
-                    .for_each(|(factor, scale)| *factor *= scale);
+                results.iter_mut().zip(scales).for_each(|(factor, scale)| *factor *= scale);
             }
-            Factors {
-                results: Some(Arc::new(results)),
-                sources: Some(Arc::new(sources)),
-                edges: weighted,
-            }
+            Factors { results: Some(Arc::new(results)), sources: Some(Arc::new(sources)), edges: weighted }
         }
         Aggregate::WeightedMean => Factors {
             results: Some(Arc::new(block.weight_sums().map(|sum| sum.max(1.0).recip()).collect())),
@@ -336,9 +313,7 @@ fn sum_with_kernel<T: Element>(
         let (csr, transposed, factors) = (Arc::clone(csr), Arc::clone(block.transposed()), factors.clone());
         let destinations = block.destinations() as i64;
         Box::new(move |gradients, _| {
-            let [of_own, of_aggregated] = gradients else {
-                unreachable!("two outputs")
-            };
+            let [of_own, of_aggregated] = gradients else { unreachable!("two outputs") };
             let of_own = of_own.as_ref().map(Tensor::contiguous).map(|of_own| match &own_places {
                 None => of_own,
                 Some(own) => {
@@ -375,28 +350,14 @@ fn sum_with_kernel<T: Element>(
 
 /// The edge weights in the order of the transposed CSR.
 fn weights_of(csr: &Csr, transposed: &Transposed) -> Vec<f32> {
-    transposed
-        .edges
-        .iter()
-        .map(|&edge| csr.weights[edge as usize])
-        .collect()
+    transposed.edges.iter().map(|&edge| csr.weights[edge as usize]).collect()
 }
 
 fn sum_with_operators(block: &Block, kind: Aggregate, scaling: Scaling, messages: &Tensor) -> Tensor {
     let edges = block.tensors();
     let weight = operator_weights(block, kind, scaling).map(|weight| weight.to_kind(messages.kind()));
     let sum = 0;
-    Tensor::embedding_bag(
-        messages,
-        &edges.indices,
-        &edges.offsets,
-        false,
-        sum,
-        false,
-        weight,
-        true,
-    )
-    .0
+    Tensor::embedding_bag(messages, &edges.indices, &edges.offsets, false, sum, false, weight, true).0
 }
 
 /// The factors of a linear aggregation as factors of its edges, f32 of `[edges]` on the block's device. The block keeps them.
@@ -419,10 +380,7 @@ fn operator_weights(block: &Block, kind: Aggregate, scaling: Scaling) -> Option<
         }
         if let Some(sources) = &factors.sources {
             let of_sources = csr.indices.iter().map(|&source| sources[source as usize]);
-            weights
-                .iter_mut()
-                .zip(of_sources)
-                .for_each(|(weight, factor)| *weight *= factor);
+            weights.iter_mut().zip(of_sources).for_each(|(weight, factor)| *weight *= factor);
         }
         send_together(&[Array::F32(&weights)], block.device()).pop()
     })
@@ -444,10 +402,7 @@ fn largest_with_kernel<T: Element>(block: &Block, messages: &Tensor) -> Tensor {
         let transposed = Arc::clone(block.transposed());
         Box::new(move |gradient, _| {
             let gradient = gradient.contiguous();
-            let mut result = Tensor::empty(
-                [transposed.offsets.len() as i64 - 1, width],
-                (T::KIND, gradient.device()),
-            );
+            let mut result = Tensor::empty([transposed.offsets.len() as i64 - 1, width], (T::KIND, gradient.device()));
             max::max_backward::<T>(
                 shim::values(&gradient),
                 width as usize,
@@ -464,11 +419,7 @@ fn largest_with_operators(block: &Block, messages: &Tensor) -> Tensor {
     let edges = block.tensors();
     let width = messages.size()[1];
     let rows = messages.index_select(0, &edges.indices);
-    let index = edges
-        .destinations
-        .to_kind(Kind::Int64)
-        .unsqueeze(1)
-        .expand([-1, width], false);
+    let index = edges.destinations.to_kind(Kind::Int64).unsqueeze(1).expand([-1, width], false);
     Tensor::zeros([block.destinations() as i64, width], (messages.kind(), block.device()))
         .internal_scatter_reduce(0, &index, &rows, "amax", false)
 }

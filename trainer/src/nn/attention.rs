@@ -80,9 +80,7 @@ pub(crate) fn pair_logits(
         let sum = sources.index_select(0, &edges.indices) + destinations.index_select(0, &edges.destinations);
         let sum = rows_of_edges.map_or_else(|| sum.shallow_clone(), |rows| &sum + rows);
         let product = leaky_relu(&sum) * attention;
-        return product
-            .view([block.edges() as i64, heads, -1])
-            .sum_dim_intlist([2i64].as_slice(), false, Kind::Float);
+        return product.view([block.edges() as i64, heads, -1]).sum_dim_intlist([2i64].as_slice(), false, Kind::Float);
     }
     let all = [sources, destinations, attention].into_iter().chain(rows_of_edges);
     let inputs: Vec<Tensor> = all.map(Tensor::contiguous).collect();
@@ -141,9 +139,7 @@ fn products(backend: Backend, block: &Block, sources: &Tensor, destinations: &Te
     if !backend.has_kernels_for(sources) {
         let edges = block.tensors();
         let products = sources.index_select(0, &edges.indices) * destinations.index_select(0, &edges.destinations);
-        return products
-            .view([block.edges() as i64, heads, -1])
-            .sum_dim_intlist([2i64].as_slice(), false, Kind::Float);
+        return products.view([block.edges() as i64, heads, -1]).sum_dim_intlist([2i64].as_slice(), false, Kind::Float);
     }
     let inputs = [sources.contiguous(), destinations.contiguous()];
     let kept = inputs.each_ref().map(Tensor::detach);
@@ -183,10 +179,7 @@ pub(crate) fn attend(
 
 /// The dropout of the edges of a block: an edge is named after its destination and its place among the edges of that.
 fn of_edges(block: &Block, dropout: Dropout) -> Dropout {
-    Dropout {
-        names: dropout.names.map(|names| edge_names(&block.csr().offsets, &names)),
-        ..dropout
-    }
+    Dropout { names: dropout.names.map(|names| edge_names(&block.csr().offsets, &names)), ..dropout }
 }
 
 fn edge_names(offsets: &[u32], destinations: &[u64]) -> RowNames {
@@ -212,11 +205,7 @@ fn softmax(backend: Backend, block: &Block, logits: &Tensor) -> Tensor {
     let logits = logits.contiguous();
     let shape = Shape::new(block, &logits, heads);
     let mut result = logits.detach().empty_like();
-    kernels::softmax(
-        shape.edges(block),
-        shim::values(&logits.detach()),
-        shim::values_mut(&mut result),
-    );
+    kernels::softmax(shape.edges(block), shim::values(&logits.detach()), shim::values_mut(&mut result));
     let kept = result.detach();
     shim::with_gradient(result, &[&logits], || {
         let csr = Arc::clone(block.csr());
@@ -237,14 +226,9 @@ fn weighted_sum(backend: Backend, block: &Block, rows: &Tensor, weights: &Tensor
     let heads = weights.size()[1];
     if !backend.has_kernels_for(rows) {
         let edges = block.tensors();
-        let rows = rows
-            .index_select(0, &edges.indices)
-            .view([block.edges() as i64, heads, -1]);
+        let rows = rows.index_select(0, &edges.indices).view([block.edges() as i64, heads, -1]);
         let weighted = (rows * weights.unsqueeze(2)).flatten(1, 2);
-        let zeros = Tensor::zeros(
-            [block.destinations() as i64, weighted.size()[1]],
-            (Kind::Float, block.device()),
-        );
+        let zeros = Tensor::zeros([block.destinations() as i64, weighted.size()[1]], (Kind::Float, block.device()));
         return zeros.index_add(0, &edges.destinations, &weighted);
     }
     let inputs = [rows.contiguous(), weights.contiguous()];
@@ -273,21 +257,12 @@ struct Shape {
 impl Shape {
     fn new(block: &Block, rows: &Tensor, heads: i64) -> Self {
         let size = rows.size();
-        assert!(
-            size[0] as usize == block.sources() || size[0] as usize == block.edges(),
-            "rows of shape {size:?}"
-        );
-        Self {
-            width: size[1] as usize,
-            heads: heads as usize,
-        }
+        assert!(size[0] as usize == block.sources() || size[0] as usize == block.edges(), "rows of shape {size:?}");
+        Self { width: size[1] as usize, heads: heads as usize }
     }
 
     fn products(self, csr: &Csr, destinations: &Tensor, sources: &Tensor) -> Tensor {
-        let mut result = Tensor::empty(
-            [csr.indices.len() as i64, self.heads as i64],
-            (Kind::Float, Device::Cpu),
-        );
+        let mut result = Tensor::empty([csr.indices.len() as i64, self.heads as i64], (Kind::Float, Device::Cpu));
         kernels::products(
             self.of(&csr.offsets, &csr.indices),
             shim::values(destinations),
@@ -334,11 +309,6 @@ impl Shape {
     }
 
     fn of<'a>(self, offsets: &'a [u32], indices: &'a [u32]) -> Edges<'a> {
-        Edges {
-            offsets,
-            indices,
-            width: self.width,
-            heads: self.heads,
-        }
+        Edges { offsets, indices, width: self.width, heads: self.heads }
     }
 }

@@ -128,7 +128,5 @@ fn perceptron(products: &Tensor, hidden: &LinearLayer, out: &LinearLayer) -> Ten
 }
 
 fn of_length_one(rows: &Tensor) -> Tensor {
-    rows / rows
-        .norm_scalaropt_dim(2.0, [1i64].as_slice(), true)
-        .clamp_min(LENGTH_MIN)
+    rows / rows.norm_scalaropt_dim(2.0, [1i64].as_slice(), true).clamp_min(LENGTH_MIN)
 }

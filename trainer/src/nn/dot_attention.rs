@@ -58,9 +58,7 @@ impl Reduce for DotAttention {
         let head_width = self.width / self.heads;
         let (sums, rest) = state.split_at_mut(self.width);
         let (part_sums, part_rest) = part.split_at(self.width);
-        let heads = sums
-            .chunks_exact_mut(head_width)
-            .zip(part_sums.chunks_exact(head_width));
+        let heads = sums.chunks_exact_mut(head_width).zip(part_sums.chunks_exact(head_width));
         let (largest, weights) = rest.split_at_mut(self.heads);
         for (head, (sums, of_part)) in heads.enumerate() {
             let of_head = [&mut largest[head], &mut weights[head]];

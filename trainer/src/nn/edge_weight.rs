@@ -46,9 +46,7 @@ impl EdgeWeight {
         }
         for (feature, weights) in edge.iter().zip(self.by_feature.chunks_exact(width)) {
             let weights = &weights[first..first + out.len()];
-            out.iter_mut()
-                .zip(weights)
-                .for_each(|(sum, weight)| *sum += feature * weight);
+            out.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += feature * weight);
         }
     }
 }

@@ -84,10 +84,7 @@ pub(crate) struct ChangedRows<'a> {
 
 impl<'a> ChangedRows<'a> {
     pub(crate) fn new(rows: &'a dyn NodeRows, change: impl Fn(&mut [f32]) + Send + Sync + 'a) -> Self {
-        Self {
-            rows,
-            change: Box::new(change),
-        }
+        Self { rows, change: Box::new(change) }
     }
 }
 

@@ -84,11 +84,11 @@ pub(crate) struct Own {
 
 impl Sent {
     fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        let edges = self.edges.get().into_iter().flat_map(|edges| {
-            [&edges.offsets, &edges.indices, &edges.destinations]
-                .into_iter()
-                .chain(&edges.own)
-        });
+        let edges = self
+            .edges
+            .get()
+            .into_iter()
+            .flat_map(|edges| [&edges.offsets, &edges.indices, &edges.destinations].into_iter().chain(&edges.own));
         let weights = self.weights.get().and_then(|weights| weights.values.as_ref());
         let others = [weights, self.features.get(), self.destination_degrees.get()];
         edges.chain(others.into_iter().flatten())
@@ -107,8 +107,7 @@ impl Own {
 
     /// The destinations of each node.
     pub(crate) fn transposed(&self) -> &Transposed {
-        self.transposed
-            .get_or_init(|| Transposed::new(&self.offsets, &self.places, self.nodes))
+        self.transposed.get_or_init(|| Transposed::new(&self.offsets, &self.places, self.nodes))
     }
 }
 
@@ -145,14 +144,8 @@ impl Block {
             },
             "destinations are sources"
         );
-        assert!(
-            block.indices.iter().all(|&index| (index as usize) < block.sources),
-            "sources of a block"
-        );
-        assert!(
-            block.edge_weights.is_empty() || block.edge_weights.len() == edges,
-            "weights of a block"
-        );
+        assert!(block.indices.iter().all(|&index| (index as usize) < block.sources), "sources of a block");
+        assert!(block.edge_weights.is_empty() || block.edge_weights.len() == edges, "weights of a block");
         assert!(
             edges > 0 && block.edge_features.len().is_multiple_of(edges) || block.edge_features.is_empty(),
             "features of edges of a block"
@@ -220,10 +213,7 @@ impl Block {
     /// # Panics
     /// If there is not one for each node.
     pub(crate) fn with_weighted_degrees(mut self, degrees: Vec<f32>) -> Self {
-        assert!(
-            degrees.len() == self.sources && self.sources == self.destinations,
-            "degrees of nodes"
-        );
+        assert!(degrees.len() == self.sources && self.sources == self.destinations, "degrees of nodes");
         self.global = degrees.clone();
         self.source_degrees = Some(Arc::new(degrees));
         self
@@ -276,22 +266,17 @@ impl Block {
 
     /// The place of a destination among the sources.
     pub(crate) fn own(&self, destination: usize) -> usize {
-        self.own
-            .as_ref()
-            .map_or(destination, |own| own.places[destination] as usize)
+        self.own.as_ref().map_or(destination, |own| own.places[destination] as usize)
     }
 
     pub(crate) fn transposed(&self) -> &Arc<Transposed> {
-        self.transposed
-            .get_or_init(|| Arc::new(Transposed::new(&self.csr.offsets, &self.csr.indices, self.sources)))
+        self.transposed.get_or_init(|| Arc::new(Transposed::new(&self.csr.offsets, &self.csr.indices, self.sources)))
     }
 
     /// The tensors that were copied to the device so far.
     pub(crate) fn sent(&self) -> impl Iterator<Item = &Tensor> {
         let with_own = self.with_own.get().into_iter();
-        self.sent
-            .tensors()
-            .chain(with_own.flat_map(|block| block.sent.tensors()))
+        self.sent.tensors().chain(with_own.flat_map(|block| block.sent.tensors()))
     }
 
     /// The features of edges on the device, f32 of `[edges, features]`. `count` is the number of features, which a block without edges does
@@ -310,11 +295,7 @@ impl Block {
         scaling: Scaling,
         make: impl Fn() -> Option<Tensor>,
     ) -> Option<Tensor> {
-        let kept = self.sent.weights.get_or_init(|| EdgeWeights {
-            kind,
-            scaling,
-            values: make(),
-        });
+        let kept = self.sent.weights.get_or_init(|| EdgeWeights { kind, scaling, values: make() });
         match (kept.kind, kept.scaling) == (kind, scaling) {
             true => kept.values.as_ref().map(Tensor::shallow_clone),
             false => make(),
@@ -329,19 +310,11 @@ impl Block {
             }
             let csr = &self.csr;
             let own = self.own.as_ref().map(|own| &*own.places);
-            let arrays: Vec<&[u32]> = [&*csr.offsets, &csr.indices, &destinations]
-                .into_iter()
-                .chain(own)
-                .collect();
+            let arrays: Vec<&[u32]> = [&*csr.offsets, &csr.indices, &destinations].into_iter().chain(own).collect();
             let is_wide = i32::try_from(self.edges().max(self.sources)).is_err();
             let mut tensors = send_indices(&arrays, is_wide, self.device).into_iter();
             let [offsets, indices, destinations] = [(); 3].map(|()| tensors.next().expect("a tensor for each array"));
-            Edges {
-                offsets,
-                indices,
-                destinations,
-                own: tensors.next(),
-            }
+            Edges { offsets, indices, destinations, own: tensors.next() }
         })
     }
 
@@ -425,9 +398,7 @@ impl Block {
 
     /// The values of destinations, from the values of sources.
     pub(crate) fn of_destinations(&self, values: &[f32]) -> Vec<f32> {
-        (0..self.destinations)
-            .map(|destination| values[self.own(destination)])
-            .collect()
+        (0..self.destinations).map(|destination| values[self.own(destination)]).collect()
     }
 
     /// In-degree of each source in the whole graph, or the sum of the weights of its in-edges.
@@ -464,9 +435,7 @@ impl Block {
 /// Copies arrays of indices to a device, as tensors of int32, or of int64 if they are wide.
 fn send_indices(arrays: &[&[u32]], is_wide: bool, device: Device) -> Vec<Tensor> {
     if is_wide {
-        let arrays = arrays
-            .iter()
-            .map(|array| array.iter().copied().map(i64::from).collect());
+        let arrays = arrays.iter().map(|array| array.iter().copied().map(i64::from).collect());
         let arrays: Vec<Vec<i64>> = arrays.collect();
         let arrays: Vec<Array<'_>> = arrays.iter().map(|array| Array::I64(array)).collect();
         return send_together(&arrays, device);
@@ -487,12 +456,7 @@ mod tests {
         let narrow = send_indices(&arrays, false, Device::Cpu);
         let wide = send_indices(&arrays, true, Device::Cpu);
         assert_eq!(narrow[0].kind(), Kind::Int);
-        assert!(
-            narrow
-                .iter()
-                .zip(&wide)
-                .all(|(narrow, wide)| narrow.to_kind(Kind::Int64).equal(wide))
-        );
+        assert!(narrow.iter().zip(&wide).all(|(narrow, wide)| narrow.to_kind(Kind::Int64).equal(wide)));
         let largest = send_indices(&[&[u32::MAX]], true, Device::Cpu);
         assert_eq!(largest[0].int64_value(&[0]), i64::from(u32::MAX));
     }

@@ -49,9 +49,6 @@ pub struct Neighbor {
 impl Neighbor {
     /// All its tensors.
     fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        std::iter::once(&self.degrees)
-            .chain(&self.inputs)
-            .chain(self.differences.iter().flatten())
-            .chain(&self.spread)
+        std::iter::once(&self.degrees).chain(&self.inputs).chain(self.differences.iter().flatten()).chain(&self.spread)
     }
 }

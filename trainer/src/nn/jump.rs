@@ -36,20 +36,12 @@ impl Jump {
         };
         let (hidden, outputs) = (options.hidden as i64, options.outputs as i64);
         let inputs = if is_cat { options.layers as i64 * hidden } else { hidden };
-        Some(Self {
-            is_cat,
-            hidden,
-            layer: LinearLayer::of_pytorch(builder, "head", [inputs, outputs]),
-        })
+        Some(Self { is_cat, hidden, layer: LinearLayer::of_pytorch(builder, "head", [inputs, outputs]) })
     }
 
     /// Values of a carried row.
     pub(crate) fn width(&self) -> usize {
-        if self.is_cat {
-            self.layer.outputs() as usize
-        } else {
-            self.hidden as usize
-        }
+        if self.is_cat { self.layer.outputs() as usize } else { self.hidden as usize }
     }
 
     /// The carried rows after a layer, f32, from the states that it made and the rows that were carried to it.

@@ -55,11 +55,7 @@ fn apply_with_kernel<T: Element>(values: &Tensor, epilogue: Epilogue) -> Tensor 
     let values = values.contiguous();
     let columns = *values.size().last().expect("rows") as usize;
     let mut result = values.detach().empty_like();
-    epilogue.forward_all(
-        columns,
-        shim::values::<T>(&values.detach()),
-        shim::values_mut(&mut result),
-    );
+    epilogue.forward_all(columns, shim::values::<T>(&values.detach()), shim::values_mut(&mut result));
     let kept = result.detach();
     shim::with_gradient(result, &[&values], move || {
         Box::new(move |gradient, _| {
@@ -96,12 +92,7 @@ fn with_kernel<T: Number>(
     let terms: Vec<(Tensor, Tensor)> = terms
         .iter()
         .map(|(x, weight)| {
-            assert_eq!(
-                (x.dim(), x.size()[1]),
-                (2, weight.size()[1]),
-                "rows of {:?}",
-                weight.size()
-            );
+            assert_eq!((x.dim(), x.size()[1]), (2, weight.size()[1]), "rows of {:?}", weight.size());
             (x.contiguous(), weight.contiguous())
         })
         .collect();
@@ -114,12 +105,7 @@ fn with_kernel<T: Number>(
     let bias_values = bias.map(Tensor::detach);
     let inputs: Vec<&Tensor> = terms.iter().flat_map(|(x, weight)| [x, weight]).chain(bias).collect();
     let nonzeros = T::forward(
-        Products {
-            instructions,
-            terms: &as_terms(&detached, &[]),
-            outputs: outputs as usize,
-            epilogue: &epilogue,
-        },
+        Products { instructions, terms: &as_terms(&detached, &[]), outputs: outputs as usize, epilogue: &epilogue },
         bias_values.as_ref().map(shim::values),
         shim::gradients_are_recorded(&inputs),
         shim::values_mut(&mut result),
@@ -164,13 +150,9 @@ fn backward<T: Number>(
             weights: wanted.chunks_exact(2).map(|wanted| wanted[1]).collect(),
         },
     );
-    let of_weights = weights
-        .iter()
-        .zip(terms)
-        .zip(wanted.chunks(2))
-        .map(|((gradient, term), wanted)| {
-            wanted[1].then(|| Tensor::from_slice(gradient).view([outputs, term.inputs as i64]))
-        });
+    let of_weights = weights.iter().zip(terms).zip(wanted.chunks(2)).map(|((gradient, term), wanted)| {
+        wanted[1].then(|| Tensor::from_slice(gradient).view([outputs, term.inputs as i64]))
+    });
     let of_terms = of_rows.into_iter().zip(of_weights).flat_map(|(x, weight)| [x, weight]);
     let of_bias = (wanted.len() % 2 == 1).then(|| Some(Tensor::from_slice(&bias)));
     of_terms.chain(of_bias).collect()

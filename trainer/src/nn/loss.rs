@@ -35,18 +35,8 @@ impl Loss {
     /// # Panics
     /// If there is smoothing for sets of labels.
     pub fn of_classes(task: Task, smoothing: f64) -> Self {
-        assert!(
-            smoothing == 0.0 || task == Task::MultiClass,
-            "smoothing is for one class per node"
-        );
-        Self {
-            task,
-            smoothing,
-            gamma: None,
-            weights: None,
-            target_loss: TargetLoss::Squared,
-            deviations: None,
-        }
+        assert!(smoothing == 0.0 || task == Task::MultiClass, "smoothing is for one class per node");
+        Self { task, smoothing, gamma: None, weights: None, target_loss: TargetLoss::Squared, deviations: None }
     }
 
     /// The loss of a run, with weights of classes, f32 of `[outputs]`. It follows the deviations of the model's targets.
@@ -100,10 +90,7 @@ impl Loss {
         let Some(gamma) = self.gamma else {
             return logits.cross_entropy_loss(labels, weights, Reduction::None, no_label, self.smoothing);
         };
-        let losses = focal(
-            &logits.cross_entropy_loss(labels, None::<Tensor>, Reduction::None, no_label, 0.0),
-            gamma,
-        );
+        let losses = focal(&logits.cross_entropy_loss(labels, None::<Tensor>, Reduction::None, no_label, 0.0), gamma);
         match weights {
             Some(weights) => losses * weights.index_select(0, labels),
             None => losses,
@@ -127,10 +114,7 @@ impl Loss {
     }
 
     fn of_targets(&self, outputs: &Tensor, targets: &Tensor) -> Tensor {
-        let deviations = self
-            .deviations
-            .as_ref()
-            .expect("a model of targets has their deviations");
+        let deviations = self.deviations.as_ref().expect("a model of targets has their deviations");
         let (outputs, targets) = (outputs / deviations, targets / deviations);
         match self.target_loss {
             TargetLoss::Squared => outputs.mse_loss(&targets, Reduction::None),

@@ -138,9 +138,9 @@ impl Model {
             let is_output = index == last && !has_head && !jumps;
             let inputs = if index == 0 { options.inputs } else { options.hidden } as i64;
             let outputs = if is_output { options.outputs } else { options.hidden } as i64;
-            layers.push(builder.scope(&format!("layers.{index}"), |builder| {
-                layer(&options, builder, inputs, outputs, index)
-            }));
+            layers.push(
+                builder.scope(&format!("layers.{index}"), |builder| layer(&options, builder, inputs, outputs, index)),
+            );
             let inner = index < inner_layers;
             norms.push(builder.scope(&format!("norms.{index}"), |builder| {
                 Norm::new(builder, if inner { options.norm } else { NormKind::None }, outputs)
@@ -164,10 +164,7 @@ impl Model {
         let jump = Jump::new(&mut builder, &options);
         let targets = options.standardizes_targets.then(|| {
             let shape = [options.outputs as i64];
-            [
-                builder.buffer("target_mean", &shape, 0.0),
-                builder.buffer("target_deviation", &shape, 1.0),
-            ]
+            [builder.buffer("target_mean", &shape, 0.0), builder.buffer("target_deviation", &shape, 1.0)]
         });
         let decoder = options
             .decoder
@@ -221,11 +218,7 @@ impl Model {
             let values = buffer.to_device(Device::Cpu).to_kind(Kind::Float);
             Vec::<f32>::try_from(values).expect("a buffer has one dimension")
         });
-        Some(TargetScale {
-            means,
-            deviations,
-            loss,
-        })
+        Some(TargetScale { means, deviations, loss })
     }
 
     /// The values of the last layer as the outputs of the model: targets in their unit.
@@ -252,10 +245,7 @@ impl Model {
         let takes_stored = self.options.features == FeatureNorm::None && self.options.input_dropout == 0.0;
         takes_stored
             && self.options.edges.features() == 0
-            && matches!(
-                self.aggregate(0),
-                Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn | Aggregate::Max
-            )
+            && matches!(self.aggregate(0), Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn | Aggregate::Max)
     }
 
     /// Features as the first layer takes them, from features as the store has them. They are the same in each pass.
@@ -284,10 +274,7 @@ impl Model {
         pass: Pass,
     ) -> Tensor {
         let count = self.layers.len();
-        assert!(
-            historical.is_empty() || historical.len() == blocks.len(),
-            "historical embeddings are per block"
-        );
+        assert!(historical.is_empty() || historical.len() == blocks.len(), "historical embeddings are per block");
         let kind = self.kind();
         let mut jumping = Jumping {
             jump: self.jump.as_ref(),
@@ -297,11 +284,7 @@ impl Model {
         let (mut hidden, first) = match input {
             Input::Features(rows) => (self.first_rows(&self.normalized_features(rows), blocks, &pass), 0),
             Input::NormalizedFeatures(rows) => (self.first_rows(rows, blocks, &pass), 0),
-            Input::Aggregated {
-                own,
-                neighbors,
-                degrees,
-            } => {
+            Input::Aggregated { own, neighbors, degrees } => {
                 assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
                 assert!(
                     self.takes_aggregated_input(),
@@ -312,10 +295,7 @@ impl Model {
             }
             Input::Combined(rows) => {
                 assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
-                (
-                    self.step_of(0, Operands::Combined(rows), Some((&pass, RowsOf::Inputs))),
-                    1,
-                )
+                (self.step_of(0, Operands::Combined(rows), Some((&pass, RowsOf::Inputs))), 1)
             }
         };
         if first == 1 {
@@ -355,11 +335,7 @@ impl Model {
             sources,
             scaling: pass.scaling,
             historical,
-            dropout: dropout(
-                self.options.attention_dropout,
-                of_destinations,
-                ATTENTION_DROPOUT + layer as u64,
-            ),
+            dropout: dropout(self.options.attention_dropout, of_destinations, ATTENTION_DROPOUT + layer as u64),
             wants_own: !matches!(self.residuals[layer], Residual::None),
         });
         let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
@@ -392,10 +368,7 @@ impl Model {
             };
         }
         let activation = &self.activations[layer];
-        let epilogue = Epilogue {
-            relu: true,
-            dropout: dropout(self.options.dropout, pass, layer as u64),
-        };
+        let epilogue = Epilogue { relu: true, dropout: dropout(self.options.dropout, pass, layer as u64) };
         match (&self.residuals[layer], &self.norms[layer], activation.is_relu()) {
             (Residual::None, None, true) => operands.update(convolution, epilogue),
             (residual, norm, _) => {
@@ -432,9 +405,7 @@ impl Jumping<'_> {
     }
 
     fn logits(&self) -> Option<Tensor> {
-        self.jump
-            .zip(self.carried.as_ref())
-            .map(|(jump, carried)| jump.logits(carried))
+        self.jump.zip(self.carried.as_ref()).map(|(jump, carried)| jump.logits(carried))
     }
 }
 
@@ -445,11 +416,7 @@ fn dropout(probability: f64, pass: Option<(&Pass, RowsOf)>, place: u64) -> Optio
         RowsOf::Inputs => &names.inputs,
         RowsOf::Destinations => &names.destinations,
     });
-    Some(Dropout {
-        probability,
-        key: random::combine(pass.training?, random::mix(place)),
-        names: names.cloned(),
-    })
+    Some(Dropout { probability, key: random::combine(pass.training?, random::mix(place)), names: names.cloned() })
 }
 
 fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i64, index: usize) -> Box<dyn Layer> {
@@ -460,13 +427,7 @@ fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i6
         LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
         LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
         LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
-        LayerKind::Gatv2 => Box::new(Gatv2::new(
-            builder,
-            [inputs, outputs],
-            heads,
-            last,
-            options.edges.features(),
-        )),
+        LayerKind::Gatv2 => Box::new(Gatv2::new(builder, [inputs, outputs], heads, last, options.edges.features())),
         LayerKind::Gin => {
             let widths = [inputs, options.hidden as i64, outputs];
             Box::new(Gin::new(builder, widths, options.norm != NormKind::None))

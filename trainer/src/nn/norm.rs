@@ -33,12 +33,8 @@ impl Norm {
         Some(Self {
             weight: builder.parameter("weight", &[width], Start::Constant(1.0)),
             bias: builder.parameter("bias", &[width], Start::Constant(0.0)),
-            running: (kind == NormKind::Batch).then(|| {
-                (
-                    builder.buffer("running_mean", &[width], 0.0),
-                    builder.buffer("running_var", &[width], 1.0),
-                )
-            }),
+            running: (kind == NormKind::Batch)
+                .then(|| (builder.buffer("running_mean", &[width], 0.0), builder.buffer("running_var", &[width], 1.0))),
         })
     }
 
@@ -65,27 +61,16 @@ impl Norm {
         let epsilon = f64::from(EPSILON);
         match &self.running {
             None => values.layer_norm([values.size()[1]], weight, bias, epsilon, false),
-            Some((mean, variance)) => values.batch_norm(
-                weight,
-                bias,
-                Some(mean),
-                Some(variance),
-                training,
-                MOMENTUM,
-                epsilon,
-                false,
-            ),
+            Some((mean, variance)) => {
+                values.batch_norm(weight, bias, Some(mean), Some(variance), training, MOMENTUM, epsilon, false)
+            }
         }
     }
 
     fn layer_with_kernel(&self, values: &Tensor) -> Tensor {
         let inputs = [values, &self.weight, &self.bias].map(Tensor::detach);
         let mut result = inputs[0].empty_like();
-        let statistics = norm::layer_forward(
-            shim::values(&inputs[0]),
-            weights(&inputs),
-            shim::values_mut(&mut result),
-        );
+        let statistics = norm::layer_forward(shim::values(&inputs[0]), weights(&inputs), shim::values_mut(&mut result));
         self.with_gradients(result, values, inputs, move |values, weight, gradient, of_values| {
             norm::layer_backward(values, weight, &statistics, gradient, of_values)
         })
@@ -104,12 +89,7 @@ impl Norm {
                 let gradient = gradient.contiguous();
                 let mut of_values = gradient.empty_like();
                 let [values, weight, _] = inputs.each_ref().map(shim::values);
-                let of_weights = backward(
-                    values,
-                    weight,
-                    shim::values(&gradient),
-                    shim::values_mut(&mut of_values),
-                );
+                let of_weights = backward(values, weight, shim::values(&gradient), shim::values_mut(&mut of_values));
                 gradients(of_values, &of_weights)
             })
         })
@@ -121,10 +101,7 @@ impl Norm {
         let [rows, columns] = [0, 1].map(|dimension| inputs[0].size()[dimension]);
         let statistics = match training {
             true => norm::columns_of(columns as usize, shim::values(&inputs[0])),
-            false => Columns {
-                means: shim::values(mean).to_vec(),
-                variances: shim::values(variance).to_vec(),
-            },
+            false => Columns { means: shim::values(mean).to_vec(), variances: shim::values(variance).to_vec() },
         };
         if training {
             // As PyTorch: the running variance is the unbiased one.
@@ -135,12 +112,7 @@ impl Norm {
             });
         }
         let mut result = inputs[0].empty_like();
-        norm::batch_forward(
-            shim::values(&inputs[0]),
-            weights(&inputs),
-            &statistics,
-            shim::values_mut(&mut result),
-        );
+        norm::batch_forward(shim::values(&inputs[0]), weights(&inputs), &statistics, shim::values_mut(&mut result));
         self.with_gradients(result, values, inputs, move |values, weight, gradient, of_values| {
             norm::batch_backward(values, weight, &statistics, training, gradient, of_values)
         })
@@ -149,19 +121,12 @@ impl Norm {
 
 /// The weights among the inputs of a norm: values, weight, bias.
 fn weights([_, weight, bias]: &[Tensor; 3]) -> Weights<'_> {
-    Weights {
-        weight: shim::values(weight),
-        bias: shim::values(bias),
-    }
+    Weights { weight: shim::values(weight), bias: shim::values(bias) }
 }
 
 /// The gradients of the inputs of a norm.
 fn gradients(of_values: Tensor, of_weights: &norm::WeightGradients) -> Vec<Option<Tensor>> {
-    vec![
-        Some(of_values),
-        Some(Tensor::from_slice(&of_weights.weight)),
-        Some(Tensor::from_slice(&of_weights.bias)),
-    ]
+    vec![Some(of_values), Some(Tensor::from_slice(&of_weights.weight)), Some(Tensor::from_slice(&of_weights.bias))]
 }
 
 /// Moves running statistics towards the statistics of a batch.
@@ -194,10 +159,7 @@ mod tests {
         let values = (random(3, &[rows, width]) * 3.0 + 1.5).set_requires_grad(true);
         let result = norm.apply_with(backend, &values, training);
         (&result * random(4, &[rows, width])).sum(Kind::Float).backward();
-        let running = norm
-            .running
-            .iter()
-            .flat_map(|(mean, variance)| [mean.copy(), variance.copy()]);
+        let running = norm.running.iter().flat_map(|(mean, variance)| [mean.copy(), variance.copy()]);
         let leaves = [&values, &norm.weight, &norm.bias].map(Tensor::grad);
         [result.detach()].into_iter().chain(leaves).chain(running).collect()
     }
@@ -210,12 +172,7 @@ mod tests {
                     let expected = run(Backend::Operators, kind, shape, training);
                     let actual = run(Backend::Fastest, kind, shape, training);
                     for (at, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
-                        assert_close(
-                            actual,
-                            expected,
-                            1e-5,
-                            &format!("{at} of {kind:?} {shape:?} {training}"),
-                        );
+                        assert_close(actual, expected, 1e-5, &format!("{at} of {kind:?} {shape:?} {training}"));
                     }
                 }
             }

@@ -125,13 +125,7 @@ impl Start {
 
 impl Builder {
     pub(crate) fn new(seed: u64, device: Device) -> Self {
-        Self {
-            device,
-            random: SplitMix64::new(seed),
-            prefix: String::new(),
-            named: Vec::new(),
-            buffers: Vec::new(),
-        }
+        Self { device, random: SplitMix64::new(seed), prefix: String::new(), named: Vec::new(), buffers: Vec::new() }
     }
 
     /// Calls `make` with `name` and a dot as prefix of all names.
@@ -147,16 +141,14 @@ impl Builder {
     /// Makes a parameter.
     pub(crate) fn parameter(&mut self, name: &str, shape: &[i64], start: Start) -> Tensor {
         let tensor = self.tensor(shape, start).set_requires_grad(true);
-        self.named
-            .push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
+        self.named.push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
         tensor
     }
 
     /// Makes a buffer.
     pub(crate) fn buffer(&mut self, name: &str, shape: &[i64], value: f32) -> Tensor {
         let tensor = self.tensor(shape, Start::Constant(value));
-        self.buffers
-            .push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
+        self.buffers.push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
         tensor
     }
 
@@ -164,9 +156,7 @@ impl Builder {
         let count = shape.iter().product::<i64>() as usize;
         let values: Vec<f32> = match start {
             Start::Constant(value) => vec![value; count],
-            Start::Uniform(bound) => (0..count)
-                .map(|_| (bound * (2.0 * self.uniform() - 1.0)) as f32)
-                .collect(),
+            Start::Uniform(bound) => (0..count).map(|_| (bound * (2.0 * self.uniform() - 1.0)) as f32).collect(),
         };
         Tensor::from_slice(&values).view(shape).to_device(self.device)
     }
@@ -179,11 +169,7 @@ impl Builder {
     /// Moves the values of all parameters into one tensor.
     pub(crate) fn finish(self) -> Parameters {
         no_grad(|| {
-            let flat: Vec<Tensor> = self
-                .named
-                .iter()
-                .map(|(_, tensor)| tensor.detach().view([-1]))
-                .collect();
+            let flat: Vec<Tensor> = self.named.iter().map(|(_, tensor)| tensor.detach().view([-1])).collect();
             let values = Tensor::cat(&flat, 0);
             let count = values.numel() as i64;
             let with_room = Tensor::zeros([count + Parameters::ROOM as i64], (Kind::Float, self.device));
@@ -198,13 +184,7 @@ impl Builder {
                 shim::set_gradient(tensor, &gradient);
                 start += count;
             }
-            Parameters {
-                named: self.named,
-                buffers: self.buffers,
-                values,
-                gradient,
-                with_room,
-            }
+            Parameters { named: self.named, buffers: self.buffers, values, gradient, with_room }
         })
     }
 }

@@ -252,22 +252,12 @@ pub struct Attention {
 
 impl Attention {
     pub(crate) fn gat(heads: usize, head_width: usize) -> Self {
-        Self {
-            heads,
-            head_width,
-            attention: None,
-            edges: None,
-        }
+        Self { heads, head_width, attention: None, edges: None }
     }
 
     pub(crate) fn gatv2(heads: usize, head_width: usize, attention: Vec<f32>, edges: Option<EdgeWeight>) -> Self {
         assert_eq!(attention.len(), heads * head_width, "attention of all heads");
-        Self {
-            heads,
-            head_width,
-            attention: Some(attention),
-            edges,
-        }
+        Self { heads, head_width, attention: Some(attention), edges }
     }
 
     fn width(&self) -> usize {
@@ -276,11 +266,7 @@ impl Attention {
 
     /// Width of the destination's part of the logits.
     fn query_width(&self) -> usize {
-        if self.attention.is_some() {
-            self.width()
-        } else {
-            self.heads
-        }
+        if self.attention.is_some() { self.width() } else { self.heads }
     }
 
     /// The logit of a head, from a source's row, the destination's query, and the features of their edge.
@@ -292,17 +278,14 @@ impl Attention {
                 let part = at..(at + STRIP).min(first + self.head_width);
                 let mut values = [0.0; STRIP];
                 let values = &mut values[..part.len()];
-                for (value, (source, own)) in values
-                    .iter_mut()
-                    .zip(source[part.clone()].iter().zip(&query[part.clone()]))
+                for (value, (source, own)) in
+                    values.iter_mut().zip(source[part.clone()].iter().zip(&query[part.clone()]))
                 {
                     *value = source + own;
                 }
                 edges.add_products(edge, at, values);
                 let products = values.iter().zip(&attention[part]);
-                products
-                    .map(|(value, attention)| attention * leaky(*value))
-                    .sum::<f32>()
+                products.map(|(value, attention)| attention * leaky(*value)).sum::<f32>()
             });
             return products.sum();
         }
@@ -310,13 +293,8 @@ impl Attention {
             None => leaky(source[self.width() + head] + query[head]),
             Some(attention) => {
                 let part = head * self.head_width..(head + 1) * self.head_width;
-                let values = source[part.clone()]
-                    .iter()
-                    .zip(&query[part.clone()])
-                    .zip(&attention[part]);
-                values
-                    .map(|((source, own), attention)| attention * leaky(source + own))
-                    .sum()
+                let values = source[part.clone()].iter().zip(&query[part.clone()]).zip(&attention[part]);
+                values.map(|((source, own), attention)| attention * leaky(source + own)).sum()
             }
         }
     }
@@ -364,10 +342,7 @@ impl Reduce for Attention {
         for (head, largest) in largest.iter_mut().enumerate() {
             *largest = self.logit(head, source, query, &[]);
         }
-        weights
-            .iter_mut()
-            .zip(&*largest)
-            .for_each(|(weight, logit)| *weight = weight_of_largest(*logit));
+        weights.iter_mut().zip(&*largest).for_each(|(weight, logit)| *weight = weight_of_largest(*logit));
         kept.copy_from_slice(query);
     }
 
@@ -387,9 +362,7 @@ impl Reduce for Attention {
         let (largest, rest) = rest.split_at_mut(self.heads);
         let (part_sums, part_rest) = part.split_at(self.width());
         let (part_largest, part_weights) = part_rest.split_at(self.heads);
-        let heads = sums
-            .chunks_exact_mut(self.head_width)
-            .zip(part_sums.chunks_exact(self.head_width));
+        let heads = sums.chunks_exact_mut(self.head_width).zip(part_sums.chunks_exact(self.head_width));
         for (head, (sums, of_part)) in heads.enumerate() {
             let of_head = [&mut largest[head], &mut rest[head]];
             merge_head(sums, of_head, of_part, [part_largest[head], part_weights[head]]);
@@ -436,9 +409,7 @@ impl Attention {
         let (sums, rest) = state.split_at_mut(self.width());
         let (largest, rest) = rest.split_at_mut(self.heads);
         let (weights, query) = rest.split_at_mut(self.heads);
-        let heads = sums
-            .chunks_exact_mut(self.head_width)
-            .zip(source.chunks_exact(self.head_width));
+        let heads = sums.chunks_exact_mut(self.head_width).zip(source.chunks_exact(self.head_width));
         for (head, (sums, row)) in heads.enumerate() {
             let logit = self.logit(head, source, query, edge);
             let weight = softmax_weight(logit, &mut largest[head], &mut weights[head], sums);

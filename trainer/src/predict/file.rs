@@ -76,14 +76,7 @@ pub fn predict_file<'a>(
     let out = out.into();
     let form = form(out)?;
     out.check()?;
-    predict_to(
-        trained,
-        store,
-        (form, durable::parent(out.path)),
-        options.into(),
-        budget,
-        progress,
-    )
+    predict_to(trained, store, (form, durable::parent(out.path)), options.into(), budget, progress)
 }
 
 /// As [`predict_file`], but prints CSV to `out`, such as standard output. Scratch files are in the folder of the run.
@@ -119,12 +112,7 @@ fn predict_to(
             store.path().display()
         )));
     }
-    check_sets(
-        store.manifest().nodes,
-        trained.model().options().layers,
-        budget.memory,
-        "raise --memory",
-    )?;
+    check_sets(store.manifest().nodes, trained.model().options().layers, budget.memory, "raise --memory")?;
     let some = match nodes {
         FileNodes::All => None,
         FileNodes::Split(name) => Some(split_of(store, name)?),
@@ -163,16 +151,11 @@ fn predict_to(
         memory: budget.memory / 4 * 3,
         threads: budget.threads,
     };
-    let order = ExportBudget {
-        threads: budget.threads,
-        memory: budget.memory / 2,
-    };
+    let order = ExportBudget { threads: budget.threads, memory: budget.memory / 2 };
     if some.is_none() {
         // Before the inference, which may take hours.
         made.check_memory(store, &order)
-            .map_err(grappa_io::Error::in_budget(budget.memory, |least| {
-                least.saturating_mul(2)
-            }))?;
+            .map_err(grappa_io::Error::in_budget(budget.memory, |least| least.saturating_mul(2)))?;
     }
     let mut bytes = Vec::new();
     let mut nan = NanRows::default();
@@ -218,12 +201,7 @@ fn predict_to(
                 }
             };
             let bytes = Table::new(trained, values, columns).write(out, store, &rows, &ids, progress)?;
-            return Ok(Predicted {
-                nodes: ids.len(),
-                bytes,
-                scores,
-                nan,
-            });
+            return Ok(Predicted { nodes: ids.len(), bytes, scores, nan });
         }
     };
     let columns = columns as u64;
@@ -242,12 +220,7 @@ fn predict_to(
             rows.write_array(out, ids.len() as u64, array, progress)?
         }
     };
-    Ok(Predicted {
-        nodes: exported.rows,
-        bytes: exported.bytes,
-        scores,
-        nan,
-    })
+    Ok(Predicted { nodes: exported.rows, bytes: exported.bytes, scores, nan })
 }
 
 /// The nodes of a split.
@@ -255,12 +228,7 @@ fn predict_to(
 /// # Errors
 /// If the store has no such split, or it cannot be read.
 pub fn split_of(store: &Store, name: &str) -> Result<RoaringTreemap> {
-    let names: Vec<&str> = store
-        .manifest()
-        .splits
-        .iter()
-        .map(|split| split.name.as_str())
-        .collect();
+    let names: Vec<&str> = store.manifest().splits.iter().map(|split| split.name.as_str()).collect();
     store.split(name)?.ok_or_else(|| {
         let has = match names[..] {
             [] => "it has no splits: name nodes with --nodes or --ids, or leave out --split".to_owned(),
@@ -307,14 +275,9 @@ mod tests {
     #[test]
     fn files_of_other_formats_are_refused() {
         for out in ["preds.tsv", "preds"] {
-            let Err(error) = form(Path::new(out).into()) else {
-                panic!("{out}")
-            };
+            let Err(error) = form(Path::new(out).into()) else { panic!("{out}") };
             let error = error.to_string();
-            assert!(
-                error.contains(out) && error.contains(".npy, .parquet or .csv"),
-                "{error}"
-            );
+            assert!(error.contains(out) && error.contains(".npy, .parquet or .csv"), "{error}");
         }
     }
 }

@@ -98,15 +98,9 @@ pub fn predict_links(
         LinkRequest::Pairs(pairs) => {
             let scores = embeddings.score(pairs, progress)?;
             let pairs = pairs.iter().zip(scores);
-            pairs
-                .map(|(&(source, target), score)| (source, target, score))
-                .collect()
+            pairs.map(|(&(source, target), score)| (source, target, score)).collect()
         }
-        LinkRequest::TopK {
-            sources,
-            k,
-            excludes_known,
-        } => {
+        LinkRequest::TopK { sources, k, excludes_known } => {
             let known = match excludes_known {
                 true => known_of(store, sources, budget.memory / 4, progress)?,
                 false => Vec::new(),
@@ -119,11 +113,7 @@ pub fn predict_links(
                 .collect()
         }
     };
-    Ok(PredictedLinks {
-        rows: scored.len() as u64,
-        bytes: write_scored_pairs(store, out, &scored, progress)?,
-        short,
-    })
+    Ok(PredictedLinks { rows: scored.len() as u64, bytes: write_scored_pairs(store, out, &scored, progress)?, short })
 }
 
 /// The embeddings of nodes, in memory if they take at most half of it.

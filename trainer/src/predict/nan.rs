@@ -24,10 +24,7 @@ pub(super) struct NanRows {
 impl NanRows {
     /// Adds rows of `columns` values. Positions ascend.
     pub(super) fn add(&mut self, first_position: u64, values: &[f32], columns: usize) {
-        for (position, _) in (first_position..)
-            .zip(values.chunks_exact(columns))
-            .filter(|(_, row)| is_undecided(row))
-        {
+        for (position, _) in (first_position..).zip(values.chunks_exact(columns)).filter(|(_, row)| is_undecided(row)) {
             self.rows += 1;
             self.first.get_or_insert(position);
         }
@@ -37,9 +34,6 @@ impl NanRows {
     pub(super) fn found(self, set: Option<&RoaringTreemap>) -> Option<NanOutputs> {
         let first = self.first?;
         let node = set.map_or(Some(first), |set| set.select(first));
-        Some(NanOutputs {
-            nodes: self.rows,
-            first: NodeId(node.expect("the set has a node for each row")),
-        })
+        Some(NanOutputs { nodes: self.rows, first: NodeId(node.expect("the set has a node for each row")) })
     }
 }

@@ -72,20 +72,12 @@ pub fn predict_nodes(
         ));
     }
     trained.check_store(store)?;
-    check_sets(
-        store.manifest().nodes,
-        trained.model().options().layers,
-        budget.memory,
-        "raise --memory",
-    )?;
+    check_sets(store.manifest().nodes, trained.model().options().layers, budget.memory, "raise --memory")?;
     let count = store.manifest().nodes;
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
     let labels = store.manifest().labels.map(|_| NodeLabels::new(store)).transpose()?;
     let columns = trained.model().options().outputs;
-    let wanted = Wanted {
-        nodes: NodeSet::of(count, nodes.iter().copied()),
-        output: Output::Logits,
-    };
+    let wanted = Wanted { nodes: NodeSet::of(count, nodes.iter().copied()), output: Output::Logits };
     let mut sorted: Vec<NodeId> = nodes.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
@@ -113,9 +105,7 @@ pub fn predict_nodes(
     })?;
     let places = nodes.iter().map(|node| sorted.binary_search(node));
     Ok(Predictions {
-        nodes: places
-            .map(|place| predictions[place.expect("all nodes were computed")].clone())
-            .collect(),
+        nodes: places.map(|place| predictions[place.expect("all nodes were computed")].clone()).collect(),
         scores: scored.map(Scored::report),
         nan: nan.found(Some(&set)),
     })

@@ -47,9 +47,6 @@ pub enum FileNodes<'a> {
 impl From<Values> for FileOptions<'_> {
     /// The values of all nodes.
     fn from(values: Values) -> Self {
-        Self {
-            values,
-            nodes: FileNodes::All,
-        }
+        Self { values, nodes: FileNodes::All }
     }
 }

@@ -34,10 +34,7 @@ pub(super) fn probabilities(task: Task, logits: &[f32]) -> Vec<f32> {
         (_, None) => vec![f32::NAN; logits.len()],
         (Task::MultiClass, Some(best)) => {
             let scale = probability(logits, best);
-            logits
-                .iter()
-                .map(|logit| (logit - logits[best]).exp() * scale)
-                .collect()
+            logits.iter().map(|logit| (logit - logits[best]).exp() * scale).collect()
         }
         (Task::Regression | Task::Links, Some(_)) => unreachable!("targets and links have no classes"),
         (Task::MultiLabel, Some(_)) => logits.iter().map(|logit| sigmoid(*logit)).collect(),
@@ -55,9 +52,7 @@ mod tests {
     #[test]
     fn classes_are_those_of_the_largest_logit_or_of_those_above_zero() {
         let logits = [1.0, 3.0, 3.0, -2.0];
-        let [(class, probability)] = predicted(Task::MultiClass, &logits)[..] else {
-            panic!("one class")
-        };
+        let [(class, probability)] = predicted(Task::MultiClass, &logits)[..] else { panic!("one class") };
         let expected = 3f32.exp() / logits.iter().map(|logit: &f32| logit.exp()).sum::<f32>();
         assert_eq!(class, 1, "the first of the largest");
         assert!((probability - expected).abs() < 1e-6, "{probability} {expected}");

@@ -55,25 +55,17 @@ impl<'a> Table<'a> {
             (Values::Embeddings, _) => return vec![float("embedding", Shape::Vector(self.width))],
             (Values::Classes | Values::Probabilities, Task::Links) => unreachable!("links have no classes"),
             (Values::Classes, Task::MultiClass) => {
-                vec![
-                    self.class_column("class", Shape::Optional),
-                    float("probability", Shape::One),
-                ]
+                vec![self.class_column("class", Shape::Optional), float("probability", Shape::One)]
             }
             (Values::Classes, Task::MultiLabel) => {
-                vec![
-                    self.class_column("classes", Shape::List),
-                    float("probabilities", Shape::List),
-                ]
+                vec![self.class_column("classes", Shape::List), float("probabilities", Shape::List)]
             }
             (Values::Classes, Task::Regression) => {
                 let name = |target| match self.width {
                     1 => "prediction".to_owned(),
                     _ => format!("prediction_{}", self.trained.class_name(target)),
                 };
-                return (0..self.width as u64)
-                    .map(|target| float(&name(target), Shape::One))
-                    .collect();
+                return (0..self.width as u64).map(|target| float(&name(target), Shape::One)).collect();
             }
             (Values::Probabilities, Task::Regression) => unreachable!("targets have no probabilities"),
             (Values::Probabilities, Task::MultiClass) => vec![self.class_column("class", Shape::Optional)],
@@ -91,10 +83,7 @@ impl<'a> Table<'a> {
             [] => Scalar::Integer,
             _ => Scalar::Text,
         };
-        Column {
-            repeats: true,
-            ..Column::new(name, scalar, shape)
-        }
+        Column { repeats: true, ..Column::new(name, scalar, shape) }
     }
 
     /// The columns of some rows of the scratch file.
@@ -120,10 +109,7 @@ impl<'a> Table<'a> {
 
     /// At most one class of each row.
     fn class_cells(&self, classes: impl Iterator<Item = Option<u64>> + Clone) -> Cells {
-        Cells {
-            counts: classes.clone().map(|class| class.map(|_| 1)).collect(),
-            values: self.named(classes.flatten()),
-        }
+        Cells { counts: classes.clone().map(|class| class.map(|_| 1)).collect(), values: self.named(classes.flatten()) }
     }
 
     /// The classes that each row of logits says, and their probabilities.
@@ -139,10 +125,7 @@ impl<'a> Table<'a> {
             }
         }
         let classes = self.named(classes.into_iter());
-        [classes, CellValues::Floats(of_classes)].map(|values| Cells {
-            values,
-            counts: counts.clone(),
-        })
+        [classes, CellValues::Floats(of_classes)].map(|values| Cells { values, counts: counts.clone() })
     }
 
     /// What each row of logits says, and the probabilities of all classes, a column for each.
@@ -170,20 +153,14 @@ impl<'a> Table<'a> {
     /// The targets of some rows, a column for each.
     fn targets(&self, rows: &[f32]) -> Vec<Cells> {
         let of_target = |target| rows.iter().skip(target).step_by(self.width).copied().collect();
-        (0..self.width)
-            .map(|target| CellValues::Floats(of_target(target)).into())
-            .collect()
+        (0..self.width).map(|target| CellValues::Floats(of_target(target)).into()).collect()
     }
 
     /// Classes by their names, or by their numbers if they have none.
     fn named(&self, classes: impl Iterator<Item = u64>) -> CellValues {
         match self.trained.class_names() {
             [] => CellValues::Integers(classes.map(u64::cast_signed).collect()),
-            names => CellValues::Texts(
-                classes
-                    .map(|class| class_names::name(names, class).into_bytes())
-                    .collect(),
-            ),
+            names => CellValues::Texts(classes.map(|class| class_names::name(names, class).into_bytes()).collect()),
         }
     }
 }

@@ -203,10 +203,7 @@ impl Group {
         let group = made(|error| unsafe {
             grappa_group_new(keys, set_key, get_key, free_keys, rank, ranks, patience, timeout, error)
         })?;
-        Ok(Self {
-            group,
-            ranks: size as usize,
-        })
+        Ok(Self { group, ranks: size as usize })
     }
 
     /// Starts to replace `tensor` by what `reduction` makes of the tensors of all ranks. The work keeps the memory of the tensor.

@@ -86,10 +86,7 @@ impl SideStream {
             run::<W, R>
         }
 
-        let mut call = Call {
-            work: Some(work),
-            result: None,
-        };
+        let mut call = Call { work: Some(work), result: None };
         let run = runner(&call);
         // SAFETY: the stream lives, and the call until this returns.
         let event = unsafe { grappa_on_stream(self.0.as_ptr(), run, (&raw mut call).cast()) };
@@ -161,19 +158,13 @@ impl Arriving {
     /// If libtorch cannot record the event.
     pub(crate) fn send(values: &Tensor) -> Self {
         let Device::Cuda(device) = values.device() else {
-            return Self {
-                values: values.shallow_clone(),
-                done: None,
-            };
+            return Self { values: values.shallow_clone(), done: None };
         };
         let values = values.to_device_(Device::Cpu, Kind::Double, true, false);
         // SAFETY: every number is a valid argument.
         let event = unsafe { grappa_record(c_int::try_from(device).expect("the device has computed")) };
         let event = NonNull::new(event).expect("libtorch records events");
-        Self {
-            values,
-            done: Some(Done(event)),
-        }
+        Self { values, done: Some(Done(event)) }
     }
 
     /// The values. Waits for them.
@@ -231,12 +222,8 @@ impl RegisterMemory for CudaMemory {
         let is_registered = unsafe {
             (self.set_device)(self.device) == 0 && (self.register)(address.cast(), memory.len(), PORTABLE) == 0
         };
-        is_registered.then(|| -> Registration {
-            Box::new(Registered {
-                address: address.addr(),
-                unregister: self.unregister,
-            })
-        })
+        is_registered
+            .then(|| -> Registration { Box::new(Registered { address: address.addr(), unregister: self.unregister }) })
     }
 }
 

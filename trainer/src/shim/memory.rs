@@ -82,10 +82,7 @@ pub(crate) fn free_heap_bytes() -> u64 {
 pub(crate) fn block_bytes() -> BlockBytes {
     let (mut used, mut kept) = (0, 0);
     grappa_block_bytes(&mut used, &mut kept);
-    BlockBytes {
-        used: used as u64,
-        kept: kept as u64,
-    }
+    BlockBytes { used: used as u64, kept: kept as u64 }
 }
 
 /// Makes the C library's allocator take blocks of less than `large` bytes from its heap, which does not shrink until it is trimmed.
@@ -132,10 +129,8 @@ mod tests {
 
     fn blocks_are_kept_for_tensors_of_about_their_size_and_never_take_more_than_tensors_did() {
         let before = block_bytes();
-        let mib = |used: i64, kept: i64| BlockBytes {
-            used: before.used + (used * MIB) as u64,
-            kept: (kept * MIB) as u64,
-        };
+        let mib =
+            |used: i64, kept: i64| BlockBytes { used: before.used + (used * MIB) as u64, kept: (kept * MIB) as u64 };
         release_kept();
 
         let small = tensor(31);
@@ -186,11 +181,8 @@ mod tests {
                 made
             })
         });
-        let made: Vec<Tensor> = threads
-            .collect::<Vec<_>>()
-            .into_iter()
-            .flat_map(|thread| thread.join().expect("no panic"))
-            .collect();
+        let made: Vec<Tensor> =
+            threads.collect::<Vec<_>>().into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
         let mut places: Vec<_> = made.iter().map(|tensor| tensor.data_ptr().addr()).collect();
         places.sort_unstable();
         places.dedup();

@@ -98,23 +98,14 @@ pub(super) fn memory_advice(
         return Ok(None);
     }
     let lists = PartitionView::bytes_in_memory(store, &Owned::whole(store), Halo::Stop, EdgeData::default());
-    let aggregates = aggregates
-        .map(|kind| Aggregates::open(store, kind))
-        .transpose()?
-        .flatten();
+    let aggregates = aggregates.map(|kind| Aggregates::open(store, kind)).transpose()?.flatten();
     let aggregate_stride = aggregates.as_ref().map_or(0, |aggregates| aggregates.layout().stride);
     let stride = match store.manifest().stored_features() {
         Some(spec) if !aggregates.is_some_and(|aggregates| aggregates.with_features()) => spec.row_stride,
         _ => 0,
     };
-    let rows = store
-        .feature_nodes()
-        .saturating_mul(u64::from(stride) + u64::from(aggregate_stride));
-    Ok(larger_memory(
-        lists.saturating_add(rows),
-        default.0,
-        free_memory_bytes(),
-    ))
+    let rows = store.feature_nodes().saturating_mul(u64::from(stride) + u64::from(aggregate_stride));
+    Ok(larger_memory(lists.saturating_add(rows), default.0, free_memory_bytes()))
 }
 
 /// A warning about budgets of `processes` processes of this host that leave no room for libtorch in its memory, or in the memory of a container
@@ -186,10 +177,7 @@ mod tests {
     fn budgets_beyond_the_memory_of_a_machine_or_container_are_a_warning() {
         let warning = |processes, limit| limit_warning(ByteSize(4 * GIB), processes, limit);
         let container = warning(1, Some(MemoryLimit::OfGroup(2 * GIB))).expect("it exceeds the limit");
-        assert!(
-            container.contains("small model, exceed 2.0 GiB, the memory limit of this container"),
-            "{container}"
-        );
+        assert!(container.contains("small model, exceed 2.0 GiB, the memory limit of this container"), "{container}");
         let machine = warning(3, Some(MemoryLimit::OfMachine(8 * GIB))).expect("12 GiB exceed 8");
         assert!(
             machine.contains("for each of the 3 processes of this host, exceed 8.0 GiB, the memory of this machine"),
@@ -204,10 +192,7 @@ mod tests {
     fn more_memory_is_advised_where_it_is_free_and_helps() {
         let advice = |bytes, free| larger_memory(bytes * GIB, 4 * GIB, free);
         let given = advice(8, Some(64 * GIB)).expect("8 GiB exceed 4, and 64 are free");
-        assert!(
-            given.contains("take 8.0 GiB") && given.contains("--memory 10GiB"),
-            "{given}"
-        );
+        assert!(given.contains("take 8.0 GiB") && given.contains("--memory 10GiB"), "{given}");
         assert_eq!(advice(3, Some(64 * GIB)), None);
         assert_eq!(advice(8, Some(12 * GIB)), None);
         assert_eq!(advice(8, None), None);

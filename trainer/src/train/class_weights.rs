@@ -40,11 +40,7 @@ pub(super) fn class_weights(
     Ok(Some(match (task, given) {
         (Task::MultiClass, given) => {
             let weights = given.unwrap_or_else(|| inside.iter().map(|&nodes| 1.0 / nodes as f64).collect());
-            let sum: f64 = weights
-                .iter()
-                .zip(&inside)
-                .map(|(weight, &nodes)| weight * nodes as f64)
-                .sum();
+            let sum: f64 = weights.iter().zip(&inside).map(|(weight, &nodes)| weight * nodes as f64).sum();
             let nodes: u64 = inside.iter().sum();
             let mean = sum / nodes as f64;
             if mean <= 0.0 {
@@ -58,9 +54,7 @@ pub(super) fn class_weights(
         (_, Some(given)) => given.iter().map(|&weight| weight as f32).collect(),
         (_, None) => {
             let sides = inside.iter().zip(&outside);
-            sides
-                .map(|(&inside, &outside)| (outside as f64 / inside as f64) as f32)
-                .collect()
+            sides.map(|(&inside, &outside)| (outside as f64 / inside as f64) as f32).collect()
         }
     }))
 }
@@ -78,8 +72,7 @@ fn count(data: &TrainingData, processes: &Processes) -> Result<[Vec<u64>; 2]> {
     // The first rank of each host speaks for it.
     if processes.hosts.count() == 1 || processes.share_within().worker() == 0 {
         for node in data.splits.train().iter().map(NodeId) {
-            data.labels()
-                .for_each_class(node, |class, is_in| counts[class + classes * usize::from(!is_in)] += 1)?;
+            data.labels().for_each_class(node, |class, is_in| counts[class + classes * usize::from(!is_in)] += 1)?;
         }
     }
     if let Some(group) = processes.with_slices() {
@@ -96,11 +89,8 @@ fn read(path: &Path, classes: usize) -> Result<Vec<f64>> {
     for (line, text) in (1..).zip(text.lines()) {
         let weight = text.trim().parse::<f64>().ok();
         let Some(weight) = weight.filter(|weight| weight.is_finite() && *weight >= 0.0) else {
-            let what = format!(
-                "expected the weight of class {}, a number of at least 0, found `{}`",
-                line - 1,
-                text.trim()
-            );
+            let what =
+                format!("expected the weight of class {}, a number of at least 0, found `{}`", line - 1, text.trim());
             return Err(EngineError::input(path, Position::Line(line), what).into());
         };
         weights.push(weight);

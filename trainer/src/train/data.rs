@@ -78,10 +78,7 @@ impl TrainingData {
             Truth::Labels(labels) => labels.spec().classes as usize,
             Truth::Links(_) => config.embedding(),
         };
-        ModelOptions {
-            edges: self.edges,
-            ..config.model_options(inputs, outputs, self.task())
-        }
+        ModelOptions { edges: self.edges, ..config.model_options(inputs, outputs, self.task()) }
     }
 
     /// The task.

@@ -33,10 +33,7 @@ pub(super) fn check_store(store: &Store, input: EdgeInput, model: LayerKind) -> 
             stored.weights && stored.is_whole,
             "the weights of all edges: use a whole store that was ingested with --weight or --weights".to_owned(),
         ),
-        EdgeInput::Weights => (
-            stored.weights,
-            "weights of edges: ingest them with --weight or --weights".to_owned(),
-        ),
+        EdgeInput::Weights => (stored.weights, "weights of edges: ingest them with --weight or --weights".to_owned()),
         EdgeInput::Features(features) => (
             stored.features == features,
             format!(

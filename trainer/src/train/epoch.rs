@@ -161,9 +161,7 @@ impl Trainer {
     /// On rank 0, takes what the other ranks leave when all stop within an epoch. False if one of them is missing, or stopped elsewhere.
     pub(super) fn collect_left_behind(&mut self) -> bool {
         let (gradients, step) = (&mut self.learner.gradients, self.learner.step);
-        self.partial
-            .as_mut()
-            .is_none_or(|partial| collect_metrics(&self.processes, partial))
+        self.partial.as_mut().is_none_or(|partial| collect_metrics(&self.processes, partial))
             && gradients.collect_left(&self.processes, step)
     }
 
@@ -206,10 +204,7 @@ impl Trainer {
             // What inferences keep only to save time: the feed may take all memory that the views leave.
             self.evaluations.free_memory();
         }
-        let batches = self
-            .partitions
-            .loader
-            .batches(epoch, |batches| batches.from_step(partial.steps));
+        let batches = self.partitions.loader.batches(epoch, |batches| batches.from_step(partial.steps));
         let batches = match (batches, &self.processes.group) {
             // Ranks of one machine open their feeds together.
             (Err(error @ grappa_io::Error::Stopped), Some(group)) => {
@@ -246,9 +241,7 @@ impl Trainer {
         // If all features are in memory, batches come too fast for reading ahead to help.
         let read_ahead = usize::from(self.history.rows.is_some() && !feed.is_resident());
         let batches = epoch.batches;
-        let loading = self
-            .partitions
-            .loading(&self.config, &self.data, &self.learner.model, self.history.rows.clone());
+        let loading = self.partitions.loading(&self.config, &self.data, &self.learner.model, self.history.rows.clone());
         let mut source = feed.epoch(batches);
         if self.overlaps {
             loading.in_background(&mut source, batches, |loaded| {
@@ -342,9 +335,7 @@ impl Trainer {
     fn begin_step(&mut self, epoch: &mut Epoch<'_, '_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
         let (number, edges) = (batch.first().step, batch.batch.minibatch().edges() as u64);
-        let step = self
-            .learner
-            .add_gradient(epoch.number, batch, &self.data, self.overlaps, &mut self.clock)?;
+        let step = self.learner.add_gradient(epoch.number, batch, &self.data, self.overlaps, &mut self.clock)?;
         if self.processes.group.is_some() {
             // The exchange would wait for the gradient. And no rank sends one that is not finite.
             step.results(&self.data.store)?;

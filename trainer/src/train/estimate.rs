@@ -45,10 +45,7 @@ pub(super) fn check(
     let (together, fewer) = match partitions {
         1 => (String::new(), ""),
         _ => (
-            format!(
-                ", and the {partitions} minibatches of a step have {} together",
-                ByteSize(step_bytes as u64)
-            ),
+            format!(", and the {partitions} minibatches of a step have {} together", ByteSize(step_bytes as u64)),
             ", or a smaller --concurrent",
         ),
     };
@@ -66,9 +63,9 @@ pub(super) fn check(
              --batch{fewer}",
             ByteSize(free)
         ))),
-        _ if !config.full_graph && expected.edges > EDGES_NOTED && expected.edges > REPEATS_NOTED * edges => Ok(Some(
-            format!("{size}: steps will take long; use fewer --layers or smaller --fanouts"),
-        )),
+        _ if !config.full_graph && expected.edges > EDGES_NOTED && expected.edges > REPEATS_NOTED * edges => {
+            Ok(Some(format!("{size}: steps will take long; use fewer --layers or smaller --fanouts")))
+        }
         _ => Ok(None),
     }
 }
@@ -93,11 +90,7 @@ fn expect(
     let attends = config.model.attends();
 
     let mut reached = (seeds.min(config.batch() as f64) * config.seeds_of_example()).min(nodes);
-    let mut expected = Expected {
-        nodes: 0.0,
-        edges: 0.0,
-        bytes: 0.0,
-    };
+    let mut expected = Expected { nodes: 0.0, edges: 0.0, bytes: 0.0 };
     for hop in 0..config.layers {
         let layer = config.layers - 1 - hop;
         let inputs = if layer == 0 { model.inputs } else { model.hidden } as f64;
@@ -143,10 +136,7 @@ mod tests {
     fn a_minibatch_has_what_its_fanouts_reach() {
         let two = of(|_| ());
         // 1024 seeds with 15 neighbors each, and 10 of each of these.
-        assert!(
-            (two.edges - (1024.0 * 15.0 + 16_200.0 * 10.0)).abs() < 2000.0,
-            "{two:?}"
-        );
+        assert!((two.edges - (1024.0 * 15.0 + 16_200.0 * 10.0)).abs() < 2000.0, "{two:?}");
         assert!(two.nodes > 1e5 && two.nodes < 178_000.0, "{two:?}");
         let values = 4.0 * (1024.0 * (128.0 + 10.0) + 16_250.0 * (100.0 + 128.0));
         assert!((two.bytes / values - 1.0).abs() < 0.02, "{two:?}");

@@ -58,11 +58,7 @@ impl Evaluation {
 /// The scores of an inference for validation and test nodes.
 fn together(reports: Vec<ScoreReport>, method: Evaluate) -> Evaluation {
     let [val, test] = <[ScoreReport; 2]>::try_from(reports).expect("two splits were scored");
-    Evaluation {
-        val,
-        test: Some(test),
-        method,
-    }
+    Evaluation { val, test: Some(test), method }
 }
 
 /// How a run evaluates its model.
@@ -190,12 +186,7 @@ pub(super) fn evaluate_exactly(on: &mut ModelOnGraph<'_>, scored: Result<Scored>
 /// Exact scores and historical embeddings, from one inference.
 fn evaluate_and_refresh(on: &mut ModelOnGraph<'_>, history: &mut History) -> Result<Option<Evaluation>> {
     let [val, test] = &on.data.scored_splits;
-    let mut scores = SplitScores::new(
-        [&**val, &**test],
-        on.data.labels().spec(),
-        true,
-        on.target_scale().as_ref(),
-    );
+    let mut scores = SplitScores::new([&**val, &**test], on.data.labels().spec(), true, on.target_scale().as_ref());
     let refreshed = history.refresh(on, 0, Some(&mut scores));
     let scores = history.refreshed(refreshed.map(|()| scores), on.processes, on.progress)?;
     let reports = reports_of(on, scores)?;
@@ -273,15 +264,9 @@ fn scores<'a>(
     let labels = &on.data.labels();
     let mut scores = SplitScores::new(splits.iter().copied(), labels.spec(), true, on.target_scale().as_ref());
     let mut take = scores.receiver(scored.needed.wanted(), labels);
-    let room = Room {
-        inference: room.inference.saturating_sub(scored.first_inputs.bytes()),
-        ..room
-    };
+    let room = Room { inference: room.inference.saturating_sub(scored.first_inputs.bytes()), ..room };
     on.with_inference(room, |inference, model| {
-        let inference = Inference {
-            first_inputs: Some(&scored.first_inputs),
-            ..inference
-        };
+        let inference = Inference { first_inputs: Some(&scored.first_inputs), ..inference };
         inference.run_needed(model, &scored.needed, on.progress, &mut take)
     })?;
     drop(take);

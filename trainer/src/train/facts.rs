@@ -40,11 +40,7 @@ fn dataset(trainer: &Trainer) -> Vec<Fact> {
         };
         facts.push((what, format!("{}{several}", labels.classes)));
     }
-    let names = [
-        ("train", "training nodes"),
-        ("val", "validation nodes"),
-        ("test", "test nodes"),
-    ];
+    let names = [("train", "training nodes"), ("val", "validation nodes"), ("test", "test nodes")];
     for ((split, name), nodes) in names.into_iter().zip(trainer.data.splits.of_all()) {
         if manifest.splits.iter().any(|entry| entry.name == split) {
             facts.push((name, count(nodes)));
@@ -59,10 +55,7 @@ fn dataset(trainer: &Trainer) -> Vec<Fact> {
     };
     facts.push(("chunks", chunks));
     if trainer.processes.hosts.count() > 1 {
-        facts.push((
-            "hosts with different chunks",
-            trainer.processes.hosts.count().to_string(),
-        ));
+        facts.push(("hosts with different chunks", trainer.processes.hosts.count().to_string()));
     }
     facts.push(("written by", manifest.writer.clone()));
     facts
@@ -90,59 +83,19 @@ pub(super) fn chosen(trainer: &Trainer) -> BTreeMap<&'static str, String> {
     let is_top_k = config.compress == Compress::TopK;
     let evaluated = trainer.evaluations.scored.as_ref();
     let all = [
-        (
-            "last-heads",
-            given.last_heads == Auto::Auto,
-            config.model.attends().then_some(last_heads),
-        ),
+        ("last-heads", given.last_heads == Auto::Auto, config.model.attends().then_some(last_heads)),
         ("norm", given.norm == Auto::Auto, Some(config.norm().to_string())),
-        (
-            "fanouts",
-            given.fanouts == Auto::Auto,
-            Some(config.fanouts().to_string()),
-        ),
+        ("fanouts", given.fanouts == Auto::Auto, Some(config.fanouts().to_string())),
         ("batch", given.batch == Auto::Auto, Some(batch)),
-        (
-            "partitions",
-            given.partitions == Auto::Auto,
-            Some(config.partitions().to_string()),
-        ),
-        (
-            "concurrent",
-            given.concurrent == Auto::Auto,
-            Some(config.concurrent().to_string()),
-        ),
-        (
-            "threads",
-            given.threads == Auto::Auto,
-            Some(config.threads().to_string()),
-        ),
-        (
-            "compress-rate",
-            given.compress_rate == Auto::Auto,
-            is_top_k.then(|| config.compress_rate().to_string()),
-        ),
-        (
-            "first-hop",
-            given.first_hop == FirstHop::Auto,
-            Some(first_hop.to_string()),
-        ),
+        ("partitions", given.partitions == Auto::Auto, Some(config.partitions().to_string())),
+        ("concurrent", given.concurrent == Auto::Auto, Some(config.concurrent().to_string())),
+        ("threads", given.threads == Auto::Auto, Some(config.threads().to_string())),
+        ("compress-rate", given.compress_rate == Auto::Auto, is_top_k.then(|| config.compress_rate().to_string())),
+        ("first-hop", given.first_hop == FirstHop::Auto, Some(first_hop.to_string())),
         ("halo", given.halo == HaloMode::Auto, has_halo.then(|| halo.to_string())),
-        (
-            "device",
-            given.device == DeviceChoice::Auto,
-            Some(device_name(config.device)),
-        ),
-        (
-            "lookahead",
-            given.lookahead == Auto::Auto,
-            loader.feed().map(|feed| feed.lookahead().to_string()),
-        ),
-        (
-            "evaluate",
-            given.evaluate == Evaluate::Auto,
-            evaluated.map(|scored| scored.method().to_string()),
-        ),
+        ("device", given.device == DeviceChoice::Auto, Some(device_name(config.device))),
+        ("lookahead", given.lookahead == Auto::Auto, loader.feed().map(|feed| feed.lookahead().to_string())),
+        ("evaluate", given.evaluate == Evaluate::Auto, evaluated.map(|scored| scored.method().to_string())),
     ];
     let chosen = all.into_iter().filter(|&(_, is_auto, _)| is_auto);
     chosen.filter_map(|(option, _, value)| Some((option, value?))).collect()
@@ -150,11 +103,7 @@ pub(super) fn chosen(trainer: &Trainer) -> BTreeMap<&'static str, String> {
 
 /// Describes `edges` edges.
 fn edges(manifest: &Manifest, edges: u64) -> String {
-    let undirected = if manifest.edge_options.undirected {
-        ", both directions"
-    } else {
-        ""
-    };
+    let undirected = if manifest.edge_options.undirected { ", both directions" } else { "" };
     let weighted = if manifest.weighted { ", weighted" } else { "" };
     format!("{}{undirected}{weighted}", count(edges))
 }
@@ -172,10 +121,7 @@ fn process(device: Device, processes: u32, command: &str, started: SystemTime) -
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let started = OffsetDateTime::from(started);
     vec![
-        (
-            "started",
-            format!("{} {:02}:{:02} UTC", started.date(), started.hour(), started.minute()),
-        ),
+        ("started", format!("{} {:02}:{:02} UTC", started.date(), started.hour(), started.minute())),
         ("host", host.trim().to_owned()),
         ("processors", format!("{processors} of {processor}")),
         ("processes", processes.to_string()),

@@ -106,9 +106,7 @@ pub fn choose(
             "the first hop cannot be pre-aggregated: {error}; free disk space in the store, or use --first-hop sampled or auto"
         ))),
         Err(error) => {
-            warn(&format!(
-                "the first hop is sampled, because it cannot be pre-aggregated: {error}"
-            ));
+            warn(&format!("the first hop is sampled, because it cannot be pre-aggregated: {error}"));
             Ok(None)
         }
     }
@@ -160,9 +158,7 @@ fn possible(store: &Store, model: LayerKind, edges: EdgeInput) -> std::result::R
         (LayerKind::Gcn, EdgeInput::Weights) => AggregateKind::WeightedGcn,
         (LayerKind::Gin, EdgeInput::Weights) => AggregateKind::WeightedSum,
         (other, _) => {
-            return Err(format!(
-                "the first layer of {other} does not aggregate features by mean or sum"
-            ));
+            return Err(format!("the first layer of {other} does not aggregate features by mean or sum"));
         }
     };
     if store.manifest().stored_features().is_none() {

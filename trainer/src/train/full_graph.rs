@@ -59,9 +59,7 @@ pub(super) fn open(
     let group = processes.group.clone();
     let wire = group.map(|group| Wire::new(group, ranks_of(config.partitions(), processes)));
     step.exchange = exchange_of(config, wire);
-    let parts = parts
-        .into_iter()
-        .map(|part| step_of(config, data, learner, part, &rows));
+    let parts = parts.into_iter().map(|part| step_of(config, data, learner, part, &rows));
     let parts = parts.collect::<Result<Vec<_>>>()?;
     let local = (!parts.is_empty()).then(|| LocalParts::new(config, parts, &learner.model));
     Ok(FullTraining { step, local })
@@ -95,9 +93,7 @@ impl NodeFeatures {
 
     /// The rows of `nodes`, which are among them.
     fn of(&self, nodes: &[NodeId]) -> Tensor {
-        let places = nodes
-            .iter()
-            .map(|node| self.nodes.binary_search(node).expect("it was read") as i64);
+        let places = nodes.iter().map(|node| self.nodes.binary_search(node).expect("it was read") as i64);
         let places: Vec<i64> = places.collect();
         self.rows.index_select(0, &Tensor::from_slice(&places))
     }

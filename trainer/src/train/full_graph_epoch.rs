@@ -64,10 +64,7 @@ impl Trainer {
         self.clock.enter(Stage::Exchange);
         let seeds = drawn.unwrap_or(all as f64);
         let of_process = drawn.unwrap_or(own as f64);
-        let weights = LossWeights {
-            factors: of_process,
-            seeds: of_process,
-        };
+        let weights = LossWeights { factors: of_process, seeds: of_process };
         let done = epoch as f64 / self.config.epochs as f64;
         let summed = learner.update(weights, seeds, rate, done)?;
         partial.steps = 1;
@@ -89,9 +86,7 @@ impl Trainer {
     /// What the exchange between partitions keeps from epoch to epoch, for a checkpoint.
     pub(super) fn kept_messages(&self) -> Vec<NamedTensor> {
         let kept = self.full.as_ref().map_or_else(Vec::new, FullTraining::kept);
-        kept.iter()
-            .map(|(name, tensor)| to_named(&format!("{MESSAGES}{name}"), tensor))
-            .collect()
+        kept.iter().map(|(name, tensor)| to_named(&format!("{MESSAGES}{name}"), tensor)).collect()
     }
 
     /// Restores what the exchange kept in a checkpoint.
@@ -101,10 +96,7 @@ impl Trainer {
         let kept = checkpoint.historical.iter().filter_map(|tensor| {
             let shape: Vec<i64> = tensor.shape.iter().map(|&size| size as i64).collect();
             let values = Tensor::from_slice(&tensor.to_f32()?).view(&*shape);
-            Some((
-                tensor.name.strip_prefix(MESSAGES)?.to_owned(),
-                values.to_device(self.config.device),
-            ))
+            Some((tensor.name.strip_prefix(MESSAGES)?.to_owned(), values.to_device(self.config.device)))
         });
         full.restore(kept.collect(), self.learner.step);
         Ok(())
@@ -115,14 +107,7 @@ impl Trainer {
         if self.full.is_some() {
             return Ok(None);
         }
-        let full = open(
-            &self.config,
-            &self.data,
-            &self.processes,
-            &self.learner,
-            &mut self.warnings,
-            progress,
-        )?;
+        let full = open(&self.config, &self.data, &self.processes, &self.learner, &mut self.warnings, progress)?;
         let mut counts = full.step.counts();
         self.processes.sum(&mut counts, progress)?;
         let told = full.step.describe(self.config.method, self.config.partitions(), counts);

@@ -54,11 +54,7 @@ impl GradientExchange {
             (Some(group), Compress::None) => Box::new(AllReduce(group.clone())),
             (Some(group), _) => Box::new(Compressed::new(compress, rate, group.clone())),
         };
-        Self {
-            residual: exchange.has_feedback().then(|| vec![0.0; parameters]),
-            exchange,
-            collected: None,
-        }
+        Self { residual: exchange.has_feedback().then(|| vec![0.0; parameters]), exchange, collected: None }
     }
 
     /// Replaces a gradient by the sum over all ranks ([`Exchange::sum`]).
@@ -84,10 +80,8 @@ impl GradientExchange {
         }
         let received = group.all_to_all(&messages, Some(&lengths))?;
         if group.is_first() {
-            self.collected = Some(CollectedResiduals {
-                step,
-                others: received[1..].iter().map(|bytes| floats(bytes)).collect(),
-            });
+            self.collected =
+                Some(CollectedResiduals { step, others: received[1..].iter().map(|bytes| floats(bytes)).collect() });
         }
         Ok(())
     }
@@ -165,9 +159,7 @@ pub(super) fn warnings(config: &TrainConfig, ranks: u32, parameters: usize) -> V
     let (compress, rate) = (config.compress, config.compress_rate());
     let mut warnings = Vec::new();
     if compress != Compress::None && ranks == 1 && !config.encodes_for_machines() {
-        warnings.push(format!(
-            "--compress {compress} has no effect with one process, which sends no gradients"
-        ));
+        warnings.push(format!("--compress {compress} has no effect with one process, which sends no gradients"));
     }
     if compress == Compress::TopK {
         let whole = AllReduce::sent_bytes(4 * parameters as u64, ranks.into());

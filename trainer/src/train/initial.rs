@@ -26,10 +26,7 @@ impl Initial {
     pub fn read(run: &Path, model: &ModelOptions, schema: &Schema, warnings: &mut Vec<String>) -> Result<Self> {
         let of_run = folder::config_of(run)?;
         let Some((path, checkpoint)) = trained::find(run, of_run.digest(), warnings)? else {
-            return Err(Error::run_file(
-                run,
-                "the run has no checkpoint yet: resume it with --resume",
-            ));
+            return Err(Error::run_file(run, "the run has no checkpoint yet: resume it with --resume"));
         };
         let state = &checkpoint.state;
         let named = folder::schema_of(run, state)?;
@@ -114,13 +111,7 @@ fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
     model
         .iter()
         .filter(|(name, value)| other.get(*name) != Some(value))
-        .map(|(name, value)| {
-            format!(
-                "{name} is {} here and {} there",
-                shown(Some(value)),
-                shown(other.get(name))
-            )
-        })
+        .map(|(name, value)| format!("{name} is {} here and {} there", shown(Some(value)), shown(other.get(name))))
         .collect()
 }
 
@@ -133,16 +124,8 @@ mod tests {
     #[test]
     fn models_differ_in_shape_and_not_in_dropout() {
         let model = TrainConfig::default().model_options(10, 4, Task::MultiClass);
-        let other = ModelOptions {
-            dropout: 0.1,
-            hidden: 32,
-            outputs: 5,
-            ..model.clone()
-        };
-        assert_eq!(
-            differences(&model, &other),
-            ["hidden is 128 here and 32 there", "outputs is 4 here and 5 there"]
-        );
+        let other = ModelOptions { dropout: 0.1, hidden: 32, outputs: 5, ..model.clone() };
+        assert_eq!(differences(&model, &other), ["hidden is 128 here and 32 there", "outputs is 4 here and 5 there"]);
         assert!(differences(&model, &model).is_empty());
     }
 }

@@ -150,9 +150,7 @@ impl NodeLabels {
                 Tensor::from_slice(&classes.collect::<Result<Vec<i64>>>()?)
             }
             LabelKind::Multi => {
-                let sets = nodes
-                    .iter()
-                    .map(|&node| self.set(node)?.ok_or_else(|| self.unlabelled(node)));
+                let sets = nodes.iter().map(|&node| self.set(node)?.ok_or_else(|| self.unlabelled(node)));
                 let sets = sets.collect::<Result<Vec<_>>>()?.concat();
                 Tensor::from_slice(&sets).view([nodes.len() as i64, i64::from(self.spec.classes)])
             }

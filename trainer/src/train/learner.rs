@@ -75,9 +75,7 @@ impl Learner {
             Some(_) => None,
             None => class_weights(&config.class_weights, data, processes)?,
         };
-        let on_device = weights
-            .as_deref()
-            .map(|weights| Tensor::from_slice(weights).to_device(config.device));
+        let on_device = weights.as_deref().map(|weights| Tensor::from_slice(weights).to_device(config.device));
         let (group, parameters) = (processes.group.as_ref(), model.parameters().count());
         Ok(Self {
             optimizer: Optimizer::new(config, model.parameters()),
@@ -157,8 +155,7 @@ impl Learner {
         let parameters = self.model.parameters().count();
         self.gradients.restore(processes, path, checkpoint, parameters)?;
         let state = &checkpoint.state;
-        self.optimizer
-            .set_steps(state.counters.get(OPTIMIZER_STEPS).copied().unwrap_or_default());
+        self.optimizer.set_steps(state.counters.get(OPTIMIZER_STEPS).copied().unwrap_or_default());
         let averages = [DENOMINATOR_MEAN, DENOMINATOR_WEIGHT];
         let averages = averages.map(|name| state.averages.get(name).copied().unwrap_or_default());
         self.denominator = Denominator::of_parts(averages);

@@ -41,11 +41,7 @@ pub(super) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool
         true => report(on, &embeddings, EdgePart::Test)?,
         false => None,
     };
-    Ok(val.map(|val| Evaluation {
-        val,
-        test,
-        method: Evaluate::Exact,
-    }))
+    Ok(val.map(|val| Evaluation { val, test, method: Evaluate::Exact }))
 }
 
 /// The embeddings of all nodes, and the bytes of memory that are left to compute with them.

@@ -107,11 +107,7 @@ impl ModelTensors {
     pub fn input(&self) -> Input<'_> {
         match (&self.rows[..], &self.first) {
             ([_, _], Some(combined)) => Input::Combined(combined),
-            ([own, neighbors], None) => Input::Aggregated {
-                own,
-                neighbors,
-                degrees: self.degrees.as_ref(),
-            },
+            ([own, neighbors], None) => Input::Aggregated { own, neighbors, degrees: self.degrees.as_ref() },
             (_, Some(normalized)) => Input::NormalizedFeatures(normalized),
             (rows, None) => Input::Features(&rows[0]),
         }
@@ -265,9 +261,7 @@ impl Loading {
         };
         Ok(ModelTensors {
             rows: features::tensors(batch, self.device()),
-            degrees: degrees
-                .as_ref()
-                .map(|degrees| send(Tensor::from_slice(degrees), self.device())),
+            degrees: degrees.as_ref().map(|degrees| send(Tensor::from_slice(degrees), self.device())),
             first: None,
             blocks: Block::of_minibatch(minibatch, degrees.as_deref(), self.device()),
         })

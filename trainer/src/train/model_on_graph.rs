@@ -64,10 +64,7 @@ impl ModelOnGraph<'_> {
 
     /// Fails if the memory of some rank does not hold the sets of nodes of an exact evaluation. All ranks must evaluate in the same way.
     pub fn check_sets(&self) -> Result<()> {
-        let (nodes, remedy) = (
-            self.data.store.manifest().nodes,
-            "raise --memory, or use --evaluate sampled",
-        );
+        let (nodes, remedy) = (self.data.store.manifest().nodes, "raise --memory, or use --evaluate sampled");
         check_sets(nodes, self.config.layers, self.processes.least_memory, remedy)
     }
 
@@ -120,10 +117,7 @@ impl ModelOnGraph<'_> {
         // The first refresh is before the feed opens.
         if loader.feed().is_none() && features > free {
             release_memory();
-            return Room {
-                inference: free.max(memory / 4),
-                kept: 0,
-            };
+            return Room { inference: free.max(memory / 4), kept: 0 };
         }
         let free = free.saturating_sub(features);
         let kept = if keeps { free / 2 } else { 0 };
@@ -133,10 +127,7 @@ impl ModelOnGraph<'_> {
             true => release_memory(),
             false => release_memory_above(of_steps),
         }
-        Room {
-            inference: inference.max(memory / 4),
-            kept,
-        }
+        Room { inference: inference.max(memory / 4), kept }
     }
 
     /// Calls `infer` with an inference over the store, and the model.
@@ -166,12 +157,7 @@ impl ModelOnGraph<'_> {
 
     /// The features of all nodes, from the feed if it holds them, and else from files.
     fn features(&self) -> Result<Box<dyn NodeRows + '_>> {
-        match self
-            .partitions
-            .loader
-            .feed()
-            .and_then(|feed| feed.resident_rows(FEATURES))
-        {
+        match self.partitions.loader.feed().and_then(|feed| feed.resident_rows(FEATURES)) {
             Some(rows) => Ok(Box::new(rows)),
             None => Ok(Box::new(StoreFeatures::open(&self.data.store)?)),
         }
@@ -182,12 +168,7 @@ impl ModelOnGraph<'_> {
         let Some(kind) = self.config.aggregates else {
             return Ok(None);
         };
-        if let Some(rows) = self
-            .partitions
-            .loader
-            .feed()
-            .and_then(|feed| feed.resident_rows(AGGREGATES))
-        {
+        if let Some(rows) = self.partitions.loader.feed().and_then(|feed| feed.resident_rows(AGGREGATES)) {
             return Ok(Some(Box::new(rows)));
         }
         let aggregates = Aggregates::open(&self.data.store, kind)?;

@@ -17,10 +17,7 @@ pub(super) fn to_named(name: &str, tensor: &Tensor) -> NamedTensor {
 /// Copies the tensors of a checkpoint into those with the same names.
 pub(super) fn load(path: &Path, tensors: &[(String, Tensor)], from: &[NamedTensor]) -> Result<()> {
     if tensors.len() != from.len() {
-        return Err(of_another_model(
-            path,
-            format!("{} tensors instead of {}", from.len(), tensors.len()),
-        ));
+        return Err(of_another_model(path, format!("{} tensors instead of {}", from.len(), tensors.len())));
     }
     for (name, tensor) in tensors {
         let Some(found) = from.iter().find(|found| found.name == *name) else {

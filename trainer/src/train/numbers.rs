@@ -33,17 +33,13 @@ impl ChosenNumbers {
     ) -> Result<Self> {
         if let Some(state) = from {
             let [partitions, concurrent] = state.partitions(config);
-            return Ok(Self {
-                partitions,
-                concurrent,
-                reason: None,
-            });
+            return Ok(Self { partitions, concurrent, reason: None });
         }
         match processes.with_slices() {
             Some(_) => Self::choose(store, config, knows_first_hop, processes),
-            None => processes.broadcast("numbers of partitions", || {
-                Self::choose(store, config, knows_first_hop, processes)
-            }),
+            None => {
+                processes.broadcast("numbers of partitions", || Self::choose(store, config, knows_first_hop, processes))
+            }
         }
     }
 
@@ -52,11 +48,7 @@ impl ChosenNumbers {
     fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
         let given = [config.partitions.value(), config.concurrent.value()];
         if let [Some(partitions), Some(concurrent)] = given {
-            return Ok(Self {
-                partitions,
-                concurrent,
-                reason: None,
-            });
+            return Ok(Self { partitions, concurrent, reason: None });
         }
         let edges = edge_data::stored(store).input(config)?;
         let (workers, share) = (processes.share().workers(), processes.share_within());
@@ -100,9 +92,7 @@ fn share_of_host(number: u32, own: u32, workers: u32) -> u32 {
 
 /// Why these numbers were chosen. None if the adjacency lists of the whole graph fit one process.
 fn reason(config: &TrainConfig, chosen: &PartitionNumbers, workers: u32) -> Option<String> {
-    let PartitionNumbers {
-        partitions, concurrent, ..
-    } = chosen;
+    let PartitionNumbers { partitions, concurrent, .. } = chosen;
     let numbers = match (config.partitions, config.concurrent) {
         (Auto::Auto, Auto::Auto) => format!("--partitions auto is {partitions}, {concurrent} per step"),
         (Auto::Auto, _) => format!("--partitions auto is {partitions}"),
@@ -130,9 +120,7 @@ fn reason(config: &TrainConfig, chosen: &PartitionNumbers, workers: u32) -> Opti
                     bytes.div_ceil(1 << 20)
                 ),
             };
-            Some(format!(
-                "{numbers}: {size}, so they are read from mapped files; {remedy}"
-            ))
+            Some(format!("{numbers}: {size}, so they are read from mapped files; {remedy}"))
         }
     }
 }

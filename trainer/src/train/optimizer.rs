@@ -88,18 +88,11 @@ impl Optimizer {
             }
         }
         let [first, second] = [BETAS.0, BETAS.1].map(|beta| 1.0 - beta.powf(self.steps as f64));
-        let rates = Rates {
-            betas: BETAS,
-            step: rate / first,
-            deviation: second.sqrt(),
-            epsilon: EPSILON,
-        };
+        let rates = Rates { betas: BETAS, step: rate / first, deviation: second.sqrt(), epsilon: EPSILON };
         match values.device() {
             Device::Cpu => {
-                let moments = Moments {
-                    first: shim::values_mut(&mut self.first),
-                    second: shim::values_mut(&mut self.second),
-                };
+                let moments =
+                    Moments { first: shim::values_mut(&mut self.first), second: shim::values_mut(&mut self.second) };
                 adam(rates, shim::values(&gradient), moments, shim::values_mut(&mut values));
             }
             _ => self.adam_by_operators(rates, &mut values, &gradient),
@@ -111,9 +104,7 @@ impl Optimizer {
         let (beta1, beta2) = rates.betas;
         let _ = self.first.lerp_(gradient, 1.0 - beta1);
         self.second *= beta2;
-        let _ = self
-            .second
-            .addcmul_(gradient, &(gradient.shallow_clone() * (1.0 - beta2)));
+        let _ = self.second.addcmul_(gradient, &(gradient.shallow_clone() * (1.0 - beta2)));
         let deviation = self.second.sqrt() / rates.deviation + rates.epsilon;
         let _ = values.addcdiv_(&(self.first.shallow_clone() * -rates.step), &deviation);
     }
@@ -191,11 +182,9 @@ mod tests {
             theirs.adam_by_operators(rates, &mut their_values, &gradient);
         }
         assert!(our_values.abs().max().double_value(&[]) > 0.01, "values changed");
-        for (ours, theirs) in [
-            (&our_values, &their_values),
-            (&ours.first, &theirs.first),
-            (&ours.second, &theirs.second),
-        ] {
+        for (ours, theirs) in
+            [(&our_values, &their_values), (&ours.first, &theirs.first), (&ours.second, &theirs.second)]
+        {
             assert!(ours.allclose(theirs, 1e-5, 1e-7, false), "{ours:?} {theirs:?}");
         }
     }

@@ -55,10 +55,7 @@ impl OpenPartitions {
         let mut options = LoaderOptions {
             share: processes.share(),
             host: local.map(|local| Arc::new(local) as Arc<dyn HostProcesses>),
-            memory: config
-                .memory
-                .0
-                .saturating_sub(data.links().map_or(0, LinkData::candidate_bytes)),
+            memory: config.memory.0.saturating_sub(data.links().map_or(0, LinkData::candidate_bytes)),
             ..loader_options(config, config.aggregates, data.edges)?
         };
         options.rows.register = device_copy.memory();
@@ -97,10 +94,8 @@ impl OpenPartitions {
         if data.links().is_some() {
             return Ok(self.loader.partition(assignment, &Seeds::All, progress)?);
         }
-        let seeds = Seeds::OfHost {
-            nodes: data.splits.train().clone(),
-            of_partitions: processes.hosts.seeds(assignment),
-        };
+        let seeds =
+            Seeds::OfHost { nodes: data.splits.train().clone(), of_partitions: processes.hosts.seeds(assignment) };
         Ok(self.loader.partition(assignment, &seeds, progress)?)
     }
 
@@ -248,9 +243,9 @@ pub(super) fn assign(
         return Ok(assignment);
     }
     match partition::keep(&config.folder.join(ASSIGNMENTS), &assignment).map_err(Error::from) {
-        Err(error) if error.is_disk_full() => warnings.push(format!(
-            "the assignment of chunks to partitions was not saved: {error}; training continues"
-        )),
+        Err(error) if error.is_disk_full() => {
+            warnings.push(format!("the assignment of chunks to partitions was not saved: {error}; training continues"))
+        }
         kept => kept?,
     }
     Ok(assignment)

@@ -55,11 +55,7 @@ impl Processes {
             Some(group) => group.gather_all("memory", memory)?.into_iter().fold(memory, u64::min),
             None => memory,
         };
-        Ok(Self {
-            group,
-            hosts,
-            least_memory,
-        })
+        Ok(Self { group, hosts, least_memory })
     }
 
     /// The number of this process.
@@ -129,12 +125,7 @@ impl Processes {
             }
             _ => return Ok(()),
         };
-        let options = RepartitionOptions {
-            partitions,
-            schedule,
-            seed,
-            super_epoch: Some(0),
-        };
+        let options = RepartitionOptions { partitions, schedule, seed, super_epoch: Some(0) };
         self.hosts.assign(&options, concurrent, 1)?;
         Ok(())
     }
@@ -192,11 +183,7 @@ impl Processes {
         let (rank, (resource, what)) = first.expect("a rank lacks something");
         match done {
             Err(error) if rank == group.place().rank => Err(error),
-            _ => Err(Error::Lack {
-                rank: Some(rank),
-                resource,
-                what,
-            }),
+            _ => Err(Error::Lack { rank: Some(rank), resource, what }),
         }
     }
 
@@ -229,9 +216,7 @@ impl Processes {
             true => String::new(),
             false => {
                 let trained: BTreeSet<u32> = self.hosts.trained().map(|(chunk, _)| chunk.0).collect();
-                let absent: Vec<u32> = (0..self.hosts.chunks())
-                    .filter(|chunk| !trained.contains(chunk))
-                    .collect();
+                let absent: Vec<u32> = (0..self.hosts.chunks()).filter(|chunk| !trained.contains(chunk)).collect();
                 format!("; no host has the chunks {}", text::ranges(&absent))
             }
         };

@@ -204,11 +204,7 @@ impl RefreshPlan {
         // With more than three layers there are rows at drawn neighbors.
         let mut sets = nodes.sets().iter().rev().zip(&self.reached);
         let are_planned = sets.all(|(set, planned)| set.len() == planned.len());
-        let planned = if with_scores {
-            self.with_scores.as_ref()
-        } else {
-            Some(&self.needed)
-        };
+        let planned = if with_scores { self.with_scores.as_ref() } else { Some(&self.needed) };
         if let Some(planned) = planned.filter(|_| are_planned) {
             return Ok(planned.clone());
         }
@@ -249,9 +245,9 @@ fn keep(on: &ModelOnGraph<'_>) -> Keep {
         HaloMode::Auto if !on.data.store.manifest().is_whole() => Keep::Nothing,
         // The last layer would need them too, for the sources of links.
         HaloMode::Auto if on.data.links().is_some() => Keep::Nothing,
-        HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbors {
-            seed: key([config.seed, on.learner.step]),
-        },
+        HaloMode::Auto | HaloMode::History if has_use && corrects => {
+            Keep::Neighbors { seed: key([config.seed, on.learner.step]) }
+        }
         HaloMode::Auto | HaloMode::History if has_use => Keep::Aggregates,
         _ => Keep::Nothing,
     }
@@ -266,10 +262,7 @@ impl HistoricalOrigin {
             let tensors = tensors.iter();
             tensors.map(move |(name, tensor)| to_named(&format!("{prefix}{name}"), tensor))
         });
-        Self {
-            step: learner.step,
-            tensors: tensors.collect(),
-        }
+        Self { step: learner.step, tensors: tensors.collect() }
     }
 
     /// Gives a model the parameters that the embeddings of a checkpoint were made with. It was read from `path`.

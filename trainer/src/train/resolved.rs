@@ -62,14 +62,7 @@ impl ResolvedConfig {
             ..given.clone()
         };
         config::check(&options)?;
-        Ok(Self {
-            given,
-            options,
-            aggregates,
-            device,
-            folder,
-            reason: numbers.reason,
-        })
+        Ok(Self { given, options, aggregates, device, folder, reason: numbers.reason })
     }
 
     /// The options as the user gave them.

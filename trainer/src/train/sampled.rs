@@ -32,12 +32,7 @@ pub(super) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTr
     let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
     loop {
         let scores = match split.is_empty() {
-            true => Ok(SplitScores::new(
-                [split],
-                on.data.labels().spec(),
-                true,
-                on.target_scale().as_ref(),
-            )),
+            true => Ok(SplitScores::new([split], on.data.labels().spec(), true, on.target_scale().as_ref())),
             false => scores_of_batches(on, split, &sampler, batch),
         };
         // The processes of a host divide the same minibatches.
@@ -65,11 +60,7 @@ fn scores_of_batches<'a>(
         check_stopped(progress)?;
         let batch = Arc::new(batch?);
         let tensors = loading.model_tensors(&batch)?;
-        let pass = Pass {
-            training: None,
-            names: None,
-            scaling: Scaling::HorvitzThompson,
-        };
+        let pass = Pass { training: None, names: None, scaling: Scaling::HorvitzThompson };
         let model = &on.learner.model;
         let logits = no_grad(|| model.forward(&tensors.blocks, tensors.input(), &[], pass));
         let minibatch = batch.minibatch();

@@ -76,27 +76,17 @@ impl Scored {
     ) -> Result<Self> {
         let needed = match known {
             Some(needed) => needed,
-            None => on
-                .needed(splits, samples, &[], f64::INFINITY)?
-                .expect("there is no limit"),
+            None => on.needed(splits, samples, &[], f64::INFINITY)?.expect("there is no limit"),
         };
         let folder = &on.config.folder;
         let bytes_max = on.config.memory.0 / FIRST_INPUTS_SHARE;
         let disk_max = free_disk_bytes(folder).unwrap_or(0) / FIRST_INPUTS_DISK_SHARE;
-        Ok(Self {
-            needed,
-            work,
-            first_inputs: FirstInputs::new(bytes_max, folder, disk_max),
-        })
+        Ok(Self { needed, work, first_inputs: FirstInputs::new(bytes_max, folder, disk_max) })
     }
 
     /// One inference that leaves nothing for later ones.
     pub(super) fn once(needed: Needed, scratch: &Path) -> Self {
-        Self {
-            work: needed.work(),
-            needed,
-            first_inputs: FirstInputs::new(0, scratch, 0),
-        }
+        Self { work: needed.work(), needed, first_inputs: FirstInputs::new(0, scratch, 0) }
     }
 }
 
@@ -185,10 +175,7 @@ impl ScoredNodes {
             _ => format!("{} validation and {} test nodes", count(val), count(test)),
         };
         let (best, kept) = match val {
-            0 => (
-                "last",
-                "; there are no validation nodes, so the model of the last epoch is kept",
-            ),
+            0 => ("last", "; there are no validation nodes, so the model of the last epoch is kept"),
             _ => ("best", ""),
         };
         let files = match self.scratch_bytes(on, held) {
@@ -202,9 +189,7 @@ impl ScoredNodes {
                 }
                 _ => String::new(),
             };
-            return Ok(format!(
-                "evaluations sample the neighbors of {nodes}{files}{last}{kept}"
-            ));
+            return Ok(format!("evaluations sample the neighbors of {nodes}{files}{last}{kept}"));
         };
         let work = match on.work_of_epoch()? {
             epoch if epoch > 0.0 => match first.work / epoch {
@@ -221,10 +206,7 @@ impl ScoredNodes {
         let room = on.make_room(held, false);
         let of_inferences = self.all().iter().map(|scored| {
             let bytes = on.with_inference(room, |inference, model| {
-                let inference = Inference {
-                    first_inputs: Some(&scored.first_inputs),
-                    ..inference
-                };
+                let inference = Inference { first_inputs: Some(&scored.first_inputs), ..inference };
                 Ok(inference.scratch_bytes(model, &scored.needed))
             });
             bytes.unwrap_or(0)
@@ -351,10 +333,7 @@ fn work_of(
     let Some(group) = on.processes.with_slices() else {
         return Ok(needed.map(|needed| (needed.work(), needed)));
     };
-    let mut of_all = [
-        u64::from(needed.is_none()),
-        needed.as_ref().map_or(0, |needed| needed.work() as u64),
-    ];
+    let mut of_all = [u64::from(needed.is_none()), needed.as_ref().map_or(0, |needed| needed.work() as u64)];
     group.sum(&mut of_all, on.progress)?;
     let [exceeded, work] = of_all;
     // Limits follow from memory and features, which may differ: all keep to the lowest.

@@ -43,10 +43,7 @@ impl Splits {
             trained_nodes(store, "test", processes)?,
         ];
         let of_host = nodes.each_ref().map(|nodes| nodes.len());
-        let splits = Self {
-            of_all: processes.sum_of_hosts(of_host)?,
-            nodes,
-        };
+        let splits = Self { of_all: processes.sum_of_hosts(of_host)?, nodes };
         if splits.of_all[0] == 0 {
             return Err(Error::NoLabels(format!(
                 "{}: there are no nodes to train on; ingest them with --train, or with --split 60/20/20",
@@ -140,15 +137,9 @@ impl<'a> SplitScores<'a> {
             LabelKind::Targets => Scores::of_targets(spec, scale.expect("targets have a scale").clone()),
             LabelKind::Single | LabelKind::Multi | LabelKind::Partial => Scores::new(spec, ranked),
         };
-        let splits = splits.into_iter().map(|nodes| ScoresOfSplit {
-            nodes,
-            scores: scores.clone(),
-            first_undecided: None,
-        });
-        Self {
-            splits: splits.collect(),
-            spec,
-        }
+        let splits =
+            splits.into_iter().map(|nodes| ScoresOfSplit { nodes, scores: scores.clone(), first_undecided: None });
+        Self { splits: splits.collect(), spec }
     }
 
     /// Adds the logits of ascending nodes. Nodes that are in none of the splits do not count.
@@ -258,10 +249,7 @@ impl ScoresOfSplit<'_> {
     }
 
     fn report(self) -> ScoreReport {
-        ScoreReport {
-            first_undecided: self.first_undecided.map(|node| node.0),
-            ..self.scores.report()
-        }
+        ScoreReport { first_undecided: self.first_undecided.map(|node| node.0), ..self.scores.report() }
     }
 }
 

@@ -38,12 +38,7 @@ pub(super) fn measure_features(
     });
     let chunks = chunks.map(|chunk| store.chunks().range(chunk));
     let mut moments = moments(&features, chunks, progress)?;
-    if let Some(column) = moments
-        .mean
-        .iter()
-        .chain(&moments.variance)
-        .position(|value| !value.is_finite())
-    {
+    if let Some(column) = moments.mean.iter().chain(&moments.variance).position(|value| !value.is_finite()) {
         return Err(Error::NotFinite(format!(
             "--normalize-features standard: feature {} has values that are not finite; ingest without --allow-nan to get a list \
              of all such nodes",
@@ -56,9 +51,7 @@ pub(super) fn measure_features(
     }
     no_grad(|| {
         mean.shallow_clone().copy_(&Tensor::from_slice(&moments.means()));
-        deviation
-            .shallow_clone()
-            .copy_(&Tensor::from_slice(&moments.deviations()));
+        deviation.shallow_clone().copy_(&Tensor::from_slice(&moments.deviations()));
     });
     Ok(())
 }
@@ -83,12 +76,7 @@ pub(super) fn measure_targets(model: &Model, data: &TrainingData, processes: &Pr
         let of_each = group.gather_all("moments of targets", moments)?;
         moments = of_each
             .into_iter()
-            .reduce(|all, other| {
-                all.into_iter()
-                    .zip(other)
-                    .map(|(own, other)| own.merged(other))
-                    .collect()
-            })
+            .reduce(|all, other| all.into_iter().zip(other).map(|(own, other)| own.merged(other)).collect())
             .expect("there is a rank");
     }
     if let Some(target) = moments.iter().position(|moments| moments.rows == 0) {
@@ -99,10 +87,7 @@ pub(super) fn measure_targets(model: &Model, data: &TrainingData, processes: &Pr
     }
     let means: Vec<f32> = moments.iter().flat_map(Moments::means).collect();
     let deviations: Vec<f32> = moments.iter().flat_map(Moments::deviations).collect();
-    let deviations: Vec<f32> = deviations
-        .into_iter()
-        .map(|value| value.max(f32::MIN_POSITIVE))
-        .collect();
+    let deviations: Vec<f32> = deviations.into_iter().map(|value| value.max(f32::MIN_POSITIVE)).collect();
     no_grad(|| {
         mean.shallow_clone().copy_(&Tensor::from_slice(&means));
         deviation.shallow_clone().copy_(&Tensor::from_slice(&deviations));
@@ -155,20 +140,12 @@ impl Moments {
         }
         let (own, others) = (self.rows as f64 / rows as f64, other.rows as f64 / rows as f64);
         let distances = self.mean.iter().zip(&other.mean).map(|(mean, other)| other - mean);
-        let mean = self
-            .mean
-            .iter()
-            .zip(distances.clone())
-            .map(|(mean, distance)| mean + distance * others);
+        let mean = self.mean.iter().zip(distances.clone()).map(|(mean, distance)| mean + distance * others);
         let variances = self.variance.iter().zip(&other.variance);
         let variance = variances
             .zip(distances)
             .map(|((variance, other), distance)| variance * own + other * others + distance * distance * own * others);
-        Self {
-            rows,
-            mean: mean.collect(),
-            variance: variance.collect(),
-        }
+        Self { rows, mean: mean.collect(), variance: variance.collect() }
     }
 
     fn means(&self) -> Vec<f32> {
@@ -221,9 +198,7 @@ fn moments(
     Ok(Moments {
         rows: nodes,
         mean: means.map(|(sum, first)| f64::from(*first) + sum / count).collect(),
-        variance: variances
-            .map(|(sum, square)| (square / count - (sum / count).powi(2)).max(0.0))
-            .collect(),
+        variance: variances.map(|(sum, square)| (square / count - (sum / count).powi(2)).max(0.0)).collect(),
     })
 }
 
@@ -256,11 +231,7 @@ mod tests {
         // Of several hosts; some have no nodes.
         let of_host =
             |range: Range<u64>| moments(&rows, std::iter::once(range).filter(|of| !of.is_empty()), &Silent).unwrap();
-        let apart = [0..0, 1..3, 0..0, 0..1]
-            .map(of_host)
-            .into_iter()
-            .reduce(Moments::merged)
-            .unwrap();
+        let apart = [0..0, 1..3, 0..0, 0..1].map(of_host).into_iter().reduce(Moments::merged).unwrap();
         for moments in [together, apart] {
             assert_eq!(moments.rows, 3);
             assert_eq!(moments.means(), [3.0, 5.0, 1e6 + 1.0]);

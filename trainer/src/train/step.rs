@@ -54,11 +54,7 @@ impl BegunStep {
     pub fn results(&self, store: &Store) -> Result<BatchSums> {
         let [loss, right] = self.arriving.values();
         match loss.is_finite() {
-            true => Ok(BatchSums {
-                loss,
-                coverage: self.coverage,
-                right: right as i64,
-            }),
+            true => Ok(BatchSums { loss, coverage: self.coverage, right: right as i64 }),
             false => Err(self.not_finite(store)),
         }
     }
@@ -110,9 +106,7 @@ impl Learner {
             names: batch.names.clone(),
             scaling: Scaling::HorvitzThompson,
         };
-        let logits = self
-            .model
-            .forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
+        let logits = self.model.forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
         let losses = match (&self.objective, &tensors.truth) {
             (Objective::Nodes(loss), TruthTensors::Labels(labels)) => loss.of(&logits, labels),
             (Objective::Links(loss), TruthTensors::Pairs(pairs)) => {
@@ -139,10 +133,7 @@ impl Learner {
         let begun = BegunStep {
             arriving: Arriving::send(&results),
             coverage,
-            weights: LossWeights {
-                factors,
-                seeds: batch.factors.len() as f64,
-            },
+            weights: LossWeights { factors, seeds: batch.factors.len() as f64 },
             epoch,
             steps_before: self.step,
             batch,
@@ -160,16 +151,13 @@ impl Learner {
     /// Returns what the exchange says.
     pub fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64, done: f64) -> Result<Summed> {
         let parameters = self.model.parameters();
-        let summed = self
-            .gradients
-            .sum(&parameters.flat_gradient_with_room(), weights, done)?;
+        let summed = self.gradients.sum(&parameters.flat_gradient_with_room(), weights, done)?;
         let StepOptions { correction, clip, .. } = self.options;
         parameters.scale_gradient(1.0 / self.denominator.of_step(correction, summed.weights, seeds));
         if clip > 0.0 {
             parameters.clip_gradient(clip);
         }
-        self.optimizer
-            .step(&parameters.flat_values(), &parameters.flat_gradient(), rate);
+        self.optimizer.step(&parameters.flat_values(), &parameters.flat_gradient(), rate);
         parameters.zero_gradient();
         self.step += 1;
         Ok(summed)

@@ -44,10 +44,7 @@ fn store(folder: &Path) -> Arc<Store> {
 
 /// A graph of 8 chunks, or a slice of it.
 fn generated(out: &Path, source: FeatureSource, only_chunks: Option<RangeInclusive<u32>>) -> Arc<Store> {
-    let model = BlockModel {
-        classes: 4,
-        ..BlockModel::new(600, 8.0)
-    };
+    let model = BlockModel { classes: 4, ..BlockModel::new(600, 8.0) };
     let features = FeatureOptions::new(8, FeatureDtype::F32, source);
     generate_store(
         &StoreOptions {
@@ -121,18 +118,10 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
     let batches = trainer.partitions.loader.batches(0, |batches| batches).unwrap();
     let feed = trainer.partitions.loader.feed().unwrap().clone();
     // Batch norms update them, and what follows them at historical embeddings uses them.
-    let running: Vec<Tensor> = trainer
-        .model()
-        .parameters()
-        .buffers()
-        .iter()
-        .map(|(_, of)| of.copy())
-        .collect();
+    let running: Vec<Tensor> = trainer.model().parameters().buffers().iter().map(|(_, of)| of.copy()).collect();
     let mut steps: Vec<Step> = Vec::new();
     let rows = trainer.history.rows.clone();
-    let loading = trainer
-        .partitions
-        .loading(&trainer.config, &trainer.data, &trainer.learner.model, rows);
+    let loading = trainer.partitions.loading(&trainer.config, &trainer.data, &trainer.learner.model, rows);
     for batch in feed.epoch(&batches) {
         let loaded = loading.load(batch.unwrap(), &batches).unwrap();
         let number = loaded.first().step as usize;
@@ -146,11 +135,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
         let gradient = parameters.flat_gradient().copy();
         parameters.zero_gradient();
         match steps.get_mut(number) {
-            None => steps.push(Step {
-                gradient,
-                sums,
-                passes: 1,
-            }),
+            None => steps.push(Step { gradient, sums, passes: 1 }),
             Some(step) => {
                 step.gradient += gradient;
                 step.sums = added(step.sums, sums);
@@ -165,15 +150,9 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
 }
 
 fn added((a, a_weights): Sums, (b, b_weights): Sums) -> Sums {
-    let sums = BatchSums {
-        loss: a.loss + b.loss,
-        coverage: a.coverage + b.coverage,
-        right: a.right + b.right,
-    };
-    let weights = LossWeights {
-        factors: a_weights.factors + b_weights.factors,
-        seeds: a_weights.seeds + b_weights.seeds,
-    };
+    let sums = BatchSums { loss: a.loss + b.loss, coverage: a.coverage + b.coverage, right: a.right + b.right };
+    let weights =
+        LossWeights { factors: a_weights.factors + b_weights.factors, seeds: a_weights.seeds + b_weights.seeds };
     (sums, weights)
 }
 
@@ -200,10 +179,7 @@ fn trainer(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> Trainer {
 #[track_caller]
 fn assert_close(name: &str, what: &str, found: f64, expected: f64) {
     let difference = (found - expected).abs();
-    assert!(
-        difference <= 1e-5 * expected.abs().max(1.0),
-        "{name}: {what} is {found} and not {expected}"
-    );
+    assert!(difference <= 1e-5 * expected.abs().max(1.0), "{name}: {what} is {found} and not {expected}");
 }
 
 fn assert_same_steps(name: &str, together: &[Step], separate: &[Step]) {
@@ -213,19 +189,12 @@ fn assert_same_steps(name: &str, together: &[Step], separate: &[Step]) {
         let difference = (&together.gradient - &separate.gradient).abs().max().double_value(&[]);
         let largest = separate.gradient.abs().max().double_value(&[]);
         assert!(largest > 0.0, "{name}: there is a gradient");
-        assert!(
-            difference <= 2e-5 * largest,
-            "{name}: gradients up to {largest} differ by {difference}"
-        );
+        assert!(difference <= 2e-5 * largest, "{name}: gradients up to {largest} differ by {difference}");
         let ((found, found_weights), (expected, expected_weights)) = (together.sums, separate.sums);
         assert_close(name, "loss", found.loss, expected.loss);
         assert_close(name, "coverage", found.coverage, expected.coverage);
         assert_close(name, "weight", found_weights.factors, expected_weights.factors);
-        assert_eq!(
-            (found.right, found_weights.seeds),
-            (expected.right, expected_weights.seeds),
-            "{name}"
-        );
+        assert_eq!((found.right, found_weights.seeds), (expected.right, expected_weights.seeds), "{name}");
     }
 }
 
@@ -240,12 +209,7 @@ fn a_step_has_the_gradient_and_the_counts_of_its_minibatches() {
             (HaloMode::History, FirstHop::Auto, Correction::Node),
             (HaloMode::History, FirstHop::Sampled, Correction::Batch),
         ] {
-            let config = TrainConfig {
-                halo,
-                first_hop,
-                correction,
-                ..config(model)
-            };
+            let config = TrainConfig { halo, first_hop, correction, ..config(model) };
             let name = format!("{model}, {halo:?}, {first_hop:?}");
             let mut trainer = trainer(&store, &config, folder.path());
             let keeps = halo == HaloMode::History;
@@ -312,11 +276,7 @@ fn a_batch_that_is_kept_from_epoch_to_epoch_is_the_one_that_would_be_sampled() {
                     )
                 });
                 assert_eq!(kept, sampled, "{model}, {partitions} partitions, epoch {epoch}");
-                assert_eq!(
-                    keeping.partitions.repeated.is_some(),
-                    is_kept,
-                    "{model}, {partitions} partitions"
-                );
+                assert_eq!(keeping.partitions.repeated.is_some(), is_kept, "{model}, {partitions} partitions");
             }
             // Evaluations leave memory for the batch, and as much in a run that has none because it was resumed.
             sampling.partitions.repeated = None;
@@ -341,12 +301,7 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
         (LayerKind::PinSage, HaloMode::Neighbors),
     ] {
         for concurrent in [1, 2] {
-            let config = TrainConfig {
-                halo,
-                concurrent: Auto::Value(concurrent),
-                dropout: 0.5,
-                ..config(model)
-            };
+            let config = TrainConfig { halo, concurrent: Auto::Value(concurrent), dropout: 0.5, ..config(model) };
             let mut trainer = trainer(&store, &config, folder.path());
             let [memory, in_turn, mapped] = [ViewKind::Memory, ViewKind::InTurn, ViewKind::Mapped].map(|kind| {
                 let steps = steps_from(&mut trainer, true, kind);
@@ -356,14 +311,8 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
             });
             for ((expected, in_turn), mapped) in memory.iter().zip(&in_turn).zip(&mapped) {
                 for found in [in_turn, mapped] {
-                    assert_eq!(
-                        found.sums.0.loss, expected.sums.0.loss,
-                        "{model}, {halo}, {concurrent} at a time"
-                    );
-                    assert_eq!(
-                        found.gradient, expected.gradient,
-                        "{model}, {halo}, {concurrent} at a time"
-                    );
+                    assert_eq!(found.sums.0.loss, expected.sums.0.loss, "{model}, {halo}, {concurrent} at a time");
+                    assert_eq!(found.gradient, expected.gradient, "{model}, {halo}, {concurrent} at a time");
                 }
             }
         }
@@ -398,12 +347,8 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     for layers in [3, 4] {
-        let config = TrainConfig {
-            layers,
-            halo: HaloMode::History,
-            evaluate: Evaluate::Exact,
-            ..config(LayerKind::Sage)
-        };
+        let config =
+            TrainConfig { layers, halo: HaloMode::History, evaluate: Evaluate::Exact, ..config(LayerKind::Sage) };
         let mut together = trainer(&store, &config, folder.path());
         together.learner.step = 5;
         let mut apart = trainer(&store, &config, folder.path());
@@ -434,11 +379,7 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
 fn what_an_evaluation_leaves_to_save_time_is_freed_before_a_feed_opens() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig {
-        halo: HaloMode::Stop,
-        evaluate: Evaluate::Exact,
-        ..config(LayerKind::Sage)
-    };
+    let config = TrainConfig { halo: HaloMode::Stop, evaluate: Evaluate::Exact, ..config(LayerKind::Sage) };
     keep_freed_memory(u64::MAX);
     let mut trainer = trainer(&store, &config, folder.path());
     trainer.prepare(0, None, &Silent).unwrap();
@@ -452,11 +393,7 @@ fn what_an_evaluation_leaves_to_save_time_is_freed_before_a_feed_opens() {
         trainer.end_epoch();
         match epoch {
             // Other tests of this process keep less.
-            0 => assert!(
-                left(&trainer) == 0 && block_bytes().kept < 64 << 20,
-                "{}",
-                block_bytes().kept
-            ),
+            0 => assert!(left(&trainer) == 0 && block_bytes().kept < 64 << 20, "{}", block_bytes().kept),
             // Features that are all in memory leave the feed open.
             _ => assert_eq!(left(&trainer), before),
         }
@@ -481,18 +418,11 @@ fn only_halo_nodes_that_steps_can_reach_have_historical_embeddings() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     for model in [LayerKind::Sage, LayerKind::PinSage] {
-        let config = TrainConfig {
-            layers: 4,
-            halo: HaloMode::History,
-            ..config(model)
-        };
+        let config = TrainConfig { layers: 4, halo: HaloMode::History, ..config(model) };
         let trainer = trainer(&store, &config, folder.path());
         let historical = trainer.history.rows.as_ref().unwrap();
         let sets: Vec<_> = historical.layers.iter().map(|layer| layer[0].nodes.len()).collect();
-        assert!(
-            sets.iter().all(|&nodes| nodes > 0) && sets.is_sorted_by(|a, b| a >= b),
-            "{sets:?}"
-        );
+        assert!(sets.iter().all(|&nodes| nodes > 0) && sets.is_sorted_by(|a, b| a >= b), "{sets:?}");
         assert!(*sets.last().unwrap() < store.manifest().nodes, "{sets:?}");
     }
 }

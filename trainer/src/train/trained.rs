@@ -97,11 +97,7 @@ impl Trained {
         let schema = folder::schema_of(folder, &state)?;
         let given = folder::class_names_of(folder, state.outputs, state.has_class_names())?;
         Ok(Self {
-            class_names: if given.is_empty() {
-                schema.classes.clone()
-            } else {
-                given
-            },
+            class_names: if given.is_empty() { schema.classes.clone() } else { given },
             schema,
             model,
             state,
@@ -348,19 +344,13 @@ impl Trained {
         let ordered_aggregates = order.zip(aggregates).map(|(order, rows)| reordered(rows, order));
         let (options, threads) = (self.model.options(), budget.threads);
         let weight_sums = edge_data::weight_sums(store, &chunks, options.layer, options.edges, threads)?;
-        let budget = Budget {
-            memory: edge_data::memory_beside(budget.memory, weight_sums.as_ref()),
-            ..budget
-        };
+        let budget = Budget { memory: edge_data::memory_beside(budget.memory, weight_sums.as_ref()), ..budget };
         let inference = Inference {
             store,
             chunks: &chunks,
             weight_sums: weight_sums.as_ref(),
             features: ordered.as_ref().map_or(&features as &dyn NodeRows, |rows| rows),
-            first_hop: ordered_aggregates
-                .as_ref()
-                .map(|rows| rows as &dyn NodeRows)
-                .or(aggregates),
+            first_hop: ordered_aggregates.as_ref().map(|rows| rows as &dyn NodeRows).or(aggregates),
             first_inputs: None,
             budget,
             kept_memory: 0,
@@ -379,15 +369,10 @@ impl Trained {
             };
             let needed = Needed::of(&chunks, wanted.nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
-            inference.run_needed(
-                &self.model,
-                &needed,
-                progress,
-                &mut |positions, rows| match wanted.output {
-                    Output::Logits => on_rows(positions, rows),
-                    Output::Embeddings => on_rows(positions, &rows.narrow(1, 0, self.model.options().hidden as i64)),
-                },
-            )
+            inference.run_needed(&self.model, &needed, progress, &mut |positions, rows| match wanted.output {
+                Output::Logits => on_rows(positions, rows),
+                Output::Embeddings => on_rows(positions, &rows.narrow(1, 0, self.model.options().hidden as i64)),
+            })
         })?;
         Ok(())
     }
@@ -410,11 +395,7 @@ fn options_of_ingest(edges: EdgeOptions) -> String {
         SelfLoops::Drop => Some("--self-loops drop"),
         SelfLoops::Add => Some("--self-loops add"),
     };
-    let flags = [
-        edges.undirected.then_some("--undirected"),
-        edges.dedup.then_some("--dedup"),
-        self_loops,
-    ];
+    let flags = [edges.undirected.then_some("--undirected"), edges.dedup.then_some("--dedup"), self_loops];
     let given: Vec<&str> = flags.into_iter().flatten().collect();
     match given[..] {
         [] => "without --undirected, --dedup and --self-loops".to_owned(),
@@ -475,10 +456,7 @@ pub(super) fn find(
 /// Refuses nodes of chunks that a slice lacks.
 fn check_present(store: &Store, wanted: &NodeSet) -> Result<()> {
     let chunks = store.chunks();
-    for chunk in (0..chunks.chunks())
-        .map(ChunkId)
-        .filter(|&chunk| !store.is_present(chunk))
-    {
+    for chunk in (0..chunks.chunks()).map(ChunkId).filter(|&chunk| !store.is_present(chunk)) {
         let range = chunks.range(chunk);
         let Some(last) = range.clone().last().map(NodeId) else {
             continue;

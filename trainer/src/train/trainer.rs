@@ -92,11 +92,7 @@ impl Trainer {
             warnings.extend(config::warnings_without_validation(&config));
         }
         let learner = Learner::new(model, &config, &data, &processes)?;
-        warnings.extend(warnings_of_processes(
-            &processes,
-            &config,
-            learner.model.parameters().count(),
-        ));
+        warnings.extend(warnings_of_processes(&processes, &config, learner.model.parameters().count()));
         Ok(Self {
             partitions: OpenPartitions::new(&config, &data, &processes)?,
             overlaps: config.device != Device::Cpu,
@@ -168,8 +164,7 @@ impl Trainer {
         let data = self.data.clone();
         match data.links() {
             Some(links) => {
-                self.partitions
-                    .open_links(links, epoch, self.config.partitions(), &self.processes, progress)
+                self.partitions.open_links(links, epoch, self.config.partitions(), &self.processes, progress)
             }
             None => Ok(()),
         }
@@ -190,9 +185,7 @@ impl Trainer {
         let (mut on, history, _) = self.on_graph(progress);
         history.plan(&mut on)?;
         if partitions::expands_halo(&self.config, self.history.is_planned()) {
-            let lacks = self
-                .partitions
-                .expand_halo_nodes(assignment.generation(), &self.processes, progress)?;
+            let lacks = self.partitions.expand_halo_nodes(assignment.generation(), &self.processes, progress)?;
             // Once: later super-epochs lack the same memory.
             let is_first = self.partitions.super_epoch.is_none();
             self.warnings.extend(lacks.filter(|_| is_first));
@@ -286,9 +279,7 @@ impl Trainer {
         if let Some(exchange) = exchange {
             let loss = evaluated.as_ref().and_then(|evaluation| evaluation.val.loss);
             // A rate may depend on it. Rank 0 knows it.
-            let bits = self
-                .processes
-                .broadcast("validation loss", || Ok(loss.map(f64::to_bits)))?;
+            let bits = self.processes.broadcast("validation loss", || Ok(loss.map(f64::to_bits)))?;
             bits.into_iter().for_each(|bits| exchange.observe(f64::from_bits(bits)));
         }
         Ok(evaluated)
@@ -297,9 +288,7 @@ impl Trainer {
     /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two
     /// steps.
     pub(super) fn collect_residuals(&mut self, is_due: bool) -> Result<()> {
-        self.learner
-            .gradients
-            .collect(&self.processes, self.learner.step, is_due)
+        self.learner.gradients.collect(&self.processes, self.learner.step, is_due)
     }
 
     /// Whether all ranks evaluate the best model at the end of the run, which rank 0 decides. If so, all get the parameters of rank 0.

@@ -44,12 +44,7 @@ fn training_fails_on_a_flipped_byte_with_and_without_partitions() {
     for file in ["edges", "degrees", "features", "labels"] {
         for (partitions, model) in [(1, LayerKind::Sage), (2, LayerKind::Sage), (2, LayerKind::Gcn)] {
             with_flip(&path, &format!("chunk-1/{file}"), |place| {
-                let config = TrainConfig {
-                    model,
-                    partitions: Auto::Value(partitions),
-                    epochs: 1,
-                    ..config()
-                };
+                let config = TrainConfig { model, partitions: Auto::Value(partitions), epochs: 1, ..config() };
                 let run = folder.path().join(format!("{file}-{partitions}-{model}.run"));
                 is_about(train_at(&Store::open(&path).unwrap().into(), &config, &run), place);
             });
@@ -67,14 +62,7 @@ fn predictions_fail_on_a_flipped_byte() {
         with_flip(path, &format!("chunk-1/{file}"), |place| {
             let store = Store::open(path).unwrap();
             let out = folder.path().join("classes.npy");
-            let predicted = predict_file(
-                &trained,
-                &store,
-                &out,
-                Values::Classes,
-                BUDGET,
-                &grappa_io::progress::Silent,
-            );
+            let predicted = predict_file(&trained, &store, &out, Values::Classes, BUDGET, &grappa_io::progress::Silent);
             is_about(predicted, place);
         });
     }

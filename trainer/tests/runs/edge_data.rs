@@ -35,19 +35,10 @@ use crate::{
     },
 };
 
-const EDGE_DATA: Shape = Shape {
-    edge_data: true,
-    ..DENSE
-};
+const EDGE_DATA: Shape = Shape { edge_data: true, ..DENSE };
 
-const MODELS: [LayerKind; 6] = [
-    LayerKind::Sage,
-    LayerKind::Gcn,
-    LayerKind::Gin,
-    LayerKind::Gatv2,
-    LayerKind::Gine,
-    LayerKind::Transformer,
-];
+const MODELS: [LayerKind; 6] =
+    [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin, LayerKind::Gatv2, LayerKind::Gine, LayerKind::Transformer];
 
 /// What a model takes of the edges of the test store.
 fn input_of(model: LayerKind) -> EdgeInput {
@@ -80,24 +71,10 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
     let features = StoreFeatures::open(&store).unwrap();
     let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
     let sums = weight_sums(&chunks);
-    let sample = |per_node, replace| {
-        Some(NeighborSample {
-            per_node,
-            replace,
-            seed: 8,
-        })
-    };
+    let sample = |per_node, replace| Some(NeighborSample { per_node, replace, seed: 8 });
     for layer in MODELS {
-        for samples in [
-            [None, None],
-            [sample(2, false), sample(3, false)],
-            [sample(3, true), sample(2, true)],
-        ] {
-            let config = TrainConfig {
-                model: layer,
-                layers: 2,
-                ..config()
-            };
+        for samples in [[None, None], [sample(2, false), sample(3, false)], [sample(3, true), sample(2, true)]] {
+            let config = TrainConfig { model: layer, layers: 2, ..config() };
             let options = ModelOptions {
                 edges: input_of(layer),
                 ..config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass)
@@ -106,10 +83,7 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
             let minibatch = minibatch(&chunks, &wanted, &samples, input_of(layer).values());
             let degrees: Vec<f32> = minibatch.nodes.iter().map(|node| sums[node.0 as usize]).collect();
             let expected = outputs_of(&model, &minibatch, &degrees, &features);
-            let options = NeededOptions {
-                samples: &samples,
-                ..needed_options(2, false, f64::INFINITY)
-            };
+            let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
             let set = NodeSet::of(NODES, wanted.iter().copied());
             let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
             let needed = needed.expect("there is no limit");
@@ -126,11 +100,7 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
                     assert!(apart < 1e-5, "{layer}, {samples:?}: {found} for {expected}");
                 }
                 // Memory changes no bit.
-                assert_eq!(
-                    first.get_or_insert_with(|| found.clone()),
-                    &found,
-                    "{layer}, {budget:?}"
-                );
+                assert_eq!(first.get_or_insert_with(|| found.clone()), &found, "{layer}, {budget:?}");
             }
         }
     }
@@ -171,11 +141,8 @@ fn runs_take_edge_data_tell_it_and_resume_with_it() {
             let logits = predicted(&at("used"), &store, &at("used.npy"));
             // Without edge data the model is another one. Gine needs them.
             if model != LayerKind::Gine {
-                let ignored = TrainConfig {
-                    edge_data: EdgeData::Ignore,
-                    first_hop: FirstHop::Sampled,
-                    ..config.clone()
-                };
+                let ignored =
+                    TrainConfig { edge_data: EdgeData::Ignore, first_hop: FirstHop::Sampled, ..config.clone() };
                 let (_, seen) = trained_with(&store, &at("ignored"), &ignored);
                 let not_used = seen.told.iter().filter(|what| what.contains("are not used"));
                 assert_eq!(not_used.count(), 2, "{seen:?}");
@@ -183,17 +150,11 @@ fn runs_take_edge_data_tell_it_and_resume_with_it() {
                 assert!(logits != others, "{model}");
             }
             // A run that is stopped and resumed ends with the same model.
-            let half = TrainConfig {
-                epochs: 3,
-                ..config.clone()
-            };
+            let half = TrainConfig { epochs: 3, ..config.clone() };
             trained_with(&store, &at("resumed"), &half);
             let run = RunFolder::resume(&at("resumed")).unwrap();
             train(store.clone(), config, &run, true, Device::Cpu, &mut Seen::default()).unwrap();
-            assert!(
-                logits == predicted(&at("resumed"), &store, &at("resumed.npy")),
-                "{model}"
-            );
+            assert!(logits == predicted(&at("resumed"), &store, &at("resumed.npy")), "{model}");
         }
         let other = crate::stores::store(&folder.path().join(format!("without {model}")), DENSE);
         let run = folder.path().join(format!("{model} exact 1 used"));
@@ -229,10 +190,7 @@ fn partitions_with_all_neighbors_of_halo_nodes_learn_from_edge_data_what_the_who
         };
         let (whole, parts) = (losses(1), losses(4));
         for (whole, part) in whole.iter().zip(&parts) {
-            assert!(
-                (whole - part).abs() <= 1e-4 * whole.abs(),
-                "{model}: {whole} and {part}"
-            );
+            assert!((whole - part).abs() <= 1e-4 * whole.abs(), "{model}: {whole} and {part}");
         }
     }
 }
@@ -241,12 +199,7 @@ fn partitions_with_all_neighbors_of_halo_nodes_learn_from_edge_data_what_the_who
 fn logits_of(run: &Path, store: &Store, out: &Path) -> Vec<f32> {
     let bytes = predicted(run, store, out);
     let values = &bytes[bytes.len() - 4 * (NODES * CLASSES) as usize..];
-    values
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|value| f32::from_le_bytes(*value))
-        .collect()
+    values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)).collect()
 }
 
 #[test]
@@ -259,11 +212,7 @@ fn a_pre_aggregated_first_hop_with_weights_is_what_all_neighbors_say() {
     ] {
         let store = store(&folder.path().join(format!("with {kind}")), EDGE_DATA);
         for (partitions, evaluate) in [(1, Evaluate::Exact), (1, Evaluate::Sampled), (4, Evaluate::Exact)] {
-            let at = |first_hop| {
-                folder
-                    .path()
-                    .join(format!("{model} {partitions} {evaluate} {first_hop}"))
-            };
+            let at = |first_hop| folder.path().join(format!("{model} {partitions} {evaluate} {first_hop}"));
             // One step of all training nodes an epoch, from all neighbors at every hop.
             let run = |first_hop| {
                 let config = TrainConfig {
@@ -287,16 +236,11 @@ fn a_pre_aggregated_first_hop_with_weights_is_what_all_neighbors_say() {
             };
             let (sampled, known) = (run(FirstHop::Sampled), run(FirstHop::Preaggregated));
             for (sampled, known) in sampled.iter().zip(&known) {
-                assert!(
-                    (sampled - known).abs() < 1e-5 * sampled,
-                    "{model}: {sampled} and {known}"
-                );
+                assert!((sampled - known).abs() < 1e-5 * sampled, "{model}: {sampled} and {known}");
             }
             // `auto` takes what is there, and nothing else was made.
             assert_eq!(run(FirstHop::Auto), known);
-            let made = AggregateKind::ALL
-                .into_iter()
-                .filter(|&kind| aggregates_at(&store, kind).exists());
+            let made = AggregateKind::ALL.into_iter().filter(|&kind| aggregates_at(&store, kind).exists());
             assert_eq!(made.collect::<Vec<_>>(), [kind]);
             // Prediction takes them if they are there.
             let run = at(FirstHop::Preaggregated);
@@ -306,24 +250,13 @@ fn a_pre_aggregated_first_hop_with_weights_is_what_all_neighbors_say() {
             let all = logits_of(&run, &store, &run.with_extension("all.npy"));
             fs::rename(&aside, aggregates_at(&store, kind)).unwrap();
             for (known, all) in known.iter().zip(&all) {
-                assert!(
-                    (known - all).abs() < 1e-5 * all.abs().max(1.0),
-                    "{model}: {known} and {all}"
-                );
+                assert!((known - all).abs() < 1e-5 * all.abs().max(1.0), "{model}: {known} and {all}");
             }
         }
         // Without weights the first hop is another one.
-        let ignored = TrainConfig {
-            model,
-            edge_data: EdgeData::Ignore,
-            epochs: 1,
-            ..config()
-        };
+        let ignored = TrainConfig { model, edge_data: EdgeData::Ignore, epochs: 1, ..config() };
         let (_, seen) = train_at(&store, &ignored, &folder.path().join(format!("{model} ignored"))).unwrap();
-        assert!(
-            seen.told.iter().any(|what| what.starts_with("pre-aggregated features")),
-            "{seen:?}"
-        );
+        assert!(seen.told.iter().any(|what| what.starts_with("pre-aggregated features")), "{seen:?}");
     }
 }
 
@@ -332,51 +265,22 @@ fn edge_data_that_a_run_cannot_take_are_told_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("with"), EDGE_DATA);
     let at = |name: &str| folder.path().join(name);
-    let quick = TrainConfig {
-        epochs: 1,
-        partitions: Auto::Value(1),
-        ..config()
-    };
-    let gat = TrainConfig {
-        model: LayerKind::Gat,
-        ..quick.clone()
-    };
+    let quick = TrainConfig { epochs: 1, partitions: Auto::Value(1), ..config() };
+    let gat = TrainConfig { model: LayerKind::Gat, ..quick.clone() };
     let (_, seen) = trained_with(&store, &at("gat"), &gat);
-    let told = [
-        "edge weights are not used: the model gat takes no edge weights",
-        "edge features are not used",
-    ];
+    let told = ["edge weights are not used: the model gat takes no edge weights", "edge features are not used"];
     for (warning, expected) in seen.warnings.iter().zip(told) {
         assert!(warning.starts_with(expected), "{seen:?}");
     }
     assert_eq!(seen.warnings.len(), 2, "{seen:?}");
-    let method = TrainConfig {
-        method: Method::Full,
-        batch: Auto::Auto,
-        partitions: Auto::Value(2),
-        ..quick.clone()
-    };
+    let method = TrainConfig { method: Method::Full, batch: Auto::Auto, partitions: Auto::Value(2), ..quick.clone() };
     let (_, seen) = trained_with(&store, &at("method"), &method);
-    assert!(
-        seen.warnings[0].contains("--method full takes no edge weights"),
-        "{seen:?}"
-    );
+    assert!(seen.warnings[0].contains("--method full takes no edge weights"), "{seen:?}");
     for (name, config, expected) in [
-        (
-            "use",
-            TrainConfig {
-                edge_data: EdgeData::Use,
-                ..gat
-            },
-            "these do: sage, gcn, gin",
-        ),
+        ("use", TrainConfig { edge_data: EdgeData::Use, ..gat }, "these do: sage, gcn, gin"),
         (
             "preaggregated",
-            TrainConfig {
-                model: LayerKind::Gatv2,
-                first_hop: FirstHop::Preaggregated,
-                ..quick.clone()
-            },
+            TrainConfig { model: LayerKind::Gatv2, first_hop: FirstHop::Preaggregated, ..quick.clone() },
             "leave out --first-hop, or use `--edge-data ignore`",
         ),
     ] {
@@ -384,20 +288,14 @@ fn edge_data_that_a_run_cannot_take_are_told_or_refused() {
         assert!(error.contains(expected), "{error}");
     }
     // Sage and gcn divide by sums of weights; gin adds up any.
-    let negative = Shape {
-        negative_weight: true,
-        ..EDGE_DATA
-    };
+    let negative = Shape { negative_weight: true, ..EDGE_DATA };
     let store = crate::stores::store(&folder.path().join("negative"), negative);
     for model in MODELS {
         let config = TrainConfig { model, ..quick.clone() };
         match model {
             LayerKind::Sage | LayerKind::Gcn => {
                 let error = refused_at(&store, &config, &at(&format!("negative {model}")));
-                assert!(
-                    error.contains("has weight -1") && error.contains("at least 0"),
-                    "{error}"
-                );
+                assert!(error.contains("has weight -1") && error.contains("at least 0"), "{error}");
             }
             _ => _ = trained_with(&store, &at(&format!("negative {model}")), &config),
         }

@@ -63,14 +63,7 @@ pub fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<
 }
 
 pub fn needed_options(layers: usize, knows_first_hop: bool, work_max: f64) -> NeededOptions<'static> {
-    NeededOptions {
-        layers,
-        samples: &[],
-        knows_first_hop,
-        also: &[],
-        work_max,
-        threads: 2,
-    }
+    NeededOptions { layers, samples: &[], knows_first_hop, also: &[], work_max, threads: 2 }
 }
 
 /// The means of the in-neighbors' features of all nodes.
@@ -86,20 +79,14 @@ fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
         destinations: &all,
         budget: BUDGETS[0],
     };
-    let mean = grappa_engine::aggregate::Mean {
-        width: features.width(),
-    };
+    let mean = grappa_engine::aggregate::Mean { width: features.width() };
     let mut sink = |nodes: Range<u64>, means: &mut Vec<f32>| rows.write(nodes.start, means);
     aggregation.run(&mean, 0, None, &Silent, &mut sink).unwrap();
     rows
 }
 
 /// States in memory; in memory only at the layers that need few; in scratch files.
-pub const BUDGETS: [Budget; 3] = [
-    Budget::new(64 << 20, 2),
-    Budget::new(100_000, 1),
-    Budget::new(24_000, 2),
-];
+pub const BUDGETS: [Budget; 3] = [Budget::new(64 << 20, 2), Budget::new(100_000, 1), Budget::new(24_000, 2)];
 
 #[test]
 fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
@@ -111,11 +98,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
     let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
     for layer in MODELS {
         for layers in [1, 2, 3] {
-            let config = TrainConfig {
-                model: layer,
-                layers,
-                ..config()
-            };
+            let config = TrainConfig { model: layer, layers, ..config() };
             let options = config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass);
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             for first_hop in [None, Some(&means as &dyn NodeRows)] {
@@ -151,10 +134,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 }
                 let largest = expected.iter().fold(0.0f32, |largest, logit| largest.max(logit.abs()));
                 for budget in BUDGETS {
-                    let rounded = Inference {
-                        rounded_states: FeatureDtype::Bf16,
-                        ..inference(budget, None)
-                    };
+                    let rounded = Inference { rounded_states: FeatureDtype::Bf16, ..inference(budget, None) };
                     let found = logits(&rounded, &model, &needed);
                     let apart = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
                     let apart = apart.fold(0.0, f32::max) / largest;
@@ -180,9 +160,7 @@ impl Progress for StopsAfter {
     fn advance(&self, _bytes: u64, _edges: u64) {}
 
     fn is_stopped(&self) -> bool {
-        let left = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         left.is_err()
     }
 }
@@ -280,12 +258,8 @@ pub fn minibatch(
     let mut nodes = seeds.to_vec();
     let mut blocks = Vec::new();
     for sample in samples.iter().rev() {
-        let mut block = Block {
-            destinations: nodes.len(),
-            offsets: vec![0],
-            halo: vec![false; nodes.len()],
-            ..Block::default()
-        };
+        let mut block =
+            Block { destinations: nodes.len(), offsets: vec![0], halo: vec![false; nodes.len()], ..Block::default() };
         for node in nodes.clone() {
             let take = |_, list: List<'_>| {
                 let mut sources = Vec::new();
@@ -313,12 +287,7 @@ pub fn minibatch(
         block.sources = nodes.len();
         blocks.push(block);
     }
-    Minibatch {
-        seeds: seeds.len(),
-        nodes,
-        blocks,
-        ..Minibatch::default()
-    }
+    Minibatch { seeds: seeds.len(), nodes, blocks, ..Minibatch::default() }
 }
 
 /// The outputs of a model on a minibatch. `degrees` are the in-degrees of its nodes, or sums of weights.
@@ -330,11 +299,7 @@ pub fn outputs_of(model: &Model, minibatch: &Minibatch, degrees: &[f32], feature
         features.read(node.0..node.0 + 1, row).unwrap();
     }
     let rows = Tensor::from_slice(&rows).view([nodes as i64, width as i64]);
-    let pass = nn::Pass {
-        training: None,
-        names: None,
-        scaling: nn::Scaling::HorvitzThompson,
-    };
+    let pass = nn::Pass { training: None, names: None, scaling: nn::Scaling::HorvitzThompson };
     let outputs = tch::no_grad(|| model.forward(&blocks, nn::Input::Features(&rows), &[], pass));
     Vec::<f32>::try_from(outputs.contiguous().view([-1])).unwrap()
 }
@@ -348,36 +313,21 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
     let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
     for layer in MODELS.into_iter().filter(|layer| *layer != LayerKind::PinSage) {
         for replace in [false, true] {
-            let config = TrainConfig {
-                model: layer,
-                layers: 2,
-                ..config()
-            };
+            let config = TrainConfig { model: layer, layers: 2, ..config() };
             let model = Model::new(
                 config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass),
                 3,
                 Device::Cpu,
             )
             .unwrap();
-            let sample = |per_node, seed| NeighborSample {
-                per_node,
-                replace,
-                seed,
-            };
+            let sample = |per_node, seed| NeighborSample { per_node, replace, seed };
             let samples = [Some(sample(2, 8)), Some(sample(3, 9))];
 
             let minibatch = minibatch(&chunks, &wanted, &samples, EdgeValues::Nothing);
-            let degrees: Vec<f32> = minibatch
-                .nodes
-                .iter()
-                .map(|node| chunks.degree(*node).unwrap() as f32)
-                .collect();
+            let degrees: Vec<f32> = minibatch.nodes.iter().map(|node| chunks.degree(*node).unwrap() as f32).collect();
             let expected = outputs_of(&model, &minibatch, &degrees, &features);
 
-            let options = NeededOptions {
-                samples: &samples,
-                ..needed_options(2, false, f64::INFINITY)
-            };
+            let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
             let set = NodeSet::of(NODES, wanted.iter().copied());
             let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
             let needed = needed.expect("there is no limit");
@@ -414,10 +364,7 @@ fn trainer(store: &Arc<Store>, folder: &Path, config: TrainConfig) -> Trainer {
 
 /// Evaluates a trainer after an epoch.
 fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: Evaluate) -> (f64, f64) {
-    let config = TrainConfig {
-        evaluate,
-        ..config.clone()
-    };
+    let config = TrainConfig { evaluate, ..config.clone() };
     let mut trainer = trainer(store, folder, config.clone());
     trainer.measure(&Silent).unwrap();
     trainer.epoch(0, &|_, _| config.lr, &Silent).unwrap();
@@ -486,11 +433,7 @@ fn the_summary_of_a_run_says_how_its_scores_were_computed() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let run = |evaluate, name: &str| {
-        let config = TrainConfig {
-            evaluate,
-            epochs: 3,
-            ..config()
-        };
+        let config = TrainConfig { evaluate, epochs: 3, ..config() };
         train_at(&store, &config, &folder.path().join(name)).unwrap().0
     };
     // The graph is small.
@@ -499,10 +442,7 @@ fn the_summary_of_a_run_says_how_its_scores_were_computed() {
     assert_eq!(auto.evaluated, Some(Evaluate::Exact));
     assert_eq!(exact.evaluated, Some(Evaluate::Exact));
     assert_eq!(sampled.evaluated, Some(Evaluate::Sampled));
-    assert_eq!(
-        (auto.val_accuracy, auto.test_accuracy),
-        (exact.val_accuracy, exact.test_accuracy)
-    );
+    assert_eq!((auto.val_accuracy, auto.test_accuracy), (exact.val_accuracy, exact.test_accuracy));
     assert!(sampled.test_accuracy.is_some());
 }
 
@@ -519,10 +459,7 @@ fn a_run_that_sampled_ends_with_the_exact_scores_of_its_best_model() {
         ..config()
     };
     train_at(&store, &sampled, &path).unwrap();
-    let auto = TrainConfig {
-        evaluate: Evaluate::Auto,
-        ..sampled
-    };
+    let auto = TrainConfig { evaluate: Evaluate::Auto, ..sampled };
     let run = RunFolder::resume(&path).unwrap();
     let summary = train(store.clone(), auto, &run, true, Device::Cpu, &mut Unseen).unwrap();
     assert_eq!(summary.evaluated, Some(Evaluate::Exact));
@@ -530,9 +467,7 @@ fn a_run_that_sampled_ends_with_the_exact_scores_of_its_best_model() {
     let trained = Trained::open(&path, Device::Cpu).unwrap();
     let accuracy = |split: &str| {
         let nodes: Vec<NodeId> = store.split(split).unwrap().unwrap().iter().map(NodeId).collect();
-        let predicted = predict_nodes(&trained, &store, &nodes, BUDGET, folder.path(), &Silent)
-            .unwrap()
-            .nodes;
+        let predicted = predict_nodes(&trained, &store, &nodes, BUDGET, folder.path(), &Silent).unwrap().nodes;
         let right = predicted.iter().filter(|prediction| {
             let labels = prediction.labels.as_ref().expect("all nodes have labels");
             prediction.classes[0].0 == labels[0]

@@ -64,10 +64,7 @@ fn exported(folder: PathBuf, shape: Shape, config: TrainConfig) -> (PathBuf, &'s
     let path = |name: &str| folder.join(name);
     export(&trained, &path("model.safetensors")).unwrap();
     predict_file(&trained, &store, &path("logits.npy"), Values::Logits, BUDGET, &Silent).unwrap();
-    let budget = ExportBudget {
-        threads: 2,
-        memory: 64 << 20,
-    };
+    let budget = ExportBudget { threads: 2, memory: 64 << 20 };
     export_features(&store, &path("x.npy"), &budget, &Silent).unwrap();
     let edges_to = |name: &str, format| {
         export_edges(&store, EdgePart::Graph, &path(name), format, &budget, &Silent).unwrap();
@@ -97,18 +94,9 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
         LayerKind::Gin,
         LayerKind::PinSage,
     ] {
-        let config = TrainConfig {
-            model,
-            layers: 3,
-            epochs: 2,
-            lr: 0.01,
-            ..config()
-        };
+        let config = TrainConfig { model, layers: 3, epochs: 2, lr: 0.01, ..config() };
         // Layers of PyTorch Geometric have their own ideas of self-loops.
-        let shape = Shape {
-            self_loops: SelfLoops::Add,
-            ..DENSE
-        };
+        let shape = Shape { self_loops: SelfLoops::Add, ..DENSE };
         jobs.push(exported(folder.path().join(model.to_string()), shape, config));
     }
     let published = [
@@ -145,12 +133,7 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
             activation: Activation::LeakyRelu,
             ..config()
         },
-        TrainConfig {
-            model: LayerKind::Gin,
-            layers: 3,
-            jumping_knowledge: JumpingKnowledge::Cat,
-            ..config()
-        },
+        TrainConfig { model: LayerKind::Gin, layers: 3, jumping_knowledge: JumpingKnowledge::Cat, ..config() },
         TrainConfig {
             model: LayerKind::SageMax,
             layers: 3,
@@ -162,32 +145,13 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
     ];
     for config in published {
         let name = format!("published {}", config.model);
-        let config = TrainConfig {
-            first_hop: FirstHop::Sampled,
-            epochs: 4,
-            lr: 0.01,
-            ..config
-        };
+        let config = TrainConfig { first_hop: FirstHop::Sampled, epochs: 4, lr: 0.01, ..config };
         jobs.push(exported(folder.path().join(name), DENSE, config));
     }
     for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin, LayerKind::Gatv2] {
-        let config = TrainConfig {
-            model,
-            layers: 3,
-            epochs: 2,
-            lr: 0.01,
-            partitions: Auto::Value(1),
-            ..config()
-        };
-        let shape = Shape {
-            edge_data: true,
-            ..DENSE
-        };
-        jobs.push(exported(
-            folder.path().join(format!("{model} with edge data")),
-            shape,
-            config,
-        ));
+        let config = TrainConfig { model, layers: 3, epochs: 2, lr: 0.01, partitions: Auto::Value(1), ..config() };
+        let shape = Shape { edge_data: true, ..DENSE };
+        jobs.push(exported(folder.path().join(format!("{model} with edge data")), shape, config));
     }
     for norm in [NormKind::Batch, NormKind::Layer] {
         let config = TrainConfig {
@@ -219,10 +183,7 @@ fn an_exported_model_has_what_the_documentation_says_and_is_read_back() {
     let path = folder.path().join("model.safetensors");
     let exported = export(&trained, &path).unwrap();
     let (tensors, metadata) = read_tensors(&path).unwrap();
-    let mut found: Vec<_> = tensors
-        .iter()
-        .map(|tensor| (tensor.name.as_str(), &tensor.shape[..]))
-        .collect();
+    let mut found: Vec<_> = tensors.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..])).collect();
     found.sort_unstable();
     let mut expected = Vec::new();
     for (layer, o, i) in [(0, 16, 6), (1, 3, 16)] {
@@ -243,10 +204,7 @@ fn an_exported_model_has_what_the_documentation_says_and_is_read_back() {
     }
     expected.push(("norms.0.num_batches_tracked".into(), vec![]));
     expected.sort();
-    let expected: Vec<_> = expected
-        .iter()
-        .map(|(name, shape)| (name.as_str(), &shape[..]))
-        .collect();
+    let expected: Vec<_> = expected.iter().map(|(name, shape)| (name.as_str(), &shape[..])).collect();
     assert_eq!(found, expected);
     assert_eq!(exported.tensors, expected.len());
     assert_eq!(exported.bytes, fs::metadata(&path).unwrap().len());
@@ -255,10 +213,7 @@ fn an_exported_model_has_what_the_documentation_says_and_is_read_back() {
 
     let model = Model::load(&path, Device::Cpu).unwrap();
     assert_eq!(model.options(), trained.model().options());
-    assert_eq!(
-        model.parameters().flat_values(),
-        trained.model().parameters().flat_values()
-    );
+    assert_eq!(model.parameters().flat_values(), trained.model().parameters().flat_values());
     let error = export(&trained, &path).unwrap_err().to_string();
     assert!(error.contains("model.safetensors exists"), "{error}");
 }

@@ -47,13 +47,7 @@ enum By {
 impl Filling {
     /// Of the run at `run`, in these epochs.
     fn new(run: &Path, full_in: RangeInclusive<u64>, by: By) -> Self {
-        Self {
-            run: run.to_owned(),
-            full_in,
-            by,
-            planted: Vec::new(),
-            warnings: Vec::new(),
-        }
+        Self { run: run.to_owned(), full_in, by, planted: Vec::new(), warnings: Vec::new() }
     }
 
     /// It fills nothing.
@@ -166,13 +160,7 @@ fn steps_of_events(run: &Path) -> Vec<u64> {
 #[test]
 fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
-    goes_on(
-        By::Names,
-        &folder.path().join("runs"),
-        DENSE,
-        config(),
-        ".tmp: Is a directory",
-    );
+    goes_on(By::Names, &folder.path().join("runs"), DENSE, config(), ".tmp: Is a directory");
 }
 
 #[test]
@@ -183,20 +171,8 @@ fn training_goes_on_with_a_warning_on_a_full_disk() {
         Ok(disk) => disk,
         Err(why) => grappa_skip::skip!("{why}"),
     };
-    goes_on(
-        By::Ballast,
-        &disk.join("nodes"),
-        DENSE,
-        config(),
-        "No space left on device",
-    );
-    goes_on(
-        By::Ballast,
-        &disk.join("links"),
-        SPLIT,
-        links(),
-        "No space left on device",
-    );
+    goes_on(By::Ballast, &disk.join("nodes"), DENSE, config(), "No space left on device");
+    goes_on(By::Ballast, &disk.join("links"), SPLIT, links(), "No space left on device");
 }
 
 /// Trains in the new folder `folder`, where writing fails for some epochs with the error `why`, and where it does not.
@@ -204,12 +180,7 @@ fn goes_on(by: By, folder: &Path, shape: Shape, config: TrainConfig, why: &str) 
     let stores = tempfile::tempdir().unwrap();
     let store = store(stores.path(), shape);
     fs::create_dir(folder).unwrap();
-    let config = TrainConfig {
-        epochs: 6,
-        checkpoint_every: 1,
-        keep: 6,
-        ..config
-    };
+    let config = TrainConfig { epochs: 6, checkpoint_every: 1, keep: 6, ..config };
     let mut runs = Vec::new();
     // A file has the rest of its last page also when the disk is full: the event that does not fit is a later one.
     for (name, full_in) in [("full.run", 1..=4), ("free.run", 99..=99)] {
@@ -220,17 +191,12 @@ fn goes_on(by: By, folder: &Path, shape: Shape, config: TrainConfig, why: &str) 
         assert_eq!(summary.epochs, 6);
         runs.push((path, watcher.warnings, summary));
     }
-    let [(full, warnings, summary), (free, no_warnings, expected)] = &runs[..] else {
-        unreachable!("two runs")
-    };
+    let [(full, warnings, summary), (free, no_warnings, expected)] = &runs[..] else { unreachable!("two runs") };
     assert_eq!(no_warnings, &Vec::<String>::new());
     for lack in ["no checkpoint: ", "no summary: ", "no report: "] {
         let warning = warnings.iter().find(|warning| warning.starts_with(lack));
         let warning = warning.unwrap_or_else(|| panic!("{lack}{warnings:?}"));
-        assert!(
-            warning.contains(why) && warning.contains("training continues"),
-            "{warning}"
-        );
+        assert!(warning.contains(why) && warning.contains("training continues"), "{warning}");
     }
     // The checkpoints of these epochs are missing, and no part of them is left.
     let (with, without) = (steps_of(free), steps_of(full));
@@ -240,15 +206,9 @@ fn goes_on(by: By, folder: &Path, shape: Shape, config: TrainConfig, why: &str) 
     let steps: Vec<u64> = read_records(full).unwrap().iter().map(|record| record.step).collect();
     assert_eq!(steps.len(), 6);
     let [version, start, options, end] = [0, 1, 0, 0];
-    assert_eq!(
-        steps_of_events(full),
-        [&[version, start, options], &steps[..], &[end]].concat()
-    );
+    assert_eq!(steps_of_events(full), [&[version, start, options], &steps[..], &[end]].concat());
     // Training has the same result, and the summary and the report are written at the end.
-    assert_eq!(
-        (summary.val_accuracy, summary.val_mrr),
-        (expected.val_accuracy, expected.val_mrr)
-    );
+    assert_eq!((summary.val_accuracy, summary.val_mrr), (expected.val_accuracy, expected.val_mrr));
     assert!(full.join("summary.json").exists() && full.join("report.html").exists());
 }
 
@@ -263,15 +223,8 @@ fn old_checkpoints_do_not_keep_new_ones_from_a_full_disk() {
         Err(why) => grappa_skip::skip!("{why}"),
     };
     // The disk holds four of its checkpoints, not eight.
-    let config = TrainConfig {
-        hidden: 8192,
-        layers: 2,
-        epochs: 8,
-        checkpoint_every: 1,
-        keep: 8,
-        eval_every: 99,
-        ..config()
-    };
+    let config =
+        TrainConfig { hidden: 8192, layers: 2, epochs: 8, checkpoint_every: 1, keep: 8, eval_every: 99, ..config() };
     let path = disk.join("run");
     let run = RunFolder::create(&path, &config).unwrap();
     let mut watcher = Filling::never(&path);
@@ -314,10 +267,7 @@ fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epo
     };
     let (refused, epochs) = train(Evaluate::Exact, "exact.run");
     let error = refused.unwrap_err().to_string();
-    assert!(
-        error.contains("an exact evaluation needs") && error.contains("--evaluate sampled"),
-        "{error}"
-    );
+    assert!(error.contains("an exact evaluation needs") && error.contains("--evaluate sampled"), "{error}");
     assert_eq!(epochs, 0);
 }
 
@@ -356,21 +306,11 @@ fn a_run_whose_result_cannot_be_written_ends_with_an_error_and_can_be_resumed() 
 fn a_run_whose_folder_is_removed_ends_with_an_error_that_says_so() {
     let stores = tempfile::tempdir().unwrap();
     let store = store(stores.path(), DENSE);
-    let config = TrainConfig {
-        epochs: 3,
-        checkpoint_every: 1,
-        ..config()
-    };
+    let config = TrainConfig { epochs: 3, checkpoint_every: 1, ..config() };
     let path = stores.path().join("run");
     let run = RunFolder::create(&path, &config).unwrap();
-    let mut watcher = Removing {
-        run: path,
-        epochs: 0,
-        warnings: Vec::new(),
-    };
-    let error = train(store, config, &run, false, Device::Cpu, &mut watcher)
-        .unwrap_err()
-        .to_string();
+    let mut watcher = Removing { run: path, epochs: 0, warnings: Vec::new() };
+    let error = train(store, config, &run, false, Device::Cpu, &mut watcher).unwrap_err().to_string();
     assert!(
         error.contains("the folder of the run was removed") && error.contains("train a removed one again"),
         "{error}"
@@ -383,28 +323,15 @@ fn a_run_whose_folder_is_removed_ends_with_an_error_that_says_so() {
 fn a_run_leaves_the_run_alone_that_has_its_folder_by_now() {
     let stores = tempfile::tempdir().unwrap();
     let store = store(stores.path(), DENSE);
-    let config = TrainConfig {
-        epochs: 3,
-        checkpoint_every: 1,
-        keep: 1,
-        ..config()
-    };
+    let config = TrainConfig { epochs: 3, checkpoint_every: 1, keep: 1, ..config() };
     let path = stores.path().join("run");
     let first = RunFolder::create(&path, &config).unwrap();
-    let mut replacing = Replacing {
-        run: path.clone(),
-        store: store.clone(),
-        config: config.clone(),
-        written: Vec::new(),
-    };
+    let mut replacing =
+        Replacing { run: path.clone(), store: store.clone(), config: config.clone(), written: Vec::new() };
     let error = train(store, config, &first, false, Device::Cpu, &mut replacing).unwrap_err();
     assert!(error.to_string().contains("removed or renamed"), "{error}");
     drop(first);
-    assert_eq!(
-        files_below(&path),
-        replacing.written,
-        "the second run's files are as it left them"
-    );
+    assert_eq!(files_below(&path), replacing.written, "the second run's files are as it left them");
 }
 
 /// Paths and contents of all files below a folder.

@@ -65,14 +65,7 @@ fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, m
     let chunks = chunks(store);
     let inference = Inference {
         kept_memory: memory,
-        ..inference(
-            store,
-            &chunks,
-            &features,
-            Some(&known as &dyn NodeRows),
-            BUDGET,
-            scratch,
-        )
+        ..inference(store, &chunks, &features, Some(&known as &dyn NodeRows), BUDGET, scratch)
     };
     let needed = nodes.needed(&chunks, true, f64::INFINITY, 1, &Silent).unwrap();
     let needed = needed.expect("there is no limit");
@@ -163,12 +156,7 @@ fn the_history_of_some_nodes_has_the_bits_of_that_of_all() {
             // Some nodes are reached in a hop, more in two, still more in three.
             let reached: Vec<NodeSet> = [97, 29, 5]
                 .map(|every| {
-                    NodeSet::of(
-                        NODES,
-                        (0..NODES)
-                            .filter(|node| node % every == 0 || node % 97 == 0)
-                            .map(NodeId),
-                    )
+                    NodeSet::of(NODES, (0..NODES).filter(|node| node % every == 0 || node % 97 == 0).map(NodeId))
                 })
                 .into_iter()
                 .scan(NodeSet::of(NODES, []), |all, set| {
@@ -177,10 +165,7 @@ fn the_history_of_some_nodes_has_the_bits_of_that_of_all() {
                 })
                 .collect();
             let some = HistoricalNodes::new(&chunks(&store), reached.clone(), keep, 1, &Silent).unwrap();
-            assert!(
-                some.sets().iter().all(|set| set.len() < NODES / 2),
-                "fewer nodes have rows"
-            );
+            assert!(some.sets().iter().all(|set| set.len() < NODES / 2), "fewer nodes have rows");
             let part = kept(&some);
             for (layer, set) in (1..LAYERS - 1).zip(reached.iter().rev()) {
                 let mut nodes = Vec::new();

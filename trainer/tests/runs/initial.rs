@@ -19,30 +19,16 @@ use crate::stores::{DENSE, Shape, Unseen, config, store, train_at, trained_as};
 fn values(trained: &Trained) -> Vec<f32> {
     let parameters = trained.model().parameters();
     let tensors = parameters.named().iter().chain(parameters.buffers());
-    tensors
-        .flat_map(|(_, tensor)| Vec::<f32>::try_from(tensor.flatten(0, -1)).unwrap())
-        .collect()
+    tensors.flat_map(|(_, tensor)| Vec::<f32>::try_from(tensor.flatten(0, -1)).unwrap()).collect()
 }
 
 #[test]
 fn a_run_starts_with_the_best_parameters_of_the_run_that_it_names() {
     let folder = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
-    let before = TrainConfig {
-        normalize_features: FeatureNorm::Standard,
-        ..config()
-    };
+    let before = TrainConfig { normalize_features: FeatureNorm::Standard, ..config() };
     // The next week's graph, with the same classes.
-    let (old, new) = (
-        store(&first, DENSE),
-        store(
-            &second,
-            Shape {
-                undirected: true,
-                ..DENSE
-            },
-        ),
-    );
+    let (old, new) = (store(&first, DENSE), store(&second, Shape { undirected: true, ..DENSE }));
     let (best, _) = trained_as(&old, &first, before.clone());
     let run = first.join(format!("{}.run", before.model));
     let after = TrainConfig {
@@ -62,16 +48,10 @@ fn a_run_starts_with_the_best_parameters_of_the_run_that_it_names() {
         assert_eq!(matches!(error, Error::WrongRun(_)), name != "missing", "{error:?}");
         error.to_string()
     };
-    let wider = TrainConfig {
-        hidden: 32,
-        ..after.clone()
-    };
+    let wider = TrainConfig { hidden: 32, ..after.clone() };
     let error = refused("wider", &wider);
     assert!(error.contains("hidden is 32 here and 16 there"), "{error}");
-    let other = TrainConfig {
-        model: LayerKind::Gin,
-        ..after.clone()
-    };
+    let other = TrainConfig { model: LayerKind::Gin, ..after.clone() };
     let error = refused("other", &other);
     assert!(error.contains("layer is gin here and sage there"), "{error}");
 

@@ -18,20 +18,10 @@ use tch::Device;
 use crate::stores::{DENSE, NODES, Seen, Shape, config, refused_at, store, train_at};
 
 /// Edges are held out, and nodes have no labels.
-pub const SPLIT: Shape = Shape {
-    labelled: false,
-    edge_split: true,
-    ..DENSE
-};
+pub const SPLIT: Shape = Shape { labelled: false, edge_split: true, ..DENSE };
 
 pub fn links() -> TrainConfig {
-    TrainConfig {
-        task: TaskChoice::Link,
-        dropout: 0.0,
-        lr: 0.02,
-        batch: "32".parse().unwrap(),
-        ..config()
-    }
+    TrainConfig { task: TaskChoice::Link, dropout: 0.0, lr: 0.02, batch: "32".parse().unwrap(), ..config() }
 }
 
 fn assert_learns(store: &Arc<Store>, config: &TrainConfig, path: &Path) {
@@ -48,10 +38,7 @@ fn assert_learns(store: &Arc<Store>, config: &TrainConfig, path: &Path) {
 fn links_are_learned_on_the_whole_graph_and_in_partitions() {
     let folder = tempfile::tempdir().unwrap();
     for undirected in [false, true] {
-        let store = store(
-            &folder.path().join(undirected.to_string()),
-            Shape { undirected, ..SPLIT },
-        );
+        let store = store(&folder.path().join(undirected.to_string()), Shape { undirected, ..SPLIT });
         for (partitions, concurrent) in [(1, 1), (3, 3), (4, 2)] {
             let config = TrainConfig {
                 partitions: Auto::Value(partitions),
@@ -61,11 +48,7 @@ fn links_are_learned_on_the_whole_graph_and_in_partitions() {
                 monitor: Monitor::Auc,
                 ..links()
             };
-            assert_learns(
-                &store,
-                &config,
-                &folder.path().join(format!("{undirected}-{partitions}")),
-            );
+            assert_learns(&store, &config, &folder.path().join(format!("{undirected}-{partitions}")));
         }
     }
 }
@@ -74,10 +57,7 @@ fn links_are_learned_on_the_whole_graph_and_in_partitions() {
 fn known_edges_are_the_edges_of_all_parts() {
     let folder = tempfile::tempdir().unwrap();
     for undirected in [false, true] {
-        let store = store(
-            &folder.path().join(undirected.to_string()),
-            Shape { undirected, ..SPLIT },
-        );
+        let store = store(&folder.path().join(undirected.to_string()), Shape { undirected, ..SPLIT });
         let known = KnownEdges::new(&store, &EdgePart::ALL, Vec::new()).unwrap();
         let nodes: Vec<NodeId> = (0..NODES).map(NodeId).collect();
         let edges = known_edges_of(&store, &EdgePart::ALL, &nodes, 1 << 24, &Silent).unwrap();
@@ -102,13 +82,8 @@ fn every_loss_decoder_and_way_to_draw_negatives_learns() {
         (LossKind::Softmax, NegativeSampling::InBatch, Decoder::Mlp),
         (LossKind::Bce, NegativeSampling::Pairs, Decoder::Mlp),
     ] {
-        let config = TrainConfig {
-            loss,
-            negative_sampling: sampling,
-            decoder,
-            negatives: "3".parse().unwrap(),
-            ..links()
-        };
+        let config =
+            TrainConfig { loss, negative_sampling: sampling, decoder, negatives: "3".parse().unwrap(), ..links() };
         let path = folder.path().join(format!("{loss}-{sampling}"));
         let (_, seen) = train_at(&store, &config, &path).unwrap();
         let losses: Vec<f64> = seen.records.iter().map(|record| record.loss).collect();
@@ -121,12 +96,7 @@ fn a_run_that_is_resumed_ends_like_one_that_was_not_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), SPLIT);
     for edges_per_epoch in [0, 500] {
-        let of = |epochs| TrainConfig {
-            epochs,
-            edges_per_epoch,
-            decoder: Decoder::DistMult,
-            ..links()
-        };
+        let of = |epochs| TrainConfig { epochs, edges_per_epoch, decoder: Decoder::DistMult, ..links() };
         let [whole, parts] = ["whole", "parts"].map(|name| folder.path().join(format!("{name}-{edges_per_epoch}")));
         train_at(&store, &of(5), &whole).unwrap();
         train_at(&store, &of(2), &parts).unwrap();
@@ -134,9 +104,7 @@ fn a_run_that_is_resumed_ends_like_one_that_was_not_stopped() {
         train(store.clone(), of(5), &run, true, Device::Cpu, &mut Seen::default()).unwrap();
         let scores = |path: &Path| -> Vec<_> {
             let records = read_records(path).unwrap();
-            let scores = records
-                .iter()
-                .map(|record| (record.loss, record.val_mrr, record.test_mrr, record.step));
+            let scores = records.iter().map(|record| (record.loss, record.val_mrr, record.test_mrr, record.step));
             scores.collect()
         };
         assert_eq!(scores(&parts), scores(&whole));
@@ -149,13 +117,7 @@ fn what_does_not_go_with_links_is_refused() {
     let without = store(&folder.path().join("without"), DENSE);
     let error = refused_at(&without, &links(), &folder.path().join("without.run"));
     assert!(error.contains("--edge-split 80/10/10"), "{error}");
-    let of_nodes = TrainConfig {
-        loss: LossKind::Bpr,
-        ..config()
-    };
+    let of_nodes = TrainConfig { loss: LossKind::Bpr, ..config() };
     let error = refused_at(&without, &of_nodes, &folder.path().join("nodes.run"));
-    assert!(
-        error.contains("loss bpr is for links") && error.contains("add --task link"),
-        "{error}"
-    );
+    assert!(error.contains("loss bpr is for links") && error.contains("add --task link"), "{error}");
 }

@@ -36,49 +36,32 @@ fn named(folder: &Path, name: &str, order: &[usize], columns: &[&str], plans: &[
         store(&arrays, DENSE);
     }
     let features = fs::read(arrays.join("features.npy")).unwrap();
-    let values: Vec<f32> = features[npy::HEADER_BYTES..]
-        .as_chunks()
-        .0
-        .iter()
-        .map(|bytes| f32::from_le_bytes(*bytes))
-        .collect();
+    let values: Vec<f32> =
+        features[npy::HEADER_BYTES..].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let header: Vec<&str> = order.iter().map(|&column| columns[column]).collect();
     let mut table = header.join(",") + "\n";
     for row in values.chunks_exact(DENSE.dim as usize) {
         let row: Vec<String> = order.iter().map(|&column| row[column].to_string()).collect();
         table += &(row.join(",") + "\n");
     }
-    let labels: String = (0..NODES)
-        .map(|node| plans[(node % CLASSES) as usize].to_owned() + "\n")
-        .collect();
+    let labels: String = (0..NODES).map(|node| plans[(node % CLASSES) as usize].to_owned() + "\n").collect();
     let file = |of: &str, text: String| {
         let path = folder.join(format!("{name}-{of}.csv"));
         fs::write(&path, text).unwrap();
         Some(path)
     };
     let out = folder.join(format!("{name}.grappa"));
-    let split = |name: &'static str| grappa_ingestion::ingest::SplitFile {
-        name,
-        path: arrays.join(format!("{name}.txt")),
-    };
+    let split =
+        |name: &'static str| grappa_ingestion::ingest::SplitFile { name, path: arrays.join(format!("{name}.txt")) };
     let options = IngestOptions {
         node_data: NodeData {
             features: file("users", table),
             labels: file("plans", format!("label\n{labels}")),
             ..NodeData::default()
         },
-        splits: SplitOptions {
-            files: ["train", "val", "test"].map(split).to_vec(),
-            ..SplitOptions::default()
-        },
-        layout: StoreLayout {
-            chunks: Some(4),
-            ..StoreLayout::default()
-        },
-        resources: Resources {
-            memory: 64 << 20,
-            ..Resources::default()
-        },
+        splits: SplitOptions { files: ["train", "val", "test"].map(split).to_vec(), ..SplitOptions::default() },
+        layout: StoreLayout { chunks: Some(4), ..StoreLayout::default() },
+        resources: Resources { memory: 64 << 20, ..Resources::default() },
         ..IngestOptions::new(vec![arrays.join("edges.tsv")], out.clone())
     };
     ingest(&options, &Silent).unwrap();
@@ -94,12 +77,7 @@ fn logits(trained: &Trained, store: &Store, out: &Path) -> Vec<f32> {
     predict_file(trained, store, out, Values::Logits, BUDGET, &Silent).unwrap();
     let bytes = fs::read(out).unwrap();
     fs::remove_file(out).unwrap();
-    bytes[npy::HEADER_BYTES..]
-        .as_chunks()
-        .0
-        .iter()
-        .map(|bytes| f32::from_le_bytes(*bytes))
-        .collect()
+    bytes[npy::HEADER_BYTES..].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 #[test]
@@ -113,21 +91,13 @@ fn a_store_with_its_columns_in_another_order_predicts_the_same() {
         (LayerKind::Gcn, FeatureNorm::Standard),
         (LayerKind::Gatv2, FeatureNorm::None),
     ] {
-        let config = TrainConfig {
-            model,
-            normalize_features: features,
-            epochs: 2,
-            ..config()
-        };
+        let config = TrainConfig { model, normalize_features: features, epochs: 2, ..config() };
         let trained = run_of(&own, folder.path().join(format!("{model}.run")), &config);
         let expected = logits(&trained, &own, &out);
         let check = |what: &str, tolerance: f32| {
             let found = logits(&trained, &other, &out);
             for (found, expected) in found.iter().zip(&expected) {
-                assert!(
-                    (found - expected).abs() < tolerance,
-                    "{model} {what}: {found} {expected}"
-                );
+                assert!((found - expected).abs() < tolerance, "{model} {what}: {found} {expected}");
             }
         };
         // Stored aggregates are rounded.
@@ -137,9 +107,7 @@ fn a_store_with_its_columns_in_another_order_predicts_the_same() {
             run_of(&other, folder.path().join("other.run"), &config);
             check("with stored aggregates", 1e-3);
         }
-        let [warning] = &trained.warnings_about(&other).unwrap()[..] else {
-            panic!("one warning")
-        };
+        let [warning] = &trained.warnings_about(&other).unwrap()[..] else { panic!("one warning") };
         assert!(warning.contains("another order"), "{warning}");
         assert!(trained.warnings_about(&own).unwrap().is_empty());
     }
@@ -173,20 +141,12 @@ fn a_store_with_other_features_is_refused_with_their_names() {
     let unnamed = store(&folder.path().join("unnamed"), crate::stores::Shape { dim: 5, ..DENSE });
     let warnings = trained.warnings_about(&unnamed).unwrap();
     let expected = format!("features of {} have no names", unnamed.path().display());
-    assert!(
-        warnings.iter().any(|warning| warning.contains(&expected)),
-        "{warnings:?}"
-    );
+    assert!(warnings.iter().any(|warning| warning.contains(&expected)), "{warnings:?}");
     predict_file(&trained, &unnamed, &out, Values::Classes, BUDGET, &Silent).unwrap();
 
     let resumed = RunFolder::resume(&folder.path().join("own.run")).unwrap();
-    let longer = TrainConfig {
-        epochs: 2,
-        ..config.clone()
-    };
-    let error = train(renamed.clone(), longer, &resumed, true, Device::Cpu, &mut Unseen)
-        .unwrap_err()
-        .to_string();
+    let longer = TrainConfig { epochs: 2, ..config.clone() };
+    let error = train(renamed.clone(), longer, &resumed, true, Device::Cpu, &mut Unseen).unwrap_err().to_string();
     assert!(error.contains("the features of the store are not those"), "{error}");
     drop(resumed);
 
@@ -197,10 +157,7 @@ fn a_store_with_other_features_is_refused_with_their_names() {
         (&renamed, "other features: the store lacks height"),
         (&other_plans, "other classes: the store lacks basic"),
     ] {
-        let init = TrainConfig {
-            init_from: Some(folder.path().join("own.run")),
-            ..config.clone()
-        };
+        let init = TrainConfig { init_from: Some(folder.path().join("own.run")), ..config.clone() };
         let path = folder.path().join("init.run");
         let error = refused_at(store, &init, &path);
         assert!(error.contains(expected), "{error}");
@@ -227,31 +184,15 @@ fn names_of_classes_go_from_the_store_to_report_model_and_scores() {
     // The same nodes, whose classes have other numbers.
     let other = named(folder.path(), "other", &order, &COLUMNS, &["gold", "free", "silver"]);
     let test = |store: &Store, out: &str| {
-        let file = FileOptions {
-            values: Values::Classes,
-            nodes: FileNodes::Split("test"),
-        };
+        let file = FileOptions { values: Values::Classes, nodes: FileNodes::Split("test") };
         let out = folder.path().join(out);
-        predict_file(&trained, store, &out, file, BUDGET, &Silent)
-            .unwrap()
-            .scores
+        predict_file(&trained, store, &out, file, BUDGET, &Silent).unwrap().scores
     };
     assert!(test(&own, "own.npy").is_some());
     assert!(test(&other, "other.npy").is_none(), "they have other classes");
     let warnings = trained.warnings_about(&other).unwrap();
-    assert!(
-        warnings
-            .iter()
-            .any(|warning| warning.contains("lacks basic, and has silver")),
-        "{warnings:?}"
-    );
-    let nodes: Vec<_> = other
-        .split("test")
-        .unwrap()
-        .unwrap()
-        .iter()
-        .map(grappa_formats::NodeId)
-        .collect();
+    assert!(warnings.iter().any(|warning| warning.contains("lacks basic, and has silver")), "{warnings:?}");
+    let nodes: Vec<_> = other.split("test").unwrap().unwrap().iter().map(grappa_formats::NodeId).collect();
     let predictions = predict_nodes(&trained, &other, &nodes, BUDGET, folder.path(), &Silent).unwrap();
     assert!(predictions.scores.is_none());
     assert_eq!(trained.names_of_labels(&other).unwrap(), ["free", "gold", "silver"]);
@@ -259,11 +200,7 @@ fn names_of_classes_go_from_the_store_to_report_model_and_scores() {
     // Names that the user gives are shown instead.
     let names = folder.path().join("names.txt");
     fs::write(&names, "B\nF\nG\n").unwrap();
-    let given = TrainConfig {
-        class_names: Some(names),
-        epochs: 1,
-        ..config()
-    };
+    let given = TrainConfig { class_names: Some(names), epochs: 1, ..config() };
     let with_given = run_of(&own, folder.path().join("given.run"), &given);
     assert_eq!(with_given.class_names(), ["B", "F", "G"]);
     assert!(with_given.has_classes_of(&own).unwrap());

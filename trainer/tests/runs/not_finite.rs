@@ -82,11 +82,7 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
         LayerKind::PinSage,
     ] {
         for layers in [1, 2, 3] {
-            let config = TrainConfig {
-                model: layer,
-                layers,
-                ..config()
-            };
+            let config = TrainConfig { model: layer, layers, ..config() };
             let options = config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass);
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             let features = StoreFeatures::open(&store).unwrap();
@@ -96,20 +92,12 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
             let mut found = BTreeSet::new();
             let mut take = |nodes: std::ops::Range<u64>, logits: &Tensor| {
                 let of_nodes = logits.isnan().any_dim(1, false);
-                found.extend(
-                    nodes
-                        .clone()
-                        .filter(|node| of_nodes.int64_value(&[(node - nodes.start) as i64]) == 1),
-                );
+                found.extend(nodes.clone().filter(|node| of_nodes.int64_value(&[(node - nodes.start) as i64]) == 1));
                 Ok(())
             };
             inference.run(&model, &Silent, &mut take).unwrap();
             let expected = reached(&store, nan, layers);
-            assert!(
-                expected.len() > 1 && expected.len() < NODES as usize,
-                "{}",
-                expected.len()
-            );
+            assert!(expected.len() > 1 && expected.len() < NODES as usize, "{}", expected.len());
             assert_eq!(found, expected, "{layer}, {layers} layers");
         }
     }
@@ -125,21 +113,10 @@ fn training_on_a_nan_feature_is_an_error_that_names_epoch_step_and_node() {
         (LayerKind::SageMax, FirstHop::Sampled),
         (LayerKind::Gat, FirstHop::Sampled),
     ] {
-        let config = TrainConfig {
-            model,
-            first_hop,
-            partitions: Auto::Value(1),
-            dropout: 0.0,
-            ..config()
-        };
+        let config = TrainConfig { model, first_hop, partitions: Auto::Value(1), dropout: 0.0, ..config() };
         let path = folder.path().join(format!("{model}.run"));
         let error = refused_at(&store, &config, &path);
-        for part in [
-            "the loss is not finite in step",
-            "of epoch 1",
-            "features of node ",
-            "--allow-nan",
-        ] {
+        for part in ["the loss is not finite in step", "of epoch 1", "features of node ", "--allow-nan"] {
             assert!(error.contains(part), "{model}: {error}");
         }
         fs::remove_dir_all(path).unwrap();
@@ -185,9 +162,7 @@ fn a_validation_node_with_nan_logits_is_named_and_does_not_cost_the_best_model()
     let path = folder.path().join("run");
     let (summary, seen) = train_at(&store, &config, &path).unwrap();
     assert!(summary.best_epoch.is_some() && summary.epochs > 2, "{summary:?}");
-    let [warning] = &seen.warnings[..] else {
-        panic!("{seen:?}")
-    };
+    let [warning] = &seen.warnings[..] else { panic!("{seen:?}") };
     let name = store.ids().name(nan);
     for part in ["1 of 78", &format!("the first is {name}:"), "after epoch 1"] {
         assert!(warning.contains(part), "{warning}");
@@ -213,18 +188,11 @@ fn predictions_that_are_all_nan_are_an_error() {
     let config = TrainConfig { epochs: 1, ..config() };
     let (trained, _) = trained_as(&sound, folder.path(), config);
     let out = folder.path().join("logits.npy");
-    let listed = FileOptions {
-        values: Values::Logits,
-        nodes: FileNodes::Listed(&[nan]),
-    };
+    let listed = FileOptions { values: Values::Logits, nodes: FileNodes::Listed(&[nan]) };
     let error = predict_file(&trained, &damaged, &out, listed, BUDGET, &Silent).unwrap_err();
     assert!(matches!(error, Error::NotFinite(_)), "{error:?}");
     let name = damaged.ids().name(nan);
-    for part in [
-        "the outputs of all 1 nodes are NaN",
-        &format!("beginning with {name}"),
-        "--allow-nan",
-    ] {
+    for part in ["the outputs of all 1 nodes are NaN", &format!("beginning with {name}"), "--allow-nan"] {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert!(!out.exists());

@@ -64,29 +64,17 @@ fn script(python: &str, args: &[&Path]) -> Vec<u8> {
 
 fn cora(folder: &Path, features: &Path) -> Arc<Store> {
     let file = |name: &str| cora_files().join(name);
-    let split = |name: &'static str| SplitFile {
-        name,
-        path: file(&format!("{name}.npy")),
-    };
+    let split = |name: &'static str| SplitFile { name, path: file(&format!("{name}.npy")) };
     let out = folder.join("cora.grappa");
     let options = IngestOptions {
-        edge_options: EdgeOptions {
-            undirected: true,
-            ..EdgeOptions::default()
-        },
+        edge_options: EdgeOptions { undirected: true, ..EdgeOptions::default() },
         node_data: NodeData {
             features: Some(features.to_owned()),
             labels: Some(file("labels.npy")),
             ..NodeData::default()
         },
-        splits: SplitOptions {
-            files: vec![split("train"), split("val"), split("test")],
-            ..SplitOptions::default()
-        },
-        resources: Resources {
-            memory: 64 << 20,
-            ..Resources::default()
-        },
+        splits: SplitOptions { files: vec![split("train"), split("val"), split("test")], ..SplitOptions::default() },
+        resources: Resources { memory: 64 << 20, ..Resources::default() },
         ..IngestOptions::new(vec![file("edges.tsv")], out.clone())
     };
     ingest(&options, &Silent).unwrap();
@@ -111,11 +99,7 @@ fn base() -> TrainConfig {
 
 /// Each optimizer and each schedule, with the options that belong to them.
 fn trainings() -> Vec<TrainConfig> {
-    let adam = || TrainConfig {
-        optimizer: Optimizer::Adam,
-        weight_decay: "0.0005,0".parse().unwrap(),
-        ..base()
-    };
+    let adam = || TrainConfig { optimizer: Optimizer::Adam, weight_decay: "0.0005,0".parse().unwrap(), ..base() };
     vec![
         TrainConfig { warmup: 10.0, ..adam() },
         TrainConfig {
@@ -135,12 +119,7 @@ fn trainings() -> Vec<TrainConfig> {
             clip: 1.0,
             ..base()
         },
-        TrainConfig {
-            lr_schedule: LrSchedule::Plateau,
-            lr_patience: 3,
-            eval_every: 1,
-            ..adam()
-        },
+        TrainConfig { lr_schedule: LrSchedule::Plateau, lr_patience: 3, eval_every: 1, ..adam() },
     ]
 }
 
@@ -194,12 +173,7 @@ fn trained(store: &Arc<Store>, folder: &Path, config: &TrainConfig) -> (Value, V
     let inputs = manifest.features.as_ref().unwrap().dim as usize;
     let outputs = manifest.labels.unwrap().classes as usize;
     // The first checkpoint is after the last step, so the initial weights are made again from the seed.
-    let model = Model::new(
-        config.model_options(inputs, outputs, Task::MultiClass),
-        config.seed,
-        Device::Cpu,
-    )
-    .unwrap();
+    let model = Model::new(config.model_options(inputs, outputs, Task::MultiClass), config.seed, Device::Cpu).unwrap();
     model.save(&initial).unwrap();
     let (_, seen) = train_at(store, config, &folder.join("run")).unwrap();
     assert!(seen.warnings.is_empty(), "{seen:?}");
@@ -231,10 +205,7 @@ fn every_model_optimizer_and_schedule_takes_the_steps_of_pytorch_geometric() {
     let file = folder.path().join("jobs.json");
     fs::write(&file, serde_json::to_vec(&jobs).unwrap()).unwrap();
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
-    let printed = script(
-        &python,
-        &[Path::new("train"), &cora_files(), &features, &package, &file],
-    );
+    let printed = script(&python, &[Path::new("train"), &cora_files(), &features, &package, &file]);
     let theirs: Vec<Vec<f64>> = serde_json::from_slice(&printed).unwrap();
     let mut wrong = Vec::new();
     for ((config, (_, ours)), theirs) in configs.iter().zip(&ours).zip(&theirs) {
@@ -242,10 +213,7 @@ fn every_model_optimizer_and_schedule_takes_the_steps_of_pytorch_geometric() {
         let exact = exact_steps(config);
         let close = largest_difference(&ours[..exact], &theirs[..exact]);
         let loose = largest_difference(ours, theirs);
-        let name = format!(
-            "{}, {}, {}, {}",
-            config.model, config.optimizer, config.lr_schedule, config.activation
-        );
+        let name = format!("{}, {}, {}, {}", config.model, config.optimizer, config.lr_schedule, config.activation);
         let (first, last) = (ours[0], ours[ours.len() - 1]);
         println!("{name}: {first:.4} to {last:.4}, apart {close:.1e} in {exact} steps, {loose:.1e} in all");
         // A loss that does not fall would show nothing.

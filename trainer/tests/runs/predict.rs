@@ -31,10 +31,7 @@ fn values<const N: usize>(path: &Path) -> Vec<[u8; N]> {
 /// The dense id of each node of a split.
 fn dense_ids(store: &Store, split: &str) -> Vec<u64> {
     let nodes = store.split(split).unwrap().expect("it is there");
-    nodes
-        .iter()
-        .map(|node| store.ids().dense_id(NodeId(node)).unwrap().0)
-        .collect()
+    nodes.iter().map(|node| store.ids().dense_id(NodeId(node)).unwrap().0).collect()
 }
 
 /// A column of a file in Parquet.
@@ -42,10 +39,7 @@ fn column(path: &Path, name: &str) -> Vec<Field> {
     let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let value = |row: Result<Row, _>| {
         let mut columns = row.unwrap().into_columns().into_iter();
-        columns
-            .find(|(column, _)| column == name)
-            .expect("the column is there")
-            .1
+        columns.find(|(column, _)| column == name).expect("the column is there").1
     };
     reader.get_row_iter(None).unwrap().map(value).collect()
 }
@@ -113,21 +107,13 @@ fn predictions_in_every_form(folder: &Path, shape: Shape) {
     };
     let written = |name: &str, values| write(name, values, FileNodes::All, NODES);
     let classes = values::<8>(&written("classes.npy", Values::Classes));
-    let classes: Vec<usize> = classes
-        .into_iter()
-        .map(|class| i64::from_le_bytes(class) as usize)
-        .collect();
+    let classes: Vec<usize> = classes.into_iter().map(|class| i64::from_le_bytes(class) as usize).collect();
     // Of the nodes to test on, as many are right as the run says.
     for (split, expected) in [("test", summary.test_accuracy), ("val", summary.val_accuracy)] {
         let dense_ids = dense_ids(&store, split);
-        let right = dense_ids
-            .iter()
-            .filter(|&&id| classes[id as usize] as u64 == id % CLASSES);
+        let right = dense_ids.iter().filter(|&&id| classes[id as usize] as u64 == id % CLASSES);
         let accuracy = right.count() as f64 / dense_ids.len() as f64;
-        assert!(
-            (accuracy - expected.unwrap()).abs() < 1e-9,
-            "{split}: {accuracy}, {expected:?}"
-        );
+        assert!((accuracy - expected.unwrap()).abs() < 1e-9, "{split}: {accuracy}, {expected:?}");
         assert!(accuracy > 0.5, "{split}: {accuracy}");
     }
 
@@ -178,10 +164,7 @@ fn predictions_in_every_form(folder: &Path, shape: Shape) {
     let parquet = written("all.parquet", Values::Probabilities);
     assert_eq!(column(&parquet, "class"), names_of(&all));
     for (class, name) in NAMES.iter().enumerate() {
-        let found: Vec<f32> = column(&parquet, &format!("probability_{name}"))
-            .iter()
-            .map(number)
-            .collect();
+        let found: Vec<f32> = column(&parquet, &format!("probability_{name}")).iter().map(number).collect();
         let expected: Vec<f32> = each.iter().skip(class).step_by(WIDTH).copied().collect();
         assert_eq!(found, expected);
     }
@@ -194,23 +177,12 @@ fn predictions_in_every_form(folder: &Path, shape: Shape) {
         assert_close(&[line[2].parse().unwrap()], &[probabilities[node]]);
     }
     let mut printed = Vec::new();
-    print_predictions(
-        &trained,
-        &store,
-        (&mut printed, folder),
-        Values::Classes,
-        BUDGET,
-        &Silent,
-    )
-    .unwrap();
+    print_predictions(&trained, &store, (&mut printed, folder), Values::Classes, BUDGET, &Silent).unwrap();
     assert_eq!(printed, fs::read(csv).unwrap());
     let text = lines_of(&written("all.csv", Values::Probabilities));
     let head = format!("id,class,{}", NAMES.map(|name| format!("probability_{name}")).join(","));
     assert_eq!(text[0].join(","), head);
-    let found = text[1..]
-        .iter()
-        .flat_map(|line| &line[2..])
-        .map(|value| value.parse().unwrap());
+    let found = text[1..].iter().flat_map(|line| &line[2..]).map(|value| value.parse().unwrap());
     assert_eq!(found.collect::<Vec<f32>>(), each);
 
     // The last of them first, to see that they come as they were asked for.
@@ -219,15 +191,11 @@ fn predictions_in_every_form(folder: &Path, shape: Shape) {
     let scratch = folder.join("scratch");
     fs::create_dir(&scratch).unwrap();
     let asked: Vec<NodeId> = some.iter().map(node_of).collect();
-    let predictions = predict_nodes(&trained, &store, &asked, BUDGET, &scratch, &Silent)
-        .unwrap()
-        .nodes;
+    let predictions = predict_nodes(&trained, &store, &asked, BUDGET, &scratch, &Silent).unwrap().nodes;
     for ((prediction, node), dense) in predictions.iter().zip(&asked).zip(some) {
         assert_eq!(prediction.node, *node);
         assert_eq!(prediction.labels, Some(vec![dense % CLASSES]));
-        let [(class, probability)] = prediction.classes[..] else {
-            panic!("{prediction:?}")
-        };
+        let [(class, probability)] = prediction.classes[..] else { panic!("{prediction:?}") };
         assert_eq!(class as usize, classes[dense as usize]);
         assert_eq!(trained.class_name(class), NAMES[class as usize]);
         assert_close(&[probability], &[probabilities[dense as usize]]);
@@ -239,15 +207,9 @@ fn predictions_in_every_form(folder: &Path, shape: Shape) {
     test.sort_unstable();
     let list = vec![7, 3, 30, 7];
     let listed: Vec<NodeId> = list.iter().map(node_of).collect();
-    for (name, nodes, dense) in [
-        ("test", FileNodes::Split("test"), test),
-        ("list", FileNodes::Listed(&listed), list),
-    ] {
+    for (name, nodes, dense) in [("test", FileNodes::Split("test"), test), ("list", FileNodes::Listed(&listed), list)] {
         let some = |file: &str, values| write(&format!("{name}{file}"), values, nodes, dense.len() as u64);
-        let expected: Vec<_> = dense
-            .iter()
-            .map(|&id| (classes[id as usize] as i64).to_le_bytes())
-            .collect();
+        let expected: Vec<_> = dense.iter().map(|&id| (classes[id as usize] as i64).to_le_bytes()).collect();
         assert_eq!(values::<8>(&some(".npy", Values::Classes)), expected);
         let rows = dense.iter().flat_map(|&id| &logits[id as usize * WIDTH..][..WIDTH]);
         let expected: Vec<f32> = rows.copied().collect();
@@ -256,16 +218,10 @@ fn predictions_in_every_form(folder: &Path, shape: Shape) {
         assert_eq!(column(&parquet, "id"), ids_of(&dense));
         assert_eq!(column(&parquet, "class"), names_of(&dense));
     }
-    let missing = FileOptions {
-        values: Values::Classes,
-        nodes: FileNodes::Split("holdout"),
-    };
+    let missing = FileOptions { values: Values::Classes, nodes: FileNodes::Split("holdout") };
     let error = predict_file(&trained, &store, &out.join("no.npy"), missing, BUDGET, &Silent).unwrap_err();
     let error = error.to_string();
-    assert!(
-        error.contains("no split `holdout`") && error.contains("train"),
-        "{error}"
-    );
+    assert!(error.contains("no split `holdout`") && error.contains("train"), "{error}");
 
     // Nothing is left, and nothing is replaced.
     assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
@@ -275,10 +231,7 @@ fn predictions_in_every_form(folder: &Path, shape: Shape) {
     assert!(error.to_string().contains("classes.npy exists"), "{error}");
     let before = fs::read(&again).unwrap();
     fs::write(&again, "old").unwrap();
-    let replacing = Destination {
-        path: &again,
-        replaces: true,
-    };
+    let replacing = Destination { path: &again, replaces: true };
     predict_file(&trained, &store, replacing, Values::Classes, BUDGET, &Silent).unwrap();
     assert_eq!(fs::read(&again).unwrap(), before);
 }
@@ -288,11 +241,7 @@ fn a_model_of_another_run_or_of_other_options_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let of_run = |name: &str, seed| {
-        let config = TrainConfig {
-            seed,
-            epochs: 2,
-            ..config()
-        };
+        let config = TrainConfig { seed, epochs: 2, ..config() };
         let (trained, _) = trained_as(&store, &folder.path().join(name), config);
         trained.checkpoint().to_owned()
     };
@@ -310,11 +259,7 @@ fn a_model_of_another_run_or_of_other_options_is_refused() {
     // The parameters have the same shapes.
     let config = fs::read_to_string(run.join("config.toml")).unwrap();
     let (options, _) = config.split_once("# checksum").unwrap();
-    fs::write(
-        run.join("config.toml"),
-        options.replace("activation = \"relu\"", "activation = \"elu\""),
-    )
-    .unwrap();
+    fs::write(run.join("config.toml"), options.replace("activation = \"relu\"", "activation = \"elu\"")).unwrap();
     refused();
     // Options that a resumed run may change may change here, too.
     fs::write(run.join("config.toml"), options.replace("epochs = 2", "epochs = 3")).unwrap();
@@ -324,13 +269,8 @@ fn a_model_of_another_run_or_of_other_options_is_refused() {
     refused();
     fs::remove_file(&own).unwrap();
     let trained = Trained::open(&run, Device::Cpu).unwrap();
-    let [warning] = trained.warnings() else {
-        panic!("{:?}", trained.warnings())
-    };
-    assert!(
-        warning.contains("the best model of the run") && warning.contains("is missing"),
-        "{warning}"
-    );
+    let [warning] = trained.warnings() else { panic!("{:?}", trained.warnings()) };
+    assert!(warning.contains("the best model of the run") && warning.contains("is missing"), "{warning}");
 }
 
 #[test]
@@ -345,9 +285,7 @@ fn sets_of_classes_are_predicted_as_sets() {
     let all_in_the_first = sets.iter().filter(|set| set[0] == 1).count() as u64;
     assert!(all_in_the_first > NODES * 9 / 10, "{all_in_the_first}");
     let node = store.ids().node_of(DenseId(4)).unwrap();
-    let prediction = predict_nodes(&trained, &store, &[node], BUDGET, folder.path(), &Silent)
-        .unwrap()
-        .nodes;
+    let prediction = predict_nodes(&trained, &store, &[node], BUDGET, folder.path(), &Silent).unwrap().nodes;
     assert_eq!(prediction[0].labels, Some(vec![0, 1]));
     let classes: Vec<u64> = prediction[0].classes.iter().map(|(class, _)| *class).collect();
     let expected: Vec<u64> = (0..3).filter(|&class| sets[4][class as usize] == 1).collect();
@@ -372,24 +310,16 @@ fn a_store_with_other_edges_or_classes_than_the_run_had_is_predicted_with_a_warn
     let own = store(&in_folder("own"), DENSE);
     let (trained, summary) = trained(&own, folder.path(), LayerKind::Sage);
     let predicted = |name: &str, store: &Store| {
-        let file = FileOptions {
-            values: Values::Classes,
-            nodes: FileNodes::Split("test"),
-        };
+        let file = FileOptions { values: Values::Classes, nodes: FileNodes::Split("test") };
         let out = in_folder(&format!("{name}.npy"));
         predict_file(&trained, store, &out, file, BUDGET, &Silent).unwrap()
     };
     assert!(trained.warnings_about(&own).unwrap().is_empty());
     assert_eq!(predicted("own", &own).scores.unwrap().accuracy, summary.test_accuracy);
 
-    let undirected = Shape {
-        undirected: true,
-        ..DENSE
-    };
+    let undirected = Shape { undirected: true, ..DENSE };
     let other = store(&in_folder("undirected"), undirected);
-    let [warning] = &trained.warnings_about(&other).unwrap()[..] else {
-        panic!("one warning")
-    };
+    let [warning] = &trained.warnings_about(&other).unwrap()[..] else { panic!("one warning") };
     assert!(
         warning
             .contains("was ingested with --undirected --self-loops drop, and the run's store with --self-loops drop"),
@@ -398,13 +328,8 @@ fn a_store_with_other_edges_or_classes_than_the_run_had_is_predicted_with_a_warn
     assert!(predicted("undirected", &other).scores.is_some());
 
     let finer = store(&in_folder("finer"), Shape { classes: 4, ..DENSE });
-    let [warning] = &trained.warnings_about(&finer).unwrap()[..] else {
-        panic!("one warning")
-    };
-    assert!(
-        warning.contains("has 4 classes") && warning.contains("trained with 3"),
-        "{warning}"
-    );
+    let [warning] = &trained.warnings_about(&finer).unwrap()[..] else { panic!("one warning") };
+    assert!(warning.contains("has 4 classes") && warning.contains("trained with 3"), "{warning}");
     let test = finer.split("test").unwrap().unwrap();
     let predicted = predicted("finer", &finer);
     assert_eq!((predicted.nodes, predicted.scores), (test.len(), None));
@@ -424,16 +349,10 @@ fn stores_that_are_not_as_the_model_was_trained_are_refused_with_both_numbers() 
         error.to_string()
     };
     let wider = refused("wider", Shape { dim: 7, ..DENSE });
-    assert!(
-        wider.contains("7 features per node") && wider.contains("trained with 6"),
-        "{wider}"
-    );
+    assert!(wider.contains("7 features per node") && wider.contains("trained with 6"), "{wider}");
     assert!(wider.contains("add-features"), "{wider}");
     let bare = refused("bare", Shape { dim: 0, ..DENSE });
-    let command = format!(
-        "grappa-store add-features {}",
-        in_folder("bare").join("graph.grappa").display()
-    );
+    let command = format!("grappa-store add-features {}", in_folder("bare").join("graph.grappa").display());
     assert!(bare.contains("no features") && bare.contains(&command), "{bare}");
     let sets = refused("sets", Shape { sets: true, ..DENSE });
     assert!(sets.contains("one class each"), "{sets}");

@@ -61,16 +61,10 @@ fn a_read_only_store_is_trained_on_in_partitions() {
     let store = Arc::new(Store::open(&path).unwrap());
     std::fs::write(path.join("x"), b"").expect_err("it is read-only");
     for schedule in Schedule::ALL {
-        let config = TrainConfig {
-            schedule,
-            repartition_every: 2,
-            ..config()
-        };
+        let config = TrainConfig { schedule, repartition_every: 2, ..config() };
         let out = folder.path().join(format!("{schedule}.run"));
         let (_, seen) = train_at(&store, &config, &out).unwrap();
-        let [warning] = &seen.warnings[..] else {
-            panic!("{seen:?}")
-        };
+        let [warning] = &seen.warnings[..] else { panic!("{seen:?}") };
         let is_told = warning.contains("the first hop is sampled") && warning.contains("Read-only");
         assert!(is_told, "{warning}");
         // Who owned what in the last super-epoch, the fourth, is there to be read.
@@ -78,10 +72,7 @@ fn a_read_only_store_is_trained_on_in_partitions() {
         assert!(current.contains('4'), "{current}");
         assert!(out.join("assignments/4").exists());
     }
-    let wanted = TrainConfig {
-        first_hop: FirstHop::Preaggregated,
-        ..config()
-    };
+    let wanted = TrainConfig { first_hop: FirstHop::Preaggregated, ..config() };
     let error = refused_at(&store, &wanted, &folder.path().join("wanted.run"));
     let is_told = error.contains("Read-only file system") && error.contains("--first-hop sampled");
     assert!(is_told, "{error}");
@@ -93,29 +84,21 @@ fn runs_that_share_a_store_at_the_same_time_are_as_they_are_alone() {
     let store = store(folder.path(), DENSE);
     let current = || std::fs::read(store.path().join("assignments/CURRENT")).unwrap();
     let before = current();
-    let configs = [
-        (2, 1, Schedule::Sweep),
-        (4, 9, Schedule::Shuffle),
-        (3, 5, Schedule::Fixed),
-    ]
-    .map(|(partitions, seed, schedule)| TrainConfig {
-        partitions: Auto::Value(partitions),
-        seed,
-        schedule,
-        repartition_every: 1,
-        first_hop: FirstHop::Sampled,
-        ..config()
-    });
+    let configs = [(2, 1, Schedule::Sweep), (4, 9, Schedule::Shuffle), (3, 5, Schedule::Fixed)].map(
+        |(partitions, seed, schedule)| TrainConfig {
+            partitions: Auto::Value(partitions),
+            seed,
+            schedule,
+            repartition_every: 1,
+            first_hop: FirstHop::Sampled,
+            ..config()
+        },
+    );
     let out = |name: &str, config: &TrainConfig| folder.path().join(format!("{name}-{}.run", config.partitions()));
-    let alone: Vec<_> = configs
-        .iter()
-        .map(|config| parameters(&store, config, &out("alone", config)))
-        .collect();
+    let alone: Vec<_> = configs.iter().map(|config| parameters(&store, config, &out("alone", config))).collect();
     let together: Vec<_> = thread::scope(|scope| {
-        let runs: Vec<_> = configs
-            .iter()
-            .map(|config| scope.spawn(|| parameters(&store, config, &out("together", config))))
-            .collect();
+        let runs: Vec<_> =
+            configs.iter().map(|config| scope.spawn(|| parameters(&store, config, &out("together", config)))).collect();
         runs.into_iter().map(|run| run.join().unwrap()).collect()
     });
     assert!(alone == together);

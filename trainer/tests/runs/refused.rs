@@ -14,20 +14,13 @@ fn what_cannot_be_learned_is_refused_before_features_are_aggregated() {
     let folder = tempfile::tempdir().unwrap();
     let names = folder.path().join("names.txt");
     fs::write(&names, "one\ntwo\n").unwrap();
-    let unlabelled = Shape {
-        labelled: false,
-        ..DENSE
-    };
+    let unlabelled = Shape { labelled: false, ..DENSE };
     for (name, shape, class_names, expected) in [
         ("unlabelled", unlabelled, None, "nodes have no labels to learn"),
         ("named", DENSE, Some(names), "2 names for 3 classes"),
     ] {
         let store = store(&folder.path().join(name), shape);
-        let config = TrainConfig {
-            first_hop: FirstHop::Preaggregated,
-            class_names,
-            ..config()
-        };
+        let config = TrainConfig { first_hop: FirstHop::Preaggregated, class_names, ..config() };
         let error = train_at(&store, &config, &folder.path().join(format!("{name}.run"))).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(matches!(error, Error::NoLabels(_)), name == "unlabelled", "{error:?}");
@@ -39,11 +32,7 @@ fn what_cannot_be_learned_is_refused_before_features_are_aggregated() {
 fn an_unlabelled_node_to_train_on_is_named_by_the_id_of_the_users_files() {
     for ids in [ExternalIds::Dense, ExternalIds::String] {
         let folder = tempfile::tempdir().unwrap();
-        let shape = Shape {
-            ids,
-            unlabelled: Some(62),
-            ..DENSE
-        };
+        let shape = Shape { ids, unlabelled: Some(62), ..DENSE };
         let store = store(folder.path(), shape);
         let external = ExternalId::Integer(62);
         let internal = match ids {

@@ -20,11 +20,7 @@ use crate::stores::{DENSE, NAMES, Shape, Unseen, config, store, trained_as};
 
 /// Begins or resumes a run of this many epochs.
 fn run(store: &Arc<Store>, path: &Path, epochs: u64, resume: bool) -> Summary {
-    let config = TrainConfig {
-        epochs,
-        partitions: Auto::Value(1),
-        ..config()
-    };
+    let config = TrainConfig { epochs, partitions: Auto::Value(1), ..config() };
     let folder = match resume {
         false => RunFolder::create(path, &config).unwrap(),
         true => RunFolder::resume(path).unwrap(),
@@ -74,12 +70,7 @@ fn a_run_that_lost_lines_of_its_metrics_keeps_its_scores_and_rates() {
     let again = run(&store, &path, 3, true);
     assert_eq!(
         (again.val_accuracy, again.val_loss, again.test_accuracy, again.evaluated),
-        (
-            summary.val_accuracy,
-            summary.val_loss,
-            summary.test_accuracy,
-            summary.evaluated
-        )
+        (summary.val_accuracy, summary.val_loss, summary.test_accuracy, summary.evaluated)
     );
     assert_eq!((again.best_epoch, again.epochs), (summary.best_epoch, 3));
     // The next record has the time of its own epoch only.
@@ -100,10 +91,7 @@ fn another_store_is_refused_before_features_are_aggregated() {
     let (own, other) = (store("own", true), store("other", false));
     run(&own, &at("run"), 1, false);
     let folder = RunFolder::resume(&at("run")).unwrap();
-    let config = TrainConfig {
-        epochs: 2,
-        ..folder.config().unwrap()
-    };
+    let config = TrainConfig { epochs: 2, ..folder.config().unwrap() };
     let refused = train(other.clone(), config, &folder, true, Device::Cpu, &mut Unseen).unwrap_err();
     assert!(matches!(refused, Error::WrongStore(_)), "{refused:?}");
     let error = refused.to_string();
@@ -123,22 +111,14 @@ fn a_run_without_the_file_of_its_class_names_is_refused() {
     let run = RunFolder::resume(&path).unwrap();
     let more = TrainConfig { epochs: 2, ..config };
     let resumed = |config| train(store.clone(), config, &run, true, Device::Cpu, &mut Unseen);
-    for error in [
-        Trained::open(&path, Device::Cpu).unwrap_err().to_string(),
-        resumed(more.clone()).unwrap_err().to_string(),
-    ] {
-        assert!(
-            error.contains("classes.txt: missing") && error.contains("--class-names"),
-            "{error}"
-        );
+    for error in
+        [Trained::open(&path, Device::Cpu).unwrap_err().to_string(), resumed(more.clone()).unwrap_err().to_string()]
+    {
+        assert!(error.contains("classes.txt: missing") && error.contains("--class-names"), "{error}");
     }
     // The names can be given again.
     let names = folder.path().join("names.txt");
     fs::write(&names, NAMES.join("\n")).unwrap();
-    resumed(TrainConfig {
-        class_names: Some(names),
-        ..more
-    })
-    .unwrap();
+    resumed(TrainConfig { class_names: Some(names), ..more }).unwrap();
     assert_eq!(Trained::open(&path, Device::Cpu).unwrap().class_names(), NAMES);
 }

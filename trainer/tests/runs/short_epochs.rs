@@ -28,10 +28,6 @@ fn all_that_counts_epochs_follows_their_number_of_steps() {
         assert!((record.learning_rate - config.lr * halved).abs() < 1e-12, "{record:?}");
     }
     // The same seeds in each epoch would sample about the same edges.
-    assert!(
-        records
-            .windows(2)
-            .any(|pair| pair[0].sampled_edges != pair[1].sampled_edges)
-    );
+    assert!(records.windows(2).any(|pair| pair[0].sampled_edges != pair[1].sampled_edges));
     assert!(summary.val_accuracy.unwrap() > 0.5, "{summary:?}");
 }

@@ -45,11 +45,7 @@ const PRESENT: [u32; 3] = [1, 2, 5];
 const DIM: usize = 8;
 
 fn recipe() -> Recipe {
-    let model = BlockModel {
-        classes: 3,
-        noise: 2.0,
-        ..BlockModel::new(NODES, 8.0)
-    };
+    let model = BlockModel { classes: 3, noise: 2.0, ..BlockModel::new(NODES, 8.0) };
     Recipe::new(Model::Sbm(model), 5)
 }
 
@@ -101,32 +97,19 @@ fn without_other_chunks(slice: &Store, folder: &Path, kept: SliceEdges) -> Arc<S
         let labels = (0..NODES).filter(|&label| is_present(label));
         let labels = labels.filter(|&label| generator.split(label).is_some_and(|split| split.name() == name));
         let text: String = labels.map(|label| format!("{label}\n")).collect();
-        SplitFile {
-            name,
-            path: file(&format!("{name}.txt"), text.as_bytes()),
-        }
+        SplitFile { name, path: file(&format!("{name}.txt"), text.as_bytes()) }
     });
     let out = folder.join("whole.grappa");
     let options = IngestOptions {
         nodes: Some(NODES),
-        layout: StoreLayout {
-            assign: Assign::Range,
-            chunks: Some(CHUNKS),
-            ..StoreLayout::default()
-        },
+        layout: StoreLayout { assign: Assign::Range, chunks: Some(CHUNKS), ..StoreLayout::default() },
         node_data: NodeData {
             features: Some(array("features.npy", "<f4", &[NODES, DIM as u64], rows.collect())),
             labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
             ..NodeData::default()
         },
-        splits: SplitOptions {
-            files: splits.to_vec(),
-            ..SplitOptions::default()
-        },
-        resources: Resources {
-            memory: 64 << 20,
-            ..Resources::default()
-        },
+        splits: SplitOptions { files: splits.to_vec(), ..SplitOptions::default() },
+        resources: Resources { memory: 64 << 20, ..Resources::default() },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     ingest(&options, &Silent).unwrap();
@@ -156,11 +139,7 @@ fn a_slice_trains_like_its_graph_without_the_edges_of_other_chunks() {
     let whole = without_other_chunks(&slice, &folder.path().join("input"), SliceEdges::All);
     for model in [LayerKind::Sage, LayerKind::Gin, LayerKind::Gat] {
         for evaluate in [Evaluate::Exact, Evaluate::Sampled] {
-            let config = TrainConfig {
-                model,
-                evaluate,
-                ..deterministic()
-            };
+            let config = TrainConfig { model, evaluate, ..deterministic() };
             let of = |store, name: &str| {
                 let path = folder.path().join(format!("{name}-{model}-{evaluate}.run"));
                 train_at(store, &config, &path).unwrap().1.records
@@ -175,15 +154,9 @@ fn assert_same(name: &str, found: &[EpochRecord], expected: &[EpochRecord]) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         let same = |found: f64, expected: f64| {
-            assert!(
-                (found - expected).abs() < 1e-3 * expected.abs().max(0.1),
-                "{name}: {found:?}, {expected:?}"
-            );
+            assert!((found - expected).abs() < 1e-3 * expected.abs().max(0.1), "{name}: {found:?}, {expected:?}");
         };
-        assert_eq!(
-            (found.step, found.sampled_edges),
-            (expected.step, expected.sampled_edges)
-        );
+        assert_eq!((found.step, found.sampled_edges), (expected.step, expected.sampled_edges));
         same(found.loss, expected.loss);
         same(found.val_loss.unwrap(), expected.val_loss.unwrap());
     }
@@ -275,20 +248,14 @@ fn a_slice_cannot_make_preaggregated_features() {
     let path = |name: &str| folder.path().join(name);
     let whole = generated(&path("whole"), FeatureSource::Stored, None);
     let slice = placed(&whole, &path("slice"), vec![0..=2], SliceEdges::Inside);
-    let wanted = TrainConfig {
-        first_hop: FirstHop::Preaggregated,
-        ..config()
-    };
+    let wanted = TrainConfig { first_hop: FirstHop::Preaggregated, ..config() };
     let error = train_at(&slice, &wanted, &path("wanted.run")).unwrap_err();
     assert!(matches!(error, Error::NoPreaggregation(_)), "{error:?}");
     let error = error.to_string();
     assert!(error.contains("grappa-store preaggregate --kind mean"), "{error}");
 
     let (_, seen) = train_at(&slice, &config(), &path("auto.run")).unwrap();
-    let is_told = seen
-        .warnings
-        .iter()
-        .any(|what| what.contains("the first hop is sampled"));
+    let is_told = seen.warnings.iter().any(|what| what.contains("the first hop is sampled"));
     assert!(is_told, "{seen:?}");
 }
 
@@ -297,12 +264,7 @@ fn a_slice_is_learned_in_partitions_with_every_halo_mode() {
     let folder = tempfile::tempdir().unwrap();
     let store = slice(&folder.path().join("slice"), FeatureSource::Procedural);
     for halo in [HaloMode::Auto, HaloMode::Stop, HaloMode::Neighbors, HaloMode::None] {
-        let config = TrainConfig {
-            halo,
-            partitions: Auto::Value(3),
-            repartition_every: 2,
-            ..config()
-        };
+        let config = TrainConfig { halo, partitions: Auto::Value(3), repartition_every: 2, ..config() };
         let path = folder.path().join(format!("{halo}.run"));
         let (summary, seen) = train_at(&store, &config, &path).unwrap();
         assert!(summary.val_accuracy.unwrap() > 0.6, "{halo}: {summary:?}");
@@ -317,19 +279,12 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let store = slice(&path("slice"), FeatureSource::Procedural);
-    let config = TrainConfig {
-        evaluate: Evaluate::Exact,
-        ..config()
-    };
+    let config = TrainConfig { evaluate: Evaluate::Exact, ..config() };
     let (summary, _) = train_at(&store, &config, &path("run")).unwrap();
     let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
     let val: Vec<NodeId> = split_of(&store, "val").unwrap().iter().map(NodeId).collect();
     let predict = |nodes: &[NodeId]| predict_nodes(&trained, &store, nodes, BUDGET, &path("run"), &Silent);
-    let Predictions {
-        nodes: predicted,
-        scores,
-        nan,
-    } = predict(&val).unwrap();
+    let Predictions { nodes: predicted, scores, nan } = predict(&val).unwrap();
     assert_eq!(nan, None);
     let is_right = |prediction: &&Prediction| prediction.labels == Some(vec![prediction.classes[0].0]);
     let right = predicted.iter().filter(is_right).count();
@@ -337,17 +292,11 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
     assert_eq!(summary.val_accuracy, scores.unwrap().accuracy);
 
     let write = |out: &str, split: Option<&str>, budget| {
-        let options = FileOptions {
-            values: Values::Classes,
-            nodes: split.map_or(FileNodes::All, FileNodes::Split),
-        };
+        let options = FileOptions { values: Values::Classes, nodes: split.map_or(FileNodes::All, FileNodes::Split) };
         predict_file(&trained, &store, &path(out), options, budget, &Silent)
     };
     let written = write("val.npy", Some("val"), BUDGET).unwrap();
-    assert_eq!(
-        (written.nodes, written.scores.unwrap().accuracy),
-        (val.len() as u64, summary.val_accuracy)
-    );
+    assert_eq!((written.nodes, written.scores.unwrap().accuracy), (val.len() as u64, summary.val_accuracy));
     let little = PredictBudget { memory: 100, ..BUDGET };
     let absent = NodeId(store.chunks().range(ChunkId(3)).start);
     for (error, expected) in grappa_skip::cases![
@@ -367,19 +316,11 @@ fn a_slice_with_the_in_degrees_of_halo_nodes_predicts_with_gcn_as_its_graph_does
     aggregated(&whole, AggregateKind::Gcn);
     let chunks = PRESENT.map(|chunk| chunk..=chunk).to_vec();
     let slice = placed_with_halo(&whole, &path("slice"), chunks);
-    let config = TrainConfig {
-        model: LayerKind::Gcn,
-        partitions: Auto::Value(2),
-        ..config()
-    };
+    let config = TrainConfig { model: LayerKind::Gcn, partitions: Auto::Value(2), ..config() };
     train_at(&slice, &config, &path("run")).unwrap();
     let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
     let test: Vec<NodeId> = split_of(&slice, "test").unwrap().iter().map(NodeId).collect();
-    let predict = |store| {
-        predict_nodes(&trained, store, &test, BUDGET, &path("run"), &Silent)
-            .unwrap()
-            .nodes
-    };
+    let predict = |store| predict_nodes(&trained, store, &test, BUDGET, &path("run"), &Silent).unwrap().nodes;
     for (found, expected) in predict(&slice).iter().zip(predict(&whole)) {
         assert_eq!(found.classes, expected.classes);
     }
@@ -389,19 +330,14 @@ fn a_slice_with_the_in_degrees_of_halo_nodes_predicts_with_gcn_as_its_graph_does
     let mut manifest = slice.manifest().clone();
     for (chunk, entry) in (0..).map(ChunkId).zip(&mut manifest.chunks) {
         if std::mem::take(&mut entry.halo_degrees) {
-            manifest
-                .files
-                .retain(|file| file.path != files::of_chunk(chunk, "degrees"));
+            manifest.files.retain(|file| file.path != files::of_chunk(chunk, "degrees"));
         }
     }
     fs::write(&listed, manifest.encode()).unwrap();
     fs::remove_dir_all(slice.path().join("aggregates")).unwrap();
     let older = Arc::new(Store::open(slice.path()).unwrap());
     let error = refused_at(&older, &config, &path("older.run"));
-    assert!(
-        error.contains("in-degrees") && error.contains("--halo-features"),
-        "{error}"
-    );
+    assert!(error.contains("in-degrees") && error.contains("--halo-features"), "{error}");
 }
 
 #[test]
@@ -409,14 +345,8 @@ fn what_a_slice_cannot_do_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let computed = slice(&folder.path().join("computed"), FeatureSource::Procedural);
     let stored = slice(&folder.path().join("stored"), FeatureSource::Stored);
-    let gcn = TrainConfig {
-        model: LayerKind::Gcn,
-        ..config()
-    };
-    let history = TrainConfig {
-        halo: HaloMode::History,
-        ..config()
-    };
+    let gcn = TrainConfig { model: LayerKind::Gcn, ..config() };
+    let history = TrainConfig { halo: HaloMode::History, ..config() };
     for (name, store, config, expected) in [
         ("stored", &stored, config(), "add the chunks 0, 3-4"),
         ("gcn", &computed, gcn, "gcn divides by the in-degrees of sources"),
@@ -464,17 +394,10 @@ fn a_placed_slice_trains_like_a_generated_one() {
     let whole = generated(&path("whole"), FeatureSource::Procedural, None);
     let chunks = PRESENT.map(|chunk| chunk..=chunk).to_vec();
     let slice = placed(&whole, &path("placed"), chunks, SliceEdges::All);
-    let config = TrainConfig {
-        partitions: Auto::Value(2),
-        epochs: 3,
-        ..config()
-    };
+    let config = TrainConfig { partitions: Auto::Value(2), epochs: 3, ..config() };
     let losses = |store, name: &str| {
         let (_, seen) = train_at(store, &config, &path(name)).unwrap();
-        seen.records
-            .iter()
-            .map(|record| (record.loss, record.val_loss))
-            .collect::<Vec<_>>()
+        seen.records.iter().map(|record| (record.loss, record.val_loss)).collect::<Vec<_>>()
     };
     assert_eq!(losses(&slice, "placed.run"), losses(&generated_slice, "generated.run"));
 
@@ -482,9 +405,7 @@ fn a_placed_slice_trains_like_a_generated_one() {
     let slice = placed(&stored, &path("placed-stored"), vec![0..=2], SliceEdges::All);
     let error = refused_at(&slice, &config, &path("refused.run"));
     assert!(
-        ["add the chunks 3-5", "--halo-features", "--edges inside"]
-            .iter()
-            .all(|remedy| error.contains(remedy)),
+        ["add the chunks 3-5", "--halo-features", "--edges inside"].iter().all(|remedy| error.contains(remedy)),
         "{error}"
     );
 }
@@ -515,20 +436,13 @@ fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
         name,
         path: {
             let nodes = (0..NODES).filter(|node| residues.contains(&(node / 2 % 5)));
-            file(
-                &format!("{name}.txt"),
-                nodes.map(|node| format!("{node}\n")).collect::<String>().as_bytes(),
-            )
+            file(&format!("{name}.txt"), nodes.map(|node| format!("{node}\n")).collect::<String>().as_bytes())
         },
     };
     let out = folder.path().join("halves.grappa");
     let options = IngestOptions {
         nodes: Some(NODES),
-        layout: StoreLayout {
-            assign: Assign::Range,
-            chunks: Some(4),
-            ..StoreLayout::default()
-        },
+        layout: StoreLayout { assign: Assign::Range, chunks: Some(4), ..StoreLayout::default() },
         node_data: NodeData {
             features: Some(array("features.npy", "<f4", &[NODES, 4], features.collect())),
             labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
@@ -538,26 +452,14 @@ fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
             files: vec![split("train", 0..=2), split("val", 3..=3), split("test", 4..=4)],
             ..SplitOptions::default()
         },
-        resources: Resources {
-            memory: 64 << 20,
-            ..Resources::default()
-        },
+        resources: Resources { memory: 64 << 20, ..Resources::default() },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     ingest(&options, &Silent).unwrap();
-    let slice = placed(
-        &Store::open(&out).unwrap(),
-        &folder.path().join("half"),
-        vec![2..=3],
-        SliceEdges::All,
-    );
+    let slice = placed(&Store::open(&out).unwrap(), &folder.path().join("half"), vec![2..=3], SliceEdges::All);
     assert_eq!(slice.split("train").unwrap().unwrap().len(), NODES / 2 * 3 / 5);
     for evaluate in [Evaluate::Exact, Evaluate::Sampled] {
-        let config = TrainConfig {
-            evaluate,
-            epochs: 20,
-            ..config()
-        };
+        let config = TrainConfig { evaluate, epochs: 20, ..config() };
         let (summary, _) = train_at(&slice, &config, &folder.path().join(format!("{evaluate}.run"))).unwrap();
         assert!(summary.val_accuracy.unwrap() > 0.8, "{evaluate}: {summary:?}");
     }

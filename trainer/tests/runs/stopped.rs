@@ -42,12 +42,7 @@ pub(crate) struct Stopping {
 
 impl Stopping {
     pub(crate) fn at(stop_at: u64) -> Self {
-        Self {
-            asked: AtomicU64::new(0),
-            stop_at,
-            stage: Mutex::default(),
-            told: Vec::new(),
-        }
+        Self { asked: AtomicU64::new(0), stop_at, stage: Mutex::default(), told: Vec::new() }
     }
 }
 
@@ -99,12 +94,9 @@ pub(crate) fn left(path: &Path) -> (Checkpoint, Vec<String>) {
     let folder = RunFolder::resume(path).unwrap();
     let (_, mut checkpoint) = folder.checkpoints(3).unwrap().latest().unwrap().found.unwrap();
     (checkpoint.state.seconds, checkpoint.state.seconds_by_stage) = (0.0, StageSeconds::default());
-    for list in [
-        &mut checkpoint.parameters,
-        &mut checkpoint.buffers,
-        &mut checkpoint.optimizer,
-        &mut checkpoint.historical,
-    ] {
+    for list in
+        [&mut checkpoint.parameters, &mut checkpoint.buffers, &mut checkpoint.optimizer, &mut checkpoint.historical]
+    {
         list.sort_by(|a, b| a.name.cmp(&b.name));
     }
     let told = |record: EpochRecord| {
@@ -127,12 +119,7 @@ pub(crate) fn left(path: &Path) -> (Checkpoint, Vec<String>) {
 pub(crate) fn assert_same(found: &(Checkpoint, Vec<String>), expected: &(Checkpoint, Vec<String>), context: &str) {
     assert!(found.1 == expected.1, "{context}: {:#?} {:#?}", found.1, expected.1);
     let (found, expected) = (&found.0, &expected.0);
-    assert!(
-        found.state == expected.state,
-        "{context}: {:?} {:?}",
-        found.state,
-        expected.state
-    );
+    assert!(found.state == expected.state, "{context}: {:?} {:?}", found.state, expected.state);
     assert!(found.parameters == expected.parameters, "{context}: parameters");
     assert!(found.buffers == expected.buffers, "{context}: buffers");
     assert!(found.optimizer == expected.optimizer, "{context}: moments");
@@ -177,11 +164,7 @@ fn published() -> TrainConfig {
 
 /// Epochs that use a part of the training nodes, from partitions that train one after another.
 fn short_epochs() -> TrainConfig {
-    TrainConfig {
-        steps_per_epoch: 5,
-        concurrent: "1".parse().unwrap(),
-        ..everything()
-    }
+    TrainConfig { steps_per_epoch: 5, concurrent: "1".parse().unwrap(), ..everything() }
 }
 
 #[test]
@@ -222,20 +205,11 @@ fn a_run_stopped_at_any_moment_resumes_to_the_same_bits() {
 fn a_run_stopped_again_and_again_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let dense = store(folder.path(), DENSE);
-    for (name, config) in [
-        ("everything", everything()),
-        ("published", published()),
-        ("short epochs", short_epochs()),
-    ] {
+    for (name, config) in [("everything", everything()), ("published", published()), ("short epochs", short_epochs())] {
         stopped_again_and_again(&dense, &folder.path().join(name), &config);
     }
     let store = store(&folder.path().join("links"), SPLIT);
-    let links = TrainConfig {
-        edges_per_epoch: 500,
-        partitions: Auto::Value(2),
-        epochs: 4,
-        ..links()
-    };
+    let links = TrainConfig { edges_per_epoch: 500, partitions: Auto::Value(2), epochs: 4, ..links() };
     stopped_again_and_again(&store, &folder.path().join("links.runs"), &links);
 }
 
@@ -248,13 +222,7 @@ fn stopped_again_and_again(store: &Arc<Store>, folder: &Path, config: &TrainConf
 
     let stopped = folder.join("stopped.run");
     let mut stops = 0;
-    while let Err(error) = run(
-        store,
-        config,
-        &stopped,
-        stops > 0,
-        &mut Stopping::at(asked / 5 + 7 * stops),
-    ) {
+    while let Err(error) = run(store, config, &stopped, stops > 0, &mut Stopping::at(asked / 5 + 7 * stops)) {
         assert!(error.is_stopped(), "{error}");
         stops += 1;
         assert!(stops < 50, "it gets nowhere");
@@ -279,10 +247,7 @@ impl Copying {
             return;
         };
         let Some((path, checkpoint)) = latest.found else { return };
-        let is_within = checkpoint
-            .state
-            .partial
-            .is_some_and(|partial| partial.steps > 0 && !partial.is_trained);
+        let is_within = checkpoint.state.partial.is_some_and(|partial| partial.steps > 0 && !partial.is_trained);
         let copy = self.run.with_extension(format!("at-{}", checkpoint.state.step));
         if !is_within || copies.len() == Self::COPIES_MAX || copies.contains(&copy) {
             return;
@@ -330,25 +295,11 @@ fn a_run_killed_within_an_epoch_continues_from_a_checkpoint_within_it() {
     for (name, config) in [("everything", everything()), ("short epochs", short_epochs())] {
         let straight = folder.path().join(format!("{name}.run"));
         run(&store, &config, &straight, false, &mut Stopping::at(u64::MAX)).unwrap();
-        let config = TrainConfig {
-            checkpoint_minutes: 1e-9,
-            ..config
-        };
+        let config = TrainConfig { checkpoint_minutes: 1e-9, ..config };
         let path = folder.path().join(format!("{name}.killed"));
-        let mut copying = Copying {
-            run: path.clone(),
-            copies: Mutex::default(),
-        };
+        let mut copying = Copying { run: path.clone(), copies: Mutex::default() };
         let run_folder = RunFolder::create(&path, &config).unwrap();
-        train(
-            store.clone(),
-            config.clone(),
-            &run_folder,
-            false,
-            Device::Cpu,
-            &mut copying,
-        )
-        .unwrap();
+        train(store.clone(), config.clone(), &run_folder, false, Device::Cpu, &mut copying).unwrap();
         let copies = copying.copies.into_inner().unwrap();
         assert!(copies.len() >= 3, "{copies:?}");
         for copy in copies {

@@ -29,10 +29,7 @@ use tch::Device;
 pub const NODES: u64 = 400;
 pub const CLASSES: u64 = 3;
 pub const NAMES: [&str; 3] = ["admin", "non-free/libs", "web"];
-pub const BUDGET: PredictBudget = PredictBudget {
-    memory: 64 << 20,
-    threads: 2,
-};
+pub const BUDGET: PredictBudget = PredictBudget { memory: 64 << 20, threads: 2 };
 
 pub struct Unseen;
 
@@ -45,10 +42,7 @@ impl Watcher for Unseen {
 
     fn warn(&mut self, what: &str) {
         // Models with learned aggregates are trained in partitions, too, and some take nothing of edges.
-        let is_known = [
-            "in partitions misses part of the neighborhoods",
-            "are not used: the model",
-        ];
+        let is_known = ["in partitions misses part of the neighborhoods", "are not used: the model"];
         assert!(is_known.iter().any(|known| what.contains(known)), "{what}");
     }
 }
@@ -235,13 +229,7 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
             "<i8",
             &[NODES],
             (0..NODES)
-                .map(|node| {
-                    if shape.unlabelled == Some(node) {
-                        -1
-                    } else {
-                        class(node) as i64
-                    }
-                })
+                .map(|node| if shape.unlabelled == Some(node) { -1 } else { class(node) as i64 })
                 .flat_map(i64::to_le_bytes)
                 .collect(),
         ),
@@ -257,10 +245,7 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
     let split = |name: &'static str, part: std::ops::Range<u64>| {
         let ids = (0..NODES).filter(|node| part.contains(&(node / 3 % 10)));
         let text: String = ids.map(|node| id(shape, node) + "\n").collect();
-        SplitFile {
-            name,
-            path: file(&format!("{name}.txt"), text.as_bytes()),
-        }
+        SplitFile { name, path: file(&format!("{name}.txt"), text.as_bytes()) }
     };
     let out = folder.join("graph.grappa");
     let mut options = IngestOptions {
@@ -282,19 +267,11 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
                 .filter(|(name, _)| shape.validated || *name != "val")
                 .map(|(name, part)| split(name, part))
                 .collect(),
-            edges: shape
-                .edge_split
-                .then(|| EdgeSplit::random("80/10/10".parse().unwrap(), 1).unwrap()),
+            edges: shape.edge_split.then(|| EdgeSplit::random("80/10/10".parse().unwrap(), 1).unwrap()),
             ..SplitOptions::default()
         },
-        layout: StoreLayout {
-            chunks: Some(4),
-            ..StoreLayout::default()
-        },
-        resources: Resources {
-            memory: 64 << 20,
-            ..Resources::default()
-        },
+        layout: StoreLayout { chunks: Some(4), ..StoreLayout::default() },
+        resources: Resources { memory: 64 << 20, ..Resources::default() },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     if shape.edge_data {
@@ -325,10 +302,7 @@ pub fn config() -> TrainConfig {
 pub fn trained_as(store: &Arc<Store>, folder: &Path, config: TrainConfig) -> (Trained, Summary) {
     let names = folder.join("names.txt");
     fs::write(&names, NAMES.join("\n")).unwrap();
-    let config = TrainConfig {
-        class_names: Some(names.clone()),
-        ..config
-    };
+    let config = TrainConfig { class_names: Some(names.clone()), ..config };
     let path = folder.join(format!("{}.run", config.model));
     let run = RunFolder::create(&path, &config).unwrap();
     let summary = train(store.clone(), config, &run, false, Device::Cpu, &mut Unseen).unwrap();

@@ -13,15 +13,8 @@ use crate::stores::{config, train_at};
 
 /// A graph of R-MAT with classes. All graphs have the same nodes.
 fn rmat(out: &Path, edge_factor: f64) -> Arc<Store> {
-    let rmat = Rmat {
-        classes: Some(RmatClasses::new(6)),
-        ..Rmat::graph500(12, edge_factor)
-    };
-    let splits = SplitShares {
-        train: 0.5,
-        val: 0.1,
-        test: 0.4,
-    };
+    let rmat = Rmat { classes: Some(RmatClasses::new(6)), ..Rmat::graph500(12, edge_factor) };
+    let splits = SplitShares { train: 0.5, val: 0.1, test: 0.4 };
     let options = StoreOptions {
         chunks: Some(8),
         features: Some(FeatureOptions::new(32, FeatureDtype::F32, FeatureSource::Procedural)),

@@ -31,10 +31,7 @@ fn run(store: &Arc<Store>, folder: &Path, config: &TrainConfig) -> (Summary, Vec
 fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
     let trained = Trained::open(run, Device::Cpu).unwrap();
     let nodes: Vec<NodeId> = store.split("val").unwrap().unwrap().iter().map(NodeId).collect();
-    let wanted = Wanted {
-        nodes: NodeSet::of(store.manifest().nodes, nodes.iter().copied()),
-        output: Output::Logits,
-    };
+    let wanted = Wanted { nodes: NodeSet::of(store.manifest().nodes, nodes.iter().copied()), output: Output::Logits };
     let budget = Budget::new(64 << 20, 2);
     let mut parts = Vec::new();
     let mut take = |_: std::ops::Range<u64>, logits: &Tensor| {
@@ -43,16 +40,11 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
     };
     trained.infer(store, wanted, budget, run, &Silent, &mut take).unwrap();
     let logits = Tensor::cat(&parts, 0);
-    let labels: Vec<MappedLabels> = store
-        .present_chunks()
-        .map(|chunk| store.labels(chunk, Access::Random).unwrap().unwrap())
-        .collect();
+    let labels: Vec<MappedLabels> =
+        store.present_chunks().map(|chunk| store.labels(chunk, Access::Random).unwrap().unwrap()).collect();
     let place = |node: NodeId| {
         let chunk = store.chunks().chunk_of(node);
-        (
-            labels[chunk.0 as usize].labels(),
-            node.0 - store.chunks().range(chunk).start,
-        )
+        (labels[chunk.0 as usize].labels(), node.0 - store.chunks().range(chunk).start)
     };
     let labels = match trained.task() {
         Task::MultiClass => {
@@ -66,29 +58,20 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
             let set = |node: &NodeId| {
                 let (labels, row) = place(*node);
                 let set = labels.multi(row).unwrap().unwrap();
-                (0..CLASSES as u32)
-                    .map(|class| i64::from(set.contains(class)))
-                    .collect::<Vec<i64>>()
+                (0..CLASSES as u32).map(|class| i64::from(set.contains(class))).collect::<Vec<i64>>()
             };
             Tensor::from_slice(&nodes.iter().flat_map(set).collect::<Vec<i64>>()).view([-1, CLASSES as i64])
         }
         Task::Regression | Task::Links => unreachable!("stores of these tests have classes"),
     };
-    Loss::of_classes(trained.task(), 0.0)
-        .of(&logits, &labels)
-        .mean(Kind::Double)
-        .double_value(&[])
+    Loss::of_classes(trained.task(), 0.0).of(&logits, &labels).mean(Kind::Double).double_value(&[])
 }
 
 #[test]
 fn every_evaluation_has_the_loss_of_libtorch() {
     let folder = tempfile::tempdir().unwrap();
     let sets = Shape { sets: true, ..DENSE };
-    let base = TrainConfig {
-        epochs: 1,
-        evaluate: Evaluate::Exact,
-        ..config()
-    };
+    let base = TrainConfig { epochs: 1, evaluate: Evaluate::Exact, ..config() };
     for (shape, kind) in [(DENSE, "classes"), (sets, "sets")] {
         let at = folder.path().join(kind);
         std::fs::create_dir(&at).unwrap();
@@ -123,10 +106,7 @@ fn every_evaluation_has_the_loss_of_libtorch() {
             let (summary, records) = run(&store, &path, &config);
             let expected = loss_of_libtorch(&store, &path);
             let loss = summary.val_loss.expect("there are validation nodes");
-            assert!(
-                (loss - expected).abs() < 1e-5 * expected,
-                "{kind} {way}: {loss} {expected}"
-            );
+            assert!((loss - expected).abs() < 1e-5 * expected, "{kind} {way}: {loss} {expected}");
             assert_eq!(records[0].val_loss, Some(loss));
         }
     }
@@ -137,36 +117,18 @@ fn the_best_epoch_and_the_end_follow_the_loss_if_it_is_monitored() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     // With such a learning rate the loss goes up and down.
-    let config = TrainConfig {
-        epochs: 40,
-        lr: 0.3,
-        monitor: Monitor::Loss,
-        early_stopping: 4,
-        ..config()
-    };
+    let config = TrainConfig { epochs: 40, lr: 0.3, monitor: Monitor::Loss, early_stopping: 4, ..config() };
     let (summary, records) = run(&store, &folder.path().join("loss.run"), &config);
     let losses: Vec<f64> = records.iter().map(|record| record.val_loss.unwrap()).collect();
-    let best = (0..losses.len())
-        .min_by(|&a, &b| losses[a].total_cmp(&losses[b]))
-        .unwrap();
-    assert_eq!(
-        (summary.best_epoch, summary.val_loss),
-        (Some(best as u64 + 1), Some(losses[best]))
-    );
+    let best = (0..losses.len()).min_by(|&a, &b| losses[a].total_cmp(&losses[b])).unwrap();
+    assert_eq!((summary.best_epoch, summary.val_loss), (Some(best as u64 + 1), Some(losses[best])));
     let trained = Trained::open(&folder.path().join("loss.run"), Device::Cpu).unwrap();
     assert_eq!(trained.monitor(), Monitor::Loss);
     assert_eq!(trained.state().best.map(|best| -best.val), Some(losses[best]));
     assert_eq!((records.len(), records.len() < 40), (best + 1 + 4, true), "{losses:?}");
 
-    let config = TrainConfig {
-        monitor: Monitor::Score,
-        ..config
-    };
+    let config = TrainConfig { monitor: Monitor::Score, ..config };
     let (summary, records) = run(&store, &folder.path().join("score.run"), &config);
     let best = summary.best_epoch.unwrap() as usize - 1;
-    assert!(
-        records
-            .iter()
-            .all(|record| record.val_accuracy <= records[best].val_accuracy)
-    );
+    assert!(records.iter().all(|record| record.val_accuracy <= records[best].val_accuracy));
 }

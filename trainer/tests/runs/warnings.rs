@@ -8,20 +8,9 @@ use crate::stores::{DENSE, Shape, config, store, train_at};
 fn options_without_effect_are_warned_about_when_a_run_begins() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
-    let correction = TrainConfig {
-        correction: Correction::Node,
-        partitions: Auto::Value(1),
-        ..config()
-    };
-    let halo = TrainConfig {
-        halo: HaloMode::History,
-        first_hop: FirstHop::Sampled,
-        ..config()
-    };
-    let steps = TrainConfig {
-        steps_per_epoch: 1000,
-        ..config()
-    };
+    let correction = TrainConfig { correction: Correction::Node, partitions: Auto::Value(1), ..config() };
+    let halo = TrainConfig { halo: HaloMode::History, first_hop: FirstHop::Sampled, ..config() };
+    let steps = TrainConfig { steps_per_epoch: 1000, ..config() };
     for (name, config, expected) in grappa_skip::cases![
         "steps", steps, "--steps-per-epoch 1000 has no effect: 7 step(s) use all training nodes";
         "correction", correction, "--correction node has no effect";

@@ -60,16 +60,9 @@ fn store(folder: &Path) -> Arc<Store> {
 
 fn store_with(folder: &Path, features: Option<FeatureOptions>) -> Arc<Store> {
     let out = folder.join("graph.grappa");
-    let model = BlockModel {
-        classes: 4,
-        ..BlockModel::new(3000, 10.0)
-    };
+    let model = BlockModel { classes: 4, ..BlockModel::new(3000, 10.0) };
     generate_store(
-        &StoreOptions {
-            chunks: Some(8),
-            features,
-            ..StoreOptions::new(Recipe::new(Model::Sbm(model), 5), &out)
-        },
+        &StoreOptions { chunks: Some(8), features, ..StoreOptions::new(Recipe::new(Model::Sbm(model), 5), &out) },
         &Silent,
     )
     .unwrap();
@@ -112,13 +105,7 @@ fn run_on(
 
 /// The parameters of the last checkpoint, to the bit.
 fn parameters(folder: &RunFolder) -> Vec<(String, Vec<u8>)> {
-    let (_, checkpoint) = folder
-        .checkpoints(3)
-        .unwrap()
-        .latest()
-        .unwrap()
-        .found
-        .expect("it was saved");
+    let (_, checkpoint) = folder.checkpoints(3).unwrap().latest().unwrap().found.expect("it was saved");
     let of = |tensor: grappa_run::checkpoint::NamedTensor| (tensor.name, tensor.bytes);
     checkpoint.parameters.into_iter().map(of).collect()
 }
@@ -127,12 +114,7 @@ fn parameters(folder: &RunFolder) -> Vec<(String, Vec<u8>)> {
 fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correction() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let parted = |halo, correction| TrainConfig {
-        partitions: Auto::Value(4),
-        halo,
-        correction,
-        ..config()
-    };
+    let parted = |halo, correction| TrainConfig { partitions: Auto::Value(4), halo, correction, ..config() };
     let configs = grappa_skip::cases![
         "whole", config();
         "stop, batch", parted(HaloMode::Stop, Correction::Batch);
@@ -153,26 +135,13 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
         let losses: Vec<f64> = watched.records.iter().map(|record| record.loss).collect();
         assert!(losses[5] < losses[0], "{name}: {losses:?}");
         let coverage = watched.records[5].coverage_mean.unwrap();
-        assert!(
-            if config.partitions() == 1 {
-                coverage == 1.0
-            } else {
-                coverage < 1.0
-            },
-            "{name}: {coverage}"
-        );
+        assert!(if config.partitions() == 1 { coverage == 1.0 } else { coverage < 1.0 }, "{name}: {coverage}");
         let takes_halo = matches!(config.halo, HaloMode::Auto | HaloMode::History);
         for record in &watched.records {
             // They change with the partitions, every second epoch; embeddings are also refreshed in between.
             let changed = record.epoch % 2 == 1;
             let is_due = config.partitions() > 1 && takes_halo && (changed || config.halo != HaloMode::Auto);
-            assert_eq!(
-                record.halo_bytes > 0,
-                is_due,
-                "{name}, epoch {}: {}",
-                record.epoch,
-                record.halo_bytes
-            );
+            assert_eq!(record.halo_bytes > 0, is_due, "{name}, epoch {}: {}", record.epoch, record.halo_bytes);
         }
         for file in ["config.toml", "metrics.jsonl", "summary.json", "report.html"] {
             assert!(path.join(file).exists(), "{name}: {file}");
@@ -184,14 +153,8 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
 fn partitions_with_all_neighbors_of_halo_nodes_learn_what_the_whole_graph_does() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    for model in [
-        LayerKind::Gat,
-        LayerKind::Gatv2,
-        LayerKind::SageMax,
-        LayerKind::Sage,
-        LayerKind::Gcn,
-        LayerKind::Gin,
-    ] {
+    for model in [LayerKind::Gat, LayerKind::Gatv2, LayerKind::SageMax, LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin]
+    {
         let losses = |partitions: u32| {
             let config = TrainConfig {
                 model,
@@ -212,10 +175,7 @@ fn partitions_with_all_neighbors_of_halo_nodes_learn_what_the_whole_graph_does()
         };
         let (whole, parts) = (losses(1), losses(4));
         for (whole, part) in whole.iter().zip(&parts) {
-            assert!(
-                (whole - part).abs() <= 1e-4 * whole.abs(),
-                "{model}: {whole} and {part}"
-            );
+            assert!((whole - part).abs() <= 1e-4 * whole.abs(), "{model}: {whole} and {part}");
         }
     }
 }
@@ -235,11 +195,7 @@ fn a_graph_without_features_is_learned_with_those_that_are_computed() {
         assert!(error.contains(&command), "{error}");
     }
 
-    let embeddings = FastRp {
-        dim: 32,
-        hop_weights: vec![1.0; 3],
-        seed: 1,
-    };
+    let embeddings = FastRp { dim: 32, hop_weights: vec![1.0; 3], seed: 1 };
     let options = AddFeatures {
         kind: FeatureKind::FastRp(embeddings),
         dtype: FeatureDtype::F32,
@@ -248,10 +204,7 @@ fn a_graph_without_features_is_learned_with_those_that_are_computed() {
     };
     add_features(&store, &options, &Silent).unwrap();
     let store = Arc::new(Store::open(&path).unwrap());
-    let config = TrainConfig {
-        partitions: Auto::Value(4),
-        ..config()
-    };
+    let config = TrainConfig { partitions: Auto::Value(4), ..config() };
     let (summary, _) = run_at(&store, &config, &folder.path().join("embeddings"));
     let accuracy = summary.test_accuracy.expect("there are nodes to test on");
     // A quarter by chance.
@@ -300,21 +253,12 @@ fn on_cuda_the_same_is_learned() {
         ("gat", LayerKind::Gat, 4),
         ("gcn", LayerKind::Gcn, 4),
     ] {
-        let config = TrainConfig {
-            model,
-            partitions: Auto::Value(partitions),
-            layers: 3,
-            dropout: 0.0,
-            ..config()
-        };
+        let config = TrainConfig { model, partitions: Auto::Value(partitions), layers: 3, dropout: 0.0, ..config() };
         let losses = [Device::Cpu, Device::Cuda(0)].map(|device| {
             let path = folder.path().join(format!("{name}-{device:?}"));
             let run_folder = RunFolder::create(&path, &config).unwrap();
             let (summary, watched) = run_on(device, &store, &config, &run_folder, false);
-            assert!(
-                summary.test_accuracy.expect("there are nodes to test on") > 0.6,
-                "{name}"
-            );
+            assert!(summary.test_accuracy.expect("there are nodes to test on") > 0.6, "{name}");
             let losses: Vec<f64> = watched.records.iter().map(|record| record.loss).collect();
             losses
         });
@@ -366,21 +310,12 @@ fn a_run_that_is_resumed_ends_with_the_same_bits() {
     let store = store(folder.path());
     // History is of layers between the first and the last.
     for (halo, layers) in [(HaloMode::Stop, 2), (HaloMode::Neighbors, 3), (HaloMode::History, 4)] {
-        let whole = TrainConfig {
-            partitions: Auto::Value(4),
-            layers,
-            halo,
-            correction: Correction::Batch,
-            ..config()
-        };
+        let whole = TrainConfig { partitions: Auto::Value(4), layers, halo, correction: Correction::Batch, ..config() };
         let name = |part: &str| folder.path().join(format!("{halo}-{part}"));
         let straight = RunFolder::create(&name("straight"), &whole).unwrap();
         run(&store, &whole, &straight, false);
 
-        let half = TrainConfig {
-            epochs: 3,
-            ..whole.clone()
-        };
+        let half = TrainConfig { epochs: 3, ..whole.clone() };
         let broken = RunFolder::create(&name("broken"), &half).unwrap();
         run(&store, &half, &broken, false);
         assert!(parameters(&straight) != parameters(&broken), "there is more to train");
@@ -395,21 +330,12 @@ fn what_is_known_of_the_first_layer_is_what_all_neighbors_say() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     // All neighbors at every hop: then it makes no difference but for rounding whether the first hop is sampled.
-    let whole = |model, first_hop| TrainConfig {
-        model,
-        first_hop,
-        full_graph: true,
-        dropout: 0.0,
-        epochs: 3,
-        ..config()
-    };
+    let whole =
+        |model, first_hop| TrainConfig { model, first_hop, full_graph: true, dropout: 0.0, epochs: 3, ..config() };
     for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin] {
         for layers in [1, 2, 3] {
             let losses = |first_hop: FirstHop| -> Vec<f64> {
-                let config = TrainConfig {
-                    layers,
-                    ..whole(model, first_hop)
-                };
+                let config = TrainConfig { layers, ..whole(model, first_hop) };
                 let path = folder.path().join(format!("{model}-{layers}-{first_hop}"));
                 let (_, watched) = run_at(&store, &config, &path);
                 assert!(watched.warnings.is_empty(), "{:?}", watched.warnings);
@@ -417,10 +343,7 @@ fn what_is_known_of_the_first_layer_is_what_all_neighbors_say() {
             };
             let (sampled, known) = (losses(FirstHop::Sampled), losses(FirstHop::Preaggregated));
             for (sampled, known) in sampled.iter().zip(&known) {
-                assert!(
-                    (sampled - known).abs() < 1e-3 * sampled,
-                    "{model}, {layers} layers: {sampled} {known}"
-                );
+                assert!((sampled - known).abs() < 1e-3 * sampled, "{model}, {layers} layers: {sampled} {known}");
             }
             // `auto` takes what is there.
             assert_eq!(losses(FirstHop::Auto), known);
@@ -432,11 +355,7 @@ fn what_is_known_of_the_first_layer_is_what_all_neighbors_say() {
 fn a_run_goes_on_with_the_first_hop_that_it_began_with() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let half = TrainConfig {
-        epochs: 3,
-        first_hop: FirstHop::Auto,
-        ..config()
-    };
+    let half = TrainConfig { epochs: 3, first_hop: FirstHop::Auto, ..config() };
     let straight = RunFolder::create(&folder.path().join("straight"), &config()).unwrap();
     run(&store, &config(), &straight, false);
     let broken = RunFolder::create(&folder.path().join("broken"), &half).unwrap();

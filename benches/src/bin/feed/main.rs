@@ -69,12 +69,7 @@ impl Bench for Args {
             Ok(limit) => (Some(limit), None),
             Err(why) => (None, Some(why)),
         };
-        let setup = FeedSetup {
-            args: self,
-            programs,
-            seeds: seeds(self)?,
-            limit,
-        };
+        let setup = FeedSetup { args: self, programs, seeds: seeds(self)?, limit };
         for dtype in ["f32", "f16", "int8"] {
             setup.store(dtype)?;
         }
@@ -156,13 +151,7 @@ impl fmt::Display for Contender {
 /// The peers that are installed, as contenders.
 fn able_peers(peers: &[Checked], threads: usize, features: &'static str) -> impl Iterator<Item = Contender> {
     let able = peers.iter().filter(|checked| checked.version.is_ok());
-    able.map(move |&Checked { peer, .. }| {
-        Contender::Peer(PeerRun {
-            peer,
-            threads,
-            features,
-        })
-    })
+    able.map(move |&Checked { peer, .. }| Contender::Peer(PeerRun { peer, threads, features }))
 }
 
 impl FeedSetup<'_> {
@@ -201,12 +190,7 @@ impl FeedSetup<'_> {
         if let Contender::Sampling(threads, view) = contender {
             command.args(["--batch", "1024", "--memory", &self.args.in_memory.0.to_string()]);
             command.args(["--no-features", "--view", view]);
-            command.args([
-                "--batches",
-                &self.args.batches.to_string(),
-                "--threads",
-                &threads.to_string(),
-            ]);
+            command.args(["--batches", &self.args.batches.to_string(), "--threads", &threads.to_string()]);
             return child::run(&mut command);
         }
         command.args(["--threads", "2"]);
@@ -217,12 +201,7 @@ impl FeedSetup<'_> {
                 return child::run(command.args(["--batches", &batches.to_string()]));
             }
             Contender::Partitions(count) => {
-                command.args([
-                    "--batch",
-                    &(1024 / count).to_string(),
-                    "--partitions",
-                    &count.to_string(),
-                ]);
+                command.args(["--batch", &(1024 / count).to_string(), "--partitions", &count.to_string()]);
                 batches *= u64::from(count);
             }
             _ => drop(command.args(["--batch", "1024"])),
@@ -248,12 +227,7 @@ impl FeedSetup<'_> {
             let rates = numbers(runs, "batches_per_second")?;
             let peak = mebibytes(median(runs.iter().map(|run| run.peak_rss_bytes as f64)));
             let edges = cell(runs, "sampled_edges_per_second", 1e6)?;
-            let mut cells = vec![
-                contender.to_string(),
-                format!("{:.2}", median(rates.clone())),
-                range(rates),
-                edges,
-            ];
+            let mut cells = vec![contender.to_string(), format!("{:.2}", median(rates.clone())), range(rates), edges];
             if contender.is_ours() {
                 let bytes = numbers(runs, "bytes_read")?.into_iter().zip(numbers(runs, "seconds")?);
                 let busy = median(bytes.map(|(bytes, seconds)| bytes / seconds)) / disk.read;
@@ -279,9 +253,8 @@ fn seeds(args: &Args) -> Result<PathBuf> {
     let path = args.files.work.join(format!("feed-{}-seeds.txt", args.scale));
     let nodes = 1u64 << args.scale;
     // An odd factor permutes the ids.
-    let ids: Vec<String> = (0..nodes / 20)
-        .map(|i| (i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes).to_string())
-        .collect();
+    let ids: Vec<String> =
+        (0..nodes / 20).map(|i| (i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes).to_string()).collect();
     fs::write(&path, ids.join("\n")).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
@@ -309,9 +282,7 @@ fn cell(runs: &[Measured], key: &str, unit: f64) -> Result<String> {
 fn stalls(runs: &[Measured]) -> Result<String> {
     let mut medians = Vec::new();
     for stage in ["sample", "read", "assemble"] {
-        let seconds = runs
-            .iter()
-            .map(|run| Ok(run.json()?["stall_seconds"][stage].as_f64().unwrap_or(0.0)));
+        let seconds = runs.iter().map(|run| Ok(run.json()?["stall_seconds"][stage].as_f64().unwrap_or(0.0)));
         medians.push(format!("{:.1}", median(seconds.collect::<Result<Vec<f64>>>()?)));
     }
     Ok(medians.join(" / "))

@@ -60,12 +60,10 @@ impl Peer {
             None => Err("no Python with it was given".to_owned()),
             Some(python) => peers::check(peers::script(python, "feed.py", 1).args(["check", self.name()])),
         };
-        let version = checked
-            .map_err(|why| format!("{why}; {}", self.remedy()))
-            .map(|stdout| {
-                let told: Value = serde_json::from_str(&stdout).unwrap_or_default();
-                told["version"].as_str().unwrap_or_default().to_owned()
-            });
+        let version = checked.map_err(|why| format!("{why}; {}", self.remedy())).map(|stdout| {
+            let told: Value = serde_json::from_str(&stdout).unwrap_or_default();
+            told["version"].as_str().unwrap_or_default().to_owned()
+        });
         Checked { peer: self, version }
     }
 
@@ -107,11 +105,7 @@ impl PeerRun {
     pub fn run(self, setup: &FeedSetup) -> Result<Measured> {
         let folder = self.arrays(setup)?;
         let is_mapped = self.features == "mapped";
-        let batches = if is_mapped {
-            setup.args.peer_batches
-        } else {
-            BATCHES_IN_MEMORY
-        };
+        let batches = if is_mapped { setup.args.peer_batches } else { BATCHES_IN_MEMORY };
         let mut command = self.script(setup);
         command.args(["run", self.peer.name()]).arg(&folder).arg(&setup.seeds);
         command.args([&batches.to_string(), &self.threads.to_string(), self.features]);
@@ -137,10 +131,7 @@ impl PeerRun {
     }
 
     fn script(self, setup: &FeedSetup) -> Command {
-        let python = setup
-            .args
-            .python(self.peer)
-            .expect("a peer is a contender only if it has a Python");
+        let python = setup.args.python(self.peer).expect("a peer is a contender only if it has a Python");
         peers::script(python, "feed.py", self.threads)
     }
 }

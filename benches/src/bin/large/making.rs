@@ -62,10 +62,7 @@ impl Stand<'_> {
         let (measured, disk) = self.run_cold(command)?;
         let mut section = Section::new(&self.name());
         section.lines.push(Line {
-            planned: Numbers {
-                written: Some(self.graph.made() * plan.number("/bytes/total")?),
-                ..Numbers::default()
-            },
+            planned: Numbers { written: Some(self.graph.made() * plan.number("/bytes/total")?), ..Numbers::default() },
             is_program: true,
             ..Line::new("generate", Numbers::of(&measured, &disk))
         });
@@ -87,10 +84,7 @@ impl Stand<'_> {
         verify.args(["--json", "--quiet", "verify"]).arg(self.store());
         let (measured, disk) = self.run_cold(verify)?;
         section.lines.push(Line {
-            planned: Numbers {
-                read: Some(plan.number("/bytes/total")?),
-                ..Numbers::default()
-            },
+            planned: Numbers { read: Some(plan.number("/bytes/total")?), ..Numbers::default() },
             is_program: true,
             ..Line::new("verify", Numbers::of(&measured, &disk))
         });
@@ -98,10 +92,7 @@ impl Stand<'_> {
         repartition.args(["--json", "--quiet", "repartition", "--partitions", "64"]);
         repartition.arg(self.store());
         let (measured, disk) = self.run_cold(repartition)?;
-        section.lines.push(Line {
-            is_program: true,
-            ..Line::new("repartition", Numbers::of(&measured, &disk))
-        });
+        section.lines.push(Line { is_program: true, ..Line::new("repartition", Numbers::of(&measured, &disk)) });
         Ok(())
     }
 }

@@ -31,10 +31,7 @@ impl Numbers {
 
     /// Of a stage whose time alone is known.
     pub fn of_seconds(seconds: f64) -> Self {
-        Self {
-            seconds: Some(seconds),
-            ..Self::default()
-        }
+        Self { seconds: Some(seconds), ..Self::default() }
     }
 }
 
@@ -79,20 +76,12 @@ pub struct Line {
 impl Line {
     /// A stage without a plan.
     pub fn new(what: &str, measured: Numbers) -> Self {
-        Self {
-            what: what.to_owned(),
-            measured,
-            planned: Numbers::default(),
-            is_program: false,
-        }
+        Self { what: what.to_owned(), measured, planned: Numbers::default(), is_program: false }
     }
 
     /// A stage of a run, with its plan.
     pub fn planned(what: &str, seconds: f64, planned: Numbers) -> Self {
-        Self {
-            planned,
-            ..Self::new(what, Numbers::of_seconds(seconds))
-        }
+        Self { planned, ..Self::new(what, Numbers::of_seconds(seconds)) }
     }
 }
 
@@ -106,11 +95,7 @@ pub struct Section {
 
 impl Section {
     pub fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            lines: Vec::new(),
-            notes: Vec::new(),
-        }
+        Self { name: name.to_owned(), lines: Vec::new(), notes: Vec::new() }
     }
 
     pub fn table(&self, disk: &Disk) -> Table {
@@ -130,10 +115,8 @@ impl Section {
                 (true, Some(read), Some(written)) => Some(disk.seconds(read as u64, written as u64)),
                 _ => None,
             };
-            let over = floor
-                .zip(measured.seconds)
-                .filter(|&(floor, _)| floor > 0.0)
-                .map(|(floor, seconds)| seconds / floor);
+            let over =
+                floor.zip(measured.seconds).filter(|&(floor, _)| floor > 0.0).map(|(floor, seconds)| seconds / floor);
             table.row([
                 line.what.clone(),
                 cell(measured.seconds, planned.seconds, 1.0),

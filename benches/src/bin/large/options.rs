@@ -64,14 +64,8 @@ pub enum Row {
 }
 
 impl Row {
-    pub const ALL: [Self; 6] = [
-        Self::Default,
-        Self::Exact,
-        Self::ExactSampledFirstHop,
-        Self::Sample,
-        Self::Procedural,
-        Self::Slice,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Default, Self::Exact, Self::ExactSampledFirstHop, Self::Sample, Self::Procedural, Self::Slice];
 }
 
 impl fmt::Display for Row {

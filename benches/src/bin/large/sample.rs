@@ -34,22 +34,13 @@ impl Stand<'_> {
         let memory = plan.number("/train/memory/adjacency")?;
         let mut section = Section::new("sample");
         section.lines = vec![
-            Line {
-                planned: opening,
-                ..Line::new("opening", Numbers::of_seconds(measured.number("seconds_to_open")?))
-            },
+            Line { planned: opening, ..Line::new("opening", Numbers::of_seconds(measured.number("seconds_to_open")?)) },
             Line {
                 planned: sampling,
-                ..Line::new(
-                    &format!("{batches} minibatches"),
-                    Numbers::of_seconds(measured.number("seconds")?),
-                )
+                ..Line::new(&format!("{batches} minibatches"), Numbers::of_seconds(measured.number("seconds")?))
             },
             Line {
-                planned: Numbers {
-                    memory: Some(memory),
-                    ..opening + sampling
-                },
+                planned: Numbers { memory: Some(memory), ..opening + sampling },
                 is_program: true,
                 ..Line::new("**whole run**", Numbers::of(&measured, &disk))
             },

@@ -42,14 +42,7 @@ impl<'a> Stand<'a> {
             Ok(limit) => (limit, None),
             Err(why) => (None, Some(format!("{why:#}"))),
         };
-        Ok(Self {
-            args,
-            graph,
-            programs,
-            disk: bandwidth(&args.files.work)?,
-            limit,
-            unlimited,
-        })
+        Ok(Self { args, graph, programs, disk: bandwidth(&args.files.work)?, limit, unlimited })
     }
 
     /// The graph, its budget and limit, and the disk.
@@ -110,16 +103,11 @@ impl<'a> Stand<'a> {
 /// Bandwidth of the disk of `work`.
 fn bandwidth(work: &Path) -> Result<Disk> {
     let path = work.join("large.probe");
-    let bytes = if programs::is_trial() {
-        TRIAL_PROBE_BYTES
-    } else {
-        PROBE_BYTES
-    };
+    let bytes = if programs::is_trial() { TRIAL_PROBE_BYTES } else { PROBE_BYTES };
     let block = vec![1; 1 << 20];
     let mut file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
     for _ in 0..bytes / block.len() {
-        file.write_all(&block)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        file.write_all(&block).with_context(|| format!("cannot write {}", path.display()))?;
     }
     file.sync_all()?;
     let disk = Disk::measure(&path);

@@ -44,32 +44,16 @@ struct Trained {
 
 impl Stand<'_> {
     fn training(&self, row: Row) -> Training {
-        let exact = Training {
-            layers: "3",
-            first_hop: None,
-            epochs: 1,
-            steps: Some(STEPS_OF_EXACT),
-            evaluate: Some("exact"),
-        };
+        let exact =
+            Training { layers: "3", first_hop: None, epochs: 1, steps: Some(STEPS_OF_EXACT), evaluate: Some("exact") };
         match row {
-            Row::Default => Training {
-                epochs: 3,
-                steps: None,
-                evaluate: None,
-                ..exact
-            },
+            Row::Default => Training { epochs: 3, steps: None, evaluate: None, ..exact },
             Row::Exact => exact,
-            Row::ExactSampledFirstHop => Training {
-                first_hop: Some("sampled"),
-                ..exact
-            },
+            Row::ExactSampledFirstHop => Training { first_hop: Some("sampled"), ..exact },
             Row::Sample => unreachable!("it has no model"),
-            Row::Procedural | Row::Slice => Training {
-                layers: "2",
-                steps: Some(self.args.steps),
-                evaluate: Some("sampled"),
-                ..exact
-            },
+            Row::Procedural | Row::Slice => {
+                Training { layers: "2", steps: Some(self.args.steps), evaluate: Some("sampled"), ..exact }
+            }
         }
     }
 
@@ -109,10 +93,7 @@ impl Stand<'_> {
             Row::Procedural => *seconds_per_step = Some(per_step),
             Row::Slice => {
                 if let Some(whole) = *seconds_per_step {
-                    note += &format!(
-                        " A step takes {:.2} times as long as in the row `procedural`.",
-                        per_step / whole
-                    );
+                    note += &format!(" A step takes {:.2} times as long as in the row `procedural`.", per_step / whole);
                 }
             }
             _ => {}
@@ -162,11 +143,7 @@ impl Stand<'_> {
     /// An epoch of some steps visits all groups of partitions, so it is planned as one with fewer training nodes. One of fewer steps than
     /// groups is planned as a part of a full epoch.
     fn plan_of_store(&self, row: Row, training: &Training) -> Result<Plan> {
-        let mut options = vec![
-            self.store().display().to_string(),
-            "--train".to_owned(),
-            self.memory_option(),
-        ];
+        let mut options = vec![self.store().display().to_string(), "--train".to_owned(), self.memory_option()];
         options.extend(self.planned_training(row));
         let full = self.plan(&options)?;
         let groups = full.number("/train/partitions")? / full.number("/train/concurrent")?;
@@ -175,14 +152,9 @@ impl Stand<'_> {
         };
         let store = Store::open(&self.store())?;
         let mut splits = store.manifest().splits.iter();
-        let train = splits
-            .find(|split| split.name == "train")
-            .context("the store has no split `train`")?;
+        let train = splits.find(|split| split.name == "train").context("the store has no split `train`")?;
         let seeds = train.nodes.min(steps * SEEDS);
-        options.push(format!(
-            "--train-fraction={}",
-            seeds as f64 / store.present_nodes() as f64
-        ));
+        options.push(format!("--train-fraction={}", seeds as f64 / store.present_nodes() as f64));
         self.plan(&options)
     }
 }
@@ -192,17 +164,9 @@ impl Trained {
     fn lines(&self, plan: &Plan, training: &Training) -> Result<Vec<Line>> {
         let epochs = training.epochs as f64;
         let mut stages = Vec::new();
-        stages.push(Line::planned(
-            "opening",
-            self.stage("open")? + self.stage("load")?,
-            plan.stage("opening")?,
-        ));
+        stages.push(Line::planned("opening", self.stage("open")? + self.stage("load")?, plan.stage("opening")?));
         if self.has_made_aggregates {
-            stages.push(Line::planned(
-                "pre-aggregation",
-                self.stage("preaggregate")?,
-                plan.stage("preaggregation")?,
-            ));
+            stages.push(Line::planned("pre-aggregation", self.stage("preaggregate")?, plan.stage("preaggregation")?));
         }
         let planned_steps = plan.number("/train/steps")?;
         let steps = self.steps()?;
@@ -237,11 +201,7 @@ impl Trained {
             training.evaluate.is_none() && self.epochs.iter().all(|epoch| epoch["evaluated"] == "sampled");
         if is_scored_at_end {
             let seconds = self.stage("evaluate")? - evaluated;
-            stages.push(Line::planned(
-                "exact evaluation of the best model",
-                seconds,
-                plan.stage("exact_evaluation")?,
-            ));
+            stages.push(Line::planned("exact evaluation of the best model", seconds, plan.stage("exact_evaluation")?));
         }
         let is_exact = is_scored_at_end || self.epochs.iter().any(|epoch| epoch["evaluated"] == "exact");
         let planned = Numbers {
@@ -286,8 +246,5 @@ fn has_aggregates(store: &Path) -> Result<bool> {
 }
 
 fn number(value: &Value, pointer: &str) -> Result<f64> {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_f64)
-        .with_context(|| format!("expected a number {pointer} in {value}"))
+    value.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("expected a number {pointer} in {value}"))
 }

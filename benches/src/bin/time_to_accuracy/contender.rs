@@ -85,11 +85,7 @@ impl TimedRun {
     pub fn told(&self) -> String {
         match self.to_target {
             Some(seconds) => format!("{seconds:.2} s, {:.2} s in all", self.seconds),
-            None => format!(
-                "not reached in {:.2} s, best {:.1} %",
-                self.seconds,
-                100.0 * self.val_best
-            ),
+            None => format!("not reached in {:.2} s, best {:.1} %", self.seconds, 100.0 * self.val_best),
         }
     }
 }
@@ -156,11 +152,7 @@ impl AccuracySetup<'_> {
             std::fs::remove_file(&out).with_context(|| format!("cannot remove {}", out.display()))?;
         }
         let mut command = peers::script(python, "time_to_accuracy.py", self.threads);
-        command
-            .args(["run", peer])
-            .arg(arrays)
-            .arg(&out)
-            .arg(settings.to_string());
+        command.args(["run", peer]).arg(arrays).arg(&out).arg(settings.to_string());
         let (measured, lines) = watch::lines_of(&mut command, &out, child::run)?;
         let imports = line_with(&lines, "ready").map(|(at, _)| at.as_secs_f64());
         let (_, last) = line_with(&lines, "test_accuracy").context("the script printed no test accuracy")?;
@@ -169,9 +161,7 @@ impl AccuracySetup<'_> {
 
     fn ran(&self, measured: &Measured, lines: &[TimedLine], imports: Option<f64>, test: f64) -> TimedRun {
         let epochs: Vec<&TimedLine> = lines.iter().filter(|(_, line)| line.get("epoch").is_some()).collect();
-        let reached = epochs
-            .iter()
-            .find(|(_, line)| number(line, "val_accuracy") >= self.task.target);
+        let reached = epochs.iter().find(|(_, line)| number(line, "val_accuracy") >= self.task.target);
         let between = epochs.windows(2).map(|pair| seconds(pair[1].0 - pair[0].0));
         // A single epoch takes as long as the run.
         let between: Vec<f64> = match epochs.len() {
@@ -184,10 +174,7 @@ impl AccuracySetup<'_> {
             epoch: reached.and_then(|(_, line)| line["epoch"].as_u64()),
             seconds_per_epoch: median(between),
             seconds: seconds(measured.wall),
-            val_best: epochs
-                .iter()
-                .map(|(_, line)| number(line, "val_accuracy"))
-                .fold(0.0, f64::max),
+            val_best: epochs.iter().map(|(_, line)| number(line, "val_accuracy")).fold(0.0, f64::max),
             test,
             peak_rss_bytes: measured.peak_rss_bytes,
         }

@@ -90,12 +90,7 @@ impl Bench for Args {
 
     fn measure(&self, record: &mut Record) -> Result<()> {
         let programs = programs::build(&["grappa-gen", "grappa-ingest", "grappa-store", "grappa-train"])?;
-        let graphs = Graphs {
-            programs: &programs,
-            work: &self.files.work,
-            data: &self.data,
-            scale: self.scale,
-        };
+        let graphs = Graphs { programs: &programs, work: &self.files.work, data: &self.data, scale: self.scale };
         let limit = match MemoryLimit::new(self.limit.0) {
             Ok(limit) => Some(limit),
             Err(why) => {
@@ -106,10 +101,7 @@ impl Bench for Args {
         for &dataset in &self.datasets {
             let Some(store) = graphs.store(dataset)? else {
                 let folder = self.data.join(dataset.name());
-                record.add(format_args!(
-                    "Left out: {dataset}: there is no {} (--data).",
-                    folder.display()
-                ));
+                record.add(format_args!("Left out: {dataset}: there is no {} (--data).", folder.display()));
                 continue;
             };
             self.measure_on(dataset, store, &graphs, limit.as_ref(), record)?;
@@ -142,10 +134,9 @@ impl Args {
         let mut contenders = self.ours(dataset, limit.is_some());
         let mut notes = Vec::new();
         let mut arrays = None;
-        for (peer, python, option) in [
-            ("dgl", &self.dgl_python, "--dgl-python"),
-            ("pyg", &self.pyg_python, "--pyg-python"),
-        ] {
+        for (peer, python, option) in
+            [("dgl", &self.dgl_python, "--dgl-python"), ("pyg", &self.pyg_python, "--pyg-python")]
+        {
             match peer_version(peer, python.as_deref(), option, task) {
                 Ok((python, version)) => {
                     arrays = Some(graphs.arrays(dataset, &store, python)?);
@@ -174,16 +165,8 @@ impl Args {
             setup.run(contender)
         };
         let runs = in_turns(&contenders, self.turns, run, TimedRun::told)?;
-        record.add(format_args!(
-            "### {dataset}\n\n{}\n\n{}",
-            described(task),
-            table(task, &contenders, &runs)
-        ));
-        record.add(format_args!(
-            "Load {load} before and {} after. Peers: {}.",
-            machine::load()?,
-            notes.join("; ")
-        ));
+        record.add(format_args!("### {dataset}\n\n{}\n\n{}", described(task), table(task, &contenders, &runs)));
+        record.add(format_args!("Load {load} before and {} after. Peers: {}.", machine::load()?, notes.join("; ")));
         Ok(())
     }
 
@@ -194,10 +177,7 @@ impl Args {
             Dataset::Cora => &[1],
             _ => &self.partitions[..],
         };
-        let mut ours: Vec<_> = partitions
-            .iter()
-            .map(|&partitions| Contender::Ours { partitions })
-            .collect();
+        let mut ours: Vec<_> = partitions.iter().map(|&partitions| Contender::Ours { partitions }).collect();
         if has_limit && dataset.is_generated() {
             ours.push(Contender::Limited);
         }
@@ -213,11 +193,7 @@ fn peer_version<'a>(
     task: Task,
 ) -> Result<(&'a Path, String), String> {
     let python = python.ok_or_else(|| format!("{option}; benches/README.md says how to install it"))?;
-    let mode = if task.fanouts.is_empty() {
-        "full-graph"
-    } else {
-        "minibatches"
-    };
+    let mode = if task.fanouts.is_empty() { "full-graph" } else { "minibatches" };
     let said = peers::check(peers::script(python, "time_to_accuracy.py", 1).args(["check", peer, mode]))?;
     let version = serde_json::from_str::<serde_json::Value>(&said)
         .ok()
@@ -286,17 +262,12 @@ fn table(task: Task, contenders: &[Contender], runs: &[Vec<TimedRun>]) -> Table 
                     .filter(|_| has_imports)
                     .map(|seconds| seconds - median_of(runs, |run| run.imports.unwrap_or(0.0))),
             ),
-            seconds.map_or("-".to_owned(), |_| {
-                format!("{:.0}", median_of(runs, |run| run.epoch.unwrap_or(0) as f64))
-            }),
+            seconds.map_or("-".to_owned(), |_| format!("{:.0}", median_of(runs, |run| run.epoch.unwrap_or(0) as f64))),
             format!("{:.3}", median_of(runs, |run| run.seconds_per_epoch)),
             format!("{:.2}", median_of(runs, |run| run.seconds)),
             format!("{:.1}", 100.0 * median_of(runs, |run| run.val_best)),
             format!("{:.1}", 100.0 * median_of(runs, |run| run.test)),
-            format!(
-                "{:.1}",
-                median_of(runs, |run| run.peak_rss_bytes as f64) / f64::from(1 << 30)
-            ),
+            format!("{:.1}", median_of(runs, |run| run.peak_rss_bytes as f64) / f64::from(1 << 30)),
         ]);
     }
     table

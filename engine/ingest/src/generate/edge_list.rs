@@ -56,19 +56,11 @@ pub fn write_edge_list<'a>(
         EdgeListFormat::Tsv => 0,
         EdgeListFormat::Npy => npy::HEADER_BYTES,
     };
-    let payload = NewFile {
-        destination: out.into(),
-        header_bytes,
-        progress,
-    }
-    .write(
+    let payload = NewFile { destination: out.into(), header_bytes, progress }.write(
         || {
             Ok(spans.next().map(|span| {
                 edges += span.edges;
-                Planned {
-                    edges: span.edges,
-                    block: span,
-                }
+                Planned { edges: span.edges, block: span }
             }))
         },
         |span, buffer: &mut AdjacencyBuffer, out| {
@@ -83,10 +75,7 @@ pub fn write_edge_list<'a>(
             EdgeListFormat::Npy => npy::header("<i8", &[bytes / 16, 2]).to_vec(),
         },
     )?;
-    Ok(EdgeListSummary {
-        edges,
-        bytes: header_bytes as u64 + payload,
-    })
+    Ok(EdgeListSummary { edges, bytes: header_bytes as u64 + payload })
 }
 
 /// Writes all edges as text to `out`, such as standard output. Returns their number.
@@ -98,12 +87,7 @@ pub fn print_edge_list(generator: &Generator, out: &mut (impl Write + Send), pro
     let mut spans = Spans::new(generator);
     let mut edges = 0;
     write_in_order(
-        || {
-            Ok(spans.next().map(|span| Planned {
-                edges: span.edges,
-                block: span,
-            }))
-        },
+        || Ok(spans.next().map(|span| Planned { edges: span.edges, block: span })),
         |span, buffer: &mut AdjacencyBuffer, out| {
             span.append_tsv(generator, buffer, out);
             Ok(())
@@ -141,20 +125,11 @@ struct Spans<'a> {
 
 impl<'a> Spans<'a> {
     fn new(generator: &'a Generator) -> Self {
-        Self {
-            generator,
-            label: 0,
-            skipped: 0,
-            degree: generator.degree(0),
-        }
+        Self { generator, label: 0, skipped: 0, degree: generator.degree(0) }
     }
 
     fn next(&mut self) -> Option<Span> {
-        let mut span = Span {
-            label: self.label,
-            skipped: self.skipped,
-            edges: 0,
-        };
+        let mut span = Span { label: self.label, skipped: self.skipped, edges: 0 };
         while span.edges < BLOCK_EDGES && self.label < self.generator.nodes() {
             let taken = (self.degree - self.skipped).min(BLOCK_EDGES - span.edges);
             span.edges += taken;
@@ -227,22 +202,13 @@ mod tests {
         let mut buffer = AdjacencyBuffer::default();
         let mut edges = Vec::new();
         for label in 0..generator.nodes() {
-            edges.extend(
-                generator
-                    .sources(label, &mut buffer)
-                    .iter()
-                    .map(|&source| (source, label)),
-            );
+            edges.extend(generator.sources(label, &mut buffer).iter().map(|&source| (source, label)));
         }
         edges
     }
 
     fn with_threads<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .expect("a pool")
-            .install(run)
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool").install(run)
     }
 
     #[test]
@@ -259,44 +225,24 @@ mod tests {
         ] {
             let generator = generator(model);
             let edges = edges_of(&generator);
-            let text: String = edges
-                .iter()
-                .map(|(source, target)| format!("{source}\t{target}\n"))
-                .collect();
-            let pairs: Vec<u8> = edges
-                .iter()
-                .flat_map(|(s, t)| [s.to_le_bytes(), t.to_le_bytes()].concat())
-                .collect();
+            let text: String = edges.iter().map(|(source, target)| format!("{source}\t{target}\n")).collect();
+            let pairs: Vec<u8> = edges.iter().flat_map(|(s, t)| [s.to_le_bytes(), t.to_le_bytes()].concat()).collect();
             for threads in [1, 3] {
-                let summary = with_threads(threads, || {
-                    write_edge_list(&generator, &path, EdgeListFormat::Tsv, &Silent)
-                })
-                .expect("written");
+                let summary =
+                    with_threads(threads, || write_edge_list(&generator, &path, EdgeListFormat::Tsv, &Silent))
+                        .expect("written");
                 let file = fs::read(&path).expect("the file");
                 assert!(file == text.as_bytes(), "{:?}", generator.recipe());
-                assert_eq!(
-                    summary,
-                    EdgeListSummary {
-                        edges: edges.len() as u64,
-                        bytes: file.len() as u64
-                    }
-                );
+                assert_eq!(summary, EdgeListSummary { edges: edges.len() as u64, bytes: file.len() as u64 });
                 fs::remove_file(&path).expect("removed");
 
-                let summary = with_threads(threads, || {
-                    write_edge_list(&generator, &path, EdgeListFormat::Npy, &Silent)
-                })
-                .expect("written");
+                let summary =
+                    with_threads(threads, || write_edge_list(&generator, &path, EdgeListFormat::Npy, &Silent))
+                        .expect("written");
                 let file = fs::read(&path).expect("the file");
                 assert_eq!(file[..128], npy::header("<i8", &[edges.len() as u64, 2]));
                 assert!(file[128..] == pairs, "{:?}", generator.recipe());
-                assert_eq!(
-                    summary,
-                    EdgeListSummary {
-                        edges: edges.len() as u64,
-                        bytes: file.len() as u64
-                    }
-                );
+                assert_eq!(summary, EdgeListSummary { edges: edges.len() as u64, bytes: file.len() as u64 });
                 fs::remove_file(&path).expect("removed");
             }
         }
@@ -325,10 +271,8 @@ mod tests {
         }
         let obstructed = folder.path().join("obstructed");
         write_edge_list(&generator, &obstructed, EdgeListFormat::Npy, &Obstruct(&obstructed)).expect_err("a folder");
-        let left: Vec<_> = fs::read_dir(folder.path())
-            .expect("a folder")
-            .map(|e| e.expect("a name").file_name())
-            .collect();
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).expect("a folder").map(|e| e.expect("a name").file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
     }
 }

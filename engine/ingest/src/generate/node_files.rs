@@ -121,12 +121,7 @@ fn write<S: Default + Send + Sync>(
 ) -> Result<u64> {
     let (nodes, step) = (generator.nodes(), (BLOCK_BYTES / node_bytes).max(1));
     let mut start = 0;
-    let payload = NewFile {
-        destination,
-        header_bytes: npy::HEADER_BYTES,
-        progress,
-    }
-    .write(
+    let payload = NewFile { destination, header_bytes: npy::HEADER_BYTES, progress }.write(
         || {
             let block = start..nodes.min(start + step);
             start = block.end;
@@ -153,10 +148,7 @@ mod tests {
 
     #[test]
     fn class_means_beyond_the_memory_are_refused_with_what_would_do() {
-        let model = BlockModel {
-            classes: 4096,
-            ..BlockModel::new(40_000, 3.0)
-        };
+        let model = BlockModel { classes: 4096, ..BlockModel::new(40_000, 3.0) };
         let generator = Generator::new(Recipe::new(Model::Sbm(model), 5)).expect("valid options");
         let check = |memory| check_features_memory(&generator, 32768, memory, "raise --memory");
         let Err(Error::Budget { given, least, .. }) = check(64 << 20) else {
@@ -199,9 +191,7 @@ mod tests {
 
         for split in [Split::Train, Split::Val, Split::Test] {
             let bytes = write_split(&generator, split, &path(split.name()), &Silent).expect("written");
-            let ids: Vec<u64> = (0..nodes)
-                .filter(|&label| generator.split(label) == Some(split))
-                .collect();
+            let ids: Vec<u64> = (0..nodes).filter(|&label| generator.split(label) == Some(split)).collect();
             let expected = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
             check(split.name(), npy::header("<i8", &[ids.len() as u64]), expected, bytes);
         }

@@ -37,11 +37,7 @@ impl Default for StringHash {
 impl StringHash {
     /// Uses only the upper `bits` bits of hashes.
     pub fn with_bits(bits: u32) -> Self {
-        Self {
-            bits,
-            shared: BTreeSet::new(),
-            seed: 0,
-        }
+        Self { bits, shared: BTreeSet::new(), seed: 0 }
     }
 
     /// The key of a string.
@@ -105,17 +101,11 @@ mod tests {
 
     #[test]
     fn integers_have_keys_of_their_own() {
-        let mut keys: Vec<u64> = (0..100_000)
-            .chain(u64::MAX - 100_000..u64::MAX)
-            .map(integer_key)
-            .collect();
+        let mut keys: Vec<u64> = (0..100_000).chain(u64::MAX - 100_000..u64::MAX).map(integer_key).collect();
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), 200_000);
         let low = keys.iter().filter(|&&key| key < u64::MAX / 4).count();
-        assert!(
-            (49_000..51_000).contains(&low),
-            "{low} of 200000 keys in the first quarter"
-        );
+        assert!((49_000..51_000).contains(&low), "{low} of 200000 keys in the first quarter");
     }
 }

@@ -49,23 +49,12 @@ struct ListedIds {
 impl IdMap {
     /// The dense ids `0..nodes`.
     pub fn dense(nodes: u64, permutation: NodePermutation) -> Self {
-        Self {
-            nodes,
-            permutation,
-            listed: None,
-        }
+        Self { nodes, permutation, listed: None }
     }
 
     /// The ids of a dictionary.
     pub fn listed(dictionary: Dictionary, permutation: NodePermutation) -> Self {
-        Self {
-            nodes: dictionary.ids(),
-            permutation,
-            listed: Some(ListedIds {
-                dictionary,
-                table: None,
-            }),
-        }
+        Self { nodes: dictionary.ids(), permutation, listed: Some(ListedIds { dictionary, table: None }) }
     }
 
     /// Number of nodes.
@@ -90,8 +79,7 @@ impl IdMap {
 
     /// Bytes of memory that [`IdMap::load`] takes. 0 if ids are dense.
     pub fn table_memory(&self) -> u64 {
-        self.dictionary()
-            .map_or(0, |dictionary| dictionary.ids() * BYTES_PER_KEY)
+        self.dictionary().map_or(0, |dictionary| dictionary.ids() * BYTES_PER_KEY)
     }
 
     /// Makes lookups fast, with a table in memory.
@@ -136,10 +124,7 @@ impl IdMap {
     /// The nodes of integers, as [`IdMap::node_of_int`] gives them, many at a time if the table is loaded.
     pub fn nodes_of_ints(&self, externals: &[u64], nodes: &mut [Option<NodeId>]) -> Result<()> {
         match &self.listed {
-            Some(ListedIds {
-                dictionary,
-                table: Some(table),
-            }) if dictionary.kind() == KeyKind::Integers => {
+            Some(ListedIds { dictionary, table: Some(table) }) if dictionary.kind() == KeyKind::Integers => {
                 let keys: Vec<u64> = externals.iter().map(|&id| integer_key(id)).collect();
                 table.find_each(&keys, nodes);
             }
@@ -159,10 +144,7 @@ impl IdMap {
         nodes: &mut [Option<NodeId>],
     ) -> Result<()> {
         match &self.listed {
-            Some(ListedIds {
-                dictionary,
-                table: Some(table),
-            }) if dictionary.kind() == KeyKind::Strings => {
+            Some(ListedIds { dictionary, table: Some(table) }) if dictionary.kind() == KeyKind::Strings => {
                 let keys: Vec<u64> = externals.map(|id| dictionary.hash.key(id)).collect();
                 table.find_each(&keys, nodes);
             }
@@ -204,10 +186,9 @@ impl IdMap {
     /// dictionary has, because strings are not compared.
     pub fn node_of_known_text(&self, external: &[u8]) -> Result<Option<NodeId>> {
         match &self.listed {
-            Some(ListedIds {
-                dictionary,
-                table: Some(table),
-            }) if dictionary.kind() == KeyKind::Strings => Ok(table.find(dictionary.hash.key(external))),
+            Some(ListedIds { dictionary, table: Some(table) }) if dictionary.kind() == KeyKind::Strings => {
+                Ok(table.find(dictionary.hash.key(external)))
+            }
             _ => self.node_of_text(external),
         }
     }
@@ -274,9 +255,7 @@ impl IdMap {
             self.permutation.nodes(&mut batch.targets);
             return Ok(());
         };
-        let table = table
-            .as_ref()
-            .expect("the dictionary is loaded before edges are mapped");
+        let table = table.as_ref().expect("the dictionary is loaded before edges are mapped");
         for keys in [&mut batch.sources, &mut batch.targets] {
             // All ids of the input are in the dictionary, unless the input has changed since it was made.
             table.find_all(keys).map_err(|_| block.changed())?;
@@ -307,9 +286,6 @@ fn load_table(dictionary: &Dictionary, permutation: &NodePermutation) -> Result<
         Ok(())
     })?;
     insert(&mut records);
-    let shared = shared
-        .into_iter()
-        .map(|node| permutation.dense_id(node))
-        .collect::<Result<_>>()?;
+    let shared = shared.into_iter().map(|node| permutation.dense_id(node)).collect::<Result<_>>()?;
     Ok((table, shared))
 }

@@ -34,10 +34,7 @@ pub struct KeyTable {
 impl KeyTable {
     /// A table with room for `keys` keys.
     pub fn with_capacity(keys: u64) -> Result<Self> {
-        Ok(Self {
-            lines: Arena::of(table_bytes(keys), "the table of node ids")?,
-            zero: None,
-        })
+        Ok(Self { lines: Arena::of(table_bytes(keys), "the table of node ids")?, zero: None })
     }
 
     /// Removes all keys and makes room for `keys` others, in the same memory if that suffices.
@@ -155,10 +152,7 @@ fn insert(lines: &mut [Line], record: [u64; 2]) -> Option<NodeId> {
 /// The first slot of a line that has a key. All are compared, without a branch.
 #[inline]
 fn slot_with(line: &Line, key: u64) -> Option<usize> {
-    let found = (0..LINE_SLOTS).rev().fold(
-        LINE_SLOTS,
-        |found, slot| if line[slot][0] == key { slot } else { found },
-    );
+    let found = (0..LINE_SLOTS).rev().fold(LINE_SLOTS, |found, slot| if line[slot][0] == key { slot } else { found });
     (found < LINE_SLOTS).then_some(found)
 }
 

@@ -112,10 +112,7 @@ impl RowBlocks<'_> {
     /// Reads the next block. None at the end.
     fn read(&self) -> Result<Option<ReadRows>> {
         loop {
-            let id = BlockId {
-                file: 0,
-                block: self.next.fetch_add(1, Ordering::Relaxed),
-            };
+            let id = BlockId { file: 0, block: self.next.fetch_add(1, Ordering::Relaxed) };
             let first = id.block * self.block_rows;
             if first >= self.input.rows() {
                 return Ok(None);
@@ -127,12 +124,7 @@ impl RowBlocks<'_> {
             let mut bytes = self.spare().pop().unwrap_or_default();
             bytes.clear();
             self.input.read(first, count as usize, &mut bytes)?;
-            return Ok(Some(ReadRows {
-                id,
-                first,
-                count,
-                bytes,
-            }));
+            return Ok(Some(ReadRows { id, first, count, bytes }));
         }
     }
 
@@ -171,10 +163,7 @@ const PLACE_COST: u64 = 10;
 /// Writes a column's file in each chunk. `rows` maps the rows of the input to nodes.
 pub fn write(job: &IngestJob<'_>, input: &dyn ColumnInput, chunks: &ChunkMap, rows: &RowNodes) -> Result<()> {
     let file = input.file();
-    let budget = IngestBudget {
-        reserved: input.held_bytes(),
-        ..job.budget
-    };
+    let budget = IngestBudget { reserved: input.held_bytes(), ..job.budget };
     let record_words = 1 + input.row_bytes().div_ceil(8);
     let before = job.journal.stage(file.stage);
     let plan = match before.plan {
@@ -238,11 +227,7 @@ impl Column<'_> {
             next: AtomicU64::new(0),
             spare: Mutex::default(),
         };
-        let readers = if self.input.is_sequential() {
-            1
-        } else {
-            self.budget.threads
-        };
+        let readers = if self.input.is_sequential() { 1 } else { self.budget.threads };
         workers::read_ahead(
             readers,
             || blocks.read(),
@@ -294,17 +279,12 @@ impl Column<'_> {
             if uncommitted >= COMMIT_BYTES && self.input.is_sound() {
                 uncommitted = 0;
                 let spilled = std::mem::take(&mut spilled);
-                self.job
-                    .journal
-                    .spilled(stage, number, spilled, writer.flush_all()?, counts)?;
+                self.job.journal.spilled(stage, number, spilled, writer.flush_all()?, counts)?;
             }
             blocks.spare().push(block.bytes);
         }
         match self.input.is_sound() {
-            true => self
-                .job
-                .journal
-                .spilled(stage, number, spilled, writer.flush_all()?, counts),
+            true => self.job.journal.spilled(stage, number, spilled, writer.flush_all()?, counts),
             false => Ok(()),
         }
     }
@@ -336,9 +316,7 @@ impl Column<'_> {
                 heap::reserve(&mut places, missing, "the feature rows or labels of a shard")?;
                 places.resize(bytes, 0);
                 if let Some(other) = &other {
-                    places
-                        .chunks_exact_mut(other.len())
-                        .for_each(|place| place.copy_from_slice(other));
+                    places.chunks_exact_mut(other.len()).for_each(|place| place.copy_from_slice(other));
                 }
                 for (worker, extent) in spilled.files_of(shard) {
                     self.place(worker, shard, extent, range.clone(), &mut places)?;

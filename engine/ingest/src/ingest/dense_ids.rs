@@ -103,10 +103,7 @@ fn implausible(
 /// makes the id an error. None if the input has changed meanwhile.
 fn position_of(options: &IngestOptions, block_bytes: usize, id: u64, block: BlockId) -> Option<Position> {
     let strict = IngestOptions {
-        edge_form: EdgeForm {
-            on_bad_line: OnBadLine::Fail,
-            ..options.edge_form.clone()
-        },
+        edge_form: EdgeForm { on_bad_line: OnBadLine::Fail, ..options.edge_form.clone() },
         ..options.clone()
     };
     match parse_block(&strict, block_bytes, id, block) {

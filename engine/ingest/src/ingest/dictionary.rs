@@ -91,13 +91,9 @@ pub fn build(
     let path = store.path().join(DICTIONARY);
     let (nodes, file) = {
         let mut writer = DictionaryWriter::create(&path, kind)?;
-        runs::merge(
-            runs,
-            budget.memory / 2,
-            budget.threads,
-            &mut |bytes| progress.advance(bytes, 0),
-            &mut |id| writer.push(id),
-        )?;
+        runs::merge(runs, budget.memory / 2, budget.threads, &mut |bytes| progress.advance(bytes, 0), &mut |id| {
+            writer.push(id)
+        })?;
         writer.finish()?
     };
     file.sync()?;
@@ -179,20 +175,12 @@ enum Builder {
 
 impl DictionaryWriter {
     fn create(path: &Path, kind: KeyKind) -> Result<Self> {
-        let empty = DictionaryMeta {
-            kind,
-            keys: 0,
-            key_bytes: 0,
-        };
+        let empty = DictionaryMeta { kind, keys: 0, key_bytes: 0 };
         let builder = match kind {
             KeyKind::Integers => Builder::Integers(IntegerDictionaryBuilder::new()),
             KeyKind::Strings => Builder::Strings(StringDictionaryBuilder::new()),
         };
-        Ok(Self {
-            file: ContainerWriter::create(path, FileKind::DICTIONARY, empty.encode().len())?,
-            builder,
-            keys: 0,
-        })
+        Ok(Self { file: ContainerWriter::create(path, FileKind::DICTIONARY, empty.encode().len())?, builder, keys: 0 })
     }
 
     fn push(&mut self, id: &[u8]) -> Result<()> {
@@ -257,11 +245,8 @@ mod tests {
     fn listed(folder: &Path, text: &str, ids: IdKind, bits: u32) -> IdMap {
         let edges = folder.join("edges.tsv");
         std::fs::write(&edges, text).unwrap();
-        let options = EdgeSourceOptions {
-            ids,
-            id_limit: grappa_input::IdLimit::Sparse,
-            ..EdgeSourceOptions::default()
-        };
+        let options =
+            EdgeSourceOptions { ids, id_limit: grappa_input::IdLimit::Sparse, ..EdgeSourceOptions::default() };
         let source = EdgeSource::open(&[edges], options).unwrap();
         let (store, _) = StoreFolder::begin(&folder.join("store"), None, false).unwrap();
         let budget = IngestBudget::new(1 << 20, 1, 2);
@@ -275,13 +260,8 @@ mod tests {
     fn every_string_has_its_dense_id_though_some_share_a_hash() {
         let folder = tempfile::tempdir().unwrap();
         // Of 3000 hashes of 20 bits some four are shared by two strings.
-        let mut names: Vec<String> = (0..3000u32)
-            .map(|i| format!("{:x}-{i}", i.wrapping_mul(0x9e37_79b1)))
-            .collect();
-        let text: String = names
-            .chunks(2)
-            .map(|pair| format!("{}\t{}\n", pair[0], pair[1]))
-            .collect();
+        let mut names: Vec<String> = (0..3000u32).map(|i| format!("{:x}-{i}", i.wrapping_mul(0x9e37_79b1))).collect();
+        let text: String = names.chunks(2).map(|pair| format!("{}\t{}\n", pair[0], pair[1])).collect();
         let mut ids = listed(folder.path(), &text, IdKind::String, 20);
         names.sort();
         let check = |ids: &IdMap| {
@@ -304,14 +284,8 @@ mod tests {
         // The segments of a join find and tell apart the same strings.
         ids.dictionary_mut().unwrap().hash = StringHash::with_bits(20);
         let scratch = folder.path();
-        let plan = segments::cut(
-            ids.dictionary_mut().unwrap(),
-            &NodePermutation::Identity,
-            3,
-            scratch,
-            1 << 20,
-        )
-        .unwrap();
+        let plan =
+            segments::cut(ids.dictionary_mut().unwrap(), &NodePermutation::Identity, 3, scratch, 1 << 20).unwrap();
         assert_ne!(plan.hash, StringHash::with_bits(20));
         let tables = [0, 1, 2].map(|segment| {
             let mut table = plan.table().unwrap();
@@ -329,9 +303,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text: String = (0..2000).map(|i| format!("user-{i}\tuser-{}\n", i + 1)).collect();
         let mut ids = listed(folder.path(), &text, IdKind::String, 64);
-        let file = File::options()
-            .write(true)
-            .open(folder.path().join("store.partial").join(DICTIONARY));
+        let file = File::options().write(true).open(folder.path().join("store.partial").join(DICTIONARY));
         file.unwrap().write_all_at(&[0; 64], 5000).unwrap();
         let error = ids.load().unwrap_err();
         assert!(matches!(error, Error::Format { .. }), "{error}");
@@ -343,10 +315,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut all: Vec<u64> = (0..2001u64).map(|i| i.wrapping_mul(GOLDEN) >> (i % 50)).collect();
         all.push(u64::MAX - 1);
-        let text: String = all
-            .chunks(2)
-            .map(|pair| format!("{}\t{}\n", pair[0], pair[1]))
-            .collect();
+        let text: String = all.chunks(2).map(|pair| format!("{}\t{}\n", pair[0], pair[1])).collect();
         let mut ids = listed(folder.path(), &text, IdKind::Integer, 64);
         all.sort_unstable();
         all.dedup();

@@ -123,9 +123,7 @@ impl RandomEdges {
     /// The part of the edges between two nodes.
     pub fn part_of(&self, source: u64, target: u64) -> EdgePart {
         let ends = [source.min(target), source.max(target)];
-        let draw = ends
-            .into_iter()
-            .fold(random::combine(PURPOSE, self.seed), random::combine);
+        let draw = ends.into_iter().fold(random::combine(PURPOSE, self.seed), random::combine);
         let [train, val] = self.ends;
         let has_test = val < u64::MAX;
         match draw {
@@ -177,10 +175,7 @@ impl KeyParts {
     /// The source and the part that were joined.
     #[inline]
     pub fn divide(joined: u64) -> (u64, EdgePart) {
-        (
-            joined >> PART_BITS,
-            EdgePart::ALL[(joined & ((1 << PART_BITS) - 1)) as usize],
-        )
+        (joined >> PART_BITS, EdgePart::ALL[(joined & ((1 << PART_BITS) - 1)) as usize])
     }
 }
 
@@ -197,11 +192,9 @@ mod tests {
 
     #[test]
     fn both_directions_are_in_a_part_and_parts_have_their_shares() {
-        for (shares, expected) in [
-            ("80/10/10", [80_000, 10_000, 10_000]),
-            ("90/10/0", [90_000, 10_000, 0]),
-            ("95/0/5", [95_000, 0, 5_000]),
-        ] {
+        for (shares, expected) in
+            [("80/10/10", [80_000, 10_000, 10_000]), ("90/10/0", [90_000, 10_000, 0]), ("95/0/5", [95_000, 0, 5_000])]
+        {
             let split = split(shares);
             let mut counts = [0i64; 3];
             for pair in 0..100_000 {

@@ -27,10 +27,7 @@ impl EdgeValues {
     /// No values, whatever the input has.
     pub fn none() -> Self {
         Self {
-            shape: ValueShape {
-                width: 0,
-                is_ordered: false,
-            },
+            shape: ValueShape { width: 0, is_ordered: false },
             weighted: false,
             features: None,
             names: Vec::new(),
@@ -46,15 +43,9 @@ impl EdgeValues {
         let (weighted, width) = (source.weighted(), source.features());
         let rules = rules(options, source)?;
         let names = source.feature_names();
-        let schema = Schema {
-            edge_features: names.clone(),
-            ..Schema::default()
-        };
+        let schema = Schema { edge_features: names.clone(), ..Schema::default() };
         if let Err(FormatError::Invalid { what, .. }) = schema.check() {
-            return Err(Error::conflict(
-                what,
-                "rename columns of the edges, so that each has a name of its own",
-            ));
+            return Err(Error::conflict(what, "rename columns of the edges, so that each has a name of its own"));
         }
         let dtype = match options.edge_form.feature_dtype {
             Some(_) if width == 0 => {
@@ -114,10 +105,7 @@ impl EdgeValues {
             .ok_or_else(|| {
                 Error::conflict(
                     format!("--edge-split-by {}: edges have no such value", printable(wanted)),
-                    format!(
-                        "add --edge-features-from {} if it is a column of the edges",
-                        printable(wanted)
-                    ),
+                    format!("add --edge-features-from {} if it is a column of the edges", printable(wanted)),
                 )
             })
     }
@@ -173,11 +161,7 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
     }
     if let Some(all) = options.merge.iter().find(|option| option.column.is_none()) {
         rules.iter_mut().for_each(|rule| *rule = rule.or(Some(all.how)));
-        if !options
-            .merge
-            .iter()
-            .any(|option| option.column.as_deref() == Some("weight"))
-        {
+        if !options.merge.iter().any(|option| option.column.as_deref() == Some("weight")) {
             weight = all.how;
         }
     }
@@ -185,10 +169,7 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
     let unknown: Vec<&str> = unknown.map(|feature| names[feature].as_str()).collect();
     if let Some(first) = unknown.first() {
         return Err(Error::conflict(
-            format!(
-                "--dedup merges parallel edges, and how is not known for the edge features {}",
-                unknown.join(", ")
-            ),
+            format!("--dedup merges parallel edges, and how is not known for the edge features {}", unknown.join(", ")),
             format!(
                 "add --merge {first}=sum and so on; the words are sum, mean, first, last, min and max, and a word without a \
                  name is for all features"
@@ -196,12 +177,7 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
         ));
     }
     let features = rules.into_iter().flatten();
-    Ok(source
-        .weighted()
-        .then_some(weight)
-        .into_iter()
-        .chain(features)
-        .collect())
+    Ok(source.weighted().then_some(weight).into_iter().chain(features).collect())
 }
 
 /// How the words of a record hold the values of its edge: two values in a word, the first one in its low half, and then a word for
@@ -284,10 +260,7 @@ impl SortedRecords<'_> {
 
     /// The place of an edge in the input.
     fn order(&self, edge: usize) -> u64 {
-        *self
-            .words(self.payload[edge])
-            .last()
-            .expect("records that are ordered have a place")
+        *self.words(self.payload[edge]).last().expect("records that are ordered have a place")
     }
 
     /// The words of a record after its key.
@@ -347,17 +320,9 @@ mod tests {
 
     #[test]
     fn parallel_edges_merge_exactly_and_in_the_order_of_the_input() {
-        let shape = ValueShape {
-            width: 6,
-            is_ordered: true,
-        };
-        let values = EdgeValues {
-            shape,
-            weighted: false,
-            features: None,
-            names: Vec::new(),
-            rules: Merge::ALL.to_vec(),
-        };
+        let shape = ValueShape { width: 6, is_ordered: true };
+        let values =
+            EdgeValues { shape, weighted: false, features: None, names: Vec::new(), rules: Merge::ALL.to_vec() };
         // Two edges of key 5, and many of key 7, whose sum in f32 would be 100958.34.
         let mut edges = vec![(5, -2.0, 9), (5, 0.5, 3)];
         edges.extend((0..1_000_000).map(|at| (7, 0.1, 1_000_000 - at)));
@@ -374,16 +339,9 @@ mod tests {
         sort_equal_keys(shape, &keys, &mut numbers, &records);
         // By bits, positive numbers come before negative ones.
         assert_eq!(numbers[..2], [1, 0]);
-        let sorted = SortedRecords {
-            shape,
-            keys: &keys,
-            payload: &numbers,
-            records: &records,
-        };
+        let sorted = SortedRecords { shape, keys: &keys, payload: &numbers, records: &records };
         let merged = |edges: std::ops::Range<usize>| -> Vec<f32> {
-            (0..6)
-                .map(|column| values.merged(&sorted, edges.clone(), column))
-                .collect()
+            (0..6).map(|column| values.merged(&sorted, edges.clone(), column)).collect()
         };
         assert_eq!(merged(0..2), [-1.5, -0.75, 0.5, -2.0, -2.0, 0.5]);
         assert_eq!(merged(2..edges.len()), [100_000.0, 0.1, 0.1, 0.1, 0.1, 0.1]);

@@ -61,25 +61,13 @@ impl<'a> FeatureInput<'a> {
             ));
         }
         let layout = FeatureLayout::new(dtype, matrix.dim() as u32);
-        Ok(Self {
-            matrix,
-            layout,
-            nodes,
-            allow_nan,
-            id_of_row,
-            overflows: Mutex::default(),
-        })
+        Ok(Self { matrix, layout, nodes, allow_nan, id_of_row, overflows: Mutex::default() })
     }
 
     /// The manifest's entry.
     pub fn spec(&self) -> FeatureSpec {
         let FeatureLayout { dtype, dim, stride } = self.layout;
-        FeatureSpec {
-            dim,
-            dtype,
-            row_stride: stride,
-            source: FeatureSource::Stored,
-        }
+        FeatureSpec { dim, dtype, row_stride: stride, source: FeatureSource::Stored }
     }
 
     fn overflows(&self) -> MutexGuard<'_, Option<Overflows>> {
@@ -111,20 +99,11 @@ impl<'a> FeatureInput<'a> {
 
 impl ColumnInput for FeatureInput<'_> {
     fn file(&self) -> ColumnFile {
-        ColumnFile {
-            stage: Stage::Features,
-            name: "features",
-            kind: FileKind::FEATURES,
-        }
+        ColumnFile { stage: Stage::Features, name: "features", kind: FileKind::FEATURES }
     }
 
     fn meta(&self, span: ChunkSpan) -> Vec<u8> {
-        FeaturesMeta {
-            span,
-            layout: self.layout,
-            with_features: false,
-        }
-        .encode()
+        FeaturesMeta { span, layout: self.layout, with_features: false }.encode()
     }
 
     fn rows(&self) -> u64 {
@@ -151,11 +130,7 @@ impl ColumnInput for FeatureInput<'_> {
         let mut values = Vec::new();
         let read = self.matrix.read_rows(first, count, &mut values)?;
         if read != count {
-            let what = format!(
-                "expected {} rows, one per node, found {}",
-                self.nodes,
-                first + read as u64
-            );
+            let what = format!("expected {} rows, one per node, found {}", self.nodes, first + read as u64);
             return Err(Error::input(self.matrix.path(), Position::Whole, what));
         }
         self.note_overflows(first, &values);

@@ -104,12 +104,7 @@ impl Fingerprint {
     }
 
     fn add_edges(&mut self, form: &EdgeForm, options: &IngestOptions) {
-        let EdgeColumnOptions {
-            source,
-            target,
-            weight,
-            features,
-        } = &form.columns;
+        let EdgeColumnOptions { source, target, weight, features } = &form.columns;
         self.add("--format", word(form.format));
         self.add("--header", word(form.header));
         self.add("--comments", word(form.comments));
@@ -120,11 +115,7 @@ impl Fingerprint {
         self.add_list("--edge-features-from", features);
         self.add_some("--edge-feature-dtype", form.feature_dtype.map(|dtype| dtype.name()));
         self.add("--on-bad-line", word(form.on_bad_line));
-        let EdgeOptions {
-            undirected,
-            dedup,
-            self_loops,
-        } = options.edge_options;
+        let EdgeOptions { undirected, dedup, self_loops } = options.edge_options;
         self.add_flag("--undirected", undirected);
         self.add_flag("--dedup", dedup);
         self.add("--self-loops", word(self_loops));
@@ -142,19 +133,10 @@ impl Fingerprint {
         self.add_list("--features-from", &data.tables.columns.features);
         self.add_list("--split-column", &data.tables.columns.split);
         self.add_some("--table-separator", data.tables.separator.map(Separator::word));
-        let EncodingOptions {
-            missing,
-            categories,
-            categories_max,
-            schema,
-            examine: _,
-        } = &data.encoding;
+        let EncodingOptions { missing, categories, categories_max, schema, examine: _ } = &data.encoding;
         if let Some(schema) = schema {
             let (_, digest) = schema.encode();
-            self.add(
-                "--schema-of",
-                format!("a store whose schema has the digest {digest:016x}"),
-            );
+            self.add("--schema-of", format!("a store whose schema has the digest {digest:016x}"));
         }
         self.add_list("--missing", &missing.0);
         self.add_some("--categories", categories.map(word_of_form));
@@ -198,10 +180,7 @@ fn word_of_form(form: CategoryForm) -> &'static str {
 /// Path, length and modification time of a file, to notice that it is another or changed since an earlier run.
 fn version_of(path: &Path) -> Result<String> {
     let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
-    let modified = metadata
-        .modified()
-        .ok()
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     Ok(format!(
         "{} ({} bytes, modified at {})",
         path.display(),

@@ -190,9 +190,7 @@ pub fn for_each_node(
 
 /// The number of ids of a list, estimated if it is text.
 pub fn listed(source: &SplitSource) -> u64 {
-    source
-        .ids()
-        .unwrap_or_else(|| fs::metadata(source.path()).map_or(0, |file| file.len() / TEXT_ID_BYTES))
+    source.ids().unwrap_or_else(|| fs::metadata(source.path()).map_or(0, |file| file.len() / TEXT_ID_BYTES))
 }
 
 /// Whether it takes longer to search the dictionary for each id of a list than to load all segments.

@@ -51,12 +51,7 @@ impl IngestInput {
         for warning in edges.warnings() {
             tracing::warn!("{warning}");
         }
-        Ok(Self {
-            edges,
-            values,
-            nodes,
-            files,
-        })
+        Ok(Self { edges, values, nodes, files })
     }
 
     /// How the files are read.

@@ -42,20 +42,12 @@ impl IngestJob<'_> {
         after: impl Fn(ChunkId) -> Result<()> + Sync,
     ) -> Result<()> {
         let before = self.journal.stage(stage).chunks;
-        let missing: Vec<_> = (0..chunks.chunks())
-            .filter(|chunk| !before.contains(chunk))
-            .map(ChunkId)
-            .collect();
-        self.store.write_chunks(
-            self.options.resources.threads,
-            &missing,
-            write,
-            |chunk, mut done, files| {
-                done.files = files;
-                self.journal.chunk_done(stage, chunk, done)?;
-                after(chunk)
-            },
-        )
+        let missing: Vec<_> = (0..chunks.chunks()).filter(|chunk| !before.contains(chunk)).map(ChunkId).collect();
+        self.store.write_chunks(self.options.resources.threads, &missing, write, |chunk, mut done, files| {
+            done.files = files;
+            self.journal.chunk_done(stage, chunk, done)?;
+            after(chunk)
+        })
     }
 
     /// Calls `visit` for each chunk, on all threads, with a value of its own for each call, and joins these values.

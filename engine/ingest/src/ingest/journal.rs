@@ -53,13 +53,7 @@ enum Record {
     /// The division of a stage's records. A resumed run must use the same.
     Planned(Stage, SpillPlan),
     /// A worker has spilled these blocks. Has its extents so far, one per shard.
-    Spilled {
-        stage: Stage,
-        worker: u32,
-        blocks: Vec<(u32, u64)>,
-        extents: Vec<Extent>,
-        counts: Counts,
-    },
+    Spilled { stage: Stage, worker: u32, blocks: Vec<(u32, u64)>, extents: Vec<Extent>, counts: Counts },
     /// All edges are spilled by the shard of the destination.
     EdgesSpilled,
     /// A stage's files of one chunk are on disk.
@@ -162,11 +156,7 @@ impl StageState {
 
     /// Number of records spilled.
     pub fn records(&self) -> u64 {
-        self.workers
-            .values()
-            .flat_map(|worker| &worker.extents)
-            .map(|extent| extent.records)
-            .sum()
+        self.workers.values().flat_map(|worker| &worker.extents).map(|extent| extent.records).sum()
     }
 
     /// The sum of all workers' counts. Their files of skipped records have no sum.
@@ -221,15 +211,9 @@ impl IngestJournal {
             return Err(not_begun(&path));
         };
         same_options(folder, &before, &options)?;
-        let mut known = Known {
-            block_bytes,
-            ..Known::default()
-        };
+        let mut known = Known { block_bytes, ..Known::default() };
         records.for_each(|record| known.apply(record));
-        Ok(Self {
-            journal,
-            known: Mutex::new(known),
-        })
+        Ok(Self { journal, known: Mutex::new(known) })
     }
 
     /// The journal's file. It is removed when the store is finished.
@@ -360,22 +344,12 @@ impl IngestJournal {
         counts: Counts,
     ) -> Result<()> {
         let blocks = blocks.into_iter().map(|id| (id.file, id.block)).collect();
-        self.record(Record::Spilled {
-            stage,
-            worker,
-            blocks,
-            extents: extents.to_vec(),
-            counts,
-        })
+        self.record(Record::Spilled { stage, worker, blocks, extents: extents.to_vec(), counts })
     }
 
     /// Records that the files of a chunk are on disk.
     pub fn chunk_done(&self, stage: Stage, chunk: ChunkId, done: ChunkDone) -> Result<()> {
-        self.record(Record::Chunk {
-            stage,
-            chunk: chunk.0,
-            done,
-        })
+        self.record(Record::Chunk { stage, chunk: chunk.0, done })
     }
 
     fn record(&self, record: Record) -> Result<()> {
@@ -415,17 +389,9 @@ impl Known {
                 );
             }
             Record::Planned(stage, plan) => self.stages.entry(stage).or_default().plan = Some(plan),
-            Record::Spilled {
-                stage,
-                worker,
-                blocks,
-                extents,
-                counts,
-            } => {
+            Record::Spilled { stage, worker, blocks, extents, counts } => {
                 let state = self.stages.entry(stage).or_default();
-                blocks
-                    .into_iter()
-                    .for_each(|(file, block)| state.blocks.insert(BlockId { file, block }));
+                blocks.into_iter().for_each(|(file, block)| state.blocks.insert(BlockId { file, block }));
                 state.workers.insert(worker, Spilled { extents, counts });
             }
             Record::EdgesSpilled => self.edges_spilled = true,

@@ -70,9 +70,7 @@ impl LabelInput {
     /// Appends the label of a node of a batch.
     fn encode(&self, batch: &LabelBatch, index: usize, rows: &mut Vec<u8>) {
         match self.spec.kind {
-            LabelKind::Single => self
-                .spec
-                .encode_single(batch.get(index).map(|classes| classes[0]), rows),
+            LabelKind::Single => self.spec.encode_single(batch.get(index).map(|classes| classes[0]), rows),
             LabelKind::Multi => self.spec.encode_multi(batch.get(index), rows),
             LabelKind::Partial | LabelKind::Targets => self.spec.encode_values(batch.values(index), rows),
         }
@@ -123,20 +121,12 @@ fn count(source: &LabelSource, nodes: u64) -> Result<(u64, u32)> {
 }
 
 fn too_few(source: &LabelSource, nodes: u64, found: u64) -> Error {
-    Error::input(
-        source.path(),
-        Position::Whole,
-        format!("expected {nodes} labels, one per node, found {found}"),
-    )
+    Error::input(source.path(), Position::Whole, format!("expected {nodes} labels, one per node, found {found}"))
 }
 
 impl ColumnInput for LabelInput {
     fn file(&self) -> ColumnFile {
-        ColumnFile {
-            stage: Stage::Labels,
-            name: "labels",
-            kind: FileKind::LABELS,
-        }
+        ColumnFile { stage: Stage::Labels, name: "labels", kind: FileKind::LABELS }
     }
 
     fn meta(&self, span: ChunkSpan) -> Vec<u8> {

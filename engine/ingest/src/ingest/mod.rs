@@ -104,10 +104,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
     let input = IngestInput::open(options, &budget, progress)?;
     let readings = input.readings();
     let fingerprint = fingerprint(options)?;
-    let out = Destination {
-        path: &options.out,
-        replaces: options.replace,
-    };
+    let out = Destination { path: &options.out, replaces: options.replace };
     let (store, begun) = StoreFolder::begin(out, options.resources.tmp.as_deref(), options.resume)?;
     begin_or_continue(options, budget, input, fingerprint, &store, progress)
         .map(|summary| Summary { readings, ..summary })
@@ -161,29 +158,20 @@ fn begin_or_continue(
             journal.reblocked(budget.block_bytes)?;
         }
     }
-    let job = IngestJob {
-        options,
-        budget,
-        store,
-        journal,
-        progress,
-    };
+    let job = IngestJob { options, budget, store, journal, progress };
     let scan = node_ids::scan(&job, &input)?;
     write_store(&job, scan, input).map_err(|error| match error {
         // To sort the ids takes long. They are kept for a run with more memory.
-        Error::Budget { .. } if options.ids != ExternalIds::Dense => Error::Interrupted {
-            kept: store.kept(),
-            source: Box::new(error),
-        },
+        Error::Budget { .. } if options.ids != ExternalIds::Dense => {
+            Error::Interrupted { kept: store.kept(), source: Box::new(error) }
+        }
         error => error,
     })
 }
 
 /// Writes all files of the store, and completes it.
 fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Summary> {
-    let IngestInput {
-        edges, values, files, ..
-    } = input;
+    let IngestInput { edges, values, files, .. } = input;
     let mut ids = match &job.options.layout.assign {
         Assign::Random => GraphIds::at_random(job, scan.nodes)?,
         Assign::Range => GraphIds::in_order(job, plan::chunk_map(scan.nodes, job.options.layout.chunks)?)?,
@@ -191,12 +179,7 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Su
         Assign::Streamed { partitioner, parts } => streamed_parts::open_ids(job, scan, *partitioner, *parts)?,
     };
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
-    let parts = 1 + job
-        .options
-        .splits
-        .edges
-        .as_ref()
-        .map_or(0, |split| split.held_out().len() as u64);
+    let parts = 1 + job.options.splits.edges.as_ref().map_or(0, |split| split.held_out().len() as u64);
     let held = plan::held_memory(&ids.chunks, parts, &job.budget)?;
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;

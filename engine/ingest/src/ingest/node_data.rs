@@ -41,19 +41,13 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
         true => plan_join(job, &mut ids.map)?,
         false => None,
     };
-    let join = join.as_ref().map(|plan| Join {
-        plan,
-        scratch: job.store.lasting_scratch(),
-    });
+    let join = join.as_ref().map(|plan| Join { plan, scratch: job.store.lasting_scratch() });
     let (mut splits, mut split_files) = (splits::write_listed(job, &ids.map, join)?, Vec::new());
     let rows = NodesOfFiles::look_up(job, &ids.map, join, &files)?;
     ids.map.unload();
     let split_names = split_columns::listed(job.options, files.splits.as_ref());
     if let Some(columns) = &files.splits {
-        let is_of_features = files
-            .features
-            .as_ref()
-            .is_some_and(|matrix| matrix.path() == columns.path());
+        let is_of_features = files.features.as_ref().is_some_and(|matrix| matrix.path() == columns.path());
         let rows = if is_of_features { rows.features() } else { rows.labels() };
         splits = split_columns::write(job, columns, rows, nodes)?;
     }
@@ -67,10 +61,7 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
         }
         schema.classes = input.class_names();
         columns::write(job, &input, &ids.chunks, rows.labels())?;
-        labels = Some(StoredLabels {
-            store: job.store.path().to_owned(),
-            spec: input.spec(),
-        });
+        labels = Some(StoredLabels { store: job.store.path().to_owned(), spec: input.spec() });
     }
     if let Some(split) = job.options.splits.random {
         (splits, split_files) = random_split::write(job, split, &ids.chunks, ids.map.permutation(), labels.as_ref())?;
@@ -90,11 +81,5 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
         columns::write(job, &input, &ids.chunks, rows.features())?;
         features = Some(input.spec());
     }
-    Ok(NodeData {
-        features,
-        labels: labels.map(|labels| labels.spec),
-        splits,
-        split_files,
-        schema,
-    })
+    Ok(NodeData { features, labels: labels.map(|labels| labels.spec), splits, split_files, schema })
 }

@@ -43,9 +43,7 @@ impl NodeFiles {
             ));
         }
         let features = data.features.as_deref();
-        let mut features = features
-            .map(|path| MatrixSource::open_with(path, &data.tables))
-            .transpose()?;
+        let mut features = features.map(|path| MatrixSource::open_with(path, &data.tables)).transpose()?;
         if let Some(matrix) = &mut features {
             check_held(matrix.path(), matrix.held_bytes(), budget)?;
             matrix.fit(&data.encoding, data.allow_nan, id_kind(options.ids), progress)?;
@@ -64,9 +62,7 @@ impl NodeFiles {
             }
         }
         let labels = data.labels.as_deref();
-        let labels = labels
-            .map(|path| LabelSource::open_with(path, &data.tables, data.label_type))
-            .transpose()?;
+        let labels = labels.map(|path| LabelSource::open_with(path, &data.tables, data.label_type)).transpose()?;
         if let Some(labels) = &labels {
             if let Some(schema) = &data.encoding.schema {
                 labels.use_classes_of(schema)?;
@@ -79,11 +75,7 @@ impl NodeFiles {
                 "give --labels, or omit --label-type",
             ));
         }
-        let files = Self {
-            features,
-            labels,
-            splits,
-        };
+        let files = Self { features, labels, splits };
         files.check_columns(options)?;
         files.check_names()?;
         Ok(files)
@@ -92,10 +84,7 @@ impl NodeFiles {
     /// The schema of the features, without classes.
     pub fn schema_of_features(&self) -> Schema {
         let columns = self.features.as_ref().map_or(&[][..], MatrixSource::columns);
-        Schema {
-            features: columns.to_vec(),
-            ..Schema::default()
-        }
+        Schema { features: columns.to_vec(), ..Schema::default() }
     }
 
     /// Fails if columns of features, or classes of sets, have the same names.
@@ -106,13 +95,7 @@ impl NodeFiles {
         match &self.labels {
             Some(labels) => {
                 let classes = labels.class_names();
-                check_schema(
-                    labels.path(),
-                    &Schema {
-                        classes,
-                        ..Schema::default()
-                    },
-                )
+                check_schema(labels.path(), &Schema { classes, ..Schema::default() })
             }
             None => Ok(()),
         }
@@ -138,12 +121,7 @@ impl NodeFiles {
             ("--missing", !encoding.missing.0.is_empty(), features, "--features"),
             ("--categories", encoding.categories.is_some(), features, "--features"),
             ("--label", !columns.label.is_empty(), any, "--labels"),
-            (
-                "--id",
-                !columns.id.is_empty(),
-                any || has_lists,
-                "--features or --labels",
-            ),
+            ("--id", !columns.id.is_empty(), any || has_lists, "--features or --labels"),
         ] {
             if is_given && !is_used {
                 return Err(Error::conflict(
@@ -172,10 +150,9 @@ impl NodeFiles {
             ));
         }
         match &self.labels {
-            None if split.stratify => Err(Error::conflict(
-                "--stratify needs labels",
-                "give --labels, or omit --stratify",
-            )),
+            None if split.stratify => {
+                Err(Error::conflict("--stratify needs labels", "give --labels, or omit --stratify"))
+            }
             Some(labels) if split.stratify && labels.kind() != LabelKind::Single => Err(Error::conflict(
                 format!(
                     "--stratify needs one class per node, but the labels in {} are {}",
@@ -199,10 +176,7 @@ impl NodeFiles {
 
     /// Whether ids must be looked up to know the nodes of rows.
     pub fn has_lists(&self, options: &IngestOptions) -> bool {
-        self.lists_of_nodes(options)
-            .chain(self.ids_of_labels())
-            .next()
-            .is_some()
+        self.lists_of_nodes(options).chain(self.ids_of_labels()).next().is_some()
     }
 
     /// The ids of the rows of features, if they are a table with ids.
@@ -277,9 +251,7 @@ impl NodeFiles {
 
     /// The files whose rows have no ids, for messages.
     pub fn names(&self) -> Vec<String> {
-        self.without_ids()
-            .map(|file| file.path().display().to_string())
-            .collect()
+        self.without_ids().map(|file| file.path().display().to_string()).collect()
     }
 
     /// The files of features and labels whose rows have no ids.
@@ -340,10 +312,7 @@ fn check_held(path: &Path, held: u64, budget: &IngestBudget) -> Result<()> {
     if held <= budget.memory / 2 {
         return Ok(());
     }
-    let what = format!(
-        "the parts of {} that stay in memory, which may take half of it",
-        path.display()
-    );
+    let what = format!("the parts of {} that stay in memory, which may take half of it", path.display());
     Err(budget.too_small(
         what,
         held * 2,

@@ -51,10 +51,7 @@ pub fn scan(job: &IngestJob<'_>, input: &IngestInput) -> Result<Scan> {
     }
     let (edges, block_bytes) = (&input.edges, job.budget.block_bytes);
     let scan = match input.nodes {
-        Some(nodes) => Scan {
-            nodes,
-            edges: edges.edges_hint().unwrap_or(edges.total_bytes() / TEXT_EDGE_BYTES),
-        },
+        Some(nodes) => Scan { nodes, edges: edges.edges_hint().unwrap_or(edges.total_bytes() / TEXT_EDGE_BYTES) },
         None => dense_ids::scan(job.options, block_bytes, job.progress)?,
     };
     job.journal.scanned(scan)?;
@@ -122,10 +119,7 @@ impl GraphIds {
                 IdMap::listed(Dictionary::open(&path, StringHash::default())?, permutation)
             }
         };
-        let spec = IdSpec {
-            external,
-            permutation: spec,
-        };
+        let spec = IdSpec { external, permutation: spec };
         Ok(Self { map, spec, chunks })
     }
 }

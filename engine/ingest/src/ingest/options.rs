@@ -124,11 +124,7 @@ pub struct StoreLayout {
 impl Default for StoreLayout {
     /// A random permutation with seed 0.
     fn default() -> Self {
-        Self {
-            chunks: None,
-            assign: Assign::Random,
-            seed: 0,
-        }
+        Self { chunks: None, assign: Assign::Random, seed: 0 }
     }
 }
 
@@ -146,11 +142,7 @@ pub struct Resources {
 impl Default for Resources {
     /// 2 GiB of memory and all processors.
     fn default() -> Self {
-        Self {
-            memory: 2 << 30,
-            threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-            tmp: None,
-        }
+        Self { memory: 2 << 30, threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get), tmp: None }
     }
 }
 
@@ -214,10 +206,7 @@ pub struct SplitFile {
 impl SplitFile {
     /// The file of the split `train`, `val` or `test`.
     pub fn new(name: &'static str, path: impl Into<PathBuf>) -> Self {
-        Self {
-            name,
-            path: path.into(),
-        }
+        Self { name, path: path.into() }
     }
 }
 
@@ -329,12 +318,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         limited_by: match options.nodes {
             Some(_) => options.nodes_file.clone().map(LimitSource::Count),
             // The number of nodes is the number of rows of a file, or not known yet.
-            None if nodes.is_some() => data
-                .features
-                .as_ref()
-                .or(data.labels.as_ref())
-                .cloned()
-                .map(LimitSource::Rows),
+            None if nodes.is_some() => data.features.as_ref().or(data.labels.as_ref()).cloned().map(LimitSource::Rows),
             None => None,
         },
         weights: form.weights.clone(),
@@ -346,11 +330,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         },
         on_bad_line: form.on_bad_line,
         // Parsed strings take up to twice the memory of parsed integers.
-        block_bytes: if options.ids == ExternalIds::String {
-            block_bytes / 2
-        } else {
-            block_bytes
-        },
+        block_bytes: if options.ids == ExternalIds::String { block_bytes / 2 } else { block_bytes },
     };
     let mut paths = options.edges.clone();
     let mut parts = Vec::new();

@@ -56,11 +56,7 @@ pub fn chunk_map(nodes: u64, chunks: Option<u32>) -> Result<ChunkMap> {
     }
     let least = nodes.div_ceil(ChunkMap::CHUNK_NODES_MAX);
     if u64::from(chunks) < least {
-        return Err(Error::out_of_range(
-            "--chunks",
-            format!("{least} or more for {nodes} nodes"),
-            chunks,
-        ));
+        return Err(Error::out_of_range("--chunks", format!("{least} or more for {nodes} nodes"), chunks));
     }
     Ok(ChunkMap::uniform(nodes, chunks))
 }
@@ -139,10 +135,7 @@ pub fn held_memory(chunks: &ChunkMap, parts: u64, budget: &IngestBudget) -> Resu
 
 /// The edge buckets of `present` of the chunks, for messages about memory.
 pub fn edge_buckets(chunks: &ChunkMap, present: u64) -> String {
-    format!(
-        "the edge buckets, a number for each of {present} x {} pairs of chunks",
-        chunks.chunks()
-    )
+    format!("the edge buckets, a number for each of {present} x {} pairs of chunks", chunks.chunks())
 }
 
 /// Fails if `bytes` of sets of nodes, which an operation makes beside a table of ids, exceed a quarter of the budget. The
@@ -204,23 +197,12 @@ impl IngestBudget {
     /// A budget of `memory * share` bytes. Blocks take a quarter of each thread's share, counted with `BLOCK_COST`.
     pub fn new(memory: u64, share: u64, threads: usize) -> Self {
         let block_bytes = (memory / threads as u64 / 4 / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-        Self {
-            memory,
-            share,
-            threads,
-            reserved: 0,
-            block_bytes: block_bytes as usize,
-        }
+        Self { memory, share, threads, reserved: 0, block_bytes: block_bytes as usize }
     }
 
     /// The error about `what`, which needs a budget with at least `least` bytes of [`memory`](Self::memory).
     pub fn too_small(&self, what: String, least: u64, remedy: &'static str) -> Error {
-        Error::Budget {
-            what,
-            given: self.memory * self.share,
-            least: least * self.share,
-            remedy,
-        }
+        Error::Budget { what, given: self.memory * self.share, least: least * self.share, remedy }
     }
 
     /// Bytes of memory of each thread for blocks of the input.
@@ -258,11 +240,8 @@ impl SpillPlan {
         let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
         let by_memory = (records.saturating_mul(cost).saturating_mul(2) / count).div_ceil(share);
         let shards_per_chunk = by_memory.max(largest.div_ceil(nodes_max)).clamp(1, largest.max(1));
-        Self {
-            shards_per_chunk: shards_per_chunk as u32,
-            buffer_bytes: BUFFER_BYTES_MAX as usize,
-        }
-        .within(chunks, budget)
+        Self { shards_per_chunk: shards_per_chunk as u32, buffer_bytes: BUFFER_BYTES_MAX as usize }
+            .within(chunks, budget)
     }
 
     /// Divides `edges` edges, which take `cost` bytes of memory each. A source takes `source_bits` bits of its record.
@@ -282,10 +261,7 @@ impl SpillPlan {
         if buffer_bytes < BUFFER_BYTES_MIN {
             return Err(too_small_for_buffers(shards, budget.reserved > 0, budget));
         }
-        Ok(Self {
-            buffer_bytes: self.buffer_bytes.min(buffer_bytes as usize),
-            ..self
-        })
+        Ok(Self { buffer_bytes: self.buffer_bytes.min(buffer_bytes as usize), ..self })
     }
 
     /// The shards of a chunk.
@@ -314,18 +290,11 @@ mod tests {
     fn shards_divide_chunks_without_crossing_them() {
         for (nodes, chunks, per_chunk) in [(1000, 7, 3), (64, 64, 1), (1 << 22, 64, 5)] {
             let chunks = ChunkMap::uniform(nodes, chunks);
-            let shards = SpillPlan {
-                shards_per_chunk: per_chunk,
-                buffer_bytes: 4096,
-            }
-            .shards(&chunks);
+            let shards = SpillPlan { shards_per_chunk: per_chunk, buffer_bytes: 4096 }.shards(&chunks);
             for chunk in 0..chunks.chunks() {
                 let (first, last) = (ChunkId(chunk * per_chunk), ChunkId((chunk + 1) * per_chunk - 1));
                 let range = chunks.range(ChunkId(chunk));
-                assert_eq!(
-                    (shards.range(first).start, shards.range(last).end),
-                    (range.start, range.end)
-                );
+                assert_eq!((shards.range(first).start, shards.range(last).end), (range.start, range.end));
             }
         }
     }
@@ -334,18 +303,8 @@ mod tests {
     fn a_budget_too_small_names_one_that_would_do() {
         let chunks = ChunkMap::uniform(1 << 40, 1024);
         let small = IngestBudget::new(64 << 20, 1, 2);
-        let error = SpillPlan::of_edges(&chunks, 1 << 44, SORT_COST, 40, &small)
-            .unwrap_err()
-            .to_string();
-        let wanted: u64 = error
-            .split("at least ")
-            .nth(1)
-            .unwrap()
-            .split(" MiB")
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap();
+        let error = SpillPlan::of_edges(&chunks, 1 << 44, SORT_COST, 40, &small).unwrap_err().to_string();
+        let wanted: u64 = error.split("at least ").nth(1).unwrap().split(" MiB").next().unwrap().parse().unwrap();
         let enough = IngestBudget::new(wanted << 20, 1, 2);
         // A larger budget needs fewer shards, so the named budget suffices.
         SpillPlan::of_edges(&chunks, 1 << 44, SORT_COST, 40, &enough).unwrap();
@@ -355,11 +314,8 @@ mod tests {
     fn blocks_of_the_run_that_is_continued_count_as_memory() {
         let chunks = ChunkMap::uniform(1 << 20, 64);
         let plan = SpillPlan::new(&chunks, 1 << 24, SORT_COST, 1 << 32, &IngestBudget::new(1 << 30, 1, 4)).unwrap();
-        let continued = |memory, reserved| IngestBudget {
-            block_bytes: 4 << 20,
-            reserved,
-            ..IngestBudget::new(memory, 1, 4)
-        };
+        let continued =
+            |memory, reserved| IngestBudget { block_bytes: 4 << 20, reserved, ..IngestBudget::new(memory, 1, 4) };
         for part in [0, 2] {
             let reserved = |memory: u64| memory.checked_div(part).unwrap_or(0);
             let given = 64 << 20;
@@ -409,10 +365,7 @@ mod tests {
         let chunks = ChunkMap::uniform(1 << 20, 4096);
         let error = held_memory(&chunks, 1, &budget(64 << 20)).unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.contains("4096 x 4096 pairs of chunks") && text.contains("--chunks"),
-            "{text}"
-        );
+        assert!(text.contains("4096 x 4096 pairs of chunks") && text.contains("--chunks"), "{text}");
         let Error::Budget { given, least, .. } = error else {
             panic!("{text}");
         };

@@ -40,9 +40,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 impl RejectsFolder {
     /// The files in the scratch folder `folder`.
     pub fn new(folder: &Path) -> Self {
-        Self {
-            folder: folder.to_owned(),
-        }
+        Self { folder: folder.to_owned() }
     }
 
     fn path(&self, worker: u32) -> PathBuf {
@@ -51,13 +49,7 @@ impl RejectsFolder {
 
     /// The file of `worker`, a number that no earlier run recorded in the journal.
     pub fn writer(&self, worker: u32) -> RejectsWriter {
-        RejectsWriter {
-            path: self.path(worker),
-            file: None,
-            buffer: Vec::new(),
-            bytes: 0,
-            hasher: Xxh3Default::new(),
-        }
+        RejectsWriter { path: self.path(worker), file: None, buffer: Vec::new(), bytes: 0, hasher: Xxh3Default::new() }
     }
 
     /// Writes the recorded part of all workers' files to `target`, which is replaced. Lines of different workers are in no
@@ -65,20 +57,12 @@ impl RejectsFolder {
     pub fn collect(&self, spilled: &StageState, target: &Path) -> Result<()> {
         let out = Temporary::replace(target)?;
         out.write_all(b"# file\tline or row\treason\ttext\n")?;
-        for (&worker, spilled) in spilled
-            .workers
-            .iter()
-            .filter(|(_, worker)| worker.counts.rejects.bytes > 0)
-        {
+        for (&worker, spilled) in spilled.workers.iter().filter(|(_, worker)| worker.counts.rejects.bytes > 0) {
             let path = self.path(worker);
             let file = regular::open(&path).map_err(scratch_error)?;
             let Rejects { bytes, checksum } = spilled.counts.rejects;
             let (mut part, mut buffer, mut hasher) = (file.take(bytes), Vec::new(), Xxh3Default::new());
-            while (&mut part)
-                .take(BUFFER_BYTES as u64)
-                .read_to_end(&mut buffer)
-                .map_err(Error::io("read", &path))?
-                > 0
+            while (&mut part).take(BUFFER_BYTES as u64).read_to_end(&mut buffer).map_err(Error::io("read", &path))? > 0
             {
                 hasher.update(&buffer);
                 out.write_all(&buffer)?;
@@ -95,15 +79,8 @@ impl RejectsFolder {
 impl RejectsWriter {
     /// Appends a skipped line of `input`.
     pub fn write(&mut self, input: &Path, reject: &Reject) -> Result<()> {
-        writeln!(
-            self.buffer,
-            "{}\t{}\t{}\t{}",
-            input.display(),
-            reject.position,
-            reject.reason.reason(),
-            reject.text
-        )
-        .map_err(Error::io("write", &self.path))?;
+        writeln!(self.buffer, "{}\t{}\t{}\t{}", input.display(), reject.position, reject.reason.reason(), reject.text)
+            .map_err(Error::io("write", &self.path))?;
         if self.buffer.len() >= BUFFER_BYTES {
             self.write_out()?;
         }
@@ -113,10 +90,7 @@ impl RejectsWriter {
     /// Writes out all lines. Returns the valid part of the worker's file.
     pub fn flush(&mut self) -> Result<Rejects> {
         self.write_out()?;
-        Ok(Rejects {
-            bytes: self.bytes,
-            checksum: self.hasher.digest(),
-        })
+        Ok(Rejects { bytes: self.bytes, checksum: self.hasher.digest() })
     }
 
     fn write_out(&mut self) -> Result<()> {
@@ -147,13 +121,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (rejects, target) = (RejectsFolder::new(folder.path()), folder.path().join("store.rejects"));
         let mut spilled = StageState::default();
-        let counts = Counts {
-            rejects: Rejects {
-                bytes: 7,
-                checksum: xxh3_64(b"a line\n"),
-            },
-            ..Counts::default()
-        };
+        let counts = Counts { rejects: Rejects { bytes: 7, checksum: xxh3_64(b"a line\n") }, ..Counts::default() };
         let extents = Vec::new();
         spilled.workers.insert(0, Spilled { extents, counts });
         let path = rejects.path(0);
@@ -167,10 +135,7 @@ mod tests {
             }
             let error = rejects.collect(&spilled, &target).unwrap_err();
             assert!(matches!(error, Error::Input { .. }), "{error}");
-            assert!(
-                error.to_string().contains("rejects-0: scratch data is missing"),
-                "{error}"
-            );
+            assert!(error.to_string().contains("rejects-0: scratch data is missing"), "{error}");
         }
     }
 }

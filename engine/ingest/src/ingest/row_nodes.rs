@@ -85,11 +85,7 @@ impl RowNodes {
                     let piece = &mut entries[..count];
                     file.read_exact_at(piece.as_flattened_mut(), first * ENTRY_BYTES as u64)
                         .map_err(Error::io("read a scratch file in", folder))?;
-                    nodes.extend(
-                        piece
-                            .iter()
-                            .map(|&[a, b, c, d, e]| u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])),
-                    );
+                    nodes.extend(piece.iter().map(|&[a, b, c, d, e]| u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])));
                 }
             }
         }
@@ -110,12 +106,7 @@ pub struct NodesOfFiles {
 impl NodesOfFiles {
     /// The nodes of the rows of `files`. Looks up the ids of rows, as far as rows have ids.
     pub fn look_up(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>, files: &NodeFiles) -> Result<Self> {
-        let lookup = Lookup {
-            ids,
-            strings: Strings::Known,
-            join,
-            threads: job.options.resources.threads,
-        };
+        let lookup = Lookup { ids, strings: Strings::Known, join, threads: job.options.resources.threads };
         let without_ids = files.names();
         let listed = match &job.options.node_data.ids {
             None => RowNodes::Ascending(ids.permutation().clone()),
@@ -125,10 +116,7 @@ impl NodesOfFiles {
         let name: Vec<String> = table.iter().map(|table| table.path().display().to_string()).collect();
         let features = table.map(|table| nodes_of_ids(job, table, &lookup, Demand::AllOf(&name), files));
         // A node without a label needs no row, and an id that no node has is told.
-        let any = Lookup {
-            strings: Strings::Any,
-            ..lookup
-        };
+        let any = Lookup { strings: Strings::Any, ..lookup };
         let labels = files.ids_of_labels();
         let one_table = match (table, labels) {
             (Some(features), Some(labels)) => features.path() == labels.path(),
@@ -136,12 +124,7 @@ impl NodesOfFiles {
         };
         let labels = labels.filter(|_| !one_table);
         let labels = labels.map(|table| nodes_of_ids(job, table, &any, Demand::Nodes, files));
-        Ok(Self {
-            listed,
-            features: features.transpose()?,
-            labels: labels.transpose()?,
-            one_table,
-        })
+        Ok(Self { listed, features: features.transpose()?, labels: labels.transpose()?, one_table })
     }
 
     /// The nodes of the features.
@@ -180,10 +163,7 @@ fn nodes_of_ids(
         return Ok(RowNodes::Written);
     }
     let (source, path, nodes) = (list.open(job.options)?, list.path(), lookup.ids.nodes());
-    let what = format!(
-        "a bit for each of {nodes} nodes, to find ids that {} has twice",
-        path.display()
-    );
+    let what = format!("a bit for each of {nodes} nodes, to find ids that {} has twice", path.display());
     check_sets(what, id_lists::set_memory(&source, nodes), &job.budget)?;
     let mut found = RowSet::new(nodes, id_lists::listed(&source))?;
     drop(source);
@@ -287,12 +267,7 @@ struct RowFile<'a> {
 
 impl<'a> RowFile<'a> {
     fn new(file: &'a File, folder: &'a Path) -> Self {
-        Self {
-            file,
-            folder,
-            entries: Vec::new(),
-            first: 0,
-        }
+        Self { file, folder, entries: Vec::new(), first: 0 }
     }
 
     /// Sets the node of a row. Calls `check` before it goes to other entries of the file.

@@ -97,18 +97,13 @@ pub fn cut(
         let mut writer = SpillWriter::new(files.clone(), 0, segments, buffer_bytes)?;
         dictionary.for_each_key(|key, dense_id| {
             let (segment, key) = segment_of(key, segments);
-            writer
-                .push(segment)?
-                .copy_from_slice(&[key, permutation.node(dense_id).0]);
+            writer.push(segment)?.copy_from_slice(&[key, permutation.node(dense_id).0]);
             Ok(())
         })?;
         let extents = writer.flush_all()?.to_vec();
         // Frees its buffers before the table is allocated.
         drop(writer);
-        let plan = JoinPlan {
-            hash: dictionary.hash.clone(),
-            extents,
-        };
+        let plan = JoinPlan { hash: dictionary.hash.clone(), extents };
         let mut shared = Vec::new();
         if dictionary.kind() == KeyKind::Strings {
             let mut table = plan.table()?;
@@ -119,10 +114,7 @@ pub fn cut(
         if shared.is_empty() {
             return Ok(plan);
         }
-        let shared: Vec<_> = shared
-            .into_iter()
-            .map(|node| permutation.dense_id(node))
-            .collect::<Result<_>>()?;
+        let shared: Vec<_> = shared.into_iter().map(|node| permutation.dense_id(node)).collect::<Result<_>>()?;
         dictionary.separate(&shared)?;
     }
 }
@@ -139,9 +131,7 @@ pub fn load(
     table.reset(extent.records)?;
     files.read_all(0, segment, extent, READ_RECORDS, |words| {
         let records = words.as_chunks().0;
-        table.insert_all(records, |index, other| {
-            shared.extend([other, NodeId(records[index][1])])
-        });
+        table.insert_all(records, |index, other| shared.extend([other, NodeId(records[index][1])]));
         Ok(())
     })
 }

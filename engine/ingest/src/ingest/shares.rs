@@ -83,10 +83,7 @@ impl FromStr for Shares {
             ));
         }
         if parts[0] == 0 {
-            return Err(Error::conflict(
-                "the share of train is 0",
-                "give a larger one, or omit the split",
-            ));
+            return Err(Error::conflict("the share of train is 0", "give a larger one, or omit the split"));
         }
         Ok(Self(parts))
     }
@@ -104,9 +101,7 @@ fn near(parts: [u32; 3]) -> Option<Shares> {
 /// A number of percent, in units. At most 100.
 fn units(text: &str) -> Option<u32> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-    if ![whole, decimals]
-        .iter()
-        .all(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
+    if ![whole, decimals].iter().all(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
         || decimals.len() > DECIMALS
     {
         return None;
@@ -138,14 +133,7 @@ mod tests {
 
     #[test]
     fn shares_are_percent_with_up_to_four_decimals() {
-        for text in [
-            "60/20/20",
-            "0.5/0.5/99",
-            "100/0/0",
-            "33.3333/33.3333/33.3334",
-            "10/1/2",
-            "1/0/0.5",
-        ] {
+        for text in ["60/20/20", "0.5/0.5/99", "100/0/0", "33.3333/33.3333/33.3334", "10/1/2", "1/0/0.5"] {
             assert_eq!(text.parse::<Shares>().unwrap().to_string(), text);
         }
         assert_eq!("60.00/20.0/20".parse::<Shares>().unwrap().to_string(), "60/20/20");
@@ -161,10 +149,7 @@ mod tests {
             "101/0/0",
             "60/ 20/20",
         ] {
-            assert!(
-                refusal(text).contains("expected TRAIN/VAL/TEST in percent, such as 60/20/20"),
-                "{text}"
-            );
+            assert!(refusal(text).contains("expected TRAIN/VAL/TEST in percent, such as 60/20/20"), "{text}");
         }
         assert!(refusal("0/50/50").contains("the share of train is 0"));
     }

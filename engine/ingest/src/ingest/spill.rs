@@ -55,11 +55,7 @@ pub struct SpillWriter {
 impl SpillFolder {
     /// Spill files with records of `record_words` words. They are called `name-<worker>-<shard>` and lie in `folder`.
     pub fn new(folder: &Path, name: &'static str, record_words: usize) -> Self {
-        Self {
-            folder: folder.to_owned(),
-            name,
-            record_words,
-        }
+        Self { folder: folder.to_owned(), name, record_words }
     }
 
     /// Length of a record in words of 8 bytes.
@@ -176,11 +172,7 @@ impl SpillWriter {
         let fill = &mut self.fill[shard as usize];
         self.buffers[shard as usize * self.buffer_words + *fill as usize] = word;
         *fill += 1;
-        if *fill as usize == self.buffer_words {
-            self.flush(shard)
-        } else {
-            Ok(())
-        }
+        if *fill as usize == self.buffer_words { self.flush(shard) } else { Ok(()) }
     }
 
     /// Appends a record and returns its words for the caller to fill in.
@@ -221,8 +213,7 @@ impl SpillWriter {
             0 => durable::create_file(&path)?,
             _ => durable::reopen_file(&path)?,
         };
-        file.write_all_at(bytemuck::cast_slice(words), offset)
-            .map_err(Error::io("write the spill file", &path))
+        file.write_all_at(bytemuck::cast_slice(words), offset).map_err(Error::io("write the spill file", &path))
     }
 
     /// Writes out all buffers. Returns the extent of each shard's file.
@@ -276,10 +267,7 @@ mod tests {
             spill.check(3, shard as u32, extent, sum(&words)).unwrap();
             if let Some(word) = words.last_mut() {
                 *word = 0;
-                assert!(
-                    spill.check(3, shard as u32, extent, sum(&words)).is_err(),
-                    "a zeroed word"
-                );
+                assert!(spill.check(3, shard as u32, extent, sum(&words)).is_err(), "a zeroed word");
             }
         }
     }
@@ -302,10 +290,7 @@ mod tests {
             damage(&path);
             let error = spill.read(0, 0, 1, &mut [0; 4]).unwrap_err();
             assert!(matches!(error, Error::Input { .. }), "{error}");
-            assert!(
-                error.to_string().contains("pairs-0-0: scratch data is missing"),
-                "{error}"
-            );
+            assert!(error.to_string().contains("pairs-0-0: scratch data is missing"), "{error}");
         }
     }
 }

@@ -21,10 +21,7 @@ pub fn listed(options: &IngestOptions, columns: Option<&SplitColumns>) -> Vec<Sp
     let Some(columns) = columns else {
         return options.splits.files.clone();
     };
-    SPLITS
-        .into_iter()
-        .map(|name| SplitFile::new(name, columns.path().to_owned()))
-        .collect()
+    SPLITS.into_iter().map(|name| SplitFile::new(name, columns.path().to_owned())).collect()
 }
 
 /// Reads the split of each row of a table and writes a file with the nodes of each split, unless an earlier run has.
@@ -43,10 +40,7 @@ pub fn write(job: &IngestJob<'_>, columns: &SplitColumns, rows: &RowNodes, nodes
             break;
         }
         if row + read > nodes {
-            let what = format!(
-                "expected {nodes} rows, one per node, found more; {}",
-                surplus_rows_remedy(job.options)
-            );
+            let what = format!("expected {nodes} rows, one per node, found more; {}", surplus_rows_remedy(job.options));
             return Err(columns.place(nodes).error(what));
         }
         rows.read(row..row + read, &mut nodes_of_rows)?;
@@ -62,10 +56,6 @@ pub fn write(job: &IngestJob<'_>, columns: &SplitColumns, rows: &RowNodes, nodes
         let what = "no node is in a split; omit --split-column";
         return Err(Error::input(columns.path(), Position::Whole, what));
     }
-    let sets: Vec<_> = SPLITS
-        .into_iter()
-        .zip(&sets)
-        .filter(|(_, set)| !set.is_empty())
-        .collect();
+    let sets: Vec<_> = SPLITS.into_iter().zip(&sets).filter(|(_, set)| !set.is_empty()).collect();
     splits::write(job, nodes, &sets)
 }

@@ -27,10 +27,7 @@ pub fn warn_of_unlabelled(
     ids: &IdMap,
 ) -> Result<()> {
     job.progress.stage("checking the split", None);
-    for SplitFile { name, path } in listed
-        .iter()
-        .filter(|split| entries.iter().any(|entry| entry.name == split.name))
-    {
+    for SplitFile { name, path } in listed.iter().filter(|split| entries.iter().any(|entry| entry.name == split.name)) {
         let set = written_split(job, name, chunks.nodes())?;
         let unlabelled = job.sum_chunks(
             chunks,
@@ -50,10 +47,7 @@ pub fn warn_of_unlabelled(
         )?;
         if let Some(first) = unlabelled.first {
             let (effect, remedy) = match *name {
-                "train" => (
-                    "training stops when it meets one",
-                    "leave them out of the split, or label them",
-                ),
+                "train" => ("training stops when it meets one", "leave them out of the split, or label them"),
                 _ => ("scores are those of the others", "label them, if they should count"),
             };
             tracing::warn!(
@@ -125,10 +119,7 @@ fn class_nodes(
             })
         },
         |nodes, part| {
-            nodes
-                .iter_mut()
-                .zip(part)
-                .for_each(|(nodes, found)| *nodes = found.max(*nodes));
+            nodes.iter_mut().zip(part).for_each(|(nodes, found)| *nodes = found.max(*nodes));
         },
     )
 }

@@ -29,12 +29,7 @@ pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) ->
     if let Some(splits) = job.journal.splits() {
         return Ok(splits);
     }
-    let lookup = Lookup {
-        ids,
-        strings: Strings::Any,
-        join,
-        threads: options.resources.threads,
-    };
+    let lookup = Lookup { ids, strings: Strings::Any, join, threads: options.resources.threads };
     let mut bytes = 0;
     for split in &options.splits.files {
         let source = open(&split.path, options, nodes)?;

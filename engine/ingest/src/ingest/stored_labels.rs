@@ -79,10 +79,7 @@ impl StoredLabels {
 
     fn label<'a>(&self, labels: &Labels<'a>, file: &MappedPayload, row: u64) -> Result<Option<Label<'a>>> {
         Ok(match self.spec.kind {
-            LabelKind::Single => labels
-                .single(row)
-                .map_err(Error::format(file.path()))?
-                .map(Label::Single),
+            LabelKind::Single => labels.single(row).map_err(Error::format(file.path()))?.map(Label::Single),
             LabelKind::Multi => labels.multi(row).map(Label::Multi),
             LabelKind::Partial | LabelKind::Targets => {
                 let values = labels.values(row);

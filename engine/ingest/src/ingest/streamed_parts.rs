@@ -75,10 +75,7 @@ fn write(job: &IngestJob<'_>, scan: Scan, partitioner: Partitioner, parts: u32, 
     for _ in 0..ROUNDS {
         cut = streamed.round(&store, job)?;
     }
-    tracing::info!(
-        "{:.2} % of the edges are between parts",
-        50.0 * cut as f64 / edges.max(1) as f64
-    );
+    tracing::info!("{:.2} % of the edges are between parts", 50.0 * cut as f64 / edges.max(1) as f64);
     let file = Temporary::replace(path)?;
     file.write_all(&npy::header("<u4", &[nodes]))?;
     file.write_all(cast_slice(&streamed.of))?;
@@ -98,20 +95,9 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     }
     let options = IngestOptions {
         out: path.clone(),
-        edge_options: EdgeOptions {
-            undirected: true,
-            dedup: true,
-            ..EdgeOptions::default()
-        },
-        splits: SplitOptions {
-            edges: None,
-            ..job.options.splits.clone()
-        },
-        layout: StoreLayout {
-            assign: Assign::Range,
-            chunks: None,
-            ..job.options.layout.clone()
-        },
+        edge_options: EdgeOptions { undirected: true, dedup: true, ..EdgeOptions::default() },
+        splits: SplitOptions { edges: None, ..job.options.splits.clone() },
+        layout: StoreLayout { assign: Assign::Range, chunks: None, ..job.options.layout.clone() },
         ..job.options.clone()
     };
     durable::create_folder(&folder(job))?;
@@ -123,13 +109,7 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     let mut ids = GraphIds::in_order(job, chunks)?;
     // The store has dense ids only.
     ids.spec.external = ExternalIds::Dense;
-    let nested = IngestJob {
-        options: &options,
-        budget: job.budget,
-        store: &store,
-        journal,
-        progress: job.progress,
-    };
+    let nested = IngestJob { options: &options, budget: job.budget, store: &store, journal, progress: job.progress };
     let held = plan::held_memory(&ids.chunks, 1, &nested.budget)?;
     let rejects = RejectsFolder::new(store.lasting_scratch());
     edges::write(&nested, &source, &EdgeValues::none(), scan, &mut ids, held, &rejects)?;
@@ -224,17 +204,11 @@ impl StreamedParts {
             self.neighbors[part as usize] += 1;
         }
         let &(_, smallest) = self.by_size.first().expect("there are parts");
-        let candidates = found
-            .iter()
-            .copied()
-            .filter(|part| self.sizes[*part as usize] < self.size_max)
-            .chain([smallest]);
+        let candidates =
+            found.iter().copied().filter(|part| self.sizes[*part as usize] < self.size_max).chain([smallest]);
         let best = candidates.max_by(|&a, &b| {
             let (size_a, size_b) = (self.sizes[a as usize], self.sizes[b as usize]);
-            self.score(a)
-                .total_cmp(&self.score(b))
-                .then(size_b.cmp(&size_a))
-                .then(b.cmp(&a))
+            self.score(a).total_cmp(&self.score(b)).then(size_b.cmp(&size_a)).then(b.cmp(&a))
         });
         let best = best.expect("there is the smallest part");
         self.of[node as usize] = best;

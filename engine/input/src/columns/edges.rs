@@ -30,10 +30,7 @@ pub(crate) struct EdgeColumns {
 impl EdgeColumnOptions {
     /// Edges whose weights are left out.
     pub(crate) fn without_weights() -> Self {
-        Self {
-            weight: Some(NONE.to_owned()),
-            ..Self::default()
-        }
+        Self { weight: Some(NONE.to_owned()), ..Self::default() }
     }
 
     /// Whether an option names a column.
@@ -43,11 +40,7 @@ impl EdgeColumnOptions {
 
     /// The given options.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
-        [&self.source, &self.target, &self.weight]
-            .into_iter()
-            .flatten()
-            .chain(&self.features)
-            .map(String::as_str)
+        [&self.source, &self.target, &self.weight].into_iter().flatten().chain(&self.features).map(String::as_str)
     }
 }
 
@@ -67,24 +60,18 @@ impl EdgeColumns {
         let weight = options.weight.as_deref().filter(|&weight| weight != NONE);
         let weight = given(names, weight, "--weight")?;
         let features = features(names, options)?;
-        let [named_source, named_target] = [
-            named(names, SOURCE_NAMES, target.or(weight)),
-            named(names, TARGET_NAMES, source.or(weight)),
-        ]
-        .map(|column| column.filter(|_| column != weight));
+        let [named_source, named_target] =
+            [named(names, SOURCE_NAMES, target.or(weight)), named(names, TARGET_NAMES, source.or(weight))]
+                .map(|column| column.filter(|_| column != weight));
         let (source, target) = match (source.or(named_source), target.or(named_target)) {
             (Some(source), Some(target)) => (source, target),
             (Some(source), None) if options.source.is_some() => {
                 let others = without(names, &[Some(source), weight]);
-                return Err(format!(
-                    "which column has the targets is not known; add --dst with one of {others}"
-                ));
+                return Err(format!("which column has the targets is not known; add --dst with one of {others}"));
             }
             (None, Some(target)) if options.target.is_some() => {
                 let others = without(names, &[Some(target), weight]);
-                return Err(format!(
-                    "which column has the sources is not known; add --src with one of {others}"
-                ));
+                return Err(format!("which column has the sources is not known; add --src with one of {others}"));
             }
             _ if by_position && names.len() == 2 && weight.is_none() => (0, 1),
             _ => return Err(unknown_ends(names)),
@@ -110,12 +97,7 @@ impl EdgeColumns {
                 .filter(|&column| !ends.contains(&Some(column)) && !features.contains(&column)),
             (given, _) => given,
         };
-        let columns = Self {
-            source,
-            target,
-            weight,
-            features,
-        };
+        let columns = Self { source, target, weight, features };
         columns.check_features(names)?;
         let unknown = columns.left_out(names);
         if !unknown.is_empty() && !are_given && options.weight.is_none() {
@@ -144,7 +126,7 @@ impl EdgeColumns {
         if options.source.is_some() || options.target.is_some() {
             if options.source.is_none() || options.target.is_none() {
                 return Err(
-                    "the columns have no names, so --src and --dst are both needed, such as --src 1 --dst 2".to_owned(),
+                    "the columns have no names, so --src and --dst are both needed, such as --src 1 --dst 2".to_owned()
                 );
             }
             return Self::named(&names, false, options);
@@ -154,12 +136,7 @@ impl EdgeColumns {
             Some(weight) => Some(find(&names, weight, "--weight")?),
             None => (width == 3 && options.features.is_empty()).then_some(2),
         };
-        let columns = Self {
-            source: 0,
-            target: 1,
-            weight,
-            features: features(&names, options)?,
-        };
+        let columns = Self { source: 0, target: 1, weight, features: features(&names, options)? };
         columns.check_features(&names)?;
         if !columns.left_out(&names).is_empty() && width > 3 || matches!(weight, Some(0 | 1)) {
             return Err(format!(
@@ -172,11 +149,8 @@ impl EdgeColumns {
 
     /// Fails if a column of features has another role.
     fn check_features(&self, names: &[&str]) -> Result<(), String> {
-        let roles = [
-            (Some(self.source), "the sources"),
-            (Some(self.target), "the targets"),
-            (self.weight, "the weights"),
-        ];
+        let roles =
+            [(Some(self.source), "the sources"), (Some(self.target), "the targets"), (self.weight, "the weights")];
         for (at, column) in self.features.iter().enumerate() {
             let role = roles.iter().find(|(taken, _)| *taken == Some(*column));
             let what = match role {
@@ -208,9 +182,7 @@ fn given(names: &[&str], wanted: Option<&str>, option: &str) -> Result<Option<us
 /// The columns of features that the user names.
 fn features(names: &[&str], options: &EdgeColumnOptions) -> Result<Vec<usize>, String> {
     let wanted = options.features.iter();
-    wanted
-        .map(|wanted| find(names, wanted, "--edge-features-from"))
-        .collect()
+    wanted.map(|wanted| find(names, wanted, "--edge-features-from")).collect()
 }
 
 /// Whether there are names of a column of sources and of one of targets.
@@ -265,12 +237,7 @@ mod tests {
     fn options(source: &str, target: &str, weight: &str) -> EdgeColumnOptions {
         let [source, target, weight] = [source, target, weight].map(|name| (!name.is_empty()).then(|| name.to_owned()));
         let features = Vec::new();
-        EdgeColumnOptions {
-            source,
-            target,
-            weight,
-            features,
-        }
+        EdgeColumnOptions { source, target, weight, features }
     }
 
     fn columns(names: &str, options: &EdgeColumnOptions) -> Result<(usize, usize, Option<usize>), String> {
@@ -292,10 +259,7 @@ mod tests {
         };
         // `amount` is a known name of weights, but the user says that it is a feature.
         assert_eq!(named("src,dst,amount", &features(&["amount"])), Ok((None, vec![2])));
-        assert_eq!(
-            named("src,time,dst,weight", &features(&["time"])),
-            Ok((Some(3), vec![1]))
-        );
+        assert_eq!(named("src,time,dst,weight", &features(&["time"])), Ok((Some(3), vec![1])));
         for (wanted, part) in [
             (&["src"][..], "has the sources already"),
             (&["time", "time"], "is there twice"),

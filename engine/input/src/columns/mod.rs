@@ -41,11 +41,7 @@ fn find(names: &[&str], wanted: &str, option: &str) -> Result<usize, String> {
     }
     match wanted.parse() {
         Ok(number) if (1..=names.len()).contains(&number) => Ok(number - 1),
-        _ => Err(format!(
-            "there is no column {}; give {option} one of {}",
-            in_shell(wanted),
-            listed(names, ", ")
-        )),
+        _ => Err(format!("there is no column {}; give {option} one of {}", in_shell(wanted), listed(names, ", "))),
     }
 }
 
@@ -84,13 +80,9 @@ mod tests {
 
     #[test]
     fn a_word_is_quoted_where_a_shell_would_split_it() {
-        for (word, expected) in [
-            ("user_id", "user_id"),
-            (":ID", ":ID"),
-            ("node id", "'node id'"),
-            ("a'b", r"'a'\''b'"),
-            ("", "''"),
-        ] {
+        for (word, expected) in
+            [("user_id", "user_id"), (":ID", ":ID"), ("node id", "'node id'"), ("a'b", r"'a'\''b'"), ("", "''")]
+        {
             assert_eq!(in_shell(word), expected);
         }
     }

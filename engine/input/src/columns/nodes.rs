@@ -89,12 +89,7 @@ impl Roles {
         options: &TableOptions,
     ) -> Result<Self, String> {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
-        let table = Table {
-            columns,
-            names,
-            header,
-            options,
-        };
+        let table = Table { columns, names, header, options };
         let id = table.id()?;
         let data = match purpose {
             Purpose::Features => table.features(id)?,
@@ -102,21 +97,12 @@ impl Roles {
             Purpose::Splits => table.given(&options.split, "--split-column")?,
         };
         let left_out = (0..columns.len()).filter(|column| Some(*column) != id && !data.contains(column));
-        Ok(Self {
-            id,
-            left_out: left_out.filter(|&column| table.named(column) != Named::Index).collect(),
-            data,
-        })
+        Ok(Self { id, left_out: left_out.filter(|&column| table.named(column) != Named::Index).collect(), data })
     }
 
     /// The column of ids alone, as [`Self::of`] finds it.
     pub fn id_of(columns: &[TableColumn<'_>], header: bool, options: &TableOptions) -> Result<Option<usize>, String> {
-        let table = Table {
-            columns,
-            names: columns.iter().map(|column| column.name).collect(),
-            header,
-            options,
-        };
+        let table = Table { columns, names: columns.iter().map(|column| column.name).collect(), header, options };
         table.id()
     }
 }
@@ -165,14 +151,10 @@ impl Table<'_> {
                 (found, _) => Ok(found),
             };
         }
-        let TableOptions {
-            label, features, split, ..
-        } = self.options;
+        let TableOptions { label, features, split, .. } = self.options;
         let given = [label, features, split];
-        let free: Vec<usize> = self
-            .all()
-            .filter(|&column| !given.iter().any(|given| self.is_given_as(column, given)))
-            .collect();
+        let free: Vec<usize> =
+            self.all().filter(|&column| !given.iter().any(|given| self.is_given_as(column, given))).collect();
         let mut strings = free.clone();
         strings.retain(|&column| {
             self.kind(column) == Kind::Strings && !matches!(self.named(column), Named::Label | Named::Split)
@@ -209,9 +191,7 @@ impl Table<'_> {
     fn ids_to_add(&self, columns: &[usize]) -> String {
         const SHOWN_MAX: usize = 5;
         let shown = columns.iter().take(SHOWN_MAX);
-        let options: Vec<_> = shown
-            .map(|&column| format!("--id {}", in_shell(self.names[column])))
-            .collect();
+        let options: Vec<_> = shown.map(|&column| format!("--id {}", in_shell(self.names[column]))).collect();
         options.join(" or ")
     }
 
@@ -281,10 +261,8 @@ impl Table<'_> {
             self.expect_no_ids(id, others.filter(|&column| !self.is_other_data(column)))?;
             return self.encodable(features);
         }
-        let others: Vec<usize> = self
-            .all()
-            .filter(|&column| Some(column) != id && !self.is_other_data(column))
-            .collect();
+        let others: Vec<usize> =
+            self.all().filter(|&column| Some(column) != id && !self.is_other_data(column)).collect();
         self.expect_no_edges()?;
         self.expect_no_ids(id, others.iter().copied())?;
         let unclear: Vec<usize> = others
@@ -300,11 +278,8 @@ impl Table<'_> {
         if unclear.is_empty() {
             return Ok(others);
         }
-        let clear: Vec<&str> = others
-            .iter()
-            .filter(|column| !unclear.contains(column))
-            .map(|&column| self.names[column])
-            .collect();
+        let clear: Vec<&str> =
+            others.iter().filter(|column| !unclear.contains(column)).map(|&column| self.names[column]).collect();
         Err(format!(
             "not all columns are clearly features: {}; give {} with the columns that are",
             self.listed(&unclear),
@@ -337,9 +312,7 @@ impl Table<'_> {
         let options = self.options;
         let given = self.given(&options.label, "--label")?;
         let by_name = LABEL_NAMES.iter().find_map(|name| {
-            self.all()
-                .find(|&column| self.names[column].eq_ignore_ascii_case(name))
-                .filter(|_| self.header)
+            self.all().find(|&column| self.names[column].eq_ignore_ascii_case(name)).filter(|_| self.header)
         });
         let labels = match (given.is_empty(), by_name) {
             (false, _) => given,
@@ -415,12 +388,7 @@ mod tests {
             let names = names.split(',').filter(|name| !name.is_empty());
             names.map(str::to_owned).collect()
         });
-        TableOptions {
-            id,
-            label,
-            features,
-            ..TableOptions::default()
-        }
+        TableOptions { id, label, features, ..TableOptions::default() }
     }
 
     #[test]
@@ -449,11 +417,7 @@ mod tests {
             "y:n,node_label:n", Purpose::Labels, ["", "", ""], None, &[1];
         ] {
             let given = options(given[0], given[1], given[2]);
-            assert_eq!(
-                roles(table, purpose, &given),
-                Ok((id, data.to_vec())),
-                "{table} {given:?}"
-            );
+            assert_eq!(roles(table, purpose, &given), Ok((id, data.to_vec())), "{table} {given:?}");
         }
     }
 
@@ -483,18 +447,13 @@ mod tests {
 
     #[test]
     fn columns_of_a_schema_are_found_by_name() {
-        let schema = |names: [&str; 2]| TableOptions {
-            schema: names.map(str::to_owned).to_vec(),
-            ..TableOptions::default()
-        };
+        let schema =
+            |names: [&str; 2]| TableOptions { schema: names.map(str::to_owned).to_vec(), ..TableOptions::default() };
         let table = "b:n,city:s,id:i,a:n";
         let found = roles(table, Purpose::Features, &schema(["a", "city"]));
         assert_eq!(found, Ok((Some(2), vec![3, 1])));
         // A number is no name here.
         let error = roles(table, Purpose::Features, &schema(["1", "c"])).unwrap_err();
-        assert!(
-            error.contains("lacks 2 of the 2 columns of --schema-of: 1, c"),
-            "{error}"
-        );
+        assert!(error.contains("lacks 2 of the 2 columns of --schema-of: 1, c"), "{error}");
     }
 }

@@ -261,16 +261,11 @@ fn has_old_line_ends(line: &[u8]) -> bool {
 /// The error about a file that knows fewer nodes than the edges name.
 fn too_few_nodes(source: &LimitSource, nodes: u64, edges: &Path, position: Position, line: &[u8]) -> Error {
     let ids = line.split(|byte| !byte.is_ascii_digit()).filter(|id| !id.is_empty());
-    let ids = ids
-        .take(2)
-        .filter_map(|id| std::str::from_utf8(id).ok()?.parse::<u64>().ok());
+    let ids = ids.take(2).filter_map(|id| std::str::from_utf8(id).ok()?.parse::<u64>().ok());
     let at = format!("{}{position}", edges.display());
     let ids_max = ids.max();
     let (named, needed) = match ids_max.filter(|&id| id >= nodes) {
-        Some(id) => (
-            format!("the edges name node {id} ({at})"),
-            format!(", at least {}", id + 1),
-        ),
+        Some(id) => (format!("the edges name node {id} ({at})"), format!(", at least {}", id + 1)),
         None => (format!("the edges name a node beyond them ({at})"), String::new()),
     };
     let (file, what) = match source {

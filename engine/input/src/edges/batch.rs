@@ -124,10 +124,6 @@ pub const REJECT_BYTES_MAX: usize = 1024;
 impl Reject {
     pub(super) fn new(position: Position, reason: BadEdge, line: &[u8]) -> Self {
         let line = &line[..line.len().min(REJECT_BYTES_MAX)];
-        Self {
-            position,
-            reason,
-            text: String::from_utf8_lossy(line).into(),
-        }
+        Self { position, reason, text: String::from_utf8_lossy(line).into() }
     }
 }

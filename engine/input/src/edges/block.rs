@@ -37,11 +37,7 @@ pub(super) struct SharedByBlocks {
 
 impl SharedByBlocks {
     pub(super) fn new(options: EdgeSourceOptions) -> Self {
-        Self {
-            options,
-            has_ids: [const { AtomicBool::new(false) }; 2],
-            buffers: Mutex::default(),
-        }
+        Self { options, has_ids: [const { AtomicBool::new(false) }; 2], buffers: Mutex::default() }
     }
 
     pub(super) fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
@@ -121,11 +117,7 @@ impl RawBlock<'_> {
     /// # Panics
     /// If the source was opened with [`IdKind::String`].
     pub fn parse(&self, into: &mut EdgeBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
-        assert_eq!(
-            self.shared.options.ids,
-            IdKind::Integer,
-            "string ids are parsed by parse_text"
-        );
+        assert_eq!(self.shared.options.ids, IdKind::Integer, "string ids are parsed by parse_text");
         into.clear();
         self.parse_integers(into, on_reject)?;
         self.shared.note_ids(into);
@@ -154,13 +146,10 @@ impl RawBlock<'_> {
                     self.reject(position, line, bad, on_reject)
                 };
                 match layout.matrix {
-                    None => parse_edges(block, &layout.form, limit, into, on_bad, &|at, what| {
-                        self.long(at, what)
-                    }),
+                    None => parse_edges(block, &layout.form, limit, into, on_bad, &|at, what| self.long(at, what)),
                     Some(matrix) => {
-                        let entries = parse_entries(block, &layout.form, matrix, into, on_bad, &|at, what| {
-                            self.long(at, what)
-                        })?;
+                        let entries =
+                            parse_entries(block, &layout.form, matrix, into, on_bad, &|at, what| self.long(at, what))?;
                         self.file.entries.fetch_add(entries, Ordering::Relaxed);
                         Ok(())
                     }
@@ -175,11 +164,7 @@ impl RawBlock<'_> {
     /// # Panics
     /// If the source was opened with [`IdKind::Integer`].
     pub fn parse_text(&self, into: &mut TextBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
-        assert_eq!(
-            self.shared.options.ids,
-            IdKind::String,
-            "integer ids are parsed by parse"
-        );
+        assert_eq!(self.shared.options.ids, IdKind::String, "integer ids are parsed by parse");
         into.clear();
         match (&self.file.content, &self.payload) {
             (Content::Parquet { parquet, .. }, _) => parquet.parse_text(self.id.block, into, &mut |row, line, bad| {
@@ -235,9 +220,7 @@ impl RawBlock<'_> {
     }
 
     fn long(&self, at: usize, what: String) -> Error {
-        let Payload::Lines { start, .. } = self.payload else {
-            unreachable!("rows have no length")
-        };
+        let Payload::Lines { start, .. } = self.payload else { unreachable!("rows have no length") };
         match self.line(&mut LineCounter::new(start), at) {
             Ok(position) => Error::input(self.file.file.path(), position, what),
             Err(error) => error,

@@ -54,10 +54,7 @@ impl Content {
     pub fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
         let head = file.head(64 << 10)?;
         // Raw integers may begin as anything.
-        if !matches!(
-            raw_format(file.path(), options.format),
-            EdgeFormat::U32 | EdgeFormat::U64
-        ) {
+        if !matches!(raw_format(file.path(), options.format), EdgeFormat::U32 | EdgeFormat::U64) {
             refuse_other_kinds(file)?;
         }
         let compression = Compression::of(&head);
@@ -75,21 +72,12 @@ impl Content {
             };
             let block_bytes = layout.block_bytes(options.block_bytes);
             return Ok(if compression == Compression::None {
-                Self::Text {
-                    text: TextFile::new(file.clone(), layout, block_bytes),
-                    next: AtomicU64::new(0),
-                }
+                Self::Text { text: TextFile::new(file.clone(), layout, block_bytes), next: AtomicU64::new(0) }
             } else {
-                Self::PackedText {
-                    layout,
-                    compression,
-                    stream: Mutex::new(None),
-                }
+                Self::PackedText { layout, compression, stream: Mutex::new(None) }
             });
         }
-        let has_magic = [kinds::NPY, kinds::ZIP, kinds::PARQUET]
-            .iter()
-            .any(|magic| head.starts_with(magic));
+        let has_magic = [kinds::NPY, kinds::ZIP, kinds::PARQUET].iter().any(|magic| head.starts_with(magic));
         if options.format == EdgeFormat::Auto
             && matches!(format, EdgeFormat::Npy | EdgeFormat::Parquet)
             && !has_magic
@@ -121,10 +109,7 @@ impl Content {
             if parquet.rows() == 0 {
                 return Ok(Self::Nothing);
             }
-            return Ok(Self::Parquet {
-                parquet,
-                next: AtomicU64::new(0),
-            });
+            return Ok(Self::Parquet { parquet, next: AtomicU64::new(0) });
         }
         if options.columns.is_given() && options.columns != EdgeColumnOptions::without_weights() {
             return Err(file.error(
@@ -150,11 +135,7 @@ impl Content {
         if table.rows() == 0 {
             return Ok(Self::Nothing);
         }
-        Ok(Self::Table {
-            table: Box::new(table),
-            next: AtomicU64::new(0),
-            turn: Mutex::new(()),
-        })
+        Ok(Self::Table { table: Box::new(table), next: AtomicU64::new(0), turn: Mutex::new(()) })
     }
 
     /// The edges in an archive: an array, or else the entries of a sparse matrix.
@@ -199,12 +180,7 @@ impl Content {
                 ..Reading::of("edges")
             });
         };
-        let EdgeColumns {
-            source,
-            target,
-            weight,
-            features,
-        } = &layout.form.columns;
+        let EdgeColumns { source, target, weight, features } = &layout.form.columns;
         let names: Vec<String> = match &layout.header {
             Some(names) => names.clone(),
             None => (1..=layout.form.width).map(|number| number.to_string()).collect(),
@@ -214,10 +190,7 @@ impl Content {
         let features = features.iter().map(|column| ("feature", column));
         let roles = ends.chain(values).chain(features);
         let columns = roles.map(|(role, &column)| (role, names[column].clone()));
-        let left_out = layout
-            .form
-            .columns
-            .left_out(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let left_out = layout.form.columns.left_out(&names.iter().map(String::as_str).collect::<Vec<_>>());
         Some(Reading {
             format: match layout.matrix {
                 None => "text",
@@ -296,10 +269,8 @@ fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeF
         _ if compression == Compression::None && head.contains(&0) => {
             let position = Position::Offset(head.iter().position(|&byte| byte == 0).unwrap_or(0) as u64);
             if is_text_with_nuls(head) {
-                let what = format!(
-                    "found a NUL byte in text; remove such bytes: {}",
-                    Conversion::RemoveNuls.command(path)
-                );
+                let what =
+                    format!("found a NUL byte in text; remove such bytes: {}", Conversion::RemoveNuls.command(path));
                 return Err(Error::input(path, position, what));
             }
             return Err(Error::input(
@@ -336,9 +307,7 @@ fn raw_format(path: &Path, format: EdgeFormat) -> EdgeFormat {
 
 /// A name's last extension, in lower case.
 fn extension(name: &Path) -> String {
-    name.extension()
-        .map(|extension| extension.to_string_lossy().to_ascii_lowercase())
-        .unwrap_or_default()
+    name.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
 fn names_compression(name: &Path) -> bool {

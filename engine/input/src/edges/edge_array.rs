@@ -36,10 +36,9 @@ impl EdgeArray {
     /// The weights in an array.
     pub fn weights_of(array: NpyArray) -> Result<Self> {
         if !matches!(*array.shape, [_] | [_, 1]) {
-            return Err(array.error(format!(
-                "weights must have shape [E], one per edge, found {}",
-                array.shape_shown()
-            )));
+            return Err(
+                array.error(format!("weights must have shape [E], one per edge, found {}", array.shape_shown()))
+            );
         }
         Ok(Self::new(array, WEIGHTS, 1, 0))
     }
@@ -58,22 +57,11 @@ impl EdgeArray {
                 )));
             }
         };
-        Ok(Self::new(
-            array,
-            "rows of edge features",
-            width as usize,
-            usize::from(after_weight),
-        ))
+        Ok(Self::new(array, "rows of edge features", width as usize, usize::from(after_weight)))
     }
 
     fn new(array: NpyArray, what: &'static str, width: usize, at: usize) -> Self {
-        Self {
-            reader: Arc::new(array.reader()),
-            array: Arc::new(array),
-            what,
-            width,
-            at,
-        }
+        Self { reader: Arc::new(array.reader()), array: Arc::new(array), what, width, at }
     }
 
     /// Fails unless there is one row per edge.
@@ -81,10 +69,7 @@ impl EdgeArray {
         if self.array.shape[0] == edges {
             return Ok(());
         }
-        Err(self.array.error(format!(
-            "expected {edges} {}, one per edge, found {}",
-            self.what, self.array.shape[0]
-        )))
+        Err(self.array.error(format!("expected {edges} {}, one per edge, found {}", self.what, self.array.shape[0])))
     }
 
     /// Fails unless the member of an archive has its CRC-32.

@@ -39,12 +39,7 @@ impl LineForm {
     pub fn plain(separator: Separator, weighted: bool) -> Self {
         Self {
             separator,
-            columns: EdgeColumns {
-                source: 0,
-                target: 1,
-                weight: weighted.then_some(2),
-                features: Vec::new(),
-            },
+            columns: EdgeColumns { source: 0, target: 1, weight: weighted.then_some(2), features: Vec::new() },
             width: if weighted { 3 } else { 2 },
             empty_columns: 0,
             guards_spaces: false,
@@ -62,12 +57,7 @@ impl LineForm {
 
     /// Whether the first two columns have the ids, and the third one the weight, if there are more. Such lines are parsed fast.
     pub fn is_plain(&self) -> bool {
-        let EdgeColumns {
-            source,
-            target,
-            weight,
-            ref features,
-        } = self.columns;
+        let EdgeColumns { source, target, weight, ref features } = self.columns;
         features.is_empty()
             && source + target == 1
             && (weight, self.width) == if weight.is_some() { (Some(2), 3) } else { (None, 2) }
@@ -108,10 +98,7 @@ impl LineForm {
             rest = after;
         }
         if found != self.width {
-            return Err(BadEdge::Columns {
-                expected: self.width,
-                found,
-            });
+            return Err(BadEdge::Columns { expected: self.width, found });
         }
         match bad {
             None => Ok(fields),
@@ -238,10 +225,7 @@ fn number(field: &[u8], feature: Option<usize>) -> Checked<f32> {
 }
 
 pub(super) fn float(field: &[u8]) -> Checked<f32> {
-    std::str::from_utf8(field)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or(BadEdge::Weight)
+    std::str::from_utf8(field).ok().and_then(|text| text.parse().ok()).ok_or(BadEdge::Weight)
 }
 
 /// Splits a line into fields at blanks, or at a comma that may have blanks around it. Semicolons and bars take the place of the
@@ -253,10 +237,7 @@ pub(super) struct NumberFields<'a> {
 
 impl<'a> NumberFields<'a> {
     pub fn of(line: &'a [u8], separator: Separator) -> Self {
-        Self {
-            rest: Some(line),
-            byte: separator.byte_between_integers(),
-        }
+        Self { rest: Some(line), byte: separator.byte_between_integers() }
     }
 }
 
@@ -265,10 +246,7 @@ impl<'a> Iterator for NumberFields<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest.take()?;
-        let end = rest
-            .iter()
-            .position(|&byte| is_blank(byte) || byte == self.byte)
-            .unwrap_or(rest.len());
+        let end = rest.iter().position(|&byte| is_blank(byte) || byte == self.byte).unwrap_or(rest.len());
         let (field, after) = rest.split_at(end);
         let after = trim(after);
         self.rest = match after.split_first() {

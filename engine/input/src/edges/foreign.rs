@@ -39,11 +39,7 @@ pub(super) fn refuse_adjacency_lists(
     path: &Path,
 ) -> Result<()> {
     // Lines of integers that begin as comments are bad lines.
-    let data: Vec<&[u8]> = data
-        .iter()
-        .filter(|line| ids == IdKind::String || !is_comment(line))
-        .copied()
-        .collect();
+    let data: Vec<&[u8]> = data.iter().filter(|line| ids == IdKind::String || !is_comment(line)).copied().collect();
     let counts: Vec<usize> = data
         .iter()
         .map(|line| match ids {
@@ -102,10 +98,8 @@ fn is_metis(data: &[&[u8]], counts: &[usize]) -> bool {
     let Some(lists) = lists.iter().map(|line| numbers(line)).collect::<Option<Vec<_>>>() else {
         return false;
     };
-    let arcs: HashSet<(u64, u64)> = (1..)
-        .zip(lists)
-        .flat_map(|(node, ids)| ids.into_iter().map(move |id| (node, id)))
-        .collect();
+    let arcs: HashSet<(u64, u64)> =
+        (1..).zip(lists).flat_map(|(node, ids)| ids.into_iter().map(move |id| (node, id))).collect();
     match rows == nodes {
         // Each edge is in the lists of both of its ends.
         true => arcs.iter().all(|&(node, id)| node != id && arcs.contains(&(id, node))),
@@ -117,9 +111,7 @@ fn is_metis(data: &[&[u8]], counts: &[usize]) -> bool {
 /// The integers in a line, if it has nothing else.
 fn numbers(line: &[u8]) -> Option<Vec<u64>> {
     let fields = fields_of(line, Separator::Spaces);
-    fields
-        .map(|field| std::str::from_utf8(field).ok()?.parse().ok())
-        .collect()
+    fields.map(|field| std::str::from_utf8(field).ok()?.parse().ok()).collect()
 }
 
 /// Whether the third of three columns of integers has ids: triples of a knowledge base, whose second column has few relations, or
@@ -131,16 +123,11 @@ pub(super) fn third_column_has_ids(data: &[&[u8]], separator: Separator) -> bool
         if fields.len() != 3 || !fields[2].iter().all(u8::is_ascii_digit) {
             return false;
         }
-        columns
-            .iter_mut()
-            .zip(fields)
-            .for_each(|(column, field)| column.push(field));
+        columns.iter_mut().zip(fields).for_each(|(column, field)| column.push(field));
     }
     let all = data.len();
     let [firsts, seconds, thirds] = columns.map(HashSet::<&[u8]>::from_iter);
-    let are_ids = thirds
-        .iter()
-        .all(|third| firsts.contains(third) || seconds.contains(third));
+    let are_ids = thirds.iter().all(|third| firsts.contains(third) || seconds.contains(third));
     let are_relations = 2 * seconds.len() <= thirds.len();
     all >= LISTS_MIN
         && 2 * thirds.len() > all
@@ -153,8 +140,7 @@ fn fields_of(line: &[u8], separator: Separator) -> impl Iterator<Item = &[u8]> {
         Separator::Tab | Separator::Spaces => b' ',
         other => other.byte_between_integers(),
     };
-    line.split(move |&other| other == byte || other == b' ' || other == b'\t')
-        .filter(|field| !field.is_empty())
+    line.split(move |&other| other == byte || other == b' ' || other == b'\t').filter(|field| !field.is_empty())
 }
 
 /// Another format of graphs.
@@ -178,10 +164,7 @@ impl Format {
     /// The format of a file with this first line. `first` has the first lines.
     fn of_first_line(line: &[u8], first: &[&[u8]]) -> Option<Self> {
         let text = String::from_utf8_lossy(line).to_ascii_lowercase();
-        let all: Vec<String> = first
-            .iter()
-            .map(|line| String::from_utf8_lossy(line).to_ascii_lowercase())
-            .collect();
+        let all: Vec<String> = first.iter().map(|line| String::from_utf8_lossy(line).to_ascii_lowercase()).collect();
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         match words[..] {
             _ if is_triple(line) => Some(Self::NTriples),
@@ -249,9 +232,7 @@ impl Format {
 
 /// Whether a line is a triple of RDF: `<subject> <predicate> object .`
 fn is_triple(line: &[u8]) -> bool {
-    let mut fields = line
-        .split(|&byte| byte == b' ' || byte == b'\t')
-        .filter(|field| !field.is_empty());
+    let mut fields = line.split(|&byte| byte == b' ' || byte == b'\t').filter(|field| !field.is_empty());
     let (Some(subject), Some(predicate)) = (fields.next(), fields.next()) else {
         return false;
     };

@@ -143,11 +143,7 @@ fn mark_of(line: &Line) -> usize {
 impl TextLayout {
     /// The bytes of a block: an entry of a symmetric matrix is two edges.
     pub fn block_bytes(&self, wanted: usize) -> usize {
-        let edges = if self.matrix.is_some_and(|matrix| matrix.symmetric) {
-            2
-        } else {
-            1
-        };
+        let edges = if self.matrix.is_some_and(|matrix| matrix.symmetric) { 2 } else { 1 };
         (wanted / edges).max(1)
     }
 
@@ -159,12 +155,7 @@ impl TextLayout {
         options: &EdgeSourceOptions,
     ) -> Result<Option<Self>> {
         let head = Head::read(file, compression, options)?;
-        let sniffer = Sniffer {
-            path: file.path(),
-            csv,
-            options,
-            head: &head,
-        };
+        let sniffer = Sniffer { path: file.path(), csv, options, head: &head };
         sniffer.layout()
     }
 }
@@ -185,9 +176,7 @@ struct FirstData {
 
 impl Sniffer<'_> {
     fn layout(&self) -> Result<Option<TextLayout>> {
-        let Self {
-            path, options, head, ..
-        } = *self;
+        let Self { path, options, head, .. } = *self;
         if let Some(banner) = head.leading.first().filter(|line| Matrix::has_banner(&line.bytes)) {
             let (matrix, form) = Matrix::of_head(banner, head.data.first(), path, options)?;
             if head.data.len() < 2 {
@@ -230,14 +219,7 @@ impl Sniffer<'_> {
         };
         let mut first_bad = None;
         for (line, text) in data.iter().zip(texts) {
-            match self.form(
-                line,
-                text,
-                separator,
-                empty_columns,
-                header.as_deref(),
-                columns.as_ref(),
-            ) {
+            match self.form(line, text, separator, empty_columns, header.as_deref(), columns.as_ref()) {
                 Ok((form, weight)) => {
                     let is_first = line.number == first.number;
                     let is_auto = options.ids == IdKind::String && options.header == HeaderLine::Auto;
@@ -316,10 +298,7 @@ impl Sniffer<'_> {
         if options.ids == IdKind::Integer || options.comments != Comments::Auto {
             return Ok(());
         }
-        let width = data
-            .first()
-            .and_then(|line| separator.fields(line).ok())
-            .map(|fields| fields.len());
+        let width = data.first().and_then(|line| separator.fields(line).ok()).map(|fields| fields.len());
         for line in &self.head.leading {
             let text = line.text();
             let after = &text[text.iter().take_while(|byte| b"#%".contains(byte)).count()..];
@@ -347,10 +326,8 @@ impl Sniffer<'_> {
     fn first_line(&self, text: &[u8], separator: Separator) -> FirstData {
         let options = self.options;
         let fields = separator.fields(text).unwrap_or_default();
-        let names: Vec<String> = fields
-            .iter()
-            .map(|field| String::from_utf8_lossy(unquoted(field)).into_owned())
-            .collect();
+        let names: Vec<String> =
+            fields.iter().map(|field| String::from_utf8_lossy(unquoted(field)).into_owned()).collect();
         let fields: Vec<&str> = names.iter().map(String::as_str).collect();
         let is_given = names_one_of(&fields, options.columns.all());
         let is_named = names_both_ends(&fields);
@@ -366,10 +343,7 @@ impl Sniffer<'_> {
             (HeaderLine::Auto, IdKind::String) if is_named => (true, Some(ReadAs::Header)),
             (HeaderLine::Auto, IdKind::String) => (false, None),
         };
-        FirstData {
-            header: is_header.then_some(names),
-            note,
-        }
+        FirstData { header: is_header.then_some(names), note }
     }
 
     /// The form of all lines, if this one is an edge, and the weight of the edge between integers.
@@ -386,10 +360,7 @@ impl Sniffer<'_> {
         let are_strings = options.ids == IdKind::String;
         let is_strict = are_strings || options.columns.is_given() || header.is_some_and(|names| names.len() > 3);
         let width = match is_strict {
-            true => separator
-                .fields(text)
-                .map_err(|open| self.bad(line, open.into()))?
-                .len(),
+            true => separator.fields(text).map_err(|open| self.bad(line, open.into()))?.len(),
             false => NumberFields::of(text, separator).count(),
         };
         let columns = match (header, columns) {
@@ -405,18 +376,12 @@ impl Sniffer<'_> {
                     ),
                     false => String::new(),
                 };
-                let what = format!(
-                    "the header has {} columns, but this line has {width}{remedy}",
-                    names.len()
-                );
+                let what = format!("the header has {} columns, but this line has {width}{remedy}", names.len());
                 return Err(self.refused(line, what));
             }
             (_, Some(columns)) => columns.clone(),
             (_, None) if width < 2 + empty_columns => {
-                let bad = BadEdge::Columns {
-                    expected: 2,
-                    found: width,
-                };
+                let bad = BadEdge::Columns { expected: 2, found: width };
                 return Err(self.bad(line, bad));
             }
             (_, None) => EdgeColumns::numbered(width - empty_columns, &options.columns)

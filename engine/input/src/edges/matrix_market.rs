@@ -61,12 +61,9 @@ impl Matrix {
             ["matrix", "coordinate", "pattern", symmetry @ ("general" | "symmetric")] => {
                 (false, symmetry == "symmetric")
             }
-            [
-                "matrix",
-                "coordinate",
-                "real" | "integer",
-                symmetry @ ("general" | "symmetric"),
-            ] => (true, symmetry == "symmetric"),
+            ["matrix", "coordinate", "real" | "integer", symmetry @ ("general" | "symmetric")] => {
+                (true, symmetry == "symmetric")
+            }
             _ => {
                 return refuse(
                     first,
@@ -92,10 +89,7 @@ impl Matrix {
         let (rows, columns, entries) = match numbers.as_deref() {
             Some(&[rows, columns, entries]) => (rows, columns, entries),
             _ => {
-                let what = format!(
-                    "expected the numbers of rows, columns and entries, found {}",
-                    shown(&size.bytes)
-                );
+                let what = format!("expected the numbers of rows, columns and entries, found {}", shown(&size.bytes));
                 return refuse(size, what);
             }
         };
@@ -107,12 +101,7 @@ impl Matrix {
             );
             return refuse(size, what);
         }
-        let matrix = Self {
-            nodes: rows,
-            entries,
-            symmetric,
-            limit: options.id_limit,
-        };
+        let matrix = Self { nodes: rows, entries, symmetric, limit: options.id_limit };
         Ok((matrix, LineForm::plain(Separator::Spaces, weighted)))
     }
 

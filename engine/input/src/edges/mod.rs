@@ -115,10 +115,7 @@ impl EdgeSource {
         }
         let in_column = weights_in_column(&files, options.allow_empty)?;
         if weights.is_some() && in_column {
-            let file = files
-                .iter()
-                .find(|file| !matches!(file.content, Content::Nothing))
-                .expect("a file has weights");
+            let file = files.iter().find(|file| !matches!(file.content, Content::Nothing)).expect("a file has weights");
             return Err(Error::input(
                 file.file.path(),
                 Position::Whole,
@@ -170,9 +167,7 @@ impl EdgeSource {
 
     /// Number of rows, where it is known before reading: in every format except text.
     pub fn edges_hint(&self) -> Option<u64> {
-        self.files
-            .iter()
-            .try_fold(0, |sum: u64, file| Some(sum + file.content.rows()?))
+        self.files.iter().try_fold(0, |sum: u64, file| Some(sum + file.content.rows()?))
     }
 
     /// Whether every edge has a weight.
@@ -249,10 +244,8 @@ impl EdgeSource {
 
     /// The warning about first lines that are read in one way.
     fn first_lines(&self, read_as: ReadAs) -> Option<String> {
-        let lines = self
-            .files
-            .iter()
-            .filter_map(|file| Some((file.file.path(), file.content.layout()?.first_line.as_ref()?)));
+        let lines =
+            self.files.iter().filter_map(|file| Some((file.file.path(), file.content.layout()?.first_line.as_ref()?)));
         let mut alike = lines.filter(|(_, line)| line.read_as == read_as);
         let (path, line) = alike.next()?;
         Some(format!(
@@ -315,9 +308,7 @@ impl EdgeSource {
                 let file = &self.files[index];
                 if file.finished.load(Ordering::Acquire) {
                     // A failed exchange is harmless: another thread has moved the front, which is only where searches start.
-                    let _ = self
-                        .front
-                        .compare_exchange(index, index + 1, Ordering::AcqRel, Ordering::Relaxed);
+                    let _ = self.front.compare_exchange(index, index + 1, Ordering::AcqRel, Ordering::Relaxed);
                     continue;
                 }
                 match self.take(index, skip, false)? {
@@ -423,10 +414,7 @@ impl EdgeSource {
                 self.files[index].finished.store(true, Ordering::Release);
                 return None;
             }
-            let id = BlockId {
-                file: index as u32,
-                block,
-            };
+            let id = BlockId { file: index as u32, block };
             if !skip(id) {
                 return Some(id);
             }
@@ -437,12 +425,7 @@ impl EdgeSource {
     fn read_text<'a>(&'a self, index: usize, text: &'a TextFile, id: BlockId) -> Result<RawBlock<'a>> {
         let mut block = self.block(index, id, text.input_bytes(id.block));
         let lines = text.read(id.block, &mut block.buffer)?;
-        block.payload = Payload::Lines {
-            start: lines.start,
-            end: lines.end,
-            offset: lines.offset,
-            first_line: None,
-        };
+        block.payload = Payload::Lines { start: lines.start, end: lines.end, offset: lines.offset, first_line: None };
         Ok(block)
     }
 
@@ -461,10 +444,7 @@ impl EdgeSource {
         skip: &dyn Fn(BlockId) -> bool,
     ) -> Result<Option<RawBlock<'_>>> {
         let file = &self.files[index];
-        let Content::PackedText {
-            layout, compression, ..
-        } = &file.content
-        else {
+        let Content::PackedText { layout, compression, .. } = &file.content else {
             unreachable!("only packed text is unpacked")
         };
         if file.finished.load(Ordering::Acquire) {
@@ -479,31 +459,17 @@ impl EdgeSource {
                 layout.block_bytes(self.shared.options.block_bytes),
             )?),
         };
-        let mut block = self.block(
-            index,
-            BlockId {
-                file: index as u32,
-                block: 0,
-            },
-            0,
-        );
+        let mut block = self.block(index, BlockId { file: index as u32, block: 0 }, 0);
         while let Some(lines) = open.next_block(&mut block.buffer)? {
-            let id = BlockId {
-                file: index as u32,
-                block: lines.block,
-            };
+            let id = BlockId { file: index as u32, block: lines.block };
             if skip(id) {
                 self.skip(lines.input_bytes);
                 continue;
             }
             block.id = id;
             block.input_bytes = lines.input_bytes + self.skipped_bytes.swap(0, Ordering::Relaxed);
-            block.payload = Payload::Lines {
-                start: 0,
-                end: lines.end,
-                offset: lines.offset,
-                first_line: Some(lines.first_line),
-            };
+            block.payload =
+                Payload::Lines { start: 0, end: lines.end, offset: lines.offset, first_line: Some(lines.first_line) };
             return Ok(Some(block));
         }
         *stream = None;

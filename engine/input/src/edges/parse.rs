@@ -49,10 +49,7 @@ impl<'a> BlockLines<'a> {
     /// The lines in `bytes[start..end]`.
     pub fn new(bytes: &'a [u8], start: usize, end: usize) -> Self {
         assert!(bytes.len() >= end + PADDING, "a block needs padding behind it");
-        assert!(
-            start == end || bytes[end - 1] == b'\n',
-            "a block's last line must be ended"
-        );
+        assert!(start == end || bytes[end - 1] == b'\n', "a block's last line must be ended");
         Self { bytes, start, end }
     }
 
@@ -220,10 +217,8 @@ fn fast_line<const WEIGHTED: bool>(bytes: &[u8], at: usize, between: u8) -> Opti
     if WEIGHTED {
         at = separator(bytes, at, between)?;
         let field = &bytes[at..];
-        let length = field
-            .iter()
-            .take(32)
-            .position(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'\t' | b',' | b';' | b'|'))?;
+        let length =
+            field.iter().take(32).position(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'\t' | b',' | b';' | b'|'))?;
         weight = float(&field[..length]).ok().filter(|weight| weight.is_finite())?;
         at += length;
     }

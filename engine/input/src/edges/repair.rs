@@ -18,18 +18,14 @@ pub(super) fn repair_of(symptom: Symptom, line: &[u8]) -> Option<(&'static str, 
     let is_split = symptom == Symptom::Columns;
     let is_no_id = symptom != Symptom::Quote;
     let quotes = line.iter().filter(|&&byte| byte == b'"').count();
-    let ends = [b",".as_slice(), b";", b"|"]
-        .iter()
-        .any(|end| line.trim_ascii_end().ends_with(end));
+    let ends = [b",".as_slice(), b";", b"|"].iter().any(|end| line.trim_ascii_end().ends_with(end));
     match () {
-        () if symptom == Symptom::Quote || is_split && quotes % 2 == 1 => Some((
-            "line breaks in quotes, and quotes that are not doubled, are not read: ",
-            Conversion::PlainFields,
-        )),
-        () if is_no_id && has_odd_characters(line) => Some((
-            "the line has blanks, digits or invisible characters that are not of ASCII: ",
-            Conversion::PlainText,
-        )),
+        () if symptom == Symptom::Quote || is_split && quotes % 2 == 1 => {
+            Some(("line breaks in quotes, and quotes that are not doubled, are not read: ", Conversion::PlainFields))
+        }
+        () if is_no_id && has_odd_characters(line) => {
+            Some(("the line has blanks, digits or invisible characters that are not of ASCII: ", Conversion::PlainText))
+        }
         () if is_split && ends => Some(("some lines end with separators: ", Conversion::TrimEnds)),
         () if is_no_id && has_decorated_integers(line) => {
             Some(("to read only the integers of each line: ", Conversion::DigitsOnly))
@@ -56,9 +52,7 @@ fn has_decorated_integers(line: &[u8]) -> bool {
     let numbers = line.split(|byte| !byte.is_ascii_digit());
     let count = numbers.filter(|digits| !digits.is_empty()).count();
     (2..=3).contains(&count)
-        && line
-            .iter()
-            .all(|byte| byte.is_ascii_digit() || b"()[]{}<>-=:;,| \t\r'\"".contains(byte))
+        && line.iter().all(|byte| byte.is_ascii_digit() || b"()[]{}<>-=:;,| \t\r'\"".contains(byte))
         && line.iter().any(|byte| b"()[]{}<>=:'".contains(byte))
 }
 
@@ -84,11 +78,7 @@ mod tests {
             (id, "1_000 2", None),
             (split, "J\u{fc}rgen", None),
         ] {
-            assert_eq!(
-                repair_of(symptom, line.as_bytes()).map(|(_, conversion)| conversion),
-                expected,
-                "{line}"
-            );
+            assert_eq!(repair_of(symptom, line.as_bytes()).map(|(_, conversion)| conversion), expected, "{line}");
         }
     }
 }

@@ -51,10 +51,7 @@ enum Ids {
     /// Sources and targets alternate.
     Pairs(Box<ArrayReader>),
     /// All sources, then all targets. There are two readers because deflated data needs two streams.
-    Halves {
-        sources: Box<ArrayReader>,
-        targets: Box<ArrayReader>,
-    },
+    Halves { sources: Box<ArrayReader>, targets: Box<ArrayReader> },
     /// Rows of a matrix are sources, and columns are targets.
     Entries(Box<EntryReader>),
 }
@@ -97,10 +94,7 @@ impl Table {
         match array.element {
             ElementType::Bool => return refuse("edges must be integers, or floats that are integers", None),
             ElementType::F16 | ElementType::Bf16 => {
-                return refuse(
-                    "ids are read from integers, float32 and float64",
-                    Some(Conversion::WideArray),
-                );
+                return refuse("ids are read from integers, float32 and float64", Some(Conversion::WideArray));
             }
             _ => {}
         }
@@ -108,16 +102,10 @@ impl Table {
         let (id, bytes) = (array.element, array.extent.bytes);
         // The columns of an array are the rows of its transpose.
         let ids = match is_halves != array.has_columns {
-            true => Ids::Halves {
-                sources: Box::new(array.reader()),
-                targets: Box::new(array.reader()),
-            },
+            true => Ids::Halves { sources: Box::new(array.reader()), targets: Box::new(array.reader()) },
             false => Ids::Pairs(Box::new(array.reader())),
         };
-        Ok(Self {
-            is_square,
-            ..Self::new(ids, bytes, rows, id)
-        })
+        Ok(Self { is_square, ..Self::new(ids, bytes, rows, id) })
     }
 
     /// The entries of a sparse matrix: an edge from each row to its columns. `has_values`: their values are the weights, unless
@@ -340,10 +328,7 @@ impl Table {
             array.convert(bytes, width, &mut into.values);
             rest = others;
         }
-        let is_signed = matches!(
-            self.id,
-            ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64
-        );
+        let is_signed = matches!(self.id, ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64);
         let check = RowCheck {
             first_row: first,
             limit,

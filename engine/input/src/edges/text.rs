@@ -46,12 +46,7 @@ pub(super) struct TextFile {
 
 impl TextFile {
     pub fn new(file: Arc<InputFile>, layout: TextLayout, block_bytes: usize) -> Self {
-        Self {
-            file,
-            layout,
-            block_bytes: block_bytes as u64,
-            known_lines: Mutex::new(BTreeMap::from([(0, 0)])),
-        }
+        Self { file, layout, block_bytes: block_bytes as u64, known_lines: Mutex::new(BTreeMap::from([(0, 0)])) }
     }
 
     pub fn layout(&self) -> &TextLayout {
@@ -76,11 +71,7 @@ impl TextFile {
         self.file.will_need(end, self.block_bytes);
         if end <= start {
             buffer.resize(buffer.len().max(PADDING), 0);
-            return Ok(OwnedLines {
-                start: 0,
-                end: 0,
-                offset: start,
-            });
+            return Ok(OwnedLines { start: 0, end: 0, offset: start });
         }
         // Start one byte earlier, to see whether a line ends there. Data always starts with a line.
         let from = if start > data_start { start - 1 } else { start };
@@ -96,20 +87,12 @@ impl TextFile {
             }
         };
         if first == length {
-            return Ok(OwnedLines {
-                start: 0,
-                end: 0,
-                offset: end,
-            });
+            return Ok(OwnedLines { start: 0, end: 0, offset: end });
         }
         if buffer[length - 1] != b'\n' {
             length = self.finish_line(from, length, buffer)?;
         }
-        Ok(OwnedLines {
-            start: first,
-            end: length,
-            offset: from + first as u64,
-        })
+        Ok(OwnedLines { start: first, end: length, offset: from + first as u64 })
     }
 
     /// `buffer[..length]` holds the file from `from`. Reads on to the end of the last line, and returns the new length.
@@ -122,8 +105,7 @@ impl TextFile {
                 buffer[read] = b'\n';
                 return Ok(read + 1);
             }
-            self.file
-                .read_exact_at(&mut buffer[read..read + step], from + read as u64)?;
+            self.file.read_exact_at(&mut buffer[read..read + step], from + read as u64)?;
             if let Some(line_end) = memchr(b'\n', &buffer[read..read + step]) {
                 return Ok(read + line_end + 1);
             }
@@ -131,11 +113,7 @@ impl TextFile {
             if read - length > LINE_BYTES_MAX {
                 let line_start = from + memrchr(b'\n', &buffer[..length]).map_or(0, |at| at as u64 + 1);
                 let line = self.line_at(line_start)?;
-                return Err(Error::input(
-                    self.file.path(),
-                    Position::Line(line),
-                    long_line(LINE_BYTES_MAX),
-                ));
+                return Err(Error::input(self.file.path(), Position::Line(line), long_line(LINE_BYTES_MAX)));
             }
         }
     }
@@ -143,10 +121,7 @@ impl TextFile {
     /// The number, from 1, of the line that starts at `offset`. Counts line ends from the nearest line with a known number.
     pub fn line_at(&self, offset: u64) -> Result<u64> {
         let mut known = self.known_lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let (&start, &lines) = known
-            .range(..=offset)
-            .next_back()
-            .expect("the start of the file is known");
+        let (&start, &lines) = known.range(..=offset).next_back().expect("the start of the file is known");
         let (mut at, mut lines) = (start, lines);
         let mut piece = vec![0; STEP_BYTES.min((offset - at) as usize)];
         while at < offset {

@@ -214,14 +214,7 @@ mod tests {
 
     #[test]
     fn a_missing_label_is_the_same_among_numbers_and_names() {
-        for (text, missing) in [
-            ("", true),
-            ("nan", true),
-            ("NaN", true),
-            ("-1", true),
-            ("0", false),
-            ("none", false),
-        ] {
+        for (text, missing) in [("", true), ("nan", true), ("NaN", true), ("-1", true), ("0", false), ("none", false)] {
             assert_eq!(is_missing(text), missing, "{text}");
         }
     }

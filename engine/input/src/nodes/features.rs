@@ -170,11 +170,7 @@ impl MatrixSource {
             return Ok(());
         }
         let names = self.file.names().to_vec();
-        if let Some(unknown) = options
-            .missing
-            .columns()
-            .find(|name| !names.iter().any(|own| own == name))
-        {
+        if let Some(unknown) = options.missing.columns().find(|name| !names.iter().any(|own| own == name)) {
             return Err(Error::conflict(
                 format!("--missing names the column {unknown}, which is none of the features"),
                 format!("name one of {}", names.join(", ")),
@@ -300,10 +296,7 @@ impl MatrixSource {
             column: column.clone(),
             missing: self.fitted.get(at).map(|fitted| fitted.missing),
         });
-        Reading {
-            encodings: encodings.collect(),
-            ..self.file.reading()
-        }
+        Reading { encodings: encodings.collect(), ..self.file.reading() }
     }
 
     /// The columns of categories with values, among those read so far, that the schema does not have, and the number of these values.
@@ -433,11 +426,7 @@ impl MatrixSource {
     /// The numbers that are NaN, infinite or beyond the range of f32 among all rows read so far.
     pub fn non_finite(&self) -> Option<NonFinite> {
         let first = *self.non_finite_first.lock().unwrap_or_else(PoisonError::into_inner);
-        first.map(|(row, column)| NonFinite {
-            count: self.non_finite_count.load(Ordering::Relaxed),
-            row,
-            column,
-        })
+        first.map(|(row, column)| NonFinite { count: self.non_finite_count.load(Ordering::Relaxed), row, column })
     }
 
     /// Notes the numbers of a piece, which begins `at` numbers after the row `first`, that are missing or infinite.

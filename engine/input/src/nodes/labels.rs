@@ -182,13 +182,7 @@ impl LabelSource {
             Content::Parquet(table) => Arc::clone(table.class_names()),
             Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => Arc::default(),
         };
-        Ok(Self {
-            file,
-            label_type,
-            names,
-            has_one: AtomicBool::new(false),
-            has_others: AtomicBool::new(false),
-        })
+        Ok(Self { file, label_type, names, has_one: AtomicBool::new(false), has_others: AtomicBool::new(false) })
     }
 
     /// Takes the classes of another store: labels that are names get its numbers, and a name that it does not have is an error.
@@ -309,11 +303,7 @@ impl LabelSource {
                 reader.read_rows(first, &mut bytes)?;
                 for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
                     values.clear();
-                    values.extend(
-                        bytes
-                            .chunks_exact(array.element.bytes())
-                            .map(|b| number(array.element, b)),
-                    );
+                    values.extend(bytes.chunks_exact(array.element.bytes()).map(|b| number(array.element, b)));
                     self.add(&values, out)
                         .map_err(|what| Error::input(self.path(), Position::Row(first + row as u64), what))?;
                 }
@@ -400,9 +390,7 @@ fn add_values(
 fn target(number: f64) -> std::result::Result<f32, String> {
     let value = number as f32;
     match value.is_infinite() {
-        true => Err(format!(
-            "expected a number of 32 bits, or NaN or nothing for none, found {number}"
-        )),
+        true => Err(format!("expected a number of 32 bits, or NaN or nothing for none, found {number}")),
         false => Ok(value),
     }
 }
@@ -413,9 +401,9 @@ fn known_class(number: f64) -> std::result::Result<f32, String> {
         Value::Missing => Ok(f32::NAN),
         Value::Class(0) => Ok(0.0),
         Value::Class(1) => Ok(1.0),
-        Value::Class(_) | Value::Other(_) => Err(format!(
-            "expected 0 or 1, or a negative number, NaN or nothing for an unknown class, found {number}"
-        )),
+        Value::Class(_) | Value::Other(_) => {
+            Err(format!("expected 0 or 1, or a negative number, NaN or nothing for an unknown class, found {number}"))
+        }
     }
 }
 

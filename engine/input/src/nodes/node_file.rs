@@ -99,14 +99,7 @@ impl NodeFile {
                 ),
             ));
         }
-        Ok(Self {
-            content,
-            path: path.to_owned(),
-            what: forms.name,
-            bytes,
-            rows,
-            columns: columns as usize,
-        })
+        Ok(Self { content, path: path.to_owned(), what: forms.name, bytes, rows, columns: columns as usize })
     }
 
     /// The file, or the folder of its parts.
@@ -136,14 +129,8 @@ impl NodeFile {
     pub fn place(&self, row: u64) -> Place<'_> {
         match &self.content {
             Content::Parquet(table) => table.place(row),
-            Content::Text(text) => Place {
-                path: &self.path,
-                position: text.position(row),
-            },
-            Content::Dense { .. } | Content::Sparse(_) => Place {
-                path: &self.path,
-                position: Position::Row(row),
-            },
+            Content::Text(text) => Place { path: &self.path, position: text.position(row) },
+            Content::Dense { .. } | Content::Sparse(_) => Place { path: &self.path, position: Position::Row(row) },
         }
     }
 
@@ -171,10 +158,7 @@ impl NodeFile {
     pub(super) fn read_cells(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
         match &self.content {
             Content::Text(text) => text.read(first, count, &mut |row, fields| match fields {
-                Ok(fields) => each(
-                    row,
-                    Ok(&fields.iter().map(|field| Cell::Raw(field)).collect::<Vec<_>>()),
-                ),
+                Ok(fields) => each(row, Ok(&fields.iter().map(|field| Cell::Raw(field)).collect::<Vec<_>>())),
                 Err(what) => each(row, Err(what)),
             }),
             Content::Parquet(table) => {
@@ -193,21 +177,12 @@ impl NodeFile {
         let reading = match &self.content {
             Content::Text(text) => text.reading(self.what),
             Content::Parquet(table) => table.reading(self.what),
-            Content::Dense { .. } => Reading {
-                format: "array",
-                by_position: Some(true),
-                ..Reading::of(self.what)
-            },
-            Content::Sparse(_) => Reading {
-                format: "sparse matrix",
-                by_position: Some(true),
-                ..Reading::of(self.what)
-            },
+            Content::Dense { .. } => Reading { format: "array", by_position: Some(true), ..Reading::of(self.what) },
+            Content::Sparse(_) => {
+                Reading { format: "sparse matrix", by_position: Some(true), ..Reading::of(self.what) }
+            }
         };
-        Reading {
-            file: self.path.clone(),
-            ..reading
-        }
+        Reading { file: self.path.clone(), ..reading }
     }
 
     /// Bytes of memory that stay in use between reads: a page of each column of Parquet, or the entries of a sparse matrix.

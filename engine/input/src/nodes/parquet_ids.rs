@@ -76,12 +76,7 @@ impl ParquetIds {
             }));
         }
         table.check_columns([column].into_iter())?;
-        Ok(Self {
-            table,
-            column,
-            row: 0,
-            open: None,
-        })
+        Ok(Self { table, column, row: 0, open: None })
     }
 
     pub fn rows(&self) -> u64 {
@@ -105,17 +100,14 @@ impl ParquetIds {
     /// The next ids, `count` at most. None of them only at the end.
     pub fn next_integers(&mut self, count: usize) -> Result<Vec<i128>> {
         let first = self.row;
-        if matches!(
-            self.table.schema().column(self.column).physical_type(),
-            Type::FLOAT | Type::DOUBLE
-        ) {
+        if matches!(self.table.schema().column(self.column).physical_type(), Type::FLOAT | Type::DOUBLE) {
             let floats = self.next(count, |ids, reader, rows| match reader {
                 ColumnReader::FloatColumnReader(reader) => ids.read(reader, rows, |id| {
                     id_of_float(id.into(), f32::MANTISSA_DIGITS).map_err(|bad| (f64::from(id), bad))
                 }),
-                ColumnReader::DoubleColumnReader(reader) => ids.read(reader, rows, |id| {
-                    id_of_float(id, f64::MANTISSA_DIGITS).map_err(|bad| (id, bad))
-                }),
+                ColumnReader::DoubleColumnReader(reader) => {
+                    ids.read(reader, rows, |id| id_of_float(id, f64::MANTISSA_DIGITS).map_err(|bad| (id, bad)))
+                }
                 _ => unreachable!("floats are read from columns of floats"),
             })?;
             return (first..)

@@ -56,20 +56,8 @@ impl ParquetParts {
     pub fn file(file: &Arc<InputFile>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         let class_names = Arc::default();
         let table = ParquetRows::open(file, forms, form, &class_names, None)?;
-        let part = Part {
-            path: file.path().to_owned(),
-            first_row: 0,
-            rows: table.rows(),
-        };
-        Ok(Self::new(
-            forms,
-            form,
-            vec![part],
-            file.bytes(),
-            table.held_bytes(),
-            class_names,
-            table,
-        ))
+        let part = Part { path: file.path().to_owned(), first_row: 0, rows: table.rows() };
+        Ok(Self::new(forms, form, vec![part], file.bytes(), table.held_bytes(), class_names, table))
     }
 
     /// A table whose parts are these files, in their order.
@@ -88,11 +76,7 @@ impl ParquetParts {
                 first.get_or_insert(table);
                 continue;
             }
-            let part = Part {
-                path,
-                first_row: rows,
-                rows: table.rows(),
-            };
+            let part = Part { path, first_row: rows, rows: table.rows() };
             rows += table.rows();
             match &first {
                 Some(first) if first.rows() > 0 => table.check_like(first)?,
@@ -102,11 +86,7 @@ impl ParquetParts {
         }
         let first = first.expect("a folder has files");
         if parts.is_empty() {
-            parts.push(Part {
-                path: first.path().to_owned(),
-                first_row: 0,
-                rows: 0,
-            });
+            parts.push(Part { path: first.path().to_owned(), first_row: 0, rows: 0 });
         }
         Ok(Self::new(forms, form, parts, bytes, held_bytes, class_names, first))
     }
@@ -202,10 +182,7 @@ impl ParquetParts {
     /// The place of a row.
     pub fn place(&self, row: u64) -> Place<'_> {
         let part = &self.parts[self.part_of(row)];
-        Place {
-            path: &part.path,
-            position: Position::Row(row - part.first_row),
-        }
+        Place { path: &part.path, position: Position::Row(row - part.first_row) }
     }
 
     fn part_of(&self, row: u64) -> usize {
@@ -220,9 +197,7 @@ impl ParquetParts {
 
     /// Calls `each` with the values of up to `count` rows from row `first` on. Returns the number of rows.
     pub fn read_cells(&self, first: u64, count: usize, each: &mut EachCells<'_>) -> Result<usize> {
-        self.read_parts(first, count, &mut |part, from, count| {
-            part.read_cells(from, count, each)
-        })
+        self.read_parts(first, count, &mut |part, from, count| part.read_cells(from, count, each))
     }
 
     /// Calls `read` with each part of the rows, its first row and the number of rows. It returns the number that it read.

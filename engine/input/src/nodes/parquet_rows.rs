@@ -73,17 +73,9 @@ impl Chosen {
             Some(id) => Some(position(schema, id)?),
             None => None,
         };
-        let data: Vec<usize> = self
-            .data
-            .iter()
-            .map(|name| position(schema, name))
-            .collect::<Option<_>>()?;
+        let data: Vec<usize> = self.data.iter().map(|name| position(schema, name)).collect::<Option<_>>()?;
         let others = (0..schema.num_columns()).filter(|column| Some(*column) != id && !data.contains(column));
-        Some(Roles {
-            id,
-            left_out: others.collect(),
-            data,
-        })
+        Some(Roles { id, left_out: others.collect(), data })
     }
 }
 
@@ -152,22 +144,13 @@ impl ParquetRows {
         }
         table.check_columns(numbers.iter().copied())?;
         let is_list = schema.column(numbers[0]).max_rep_level() == 1;
-        let columns = NumberColumns {
-            table,
-            numbers,
-            class_names: Arc::clone(class_names),
-        };
+        let columns = NumberColumns { table, numbers, class_names: Arc::clone(class_names) };
         let dim = match is_list {
             true if columns.table.rows() > 0 => columns.first_list()?,
             true => 1,
             false => columns.numbers.len(),
         };
-        Ok(Self {
-            columns,
-            roles,
-            dim,
-            cursor: Mutex::default(),
-        })
+        Ok(Self { columns, roles, dim, cursor: Mutex::default() })
     }
 
     /// The file.
@@ -234,18 +217,12 @@ impl ParquetRows {
 
     /// The name of the column of ids.
     pub fn id_name(&self) -> Option<&str> {
-        self.roles
-            .id
-            .map(|column| self.columns.table.schema().columns()[column].name())
+        self.roles.id.map(|column| self.columns.table.schema().columns()[column].name())
     }
 
     /// The columns that are read.
     pub fn chosen(&self) -> Chosen {
-        Chosen {
-            id: self.id_name().map(str::to_owned),
-            data: self.names(),
-            all: names_of(self.columns.table.schema()),
-        }
+        Chosen { id: self.id_name().map(str::to_owned), data: self.names(), all: names_of(self.columns.table.schema()) }
     }
 
     /// The names of the columns with the data.
@@ -275,32 +252,18 @@ impl ParquetRows {
     /// Bytes of the pages that stay in memory: of each column a dictionary, a page, and its compressed bytes, if the writer did not choose
     /// other sizes.
     pub fn held_bytes(&self) -> u64 {
-        self.columns
-            .numbers
-            .iter()
-            .map(|&column| self.columns.table.column_bytes_max(column).min(3 * PAGE_BYTES))
-            .sum()
+        self.columns.numbers.iter().map(|&column| self.columns.table.column_bytes_max(column).min(3 * PAGE_BYTES)).sum()
     }
 
     /// Whether all columns have numbers, or zeros and ones.
     pub fn are_numbers(&self) -> bool {
         let schema = self.columns.table.schema();
-        self.is_list()
-            || self
-                .columns
-                .numbers
-                .iter()
-                .all(|&column| ValueType::of(&schema.column(column)).is_number())
+        self.is_list() || self.columns.numbers.iter().all(|&column| ValueType::of(&schema.column(column)).is_number())
     }
 
     /// Whether rows are lists in one column.
     pub fn is_list(&self) -> bool {
-        self.columns
-            .table
-            .schema()
-            .column(self.columns.numbers[0])
-            .max_rep_level()
-            == 1
+        self.columns.table.schema().column(self.columns.numbers[0]).max_rep_level() == 1
     }
 
     /// Calls `each` with up to `count` rows of numbers from row `first` on. A missing number is NaN. Returns the number of rows.
@@ -392,10 +355,7 @@ impl ParquetRows {
 impl NumberColumns {
     fn names(&self) -> Vec<String> {
         let schema = self.table.schema();
-        let names = self
-            .numbers
-            .iter()
-            .map(|&column| name(&schema.column(column)).to_owned());
+        let names = self.numbers.iter().map(|&column| name(&schema.column(column)).to_owned());
         names.collect()
     }
 
@@ -404,10 +364,9 @@ impl NumberColumns {
         match values {
             Values::Numbers(numbers) | Values::Booleans(numbers) | Values::Dates(numbers) => numbers.into(),
             Values::Strings(names) => {
-                let classes = names.iter().map(|name| {
-                    name.as_ref()
-                        .map_or(f64::NAN, |name| self.class_names.number(name.data()))
-                });
+                let classes = names
+                    .iter()
+                    .map(|name| name.as_ref().map_or(f64::NAN, |name| self.class_names.number(name.data())));
                 classes.collect::<Vec<_>>().into()
             }
         }
@@ -418,11 +377,7 @@ impl NumberColumns {
         let after = self.table.groups().partition_point(|group| group.first_row <= row);
         let group = after - 1;
         let skip = (row - self.table.groups()[group].first_row) as usize;
-        let readers = self
-            .numbers
-            .iter()
-            .map(|&column| self.table.column(group, column))
-            .collect::<Result<_>>()?;
+        let readers = self.numbers.iter().map(|&column| self.table.column(group, column)).collect::<Result<_>>()?;
         Ok((group, skip, readers))
     }
 

@@ -30,11 +30,7 @@ pub struct PartSource {
 }
 
 enum PartContent {
-    Array {
-        array: NpyArray,
-        reader: Box<ArrayReader>,
-        next: u64,
-    },
+    Array { array: NpyArray, reader: Box<ArrayReader>, next: u64 },
     Text(Lines),
 }
 
@@ -54,11 +50,7 @@ impl PartSource {
                     Conversion::RavelIntegers.command(path)
                 )));
             }
-            PartContent::Array {
-                reader: Box::new(array.reader()),
-                array,
-                next: 0,
-            }
+            PartContent::Array { reader: Box::new(array.reader()), array, next: 0 }
         } else {
             PartContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?)
         };
@@ -103,9 +95,6 @@ impl PartSource {
 
 /// The error about a value that is no part.
 fn bad(file: &InputFile, position: Position, found: &str) -> Error {
-    let what = format!(
-        "expected the part of a node, an integer from 0 to {}, found {found}",
-        PARTS_MAX - 1
-    );
+    let what = format!("expected the part of a node, an integer from 0 to {}, found {found}", PARTS_MAX - 1);
     Error::input(file.path(), position, what)
 }

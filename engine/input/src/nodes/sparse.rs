@@ -60,12 +60,7 @@ impl Sparse {
             }
             _ => Entries::Held(held(&arrays)?),
         };
-        Ok(Self {
-            rows,
-            columns,
-            element,
-            entries,
-        })
+        Ok(Self { rows, columns, element, entries })
     }
 
     /// The type of the entries.
@@ -129,11 +124,7 @@ fn held(arrays: &SparseArrays) -> Result<Vec<Entry>> {
         values.resize(count, 0.0);
         arrays.data.element.to_f32(&bytes, &mut values);
         let entries = rows.iter().zip(&columns).zip(&values);
-        all.extend(entries.map(|((&row, &column), &value)| Entry {
-            row: row as u64,
-            column: column as u64,
-            value,
-        }));
+        all.extend(entries.map(|((&row, &column), &value)| Entry { row: row as u64, column: column as u64, value }));
     }
     places.check()?;
     data.check()?;

@@ -85,21 +85,12 @@ impl SplitSource {
 
     /// The same, with the column of Parquet that the user names.
     pub fn open_with(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
-        Self::open_if(
-            path,
-            ids,
-            limit,
-            form,
-            "integers of shape [M], or a mask, bool of shape [N]",
-            |_| true,
-        )
+        Self::open_if(path, ids, limit, form, "integers of shape [M], or a mask, bool of shape [N]", |_| true)
     }
 
     /// The same for a list whose order counts, so it may not be a mask.
     pub fn open_ordered(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
-        Self::open_if(path, ids, limit, form, "integers of shape [N]", |element| {
-            element != ElementType::Bool
-        })
+        Self::open_if(path, ids, limit, form, "integers of shape [N]", |element| element != ElementType::Bool)
     }
 
     /// The ids of the rows of a table, in the column that [`MatrixSource`](super::MatrixSource) finds as well.
@@ -181,11 +172,7 @@ impl SplitSource {
         }
         let content = if head.starts_with(parquet::MAGIC) {
             let ids = ParquetIds::open(&file, ids, form, None)?;
-            IdContent::Parquet(Box::new(ParquetIdFiles {
-                rows: ids.rows(),
-                ids,
-                rest: Vec::new().into_iter(),
-            }))
+            IdContent::Parquet(Box::new(ParquetIdFiles { rows: ids.rows(), ids, rest: Vec::new().into_iter() }))
         } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if ids == IdKind::String {
@@ -210,11 +197,7 @@ impl SplitSource {
                     Conversion::RavelIntegers.command(path)
                 )));
             }
-            IdContent::Array {
-                reader: array.reader(),
-                array,
-                next: 0,
-            }
+            IdContent::Array { reader: array.reader(), array, next: 0 }
         } else {
             IdContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?)
         };
@@ -293,10 +276,7 @@ impl SplitSource {
 
     /// The place of the id at `index` of the last batch.
     pub fn place(&self, index: usize) -> Place<'_> {
-        Place {
-            path: self.file.path(),
-            position: self.positions[index],
-        }
+        Place { path: self.file.path(), position: self.positions[index] }
     }
 
     /// Goes to the next file of a folder if the ids of one have ended.
@@ -441,19 +421,13 @@ impl SplitSource {
 
 /// The id of a row of a table.
 fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<Field<'a>> {
-    column
-        .id(&line.bytes)
-        .map_err(|what| Error::input(file.path(), Position::Line(line.number), what))
+    column.id(&line.bytes).map_err(|what| Error::input(file.path(), Position::Line(line.number), what))
 }
 
 /// The integer in a line. The error ends in `remedy`.
 fn integer_of(file: &InputFile, line: &Line, text: &[u8], limit: IdLimit, remedy: &str) -> Result<u64> {
     integer(text, limit).map_err(|reason| {
-        let what = format!(
-            "expected one node id, found {}: {}{remedy}",
-            shown(text),
-            reason.reason()
-        );
+        let what = format!("expected one node id, found {}: {}{remedy}", shown(text), reason.reason());
         Error::input(file.path(), Position::Line(line.number), what)
     })
 }
@@ -471,9 +445,7 @@ fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error 
 
 /// The id in a float with `digits` binary digits.
 fn float_id(value: f64, digits: u32) -> std::result::Result<Option<u64>, (String, BadEdge)> {
-    id_of_float(value, digits)
-        .map(Some)
-        .map_err(|bad| (value.to_string(), bad))
+    id_of_float(value, digits).map(Some).map_err(|bad| (value.to_string(), bad))
 }
 
 /// The id in an element: none if a mask leaves the node out. The error is a number that is no id.
@@ -493,10 +465,7 @@ pub(super) fn array_id(
         _ => {}
     }
     let negative = bytes[bytes.len() - 1] & 0x80 != 0;
-    let signed = matches!(
-        element,
-        ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64
-    );
+    let signed = matches!(element, ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64);
     // Extended to 64 bits, with the sign.
     let mut wide = [if signed && negative { 0xff } else { 0 }; 8];
     wide[..bytes.len()].copy_from_slice(bytes);

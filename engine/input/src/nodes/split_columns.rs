@@ -121,22 +121,13 @@ fn split_of_value(cell: Cell<'_>) -> std::result::Result<Option<usize>, String> 
 }
 
 fn split_named(text: &str) -> Option<usize> {
-    const NAMES: [&[&str]; 3] = [
-        &["train", "training"],
-        &["val", "valid", "validation", "dev"],
-        &["test", "testing"],
-    ];
-    NAMES
-        .iter()
-        .position(|names| names.iter().any(|name| name.eq_ignore_ascii_case(text)))
+    const NAMES: [&[&str]; 3] = [&["train", "training"], &["val", "valid", "validation", "dev"], &["test", "testing"]];
+    NAMES.iter().position(|names| names.iter().any(|name| name.eq_ignore_ascii_case(text)))
 }
 
 /// The split of a mask with this name: `train_mask`, `is_train` or `train`.
 fn split_of_mask(name: &str) -> Option<usize> {
     let lower = name.trim().to_ascii_lowercase();
-    let word = lower
-        .strip_suffix("_mask")
-        .or_else(|| lower.strip_prefix("is_"))
-        .unwrap_or(&lower);
+    let word = lower.strip_suffix("_mask").or_else(|| lower.strip_prefix("is_")).unwrap_or(&lower);
     split_named(word)
 }

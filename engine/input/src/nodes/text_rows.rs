@@ -98,10 +98,7 @@ impl TextRows {
         }
         let names = table.names_of(&data);
         let ids = id.map(|column| ("ids", table.names[column].clone()));
-        rows.roles = ids
-            .into_iter()
-            .chain(names.iter().map(|name| (forms.name, name.clone())))
-            .collect();
+        rows.roles = ids.into_iter().chain(names.iter().map(|name| (forms.name, name.clone()))).collect();
         rows.left_out = table.names_of(&left_out);
         rows.has_ids = id.is_some();
         rows.columns = data.len();
@@ -114,11 +111,7 @@ impl TextRows {
         if table.header || forms.purpose == Purpose::Splits || forms.purpose == Purpose::Features && !rows.are_numbers {
             rows.names = names;
         }
-        rows.table = Some(DataColumns {
-            separator: table.separator,
-            width: table.names.len(),
-            data,
-        });
+        rows.table = Some(DataColumns { separator: table.separator, width: table.names.len(), data });
         Ok(rows)
     }
 
@@ -218,11 +211,7 @@ impl TextRows {
                 return each(row, Ok(&numbers));
             }
             if self.table.is_none() {
-                let what = format!(
-                    "expected {} numbers as in the first row, found {}",
-                    self.columns,
-                    numbers.len()
-                );
+                let what = format!("expected {} numbers as in the first row, found {}", self.columns, numbers.len());
                 return each(row, Err(what));
             }
         }
@@ -244,8 +233,7 @@ impl TextRows {
     }
 
     fn too_many(&self, expected: u64, if_more: &str) -> Error {
-        self.extent
-            .error(format!("expected {expected} rows, one per node, found more; {if_more}"))
+        self.extent.error(format!("expected {expected} rows, one per node, found more; {if_more}"))
     }
 }
 
@@ -278,19 +266,12 @@ impl DataColumns {
         let mut fields = Vec::new();
         split(self.separator, &line.bytes, &mut fields)?;
         if fields.len() != self.width {
-            return Err(format!(
-                "expected {} columns as in the first line, found {}",
-                self.width,
-                fields.len()
-            ));
+            return Err(format!("expected {} columns as in the first line, found {}", self.width, fields.len()));
         }
-        let chosen = self
-            .data
-            .iter()
-            .map(|&column| match std::mem::take(&mut fields[column]) {
-                Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-                Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
-            });
+        let chosen = self.data.iter().map(|&column| match std::mem::take(&mut fields[column]) {
+            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+            Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
+        });
         Ok(chosen.collect())
     }
 }

@@ -58,10 +58,8 @@ impl TextTable {
         let fields = separator
             .fields(first.text())
             .map_err(|OpenQuote| Error::input(file.path(), Position::Line(first.number), OpenQuote::REASON))?;
-        let names: Vec<String> = fields
-            .iter()
-            .map(|field| String::from_utf8_lossy(unquoted(field)).into_owned())
-            .collect();
+        let names: Vec<String> =
+            fields.iter().map(|field| String::from_utf8_lossy(unquoted(field)).into_owned()).collect();
         let header = first.number == 1 && is_header(&names);
         let data: Vec<Vec<Field<'_>>> = texts
             .skip(usize::from(header))
@@ -97,11 +95,7 @@ impl TextTable {
 
     /// Whether it is a matrix of numbers without names.
     pub fn is_matrix(&self) -> bool {
-        !self.header
-            && !self
-                .kinds
-                .iter()
-                .any(|kind| matches!(kind, Kind::Strings | Kind::Encodable))
+        !self.header && !self.kinds.iter().any(|kind| matches!(kind, Kind::Strings | Kind::Encodable))
     }
 
     /// Whether all first values of these columns are numbers.
@@ -121,10 +115,7 @@ impl TextTable {
     }
 
     pub fn id_column(&self, column: usize) -> IdColumn {
-        IdColumn {
-            separator: self.separator,
-            column,
-        }
+        IdColumn { separator: self.separator, column }
     }
 }
 
@@ -149,10 +140,7 @@ fn is_value(text: &str) -> bool {
     let form = form_of(text);
     is_boolean
         || text.parse::<f64>().is_ok()
-        || matches!(
-            form,
-            Form::Code | Form::Date(_) | Form::OtherDate | Form::OtherNumber(_)
-        )
+        || matches!(form, Form::Code | Form::Date(_) | Form::OtherDate | Form::OtherNumber(_))
 }
 
 /// What the first values of a column are.
@@ -190,20 +178,13 @@ impl FirstValues {
         }
         let kind = if all > 0 && 2 * numbers < all {
             // Text that repeats is a category.
-            if texts.len() == all && booleans < all && 2 * others < all {
-                Kind::Strings
-            } else {
-                Kind::Encodable
-            }
+            if texts.len() == all && booleans < all && 2 * others < all { Kind::Strings } else { Kind::Encodable }
         } else if all > 1 && integers.len() == all {
             Kind::DistinctIntegers
         } else {
             Kind::Numbers
         };
-        Self {
-            kind,
-            are_numbers: all > 0 && plain == all && missing == 0,
-        }
+        Self { kind, are_numbers: all > 0 && plain == all && missing == 0 }
     }
 }
 
@@ -230,10 +211,7 @@ impl IdColumn {
             column += 1;
             rest = after;
         }
-        Err(format!(
-            "expected a node id in column {}, found {column} columns",
-            self.column + 1
-        ))
+        Err(format!("expected a node id in column {}, found {column} columns", self.column + 1))
     }
 }
 

@@ -102,26 +102,12 @@ impl NpyArray {
                 ),
             ));
         }
-        Ok(Self {
-            extent,
-            data_offset,
-            element,
-            is_big_endian,
-            shape: header.shape,
-            has_columns,
-        })
+        Ok(Self { extent, data_offset, element, is_big_endian, shape: header.shape, has_columns })
     }
 
     /// The elements of a file without a header.
     pub fn raw(extent: Extent, element: ElementType, shape: Vec<u64>) -> Self {
-        Self {
-            extent,
-            data_offset: 0,
-            element,
-            is_big_endian: false,
-            shape,
-            has_columns: false,
-        }
+        Self { extent, data_offset: 0, element, is_big_endian: false, shape, has_columns: false }
     }
 
     /// The array's shape as Python writes it.
@@ -142,10 +128,7 @@ impl NpyArray {
 
 fn truncated_if(truncated: bool, extent: &Extent) -> Result<()> {
     if truncated {
-        return Err(extent.error_at(
-            0,
-            "the file ends within its .npy header: it is truncated; write it again",
-        ));
+        return Err(extent.error_at(0, "the file ends within its .npy header: it is truncated; write it again"));
     }
     Ok(())
 }

@@ -27,10 +27,7 @@ pub(super) fn element_type(descr: &str) -> Result<(ElementType, bool), NoNumbers
             return Err(NoNumbers::new("the array has named fields", Conversion::RecordsToText));
         }
         "O" => {
-            return Err(NoNumbers::new(
-                "the array holds Python objects (dtype object)",
-                Conversion::ArrayToText,
-            ));
+            return Err(NoNumbers::new("the array holds Python objects (dtype object)", Conversion::ArrayToText));
         }
         _ if kind.starts_with(['U', 'S']) => {
             return Err(NoNumbers::new(
@@ -65,10 +62,7 @@ pub(super) struct NoNumbers {
 
 impl NoNumbers {
     fn new(what: &str, conversion: Conversion) -> Self {
-        Self {
-            what: what.to_owned(),
-            conversion,
-        }
+        Self { what: what.to_owned(), conversion }
     }
 }
 
@@ -159,10 +153,7 @@ impl<'a> Literal<'a> {
 
     fn word(&mut self) -> &'a str {
         self.rest = self.rest.trim_start();
-        let end = self
-            .rest
-            .find(|c: char| !c.is_ascii_alphanumeric())
-            .unwrap_or(self.rest.len());
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         word
@@ -183,11 +174,7 @@ impl<'a> Literal<'a> {
             let word = self.word();
             // Python 2 wrote long integers with an L.
             let number = word.strip_suffix('L').unwrap_or(word);
-            numbers.push(
-                number
-                    .parse()
-                    .map_err(|_| format!("expected a length, found {}", shown(word.as_bytes())))?,
-            );
+            numbers.push(number.parse().map_err(|_| format!("expected a length, found {}", shown(word.as_bytes())))?);
             if !self.take(',') {
                 self.expect(')')?;
                 break;

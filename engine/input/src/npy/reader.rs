@@ -25,10 +25,7 @@ pub(crate) struct ArrayReader {
 impl NpyArray {
     /// A reader of the elements.
     pub fn reader(&self) -> ArrayReader {
-        ArrayReader {
-            reader: ExtentReader::new(self.extent.clone()),
-            array: self.clone(),
-        }
+        ArrayReader { reader: ExtentReader::new(self.extent.clone()), array: self.clone() }
     }
 }
 
@@ -46,15 +43,13 @@ impl ArrayReader {
     /// Tells the kernel to start reading these elements in the background.
     pub fn will_need(&self, first: u64, count: usize) {
         let width = self.array.element.bytes() as u64;
-        self.reader
-            .will_need(self.array.data_offset + first * width, count as u64 * width);
+        self.reader.will_need(self.array.data_offset + first * width, count as u64 * width);
     }
 
     /// Fills `into` with the elements from `first` on, as they follow one another in the file.
     pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
         let width = self.array.element.bytes();
-        self.reader
-            .read_exact_at(into, self.array.data_offset + first * width as u64)?;
+        self.reader.read_exact_at(into, self.array.data_offset + first * width as u64)?;
         if self.array.is_big_endian {
             swap_bytes(into, width);
         }

@@ -38,9 +38,7 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
         i32::try_from(value).map_err(|_| no_sizes())?;
         match id {
             1 if !PAGE_TYPES.contains(&value) => {
-                return Err(ParquetError::General(format!(
-                    "a page has the type {value}, which is not read"
-                )));
+                return Err(ParquetError::General(format!("a page has the type {value}, which is not read")));
             }
             2 | 3 => sizes[id as usize - 2] = Some(value),
             _ => {}
@@ -109,10 +107,7 @@ fn check_schema(metadata: &[u8]) -> ParquetResult<()> {
         }
         let children = children(&mut walk).ok_or_else(|| strange_schema("cannot be read"))?;
         if children > list.elements - element - 1 {
-            return Err(strange_schema(&format!(
-                "has a group of {children} and {} elements",
-                list.elements
-            )));
+            return Err(strange_schema(&format!("has a group of {children} and {} elements", list.elements)));
         }
         lacking.push(children);
         if lacking.len() > DEPTH_MAX {
@@ -236,18 +231,11 @@ mod tests {
     #[test]
     fn a_page_may_not_claim_more_bytes_than_its_compressed_ones_can_hold() {
         for ids in [false, true] {
-            for (page, compressed) in [
-                (0, 0),
-                (1 << 20, 10),
-                (1 << 30, 40 << 10),
-                (i64::from(i32::MAX), 1 << 20),
-            ] {
+            for (page, compressed) in [(0, 0), (1 << 20, 10), (1 << 30, 40 << 10), (i64::from(i32::MAX), 1 << 20)] {
                 check_page_header(&header(page, compressed, ids), 1 << 20).unwrap();
             }
             for (page, compressed) in [(i64::from(i32::MAX), 4096), (64 << 20, 100), (1 << 21, -1)] {
-                let error = check_page_header(&header(page, compressed, ids), 4096)
-                    .unwrap_err()
-                    .to_string();
+                let error = check_page_header(&header(page, compressed, ids), 4096).unwrap_err().to_string();
                 assert!(error.contains(&format!("a page claims {page} bytes")), "{error}");
             }
         }
@@ -273,10 +261,7 @@ mod tests {
     fn a_page_may_not_claim_more_compressed_bytes_than_the_file_has() {
         check_page_header(&header(32 << 20, 1024, false), 1024).unwrap();
         let error = check_page_header(&header(32 << 20, 1025, false), 1024).unwrap_err();
-        assert!(
-            error.to_string().contains("a page claims 1025 compressed bytes"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("a page claims 1025 compressed bytes"), "{error}");
     }
 
     /// Metadata with a version and a schema whose elements have these numbers of children.
@@ -376,10 +361,6 @@ mod tests {
         }
         // A struct before the sizes, and a number that does not end.
         check_page_header(&[0x15, 0, 0x1c, 0x15, 0], 1000).unwrap_err();
-        check_page_header(
-            &[0x15, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
-            1000,
-        )
-        .unwrap_err();
+        check_page_header(&[0x15, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], 1000).unwrap_err();
     }
 }

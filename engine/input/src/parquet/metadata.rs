@@ -51,10 +51,7 @@ const COLUMN_METADATA: Kind = Struct(&[
     // Size statistics.
     Struct(&[LONG, List(&LONG), List(&LONG)]),
     // Geospatial statistics: a bounding box, and types.
-    Struct(&[
-        Struct(&[FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT]),
-        List(&INT),
-    ]),
+    Struct(&[Struct(&[FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT]), List(&INT)]),
 ]);
 
 const COLUMN_CHUNK: Kind = Struct(&[
@@ -190,12 +187,7 @@ mod tests {
     #[test]
     fn unknown_fields_have_no_booleans_in_lists() {
         // Field 14: a number, a list of lists of numbers, a map from numbers to text, a boolean.
-        for value in [
-            &[0xa6, 2][..],
-            &[0xa9, 0x29, 0x15, 2, 0x05],
-            &[0xab, 1, 0x68, 2, 1, b'a'],
-            &[0xa1],
-        ] {
+        for value in [&[0xa6, 2][..], &[0xa9, 0x29, 0x15, 2, 0x05], &[0xab, 1, 0x68, 2, 1, b'a'], &[0xa1]] {
             with(value).unwrap();
         }
         // 2^31 - 1 booleans in a list, and as the keys of a map. The Parquet reader takes no bytes for them.

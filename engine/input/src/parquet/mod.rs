@@ -58,22 +58,12 @@ impl ParquetTable {
             if group_rows == 0 {
                 continue;
             }
-            groups.push(RowGroup {
-                index,
-                first_row: rows,
-                rows: group_rows,
-            });
+            groups.push(RowGroup { index, first_row: rows, rows: group_rows });
             // Far below 2^64, so that the sum over many files cannot overflow.
-            rows = Some(rows + group_rows)
-                .filter(|&rows| rows < 1 << 62)
-                .ok_or_else(|| file.error(impossible(index)))?;
+            rows =
+                Some(rows + group_rows).filter(|&rows| rows < 1 << 62).ok_or_else(|| file.error(impossible(index)))?;
         }
-        Ok(Self {
-            file: file.clone(),
-            reader,
-            rows,
-            groups,
-        })
+        Ok(Self { file: file.clone(), reader, rows, groups })
     }
 
     pub fn file(&self) -> &InputFile {
@@ -205,11 +195,7 @@ pub(crate) fn read_column<T: DataType>(
     if read < rows || values.len() != if nullable { present } else { slots } || nullable && levels.len() != slots {
         return Err(ParquetError::EOF("a column has too few values".to_owned()));
     }
-    Ok(ReadValues {
-        values,
-        levels,
-        repeats,
-    })
+    Ok(ReadValues { values, levels, repeats })
 }
 
 fn impossible(group: usize) -> String {

@@ -36,10 +36,7 @@ impl CheckedPages {
         if let Some(Page::DictionaryPage { buf, num_values, .. }) = &page
             && *num_values as usize > buf.len() / self.value_bytes
         {
-            return Err(ParquetError::General(format!(
-                "a dictionary of {num_values} values has {} bytes",
-                buf.len()
-            )));
+            return Err(ParquetError::General(format!("a dictionary of {num_values} values has {} bytes", buf.len())));
         }
         Ok(page)
     }
@@ -97,9 +94,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> ParquetResult<T>) -> ParquetResu
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<&str>().map(|what| (*what).to_owned());
         let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(ParquetError::General(
-            what.unwrap_or_else(|| "its contents are inconsistent".to_owned()),
-        ))
+        Err(ParquetError::General(what.unwrap_or_else(|| "its contents are inconsistent".to_owned())))
     })
 }
 
@@ -133,9 +128,7 @@ impl ChunkReader for Chunks {
             return Err(beyond(start));
         }
         let mut bytes = vec![0; length];
-        self.0
-            .read_exact_at(&mut bytes, start)
-            .map_err(|error| ParquetError::External(Box::new(error)))?;
+        self.0.read_exact_at(&mut bytes, start).map_err(|error| ParquetError::External(Box::new(error)))?;
         // What precedes the last bytes is the metadata.
         if start + length as u64 + FOOTER_BYTES == self.0.bytes() {
             check_metadata(&bytes)?;

@@ -42,10 +42,7 @@ pub(super) struct List {
 
 impl<'a> Walk<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            rest: bytes,
-            has_ended: false,
-        }
+        Self { rest: bytes, has_ended: false }
     }
 
     /// Number of bytes that are not walked yet.
@@ -115,10 +112,7 @@ impl<'a> Walk<'a> {
             15 => self.unsigned()?,
             few => few.into(),
         };
-        Some(List {
-            kind: byte & 15,
-            elements,
-        })
+        Some(List { kind: byte & 15, elements })
     }
 
     /// Skips the value of a field.

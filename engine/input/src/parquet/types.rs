@@ -73,11 +73,7 @@ impl ValueType {
         if !is_flat(column) {
             return Self::Other;
         }
-        match (
-            column.physical_type(),
-            column.logical_type_ref(),
-            column.converted_type(),
-        ) {
+        match (column.physical_type(), column.logical_type_ref(), column.converted_type()) {
             (Type::BOOLEAN, ..) => Self::Boolean,
             (Type::INT32, Some(LogicalType::Date), _) | (Type::INT32, None, ConvertedType::DATE) => Self::Days,
             (Type::INT64, Some(LogicalType::Timestamp(moment)), _) => Self::Moments(match moment.unit {

@@ -21,15 +21,8 @@ pub(crate) struct EntryReader {
 }
 
 enum PlaceReaders {
-    Coordinates {
-        row: IndexReader,
-        column: IndexReader,
-    },
-    Compressed {
-        lines: Mutex<Lines>,
-        others: IndexReader,
-        by_row: bool,
-    },
+    Coordinates { row: IndexReader, column: IndexReader },
+    Compressed { lines: Mutex<Lines>, others: IndexReader, by_row: bool },
 }
 
 impl EntryReader {
@@ -38,10 +31,9 @@ impl EntryReader {
             rows: arrays.rows,
             columns: arrays.columns,
             places: match &arrays.places {
-                Places::Coordinates { row, column } => PlaceReaders::Coordinates {
-                    row: IndexReader::of(row),
-                    column: IndexReader::of(column),
-                },
+                Places::Coordinates { row, column } => {
+                    PlaceReaders::Coordinates { row: IndexReader::of(row), column: IndexReader::of(column) }
+                }
                 Places::Rows(lines) | Places::Columns(lines) => PlaceReaders::Compressed {
                     lines: Mutex::new(Lines::of(&lines.starts, arrays.entries())),
                     others: IndexReader::of(&lines.others),
@@ -103,10 +95,7 @@ struct IndexReader {
 
 impl IndexReader {
     fn of(array: &NpyArray) -> Self {
-        Self {
-            array: array.clone(),
-            reader: array.reader(),
-        }
+        Self { array: array.clone(), reader: array.reader() }
     }
 
     fn read_any(&self, first: u64, count: usize, into: &mut Vec<i64>) -> Result<()> {
@@ -119,9 +108,7 @@ impl IndexReader {
     /// Reads indices below `all`.
     fn read(&self, first: u64, count: usize, all: u64, into: &mut Vec<i64>) -> Result<()> {
         self.read_any(first, count, into)?;
-        let missing = into
-            .iter()
-            .position(|&index| u64::try_from(index).map_or(true, |index| index >= all));
+        let missing = into.iter().position(|&index| u64::try_from(index).map_or(true, |index| index >= all));
         match missing {
             None => Ok(()),
             Some(at) => Err(self.array.error(format!(
@@ -148,14 +135,7 @@ struct Lines {
 
 impl Lines {
     fn of(starts: &NpyArray, entries: u64) -> Self {
-        Self {
-            starts: IndexReader::of(starts),
-            entries,
-            piece: Vec::new(),
-            piece_first: 0,
-            line: 0,
-            next: 0,
-        }
+        Self { starts: IndexReader::of(starts), entries, piece: Vec::new(), piece_first: 0, line: 0, next: 0 }
     }
 
     /// Replaces the contents of `into` with the lines of `count` entries from `first` on.

@@ -53,9 +53,7 @@ impl SparseArrays {
     pub fn find(archive: &Npz, prefix: &str) -> Result<Option<Self>> {
         let prefix = ["", prefix].into_iter().find(|prefix| {
             archive.contains(&format!("{prefix}shape"))
-                && ["indptr", "row", "offsets"]
-                    .iter()
-                    .any(|name| archive.contains(&format!("{prefix}{name}")))
+                && ["indptr", "row", "offsets"].iter().any(|name| archive.contains(&format!("{prefix}{name}")))
         });
         prefix.map(|prefix| Self::open(archive, prefix)).transpose()
     }
@@ -66,10 +64,8 @@ impl SparseArrays {
         let data = archive.array(&format!("{prefix}data"))?;
         let (places, entries) = match &format[..] {
             b"coo" => {
-                let [row, column] = [
-                    index(archive.array(&format!("{prefix}row"))?)?,
-                    index(archive.array(&format!("{prefix}col"))?)?,
-                ];
+                let [row, column] =
+                    [index(archive.array(&format!("{prefix}row"))?)?, index(archive.array(&format!("{prefix}col"))?)?];
                 if row.shape != column.shape {
                     let what = format!(
                         "there are {} row numbers and {} column numbers; the matrix is damaged: write it again",
@@ -114,12 +110,7 @@ impl SparseArrays {
                 data.shape_shown()
             )));
         }
-        Ok(Self {
-            rows,
-            columns,
-            places,
-            data,
-        })
+        Ok(Self { rows, columns, places, data })
     }
 
     /// The number of entries.
@@ -189,13 +180,7 @@ fn is_index(element: ElementType) -> bool {
 pub(crate) fn indices_of(element: ElementType, bytes: &[u8], into: &mut Vec<i64>) {
     into.clear();
     if element == ElementType::I32 {
-        into.extend(
-            bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&bytes| i64::from(i32::from_le_bytes(bytes))),
-        );
+        into.extend(bytes.as_chunks().0.iter().map(|&bytes| i64::from(i32::from_le_bytes(bytes))));
     } else {
         into.extend(bytes.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)));
     }

@@ -51,9 +51,8 @@ pub(crate) enum Form {
 pub(crate) const HEXADECIMAL: &str = "a number in base 16";
 
 /// The texts that stand for a missing value.
-const MISSING: [&str; 13] = [
-    "", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null",
-];
+const MISSING: [&str; 13] =
+    ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null"];
 
 /// Texts that mean false and true, without regard to case.
 const BOOLEANS: [[&str; 2]; 4] = [["false", "true"], ["no", "yes"], ["f", "t"], ["n", "y"]];
@@ -105,9 +104,7 @@ fn other_number(text: &str) -> Option<&'static str> {
         let is_hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         return is_hex.then_some(HEXADECIMAL);
     }
-    let amount = unsigned
-        .strip_prefix(CURRENCIES)
-        .or_else(|| unsigned.strip_suffix(CURRENCIES));
+    let amount = unsigned.strip_prefix(CURRENCIES).or_else(|| unsigned.strip_suffix(CURRENCIES));
     if let Some(amount) = amount {
         return is_number(amount).then_some("an amount with a currency");
     }
@@ -123,17 +120,12 @@ fn is_number(text: &str) -> bool {
 fn are_groups(text: &str) -> bool {
     const SEPARATORS: [char; 8] = [',', '.', '\'', '’', ' ', '_', '\u{a0}', '\u{202f}'];
     let groups: Vec<&str> = text.split(SEPARATORS).collect();
-    let are_digits = groups
-        .iter()
-        .all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
+    let are_digits = groups.iter().all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
     let [first, middle @ .., last] = &groups[..] else {
         return false;
     };
     let has_comma = text.matches(SEPARATORS).count() == 1 && text.contains(',');
-    let ends_in_decimals = text
-        .chars()
-        .rfind(|c| SEPARATORS.contains(c))
-        .is_some_and(|c| matches!(c, '.' | ','));
+    let ends_in_decimals = text.chars().rfind(|c| SEPARATORS.contains(c)).is_some_and(|c| matches!(c, '.' | ','));
     let is_single_kind = middle.is_empty() || text.matches(SEPARATORS).collect::<HashSet<_>>().len() == 1;
     are_digits
         && first.len() <= 3
@@ -147,10 +139,7 @@ mod tests {
 
     #[test]
     fn texts_have_forms() {
-        let (thousands, percent) = (
-            "a number with separators of thousands or a decimal comma",
-            "a percentage",
-        );
+        let (thousands, percent) = ("a number with separators of thousands or a decimal comma", "a percentage");
         for (text, form) in [
             ("", Form::Missing),
             ("NaN", Form::Missing),

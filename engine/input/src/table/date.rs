@@ -37,10 +37,7 @@ pub fn is_other_date(text: &str) -> bool {
 
 /// The fraction of a day of `12:30`, `12:30:05` or `12:30:05.25`, less the offset from UTC behind it.
 fn fraction_of(time: &[u8]) -> Option<f64> {
-    let at = time
-        .iter()
-        .position(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-'))
-        .unwrap_or(time.len());
+    let at = time.iter().position(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-')).unwrap_or(time.len());
     let (time, zone) = time.split_at(at);
     let offset_seconds = match zone {
         [] | [b'Z' | b'z'] => 0.0,
@@ -80,11 +77,7 @@ fn fraction_of(time: &[u8]) -> Option<f64> {
 
 fn digits(bytes: &[u8]) -> Option<u32> {
     let all = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
-    all.then(|| {
-        bytes
-            .iter()
-            .fold(0, |number, byte| 10 * number + u32::from(byte - b'0'))
-    })
+    all.then(|| bytes.iter().fold(0, |number, byte| 10 * number + u32::from(byte - b'0')))
 }
 
 fn is_leap(year: u32) -> bool {

@@ -35,9 +35,7 @@ impl Encoder {
         let dims = columns.iter().enumerate();
         Self {
             positions: positions.collect(),
-            column_of: dims
-                .flat_map(|(at, column)| std::iter::repeat_n(at, column.encoding.dim() as usize))
-                .collect(),
+            column_of: dims.flat_map(|(at, column)| std::iter::repeat_n(at, column.encoding.dim() as usize)).collect(),
             unseen: columns.iter().map(|_| AtomicU64::new(0)).collect(),
             columns,
             assumed: false,
@@ -46,10 +44,7 @@ impl Encoder {
 
     /// An encoder of columns whose first rows are numbers.
     pub fn of_numbers(names: Vec<String>) -> Self {
-        Self {
-            assumed: true,
-            ..Self::new(names.into_iter().map(Column::number).collect())
-        }
+        Self { assumed: true, ..Self::new(names.into_iter().map(Column::number).collect()) }
     }
 
     pub fn columns(&self) -> &[Column] {

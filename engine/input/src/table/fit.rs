@@ -45,10 +45,7 @@ pub(crate) struct Fitted {
 
 impl ColumnFit {
     pub fn new() -> Self {
-        Self {
-            values: Some(HashSet::new()),
-            ..Self::default()
-        }
+        Self { values: Some(HashSet::new()), ..Self::default() }
     }
 
     /// Adds the value of a row. Rows come in their order.
@@ -139,19 +136,10 @@ impl ColumnFit {
             return None;
         }
         if self.other_numbers.count > 0 && 2 * numeric > present {
-            problems.insert(
-                Kind::OtherNumber(self.other_number.unwrap_or("a number")),
-                at,
-                self.other_numbers,
-            );
+            problems.insert(Kind::OtherNumber(self.other_number.unwrap_or("a number")), at, self.other_numbers);
             return None;
         }
-        let others = self
-            .texts
-            .clone()
-            .and(&self.booleans)
-            .and(&self.dates)
-            .and(&self.other_dates);
+        let others = self.texts.clone().and(&self.booleans).and(&self.dates).and(&self.other_dates);
         let is_number = numbers.count == present;
         if !is_number && others.count > 0 && 2 * (numbers.count + self.codes.count) > present && numbers.count > 0 {
             problems.insert(Kind::Text, at, others);
@@ -165,11 +153,7 @@ impl ColumnFit {
         let is_date = self.dates.count == present;
         if !is_date && 2 * self.dates.count > present {
             let others = self.texts.and(&self.booleans).and(&numbers).and(&self.codes);
-            problems.insert(
-                Kind::NotDate,
-                at,
-                others.and(&self.other_dates).and(&self.other_numbers),
-            );
+            problems.insert(Kind::NotDate, at, others.and(&self.other_dates).and(&self.other_numbers));
             return None;
         }
         let encoding = if is_number || is_boolean || is_date {
@@ -192,27 +176,16 @@ impl ColumnFit {
             }
         } else {
             let Some(values) = self.values else {
-                let all = self
-                    .texts
-                    .and(&self.codes)
-                    .and(&self.booleans)
-                    .and(&numbers)
-                    .and(&self.other_numbers);
+                let all = self.texts.and(&self.codes).and(&self.booleans).and(&numbers).and(&self.other_numbers);
                 problems.insert(Kind::ManyTexts(options.values_max()), at, all);
                 return None;
             };
             let mut values: Vec<String> = values.into_iter().collect();
             values.sort_unstable();
-            Encoding::Category {
-                values,
-                form: options.categories.unwrap_or(CategoryForm::OneHot),
-            }
+            Encoding::Category { values, form: options.categories.unwrap_or(CategoryForm::OneHot) }
         };
         (!lacks_replacement).then(|| Fitted {
-            column: Column {
-                name: name.to_owned(),
-                encoding,
-            },
+            column: Column { name: name.to_owned(), encoding },
             missing: self.missing.count,
             is_constant,
         })

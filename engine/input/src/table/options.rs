@@ -91,9 +91,7 @@ impl FromStr for MissingOption {
             number => match number.parse::<f32>() {
                 Ok(number) if number.is_finite() => Replacement::Constant(number.into()),
                 _ => {
-                    return Err(
-                        "expected `mean`, `indicator`, `other` or a number, perhaps after `COLUMN=`".to_owned(),
-                    );
+                    return Err("expected `mean`, `indicator`, `other` or a number, perhaps after `COLUMN=`".to_owned());
                 }
             },
         };

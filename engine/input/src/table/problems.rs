@@ -61,10 +61,7 @@ impl Found {
     pub fn add(&mut self, row: u64, value: &str) {
         self.count += 1;
         if self.first.len() < ROWS_SHOWN {
-            self.first.push(Spot {
-                row,
-                value: value.chars().take(CHARS_KEPT).collect(),
-            });
+            self.first.push(Spot { row, value: value.chars().take(CHARS_KEPT).collect() });
         }
     }
 
@@ -128,40 +125,25 @@ impl Problems {
 
     /// The rows that a message has.
     pub fn rows_shown(&self) -> BTreeSet<u64> {
-        self.0
-            .values()
-            .flat_map(|found| &found.first)
-            .map(|spot| spot.row)
-            .collect()
+        self.0.values().flat_map(|found| &found.first).map(|spot| spot.row).collect()
     }
 
     /// The first row that has one.
     pub fn first_row(&self) -> Option<u64> {
-        self.0
-            .values()
-            .filter_map(|found| found.first.first())
-            .map(|spot| spot.row)
-            .min()
+        self.0.values().filter_map(|found| found.first.first()).map(|spot| spot.row).min()
     }
 
     /// The message: each kind with its columns, their rows, and the remedy.
     pub fn message(&self, names: &RowNames<'_>) -> Result<String> {
         let mut kinds: Vec<Kind> = self.0.keys().map(|&(kind, _)| kind).collect();
         kinds.dedup();
-        let parts: Vec<String> = kinds
-            .iter()
-            .map(|&kind| self.of_kind(kind, names))
-            .collect::<Result<_>>()?;
+        let parts: Vec<String> = kinds.iter().map(|&kind| self.of_kind(kind, names)).collect::<Result<_>>()?;
         Ok(parts.join("; "))
     }
 
     fn of_kind(&self, kind: Kind, names: &RowNames<'_>) -> Result<String> {
-        let found: Vec<(usize, &Found)> = self
-            .0
-            .iter()
-            .filter(|((of, _), _)| *of == kind)
-            .map(|((_, column), found)| (*column, found))
-            .collect();
+        let found: Vec<(usize, &Found)> =
+            self.0.iter().filter(|((of, _), _)| *of == kind).map(|((_, column), found)| (*column, found)).collect();
         let mut columns = Vec::new();
         for &(column, found) in found.iter().take(COLUMNS_SHOWN) {
             columns.push(self.of_column(kind, column, found, names)?);
@@ -209,14 +191,12 @@ impl Problems {
                  leave the column out: {}",
                 without
             ),
-            Kind::NotDate => format!(
-                "other values among dates in {columns}: correct them, or leave the column out: {}",
-                without
-            ),
-            Kind::NotBoolean => format!(
-                "expected true or false in {columns}: correct the values, or leave the column out: {}",
-                without
-            ),
+            Kind::NotDate => {
+                format!("other values among dates in {columns}: correct them, or leave the column out: {}", without)
+            }
+            Kind::NotBoolean => {
+                format!("expected true or false in {columns}: correct the values, or leave the column out: {}", without)
+            }
             Kind::NotFinite => format!(
                 "infinite numbers, or numbers beyond 32-bit floats, in {columns}: correct them, or accept them with --allow-nan"
             ),
@@ -234,15 +214,8 @@ impl Problems {
             return Ok(printable(&names.columns[column]).into_owned());
         }
         if kind == Kind::Line {
-            let lines = found
-                .first
-                .iter()
-                .map(|spot| format!("{}, {}", (names.place)(spot.row), spot.value));
-            return Ok(format!(
-                "{}, first {}",
-                found.count,
-                lines.collect::<Vec<_>>().join("; ")
-            ));
+            let lines = found.first.iter().map(|spot| format!("{}, {}", (names.place)(spot.row), spot.value));
+            return Ok(format!("{}, first {}", found.count, lines.collect::<Vec<_>>().join("; ")));
         }
         let rows: Vec<String> = found.first.iter().map(|spot| names.spot(spot)).collect::<Result<_>>()?;
         let more = match found.count - rows.len() as u64 {

@@ -17,10 +17,7 @@ fn every_integer_type_and_both_orientations_of_npy_are_read() {
         "<u8", le(&numbers, |n| u64::from(n).to_le_bytes()), le(&turned, |n| u64::from(n).to_le_bytes());
     ] {
         for block_bytes in [1, 20, 1 << 20] {
-            let options = EdgeSourceOptions {
-                block_bytes,
-                ..Default::default()
-            };
+            let options = EdgeSourceOptions { block_bytes, ..Default::default() };
             let path = folder.file("pairs.npy", npy(descr, "(3, 2)", &pairs));
             let source = EdgeSource::open(&[path], options.clone()).unwrap();
             assert_eq!(source.edges_hint(), Some(3));
@@ -40,10 +37,7 @@ fn every_integer_type_and_both_orientations_of_npy_are_read() {
     }
     // Shape [2, 2] is ambiguous. Its rows are read as edges.
     let path = folder.file("two.npy", npy("<u4", "(2, 2)", &data[..16]));
-    assert_eq!(
-        read_path(&path, EdgeSourceOptions::default()).unwrap().edges,
-        [(1, 2), (3, 4)]
-    );
+    assert_eq!(read_path(&path, EdgeSourceOptions::default()).unwrap().edges, [(1, 2), (3, 4)]);
 }
 
 #[test]
@@ -52,14 +46,8 @@ fn raw_pairs_are_read() {
     let small = folder.file("a.u32", le(&[1_u32, u32::MAX, 3, 4], u32::to_le_bytes));
     let large = folder.file("b.bin", le(&[1_u64, 1 << 39, 3, 4], u64::to_le_bytes));
     let options = EdgeSourceOptions::default();
-    assert_eq!(
-        read_path(&small, options.clone()).unwrap().edges,
-        [(1, u64::from(u32::MAX)), (3, 4)]
-    );
-    let options = EdgeSourceOptions {
-        format: EdgeFormat::U64,
-        ..options
-    };
+    assert_eq!(read_path(&small, options.clone()).unwrap().edges, [(1, u64::from(u32::MAX)), (3, 4)]);
+    let options = EdgeSourceOptions { format: EdgeFormat::U64, ..options };
     assert_eq!(read_path(&large, options).unwrap().edges, [(1, 1 << 39), (3, 4)]);
 }
 
@@ -94,16 +82,9 @@ fn arrays_that_are_no_edges_are_refused_with_a_remedy() {
         assert_contains(&what, parts);
         assert_contains(&what, &["a.npy"]);
     }
-    for dictionary in [
-        "",
-        "{",
-        "{'descr'",
-        "{'descr': 3}",
-        "{'shape': (1, 2)}",
-        "{'shape': (x,)}",
-        "{'fortran_order': 1}",
-        "nope",
-    ] {
+    for dictionary in
+        ["", "{", "{'descr'", "{'descr': 3}", "{'shape': (1, 2)}", "{'shape': (x,)}", "{'fortran_order': 1}", "nope"]
+    {
         let path = folder.file("a.npy", npy_of(1, dictionary, &data));
         assert_contains(
             &message(EdgeSource::open(&[path], EdgeSourceOptions::default())),
@@ -111,10 +92,7 @@ fn arrays_that_are_no_edges_are_refused_with_a_remedy() {
         );
     }
     let path = folder.file("a.npy", "1 2\n");
-    assert_contains(
-        &message(EdgeSource::open(&[path], EdgeSourceOptions::default())),
-        &["it is text", "--format tsv"],
-    );
+    assert_contains(&message(EdgeSource::open(&[path], EdgeSourceOptions::default())), &["it is text", "--format tsv"]);
 }
 
 #[test]
@@ -123,32 +101,16 @@ fn bad_rows_of_arrays_are_errors_or_rejects() {
     let data = le(&[1_i64, 2, 3, -4, 5, 6], i64::to_le_bytes);
     let path = folder.file("a.npy", npy("<i8", "(3, 2)", &data));
     for id_limit in [IdLimit::Dense, IdLimit::Sparse] {
-        let options = EdgeSourceOptions {
-            id_limit,
-            ..Default::default()
-        };
-        assert_contains(
-            &message(read_path(&path, options.clone())),
-            &["a.npy at row 1", "negative", "3\\t-4"],
-        );
-        let options = EdgeSourceOptions {
-            on_bad_line: OnBadLine::Skip,
-            block_bytes: 16,
-            ..options
-        };
+        let options = EdgeSourceOptions { id_limit, ..Default::default() };
+        assert_contains(&message(read_path(&path, options.clone())), &["a.npy at row 1", "negative", "3\\t-4"]);
+        let options = EdgeSourceOptions { on_bad_line: OnBadLine::Skip, block_bytes: 16, ..options };
         let read = read_path(&path, options).unwrap();
         assert_eq!(read.edges, [(1, 2), (5, 6)]);
         assert_eq!(read.rejected[0].position, Position::Row(1));
     }
-    let options = EdgeSourceOptions {
-        id_limit: IdLimit::Nodes(6),
-        ..Default::default()
-    };
+    let options = EdgeSourceOptions { id_limit: IdLimit::Nodes(6), ..Default::default() };
     let path = folder.file("b.u64", le(&[1_u64, 2, 3, 6], u64::to_le_bytes));
-    assert_contains(
-        &message(read_path(&path, options)),
-        &["b.u64 at row 1", "number of nodes, 6"],
-    );
+    assert_contains(&message(read_path(&path, options)), &["b.u64 at row 1", "number of nodes, 6"]);
 }
 
 #[test]
@@ -157,24 +119,12 @@ fn binary_files_in_the_wrong_place_are_recognized() {
     let pairs = le(&[1_u64, 2, 3, 4], u64::to_le_bytes);
     let open = |path: PathBuf, options| message(EdgeSource::open(&[path], options));
     let default = EdgeSourceOptions::default;
-    assert_contains(
-        &open(folder.file("a.bin", &pairs), default()),
-        &["NUL byte", "--format"],
-    );
-    assert_contains(
-        &open(folder.file("a.u64", &pairs[..24]), default()),
-        &["at offset 16", "8 bytes are left over"],
-    );
-    assert_contains(
-        &open(folder.file("a.u32", &pairs[..12]), default()),
-        &["at offset 8", "4 bytes are left over"],
-    );
+    assert_contains(&open(folder.file("a.bin", &pairs), default()), &["NUL byte", "--format"]);
+    assert_contains(&open(folder.file("a.u64", &pairs[..24]), default()), &["at offset 16", "8 bytes are left over"]);
+    assert_contains(&open(folder.file("a.u32", &pairs[..12]), default()), &["at offset 8", "4 bytes are left over"]);
     let packed = folder.file("a.npy.gz", gzip(&npy("<u8", "(2, 2)", &pairs)));
     assert_contains(&open(packed, default()), &["gzip -dc"]);
-    let strings = EdgeSourceOptions {
-        ids: IdKind::String,
-        ..default()
-    };
+    let strings = EdgeSourceOptions { ids: IdKind::String, ..default() };
     assert_contains(&open(folder.file("a.u64", &pairs), strings), &["--ids string"]);
 }
 
@@ -183,14 +133,8 @@ fn an_array_of_strings_is_refused_as_one_and_not_as_integers() {
     let folder = Folder::new();
     let path = folder.file("e.npy", npy("<U1", "(2, 2)", &[b'a', 0, 0, 0].repeat(4)));
     for ids in [IdKind::Integer, IdKind::String] {
-        let options = EdgeSourceOptions {
-            ids,
-            ..Default::default()
-        };
-        let error = EdgeSource::open(std::slice::from_ref(&path), options)
-            .err()
-            .unwrap()
-            .to_string();
+        let options = EdgeSourceOptions { ids, ..Default::default() };
+        let error = EdgeSource::open(std::slice::from_ref(&path), options).err().unwrap().to_string();
         assert_contains(&error, &["e.npy", "strings (dtype '<U1')", "NEW.csv"]);
         assert!(!error.contains("integers"), "{error}");
     }

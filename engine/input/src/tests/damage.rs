@@ -38,13 +38,7 @@ fn flip_each_in<T: PartialEq + std::fmt::Debug>(
 }
 
 fn edges(path: PathBuf) -> Result<Read> {
-    let source = EdgeSource::open(
-        &[path],
-        EdgeSourceOptions {
-            block_bytes: 64,
-            ..Default::default()
-        },
-    )?;
+    let source = EdgeSource::open(&[path], EdgeSourceOptions { block_bytes: 64, ..Default::default() })?;
     let all = read(&source, 1)?;
     source.check()?;
     Ok(all)
@@ -97,9 +91,7 @@ fn no_flipped_byte_of_an_archive_becomes_a_label() {
             let mut batch = LabelBatch::default();
             source.read_rows(0, 50, &mut batch)?;
             source.check()?;
-            Ok((0..batch.len())
-                .map(|k| batch.get(k).map(<[u32]>::to_vec))
-                .collect::<Vec<_>>())
+            Ok((0..batch.len()).map(|k| batch.get(k).map(<[u32]>::to_vec)).collect::<Vec<_>>())
         });
     }
 }

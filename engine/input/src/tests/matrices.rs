@@ -7,30 +7,21 @@ fn matrix(format: &str, prefix: &str, deflated: bool) -> Vec<u8> {
     let int32 = |numbers: &[i32]| npy("<i4", &format!("({},)", numbers.len()), &le(numbers, i32::to_le_bytes));
     let floats = |numbers: &[f64]| npy("<f8", &format!("({},)", numbers.len()), &le(numbers, f64::to_le_bytes));
     let mut members = match format {
-        "csr" => vec![
-            ("indices", int32(&[1, 2, 0])),
-            ("indptr", int32(&[0, 1, 1, 3])),
-            ("data", floats(&[2.0, 7.0, 1.0])),
-        ],
-        "csc" => vec![
-            ("indices", int32(&[2, 0, 2])),
-            ("indptr", int32(&[0, 1, 2, 3])),
-            ("data", floats(&[1.0, 2.0, 7.0])),
-        ],
-        _ => vec![
-            ("row", int32(&[2, 0, 2, 2])),
-            ("col", int32(&[2, 1, 0, 2])),
-            ("data", floats(&[3.0, 2.0, 1.0, 4.0])),
-        ],
+        "csr" => {
+            vec![("indices", int32(&[1, 2, 0])), ("indptr", int32(&[0, 1, 1, 3])), ("data", floats(&[2.0, 7.0, 1.0]))]
+        }
+        "csc" => {
+            vec![("indices", int32(&[2, 0, 2])), ("indptr", int32(&[0, 1, 2, 3])), ("data", floats(&[1.0, 2.0, 7.0]))]
+        }
+        _ => {
+            vec![("row", int32(&[2, 0, 2, 2])), ("col", int32(&[2, 1, 0, 2])), ("data", floats(&[3.0, 2.0, 1.0, 4.0]))]
+        }
     };
     members.push(("shape", npy("<i8", "(2,)", &le(&[3_i64, 3], i64::to_le_bytes))));
     if prefix.is_empty() {
         members.push(("format", npy("|S3", "()", format.as_bytes())));
     }
-    let members: Vec<_> = members
-        .into_iter()
-        .map(|(name, bytes)| (format!("{prefix}{name}"), bytes))
-        .collect();
+    let members: Vec<_> = members.into_iter().map(|(name, bytes)| (format!("{prefix}{name}"), bytes)).collect();
     let members: Vec<_> = members.iter().map(|(name, bytes)| (&**name, bytes.clone())).collect();
     npz(&members, deflated, false)
 }
@@ -42,30 +33,19 @@ fn the_entries_of_a_matrix_are_edges_from_row_to_column() {
         for deflated in [false, true] {
             let path = folder.file("a.npz", matrix(format, prefix, deflated));
             for block_bytes in [1, 1 << 20] {
-                let options = EdgeSourceOptions {
-                    block_bytes,
-                    ..Default::default()
-                };
+                let options = EdgeSourceOptions { block_bytes, ..Default::default() };
                 let source = EdgeSource::open(std::slice::from_ref(&path), options.clone()).unwrap();
                 assert_eq!(source.stated_nodes(), Some(3));
                 let all = read(&source, 2).unwrap();
                 source.check().unwrap();
-                let mut edges: Vec<_> = all
-                    .edges
-                    .iter()
-                    .zip(&all.values)
-                    .map(|(&edge, &w)| (edge, w as u32))
-                    .collect();
+                let mut edges: Vec<_> = all.edges.iter().zip(&all.values).map(|(&edge, &w)| (edge, w as u32)).collect();
                 edges.sort();
                 let expected = match format {
                     "coo" => vec![((0, 1), 2), ((2, 0), 1), ((2, 2), 3), ((2, 2), 4)],
                     _ => vec![((0, 1), 2), ((2, 0), 1), ((2, 2), 7)],
                 };
                 assert_eq!(edges, expected, "{format} {prefix} {deflated}");
-                let columns = EdgeColumnOptions {
-                    weight: Some("none".to_owned()),
-                    ..Default::default()
-                };
+                let columns = EdgeColumnOptions { weight: Some("none".to_owned()), ..Default::default() };
                 let source = EdgeSource::open(std::slice::from_ref(&path), EdgeSourceOptions { columns, ..options });
                 assert!(!source.unwrap().weighted());
             }
@@ -83,10 +63,8 @@ fn compressed_rows_are_found_across_pieces() {
         Some(*end)
     });
     let starts: Vec<i64> = std::iter::once(0).chain(ends).collect();
-    let expected: Vec<(u64, u64)> = rows
-        .iter()
-        .flat_map(|&row| std::iter::repeat_n((row as u64, row as u64 % 7), (row % 3) as usize))
-        .collect();
+    let expected: Vec<(u64, u64)> =
+        rows.iter().flat_map(|&row| std::iter::repeat_n((row as u64, row as u64 % 7), (row % 3) as usize)).collect();
     let columns: Vec<i64> = expected.iter().map(|&(_, column)| column as i64).collect();
     let array = |numbers: &[i64]| npy("<i8", &format!("({},)", numbers.len()), &le(numbers, i64::to_le_bytes));
     for deflated in [false, true] {
@@ -97,10 +75,7 @@ fn compressed_rows_are_found_across_pieces() {
             "shape", array(&[100_000, 100_000]);
         ];
         let path = folder.file("a.npz", npz(&members, deflated, false));
-        let options = EdgeSourceOptions {
-            block_bytes: 10_000,
-            ..Default::default()
-        };
+        let options = EdgeSourceOptions { block_bytes: 10_000, ..Default::default() };
         let read = read_path(&path, options).unwrap();
         assert!(read.edges == expected);
         // Values that are bool are no weights.
@@ -141,17 +116,11 @@ fn a_matrix_that_is_no_graph_or_damaged_is_refused() {
         })
     };
     let shape = |rows: i64, columns: i64| npy("<i8", "(2,)", &le(&[rows, columns], i64::to_le_bytes));
-    assert_contains(
-        &edges(with("shape", shape(3, 4))),
-        &["3 rows and 4 columns", "sp.bmat", "a.npz"],
-    );
+    assert_contains(&edges(with("shape", shape(3, 4))), &["3 rows and 4 columns", "sp.bmat", "a.npz"]);
     assert_contains(&edges(csr(Some("dia"), true, |_| {})), &["\"dia\"", "tocsr()"]);
     for ends in [[0, 2, 1, 4], [-1, 1, 1, 4], [1, 1, 1, 4], [0, 1, 1, 5], [0, 1, 1, 3]] {
         let array = npy("<i8", "(4,)", &le(&ends, i64::to_le_bytes));
-        assert_contains(
-            &edges(with("indptr", array)),
-            &["member indptr", "from 0 to 4", "damaged"],
-        );
+        assert_contains(&edges(with("indptr", array)), &["member indptr", "from 0 to 4", "damaged"]);
     }
     for column in [3, -1] {
         let indices = npy("<i4", "(4,)", &le(&[1, 0, column, 2], i32::to_le_bytes));

@@ -46,11 +46,7 @@ impl Folder {
 
 /// A `.npy` file of version 1 with this type, this shape and these bytes of elements.
 fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-    npy_of(
-        1,
-        &format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"),
-        data,
-    )
+    npy_of(1, &format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"), data)
 }
 
 fn npy_of(version: u8, dictionary: &str, data: &[u8]) -> Vec<u8> {
@@ -138,11 +134,7 @@ fn npz(members: &[(&str, Vec<u8>)], deflated: bool, zip64: bool) -> Vec<u8> {
         file.extend(b"PK\x06\x06");
         file.extend(44_u64.to_le_bytes());
         file.extend([45, 0, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        file.extend(
-            [count, count, directory.len() as u64, offset]
-                .iter()
-                .flat_map(|n| n.to_le_bytes()),
-        );
+        file.extend([count, count, directory.len() as u64, offset].iter().flat_map(|n| n.to_le_bytes()));
         file.extend(b"PK\x06\x07\0\0\0\0");
         file.extend(at.to_le_bytes());
         file.extend(1_u32.to_le_bytes());
@@ -157,11 +149,7 @@ fn npz(members: &[(&str, Vec<u8>)], deflated: bool, zip64: bool) -> Vec<u8> {
 }
 
 fn skipping(block_bytes: usize) -> EdgeSourceOptions {
-    EdgeSourceOptions {
-        on_bad_line: OnBadLine::Skip,
-        block_bytes,
-        ..Default::default()
-    }
+    EdgeSourceOptions { on_bad_line: OnBadLine::Skip, block_bytes, ..Default::default() }
 }
 
 /// All edges, their values and rejects of a source, in file order.
@@ -188,10 +176,7 @@ fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
             let width = usize::from(source.weighted()) + source.features();
             assert_eq!(batch.values.len(), width * batch.sources.len());
             *input_bytes.lock().unwrap() += block.input_bytes();
-            blocks
-                .lock()
-                .unwrap()
-                .push((block.id(), std::mem::take(&mut batch), rejected));
+            blocks.lock().unwrap().push((block.id(), std::mem::take(&mut batch), rejected));
         }
         Ok(())
     };
@@ -199,10 +184,7 @@ fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
     assert!(*input_bytes.lock().unwrap() <= source.total_bytes());
     let mut blocks = blocks.into_inner().unwrap();
     blocks.sort_by_key(|&(id, ..)| id);
-    assert!(
-        blocks.windows(2).all(|pair| pair[0].0 < pair[1].0),
-        "a block came twice"
-    );
+    assert!(blocks.windows(2).all(|pair| pair[0].0 < pair[1].0), "a block came twice");
     let mut all = Read::default();
     for (_, batch, rejected) in blocks {
         all.edges.extend(batch.sources.into_iter().zip(batch.targets));
@@ -240,9 +222,7 @@ fn cora() -> PathBuf {
 /// The folder of a real graph beside the workspace. None if this machine does not have it; then a part of the test is
 /// skipped.
 fn real_data(name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data")
-        .join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
     if folder.is_dir() {
         return Some(folder);
     }

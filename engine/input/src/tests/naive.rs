@@ -42,9 +42,7 @@ fn naive_line(line: &str, columns: Option<usize>) -> Naive {
         return Naive::Nothing;
     }
     let fields = naive_fields(line);
-    let fits = columns.map_or(fields.len() == 2 || fields.len() == 3, |columns| {
-        fields.len() == columns
-    });
+    let fits = columns.map_or(fields.len() == 2 || fields.len() == 3, |columns| fields.len() == columns);
     let id = |field: &str| {
         let digits = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
         let (whole, zeros) = field.split_once('.').unwrap_or((field, ""));
@@ -140,11 +138,7 @@ fn line() -> impl Strategy<Value = String> {
         1 => Just(String::new()),
     ];
     ("[ \t]{0,2}", core, "[ \t]{0,2}", prop::bool::weighted(0.2)).prop_map(|(before, core, after, cr)| {
-        let (before, after) = if before.len() + after.len() > 2 {
-            (before, after)
-        } else {
-            Default::default()
-        };
+        let (before, after) = if before.len() + after.len() > 2 { (before, after) } else { Default::default() };
         format!("{before}{core}{after}{}", if cr { "\r" } else { "" })
     })
 }
@@ -179,10 +173,7 @@ fn assert_reads_as_naive(path: &Path, text: &str, block_bytes: usize, threads: u
     assert_eq!(read.edges, expected.edges);
     assert_eq!(read.values, expected.weights);
     let lines: Vec<_> = read.rejected.iter().map(|reject| reject.position).collect();
-    assert_eq!(
-        lines,
-        expected.bad_lines.into_iter().map(Position::Line).collect::<Vec<_>>()
-    );
+    assert_eq!(lines, expected.bad_lines.into_iter().map(Position::Line).collect::<Vec<_>>());
 }
 
 proptest! {

@@ -31,26 +31,16 @@ fn matrices_of_every_type_are_read_as_f32() {
         ("<u4", le(&numbers, |n| i32::from(n).to_le_bytes())),
         ("<i8", le(&numbers, |n| i64::from(n).to_le_bytes())),
         ("<u8", le(&numbers, |n| i64::from(n).to_le_bytes())),
-        (
-            "<f2",
-            le(&[0x3c00_u16, 0x4000, 0x4200, 0x4400, 0x4500, 0x5640], u16::to_le_bytes),
-        ),
+        ("<f2", le(&[0x3c00_u16, 0x4000, 0x4200, 0x4400, 0x4500, 0x5640], u16::to_le_bytes)),
         ("<f4", le(&numbers, |n| f32::from(n).to_le_bytes())),
         ("<f8", le(&numbers, |n| f64::from(n).to_le_bytes())),
     ];
     for (descr, data) in cases {
-        let expected = if descr == "|b1" {
-            vec![1.0; 6]
-        } else {
-            vec![1.0, 2.0, 3.0, 4.0, 5.0, 100.0]
-        };
+        let expected = if descr == "|b1" { vec![1.0; 6] } else { vec![1.0, 2.0, 3.0, 4.0, 5.0, 100.0] };
         let file = npy(descr, "(3, 2)", &data);
         for path in [
             folder.file("f.npy", &file),
-            folder.file(
-                "stored.npz",
-                npz(&[("node_feat", file.clone()), ("x", vec![])], false, true),
-            ),
+            folder.file("stored.npz", npz(&[("node_feat", file.clone()), ("x", vec![])], false, true)),
             folder.file("deflated.npz", npz(&[("anything", file.clone())], true, false)),
         ] {
             for piece in [1, 2, 10] {
@@ -67,22 +57,15 @@ fn matrices_of_every_type_are_read_as_f32() {
             }
         }
     }
-    let (all, source) = matrix(
-        &folder.file("one.npy", npy("<f4", "(2,)", &le(&[7_f32, 8.0], f32::to_le_bytes))),
-        5,
-    )
-    .unwrap();
+    let (all, source) =
+        matrix(&folder.file("one.npy", npy("<f4", "(2,)", &le(&[7_f32, 8.0], f32::to_le_bytes))), 5).unwrap();
     assert_eq!((all, source.dim()), (vec![7.0, 8.0], 1));
 }
 
 #[test]
 fn text_matrices_are_read_with_and_without_header_and_compression() {
     let folder = Folder::new();
-    for text in [
-        "1,2\n3.5,-4e1\n",
-        "a,b\r\n1, 2\r\n3.5,-40\r\n",
-        "\u{feff}1 2\n3.5\t -40",
-    ] {
+    for text in ["1,2\n3.5,-4e1\n", "a,b\r\n1, 2\r\n3.5,-40\r\n", "\u{feff}1 2\n3.5\t -40"] {
         for path in [
             folder.file("f.csv", text),
             folder.file("f.csv.gz", gzip(text.as_bytes())),
@@ -101,10 +84,7 @@ fn text_matrices_are_read_with_and_without_header_and_compression() {
         }
     }
     for (text, parts) in [
-        (
-            "1,2\n3\n",
-            ["f.csv:2", "expected 2 numbers as in the first row, found 1"],
-        ),
+        ("1,2\n3\n", ["f.csv:2", "expected 2 numbers as in the first row, found 1"]),
         ("1,2\n3,x\n", ["f.csv:2", "expected a number, found \"x\""]),
         ("1,2\n\n3,4\n", ["f.csv:2", "expected 2 numbers"]),
         ("\n1,2\n", ["f.csv:1", "blank line"]),
@@ -135,10 +115,7 @@ fn a_deflated_array_that_claims_the_impossible_reserves_no_memory() {
     let claim = (1_u64 << 48) + header.len() as u64;
     let at = memchr::memmem::find(&archive, b"PK\x01\x02").unwrap() + 46 + "x.npy".len() + 10;
     archive[at..at + 8].copy_from_slice(&claim.to_le_bytes());
-    assert_contains(
-        &message(MatrixSource::open(&folder.file("f.npz", archive))),
-        &["f.npz", "damaged"],
-    );
+    assert_contains(&message(MatrixSource::open(&folder.file("f.npz", archive))), &["f.npz", "damaged"]);
 }
 
 #[test]
@@ -153,10 +130,7 @@ fn a_matrix_with_another_number_of_rows_is_refused() {
         &message(MatrixSource::open(&array).unwrap().expect_rows(2, "fewer rows")),
         &["found 3; fewer rows"],
     );
-    MatrixSource::open(&array)
-        .unwrap()
-        .expect_rows(3, "fewer rows")
-        .unwrap();
+    MatrixSource::open(&array).unwrap().expect_rows(3, "fewer rows").unwrap();
     let text = folder.file("f.csv", "1\n2\n3\n");
     for piece in [1, 2, 3, 10] {
         let read = |nodes: u64| {
@@ -171,10 +145,7 @@ fn a_matrix_with_another_number_of_rows_is_refused() {
         };
         assert_eq!(read(3).unwrap(), 3);
         assert_contains(&message(read(4)), &["f.csv", "expected 4 rows", "found 3"]);
-        assert_contains(
-            &message(read(2)),
-            &["f.csv", "expected 2 rows", "found more", "fewer rows"],
-        );
+        assert_contains(&message(read(2)), &["f.csv", "expected 2 rows", "found more", "fewer rows"]);
     }
 }
 
@@ -182,25 +153,13 @@ fn a_matrix_with_another_number_of_rows_is_refused() {
 fn numbers_that_are_not_finite_are_counted_and_the_first_is_named() {
     let folder = Folder::new();
     let mut numbers = vec![0.0_f64; 9000];
-    for (at, number) in [
-        (100, f64::NAN),
-        (4097, f64::INFINITY),
-        (8999, 1e300),
-        (8000, f64::NEG_INFINITY),
-    ] {
+    for (at, number) in [(100, f64::NAN), (4097, f64::INFINITY), (8999, 1e300), (8000, f64::NEG_INFINITY)] {
         numbers[at] = number;
     }
     let path = folder.file("f.npy", npy("<f8", "(3000, 3)", &le(&numbers, f64::to_le_bytes)));
     for piece in [7, 10_000] {
         let (_, source) = matrix(&path, piece).unwrap();
-        assert_eq!(
-            source.non_finite(),
-            Some(NonFinite {
-                count: 4,
-                row: 33,
-                column: 1
-            })
-        );
+        assert_eq!(source.non_finite(), Some(NonFinite { count: 4, row: 33, column: 1 }));
         assert_contains(
             &message(source.check_values(false, &|row| Ok(row.to_string()))),
             &["f.npy at row 33", "column 1", "3 more", "--allow-nan"],
@@ -212,10 +171,7 @@ fn numbers_that_are_not_finite_are_counted_and_the_first_is_named() {
 fn arrays_that_are_no_features_are_refused() {
     let folder = Folder::new();
     let open = |file: Vec<u8>| message(MatrixSource::open(&folder.file("f.npy", file)));
-    assert_contains(
-        &open(npy("<f4", "(1, 2, 2)", &[0; 16])),
-        &["f.npy", "[N, D]", "(1, 2, 2)"],
-    );
+    assert_contains(&open(npy("<f4", "(1, 2, 2)", &[0; 16])), &["f.npy", "[N, D]", "(1, 2, 2)"]);
     assert_contains(&open(npy("<f4", "(0, 2)", &[])), &["f.npy", "found 0 by 2"]);
     assert_contains(&open(npy("<f4", "(2, 0)", &[])), &["f.npy", "found 2 by 0"]);
     assert_contains(&open(npy("<c8", "(2, 1)", &[0; 16])), &["'<c8'", "a.real"]);
@@ -230,10 +186,7 @@ pub(super) fn csr(format: Option<&str>, deflated: bool, change: impl Fn(&mut Vec
     let mut members = vec![
         ("indices", npy("<i4", "(4,)", &le(&[1_i32, 0, 2, 2], i32::to_le_bytes))),
         ("indptr", npy("<i8", "(4,)", &le(&[0_i64, 1, 1, 4], i64::to_le_bytes))),
-        (
-            "data",
-            npy("<f4", "(4,)", &le(&[2_f32, 1.0, 3.0, 4.0], f32::to_le_bytes)),
-        ),
+        ("data", npy("<f4", "(4,)", &le(&[2_f32, 1.0, 3.0, 4.0], f32::to_le_bytes))),
         ("shape", npy("<i8", "(2,)", &le(&[3_i64, 3], i64::to_le_bytes))),
     ];
     if let Some(format) = format {
@@ -252,10 +205,7 @@ fn sparse_matrices_are_read_row_by_row() {
             for piece in [1, 2, 10] {
                 let (all, source) = matrix(&path, piece).unwrap();
                 assert_eq!(all, [0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 7.0]);
-                assert_eq!(
-                    (source.rows(), source.dim(), source.is_sequential()),
-                    (Some(3), 3, deflated)
-                );
+                assert_eq!((source.rows(), source.dim(), source.is_sequential()), (Some(3), 3, deflated));
                 let mut rows = Vec::new();
                 source.read_rows(2, 1, &mut rows).unwrap();
                 assert_eq!(rows, [1.0, 0.0, 7.0]);
@@ -275,10 +225,7 @@ fn sparse_matrices_that_do_not_fit_together_are_refused() {
         })
     };
     assert_contains(&read(csr(Some("bsr"), true, |_| {})), &["f.npz", "\"bsr\"", "tocsr()"]);
-    assert_contains(
-        &read(csr(None, true, |members| members[3].0 = "form")),
-        &["found indices, indptr, data, form"],
-    );
+    assert_contains(&read(csr(None, true, |members| members[3].0 = "form")), &["found indices, indptr, data, form"]);
     let indptr = |ends: [i64; 4]| with("indptr", npy("<i8", "(4,)", &le(&ends, i64::to_le_bytes)));
     for ends in [[0, 2, 1, 4], [-1, 1, 1, 4], [0, 1, 1, 5]] {
         assert_contains(&read(indptr(ends)), &["f.npz: ", "member indptr"]);
@@ -291,10 +238,7 @@ fn sparse_matrices_that_do_not_fit_together_are_refused() {
     assert_contains(&read(with("indptr", short)), &["member indptr", "3 + 1 entries"]);
     for column in [3, -1] {
         let indices = npy("<i4", "(4,)", &le(&[1_i32, 0, column, 2], i32::to_le_bytes));
-        assert_contains(
-            &read(with("indices", indices)),
-            &["f.npz at row 2", &column.to_string()],
-        );
+        assert_contains(&read(with("indices", indices)), &["f.npz at row 2", &column.to_string()]);
     }
     let data = npy("<f4", "(3,)", &[0; 12]);
     assert_contains(&read(with("data", data)), &["member data", "4 entries"]);
@@ -328,10 +272,9 @@ fn single_labels_of_every_kind_are_read() {
         npy("<f8", "(4,)", &le(&[3_f64, -1.0, 0.0, 100.0], f64::to_le_bytes)),
     ];
     for array in arrays {
-        for path in [
-            folder.file("l.npy", &array),
-            folder.file("l.npz", npz(&[("node_label", array.clone())], true, false)),
-        ] {
+        for path in
+            [folder.file("l.npy", &array), folder.file("l.npz", npz(&[("node_label", array.clone())], true, false))]
+        {
             for piece in [1, 3, 10] {
                 assert_eq!(labels(&path, piece).unwrap(), expected);
             }
@@ -344,10 +287,7 @@ fn single_labels_of_every_kind_are_read() {
         }
     }
     let unsigned = folder.file("l.npy", npy("|u1", "(3,)", &[3, 255, 0]));
-    assert_eq!(
-        labels(&unsigned, 10).unwrap(),
-        [Some(vec![3]), Some(vec![255]), Some(vec![0])]
-    );
+    assert_eq!(labels(&unsigned, 10).unwrap(), [Some(vec![3]), Some(vec![255]), Some(vec![0])]);
 }
 
 #[test]
@@ -355,32 +295,15 @@ fn sets_of_labels_are_read() {
     let folder = Folder::new();
     let expected = [Some(vec![0, 2]), Some(vec![]), None];
     for array in [
-        npy(
-            "<f4",
-            "(3, 3)",
-            &le(
-                &[1.0, 0.0, 1.0, 0.0, 0.0, 0.0, f32::NAN, f32::NAN, f32::NAN],
-                f32::to_le_bytes,
-            ),
-        ),
-        npy(
-            "|i1",
-            "(3, 3)",
-            &le(&[1_i8, 0, 1, 0, 0, 0, -1, -1, -1], i8::to_le_bytes),
-        ),
+        npy("<f4", "(3, 3)", &le(&[1.0, 0.0, 1.0, 0.0, 0.0, 0.0, f32::NAN, f32::NAN, f32::NAN], f32::to_le_bytes)),
+        npy("|i1", "(3, 3)", &le(&[1_i8, 0, 1, 0, 0, 0, -1, -1, -1], i8::to_le_bytes)),
     ] {
         let path = folder.file("l.npy", array);
         assert_eq!(labels(&path, 2).unwrap(), expected);
         let source = LabelSource::open(&path).unwrap();
-        assert_eq!(
-            (source.kind(), source.classes()),
-            (grappa_formats::manifest::LabelKind::Multi, Some(3))
-        );
+        assert_eq!((source.kind(), source.classes()), (grappa_formats::manifest::LabelKind::Multi, Some(3)));
     }
-    assert_eq!(
-        labels(&folder.file("l.csv", "1,0,1\n0,0,0\n,nan,\n"), 2).unwrap(),
-        expected
-    );
+    assert_eq!(labels(&folder.file("l.csv", "1,0,1\n0,0,0\n,nan,\n"), 2).unwrap(), expected);
     let path = folder.file("l.npy", npy("|b1", "(2, 2)", &[0, 1, 1, 1]));
     assert_eq!(labels(&path, 9).unwrap(), [Some(vec![1]), Some(vec![0, 1])]);
 }
@@ -389,10 +312,7 @@ fn sets_of_labels_are_read() {
 fn bad_labels_are_refused() {
     let folder = Folder::new();
     let array = |file: Vec<u8>| message(labels(&folder.file("l.npy", file), 10));
-    assert_contains(
-        &array(npy("<f4", "(2,)", &le(&[1.0_f32, 1.5], f32::to_le_bytes))),
-        &["l.npy at row 1", "1.5"],
-    );
+    assert_contains(&array(npy("<f4", "(2,)", &le(&[1.0_f32, 1.5], f32::to_le_bytes))), &["l.npy at row 1", "1.5"]);
     assert_contains(
         &array(npy("<i8", "(2,)", &le(&[1_i64, 1 << 40], i64::to_le_bytes))),
         &["l.npy at row 1", "1099511627776"],
@@ -402,19 +322,13 @@ fn bad_labels_are_refused() {
         &["l.npy at row 1", "zeros and ones", "found 2 in column 0"],
     );
     let half = le(&[1.0, f32::NAN], f32::to_le_bytes);
-    assert_contains(
-        &array(npy("<f4", "(1, 2)", &half)),
-        &["l.npy at row 0", "column 1 is missing"],
-    );
+    assert_contains(&array(npy("<f4", "(1, 2)", &half)), &["l.npy at row 0", "column 1 is missing"]);
     assert_contains(&array(npy("<f4", "(1, 2, 1)", &[0; 8])), &["[N, K]", "(1, 2, 1)"]);
     let text = |text: &str| message(labels(&folder.file("l.csv", text), 10));
     assert_contains(&text("1\ncat\n"), &["l.csv:2", "the name \"cat\"", "are numbers"]);
     assert_contains(&text("1,0\n1\n"), &["l.csv:2", "expected 2"]);
     let mut source = LabelSource::open(&folder.file("l.npy", npy("|i1", "(3,)", &[0; 3]))).unwrap();
-    assert_contains(
-        &message(source.expect_rows(4, "fewer rows")),
-        &["l.npy", "expected 4 rows", "found 3"],
-    );
+    assert_contains(&message(source.expect_rows(4, "fewer rows")), &["l.npy", "expected 4 rows", "found 3"]);
 }
 
 #[test]
@@ -449,11 +363,7 @@ fn real_node_arrays_are_read() {
         }
         let labels = labels(&folder.join("labels.npy"), 1000).unwrap();
         assert_eq!(labels.len() as u64, nodes);
-        assert_eq!(
-            labels.iter().flatten().map(|classes| classes[0]).max(),
-            Some(classes - 1),
-            "{name}"
-        );
+        assert_eq!(labels.iter().flatten().map(|classes| classes[0]).max(), Some(classes - 1), "{name}");
         let ids = read_split_ids(&folder.join("train.npy"), IdLimit::Nodes(nodes)).unwrap();
         assert_eq!(ids.len(), train, "{name}");
     }

@@ -30,10 +30,7 @@ fn array(order: char, kind: &str, shape: &[usize], numbers: &[i64], fortran: boo
     let order = if width == 1 { '|' } else { order };
     let shape: Vec<_> = shape.iter().map(|length| format!("{length},")).collect();
     let fortran = if fortran { "True" } else { "False" };
-    let header = format!(
-        "{{'descr': '{order}{kind}', 'fortran_order': {fortran}, 'shape': ({})}}",
-        shape.concat()
-    );
+    let header = format!("{{'descr': '{order}{kind}', 'fortran_order': {fortran}, 'shape': ({})}}", shape.concat());
     npy_of(1, &header, &data)
 }
 
@@ -52,10 +49,7 @@ fn for_all(types: &[&str], check: impl Fn(char, &str, bool)) {
 fn edges_of_every_type_and_order_are_the_same() {
     let folder = Folder::new();
     for_all(&ID_TYPES, |order, kind, fortran| {
-        let options = |block_bytes| EdgeSourceOptions {
-            block_bytes,
-            ..Default::default()
-        };
+        let options = |block_bytes| EdgeSourceOptions { block_bytes, ..Default::default() };
         for block_bytes in [1, 1 << 20] {
             let pairs = array(order, kind, &[3, 2], &[1, 2, 3, 4, 5, 127], fortran);
             let halves = array(order, kind, &[2, 3], &[1, 3, 5, 2, 4, 127], fortran);
@@ -67,11 +61,7 @@ fn edges_of_every_type_and_order_are_the_same() {
             ];
             for path in files {
                 let read = read_path(&path, options(block_bytes)).unwrap();
-                assert_eq!(
-                    read.edges,
-                    [(1, 2), (3, 4), (5, 127)],
-                    "{order}{kind} {fortran} {path:?}"
-                );
+                assert_eq!(read.edges, [(1, 2), (3, 4), (5, 127)], "{order}{kind} {fortran} {path:?}");
             }
         }
     });
@@ -84,11 +74,8 @@ fn floats_that_are_no_ids_are_bad_rows() {
     let path = folder.file("e.npy", npy("<f8", "(6, 2)", &le(&numbers, f64::to_le_bytes)));
     let read = read_path(&path, skipping(1 << 20)).unwrap();
     assert_eq!(read.edges, [(0, 1), (5, 6)]);
-    let rejects: Vec<_> = read
-        .rejected
-        .iter()
-        .map(|reject| (reject.text.to_string(), reject.reason.reason()))
-        .collect();
+    let rejects: Vec<_> =
+        read.rejected.iter().map(|reject| (reject.text.to_string(), reject.reason.reason())).collect();
     for ((line, reason), (expected, part)) in rejects.iter().zip([
         ("2\t0.5", "fraction"),
         ("null", "missing"),
@@ -102,10 +89,7 @@ fn floats_that_are_no_ids_are_bad_rows() {
     let error = message(read_path(&path, EdgeSourceOptions::default()));
     assert_contains(&error, &["e.npy at row 1", "fraction", "0.5", "--on-bad-line skip"]);
     let path = folder.file("e.npy", npy("<f4", "(1, 2)", &le(&[1.0, 2e7_f32], f32::to_le_bytes)));
-    assert_contains(
-        &message(read_path(&path, EdgeSourceOptions::default())),
-        &["20000000", "rounded"],
-    );
+    assert_contains(&message(read_path(&path, EdgeSourceOptions::default())), &["20000000", "rounded"]);
 }
 
 #[test]

@@ -19,30 +19,17 @@ fn edges_in_archives_are_read_stored_and_deflated_and_beyond_four_gigabytes() {
     let folder = Folder::new();
     let sources: Vec<i64> = (0..5000).collect();
     let targets: Vec<i64> = (0..5000).map(|n| n * 31 % 977).collect();
-    let expected: Vec<(u64, u64)> = sources
-        .iter()
-        .zip(&targets)
-        .map(|(&u, &v)| (u as u64, v as u64))
-        .collect();
-    let halves = npy(
-        "<i8",
-        "(2, 5000)",
-        &le(&[sources.clone(), targets.clone()].concat(), i64::to_le_bytes),
-    );
+    let expected: Vec<(u64, u64)> = sources.iter().zip(&targets).map(|(&u, &v)| (u as u64, v as u64)).collect();
+    let halves = npy("<i8", "(2, 5000)", &le(&[sources.clone(), targets.clone()].concat(), i64::to_le_bytes));
     let pairs: Vec<i64> = sources.iter().zip(&targets).flat_map(|(&u, &v)| [u, v]).collect();
     let pairs = npy("<i8", "(5000, 2)", &le(&pairs, i64::to_le_bytes));
     let other = npy("<f4", "(1,)", &1_f32.to_le_bytes());
     for (edges, name) in [(halves, "edge_index"), (pairs, "edges")] {
         for (deflated, zip64) in [(false, false), (true, false), (false, true), (true, true)] {
-            let path = folder.file(
-                "data.npz",
-                npz(&[("node_feat", other.clone()), (name, edges.clone())], deflated, zip64),
-            );
+            let path =
+                folder.file("data.npz", npz(&[("node_feat", other.clone()), (name, edges.clone())], deflated, zip64));
             for block_bytes in [16, 1000, 1 << 20] {
-                let options = EdgeSourceOptions {
-                    block_bytes,
-                    ..Default::default()
-                };
+                let options = EdgeSourceOptions { block_bytes, ..Default::default() };
                 let source = EdgeSource::open(std::slice::from_ref(&path), options).unwrap();
                 assert_eq!(source.edges_hint(), Some(5000));
                 assert_eq!(read(&source, 3).unwrap().edges, expected);
@@ -69,10 +56,7 @@ fn archives_that_are_damaged_or_hold_no_edges_are_refused() {
     let open = |path: PathBuf| message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
     let array = npy("<i8", "(1, 2)", &le(&[1_i64, 2], i64::to_le_bytes));
     let whole = npz(&[("a", array.clone()), ("b", array.clone())], false, false);
-    assert_contains(
-        &open(folder.file("e.npz", &whole)),
-        &["e.npz", "edge_index or edges", "found a, b"],
-    );
+    assert_contains(&open(folder.file("e.npz", &whole)), &["e.npz", "edge_index or edges", "found a, b"]);
     let whole = npz(&[("edges", array)], false, true);
     for cut in 4..whole.len() {
         assert_contains(&open(folder.file("e.npz", &whole[..cut])), &["e.npz"]);
@@ -121,34 +105,22 @@ fn parquet_file(names: [&str; 3], groups: &[Rows<'_>], compression: Compression)
         let level = |present: bool| i16::from(present);
         let mut column = group.next_column().unwrap().unwrap();
         let levels = vec![0; rows.len()];
-        column
-            .typed::<ByteArrayType>()
-            .write_batch(&[], Some(&levels), None)
-            .unwrap();
+        column.typed::<ByteArrayType>().write_batch(&[], Some(&levels), None).unwrap();
         column.close().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
         let values: Vec<i64> = rows.iter().filter_map(|row| row.0).collect();
         let levels: Vec<i16> = rows.iter().map(|row| level(row.0.is_some())).collect();
-        column
-            .typed::<Int64Type>()
-            .write_batch(&values, Some(&levels), None)
-            .unwrap();
+        column.typed::<Int64Type>().write_batch(&values, Some(&levels), None).unwrap();
         column.close().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
         let values: Vec<i32> = rows.iter().filter_map(|row| row.1).map(|id| id as i32).collect();
         let levels: Vec<i16> = rows.iter().map(|row| level(row.1.is_some())).collect();
-        column
-            .typed::<Int32Type>()
-            .write_batch(&values, Some(&levels), None)
-            .unwrap();
+        column.typed::<Int32Type>().write_batch(&values, Some(&levels), None).unwrap();
         column.close().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
         let values: Vec<f64> = rows.iter().filter_map(|row| row.2).collect();
         let levels: Vec<i16> = rows.iter().map(|row| level(row.2.is_some())).collect();
-        column
-            .typed::<DoubleType>()
-            .write_batch(&values, Some(&levels), None)
-            .unwrap();
+        column.typed::<DoubleType>().write_batch(&values, Some(&levels), None).unwrap();
         column.close().unwrap();
         group.close().unwrap();
     }
@@ -171,10 +143,7 @@ fn parquet_is_read_under_every_codec_and_block_size() {
         let file = parquet_file(["src", "dst", "weight"], &[&rows[..60], &[], &rows[60..]], codec);
         let path = folder.file("edges.parquet", file);
         for block_bytes in [16, 200, 1 << 20] {
-            let options = EdgeSourceOptions {
-                block_bytes,
-                ..Default::default()
-            };
+            let options = EdgeSourceOptions { block_bytes, ..Default::default() };
             let source = EdgeSource::open(std::slice::from_ref(&path), options).unwrap();
             assert_eq!((source.edges_hint(), source.weighted()), (Some(100), true));
             let read = read(&source, 2).unwrap();
@@ -190,17 +159,10 @@ fn parquet_columns_are_found_by_name_or_named_by_the_user() {
     let rows = [(Some(1), Some(2), Some(0.5))];
     let open = |names, columns| {
         let path = folder.file("edges.parquet", parquet_file(names, &[&rows], Compression::SNAPPY));
-        let options = EdgeSourceOptions {
-            columns,
-            ..Default::default()
-        };
+        let options = EdgeSourceOptions { columns, ..Default::default() };
         EdgeSource::open(&[path], options)
     };
-    let named = EdgeColumnOptions {
-        source: Some("b".to_owned()),
-        target: Some("a".to_owned()),
-        ..Default::default()
-    };
+    let named = EdgeColumnOptions { source: Some("b".to_owned()), target: Some("a".to_owned()), ..Default::default() };
     for (names, columns, edge, weighted) in grappa_skip::cases![
         ["to", "From", "w"], EdgeColumnOptions::default(), (2, 1), true;
         ["target_id", "source_id", "score"], EdgeColumnOptions::default(), (2, 1), true;
@@ -238,11 +200,7 @@ fn bad_parquet_rows_are_errors_or_rejects() {
         let read = read_path(&path, skipping(block_bytes)).unwrap();
         assert_eq!(read.edges, [(1, 2), (7, 8)]);
         assert_eq!(read.values, [0.5, 1.5]);
-        let bad: Vec<_> = read
-            .rejected
-            .iter()
-            .map(|reject| (reject.position, reject.reason))
-            .collect();
+        let bad: Vec<_> = read.rejected.iter().map(|reject| (reject.position, reject.reason)).collect();
         let expected = [
             (1, BadEdge::Null),
             (2, BadEdge::Null),
@@ -274,12 +232,7 @@ fn unsigned_parquet_weights_are_not_negative() {
     let path = folder.file("edges.parquet", file);
     let source = EdgeSource::open(&[path], EdgeSourceOptions::default()).unwrap();
     let mut batch = EdgeBatch::default();
-    source
-        .next_block(&|_| false)
-        .unwrap()
-        .unwrap()
-        .parse(&mut batch, &mut |_| Ok(()))
-        .unwrap();
+    source.next_block(&|_| false).unwrap().unwrap().parse(&mut batch, &mut |_| Ok(())).unwrap();
     assert_eq!(batch.values, [5.0, 3e9]);
 }
 
@@ -298,19 +251,13 @@ fn parquet_strings_are_keys() {
     column.close().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
     let keys = ["one", "three", "four", "five", "six"].map(ByteArray::from);
-    column
-        .typed::<ByteArrayType>()
-        .write_batch(&keys, Some(&[1, 0, 1, 1, 1, 1]), None)
-        .unwrap();
+    column.typed::<ByteArrayType>().write_batch(&keys, Some(&[1, 0, 1, 1, 1, 1]), None).unwrap();
     column.close().unwrap();
     group.close().unwrap();
     writer.close().unwrap();
     let path = folder.file("edges.parquet", file);
     for block_bytes in [16, 1 << 20] {
-        let options = EdgeSourceOptions {
-            ids: IdKind::String,
-            ..skipping(block_bytes)
-        };
+        let options = EdgeSourceOptions { ids: IdKind::String, ..skipping(block_bytes) };
         let source = EdgeSource::open(std::slice::from_ref(&path), options).unwrap();
         let mut batch = TextBatch::default();
         let (mut edges, mut rejected) = (Vec::new(), Vec::new());
@@ -321,13 +268,7 @@ fn parquet_strings_are_keys() {
             };
             block.parse_text(&mut batch, &mut on_reject).unwrap();
             let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
-            edges.extend(
-                batch
-                    .sources
-                    .iter()
-                    .zip(batch.targets.iter())
-                    .map(|(u, v)| (text(u), text(v))),
-            );
+            edges.extend(batch.sources.iter().zip(batch.targets.iter()).map(|(u, v)| (text(u), text(v))));
         }
         let expected = [("x", "one"), ("zé", "four"), (longest.as_str(), "six")];
         assert_eq!(edges, expected.map(|(u, v)| (u.to_owned(), v.to_owned())));
@@ -335,10 +276,7 @@ fn parquet_strings_are_keys() {
         assert_eq!(rejected, expected.map(|(row, reason)| (Position::Row(row), reason)));
     }
     let what = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
-    assert_contains(
-        &what,
-        &["edges.parquet", "integers in column src (BYTE_ARRAY)", "--ids string"],
-    );
+    assert_contains(&what, &["edges.parquet", "integers in column src (BYTE_ARRAY)", "--ids string"]);
 }
 
 #[test]
@@ -349,10 +287,7 @@ fn parquet_that_is_truncated_flipped_or_of_other_types_is_an_error() {
         let whole = parquet_file(["src", "dst", "weight"], &[&rows[..20], &rows[20..]], codec);
         for cut in (4..whole.len()).step_by(13) {
             let path = folder.file("edges.parquet", &whole[..cut]);
-            assert_contains(
-                &message(EdgeSource::open(&[path], EdgeSourceOptions::default())),
-                &["edges.parquet"],
-            );
+            assert_contains(&message(EdgeSource::open(&[path], EdgeSourceOptions::default())), &["edges.parquet"]);
         }
         for (at, flip) in (4..whole.len()).zip([0xff, 0x01, 0x80, 0x10, 0x02].into_iter().cycle()) {
             let mut flipped = whole.clone();
@@ -362,18 +297,9 @@ fn parquet_that_is_truncated_flipped_or_of_other_types_is_an_error() {
             let _ = EdgeSource::open(&[path], skipping(1 << 10)).and_then(|source| read(&source, 1));
         }
     }
-    let strings = EdgeSourceOptions {
-        ids: IdKind::String,
-        ..Default::default()
-    };
-    let path = folder.file(
-        "edges.parquet",
-        parquet_file(["src", "dst", "w"], &[&rows], Compression::SNAPPY),
-    );
-    assert_contains(
-        &message(EdgeSource::open(&[path], strings)),
-        &["expected strings", "src (INT64)"],
-    );
+    let strings = EdgeSourceOptions { ids: IdKind::String, ..Default::default() };
+    let path = folder.file("edges.parquet", parquet_file(["src", "dst", "w"], &[&rows], Compression::SNAPPY));
+    assert_contains(&message(EdgeSource::open(&[path], strings)), &["expected strings", "src (INT64)"]);
 }
 
 #[test]
@@ -406,44 +332,25 @@ fn an_ogb_folder_of_text_is_discovered() {
     let mut numbers = Vec::new();
     assert_eq!(matrix.read_rows(0, 10, &mut numbers).unwrap(), 4);
     assert_eq!(numbers[6..], [-0.001, 4.0]);
-    assert_eq!(
-        matrix.non_finite(),
-        Some(NonFinite {
-            count: 1,
-            row: 2,
-            column: 1
-        })
-    );
+    assert_eq!(matrix.non_finite(), Some(NonFinite { count: 1, row: 2, column: 1 }));
     let mut source = LabelSource::open(&labels).unwrap();
     source.expect_rows(4, "fewer rows").unwrap();
     let mut batch = LabelBatch::default();
     assert_eq!(source.read_rows(0, 10, &mut batch).unwrap(), 4);
-    assert_eq!(
-        (0..4).map(|row| batch.get(row)).collect::<Vec<_>>(),
-        [Some(&[3][..]), None, None, Some(&[0])]
-    );
+    assert_eq!((0..4).map(|row| batch.get(row)).collect::<Vec<_>>(), [Some(&[3][..]), None, None, Some(&[0])]);
     assert_eq!(read_split_ids(&train, IdLimit::Nodes(4)).unwrap(), [0, 3]);
 
-    std::fs::rename(
-        folder.0.path().join("split/time/valid.csv.gz"),
-        folder.0.path().join("split/time/val.csv.gz"),
-    )
-    .unwrap();
+    std::fs::rename(folder.0.path().join("split/time/valid.csv.gz"), folder.0.path().join("split/time/val.csv.gz"))
+        .unwrap();
     assert_contains(
         &message(ogb::discover(folder.0.path(), true)),
         &["split/time", "valid.csv.gz is missing", "rename or add it"],
     );
     gz("split/random/train.csv.gz", "0\n");
-    assert_contains(
-        &message(ogb::discover(folder.0.path(), true)),
-        &["several splits (random, time)", "--train"],
-    );
+    assert_contains(&message(ogb::discover(folder.0.path(), true)), &["several splits (random, time)", "--train"]);
     gz("raw/num-node-list.csv.gz", "4\n5\n");
     std::fs::remove_dir_all(folder.0.path().join("split")).unwrap();
-    assert_contains(
-        &message(ogb::discover(folder.0.path(), true)),
-        &["num-node-list.csv.gz", "several graphs"],
-    );
+    assert_contains(&message(ogb::discover(folder.0.path(), true)), &["num-node-list.csv.gz", "several graphs"]);
 }
 
 #[test]
@@ -464,39 +371,24 @@ fn an_ogb_folder_of_archives_is_discovered() {
     let labels = folder.file("raw/node-label.npz", npz(&[("node_label", labels)], true, false));
     let layout = ogb::discover(folder.0.path(), true).unwrap();
     assert_eq!((layout.nodes, &layout.edges), (Some(4), &vec![data.clone()]));
-    assert_eq!(
-        (layout.features.as_ref(), layout.labels.as_ref()),
-        (Some(&data), Some(&labels))
-    );
+    assert_eq!((layout.features.as_ref(), layout.labels.as_ref()), (Some(&data), Some(&labels)));
     let source = EdgeSource::open(&layout.edges, EdgeSourceOptions::default()).unwrap();
     assert_eq!(read(&source, 2).unwrap().edges, [(0, 3), (1, 3), (2, 3)]);
     let mut numbers = Vec::new();
     let matrix = MatrixSource::open(&data).unwrap();
-    assert_eq!(
-        (matrix.rows(), matrix.dim(), matrix.dtype()),
-        (Some(4), 2, ElementType::F16)
-    );
+    assert_eq!((matrix.rows(), matrix.dim(), matrix.dtype()), (Some(4), 2, ElementType::F16));
     assert_eq!(matrix.read_rows(0, 4, &mut numbers).unwrap(), 4);
     assert_eq!(numbers, [1.0; 8]);
     let mut batch = LabelBatch::default();
     LabelSource::open(&labels).unwrap().read_rows(0, 4, &mut batch).unwrap();
-    assert_eq!(
-        (0..4).map(|row| batch.get(row)).collect::<Vec<_>>(),
-        [None, Some(&[7][..]), Some(&[0]), None]
-    );
+    assert_eq!((0..4).map(|row| batch.get(row)).collect::<Vec<_>>(), [None, Some(&[7][..]), Some(&[0]), None]);
 }
 
 #[test]
 fn folders_that_are_no_dataset_are_refused() {
     let folder = Folder::new();
-    assert_contains(
-        &message(ogb::discover(folder.0.path(), true)),
-        &["raw/edge.csv.gz or raw/data.npz", "--edges"],
-    );
-    assert_contains(
-        &message(ogb::discover(&folder.0.path().join("absent"), true)),
-        &["absent", "read the folder"],
-    );
+    assert_contains(&message(ogb::discover(folder.0.path(), true)), &["raw/edge.csv.gz or raw/data.npz", "--edges"]);
+    assert_contains(&message(ogb::discover(&folder.0.path().join("absent"), true)), &["absent", "read the folder"]);
     folder.file("raw/triplet-type-list.csv.gz", "");
     assert_contains(&message(ogb::discover(folder.0.path(), true)), &["several types"]);
 }

@@ -39,10 +39,7 @@ fn the_rows_of_a_folder_are_those_of_its_files() {
     let nodes = folder_of_parts(&folder);
     let source = MatrixSource::open(&nodes).unwrap();
     assert_eq!((source.rows(), source.dim(), source.has_ids()), (Some(9), 2, true));
-    assert_contains(
-        &source.reading().to_string(),
-        &["nodes and 2 more: ", "left out: label"],
-    );
+    assert_contains(&source.reading().to_string(), &["nodes and 2 more: ", "left out: label"]);
     let expected: Vec<f32> = IDS.iter().flat_map(|&id| [id as f32, -(id as f32)]).collect();
     for at_once in [1, 2, 3, 4, 5, 50] {
         assert_eq!(features(&source, at_once).unwrap(), expected, "{at_once} at once");
@@ -57,21 +54,14 @@ fn the_rows_of_a_folder_are_those_of_its_files() {
     let classes: Vec<_> = IDS.iter().map(|&id| Some(vec![id as u32 % 3])).collect();
     assert_eq!(labels(&nodes, 4).unwrap(), classes);
     let place = source.place(5);
-    assert_eq!(
-        (place.path, place.position),
-        (&*nodes.join("part-10.parquet"), Position::Row(1))
-    );
+    assert_eq!((place.path, place.position), (&*nodes.join("part-10.parquet"), Position::Row(1)));
     let mut list = SplitSource::open_ordered(&nodes, IdKind::Integer, IdLimit::Sparse, &TableForm::default()).unwrap();
     assert_eq!((list.ids(), list.path()), (Some(9), &*nodes));
     let (mut ids, mut read) = (Vec::new(), 0);
     while list.next_ids(&mut ids).unwrap() {
         for index in 0..ids.len() {
             let place = source.place(read + index as u64);
-            assert_eq!(
-                list.place(index),
-                place,
-                "errors about an id and a feature name the same place"
-            );
+            assert_eq!(list.place(index), place, "errors about an id and a feature name the same place");
         }
         read += ids.len() as u64;
     }
@@ -82,14 +72,8 @@ fn the_rows_of_a_folder_are_those_of_its_files() {
 fn a_mistake_is_named_with_the_file_of_the_folder() {
     let folder = Folder::new();
     let nodes = folder_of_parts(&folder);
-    let nan = [
-        ("id", Column::I64(some(&[20, 21]))),
-        ("a", Column::F32(vec![Some(1.0), None])),
-    ];
-    folder.file(
-        "nan/part-0.parquet",
-        table(&[("id", Column::I64(some(&[1]))), ("a", Column::F32(some(&[1.0])))], 9),
-    );
+    let nan = [("id", Column::I64(some(&[20, 21]))), ("a", Column::F32(vec![Some(1.0), None]))];
+    folder.file("nan/part-0.parquet", table(&[("id", Column::I64(some(&[1]))), ("a", Column::F32(some(&[1.0])))], 9));
     folder.file("nan/part-1.parquet", table(&nan, 9));
     let source = MatrixSource::open(&folder.0.path().join("nan")).unwrap();
     features(&source, 2).unwrap();
@@ -99,24 +83,13 @@ fn a_mistake_is_named_with_the_file_of_the_folder() {
     );
 
     for (bytes, parts) in [
-        (
-            table(&[("id", Column::I64(some(&[1])))], 9),
-            &["part-11.parquet", "columns of features"][..],
-        ),
+        (table(&[("id", Column::I64(some(&[1])))], 9), &["part-11.parquet", "columns of features"][..]),
         (
             table(
-                &[
-                    ("id", Column::I64(some(&[1]))),
-                    ("b", Column::F32(some(&[1.0]))),
-                    ("a", Column::F32(some(&[1.0]))),
-                ],
+                &[("id", Column::I64(some(&[1]))), ("b", Column::F32(some(&[1.0]))), ("a", Column::F32(some(&[1.0])))],
                 9,
             ),
-            &[
-                "part-11.parquet",
-                "column 0 is b, but column 0 is a in",
-                "part-1.parquet",
-            ],
+            &["part-11.parquet", "column 0 is b, but column 0 is a in", "part-1.parquet"],
         ),
         (
             table(&[("id", Column::I64(some(&[1]))), ("a", Column::F32(some(&[1.0])))], 9),
@@ -131,16 +104,10 @@ fn a_mistake_is_named_with_the_file_of_the_folder() {
         folder.file("nodes/part-11.parquet", bytes);
         assert_contains(&message(MatrixSource::open(&nodes)), parts);
     }
-    let names = [
-        ("node_id", Column::I64(some(&[1]))),
-        ("a", Column::F32(some(&[1.0]))),
-        ("b", Column::F32(some(&[1.0]))),
-    ];
+    let names =
+        [("node_id", Column::I64(some(&[1]))), ("a", Column::F32(some(&[1.0]))), ("b", Column::F32(some(&[1.0])))];
     folder.file("nodes/part-11.parquet", table(&names, 9));
-    assert_contains(
-        &message(integers(&nodes)),
-        &["part-11.parquet", "column of ids is node_id, and id in"],
-    );
+    assert_contains(&message(integers(&nodes)), &["part-11.parquet", "column of ids is node_id, and id in"]);
 
     let lists = |length: usize| table(&[("x", Column::Lists(vec![Some(vec![Some(1.0); length]); 2]))], 9);
     folder.file("lists/part-0.parquet", lists(3));
@@ -159,10 +126,7 @@ fn a_part_that_changes_while_it_is_read_is_refused() {
     let nodes = folder_of_parts(&folder);
     let source = MatrixSource::open(&nodes).unwrap();
     folder.file("nodes/part-9.parquet", part(&[4, 2]));
-    assert_contains(
-        &message(features(&source, 3)),
-        &["part-9.parquet", "changed", "start again"],
-    );
+    assert_contains(&message(features(&source, 3)), &["part-9.parquet", "changed", "start again"]);
 }
 
 #[test]

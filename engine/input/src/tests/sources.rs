@@ -6,19 +6,10 @@ use super::*;
 fn skipped_blocks_are_left_out_and_the_others_keep_their_numbers() {
     let folder = Folder::new();
     let text: String = (0..500).map(|n| format!("{n} {}\n", n * 7)).collect();
-    let pairs = le(
-        &(0..500).flat_map(|n| [n, n * 7]).collect::<Vec<u64>>(),
-        u64::to_le_bytes,
-    );
-    let paths = [
-        folder.file("a.tsv", &text),
-        folder.file("b.tsv.gz", gzip(text.as_bytes())),
-        folder.file("c.u64", pairs),
-    ];
-    let options = EdgeSourceOptions {
-        block_bytes: 100,
-        ..Default::default()
-    };
+    let pairs = le(&(0..500).flat_map(|n| [n, n * 7]).collect::<Vec<u64>>(), u64::to_le_bytes);
+    let paths =
+        [folder.file("a.tsv", &text), folder.file("b.tsv.gz", gzip(text.as_bytes())), folder.file("c.u64", pairs)];
+    let options = EdgeSourceOptions { block_bytes: 100, ..Default::default() };
     let blocks = |skip: &dyn Fn(BlockId) -> bool| {
         let source = EdgeSource::open(&paths, options.clone()).unwrap();
         let (mut blocks, mut bytes) = (Vec::new(), 0);
@@ -36,10 +27,7 @@ fn skipped_blocks_are_left_out_and_the_others_keep_their_numbers() {
     let skipped = |id: BlockId| id.block % 3 != 1;
     let (some, bytes, _) = blocks(&skipped);
     assert!(bytes <= total);
-    assert_eq!(
-        some,
-        all.into_iter().filter(|&(id, _)| !skipped(id)).collect::<Vec<_>>()
-    );
+    assert_eq!(some, all.into_iter().filter(|&(id, _)| !skipped(id)).collect::<Vec<_>>());
 }
 
 #[test]
@@ -67,19 +55,13 @@ fn reads_past_the_page_cache_give_the_same_edges() {
 fn weights_of_their_own_go_with_the_rows_of_all_files() {
     let folder = Folder::new();
     let a = folder.file("a.u64", le(&[1_u64, 2, 3, 4], u64::to_le_bytes));
-    let b = folder.file(
-        "b.npy",
-        npy("<i4", "(3, 2)", &le(&[5_i32, 6, 7, -8, 9, 10], i32::to_le_bytes)),
-    );
+    let b = folder.file("b.npy", npy("<i4", "(3, 2)", &le(&[5_i32, 6, 7, -8, 9, 10], i32::to_le_bytes)));
     let weights = |numbers: &[f32]| {
         let shape = format!("({},)", numbers.len());
         Some(folder.file("w.npy", npy("<f4", &shape, &le(numbers, f32::to_le_bytes))))
     };
     for block_bytes in [1, 50, 1 << 20] {
-        let options = EdgeSourceOptions {
-            weights: weights(&[0.1, 0.2, 0.3, 0.4, 0.5]),
-            ..skipping(block_bytes)
-        };
+        let options = EdgeSourceOptions { weights: weights(&[0.1, 0.2, 0.3, 0.4, 0.5]), ..skipping(block_bytes) };
         let source = EdgeSource::open(&[a.clone(), b.clone()], options).unwrap();
         assert!(source.weighted());
         let read = read(&source, 2).unwrap();
@@ -87,10 +69,7 @@ fn weights_of_their_own_go_with_the_rows_of_all_files() {
         assert_eq!(read.values, [0.1, 0.2, 0.3, 0.5]);
     }
     let open = |paths: &[PathBuf], weights| {
-        let options = EdgeSourceOptions {
-            weights,
-            ..Default::default()
-        };
+        let options = EdgeSourceOptions { weights, ..Default::default() };
         read(&EdgeSource::open(paths, options)?, 1)
     };
     let what = message(open(&[a.clone(), b.clone()], weights(&[1.0; 4])));
@@ -107,14 +86,8 @@ fn weights_of_their_own_go_with_the_rows_of_all_files() {
 fn features_of_their_own_follow_the_weights_of_all_files() {
     let folder = Folder::new();
     let a = folder.file("a.u64", le(&[1_u64, 2, 3, 4], u64::to_le_bytes));
-    let b = folder.file(
-        "b.npy",
-        npy("<i4", "(3, 2)", &le(&[5_i32, 6, 7, -8, 9, 10], i32::to_le_bytes)),
-    );
-    let weights = folder.file(
-        "w.npy",
-        npy("<f4", "(5,)", &le(&[0.1, 0.2, 0.3, 0.4, 0.5], f32::to_le_bytes)),
-    );
+    let b = folder.file("b.npy", npy("<i4", "(3, 2)", &le(&[5_i32, 6, 7, -8, 9, 10], i32::to_le_bytes)));
+    let weights = folder.file("w.npy", npy("<f4", "(5,)", &le(&[0.1, 0.2, 0.3, 0.4, 0.5], f32::to_le_bytes)));
     let numbers = le(&[1_i16, -1, 2, -2, 3, -3, 4, -4, 5, -5], i16::to_le_bytes);
     let by_column = le(&[1_i16, 2, 3, 4, 5, -1, -2, -3, -4, -5], i16::to_le_bytes);
     let rows = folder.file("rows.npy", npy("<i2", "(5, 2)", &numbers));
@@ -133,27 +106,18 @@ fn features_of_their_own_follow_the_weights_of_all_files() {
             assert_eq!(read(&source, 2).unwrap().values, expected);
             let source = EdgeSource::open(&[a.clone(), b.clone()], options(None)).unwrap();
             assert_eq!((source.weighted(), source.features()), (false, 2));
-            assert_eq!(
-                read(&source, 2).unwrap().values,
-                [1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 5.0, -5.0]
-            );
+            assert_eq!(read(&source, 2).unwrap().values, [1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 5.0, -5.0]);
         }
     }
     let refused = |edges: &Path, features: Vec<u8>| {
-        let options = EdgeSourceOptions {
-            features: Some(folder.file("f.npy", features)),
-            ..Default::default()
-        };
+        let options = EdgeSourceOptions { features: Some(folder.file("f.npy", features)), ..Default::default() };
         message(EdgeSource::open(&[edges.to_owned()], options).and_then(|source| read(&source, 1)))
     };
     let ones = |shape: &str, count| npy("<f4", shape, &le(&vec![1.0; count], f32::to_le_bytes));
     assert_contains(&refused(&a, ones("(3,)", 3)), &["f.npy", "expected 2 rows", "found 3"]);
     assert_contains(&refused(&a, ones("(2, 0)", 0)), &["f.npy", "[E, d]", "(2, 0)"]);
     let infinite = npy("<f4", "(2, 2)", &le(&[0.0, 1.0, 2.0, f32::INFINITY], f32::to_le_bytes));
-    assert_contains(
-        &refused(&a, infinite),
-        &["a.u64 at row 1", "edge feature 2 is not finite"],
-    );
+    assert_contains(&refused(&a, infinite), &["a.u64 at row 1", "edge feature 2 is not finite"]);
     let text = folder.file("c.tsv", "1 2\n3 4\n");
     assert_contains(&refused(&text, ones("(2,)", 2)), &["c.tsv", "--edge-features-from"]);
 }
@@ -171,11 +135,7 @@ fn columns_of_features_are_read_in_the_order_of_the_option() {
     };
     let text = "src,amount,dst,hour,weight\n1,2.5,2,7,0.5\n3,,4,8,1\n5,x,6,9,1\n7,1e9,8,10,2\n";
     let path = folder.file("a.csv", text);
-    let source = EdgeSource::open(
-        std::slice::from_ref(&path),
-        options(&["hour", "amount"], IdKind::Integer),
-    )
-    .unwrap();
+    let source = EdgeSource::open(std::slice::from_ref(&path), options(&["hour", "amount"], IdKind::Integer)).unwrap();
     assert_eq!(source.feature_names(), ["hour", "amount"]);
     let found = read(&source, 1).unwrap();
     assert_eq!(found.edges, [(1, 2), (7, 8)]);
@@ -184,16 +144,7 @@ fn columns_of_features_are_read_in_the_order_of_the_option() {
     assert_eq!(reasons, ["edge feature 2 is empty", "edge feature 2 is not a number"]);
     let roles = &source.readings()[0].columns;
     let roles: Vec<_> = roles.iter().map(|(role, name)| format!("{role} {name}")).collect();
-    assert_eq!(
-        roles,
-        [
-            "source src",
-            "target dst",
-            "weight weight",
-            "feature hour",
-            "feature amount"
-        ]
-    );
+    assert_eq!(roles, ["source src", "target dst", "weight weight", "feature hour", "feature amount"]);
 
     // Names as ids, and columns without names.
     let path = folder.file("b.tsv", "a\tb\t1\t-1\nc\td\t2\tnan\ne\tf\t3\t-3\n");
@@ -236,10 +187,7 @@ fn empty_missing_and_odd_inputs_are_refused() {
     assert_eq!(open(&[no_rows, rows]).unwrap().edges_hint(), Some(1));
     let source = open(&[empty.clone(), some, comments]).unwrap();
     assert_eq!(read(&source, 1).unwrap().edges, [(1, 2)]);
-    assert_contains(
-        &message(open(&[folder.0.path().join("absent")])),
-        &["cannot open", "absent"],
-    );
+    assert_contains(&message(open(&[folder.0.path().join("absent")])), &["cannot open", "absent"]);
     assert_contains(&message(open(&[folder.0.path().to_owned()])), &["a folder, not a file"]);
     assert_contains(&message(open(&["/dev/null".into()])), &["/dev/null", "a device"]);
     assert_contains(&message(open(&[])), &["--edges"]);
@@ -248,25 +196,15 @@ fn empty_missing_and_odd_inputs_are_refused() {
 #[test]
 fn truncated_and_damaged_compressed_files_are_named() {
     let folder = Folder::new();
-    let text: String = (0..200_000)
-        .map(|n: u64| format!("{} {}\n", n * 7919 % 99_991, n * 104_729 % 65_537))
-        .collect();
-    for (name, packed, kind) in [
-        ("a.gz", gzip(text.as_bytes()), "gzip"),
-        ("a.zst", zstd(text.as_bytes()), "Zstandard"),
-    ] {
-        let options = EdgeSourceOptions {
-            block_bytes: 1 << 16,
-            ..Default::default()
-        };
+    let text: String = (0..200_000).map(|n: u64| format!("{} {}\n", n * 7919 % 99_991, n * 104_729 % 65_537)).collect();
+    for (name, packed, kind) in [("a.gz", gzip(text.as_bytes()), "gzip"), ("a.zst", zstd(text.as_bytes()), "Zstandard")]
+    {
+        let options = EdgeSourceOptions { block_bytes: 1 << 16, ..Default::default() };
         let whole = folder.file(name, &packed);
         assert_eq!(read_path(&whole, options.clone()).unwrap().edges.len(), 200_000);
         for cut in [packed.len() - 1, packed.len() - 9, packed.len() / 2] {
             let path = folder.file(name, &packed[..cut]);
-            assert_contains(
-                &message(read_path(&path, options.clone())),
-                &[name, kind, "ends too early", "truncated"],
-            );
+            assert_contains(&message(read_path(&path, options.clone())), &[name, kind, "ends too early", "truncated"]);
         }
         let mut damaged = packed.clone();
         let middle = damaged.len() / 2;
@@ -288,10 +226,7 @@ fn several_compressed_files_are_read_by_several_threads() {
             folder.file(&format!("{file}.gz"), gzip(text.as_bytes()))
         })
         .collect();
-    let options = EdgeSourceOptions {
-        block_bytes: 1000,
-        ..Default::default()
-    };
+    let options = EdgeSourceOptions { block_bytes: 1000, ..Default::default() };
     let source = EdgeSource::open(&paths, options).unwrap();
     assert_eq!(read(&source, 4).unwrap().edges, expected);
 }
@@ -315,10 +250,7 @@ fn real_edge_lists_agree_in_text_and_array() {
 
     for (name, count) in [("debian-bookworm", 321_812), ("wordnet", 361_638)] {
         let Some(data) = real_data(name) else { continue };
-        let options = EdgeSourceOptions {
-            block_bytes: 1 << 16,
-            ..Default::default()
-        };
+        let options = EdgeSourceOptions { block_bytes: 1 << 16, ..Default::default() };
         let array = EdgeSource::open(&[data.join("edges.npy")], options.clone()).unwrap();
         let array = read(&array, 2).unwrap();
         assert_eq!(array.edges.len(), count);

@@ -13,14 +13,8 @@ fn splits_are_read_from_arrays_masks_and_text() {
         read(folder.file("s.npy", npy("<i8", "(3,)", &le(&[7_i64, 0, 9], i64::to_le_bytes)))).unwrap(),
         [7, 0, 9]
     );
-    assert_eq!(
-        read(folder.file("s.npy", npy("<u2", "(2, 1)", &le(&[7_u16, 9], u16::to_le_bytes)))).unwrap(),
-        [7, 9]
-    );
-    assert_eq!(
-        read(folder.file("s.npy", npy("|b1", "(4,)", &[0, 1, 0, 1]))).unwrap(),
-        [1, 3]
-    );
+    assert_eq!(read(folder.file("s.npy", npy("<u2", "(2, 1)", &le(&[7_u16, 9], u16::to_le_bytes)))).unwrap(), [7, 9]);
+    assert_eq!(read(folder.file("s.npy", npy("|b1", "(4,)", &[0, 1, 0, 1]))).unwrap(), [1, 3]);
     assert_eq!(read(folder.file("s.txt", "# ids\n7\r\n\n 0 \n9")).unwrap(), [7, 0, 9]);
     assert_eq!(read(folder.file("s.csv.gz", gzip(b"7\n0\n"))).unwrap(), [7, 0]);
     let mut mask = vec![0; 200_000];
@@ -30,10 +24,7 @@ fn splits_are_read_from_arrays_masks_and_text() {
 
     let many: String = (0..100_000).map(|n| format!("{n}\n")).collect();
     let path = folder.file("s.txt", many);
-    assert_eq!(
-        read_split_ids(&path, IdLimit::Dense).unwrap(),
-        (0..100_000).collect::<Vec<_>>()
-    );
+    assert_eq!(read_split_ids(&path, IdLimit::Dense).unwrap(), (0..100_000).collect::<Vec<_>>());
     let mut source = SplitSource::open(&path, IdKind::String, limit).unwrap();
     let (mut keys, mut count) = (Keys::default(), 0);
     while source.next_keys(&mut keys).unwrap() {
@@ -96,24 +87,15 @@ fn bad_splits_are_refused() {
         &["s.npy at row 1", "10", "number of nodes, 10"],
     );
     assert_contains(&read(array("<f2", "(1,)", &[0; 2])), &["float16", "astype('i8')"]);
-    assert_contains(
-        &read(array("<f8", "(1,)", &1.5_f64.to_le_bytes())),
-        &["found 1.5", "fraction"],
-    );
-    assert_contains(
-        &read(array("<f4", "(1,)", &f32::NAN.to_le_bytes())),
-        &["found NaN", "missing"],
-    );
+    assert_contains(&read(array("<f8", "(1,)", &1.5_f64.to_le_bytes())), &["found 1.5", "fraction"]);
+    assert_contains(&read(array("<f4", "(1,)", &f32::NAN.to_le_bytes())), &["found NaN", "missing"]);
     let large = 3e7_f32.to_le_bytes();
     assert_contains(&read(array("<f4", "(1,)", &large)), &["found 30000000", "rounded"]);
     assert_contains(&read(array("<i8", "(1, 2)", &[0; 16])), &["(1, 2)"]);
     assert_contains(&read(folder.file("s.txt", "1\n2 3\n")), &["s.txt:2", "\"2 3\""]);
     assert_contains(&read(folder.file("s.txt", "1\n\n-3\n")), &["s.txt:3", "negative"]);
     let path = array("<i8", "(1,)", &[0; 8]);
-    assert_contains(
-        &message(SplitSource::open(&path, IdKind::String, IdLimit::Dense)),
-        &["s.npy", "--ids string"],
-    );
+    assert_contains(&message(SplitSource::open(&path, IdKind::String, IdLimit::Dense)), &["s.npy", "--ids string"]);
     let mut source = SplitSource::open(&folder.file("s.txt", b"a\n\xff\n"), IdKind::String, IdLimit::Dense).unwrap();
     assert_contains(&message(source.next_keys(&mut Keys::default())), &["s.txt:2", "UTF-8"]);
 }

@@ -87,10 +87,7 @@ impl Column {
                     let slots = match list {
                         None => vec![(0, None)],
                         Some(list) if list.is_empty() => vec![(1, None)],
-                        Some(list) => list
-                            .iter()
-                            .map(|value| (2 + i16::from(value.is_some()), *value))
-                            .collect(),
+                        Some(list) => list.iter().map(|value| (2 + i16::from(value.is_some()), *value)).collect(),
                     };
                     for (at, (level, value)) in slots.into_iter().enumerate() {
                         levels.push(level);
@@ -98,10 +95,7 @@ impl Column {
                         present.extend(value);
                     }
                 }
-                column
-                    .typed::<DoubleType>()
-                    .write_batch(&present, Some(&levels), Some(&repeats))
-                    .unwrap();
+                column.typed::<DoubleType>().write_batch(&present, Some(&levels), Some(&repeats)).unwrap();
             }
         }
     }
@@ -228,15 +222,9 @@ fn a_column_of_lists_is_a_matrix() {
         let columns = [("id", Column::Text(some(&names))), ("x", Column::Lists(rows.clone()))];
         let path = folder.file("x.parquet", table(&columns, group_rows));
         let source = MatrixSource::open(&path).unwrap();
-        assert_eq!(
-            (source.rows(), source.dim(), source.dtype()),
-            (Some(10), 3, ElementType::F64)
-        );
+        assert_eq!((source.rows(), source.dim(), source.dtype()), (Some(10), 3, ElementType::F64));
         for at_once in [1, 3, 50] {
-            assert_eq!(
-                features(&source, at_once).unwrap(),
-                (0..30).map(|k| k as f32).collect::<Vec<_>>()
-            );
+            assert_eq!(features(&source, at_once).unwrap(), (0..30).map(|k| k as f32).collect::<Vec<_>>());
         }
         assert_eq!(strings(&path).unwrap(), names);
     }
@@ -261,19 +249,14 @@ fn a_column_of_lists_is_a_matrix() {
     }
     let mut rows = rows;
     rows[0] = None;
-    assert_contains(
-        &message(open(rows)),
-        &["l.parquet at row 0", "list of numbers", "found none"],
-    );
+    assert_contains(&message(open(rows)), &["l.parquet at row 0", "list of numbers", "found none"]);
 }
 
 #[test]
 fn labels_in_tables_may_be_missing() {
     let folder = Folder::new();
-    let columns = [
-        ("id", Column::I64(some(&[4, 2, 0, 9]))),
-        ("y", Column::F64(vec![Some(2.0), None, Some(-1.0), Some(0.0)])),
-    ];
+    let columns =
+        [("id", Column::I64(some(&[4, 2, 0, 9]))), ("y", Column::F64(vec![Some(2.0), None, Some(-1.0), Some(0.0)]))];
     let path = folder.file("y.parquet", table(&columns, 3));
     let expected = [Some(vec![2]), None, None, Some(vec![0])];
     assert_eq!(labels(&path, 3).unwrap(), expected);
@@ -290,11 +273,8 @@ fn labels_in_tables_may_be_missing() {
     assert_eq!((source.kind(), source.classes()), (LabelKind::Multi, Some(2)));
     assert_eq!(labels(&path, 2).unwrap(), [Some(vec![0, 1]), None, Some(vec![1])]);
 
-    let unnamed = [
-        ("id", Column::I64(some(&[4, 2]))),
-        ("kind", Column::I64(some(&[3, 1]))),
-        ("x", Column::I64(some(&[0, 0]))),
-    ];
+    let unnamed =
+        [("id", Column::I64(some(&[4, 2]))), ("kind", Column::I64(some(&[3, 1]))), ("x", Column::I64(some(&[0, 0])))];
     let error = message(labels(&folder.file("y.parquet", table(&unnamed, 3)), 2));
     assert_contains(&error, &["y.parquet at row 0", "found 3 in column 0", "give --label"]);
 
@@ -324,21 +304,10 @@ fn named(path: &Path, form: &TableForm) -> Result<(Vec<Option<u32>>, Vec<String>
 fn names_of_classes_are_numbered_in_their_order() {
     let folder = Folder::new();
     let label = |name: &str| TableForm {
-        columns: TableOptions {
-            label: vec![name.to_owned()],
-            ..TableOptions::default()
-        },
+        columns: TableOptions { label: vec![name.to_owned()], ..TableOptions::default() },
         ..TableForm::default()
     };
-    let plans = [
-        Some("gold"),
-        Some(""),
-        None,
-        Some("free tier"),
-        Some("gold"),
-        Some("NaN"),
-        Some("-1"),
-    ];
+    let plans = [Some("gold"), Some(""), None, Some("free tier"), Some("gold"), Some("NaN"), Some("-1")];
     let nodes = || Column::I64(some(&[6, 5, 4, 3, 2, 1, 0]));
     let plan = || Column::Text(plans.to_vec());
     let two = table(&[("id", nodes()), ("plan", plan()), ("x", nodes())], 3);
@@ -346,10 +315,7 @@ fn names_of_classes_are_numbered_in_their_order() {
     std::fs::create_dir(&parts).unwrap();
     let part = |rows: std::ops::Range<i64>, plans: &[Option<&'static str>]| {
         let ids: Vec<i64> = rows.collect();
-        table(
-            &[("id", Column::I64(some(&ids))), ("plan", Column::Text(plans.to_vec()))],
-            2,
-        )
+        table(&[("id", Column::I64(some(&ids))), ("plan", Column::Text(plans.to_vec()))], 2)
     };
     std::fs::write(parts.join("0.parquet"), part(0..2, &plans[..2])).unwrap();
     std::fs::write(parts.join("1.parquet"), part(2..7, &plans[2..])).unwrap();
@@ -370,24 +336,13 @@ fn names_of_classes_are_numbered_in_their_order() {
     // Integers are no names in text. In Parquet, what is stored as text is.
     let (classes, names) = named(&folder.file("y.csv", "id,plan\n0,7\n1,3\n"), &label("plan")).unwrap();
     assert_eq!((classes, names.len()), (vec![Some(7), Some(3)], 0));
-    let digits = [
-        ("id", Column::I64(some(&[0, 1]))),
-        ("plan", Column::Text(some(&["7", "3"]))),
-    ];
+    let digits = [("id", Column::I64(some(&[0, 1]))), ("plan", Column::Text(some(&["7", "3"])))];
     let (classes, names) = named(&folder.file("y.parquet", table(&digits, 9)), &label("plan")).unwrap();
-    assert_eq!(
-        (classes, names),
-        (vec![Some(1), Some(0)], vec!["3".to_owned(), "7".to_owned()])
-    );
+    assert_eq!((classes, names), (vec![Some(1), Some(0)], vec!["3".to_owned(), "7".to_owned()]));
     // Columns of sets name the classes.
     let sets = LabelSource::open(&folder.file("y.csv", "id,music,art\n0,1,0\n")).unwrap();
     assert_eq!(sets.class_names(), ["music", "art"]);
-    assert!(
-        LabelSource::open(&folder.file("y.csv", "1,0\n0,0\n"))
-            .unwrap()
-            .class_names()
-            .is_empty()
-    );
+    assert!(LabelSource::open(&folder.file("y.csv", "1,0\n0,0\n")).unwrap().class_names().is_empty());
 }
 
 #[test]
@@ -409,11 +364,7 @@ fn a_column_with_names_and_numbers_is_refused() {
 fn features_have_the_names_of_their_columns() {
     let folder = Folder::new();
     let numbers = || Column::F64(some(&[0.5, 1.5]));
-    let columns = [
-        ("age", numbers()),
-        ("id", Column::I64(some(&[1, 0]))),
-        ("income", numbers()),
-    ];
+    let columns = [("age", numbers()), ("id", Column::I64(some(&[1, 0]))), ("income", numbers())];
     let lists = Column::Lists(vec![Some(vec![Some(1.0), Some(2.0)]); 2]);
     let lists = table(&[("id", Column::I64(some(&[1, 0]))), ("vector", lists)], 9);
     for (path, names) in grappa_skip::cases![
@@ -440,19 +391,13 @@ fn labels_are_left_out_of_the_features_of_text() {
     assert_eq!(strings(&path).unwrap(), ["n1", "n0"]);
     assert_eq!(labels(&path, 5).unwrap(), [Some(vec![2]), Some(vec![0])]);
     let only = folder.file("x.csv", "id,label\nn1,2\n");
-    assert_contains(
-        &message(MatrixSource::open(&only)),
-        &["x.csv:1", "features beside the ids", "no such column"],
-    );
+    assert_contains(&message(MatrixSource::open(&only)), &["x.csv:1", "features beside the ids", "no such column"]);
 }
 
 #[test]
 fn ids_are_found_by_name_or_alone() {
     let folder = Folder::new();
-    let pandas = [
-        ("a", Column::I64(some(&[1, 2]))),
-        ("__index_level_0__", Column::I64(some(&[7, 5]))),
-    ];
+    let pandas = [("a", Column::I64(some(&[1, 2]))), ("__index_level_0__", Column::I64(some(&[7, 5])))];
     assert_eq!(integers(&folder.file("a.parquet", table(&pandas, 9))).unwrap(), [7, 5]);
     let alone = [("user", Column::Text(some(&["u", "v"])))];
     let alone = folder.file("b.parquet", table(&alone, 1));
@@ -500,10 +445,8 @@ fn columns_without_numbers_are_refused_by_name() {
 #[test]
 fn tables_that_are_cut_or_flipped_do_not_make_a_reader_panic() {
     let folder = Folder::new();
-    let columns = [
-        ("id", Column::I64(some(&[4, 2, 0, 9, 5]))),
-        ("x", Column::Lists(vec![Some(vec![Some(0.5); 2]); 5])),
-    ];
+    let columns =
+        [("id", Column::I64(some(&[4, 2, 0, 9, 5]))), ("x", Column::Lists(vec![Some(vec![Some(0.5); 2]); 5]))];
     let whole = table(&columns, 3);
     for cut in 4..whole.len() {
         let path = folder.file("x.parquet", &whole[..cut]);

@@ -37,18 +37,12 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
     ];
     for (name, text, id_limit, parts) in cases {
         for block_bytes in [1, 5, 1 << 20] {
-            let options = EdgeSourceOptions {
-                id_limit,
-                block_bytes,
-                ..Default::default()
-            };
+            let options = EdgeSourceOptions { id_limit, block_bytes, ..Default::default() };
             let plain = folder.file(name, text);
             assert_contains(&message(read_path(&plain, options.clone())), parts);
             let packed = folder.file(&format!("{name}.gz"), gzip(text));
-            let parts: Vec<_> = parts
-                .iter()
-                .map(|part| part.replace(&format!("{name}:"), &format!("{name}.gz:")))
-                .collect();
+            let parts: Vec<_> =
+                parts.iter().map(|part| part.replace(&format!("{name}:"), &format!("{name}.gz:"))).collect();
             let parts: Vec<_> = parts.iter().map(String::as_str).collect();
             assert_contains(&message(read_path(&packed, options)), &parts);
         }
@@ -76,21 +70,10 @@ fn rejects_carry_line_reason_and_text() {
     let path = folder.file("a.tsv", format!("1 2\nx y\n\n2 -2\n3 4\n{long}5 6\n"));
     let read = read_path(&path, skipping(1 << 20)).unwrap();
     assert_eq!(read.edges, [(1, 2), (3, 4), (5, 6)]);
-    let [first, second, third] = &read.rejected[..] else {
-        panic!("three lines are bad: {:?}", read.rejected)
-    };
-    assert_eq!(
-        (first.position, first.reason, &*first.text),
-        (Position::Line(2), BadEdge::NotInteger, "x y")
-    );
-    assert_eq!(
-        (second.position, second.reason, &*second.text),
-        (Position::Line(4), BadEdge::Negative, "2 -2")
-    );
-    assert_eq!(
-        (third.position, third.text.len()),
-        (Position::Line(6), REJECT_BYTES_MAX)
-    );
+    let [first, second, third] = &read.rejected[..] else { panic!("three lines are bad: {:?}", read.rejected) };
+    assert_eq!((first.position, first.reason, &*first.text), (Position::Line(2), BadEdge::NotInteger, "x y"));
+    assert_eq!((second.position, second.reason, &*second.text), (Position::Line(4), BadEdge::Negative, "2 -2"));
+    assert_eq!((third.position, third.text.len()), (Position::Line(6), REJECT_BYTES_MAX));
 }
 
 #[test]
@@ -108,16 +91,9 @@ fn headers_marks_quotes_and_missing_last_line_ends_are_understood() {
     ];
     for (name, text) in cases {
         for block_bytes in [1, 7, 1 << 20] {
-            let options = EdgeSourceOptions {
-                block_bytes,
-                ..Default::default()
-            };
+            let options = EdgeSourceOptions { block_bytes, ..Default::default() };
             let path = folder.file(name, text);
-            assert_eq!(
-                read_path(&path, options.clone()).unwrap().edges,
-                [(1, 2), (3, 4)],
-                "{text:?}"
-            );
+            assert_eq!(read_path(&path, options.clone()).unwrap().edges, [(1, 2), (3, 4)], "{text:?}");
             let path = folder.file(&format!("{name}.zst"), zstd(text.as_bytes()));
             assert_eq!(read_path(&path, options).unwrap().edges, [(1, 2), (3, 4)], "{text:?}");
         }
@@ -128,10 +104,7 @@ fn headers_marks_quotes_and_missing_last_line_ends_are_understood() {
 type KeysRead = (Vec<(String, String)>, Vec<f32>, Vec<Reject>);
 
 fn keys(path: &Path, options: EdgeSourceOptions) -> Result<KeysRead> {
-    let options = EdgeSourceOptions {
-        ids: IdKind::String,
-        ..options
-    };
+    let options = EdgeSourceOptions { ids: IdKind::String, ..options };
     let source = EdgeSource::open(&[path.to_owned()], options)?;
     let (mut edges, mut weights, mut rejected) = Default::default();
     let mut batch = TextBatch::default();
@@ -162,10 +135,7 @@ fn string_keys_keep_what_separates_them_elsewhere() {
     ];
     for (name, text, (source, target)) in cases {
         for block_bytes in [1, 9, 1 << 20] {
-            let options = EdgeSourceOptions {
-                block_bytes,
-                ..Default::default()
-            };
+            let options = EdgeSourceOptions { block_bytes, ..Default::default() };
             let (edges, _, _) = keys(&folder.file(name, text), options).unwrap();
             assert_eq!(edges, [(source.to_owned(), target.to_owned())], "{text:?}");
         }
@@ -202,15 +172,8 @@ fn column_names_that_may_be_string_ids_are_read_as_the_format_or_the_user_says()
         ("a.csv", "v,w\nsource,target\nv,w\n", HeaderLine::Yes, false, ""),
     ];
     for (name, text, given, is_header, warned) in cases {
-        let options = EdgeSourceOptions {
-            header: given,
-            ids: IdKind::String,
-            ..Default::default()
-        };
-        for (name, bytes) in [
-            (name.to_owned(), text.into()),
-            (format!("{name}.zst"), zstd(text.as_bytes())),
-        ] {
+        let options = EdgeSourceOptions { header: given, ids: IdKind::String, ..Default::default() };
+        for (name, bytes) in [(name.to_owned(), text.into()), (format!("{name}.zst"), zstd(text.as_bytes()))] {
             let path = folder.file(&name, bytes);
             let (edges, ..) = keys(&path, options.clone()).unwrap();
             assert_eq!(edges.len(), if is_header { 1 } else { 2 }, "{text:?}, {given:?}");
@@ -224,10 +187,7 @@ fn column_names_that_may_be_string_ids_are_read_as_the_format_or_the_user_says()
     }
     // One message about several files.
     let files = ["b.tsv", "c.tsv", "d.tsv"].map(|name| folder.file(name, "u v\nv w\n"));
-    let options = EdgeSourceOptions {
-        ids: IdKind::String,
-        ..Default::default()
-    };
+    let options = EdgeSourceOptions { ids: IdKind::String, ..Default::default() };
     let warnings = EdgeSource::open(&files, options).unwrap().warnings();
     assert_eq!(warnings.len(), 1);
     assert_contains(&warnings[0], &["b.tsv:1: the first line, \"u v\"", "in 2 more files"]);
@@ -276,10 +236,7 @@ fn a_third_column_that_is_hardly_a_weight_is_refused_or_a_warning() {
 fn names_in_a_header_give_the_order_of_the_columns() {
     let folder = Folder::new();
     let open = |path: &Path, header| {
-        let options = EdgeSourceOptions {
-            header,
-            ..Default::default()
-        };
+        let options = EdgeSourceOptions { header, ..Default::default() };
         EdgeSource::open(&[path.to_owned()], options)
     };
     for (name, text) in [
@@ -327,10 +284,7 @@ fn last_columns_without_values_are_left_out() {
         assert_eq!((read.edges, read.values.len()), (vec![(0, 1), (2, 3)], 0), "{text}");
         assert_eq!(source.readings()[0].left_out.join(" "), left_out, "{text}");
     }
-    let source = EdgeSource::open(
-        &[folder.file("a.csv", "0,1,.5,\n2,3,1,\n")],
-        EdgeSourceOptions::default(),
-    );
+    let source = EdgeSource::open(&[folder.file("a.csv", "0,1,.5,\n2,3,1,\n")], EdgeSourceOptions::default());
     assert_eq!(read(&source.unwrap(), 1).unwrap().values, [0.5, 1.0]);
     // A column with a name is one of the edges, though it is empty.
     let named = folder.file("a.csv", "src,dst,weight\n0,1,\n2,3,\n");
@@ -364,17 +318,11 @@ fn empty_cells_are_named_with_their_column() {
             target: text.starts_with("src").then(|| "dst".to_owned()),
             ..Default::default()
         };
-        let options = EdgeSourceOptions {
-            columns,
-            ..Default::default()
-        };
+        let options = EdgeSourceOptions { columns, ..Default::default() };
         let error = message(read_path(&path, options.clone()));
         assert_contains(&error, &parts);
         assert_contains(&error, &["--on-bad-line skip"]);
-        let skip = EdgeSourceOptions {
-            on_bad_line: OnBadLine::Skip,
-            ..options
-        };
+        let skip = EdgeSourceOptions { on_bad_line: OnBadLine::Skip, ..options };
         assert_eq!(read_path(&path, skip).unwrap().edges, [(0, 1)]);
     }
 }
@@ -383,10 +331,7 @@ fn empty_cells_are_named_with_their_column() {
 fn integers_that_were_written_as_floats_are_read() {
     let folder = Folder::new();
     let text = "0.0,1.00\n2.,3\n4e0,1.5e1\n1.000000000000000000e+00,9007199254740993.0\n";
-    let options = EdgeSourceOptions {
-        id_limit: IdLimit::Sparse,
-        ..Default::default()
-    };
+    let options = EdgeSourceOptions { id_limit: IdLimit::Sparse, ..Default::default() };
     assert_eq!(
         read_path(&folder.file("a.csv", text), options).unwrap().edges,
         [(0, 1), (2, 3), (4, 15), (1, 9_007_199_254_740_993)]
@@ -410,10 +355,7 @@ fn lines_of_other_columns_are_refused_with_a_remedy_that_helps() {
     assert_contains(&refused("a.tsv", "1~2\n"), &["found 1", "give --separator"]);
     for error in [
         refused("a.csv", "src,dst,type,time\n1,2,3,4\n5,6,7,8\n"),
-        message(read_path(
-            &folder.file("a.csv", "src,dst,type,time\n1,2,3,4\n5,6,7,8\n"),
-            skipping(1 << 20),
-        )),
+        message(read_path(&folder.file("a.csv", "src,dst,type,time\n1,2,3,4\n5,6,7,8\n"), skipping(1 << 20))),
     ] {
         assert_contains(&error, &["a.csv:1: ", "the use of type, time", "--src src --dst dst"]);
         assert!(!error.contains("--on-bad-line"), "{error}");

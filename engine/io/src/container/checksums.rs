@@ -44,10 +44,7 @@ impl Checksums {
         let table = header.table_offset()..header.table_offset() + header.blocks() * 8;
         Ok(Self {
             path: path.to_owned(),
-            shift: header
-                .block_bytes
-                .is_power_of_two()
-                .then(|| header.block_bytes.trailing_zeros()),
+            shift: header.block_bytes.is_power_of_two().then(|| header.block_bytes.trailing_zeros()),
             table: Mapping::part(file, path, table, Access::Random)?,
             table_is_right: OnceLock::new(),
             right: (0..header.blocks().div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
@@ -112,10 +109,7 @@ impl Checksums {
                 break;
             }
             if !self.is_right(index) {
-                self.check_block(
-                    index,
-                    &bytes[(block.start - start) as usize..(block.end - start) as usize],
-                )?;
+                self.check_block(index, &bytes[(block.start - start) as usize..(block.end - start) as usize])?;
             }
         }
         Ok(())

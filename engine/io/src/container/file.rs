@@ -109,11 +109,7 @@ impl ContainerFile {
         if let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() {
             let wanted = Header::prefix_bytes(fixed).map_err(Error::format(path))?;
             if wanted > file_bytes {
-                let error = FormatError::Length {
-                    what: "file",
-                    expected: wanted,
-                    found: file_bytes,
-                };
+                let error = FormatError::Length { what: "file", expected: wanted, found: file_bytes };
                 return Err(Error::format(path)(error));
             }
             if wanted > prefix.len() as u64 {
@@ -123,13 +119,7 @@ impl ContainerFile {
         }
         let header = Header::decode(&prefix, kind, file_bytes).map_err(Error::format(path))?;
         let digest = header.digest();
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            header,
-            digest,
-            checksums: Arc::default(),
-        })
+        Ok(Self { path: path.to_owned(), file, header, digest, checksums: Arc::default() })
     }
 
     /// Closes it. It can be opened again.
@@ -225,19 +215,13 @@ impl ContainerFile {
     }
 
     fn read_unchecked(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        self.file
-            .read_exact_at(buffer, self.header.payload_offset + offset)
-            .map_err(|e| self.read_error(e))
+        self.file.read_exact_at(buffer, self.header.payload_offset + offset).map_err(|e| self.read_error(e))
     }
 
     fn read_error(&self, error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             let found = self.file.metadata().map_or(0, |m| m.len());
-            return Error::format(&self.path)(FormatError::Length {
-                what: "file",
-                expected: self.bytes(),
-                found,
-            });
+            return Error::format(&self.path)(FormatError::Length { what: "file", expected: self.bytes(), found });
         }
         Error::io("read", &self.path)(error)
     }
@@ -253,9 +237,7 @@ impl ContainerFile {
     /// Reads the file once, about 1 MiB at a time.
     pub fn verify(&self, mut on_bytes: impl FnMut(u64), mut on_problem: impl FnMut(Error)) -> Result<()> {
         let mut table = vec![0; self.header.blocks() as usize * 8];
-        self.file
-            .read_exact_at(&mut table, self.header.table_offset())
-            .map_err(|e| self.read_error(e))?;
+        self.file.read_exact_at(&mut table, self.header.table_offset()).map_err(|e| self.read_error(e))?;
         if let Err(error) = self.header.check_table(&table) {
             // If the table is damaged, no block can be verified.
             on_problem(Error::format(&self.path)(error));

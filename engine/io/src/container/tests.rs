@@ -44,13 +44,7 @@ fn a_flipped_byte_is_found_by_reads_of_its_block_only() {
             let block = at / block_bytes * block_bytes;
             let opened = ContainerFile::open(&path, FileKind::ROWS).unwrap();
             let mapped = MappedPayload::new(&opened, Access::Random).unwrap();
-            for (start, end) in [
-                (0, 1),
-                (block, block + 1),
-                (at, at + 1),
-                (0, PAYLOAD_BYTES),
-                (25_000, 45_000),
-            ] {
+            for (start, end) in [(0, 1), (block, block + 1), (at, at + 1), (0, PAYLOAD_BYTES), (25_000, 45_000)] {
                 let is_hit = start < block + block_bytes && end > block;
                 let mut buffer = vec![0; end - start];
                 let read = opened.read_at(&mut buffer, start as u64);
@@ -85,10 +79,7 @@ fn a_damaged_checksum_table_is_an_error() {
         let table = opened.header().table_offset();
         for error in [opened.read_at(&mut [0], 0).unwrap_err(), mapped.get(0..1).unwrap_err()] {
             let message = error.to_string();
-            assert!(
-                message.contains(&format!("checksum table at offset {table}")),
-                "{message}"
-            );
+            assert!(message.contains(&format!("checksum table at offset {table}")), "{message}");
         }
     }
 }
@@ -150,10 +141,7 @@ fn blocks_around_covers_whole_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     file(&path, 4096);
-    let checksums = ContainerFile::open(&path, FileKind::ROWS)
-        .unwrap()
-        .new_checksums()
-        .unwrap();
+    let checksums = ContainerFile::open(&path, FileKind::ROWS).unwrap().new_checksums().unwrap();
     assert_eq!(checksums.blocks_around(0..1), 0..4096);
     assert_eq!(checksums.blocks_around(4095..4097), 0..8192);
     assert_eq!(checksums.blocks_around(49_999..50_000), 49_152..50_000);

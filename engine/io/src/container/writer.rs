@@ -85,9 +85,7 @@ impl ContainerWriter {
 
     fn write_through(&mut self, bytes: &[u8]) -> Result<()> {
         let at = self.payload_offset + self.written;
-        self.file
-            .write_all_at(bytes, at)
-            .map_err(Error::io("write", &self.path))?;
+        self.file.write_all_at(bytes, at).map_err(Error::io("write", &self.path))?;
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -100,19 +98,10 @@ impl ContainerWriter {
     pub fn finish(mut self, meta: Vec<u8>) -> Result<WrittenFile> {
         self.flush()?;
         let (header, table) = self.hasher.finish(self.kind, meta, self.payload_offset);
-        self.file
-            .write_all_at(&table, header.table_offset())
-            .map_err(Error::io("write", &self.path))?;
-        self.file
-            .write_all_at(&header.encode(), 0)
-            .map_err(Error::io("write", &self.path))?;
+        self.file.write_all_at(&table, header.table_offset()).map_err(Error::io("write", &self.path))?;
+        self.file.write_all_at(&header.encode(), 0).map_err(Error::io("write", &self.path))?;
         let bytes = header.table_offset() + table.len() as u64;
-        Ok(WrittenFile {
-            path: self.path,
-            bytes,
-            digest: header.digest(),
-            file: self.file,
-        })
+        Ok(WrittenFile { path: self.path, bytes, digest: header.digest(), file: self.file })
     }
 }
 

@@ -45,9 +45,7 @@ pub fn sync_file(file: &File, path: &Path) -> Result<()> {
 /// Syncs a folder, so that the creations, renames and removals in it are on disk.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     kill_point("sync", folder);
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(Error::io("sync", folder))
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("sync", folder))
 }
 
 /// The parent folder of a path.
@@ -83,9 +81,7 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
 
 /// Renames a file or folder, and syncs the folder of the new name. Fails if `to` exists.
 pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
-    rename_new_as(from, to, |from, to| {
-        renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
-    })
+    rename_new_as(from, to, |from, to| renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE))
 }
 
 /// As [`rename_new`]. `rename_exclusively` renames if nothing has the new name, or says that the file system cannot do that at once.
@@ -184,10 +180,9 @@ mod tests {
             rename_new_as(&from, &to, |_, _| Err(refusal)).unwrap();
             assert!(to.is_dir() && !from.exists());
             fs::create_dir(&from).unwrap();
-            for error in [
-                rename_new_as(&from, &to, |_, _| Err(refusal)).unwrap_err(),
-                rename_new(&from, &to).unwrap_err(),
-            ] {
+            for error in
+                [rename_new_as(&from, &to, |_, _| Err(refusal)).unwrap_err(), rename_new(&from, &to).unwrap_err()]
+            {
                 assert!(matches!(error, Error::Exists { .. }), "{error}");
             }
             assert!(from.is_dir());

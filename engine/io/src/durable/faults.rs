@@ -88,8 +88,7 @@ pub fn reach(action: &str, path: &Path) {
     if let Some(mut log) = plan.log.as_ref() {
         // One write, so that lines of several threads do not mix.
         let line = format!("{number} {action} {}\n", path.display());
-        log.write_all(line.as_bytes())
-            .expect("GRAPPA_KILL_LOG can be written to");
+        log.write_all(line.as_bytes()).expect("GRAPPA_KILL_LOG can be written to");
     }
     if plan.kill_at == Some(number) {
         kill_process(getpid(), Signal::KILL).expect("a process may kill itself");

@@ -155,11 +155,7 @@ fn busy(file: &File, path: &Path) -> Error {
         Some(pid) => format!("another process (pid {pid}) is writing here"),
         None => "another process is writing here".to_owned(),
     };
-    Error::input(
-        path,
-        Position::Whole,
-        format!("{who}; wait until it has ended, or choose another name"),
-    )
+    Error::input(path, Position::Whole, format!("{who}; wait until it has ended, or choose another name"))
 }
 
 /// The process that holds the lock of a file, if the kernel reports it.
@@ -192,16 +188,10 @@ mod tests {
     fn a_folder_has_one_holder_at_a_time() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("folder");
-        assert!(
-            FolderLock::of(&path, Patience::None).unwrap().is_none(),
-            "the folder does not exist"
-        );
+        assert!(FolderLock::of(&path, Patience::None).unwrap().is_none(), "the folder does not exist");
         let held = FolderLock::wait(&path).unwrap();
         let error = FolderLock::of(&path, Patience::None).unwrap_err().to_string();
-        assert!(
-            error.contains("another process") && error.contains("choose another name"),
-            "{error}"
-        );
+        assert!(error.contains("another process") && error.contains("choose another name"), "{error}");
         drop(held);
         FolderLock::of(&path, Patience::None).unwrap().unwrap();
     }
@@ -255,9 +245,7 @@ mod tests {
     fn is_waited_for(path: &Path) -> bool {
         let inode = format!(":{} ", fs::metadata(path).unwrap().ino());
         let locks = fs::read_to_string("/proc/locks").unwrap();
-        locks
-            .lines()
-            .any(|line| line.contains("-> FLOCK") && line.contains(&inode))
+        locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&inode))
     }
 
     #[test]

@@ -68,10 +68,7 @@ pub fn open_to_append(path: &Path) -> Result<File> {
 /// If it cannot be opened, or it is in a watched folder that was removed or replaced.
 pub fn reopen_file(path: &Path) -> Result<File> {
     check_watched(path)?;
-    OpenOptions::new()
-        .write(true)
-        .open(path)
-        .map_err(Error::io("open", path))
+    OpenOptions::new().write(true).open(path).map_err(Error::io("open", path))
 }
 
 /// Creates a file. None if the path exists.
@@ -120,9 +117,7 @@ impl<'a> Destination<'a> {
     /// [`Error::Exists`], or what is there instead of a file.
     pub fn check(self) -> Result<()> {
         match self.path.symlink_metadata() {
-            Ok(_) if !self.replaces => Err(Error::Exists {
-                path: self.path.to_owned(),
-            }),
+            Ok(_) if !self.replaces => Err(Error::Exists { path: self.path.to_owned() }),
             Ok(found) if !found.is_file() => {
                 let what = "this is not a regular file, and only files are replaced; choose another name";
                 Err(Error::input(self.path, Position::Whole, what))
@@ -191,13 +186,7 @@ impl<'a> Temporary<'a> {
             // and removes it.
             lock(&file, &path, Patience::Moment)?;
             if is_at(&file, &path)? {
-                return Ok(Self {
-                    file,
-                    path,
-                    name,
-                    replaces: true,
-                    is_finished: false,
-                });
+                return Ok(Self { file, path, name, replaces: true, is_finished: false });
             }
         }
         Err(made_again(&path))
@@ -285,10 +274,7 @@ mod tests {
         assert!(!name.is_symlink());
         assert_eq!(fs::read(&name).unwrap(), b"bytes");
         symlink(&victim, temporary_name(&name)).unwrap();
-        create_file(&temporary_name(&name))
-            .unwrap()
-            .write_all(b"bytes")
-            .unwrap();
+        create_file(&temporary_name(&name)).unwrap().write_all(b"bytes").unwrap();
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
     }
 
@@ -299,10 +285,7 @@ mod tests {
         let replacing = |path| Destination { path, replaces: true };
         replacing(&name).check().unwrap();
         fs::write(&name, "old").unwrap();
-        for begun in [
-            Destination::from(&name).check(),
-            Destination::from(&name).begin().map(drop),
-        ] {
+        for begun in [Destination::from(&name).check(), Destination::from(&name).begin().map(drop)] {
             assert!(matches!(begun, Err(Error::Exists { .. })), "{begun:?}");
         }
         let unfinished = replacing(&name).begin().unwrap();
@@ -330,20 +313,10 @@ mod tests {
         // Neither created nor written to.
         for _ in 0..2 {
             let error = open_to_append(&name).unwrap_err().to_string();
-            assert!(
-                error.contains("symbolic link") && error.contains("remove the link"),
-                "{error}"
-            );
+            assert!(error.contains("symbolic link") && error.contains("remove the link"), "{error}");
             fs::write(&victim, "precious").unwrap();
         }
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &pipe,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RWXU,
-            0,
-        )
-        .unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
         open_to_append(&pipe).unwrap_err();
         let file = folder.path().join("file");
         for _ in 0..2 {

@@ -24,14 +24,8 @@ impl Watched {
     /// Watches the open folder `path`.
     pub(super) fn begin(folder: &File, path: &Path) -> Result<Self> {
         let metadata = folder.metadata().map_err(Error::io("look at", path))?;
-        let own = WatchedFolder {
-            path: path.to_owned(),
-            id: file_id(&metadata),
-        };
-        WATCHED
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(own.clone());
+        let own = WatchedFolder { path: path.to_owned(), id: file_id(&metadata) };
+        WATCHED.write().unwrap_or_else(PoisonError::into_inner).push(own.clone());
         Ok(Self(own))
     }
 }
@@ -54,13 +48,9 @@ pub(super) fn check_watched(path: &Path) -> Result<()> {
     for folder in watched.iter().filter(|folder| path.starts_with(&folder.path)) {
         let now = fs::symlink_metadata(&folder.path).ok().map(|now| file_id(&now));
         // A process may watch a folder that replaced another one of its own.
-        let is_watched = watched
-            .iter()
-            .any(|other| other.path == folder.path && Some(other.id) == now);
+        let is_watched = watched.iter().any(|other| other.path == folder.path && Some(other.id) == now);
         if !is_watched {
-            return Err(Error::Taken {
-                path: folder.path.clone(),
-            });
+            return Err(Error::Taken { path: folder.path.clone() });
         }
     }
     Ok(())

@@ -131,9 +131,7 @@ mod tests {
         let output = in_child("a_truncated_mapping_is_reported_with_file_and_offset", || {
             let folder = tempfile::tempdir().unwrap();
             let (path, file) = cut_file(&folder);
-            let others: Vec<_> = (0..200)
-                .map(|_| Mapping::new(&file, &path, Access::Random).unwrap())
-                .collect();
+            let others: Vec<_> = (0..200).map(|_| Mapping::new(&file, &path, Access::Random).unwrap()).collect();
             let mapping = Mapping::new(&file, &path, Access::Random).unwrap();
             drop(others);
             file.set_len(10_000).unwrap();
@@ -146,10 +144,7 @@ mod tests {
         assert_eq!(output.status.code(), Some(1), "{text}");
         let line = text.lines().next().unwrap();
         assert!(line.starts_with("error: cannot read /"), "{text}");
-        assert!(
-            line.contains("/edges at offset 61000: it was truncated or its disk failed"),
-            "{text}"
-        );
+        assert!(line.contains("/edges at offset 61000: it was truncated or its disk failed"), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }
 
@@ -180,10 +175,7 @@ mod tests {
             let place = table::find(memory.as_ptr().addr() + offset).unwrap();
             let (line, bytes) = line(&place);
             let text = std::str::from_utf8(&line[..bytes]).unwrap();
-            assert!(
-                text.starts_with(&format!("error: cannot read /a/file at offset {offset}: it")),
-                "{text}"
-            );
+            assert!(text.starts_with(&format!("error: cannot read /a/file at offset {offset}: it")), "{text}");
             assert!(text.ends_with("run again\n"), "{text}");
         }
     }

@@ -70,14 +70,8 @@ impl Mapping {
             Access::Sequential => Advice::Sequential,
             Access::Random => Advice::Random,
         };
-        map.advise(advice)
-            .map_err(Error::io("advise on the mapping of", path))?;
-        Ok(Self {
-            _listed: table::list(&map, path, part.start as usize),
-            map,
-            path: path.to_owned(),
-            identity,
-        })
+        map.advise(advice).map_err(Error::io("advise on the mapping of", path))?;
+        Ok(Self { _listed: table::list(&map, path, part.start as usize), map, path: path.to_owned(), identity })
     }
 
     /// Fails with [`Error::Changed`] if the file was replaced, written to, truncated or extended after it was mapped.
@@ -91,10 +85,7 @@ impl Mapping {
     pub fn release(&self, range: Range<usize>) {
         // SAFETY: dropping pages of a read-only file mapping does not change its bytes: they come from the file. (In
         // anonymous memory, they would become zero.)
-        let result = unsafe {
-            self.map
-                .unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
-        };
+        let result = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len()) };
         // Ignored: this only saves memory.
         if let Err(error) = result {
             tracing::debug!("cannot release mapped pages: {error}");
@@ -120,9 +111,7 @@ impl Mapping {
         // SAFETY: the range is the mapping's, and `pages` has a byte for each of its pages.
         let failed = unsafe { libc::mincore(self.map.as_ptr().cast_mut().cast(), self.map.len(), pages.as_mut_ptr()) };
         if failed != 0 {
-            return Err(Error::io("ask what is cached of", &self.path)(
-                io::Error::last_os_error(),
-            ));
+            return Err(Error::io("ask what is cached of", &self.path)(io::Error::last_os_error()));
         }
         Ok(pages.iter().filter(|&page| page & 1 == 1).count())
     }

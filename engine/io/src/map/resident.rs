@@ -76,10 +76,7 @@ impl FaultMeter {
     /// Starts to count.
     pub fn start() -> Self {
         let Faults { all, disk_reads } = Faults::of_thread();
-        Self {
-            all: Cell::new(all),
-            disk_reads: Cell::new(disk_reads),
-        }
+        Self { all: Cell::new(all), disk_reads: Cell::new(disk_reads) }
     }
 
     /// Whether there were page faults since the last call.
@@ -109,10 +106,7 @@ impl Faults {
             libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
             usage.assume_init()
         };
-        Self {
-            all: (usage.ru_minflt + usage.ru_majflt) as u64,
-            disk_reads: usage.ru_majflt as u64,
-        }
+        Self { all: (usage.ru_minflt + usage.ru_majflt) as u64, disk_reads: usage.ru_majflt as u64 }
     }
 }
 

@@ -67,11 +67,7 @@ pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
     let _lock = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut block = &TABLE;
     let entry = loop {
-        match block
-            .entries
-            .iter()
-            .find(|entry| entry.bytes.load(Ordering::Relaxed) == 0)
-        {
+        match block.entries.iter().find(|entry| entry.bytes.load(Ordering::Relaxed) == 0) {
             Some(entry) => break entry,
             None => block = block.next.get_or_init(|| Box::new(Block::new())),
         }
@@ -104,10 +100,7 @@ impl Drop for Listed {
 
 impl Block {
     const fn new() -> Self {
-        Self {
-            entries: [const { Entry::new() }; ENTRIES_PER_BLOCK],
-            next: OnceLock::new(),
-        }
+        Self { entries: [const { Entry::new() }; ENTRIES_PER_BLOCK], next: OnceLock::new() }
     }
 }
 
@@ -168,10 +161,7 @@ mod tests {
         let mut listed: Vec<_> = memory.iter().map(list).collect();
         let name = |address: usize| find(address).map(|place| (place.name().to_vec(), place.offset));
         for bytes in &memory {
-            let (first, expected) = (
-                bytes.as_ptr().addr(),
-                format!("/some/file-{}", bytes.len()).into_bytes(),
-            );
+            let (first, expected) = (bytes.as_ptr().addr(), format!("/some/file-{}", bytes.len()).into_bytes());
             assert_eq!(name(first), Some((expected.clone(), 7)));
             assert_eq!(name(first + bytes.len() - 1), Some((expected, 7 + bytes.len() - 1)));
         }

@@ -127,12 +127,7 @@ pub struct Reordered {
 impl Reordered {
     /// Holds back completions of `engine`, at random.
     pub fn new(engine: Box<dyn ReadEngine>, seed: u64) -> Self {
-        Self {
-            engine,
-            seed,
-            steps: 0,
-            held: VecDeque::new(),
-        }
+        Self { engine, seed, steps: 0, held: VecDeque::new() }
     }
 
     fn random(&mut self) -> u64 {
@@ -166,9 +161,7 @@ impl ReadEngine for Reordered {
     fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize> {
         let mut completed = Vec::new();
         if self.held.is_empty() || self.random().is_multiple_of(2) {
-            let result = self
-                .engine
-                .complete(&mut |read, bytes| completed.push((*read, bytes.to_vec())));
+            let result = self.engine.complete(&mut |read, bytes| completed.push((*read, bytes.to_vec())));
             result.inspect_err(|_| self.held.clear())?;
         }
         for entry in completed {
@@ -193,12 +186,7 @@ mod tests {
 
     #[test]
     fn faults_come_as_often_as_asked() {
-        let faults = Faults {
-            short_one_in: 4,
-            refuse_one_in: 5,
-            fail_from: Some(1000),
-            ..Faults::default()
-        };
+        let faults = Faults { short_one_in: 4, refuse_one_in: 5, fail_from: Some(1000), ..Faults::default() };
         let injector = faults.meet(Options::default()).fault_injector.unwrap();
         let (mut short, mut refused) = (0, 0);
         for _ in 0..1000 {
@@ -215,10 +203,7 @@ mod tests {
                 }
             }
         }
-        assert!(
-            (150..250).contains(&short) && (150..250).contains(&refused),
-            "{short} {refused}"
-        );
+        assert!((150..250).contains(&short) && (150..250).contains(&refused), "{short} {refused}");
         let error = injector.answer(FileIndex(0), 0, &mut [0; 10], Ok(10)).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
         assert!((0..100).any(|_| injector.enter().is_err()));
@@ -229,14 +214,7 @@ mod tests {
     fn completions_are_held_back_and_reordered() {
         let engine = Memory::new(vec![vec![0; 100]], Options::default()).unwrap();
         let mut engine = Reordered::new(Box::new(engine), 1);
-        let reads: Vec<_> = (0..100)
-            .map(|tag| Read {
-                file: FileIndex(0),
-                offset: tag,
-                length: 1,
-                tag,
-            })
-            .collect();
+        let reads: Vec<_> = (0..100).map(|tag| Read { file: FileIndex(0), offset: tag, length: 1, tag }).collect();
         assert_eq!(engine.submit(&reads).unwrap(), 100);
         let (mut order, mut calls) = (Vec::new(), 0);
         while engine.in_flight() > 0 {

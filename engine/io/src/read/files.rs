@@ -53,17 +53,9 @@ impl ReadFile {
         if let Some(expected) = expected
             && expected != identity.bytes()
         {
-            return Err(Error::format(path)(FormatError::Length {
-                what: "file",
-                expected,
-                found: identity.bytes(),
-            }));
+            return Err(Error::format(path)(FormatError::Length { what: "file", expected, found: identity.bytes() }));
         }
-        Ok(Self {
-            path: path.to_owned(),
-            identity,
-            direct: Direct::of(&file),
-        })
+        Ok(Self { path: path.to_owned(), identity, direct: Direct::of(&file) })
     }
 
     /// Its path.
@@ -144,13 +136,7 @@ impl Descriptors {
                 );
             });
         }
-        Self {
-            direct,
-            capacity,
-            cells: files.iter().map(|_| Cell::default()).collect(),
-            clock: VecDeque::new(),
-            files,
-        }
+        Self { direct, capacity, cells: files.iter().map(|_| Cell::default()).collect(), clock: VecDeque::new(), files }
     }
 
     /// The files.
@@ -166,11 +152,7 @@ impl Descriptors {
 
     /// The error of a failed read.
     pub(super) fn error(&self, read: &Read, source: io::Error) -> Error {
-        Error::Read {
-            path: self.files[read.file.0 as usize].path.clone(),
-            offset: read.offset,
-            source,
-        }
+        Error::Read { path: self.files[read.file.0 as usize].path.clone(), offset: read.offset, source }
     }
 
     /// Opens all files. None if the limit is too low.

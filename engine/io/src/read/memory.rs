@@ -21,11 +21,7 @@ impl Memory {
     /// An engine that reads `files`. A [`FileIndex`](super::FileIndex) is an index into this list.
     pub fn new(files: Vec<Vec<u8>>, options: Options) -> Result<Self> {
         options.check()?;
-        Ok(Self {
-            files,
-            options,
-            complete: VecDeque::new(),
-        })
+        Ok(Self { files, options, complete: VecDeque::new() })
     }
 
     fn read(&self, read: &Read) -> io::Result<Vec<u8>> {

@@ -35,13 +35,7 @@ const BUFFER_BYTES_MAX: u64 = 1 << 30;
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            depth: 128,
-            read_bytes_max: 256 << 10,
-            threads: 8,
-            direct: true,
-            fault_injector: None,
-        }
+        Self { depth: 128, read_bytes_max: 256 << 10, threads: 8, direct: true, fault_injector: None }
     }
 }
 
@@ -54,11 +48,7 @@ impl Options {
 
     pub(super) fn check(&self) -> Result<()> {
         if !(1..=DEPTH_MAX).contains(&self.depth) {
-            return Err(Error::out_of_range(
-                "the read depth",
-                format!("1 to {DEPTH_MAX} reads in flight"),
-                self.depth,
-            ));
+            return Err(Error::out_of_range("the read depth", format!("1 to {DEPTH_MAX} reads in flight"), self.depth));
         }
         if !(1..=READ_BYTES_MAX).contains(&self.read_bytes_max) {
             return Err(Error::out_of_range(
@@ -90,10 +80,7 @@ impl Options {
     /// # Panics
     /// If the file index or the length of the read is out of range.
     pub(super) fn check_read(&self, read: &Read, files: usize) {
-        assert!(
-            (read.file.0 as usize) < files,
-            "{read:?} has an index beyond the {files} files"
-        );
+        assert!((read.file.0 as usize) < files, "{read:?} has an index beyond the {files} files");
         assert!(
             (1..=self.read_bytes_max).contains(&read.length),
             "{read:?} must have 1 to {} bytes",
@@ -118,13 +105,7 @@ impl Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            depth,
-            read_bytes_max,
-            threads,
-            direct,
-            fault_injector,
-        } = self;
+        let Self { depth, read_bytes_max, threads, direct, fault_injector } = self;
         f.debug_struct("Options")
             .field("depth", depth)
             .field("read_bytes_max", read_bytes_max)

@@ -87,10 +87,7 @@ impl Pread {
     /// Waits for the reads in flight, and discards them.
     fn abandon(&mut self) {
         while self.in_flight > 0 {
-            let finished = self
-                .finished
-                .recv()
-                .expect("the reading threads live as long as the engine");
+            let finished = self.finished.recv().expect("the reading threads live as long as the engine");
             self.spare.push(finished.buffer);
             self.in_flight -= 1;
         }
@@ -112,10 +109,7 @@ impl Pread {
                 buffer.resize(transfer.span(), 0);
             }
             let job = PreadJob { transfer, file, buffer };
-            let jobs = self
-                .jobs
-                .as_ref()
-                .expect("the channel exists until the engine is dropped");
+            let jobs = self.jobs.as_ref().expect("the channel exists until the engine is dropped");
             jobs.send(job).expect("the reading threads live as long as the engine");
             self.in_flight += 1;
         }
@@ -145,11 +139,7 @@ impl PreadJob {
         });
         // Close the file before the engine gets the result, so that a waiting read finds a free descriptor.
         drop(self.file);
-        Finished {
-            read,
-            wanted,
-            buffer: self.buffer,
-        }
+        Finished { read, wanted, buffer: self.buffer }
     }
 }
 
@@ -178,10 +168,7 @@ impl ReadEngine for Pread {
         if self.in_flight == 0 {
             return Ok(0);
         }
-        let first = self
-            .finished
-            .recv()
-            .expect("the reading threads live as long as the engine");
+        let first = self.finished.recv().expect("the reading threads live as long as the engine");
         let mut next = Some(first);
         let mut count = 0;
         while let Some(finished) = next {

@@ -51,13 +51,7 @@ pub(super) enum Step {
 impl Transfer {
     /// Begins a read that lies within the first 2^63 bytes of a file. `align` is a power of two.
     pub(super) fn new(read: Read, align: u32) -> Self {
-        Self {
-            read,
-            align,
-            filled: 0,
-            stalls: 0,
-            same_end: (0, 0),
-        }
+        Self { read, align, filled: 0, stalls: 0, same_end: (0, 0) }
     }
 
     /// Buffer bytes that any read of at most `read_bytes_max` bytes needs, at any offset.
@@ -102,11 +96,7 @@ impl Transfer {
                     self.stalls = 0;
                     return Step::Again;
                 }
-                let times = if self.same_end.0 == reached {
-                    self.same_end.1 + 1
-                } else {
-                    1
-                };
+                let times = if self.same_end.0 == reached { self.same_end.1 + 1 } else { 1 };
                 self.same_end = (reached, times);
                 let found = reached.saturating_sub(self.wanted().start);
                 if count == 0 || times >= SAME_ENDS_MAX {
@@ -174,12 +164,7 @@ mod tests {
     use crate::read::FileIndex;
 
     fn read(offset: u64, length: u32) -> Read {
-        Read {
-            file: FileIndex(0),
-            offset,
-            length,
-            tag: 0,
-        }
+        Read { file: FileIndex(0), offset, length, tag: 0 }
     }
 
     proptest! {
@@ -220,11 +205,7 @@ mod tests {
     #[test]
     fn the_end_of_the_file_is_an_error_that_states_the_bytes_found() {
         // Direct reads start at 512. A read there always returns 388 bytes, because the file has 900.
-        for (align, answers, found) in [
-            (1, vec![300, 0], 300),
-            (512, vec![388], 300),
-            (512, vec![512, 388], 812),
-        ] {
+        for (align, answers, found) in [(1, vec![300, 0], 300), (512, vec![388], 300), (512, vec![512, 388], 812)] {
             let mut transfer = Transfer::new(read(600, 1000), align);
             let last = *answers.last().unwrap();
             let mut answers = answers.into_iter();
@@ -235,10 +216,7 @@ mod tests {
             });
             let error = error.expect("the read fails");
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-            assert_eq!(
-                error.to_string(),
-                format!("expected 1000 bytes, found {found}: the file is truncated")
-            );
+            assert_eq!(error.to_string(), format!("expected 1000 bytes, found {found}: the file is truncated"));
         }
     }
 

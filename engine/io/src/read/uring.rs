@@ -17,10 +17,7 @@
 //! Buffers are freed only when the kernel owes nothing. So the engine waits for the reads in flight after an error and
 //! when it is dropped.
 
-#![expect(
-    unsafe_code,
-    reason = "the kernel writes into memory that is described to it by address"
-)]
+#![expect(unsafe_code, reason = "the kernel writes into memory that is described to it by address")]
 
 use std::{
     collections::VecDeque,
@@ -177,9 +174,7 @@ impl Uring {
     /// Handles an answer. If the read is complete, frees the slot and returns the read and the range of its bytes in
     /// the slot's buffer. Otherwise queues the rest of the read.
     fn settle(&mut self, number: u32, answer: i32) -> Result<Option<(Read, Range<usize>)>> {
-        let slot = self.slots[number as usize]
-            .as_mut()
-            .expect("answers are for reads under way");
+        let slot = self.slots[number as usize].as_mut().expect("answers are for reads under way");
         let read = slot.transfer.read;
         let (offset, part) = slot.transfer.next();
         let answer = match u32::try_from(answer) {
@@ -189,10 +184,7 @@ impl Uring {
         // SAFETY: the kernel has completed this slot's read, and gets the slot again only by `describe` below.
         let part = unsafe { self.buffers.part(number, part) };
         let answer = self.options.answer(read.file, offset, part, answer);
-        if slot.file.align > 1
-            && answer
-                .as_ref()
-                .is_err_and(|error| Errno::from_io_error(error) == Some(Errno::INVAL))
+        if slot.file.align > 1 && answer.as_ref().is_err_and(|error| Errno::from_io_error(error) == Some(Errno::INVAL))
         {
             let file = self.descriptors.refuse_direct(read.file)?;
             let transfer = Transfer::new(read, file.align);
@@ -224,10 +216,7 @@ impl Uring {
             Some(file) if Arc::ptr_eq(file, &slot.file) => Target::Listed(index),
             _ => Target::Descriptor(slot.file.file.as_raw_fd()),
         };
-        let entry = self
-            .buffers
-            .entry(target, number, part, offset)
-            .user_data(number.into());
+        let entry = self.buffers.entry(target, number, part, offset).user_data(number.into());
         while self.ring.submission().is_full() {
             self.enter(0)?;
             if self.ring.submission().is_full() {
@@ -277,11 +266,9 @@ impl Uring {
     fn error(&self, source: io::Error) -> Error {
         match self.slots.iter().flatten().next() {
             Some(slot) => self.descriptors.error(&slot.transfer.read, source),
-            None => Error::Unsupported {
-                what: "io_uring",
-                cause: source.to_string(),
-                remedy: "read with threads (pread)",
-            },
+            None => {
+                Error::Unsupported { what: "io_uring", cause: source.to_string(), remedy: "read with threads (pread)" }
+            }
         }
     }
 
@@ -376,10 +363,7 @@ impl Buffers {
     /// Registers the memory with the kernel, so that it need not look up the pages for each read.
     fn register(&mut self, ring: &IoUring) {
         static TOLD: Once = Once::new();
-        let all = libc::iovec {
-            iov_base: self.address(0, 0).cast(),
-            iov_len: self.bytes.len(),
-        };
+        let all = libc::iovec { iov_base: self.address(0, 0).cast(), iov_len: self.bytes.len() };
         // SAFETY: the mapping lives until `Uring::drop`, which undoes the registration first.
         match unsafe { ring.submitter().register_buffers(&[all]) } {
             Ok(()) => self.registered = true,
@@ -404,10 +388,7 @@ impl Buffers {
     /// # Safety
     /// The kernel must not be reading into the slot, and no other reference to the slot may be in use.
     unsafe fn part(&mut self, slot: u32, part: Range<usize>) -> &mut [u8] {
-        assert!(
-            part.start <= part.end && part.end <= self.slot_bytes,
-            "{part:?} of a slot"
-        );
+        assert!(part.start <= part.end && part.end <= self.slot_bytes, "{part:?} of a slot");
         // SAFETY: the part lies within the mapping, whose length was computed for all slots. Its bytes are initialized,
         // at first to zero. The caller ensures that nothing else uses them.
         unsafe { std::slice::from_raw_parts_mut(self.address(slot, part.start), part.len()) }
@@ -418,15 +399,15 @@ impl Buffers {
         assert!(part.end <= self.slot_bytes, "{part:?} of a slot");
         let (address, length) = (self.address(slot, part.start), part.len() as u32);
         match (file, self.registered) {
-            (Target::Listed(place), true) => opcode::ReadFixed::new(types::Fixed(place), address, length, 0)
-                .offset(offset)
-                .build(),
-            (Target::Listed(place), false) => opcode::Read::new(types::Fixed(place), address, length)
-                .offset(offset)
-                .build(),
-            (Target::Descriptor(fd), true) => opcode::ReadFixed::new(types::Fd(fd), address, length, 0)
-                .offset(offset)
-                .build(),
+            (Target::Listed(place), true) => {
+                opcode::ReadFixed::new(types::Fixed(place), address, length, 0).offset(offset).build()
+            }
+            (Target::Listed(place), false) => {
+                opcode::Read::new(types::Fixed(place), address, length).offset(offset).build()
+            }
+            (Target::Descriptor(fd), true) => {
+                opcode::ReadFixed::new(types::Fd(fd), address, length, 0).offset(offset).build()
+            }
             (Target::Descriptor(fd), false) => opcode::Read::new(types::Fd(fd), address, length).offset(offset).build(),
         }
     }

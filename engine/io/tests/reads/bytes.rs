@@ -27,12 +27,7 @@ use crate::common::{Files, KINDS, Kind, Random};
 
 /// Few bytes per read, so tests are quick and have many reads.
 fn options() -> Options {
-    Options {
-        depth: 16,
-        read_bytes_max: 20_000,
-        threads: 3,
-        ..Options::default()
-    }
+    Options { depth: 16, read_bytes_max: 20_000, threads: 3, ..Options::default() }
 }
 
 fn lengths() -> [usize; 6] {
@@ -40,12 +35,7 @@ fn lengths() -> [usize; 6] {
 }
 
 fn read(file: u32, offset: u64, length: u32) -> Read {
-    Read {
-        file: FileIndex(file),
-        offset,
-        length,
-        tag: 0,
-    }
+    Read { file: FileIndex(file), offset, length, tag: 0 }
 }
 
 #[test]
@@ -65,12 +55,7 @@ fn short_and_refused_reads_are_continued() {
     let files = Files::of(&lengths());
     for kind in KINDS {
         for seed in 0..4 {
-            let faults = Faults {
-                seed,
-                short_one_in: 2,
-                refuse_one_in: 3,
-                ..Faults::default()
-            };
+            let faults = Faults { seed, short_one_in: 2, refuse_one_in: 3, ..Faults::default() };
             let Some(mut engine) = files.engine(kind, faults.meet(options())) else {
                 continue;
             };
@@ -113,9 +98,7 @@ fn reading_beyond_the_end_is_an_error_that_names_file_and_offset() {
             let error = files.try_check(&mut *engine, &reads).unwrap_err();
             let expected = format!("expected {} bytes, found {found}", wrong.length);
             assert!(error.to_string().contains(&expected), "{kind:?}: {error}");
-            let Error::Read { path, offset, .. } = error else {
-                panic!("{error}")
-            };
+            let Error::Read { path, offset, .. } = error else { panic!("{error}") };
             assert_eq!(offset, wrong.offset);
             let number = wrong.file.0.to_string();
             assert!(path.to_str().unwrap().ends_with(&number), "{}", path.display());
@@ -136,28 +119,18 @@ fn a_truncated_file_is_an_error() {
                 continue;
             };
             files.check(&mut *engine, &files.reads(20, 1000, 5));
-            File::options()
-                .write(true)
-                .open(&files.paths[0])
-                .unwrap()
-                .set_len(left)
-                .unwrap();
+            File::options().write(true).open(&files.paths[0]).unwrap().set_len(left).unwrap();
             let before = read(0, left.saturating_sub(1000), 1000.min(left).max(1) as u32);
             if left > 0 {
                 files.check(&mut *engine, &[before]);
             }
             let error = files.try_check(&mut *engine, &[read(0, left + 500, 700)]).unwrap_err();
             assert!(error.to_string().contains("found 0: the file is truncated"), "{error}");
-            let error = files
-                .try_check(&mut *engine, &[read(0, left.saturating_sub(100), 700)])
-                .unwrap_err();
+            let error = files.try_check(&mut *engine, &[read(0, left.saturating_sub(100), 700)]).unwrap_err();
             let found = format!("found {}: the file is truncated", left.min(100));
             assert!(error.to_string().contains(&found), "{kind:?}: {error}");
             let error = list[0].check_unchanged().unwrap_err().to_string();
-            assert!(
-                error.contains(&format!("changed from 100000 to {left} bytes")),
-                "{error}"
-            );
+            assert!(error.contains(&format!("changed from 100000 to {left} bytes")), "{error}");
         }
     }
 }
@@ -167,20 +140,14 @@ fn a_disk_error_names_file_and_offset_and_the_engine_stays_usable() {
     let files = Files::of(&lengths());
     for kind in KINDS {
         for fail_from in [0, 1, 7, 50] {
-            let faults = Faults {
-                fail_from: Some(fail_from),
-                short_one_in: 5,
-                ..Faults::default()
-            };
+            let faults = Faults { fail_from: Some(fail_from), short_one_in: 5, ..Faults::default() };
             let Some(mut engine) = files.engine(kind, faults.meet(options())) else {
                 continue;
             };
             for _ in 0..3 {
                 let reads = files.reads(100, 2000, fail_from);
                 let error = files.try_check(&mut *engine, &reads).unwrap_err();
-                let Error::Read { offset, source, .. } = &error else {
-                    panic!("{error}")
-                };
+                let Error::Read { offset, source, .. } = &error else { panic!("{error}") };
                 assert_eq!(source.raw_os_error(), Some(5), "{error}");
                 assert!(reads.iter().any(|read| read.offset == *offset), "{error}");
                 assert_eq!(engine.in_flight(), 0);
@@ -192,10 +159,7 @@ fn a_disk_error_names_file_and_offset_and_the_engine_stays_usable() {
 #[test]
 fn errors_pass_through_reordering() {
     let files = Files::of(&[50_000]);
-    let faults = Faults {
-        fail_from: Some(30),
-        ..Faults::default()
-    };
+    let faults = Faults { fail_from: Some(30), ..Faults::default() };
     let engine = files.engine(Kind::Pread, faults.meet(options())).unwrap();
     let mut engine = Reordered::new(engine, 3);
     files.try_check(&mut engine, &files.reads(100, 2000, 3)).unwrap_err();
@@ -205,10 +169,7 @@ fn errors_pass_through_reordering() {
 #[test]
 fn direct_reads_that_are_refused_go_through_the_page_cache() {
     let files = Files::of(&lengths());
-    let faults = Faults {
-        refuse_first: 1,
-        ..Faults::default()
-    };
+    let faults = Faults { refuse_first: 1, ..Faults::default() };
     if let Some(mut engine) = files.engine(Kind::UringDirect, faults.meet(options())) {
         // Direct reads of one file are refused, those of the others are not: one engine reads both ways.
         files.check(&mut *engine, &files.reads(300, 20_000, 1));
@@ -238,10 +199,7 @@ fn takes_direct_reads(path: &Path) -> bool {
 #[test]
 fn a_file_that_refuses_direct_reads_is_opened_once_more_and_not_for_each_read() {
     let files = Files::of(&[16 * 4096]);
-    let options = Options {
-        fault_injector: Some(Arc::new(RefusesDirect::default())),
-        ..options()
-    };
+    let options = Options { fault_injector: Some(Arc::new(RefusesDirect::default())), ..options() };
     let mut engine = match files.try_engine(Kind::UringDirect, options) {
         Ok(engine) => engine,
         Err(why) => grappa_skip::skip!("{why}"),
@@ -282,19 +240,13 @@ fn direct_reads_leave_nothing_in_the_page_cache() {
             continue;
         };
         forget();
-        let direct = File::options()
-            .read(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(&files.paths[0]);
+        let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(&files.paths[0]);
         if cached_pages() > 0 || direct.is_err() {
             grappa_skip::skip!("this file system has no disk, or does not support direct reads");
         }
         files.check(&mut *engine, &files.reads(1000, 20_000, 1));
         let cached = cached_pages();
-        assert!(
-            if expected == 0 { cached == 0 } else { cached > expected },
-            "{kind:?}: {cached}"
-        );
+        assert!(if expected == 0 { cached == 0 } else { cached > expected }, "{kind:?}: {cached}");
     }
 }
 
@@ -403,9 +355,7 @@ fn reads_outlive_the_thread_that_submitted_them() {
             std::thread::scope(|scope| scope.spawn(|| engine.submit(&reads).unwrap()).join().unwrap());
             let mut shown = 0;
             while engine.in_flight() > 0 {
-                shown += engine
-                    .complete(&mut |read, bytes| assert!(bytes == files.wanted(read)))
-                    .unwrap();
+                shown += engine.complete(&mut |read, bytes| assert!(bytes == files.wanted(read))).unwrap();
             }
             assert_eq!(shown, 16);
         }
@@ -445,10 +395,8 @@ fn options_out_of_range_are_errors_that_say_the_range() {
         Options { depth: 4096, read_bytes_max: 1 << 20, ..options() }, "choose a smaller depth";
     ];
     for (options, expected) in wrong {
-        let error = grappa_io::read::open(Default::default(), files.list(), options)
-            .err()
-            .expect("it is refused")
-            .to_string();
+        let error =
+            grappa_io::read::open(Default::default(), files.list(), options).err().expect("it is refused").to_string();
         assert!(error.contains(expected), "{error}");
     }
     let mut random = Random(1);

@@ -40,21 +40,13 @@ impl Files {
 
     pub fn at(folder: tempfile::TempDir, lengths: &[usize]) -> Self {
         let mut random = Random(lengths.len() as u64);
-        let contents: Vec<Vec<u8>> = lengths
-            .iter()
-            .map(|&length| (0..length).map(|_| random.next() as u8).collect())
-            .collect();
-        let paths: Vec<_> = (0..lengths.len())
-            .map(|n| folder.path().join(format!("file-{n}")))
-            .collect();
+        let contents: Vec<Vec<u8>> =
+            lengths.iter().map(|&length| (0..length).map(|_| random.next() as u8).collect()).collect();
+        let paths: Vec<_> = (0..lengths.len()).map(|n| folder.path().join(format!("file-{n}"))).collect();
         for (path, bytes) in paths.iter().zip(&contents) {
             fs::write(path, bytes).unwrap();
         }
-        Self {
-            contents,
-            paths,
-            _folder: folder,
-        }
+        Self { contents, paths, _folder: folder }
     }
 
     pub fn list(&self) -> Arc<[ReadFile]> {
@@ -100,17 +92,8 @@ impl Files {
                 let bytes = self.contents[file as usize].len() as u64;
                 let length = 1 + random.below(u64::from(length_max).min(bytes));
                 let last = bytes - length;
-                let offset = if random.below(8) == 0 {
-                    last
-                } else {
-                    random.below(last + 1)
-                };
-                Read {
-                    file: FileIndex(file),
-                    offset,
-                    length: length as u32,
-                    tag,
-                }
+                let offset = if random.below(8) == 0 { last } else { random.below(last + 1) };
+                Read { file: FileIndex(file), offset, length: length as u32, tag }
             })
             .collect()
     }
@@ -123,8 +106,7 @@ impl Files {
     /// Performs `reads`. Panics if the bytes differ from those of the files, or a read is not completed exactly once.
     #[track_caller]
     pub fn check(&self, engine: &mut dyn ReadEngine, reads: &[Read]) {
-        self.try_check(engine, reads)
-            .unwrap_or_else(|error| panic!("at {}: {error}", Location::caller()));
+        self.try_check(engine, reads).unwrap_or_else(|error| panic!("at {}: {error}", Location::caller()));
     }
 
     /// Like [`Files::check`], but stops at an error.
@@ -158,10 +140,7 @@ pub struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 
@@ -175,10 +154,7 @@ impl Random {
 pub fn in_child(name: &str, variables: &[(&str, i32)], body: impl FnOnce()) -> Option<Output> {
     const VARIABLE: &str = "GRAPPA_TEST_CHILD";
     if std::env::var_os(VARIABLE).is_some_and(|test| test == name) {
-        tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
-            .with_ansi(false)
-            .init();
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
         body();
         return None;
     }
@@ -194,11 +170,6 @@ pub fn in_child(name: &str, variables: &[(&str, i32)], body: impl FnOnce()) -> O
 /// The output of a child that succeeded.
 pub fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success(),
-        "{}\n{text}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(output.status.success(), "{}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stdout));
     text
 }

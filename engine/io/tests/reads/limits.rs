@@ -70,9 +70,7 @@ fn without_io_uring_threads_read() {
         let body = || {
             refuse(call, error, None);
             let files = Files::of(&[100_000, 5000]);
-            let error = read::open(Choice::Uring, files.list(), Options::default())
-                .err()
-                .unwrap();
+            let error = read::open(Choice::Uring, files.list(), Options::default()).err().unwrap();
             eprintln!("refused: {error}");
             for _ in 0..2 {
                 let mut engine = read::open(Choice::Auto, files.list(), Options::default()).unwrap();
@@ -80,11 +78,9 @@ fn without_io_uring_threads_read() {
                 files.check(&mut *engine, &files.reads(500, 20_000, 1));
             }
         };
-        let Some(output) = in_child(
-            "limits::without_io_uring_threads_read",
-            &[("GRAPPA_TEST_ROUND", round as i32)],
-            body,
-        ) else {
+        let Some(output) =
+            in_child("limits::without_io_uring_threads_read", &[("GRAPPA_TEST_ROUND", round as i32)], body)
+        else {
             return;
         };
         let text = said(&output);
@@ -132,10 +128,7 @@ fn with_too_little_memory_a_smaller_ring_is_used() {
         refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 128)));
         refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 64)));
         let files = Files::of(&[1_000_000, 5000]);
-        let options = Options {
-            depth: DEPTH,
-            ..Options::default()
-        };
+        let options = Options { depth: DEPTH, ..Options::default() };
         let mut engine = read::open(Choice::Auto, files.list(), options).unwrap();
         eprintln!("engine: {}", engine.name());
         files.check(&mut *engine, &files.reads(1000, 20_000, 1));
@@ -154,10 +147,7 @@ fn with_few_descriptors_files_are_reopened() {
         limit(Resource::Nofile, taken + 12);
         for kind in KINDS {
             // More reads than descriptors, so reads wait for one.
-            let options = Options {
-                depth: 64,
-                ..Options::default()
-            };
+            let options = Options { depth: 64, ..Options::default() };
             let Some(mut engine) = files.engine(kind, options) else {
                 continue;
             };

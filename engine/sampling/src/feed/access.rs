@@ -72,12 +72,7 @@ impl RowAccess {
     ) -> Result<()> {
         for (number, column) in format.columns().iter().enumerate() {
             let rows = out.column_mut(number).chunks_exact_mut(column.output_bytes());
-            let request = GatherRequest {
-                number,
-                column,
-                nodes,
-                slots,
-            };
+            let request = GatherRequest { number, column, nodes, slots };
             match self {
                 Self::None => {}
                 Self::Generated(generated) => {
@@ -118,9 +113,7 @@ impl StoredRows {
     fn gather_resident<'a>(
         &self,
         resident: &Resident,
-        GatherRequest {
-            number, column, nodes, ..
-        }: GatherRequest<'_>,
+        GatherRequest { number, column, nodes, .. }: GatherRequest<'_>,
         scratch: &mut RowScratch,
         rows: impl Iterator<Item = &'a mut [u8]>,
     ) -> Result<()> {
@@ -151,12 +144,7 @@ impl StoredRows {
         &self,
         resident: Option<&Resident>,
         pool: &Slots,
-        GatherRequest {
-            number,
-            column,
-            nodes,
-            slots,
-        }: GatherRequest<'_>,
+        GatherRequest { number, column, nodes, slots }: GatherRequest<'_>,
         scratch: &mut RowScratch,
         rows: impl Iterator<Item = &'a mut [u8]>,
     ) {

@@ -40,9 +40,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        self.core
-            .lock()
-            .returned(batch, self.features.take(), &self.core.reserve);
+        self.core.lock().returned(batch, self.features.take(), &self.core.reserve);
         self.core.changed.notify_all();
     }
 }

@@ -144,13 +144,7 @@ impl FeedCosts {
             return Err(Shortage(2 * batch - left));
         }
         let buffers = (left / batch.max(1)).min(options.threads as i128 + 2) as usize;
-        Ok(FeedBudget {
-            lookahead: 1,
-            in_flight_batches: buffers,
-            buffers,
-            resident_bytes,
-            pool: None,
-        })
+        Ok(FeedBudget { lookahead: 1, in_flight_batches: buffers, buffers, resident_bytes, pool: None })
     }
 
     /// `rows` rows are read on demand, and the others are resident.

@@ -29,10 +29,7 @@ impl Feed {
     pub fn epoch<S: BatchSource>(&self, source: &Arc<S>) -> Epoch<'_> {
         self.core.lock().check_idle();
         let engine = self.engine().take();
-        Epoch {
-            threads: EpochThreads::start(&self.core, source, self.threads, engine),
-            feed: self,
-        }
+        Epoch { threads: EpochThreads::start(&self.core, source, self.threads, engine), feed: self }
     }
 
     fn engine(&self) -> MutexGuard<'_, Option<Box<dyn ReadEngine>>> {

@@ -81,10 +81,7 @@ impl MinibatchDemand {
 
     /// [`measure`](Self::measure) that keeps about `kept_nodes` of the sampled nodes.
     fn measure_keeping(source: &impl BatchSource, edge_dim: usize, kept_nodes: usize) -> Result<[Self; Self::MARGINS]> {
-        let mut demand = Self {
-            batches: source.batches(),
-            ..Self::default()
-        };
+        let mut demand = Self { batches: source.batches(), ..Self::default() };
         let from = source.probes();
         let batches = from.end - from.start;
         let (mut scratch, mut minibatch) = (source.scratch(), Minibatch::default());
@@ -141,8 +138,7 @@ impl MinibatchDemand {
         self.pairs[0] = self.pairs[0].max(links.positives.len());
         self.pairs[1] = self.pairs[1].max(links.negatives.len());
         self.is_negative = self.is_negative.max(links.is_negative.len());
-        self.blocks
-            .resize_with(self.blocks.len().max(minibatch.blocks.len()), BlockSize::default);
+        self.blocks.resize_with(self.blocks.len().max(minibatch.blocks.len()), BlockSize::default);
         for (size, block) in self.blocks.iter_mut().zip(&minibatch.blocks) {
             size.destinations = size.destinations.max(block.destinations);
             size.edges = size.edges.max(block.indices.len());

@@ -95,29 +95,18 @@ impl RowFiles {
             let span = ChunkSpan::of(store.chunks(), chunk);
             meta.span.expect(&span).map_err(Error::format(file.path()))?;
             if meta.layout != layout {
-                let what = format!(
-                    "the file has rows of {:?}, but the manifest says {layout:?}",
-                    meta.layout
-                );
+                let what = format!("the file has rows of {:?}, but the manifest says {layout:?}", meta.layout);
                 return Err(Error::input(file.path(), Position::Whole, what));
             }
             locations[chunk.0 as usize] = Some(opened.add(&file)?);
         }
-        Ok(ColumnFiles {
-            layout,
-            offset: 0,
-            locations,
-        })
+        Ok(ColumnFiles { layout, offset: 0, locations })
     }
 
     fn aggregates(aggregates: &Aggregates, opened: &mut Opened) -> Result<ColumnFiles> {
         let files = aggregates.files().iter();
         let locations = files.map(|file| file.as_ref().map(|file| opened.add(&file.open()?)).transpose());
-        Ok(ColumnFiles {
-            layout: aggregates.layout(),
-            offset: 0,
-            locations: locations.collect::<Result<_>>()?,
-        })
+        Ok(ColumnFiles { layout: aggregates.layout(), offset: 0, locations: locations.collect::<Result<_>>()? })
     }
 
     /// Features and pre-aggregated features of the same files.
@@ -135,9 +124,7 @@ impl RowFiles {
         let in_row = if side_by_side { columns.len() } else { 1 };
         let rows = (0..columns.len()).step_by(in_row).map(|first| first..first + in_row);
         rows.map(|row| {
-            let ends = columns[row.clone()]
-                .iter()
-                .map(|column| column.offset + column.layout.row_bytes() as u64);
+            let ends = columns[row.clone()].iter().map(|column| column.offset + column.layout.row_bytes() as u64);
             FileRow {
                 bytes: ends.max().unwrap_or_default(),
                 stride: columns[row.start].layout.stride.into(),
@@ -170,8 +157,7 @@ impl RowFiles {
         let checked = checksums.check_with(offset - payload_offset, bytes, |block, at| {
             let path = checksums.path();
             let file = File::open(path).map_err(Error::io("open", path))?;
-            file.read_exact_at(block, payload_offset + at)
-                .map_err(Error::io("read", path))
+            file.read_exact_at(block, payload_offset + at).map_err(Error::io("read", path))
         });
         checked.or_else(|error| {
             self.files[file.0 as usize].check_unchanged()?;

@@ -117,20 +117,11 @@ impl FeedPlan {
         self,
         open_engine: impl FnOnce(&RowFiles, &FeedOptions) -> Result<Box<dyn ReadEngine>>,
     ) -> Result<Feed> {
-        let FeedInputs {
-            store,
-            options: requested,
-            format,
-            aggregates,
-            stored,
-        } = self.inputs;
+        let FeedInputs { store, options: requested, format, aggregates, stored } = self.inputs;
         let (demand, mut budget) = self.division?;
         // A division starts from the read options of the user. When it looks for a sufficient budget, that budget may
         // allow larger reads than this one.
-        let options = &FeedOptions {
-            read: budget::read_options(&requested),
-            ..requested.clone()
-        };
+        let options = &FeedOptions { read: budget::read_options(&requested), ..requested.clone() };
         let mut shared = None;
         if let Some(host) = &options.host {
             let rows = stored.as_ref().map(|stored| stored.rows);
@@ -138,10 +129,7 @@ impl FeedPlan {
             match &stored {
                 Some(StoredDemand { files, owned, .. }) => {
                     let identity = identity(&store, aggregates.as_ref())?;
-                    let room = Room {
-                        for_all: budget.resident_bytes > 0,
-                        for_part: with_part.is_some(),
-                    };
+                    let room = Room { for_all: budget.resident_bytes > 0, for_part: with_part.is_some() };
                     shared = SharedRows::agree(host, files, owned, identity, room)?;
                 }
                 None => decline_sharing(&**host)?,
@@ -157,17 +145,12 @@ impl FeedPlan {
                     None => None,
                 };
                 let rows = Arc::new(stored_rows(files, resident, format, &budget, options, &mut *engine)?);
-                let planner = budget
-                    .pool
-                    .map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
+                let planner = budget.pool.map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
                 (RowAccess::Stored(rows), planner, Some(engine))
             }
             (Some(format), None) => {
                 let recipe = Recipe::from_json(&store.manifest().generator)?;
-                let generated = GeneratedRows {
-                    features: Generator::new(recipe)?.features(format.dim()),
-                    store,
-                };
+                let generated = GeneratedRows { features: Generator::new(recipe)?.features(format.dim()), store };
                 (RowAccess::Generated(generated), None, None)
             }
             (None, _) => (RowAccess::None, None, None),
@@ -224,11 +207,7 @@ impl FeedInputs {
             None => return Err(no_features(store.path())),
         };
         let is_stored = spec.is_some() && store.manifest().stored_features().is_some();
-        let aggregates = options
-            .rows
-            .aggregates
-            .map(|kind| open_aggregates(store, kind, is_stored))
-            .transpose()?;
+        let aggregates = options.rows.aggregates.map(|kind| open_aggregates(store, kind, is_stored)).transpose()?;
         let format = spec.map(|spec| {
             let aggregates = aggregates.as_ref().map(Aggregates::layout);
             let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
@@ -243,13 +222,7 @@ impl FeedInputs {
             }
             _ => None,
         };
-        Ok(Self {
-            store: store.clone(),
-            options: options.clone(),
-            format,
-            aggregates,
-            stored,
-        })
+        Ok(Self { store: store.clone(), options: options.clone(), format, aggregates, stored })
     }
 
     /// Measures minibatches and divides the memory for them.
@@ -264,9 +237,8 @@ impl FeedInputs {
         // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and
         // should not be refused.
         let allowed = if self.options.keeps_margin { 1 } else { margins.len() };
-        let mut divided = margins
-            .take(allowed)
-            .map(|demand| self.divided(demand, "the feature feed, with minibatches of this size"));
+        let mut divided =
+            margins.take(allowed).map(|demand| self.divided(demand, "the feature feed, with minibatches of this size"));
         Ok(match divided.next().expect("there is a margin") {
             Ok(divided) => Ok(divided),
             // The error names memory that has room for the whole margin.
@@ -291,19 +263,15 @@ fn shared_budget(
     rows: Option<RowDemand>,
     host: &Arc<dyn HostProcesses>,
 ) -> Option<FeedBudget> {
-    let rows = rows.map(|rows| RowDemand {
-        resident_bytes: rows.resident_bytes.div_ceil(host.count().into()),
-        ..rows
-    });
+    let rows = rows.map(|rows| RowDemand { resident_bytes: rows.resident_bytes.div_ceil(host.count().into()), ..rows });
     let budget = FeedBudget::divide(options, demand, format, rows, "the feature feed").ok()?;
     (budget.resident_bytes > 0).then_some(budget)
 }
 
 /// Names the rows of a feed, so that processes do not share rows of different stores.
 fn identity(store: &Store, aggregates: Option<&Aggregates>) -> Result<u64> {
-    let kind = aggregates.map_or(0, |aggregates| {
-        2 + 2 * aggregates.kind() as u64 + u64::from(aggregates.with_features())
-    });
+    let kind =
+        aggregates.map_or(0, |aggregates| 2 + 2 * aggregates.kind() as u64 + u64::from(aggregates.with_features()));
     Ok(random::combine(manifest_digest(store.path())?, kind))
 }
 
@@ -346,10 +314,7 @@ fn open_aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Resul
         Error::missing(
             format!("pre-aggregated features of kind {kind}"),
             store.path(),
-            format!(
-                "make them with `grappa-store preaggregate {} --kind {kind}`",
-                store.path().display()
-            ),
+            format!("make them with `grappa-store preaggregate {} --kind {kind}`", store.path().display()),
         )
     })
 }
@@ -363,9 +328,5 @@ fn with_rows(store: &Store, chunks: &[ChunkId]) -> Vec<ChunkId> {
 fn row_demand(store: &Store, files: &RowFiles, owned: &[ChunkId]) -> RowDemand {
     let all = store.feature_nodes();
     let resident: u64 = owned.iter().map(|&chunk| store.chunks().len(chunk)).sum();
-    RowDemand {
-        resident_bytes: Resident::bytes(files, owned),
-        other_rows: all - resident,
-        all_rows: all,
-    }
+    RowDemand { resident_bytes: Resident::bytes(files, owned), other_rows: all - resident, all_rows: all }
 }

@@ -107,10 +107,7 @@ impl Default for FeedOptions {
             memory_bytes: 1 << 30,
             adjacency_bytes: 0,
             mapped_adjacency_bytes: 0,
-            rows: RowOptions {
-                features: true,
-                ..RowOptions::default()
-            },
+            rows: RowOptions { features: true, ..RowOptions::default() },
             edge_features: None,
             host: None,
             keeps_margin: false,
@@ -127,7 +124,6 @@ impl FeedOptions {
     /// Bytes that adjacency lists take beside a feed of `feed_bytes`. Mapped ones take a quarter of both, if they are
     /// as large.
     pub(super) fn adjacency_bytes_beside(&self, feed_bytes: u64) -> u64 {
-        self.adjacency_bytes
-            .max(self.mapped_adjacency_bytes.min(feed_bytes / 3 + 1))
+        self.adjacency_bytes.max(self.mapped_adjacency_bytes.min(feed_bytes / 3 + 1))
     }
 }

@@ -132,19 +132,12 @@ impl PartitionBatches {
     /// # Panics
     /// If `options.batch` or `concurrent` is 0.
     pub fn new(parts: Vec<Part>, options: MinibatchOptions, concurrent: usize, epoch: u64) -> Self {
-        assert!(
-            options.batch > 0 && concurrent > 0,
-            "{options:?}, {concurrent} in a step"
-        );
+        assert!(options.batch > 0 && concurrent > 0, "{options:?}, {concurrent} in a step");
         let groups: Vec<&[Part]> = parts.chunks(concurrent).collect();
         let steps: Vec<u64> = groups
             .iter()
             .map(|group| {
-                group
-                    .iter()
-                    .map(|part| options.division.batches(part.seeds(), options.batch as u64))
-                    .max()
-                    .unwrap_or(0)
+                group.iter().map(|part| options.division.batches(part.seeds(), options.batch as u64)).max().unwrap_or(0)
             })
             .collect();
         let taken = shares(&steps, &options, epoch);
@@ -167,11 +160,7 @@ impl PartitionBatches {
             first_step += taken;
         }
         let steps_of_partition = (0..parts.len()).map(|part| steps[part / concurrent]).collect();
-        let nodes = parts
-            .iter()
-            .filter_map(Part::served)
-            .map(|part| part.view.nodes())
-            .max();
+        let nodes = parts.iter().filter_map(Part::served).map(|part| part.view.nodes()).max();
         Self {
             parts,
             starts: starts(&places, options.join_steps.is_some()),
@@ -223,8 +212,7 @@ impl PartitionBatches {
     #[must_use]
     pub fn served(mut self) -> Self {
         let parts = &self.parts;
-        self.places
-            .retain(|place| parts[place.partition.0 as usize].served().is_some());
+        self.places.retain(|place| parts[place.partition.0 as usize].served().is_some());
         self.with_starts()
     }
 
@@ -243,11 +231,7 @@ impl PartitionBatches {
                     places.extend_from_slice(of_step);
                     last = of_step[0];
                 }
-                None => places.push(BatchPlace {
-                    step,
-                    repeats: true,
-                    ..last
-                }),
+                None => places.push(BatchPlace { step, repeats: true, ..last }),
             }
         }
         self.places = places;
@@ -332,8 +316,7 @@ impl PartitionBatches {
     fn indices(&self, place: BatchPlace) -> Range<u64> {
         let partition = place.partition.0 as usize;
         let seeds = self.parts[partition].seeds();
-        self.options
-            .seeds_of_batch(seeds, place.batch, self.steps_of_partition[partition])
+        self.options.seeds_of_batch(seeds, place.batch, self.steps_of_partition[partition])
     }
 
     fn sample_part(
@@ -387,12 +370,7 @@ impl PartitionBatches {
     }
 
     fn key(&self, place: BatchPlace) -> BatchKey {
-        BatchKey {
-            seed: self.options.seed,
-            epoch: self.epoch,
-            partition: place.partition,
-            batch: place.batch,
-        }
+        BatchKey { seed: self.options.seed, epoch: self.epoch, partition: place.partition, batch: place.batch }
     }
 }
 
@@ -400,9 +378,7 @@ impl PartitionBatches {
 fn order(groups: usize, options: &MinibatchOptions, epoch: u64) -> Vec<usize> {
     let groups = groups as u64;
     let shuffle = Feistel::new(groups, options.of_epoch(epoch));
-    (0..groups)
-        .map(|at| if options.shuffle { shuffle.forward(at) } else { at } as usize)
-        .collect()
+    (0..groups).map(|at| if options.shuffle { shuffle.forward(at) } else { at } as usize).collect()
 }
 
 /// The number of steps that each group takes in an epoch: all of `steps`, or its share of `steps_max`. The epoch
@@ -451,12 +427,8 @@ impl BatchSource for PartitionBatches {
 
     fn bytes(&self) -> u64 {
         // Partitions may share a list of seeds. It is counted once.
-        let lists: BTreeMap<_, _> = self
-            .parts
-            .iter()
-            .filter_map(Part::served)
-            .map(|part| (Arc::as_ptr(&part.seeds), &part.seeds))
-            .collect();
+        let lists: BTreeMap<_, _> =
+            self.parts.iter().filter_map(Part::served).map(|part| (Arc::as_ptr(&part.seeds), &part.seeds)).collect();
         let lists: u64 = lists.values().map(|seeds| seeds.bytes()).sum();
         let positives = self.parts.iter().filter_map(|part| part.served()?.positives.as_ref());
         let positives: u64 = positives.map(|positives| positives.bytes()).sum();
@@ -497,14 +469,7 @@ impl BatchSource for PartitionBatches {
     }
 
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {
-        let EpochScratch {
-            sampler,
-            seeds,
-            links,
-            parts,
-            join,
-            nodes: sampled,
-        } = scratch;
+        let EpochScratch { sampler, seeds, links, parts, join, nodes: sampled } = scratch;
         let seeds = (seeds.capacity() * size_of::<NodeId>()) as u64 + links.bytes();
         let of_parts = parts.iter().map(minibatch_bytes).sum();
         let part_nodes = parts.iter().map(|part| part.nodes.len() as u64);
@@ -522,23 +487,13 @@ impl BatchSource for PartitionBatches {
     }
 
     fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut Minibatch) -> Result<()> {
-        let EpochScratch {
-            sampler,
-            seeds,
-            links,
-            parts,
-            join,
-            nodes,
-        } = scratch;
+        let EpochScratch { sampler, seeds, links, parts, join, nodes } = scratch;
         // Empties the parts of the previous batch.
         parts.iter_mut().for_each(Minibatch::clear);
         match self.places(index) {
             &[place] => self.sample_part(place, (sampler, links), seeds, out)?,
             places => {
-                let how = self
-                    .options
-                    .join_steps
-                    .expect("a batch of several minibatches is joined");
+                let how = self.options.join_steps.expect("a batch of several minibatches is joined");
                 parts.resize_with(parts.len().max(places.len()), Minibatch::default);
                 for (&place, part) in places.iter().zip(&mut *parts) {
                     self.sample_part(place, (sampler, links), seeds, part)?;

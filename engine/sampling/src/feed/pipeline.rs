@@ -75,12 +75,7 @@ impl EpochThreads {
                     stats.batches += 1;
                     stats.edges += batch.minibatch.edges() as u64;
                 });
-                return Some(Ok(Batch {
-                    index,
-                    batch,
-                    features,
-                    core,
-                }));
+                return Some(Ok(Batch { index, batch, features, core }));
             }
             let stall: fn(&mut Stall) -> &mut f64 = match state.next_stage() {
                 None | Some(Stage::Sampling | Stage::Unreserved | Stage::Sampled) => |stall| &mut stall.sample,
@@ -92,8 +87,7 @@ impl EpochThreads {
             }
             let since = Instant::now();
             state = core.wait(state);
-            core.counters
-                .add(|stats| *stall(&mut stats.stall) += since.elapsed().as_secs_f64());
+            core.counters.add(|stats| *stall(&mut stats.stall) += since.elapsed().as_secs_f64());
         }
     }
 
@@ -131,9 +125,7 @@ fn spawn<T: Send + 'static>(
     work: impl FnOnce(&FeedCore) -> T + Send + 'static,
 ) -> Option<JoinHandle<T>> {
     let of_thread = core.clone();
-    let started = thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || work(&of_thread));
+    let started = thread::Builder::new().name(name.to_owned()).spawn(move || work(&of_thread));
     started.map_err(|source| core.fail(Error::Thread { source })).ok()
 }
 
@@ -146,11 +138,7 @@ fn read_windows(core: &FeedCore, mut engine: Box<dyn ReadEngine>) -> Box<dyn Rea
     let Some(pool) = &rows.pool else {
         return engine;
     };
-    let reader = WindowReader {
-        files: &rows.files,
-        format,
-        pool,
-    };
+    let reader = WindowReader { files: &rows.files, format, pool };
     loop {
         let window = {
             let mut state = core.lock();

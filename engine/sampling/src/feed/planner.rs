@@ -49,26 +49,12 @@ pub(super) struct Planner {
 
 impl Planner {
     pub fn new(pool: Pool, rows: Arc<StoredRows>) -> Self {
-        Self {
-            pool,
-            rows,
-            window: Window {
-                number: 0,
-                from: 0,
-                last: None,
-                batches: 0,
-                rows: 0,
-                misses: Vec::new(),
-            },
-        }
+        Self { pool, rows, window: Window { number: 0, from: 0, last: None, batches: 0, rows: 0, misses: Vec::new() } }
     }
 
     /// Begins an epoch. Its first batch is `batch`, counted since the feed was opened.
     pub fn begin(&mut self, batch: u64) {
-        debug_assert!(
-            self.window.batches == 0,
-            "the window of the previous epoch is still open"
-        );
+        debug_assert!(self.window.batches == 0, "the window of the previous epoch is still open");
         self.window.number = 0;
         self.window.from = batch;
     }
@@ -97,11 +83,7 @@ impl Planner {
         pinned_from: u64,
         counters: &Counters,
     ) -> Result<PlanOutcome> {
-        let clock = PoolClock {
-            batch,
-            pinned_from,
-            window_from: self.window.from,
-        };
+        let clock = PoolClock { batch, pinned_from, window_from: self.window.from };
         if self.window.last != Some(batch) {
             self.window.last = Some(batch);
             self.window.batches += 1;
@@ -173,10 +155,7 @@ impl Planner {
     /// window has only misses of this batch.
     fn leave_spare_slots(&mut self, nodes: &[NodeId], slots: &mut [u32], clock: PoolClock) {
         let geometry = self.pool.geometry();
-        let dropped = self
-            .window
-            .misses
-            .extract_if(.., |miss| geometry.is_spare(geometry.slot(*miss)));
+        let dropped = self.window.misses.extract_if(.., |miss| geometry.is_spare(geometry.slot(*miss)));
         self.window.rows -= dropped.count();
         let spare: Vec<usize> = (0..slots.len()).filter(|&i| geometry.is_spare(slots[i])).collect();
         for &i in &spare {
@@ -211,13 +190,7 @@ impl Planner {
     fn adopt(&mut self, counters: &Counters) {
         let chunks = self.rows.files.chunks();
         // A gap is read in each column, so the column with the longest rows decides how many rows a gap may have.
-        let stride = self
-            .rows
-            .files
-            .layouts()
-            .map(|layout| u64::from(layout.stride))
-            .max()
-            .unwrap_or(1);
+        let stride = self.rows.files.layouts().map(|layout| u64::from(layout.stride)).max().unwrap_or(1);
         let gap_bytes_max = self.rows.pool.as_ref().map_or(0, |pool| pool.coalescing_gap_bytes);
         // Pinned until the first batch of the window is assembled, and so until they are read.
         let (gap_rows_max, pinned_to) = (gap_bytes_max / stride, self.window.from);
@@ -242,14 +215,7 @@ impl Planner {
 
     /// Replaces the open window by an empty one.
     fn open(&mut self, next_batch: u64, misses: Vec<Miss>) -> Window {
-        let next = Window {
-            number: self.window.number + 1,
-            from: next_batch,
-            last: None,
-            batches: 0,
-            rows: 0,
-            misses,
-        };
+        let next = Window { number: self.window.number + 1, from: next_batch, last: None, batches: 0, rows: 0, misses };
         std::mem::replace(&mut self.window, next)
     }
 

@@ -169,11 +169,7 @@ impl Pool {
             return None;
         }
         let buckets = self.geometry.buckets_of(node);
-        if buckets
-            .iter()
-            .any(|&bucket| find(&self.buckets[bucket], node).is_some())
-            || self.spare.contains_key(&node)
-        {
+        if buckets.iter().any(|&bucket| find(&self.buckets[bucket], node).is_some()) || self.spare.contains_key(&node) {
             return None;
         }
         let [first, second] = buckets.map(|bucket| self.buckets[bucket].0.iter().position(|&entry| entry == 0));
@@ -236,10 +232,7 @@ impl Pool {
         let entry = &mut self.buckets[bucket].0[way];
         self.unused -= usize::from(*entry == 0);
         *entry = entry_of(node, count, batch);
-        PoolLookup::Missing {
-            slot: (bucket * WAYS + way) as u32,
-            miss: Miss::new(node, target as u64),
-        }
+        PoolLookup::Missing { slot: (bucket * WAYS + way) as u32, miss: Miss::new(node, target as u64) }
     }
 
     #[cold]
@@ -248,10 +241,7 @@ impl Pool {
         if let Some(spare) = self.spare.get_mut(&node) {
             let first = spare.batch < clock.window_from;
             spare.batch = clock.batch;
-            return PoolLookup::Present {
-                slot: first_slot + spare.slot,
-                first,
-            };
+            return PoolLookup::Present { slot: first_slot + spare.slot, first };
         }
         if self.spare_free.is_empty() {
             self.spare.retain(|_, spare| {
@@ -267,10 +257,7 @@ impl Pool {
         };
         let batch = clock.batch;
         self.spare.insert(node, SpareRow { slot, batch });
-        PoolLookup::Missing {
-            slot: first_slot + slot,
-            miss: Miss::new(node, 2 * WAYS as u64 + u64::from(slot)),
-        }
+        PoolLookup::Missing { slot: first_slot + slot, miss: Miss::new(node, 2 * WAYS as u64 + u64::from(slot)) }
     }
 }
 
@@ -294,8 +281,10 @@ fn aged_count(entry: u64, age: u64) -> u64 {
 #[inline(always)]
 fn find(bucket: &Bucket, node: NodeId) -> Option<usize> {
     // No early exit, so that the compiler compares all eight entries at once.
-    let found = bucket.0.iter().enumerate().fold(0, |found, (way, &entry)| {
-        found | u32::from(entry >> (STAMP_BITS + COUNT_BITS) == node.0 + 1) << way
-    });
+    let found = bucket
+        .0
+        .iter()
+        .enumerate()
+        .fold(0, |found, (way, &entry)| found | u32::from(entry >> (STAMP_BITS + COUNT_BITS) == node.0 + 1) << way);
     (found != 0).then(|| found.trailing_zeros() as usize)
 }

@@ -79,10 +79,7 @@ impl WindowReader<'_> {
             loop {
                 for (read, run) in runs.by_ref().take(SUBMIT_READS - waiting.len()) {
                     touched.add(read.file);
-                    waiting.push(Read {
-                        tag: in_flight.add(run),
-                        ..read
-                    });
+                    waiting.push(Read { tag: in_flight.add(run), ..read });
                 }
                 let submitted = engine.submit(&waiting)?;
                 for read in waiting.drain(..submitted) {
@@ -135,9 +132,7 @@ impl WindowReader<'_> {
                 let (from, to) = (start.max(read.offset), end.min(read_end));
                 if from < to {
                     let part = &bytes[(from - read.offset) as usize..(to - read.offset) as usize];
-                    self.pool
-                        .slots
-                        .fill(slot, column.offset + (from - start) as usize, part);
+                    self.pool.slots.fill(slot, column.offset + (from - start) as usize, part);
                 }
             }
         }

@@ -26,10 +26,7 @@ impl MemoryReserve {
 
     /// The reserve of the memory of a feed.
     pub fn of(options: &FeedOptions) -> Self {
-        Self {
-            left: AtomicI64::new((options.memory_bytes / RESERVE_SHARE).cast_signed()),
-            options: options.clone(),
-        }
+        Self { left: AtomicI64::new((options.memory_bytes / RESERVE_SHARE).cast_signed()), options: options.clone() }
     }
 
     fn budget(&self) -> u64 {
@@ -110,12 +107,7 @@ pub(super) struct ScratchReservation<'a, S> {
 impl<'a, S> ScratchReservation<'a, S> {
     /// `bytes` are in the budget already.
     pub fn new(scratch: S, bytes: u64, reserve: &'a MemoryReserve) -> Self {
-        Self {
-            scratch,
-            reserve,
-            bytes,
-            taken: 0,
-        }
+        Self { scratch, reserve, bytes, taken: 0 }
     }
 
     /// Makes sure that `bytes` are reserved. They are in use already.
@@ -139,21 +131,12 @@ mod tests {
 
     #[test]
     fn an_error_names_the_budget_of_the_user_with_adjacency_lists() {
-        let options = FeedOptions {
-            memory_bytes: 32 << 20,
-            adjacency_bytes: 10 << 20,
-            ..FeedOptions::default()
-        };
+        let options = FeedOptions { memory_bytes: 32 << 20, adjacency_bytes: 10 << 20, ..FeedOptions::default() };
         let reserve = MemoryReserve::of(&options);
         let error = reserve.take_for_features(2 << 20).unwrap_err();
-        let Error::Budget { given, least, .. } = error else {
-            panic!("{error}")
-        };
+        let Error::Budget { given, least, .. } = error else { panic!("{error}") };
         assert_eq!(given, 42 << 20);
-        let enough = MemoryReserve::of(&FeedOptions {
-            memory_bytes: least - options.adjacency_bytes,
-            ..options
-        });
+        let enough = MemoryReserve::of(&FeedOptions { memory_bytes: least - options.adjacency_bytes, ..options });
         enough.take_for_features(2 << 20).unwrap();
     }
 }

@@ -57,9 +57,7 @@ impl Resident {
             for &chunk in chunks {
                 let range = files.chunks().range(chunk);
                 let bytes = (range.end - range.start) * row.stride;
-                let (file, _) = files
-                    .chunk(row.columns.start, chunk)
-                    .expect("resident chunks have rows");
+                let (file, _) = files.chunk(row.columns.start, chunk).expect("resident chunks have rows");
                 bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(row.stride)));
                 payloads.push(PayloadRead { file, bytes, to: at });
                 at += bytes;
@@ -69,10 +67,7 @@ impl Resident {
                 columns.push(ResidentColumn {
                     stride: row.stride as usize,
                     row_bytes: layout.row_bytes(),
-                    bases: bases
-                        .iter()
-                        .map(|base| base.map(|base| base.wrapping_add(offset)))
-                        .collect(),
+                    bases: bases.iter().map(|base| base.map(|base| base.wrapping_add(offset))).collect(),
                 });
             }
         }

@@ -33,9 +33,7 @@ impl RowFormat {
             end += stored.row_bytes().next_multiple_of(8);
             Column { stored, output, offset }
         });
-        Self {
-            columns: columns.collect(),
-        }
+        Self { columns: columns.collect() }
     }
 
     /// The layout of rows in feature files. Computed rows are like rows of f32.
@@ -76,19 +74,13 @@ impl RowFormat {
 
     /// Bytes of a slot: the columns of a node, each padded to a multiple of 8.
     pub fn slot_bytes(&self) -> usize {
-        let parts = self
-            .columns
-            .iter()
-            .map(|column| column.stored.row_bytes().next_multiple_of(8));
+        let parts = self.columns.iter().map(|column| column.stored.row_bytes().next_multiple_of(8));
         parts.sum()
     }
 
     /// Creates the memory of a thread for conversions.
     pub fn scratch(&self) -> RowScratch {
-        RowScratch {
-            values: vec![0.0; self.dim()],
-            row: vec![0; self.row_bytes_max()],
-        }
+        RowScratch { values: vec![0.0; self.dim()], row: vec![0; self.row_bytes_max()] }
     }
 
     /// Bytes of [`RowFormat::scratch`].
@@ -145,11 +137,7 @@ impl Column {
     }
 
     fn narrow(&self, values: &[f32], out: &mut [u8]) {
-        let layout = FeatureLayout {
-            dtype: FeatureDtype::Bf16,
-            dim: self.stored.dim,
-            stride: 2 * self.stored.dim,
-        };
+        let layout = FeatureLayout { dtype: FeatureDtype::Bf16, dim: self.stored.dim, stride: 2 * self.stored.dim };
         layout.encode_row(values, out);
     }
 }

@@ -53,18 +53,14 @@ impl SharedRows {
         room: Room,
     ) -> Result<Option<Self>> {
         let bytes = Resident::bytes(files, chunks);
-        let rows = chunks
-            .iter()
-            .fold(identity, |hash, chunk| random::combine(hash, chunk.0.into()));
+        let rows = chunks.iter().fold(identity, |hash, chunk| random::combine(hash, chunk.0.into()));
         let told = host.exchange(&[bytes, rows, room.for_part.into(), room.for_all.into()])?;
         let can_share = told.iter().all(|told| told.starts_with(&[bytes, rows, 1]));
         if !can_share || told.iter().all(|told| told.ends_with(&[1])) {
             return Ok(None);
         }
         let made = match host.index() {
-            0 => SharedMemory::create(bytes)
-                .and_then(|memory| Ok((memory.name()?, memory)))
-                .ok(),
+            0 => SharedMemory::create(bytes).and_then(|memory| Ok((memory.name()?, memory))).ok(),
             _ => None,
         };
         let name = made.as_ref().map_or([0; 4], |(name, _)| name.0);
@@ -77,10 +73,7 @@ impl SharedRows {
             (None, Err(_)) => None,
         };
         let are_open = all(&**host, &[u64::from(memory.is_some())], |told| *told == [1])?;
-        Ok(memory.filter(|_| are_open).map(|memory| Self {
-            host: host.clone(),
-            memory,
-        }))
+        Ok(memory.filter(|_| are_open).map(|memory| Self { host: host.clone(), memory }))
     }
 
     /// Reads the part of this process, and waits for the other processes.

@@ -88,11 +88,7 @@ impl State {
             // One in each of two windows, one that is assembled, one at the consumer. Without windows only the last
             // two.
             stock: Stock::new(batches, buffers, if planner.is_some() { 4 } else { 2 }),
-            consumer: Consumer {
-                waits: false,
-                held: 0,
-                held_while_waiting: u64::MAX,
-            },
+            consumer: Consumer { waits: false, held: 0, held_while_waiting: u64::MAX },
             assembling: 0,
             threads,
             lookahead,
@@ -157,9 +153,7 @@ impl State {
     /// A worker sampled a batch that needs memory of the reserve. Returns it if all earlier batches have theirs.
     /// Otherwise it waits for them: memory that it took could not return before they are delivered.
     pub fn in_turn(&mut self, index: u64, batch: InFlightBatch) -> Option<InFlightBatch> {
-        let first = self
-            .queue
-            .first(|stage| matches!(stage, Stage::Sampling | Stage::Unreserved));
+        let first = self.queue.first(|stage| matches!(stage, Stage::Sampling | Stage::Unreserved));
         if first == Some(index) {
             return Some(batch);
         }

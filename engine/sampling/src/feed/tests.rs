@@ -60,10 +60,7 @@ fn store_with(
     let mut options = StoreOptions {
         chunks: Some(CHUNKS),
         features: features.map(|(dtype, dim, source)| FeatureOptions { dim, dtype, source }),
-        ..StoreOptions::new(
-            Recipe::new(Model::Rmat(Rmat::graph500(SCALE, 2.0)), 3),
-            folder.join("graph.grappa"),
-        )
+        ..StoreOptions::new(Recipe::new(Model::Rmat(Rmat::graph500(SCALE, 2.0)), 3), folder.join("graph.grappa"))
     };
     change(&mut options);
     generate_store(&options, &Silent).unwrap();
@@ -106,20 +103,11 @@ enum InjectedFault {
 
 impl SkewedSource {
     fn new(seed: u64, batches: u64) -> Self {
-        Self {
-            seed,
-            batches,
-            rows: 200,
-            fault: None,
-            nodes: NODES,
-        }
+        Self { seed, batches, rows: 200, fault: None, nodes: NODES }
     }
 
     fn with_fault(self, at: u64, fault: InjectedFault) -> Self {
-        Self {
-            fault: Some((at, fault)),
-            ..self
-        }
+        Self { fault: Some((at, fault)), ..self }
     }
 
     fn random(&self, index: u64, i: u64) -> u64 {
@@ -262,11 +250,7 @@ fn delivered(values: &[f32], output: OutputDtype) -> Vec<u8> {
         OutputDtype::F32 => values.iter().flat_map(|value| value.to_ne_bytes()).collect(),
         OutputDtype::Bf16 => {
             let dim = values.len() as u32;
-            let layout = FeatureLayout {
-                dtype: FeatureDtype::Bf16,
-                dim,
-                stride: 2 * dim,
-            };
+            let layout = FeatureLayout { dtype: FeatureDtype::Bf16, dim, stride: 2 * dim };
             let mut bytes = vec![0; 2 * values.len()];
             layout.encode_row(values, &mut bytes);
             bytes
@@ -303,10 +287,7 @@ fn aggregate_as(store: &Store, kind: AggregateKind, dtype: Option<FeatureDtype>,
         kind,
         dtype,
         with_features,
-        budget: grappa_engine::aggregate::Budget {
-            memory: 64 << 20,
-            threads: 2,
-        },
+        budget: grappa_engine::aggregate::Budget { memory: 64 << 20, threads: 2 },
         replace: false,
     };
     preaggregate(store, &options, &Silent).unwrap();
@@ -335,12 +316,7 @@ fn check(batch: &Batch, source: &SkewedSource, rows: &[Vec<u8>]) {
     for column in 0..features.columns() {
         for node in &expected.nodes {
             let row = rows[node.0 as usize].chunks_exact(row_bytes).nth(column);
-            assert_eq!(
-                found.next(),
-                row,
-                "batch {}, column {column}, node {node}",
-                batch.index()
-            );
+            assert_eq!(found.next(), row, "batch {}, column {column}, node {node}", batch.index());
         }
     }
     assert!(found.next().is_none());
@@ -383,12 +359,7 @@ fn options(memory_bytes: u64, threads: usize) -> FeedOptions {
         memory_bytes,
         threads,
         engine: read::Choice::Pread,
-        read: read::Options {
-            depth: 8,
-            read_bytes_max: 16 << 10,
-            threads: 2,
-            ..read::Options::default()
-        },
+        read: read::Options { depth: 8, read_bytes_max: 16 << 10, threads: 2, ..read::Options::default() },
         coalescing_gap_bytes: Some(12 << 10),
         ..FeedOptions::default()
     }
@@ -396,19 +367,13 @@ fn options(memory_bytes: u64, threads: usize) -> FeedOptions {
 
 /// `options` with `more` bytes above the smallest sufficient budget.
 fn with_little(store: &Arc<Store>, source: &impl BatchSource, more: u64, options: FeedOptions) -> FeedOptions {
-    FeedOptions {
-        memory_bytes: smallest(store, source, &options) + more,
-        ..options
-    }
+    FeedOptions { memory_bytes: smallest(store, source, &options) + more, ..options }
 }
 
 /// The smallest sufficient budget, according to the error for a smaller one. The first error may be about seeds alone,
 /// and then names less.
 fn smallest(store: &Arc<Store>, source: &impl BatchSource, options: &FeedOptions) -> u64 {
-    let mut options = FeedOptions {
-        memory_bytes: 1000,
-        ..options.clone()
-    };
+    let mut options = FeedOptions { memory_bytes: 1000, ..options.clone() };
     for _ in 0..2 {
         match Feed::open(store, &[], source, &options).err() {
             Some(Error::Budget { least, .. }) => options.memory_bytes = least,

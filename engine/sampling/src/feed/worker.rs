@@ -47,18 +47,10 @@ impl<'a> Worker<'a> {
                     }
                 },
                 WorkerTask::Reserve { index, batch } => self.reserve_batch(index, batch),
-                WorkerTask::Plan {
-                    index,
-                    batch,
-                    planner,
-                    serial,
-                    pinned,
-                } => self.plan(index, batch, planner, serial, pinned),
-                WorkerTask::Close {
-                    mut planner,
-                    next_batch,
-                    misses,
-                } => {
+                WorkerTask::Plan { index, batch, planner, serial, pinned } => {
+                    self.plan(index, batch, planner, serial, pinned)
+                }
+                WorkerTask::Close { mut planner, next_batch, misses } => {
                     let window = planner.close(next_batch, misses, &self.core.counters);
                     self.core.lock().closed(planner, window);
                 }
@@ -135,13 +127,8 @@ impl<'a> Worker<'a> {
     }
 
     fn plan(&self, index: u64, mut batch: InFlightBatch, mut planner: Box<Planner>, serial: u64, pinned: u64) {
-        let planned = planner.plan(
-            &batch.minibatch.nodes,
-            &mut batch.slots,
-            serial,
-            serial - pinned,
-            &self.core.counters,
-        );
+        let planned =
+            planner.plan(&batch.minibatch.nodes, &mut batch.slots, serial, serial - pinned, &self.core.counters);
         let rows = batch.minibatch.nodes.len();
         let (full, error) = match planned {
             Ok(PlanOutcome::Complete) => (None, None),
@@ -171,9 +158,8 @@ impl<'a> Worker<'a> {
         scratch: Option<&mut RowScratch>,
     ) {
         let nodes = batch.minibatch.nodes.len();
-        let resized = buffer.as_mut().map_or(Ok(true), |buffer| {
-            self.reserving(index, |reserve| buffer.resize(nodes, reserve))
-        });
+        let resized =
+            buffer.as_mut().map_or(Ok(true), |buffer| self.reserving(index, |reserve| buffer.resize(nodes, reserve)));
         if !matches!(resized, Ok(true)) {
             self.core.lock().not_assembled(index, batch, buffer);
             if let Err(error) = resized {
@@ -183,9 +169,7 @@ impl<'a> Worker<'a> {
         }
         let gathered = match (&self.core.format, scratch, &mut buffer) {
             (Some(format), Some(scratch), Some(buffer)) => {
-                self.core
-                    .access
-                    .gather(format, &batch.minibatch.nodes, &batch.slots, scratch, buffer)
+                self.core.access.gather(format, &batch.minibatch.nodes, &batch.slots, scratch, buffer)
             }
             _ => Ok(()),
         };

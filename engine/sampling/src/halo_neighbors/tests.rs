@@ -25,10 +25,7 @@ fn options(sampler: Sampler) -> LoaderOptions {
         halo: Halo::Neighbors,
         memory: 256 << 20,
         threads: 2,
-        ..LoaderOptions::new(MinibatchOptions {
-            batch: 64,
-            ..MinibatchOptions::new(sampler)
-        })
+        ..LoaderOptions::new(MinibatchOptions { batch: 64, ..MinibatchOptions::new(sampler) })
     }
 }
 
@@ -38,12 +35,8 @@ fn shared(store: &TestStore) -> Arc<Store> {
 
 /// A loader whose partitions are open.
 fn opened(store: &Arc<Store>, options: LoaderOptions, partitions: u32, super_epoch: u64) -> Result<Loader> {
-    let repartition = RepartitionOptions {
-        partitions,
-        schedule: Schedule::Shuffle,
-        seed: 5,
-        super_epoch: Some(super_epoch),
-    };
+    let repartition =
+        RepartitionOptions { partitions, schedule: Schedule::Shuffle, seed: 5, super_epoch: Some(super_epoch) };
     let assignment = assign(store.manifest(), &repartition, super_epoch + 1)?;
     let mut loader = Loader::new(store, options);
     loader.partition(&assignment, &Seeds::All, &Silent)?;
@@ -123,11 +116,8 @@ fn a_halo_node_has_a_few_of_its_in_neighbors_and_others_after_a_repartition() {
     let kept = graph.store(9);
     let store = shared(&kept);
     let drawn = |threads, super_epoch| {
-        let options = LoaderOptions {
-            halo_neighbors: 4,
-            threads,
-            ..options(Sampler::uniform("5,5,5".parse().unwrap(), false))
-        };
+        let options =
+            LoaderOptions { halo_neighbors: 4, threads, ..options(Sampler::uniform("5,5,5".parse().unwrap(), false)) };
         let loader = opened(&store, options, PARTITIONS, super_epoch).unwrap();
         loader.halo_lists().unwrap().clone()
     };
@@ -139,10 +129,7 @@ fn a_halo_node_has_a_few_of_its_in_neighbors_and_others_after_a_repartition() {
         let (drawn, all) = (of(&first), graph.sources(node.0).collect::<Vec<_>>());
         assert_eq!(drawn.len(), all.len().min(4));
         let mut left = all.iter();
-        assert!(
-            drawn.iter().all(|source| left.any(|other| other == source)),
-            "{drawn:?} of {all:?}"
-        );
+        assert!(drawn.iter().all(|source| left.any(|other| other == source)), "{drawn:?} of {all:?}");
         assert_eq!(drawn, of(&again), "for any number of threads");
         nodes += 1;
         differ += u64::from(all.len() > 8 && later.nodes().contains(node) && drawn != of(&later));
@@ -171,13 +158,9 @@ fn every_in_neighbor_is_equally_likely() {
             memory: u64::MAX,
             threads: 1,
         };
-        let lists = neighbors
-            .lists_of(NodeSet::of(60, [NodeId(0), NodeId(1)]), &Silent)
-            .unwrap();
+        let lists = neighbors.lists_of(NodeSet::of(60, [NodeId(0), NodeId(1)]), &Silent).unwrap();
         assert_eq!(lists.sources(NodeId(1)).count(), 0);
-        lists
-            .sources(NodeId(0))
-            .for_each(|source| counts[source.0 as usize - 8] += 1);
+        lists.sources(NodeId(0)).for_each(|source| counts[source.0 as usize - 8] += 1);
     }
     assert_uniform(&counts, "3 of 40");
 }
@@ -188,13 +171,7 @@ fn random_walks_go_on_at_halo_nodes() {
     let graph = Graph::new(300, |node| vec![(node + 1) % 300]);
     let kept = graph.store(9);
     let store = shared(&kept);
-    let walks = RandomWalks {
-        hops: 2,
-        walks: 1,
-        steps: 40,
-        termination: 0.0,
-        neighbors: 1000,
-    };
+    let walks = RandomWalks { hops: 2, walks: 1, steps: 40, termination: 0.0, neighbors: 1000 };
     let loader = opened(&store, options(Sampler::random_walks(walks).unwrap()), PARTITIONS, 0).unwrap();
     for minibatch in minibatches(&loader) {
         for block in &minibatch.blocks {
@@ -207,18 +184,10 @@ fn random_walks_go_on_at_halo_nodes() {
 fn draws_by_weight_and_too_little_memory_are_refused() {
     let kept = Graph::mixed(600).store(9);
     let store = shared(&kept);
-    let refused = |options, partitions| {
-        opened(&store, options, partitions, 0)
-            .map(|_| ())
-            .unwrap_err()
-            .to_string()
-    };
+    let refused = |options, partitions| opened(&store, options, partitions, 0).map(|_| ()).unwrap_err().to_string();
     let by_weight = Sampler::by_weight("5,5".parse().unwrap(), false);
     assert!(refused(options(by_weight), PARTITIONS).contains("not drawn by edge weight"));
-    let small = LoaderOptions {
-        memory: 16 << 10,
-        ..options(Sampler::uniform("5,5".parse().unwrap(), false))
-    };
+    let small = LoaderOptions { memory: 16 << 10, ..options(Sampler::uniform("5,5".parse().unwrap(), false)) };
     let error = refused(small.clone(), PARTITIONS);
     assert!(error.contains("in-neighbors of halo nodes"), "{error}");
     // One partition has no halo nodes, so nothing is drawn.

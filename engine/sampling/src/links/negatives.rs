@@ -86,18 +86,12 @@ impl ListedPairs {
     pub fn new(mut pairs: Vec<(NodeId, NodeId)>) -> Self {
         assert!(!pairs.is_empty(), "negatives are drawn from pairs");
         pairs.sort_unstable();
-        Self {
-            pairs,
-            or_uniform: false,
-        }
+        Self { pairs, or_uniform: false }
     }
 
     /// The same pairs, and uniform negatives for a source without a pair, or without one that the partition owns the destination of.
     pub fn or_uniform(self) -> Self {
-        Self {
-            or_uniform: true,
-            ..self
-        }
+        Self { or_uniform: true, ..self }
     }
 
     /// All pairs, ascending.
@@ -156,11 +150,7 @@ impl DegreeSums {
                 "draw negatives uniformly",
             ));
         }
-        Ok(Self {
-            chunks,
-            sums,
-            first_blocks,
-        })
+        Ok(Self { chunks, sums, first_blocks })
     }
 
     /// The node at `unit`, in (0, 1], of the sum of all weights.
@@ -174,10 +164,7 @@ impl DegreeSums {
         let start = (block - self.first_blocks[chunk]) as u64 * BLOCK_NODES;
         let rows = start..(range.end - range.start).min(start + BLOCK_NODES);
         let mut found = None;
-        for (row, degree) in rows
-            .clone()
-            .zip(self.chunks[ChunkId(chunk as u32)].rows().degrees(rows))
-        {
+        for (row, degree) in rows.clone().zip(self.chunks[ChunkId(chunk as u32)].rows().degrees(rows)) {
             let weight = weight(degree?);
             // Rounding must not select a node without edges.
             if weight > 0.0 {
@@ -253,9 +240,7 @@ impl Draw<'_> {
                 break;
             }
             scratch.pairs.clear();
-            scratch
-                .pairs
-                .extend(scratch.pending.iter().map(|&slot| out.negatives[slot]));
+            scratch.pairs.extend(scratch.pending.iter().map(|&slot| out.negatives[slot]));
             self.find(scratch)?;
             let found = &scratch.found;
             let mut at = 0;
@@ -272,9 +257,7 @@ impl Draw<'_> {
         if is_shared {
             scratch.pairs.clear();
             for &(source, _) in &out.positives {
-                scratch
-                    .pairs
-                    .extend(out.negatives.iter().map(|&(_, target)| (source, target)));
+                scratch.pairs.extend(out.negatives.iter().map(|&(_, target)| (source, target)));
             }
             match self.known {
                 Some(_) => {
@@ -341,10 +324,7 @@ impl Draw<'_> {
 
     fn no_candidate(&self, source: NodeId) -> Error {
         Error::conflict(
-            format!(
-                "{DRAWS_MAX} draws found no node without an edge from {}",
-                self.store.ids().name(source)
-            ),
+            format!("{DRAWS_MAX} draws found no node without an edge from {}", self.store.ids().name(source)),
             "draw negatives from more nodes (uniform), or do not exclude true edges",
         )
     }

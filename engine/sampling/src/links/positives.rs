@@ -21,10 +21,7 @@ pub struct Positives {
 impl Positives {
     /// These edges.
     pub fn list(edges: Vec<(NodeId, NodeId)>) -> Self {
-        Self {
-            edges,
-            numbers: Vec::new(),
-        }
+        Self { edges, numbers: Vec::new() }
     }
 
     /// The edges of a part of the store, by destination; in an undirected graph, each once. If `sample` is a number and a key, this

@@ -98,12 +98,7 @@ impl RankCandidates {
         slot: u64,
         is_wanted: impl Fn(&[NodeId; 2]) -> Result<bool>,
     ) -> Result<[NodeId; 2]> {
-        let key = BatchKey {
-            seed: self.seed,
-            epoch: EVALUATION,
-            partition: PartitionId(0),
-            batch: number,
-        };
+        let key = BatchKey { seed: self.seed, epoch: EVALUATION, partition: PartitionId(0), batch: number };
         for round in 0..DRAWS_MAX {
             let mut draws = link_draws(key, slot, round);
             let mut node = || match &self.nodes {

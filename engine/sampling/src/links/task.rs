@@ -54,11 +54,7 @@ pub(crate) struct LinkScratch {
 impl LinkScratch {
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        let LinkSamples {
-            positives,
-            negatives,
-            is_negative,
-        } = &self.samples;
+        let LinkSamples { positives, negatives, is_negative } = &self.samples;
         // Negatives are drawn and looked up in lists as long as the pairs.
         let pairs = 3 * (positives.capacity() + negatives.capacity() + is_negative.capacity());
         let indices = self.excluded.capacity() * size_of::<[u32; 2]>();
@@ -85,12 +81,7 @@ impl LinkTask {
         (scratch, sampling): (&mut LinkScratch, &mut Scratch),
         out: &mut Minibatch,
     ) -> Result<()> {
-        let LinkScratch {
-            draw,
-            samples,
-            seeds,
-            excluded,
-        } = scratch;
+        let LinkScratch { draw, samples, seeds, excluded } = scratch;
         samples.positives.clear();
         samples.positives.extend_from_slice(positives);
         Draw {
@@ -132,10 +123,7 @@ impl LinkTask {
 
 /// Sets the pairs of a minibatch.
 fn put(links: &mut LinkPairs, samples: &LinkSamples, seeds: &[NodeId]) {
-    let pairs = [
-        (&mut links.positives, &samples.positives),
-        (&mut links.negatives, &samples.negatives),
-    ];
+    let pairs = [(&mut links.positives, &samples.positives), (&mut links.negatives, &samples.negatives)];
     for (to, from) in pairs {
         to.extend(from.iter().map(|&(source, target)| {
             let places = [source, target].map(|node| seeds.binary_search(&node));

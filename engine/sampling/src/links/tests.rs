@@ -35,11 +35,7 @@ fn graph() -> Graph {
 }
 
 fn edges_of(graph: &Graph) -> BTreeSet<(NodeId, NodeId)> {
-    let edges = (0..NODES).flat_map(|target| {
-        graph
-            .sources(target)
-            .map(move |source| (NodeId(source), NodeId(target)))
-    });
+    let edges = (0..NODES).flat_map(|target| graph.sources(target).map(move |source| (NodeId(source), NodeId(target))));
     edges.collect()
 }
 
@@ -54,11 +50,7 @@ impl Fixture {
         let graph = graph();
         let folder = graph.store(4);
         let store = Arc::new(Store::open(folder.store.path()).unwrap());
-        Self {
-            graph,
-            store,
-            _folder: folder,
-        }
+        Self { graph, store, _folder: folder }
     }
 
     fn positives(&self, sample: Option<(u64, u64)>) -> Positives {
@@ -99,12 +91,7 @@ impl Fixture {
 
     /// The error of a minibatch with the edge from node 1 to node 2.
     fn refused(&self, task: &LinkTask) -> String {
-        let key = BatchKey {
-            seed: 5,
-            epoch: 0,
-            partition: PartitionId(0),
-            batch: 0,
-        };
+        let key = BatchKey { seed: 5, epoch: 0, partition: PartitionId(0), batch: 0 };
         let options = ViewOptions {
             halo: Halo::Stop,
             halo_lists: None,
@@ -141,11 +128,7 @@ fn sampled(batches: &PartitionBatches, index: u64) -> (Minibatch, Samples) {
         ends.map(|[source, target]| (source, target)).collect()
     });
     let is_negative = minibatch.links.is_negative.clone();
-    let samples = Samples {
-        positives,
-        negatives,
-        is_negative,
-    };
+    let samples = Samples { positives, negatives, is_negative };
     (minibatch, samples)
 }
 
@@ -177,12 +160,7 @@ fn an_epoch_has_each_edge_once_in_batches_of_even_size() {
     }
     assert!(sizes.len() <= 2 && sizes.iter().all(|&size| size <= 20), "{sizes:?}");
     let in_order: Vec<_> = (0..NODES)
-        .flat_map(|target| {
-            fixture
-                .graph
-                .sources(target)
-                .map(move |source| (NodeId(source), NodeId(target)))
-        })
+        .flat_map(|target| fixture.graph.sources(target).map(move |source| (NodeId(source), NodeId(target))))
         .collect();
     assert_ne!(edges, in_order);
     edges.sort_by_key(|&(source, target)| (target, source));
@@ -214,10 +192,7 @@ fn messages_are_the_sampled_edges_without_the_positives_and_their_reverses() {
                 assert_eq!(messages(&without)[number], expected);
             }
         }
-        assert!(
-            leaks.iter().all(|&leaks| leaks > 10),
-            "the test has nothing to find: {leaks:?}"
-        );
+        assert!(leaks.iter().all(|&leaks| leaks > 10), "the test has nothing to find: {leaks:?}");
     }
 }
 
@@ -226,19 +201,11 @@ fn no_negative_is_an_edge_unless_that_is_wished() {
     let fixture = Fixture::new();
     let edges = edges_of(&fixture.graph);
     for negatives in [Negatives::Pairs(1.5), Negatives::Destinations(7), Negatives::Shared(30)] {
-        for candidates in [
-            Candidates::Uniform,
-            Candidates::InBatch,
-            Candidates::by_degree(&fixture.store).unwrap(),
-        ] {
+        for candidates in [Candidates::Uniform, Candidates::InBatch, Candidates::by_degree(&fixture.store).unwrap()] {
             let mut drawn_edges = 0;
             for known in [None, Some(KnownEdges::default())] {
                 let excludes = known.is_some();
-                let task = LinkTask {
-                    known,
-                    candidates: candidates.clone(),
-                    ..fixture.task(negatives)
-                };
+                let task = LinkTask { known, candidates: candidates.clone(), ..fixture.task(negatives) };
                 let batches = fixture.batches("2", task, ViewKind::Auto);
                 for index in 0..batches.batches() {
                     let (_, samples) = sampled(&batches, index);
@@ -250,9 +217,7 @@ fn no_negative_is_an_edge_unless_that_is_wished() {
                                 samples.negatives.iter().map(move |&(_, target)| (source, target))
                             });
                             let all = all.zip(&samples.is_negative);
-                            all.filter(|&(_, is_negative)| *is_negative)
-                                .map(|(pair, _)| pair)
-                                .collect()
+                            all.filter(|&(_, is_negative)| *is_negative).map(|(pair, _)| pair).collect()
                         }
                         Negatives::Destinations(each) => {
                             assert_eq!(samples.negatives.len(), positives * each as usize);
@@ -266,20 +231,14 @@ fn no_negative_is_an_edge_unless_that_is_wished() {
                             samples.negatives.clone()
                         }
                     };
-                    let wrong = pairs
-                        .iter()
-                        .filter(|pair| edges.contains(pair) || pair.0 == pair.1)
-                        .count();
+                    let wrong = pairs.iter().filter(|pair| edges.contains(pair) || pair.0 == pair.1).count();
                     match excludes {
                         true => assert_eq!(wrong, 0, "{negatives:?} {candidates:?}"),
                         false => drawn_edges += wrong,
                     }
                 }
             }
-            assert!(
-                drawn_edges > 0,
-                "the test has nothing to find: {negatives:?} {candidates:?}"
-            );
+            assert!(drawn_edges > 0, "the test has nothing to find: {negatives:?} {candidates:?}");
         }
     }
 }
@@ -287,9 +246,8 @@ fn no_negative_is_an_edge_unless_that_is_wished() {
 #[test]
 fn known_edges_of_a_list_are_no_negatives() {
     let fixture = Fixture::new();
-    let every: Vec<_> = (0..NODES)
-        .flat_map(|source| (5..NODES).map(move |target| (NodeId(source), NodeId(target))))
-        .collect();
+    let every: Vec<_> =
+        (0..NODES).flat_map(|source| (5..NODES).map(move |target| (NodeId(source), NodeId(target)))).collect();
     let task = LinkTask {
         known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
         ..fixture.task(Negatives::Pairs(1.0))
@@ -367,9 +325,8 @@ fn sources_without_a_listed_negative_have_uniform_ones_if_that_is_wished() {
 #[test]
 fn a_source_with_edges_to_all_nodes_is_an_error() {
     let fixture = Fixture::new();
-    let every: Vec<_> = (0..NODES)
-        .flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target))))
-        .collect();
+    let every: Vec<_> =
+        (0..NODES).flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target)))).collect();
     let task = LinkTask {
         known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
         ..fixture.task(Negatives::Destinations(1))
@@ -395,16 +352,11 @@ fn negatives_by_degree_have_the_frequencies_of_degree_to_the_power_of_three_quar
             drawn += 1.0;
         }
     }
-    let weights: Vec<f64> = (0..NODES)
-        .map(|node| (fixture.graph.sources(node).count() as f64).powf(0.75))
-        .collect();
+    let weights: Vec<f64> = (0..NODES).map(|node| (fixture.graph.sources(node).count() as f64).powf(0.75)).collect();
     let sum: f64 = weights.iter().sum();
     for (count, weight) in counts.iter().zip(weights) {
         let expected = drawn * weight / sum;
-        assert!(
-            (count - expected).abs() <= 6.0 * expected.sqrt(),
-            "{count} of {expected}"
-        );
+        assert!((count - expected).abs() <= 6.0 * expected.sqrt(), "{count} of {expected}");
     }
 }
 
@@ -418,10 +370,7 @@ fn samples_of_edges_are_distinct_differ_by_key_and_keep_their_numbers() {
         let numbers: BTreeSet<_> = (0..100).map(|index| sample.number(index)).collect();
         assert_eq!(numbers.len(), 100);
         for index in 0..100 {
-            assert_eq!(
-                sample.edges()[index as usize],
-                all.edges()[sample.number(index) as usize]
-            );
+            assert_eq!(sample.edges()[index as usize], all.edges()[sample.number(index) as usize]);
         }
     }
     assert_ne!(samples[0], samples[1]);
@@ -437,30 +386,18 @@ fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_ed
     let edges = edges_of(&fixture.graph);
     let known = KnownEdges::new(&fixture.store, &[EdgePart::Graph], Vec::new()).unwrap();
     for nodes in [Candidates::Uniform, Candidates::by_degree(&fixture.store).unwrap()] {
-        let candidates = RankCandidates {
-            count: Some(40),
-            nodes,
-            seed: 8,
-        };
+        let candidates = RankCandidates { count: Some(40), nodes, seed: 8 };
         let (mut true_edges, mut drawn) = (0, BTreeSet::new());
         for (number, &(source, target)) in (0..).zip(edges.iter().take(200)) {
-            let ranked = candidates
-                .draw(&fixture.store, &known, number, (source, target))
-                .unwrap();
+            let ranked = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
             assert_eq!((ranked.filtered.len(), ranked.raw.len()), (40, 40));
             for &node in &ranked.filtered {
                 assert!(node != source && !edges.contains(&(source, node)));
             }
             assert!(!edges.contains(&ranked.pair) && ranked.pair.0 != ranked.pair.1);
             assert!(!ranked.raw.contains(&target));
-            true_edges += ranked
-                .raw
-                .iter()
-                .filter(|&&node| edges.contains(&(source, node)))
-                .count();
-            let again = candidates
-                .draw(&fixture.store, &known, number, (source, target))
-                .unwrap();
+            true_edges += ranked.raw.iter().filter(|&&node| edges.contains(&(source, node))).count();
+            let again = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
             assert_eq!(ranked, again);
             drawn.insert(ranked.filtered);
         }
@@ -487,10 +424,7 @@ fn listed_candidates_are_all_of_the_source_and_filtered_without_known_ones() {
     assert_eq!(ranked.raw, [7, 1, 5].map(NodeId));
     for source in [2, 8] {
         let error = draw(source, 9).unwrap_err().to_string();
-        assert!(
-            error.contains(&format!("no node without an edge from node {source}")),
-            "{error}"
-        );
+        assert!(error.contains(&format!("no node without an edge from node {source}")), "{error}");
     }
 }
 
@@ -499,18 +433,11 @@ fn a_source_with_edges_to_all_nodes_has_no_candidates() {
     let graph = Graph::new(20, |_| vec![0]);
     let folder = graph.store(2);
     let known = KnownEdges::new(&folder.store, &[EdgePart::Graph], Vec::new()).unwrap();
-    let candidates = RankCandidates {
-        count: Some(1),
-        nodes: Candidates::Uniform,
-        seed: 8,
-    };
+    let candidates = RankCandidates { count: Some(1), nodes: Candidates::Uniform, seed: 8 };
     let draw = |source| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(7)));
     draw(1).unwrap();
     let error = draw(0).unwrap_err().to_string();
-    assert!(
-        error.contains("no node without an edge from node 0") && error.contains("among all nodes"),
-        "{error}"
-    );
+    assert!(error.contains("no node without an edge from node 0") && error.contains("among all nodes"), "{error}");
 }
 
 #[test]
@@ -519,11 +446,7 @@ fn the_known_edges_of_sources_are_read_from_all_lists() {
     let edges = edges_of(&fixture.graph);
     let sources = [3, 8, 14, 299].map(NodeId);
     let found = known_edges_of(&fixture.store, &[EdgePart::Graph], &sources, 1 << 20, &Silent).unwrap();
-    let expected: Vec<_> = edges
-        .iter()
-        .copied()
-        .filter(|(source, _)| sources.contains(source))
-        .collect();
+    let expected: Vec<_> = edges.iter().copied().filter(|(source, _)| sources.contains(source)).collect();
     assert!(expected.len() > 4);
     assert_eq!(found, expected);
     let error = known_edges_of(&fixture.store, &[EdgePart::Graph], &sources, 48, &Silent).unwrap_err();
@@ -535,9 +458,7 @@ fn partitions_have_the_edges_to_their_nodes_and_draw_negatives_from_them() {
     let fixture = Fixture::new();
     let edges = edges_of(&fixture.graph);
     let pairs = (0..NODES).flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target))));
-    let listed = pairs
-        .filter(|pair| pair.0 != pair.1 && !edges.contains(pair))
-        .step_by(3);
+    let listed = pairs.filter(|pair| pair.0 != pair.1 && !edges.contains(pair)).step_by(3);
     for candidates in [
         Candidates::by_degree(&fixture.store).unwrap(),
         Candidates::Listed(Arc::new(ListedPairs::new(listed.collect()).or_uniform())),
@@ -547,10 +468,7 @@ fn partitions_have_the_edges_to_their_nodes_and_draw_negatives_from_them() {
 }
 
 fn assert_partitions_draw(fixture: &Fixture, candidates: Candidates) {
-    let task = LinkTask {
-        candidates,
-        ..fixture.task(Negatives::Destinations(2))
-    };
+    let task = LinkTask { candidates, ..fixture.task(Negatives::Destinations(2)) };
     let options = LoaderOptions {
         rows: RowOptions::default(),
         memory: 64 << 20,

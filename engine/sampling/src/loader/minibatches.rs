@@ -85,8 +85,7 @@ impl Loader {
     /// # Errors
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
     pub fn sample_halo_neighbors(&self, generation: u64, progress: &dyn Progress) -> Result<Option<HaloLists>> {
-        self.open
-            .sample_halo_neighbors(&self.store, &self.options, generation, progress)
+        self.open.sample_halo_neighbors(&self.store, &self.options, generation, progress)
     }
 
     /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbors`] made. To be called
@@ -156,18 +155,12 @@ impl Loader {
             (_, Some(whole)) => whole.clone(),
             (_, None) => {
                 let owned = vec![Owned::whole(&self.store)];
-                let views = self
-                    .open
-                    .open_views(&self.store, &self.options, owned, ViewKind::Mapped, progress)?;
+                let views = self.open.open_views(&self.store, &self.options, owned, ViewKind::Mapped, progress)?;
                 let view = views.into_iter().next().expect("there is one partition");
                 self.whole.insert(view).clone()
             }
         };
-        let seeded = Seeded {
-            seeds: view.owned().seeds(seeds).into(),
-            positives: None,
-            view: ViewSource::Open(view),
-        };
+        let seeded = Seeded { seeds: view.owned().seeds(seeds).into(), positives: None, view: ViewSource::Open(view) };
         let options = MinibatchOptions {
             sampler,
             batch,

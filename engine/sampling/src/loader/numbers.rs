@@ -111,9 +111,7 @@ impl StoreSizes<'_> {
             let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;
             let owned = Owned::all(&assignment, self.store);
             for share in Share::each(self.loader.share.workers()) {
-                let served = owned
-                    .iter()
-                    .filter(|owned| share.serves(owned.partition(), count, concurrent));
+                let served = owned.iter().filter(|owned| share.serves(owned.partition(), count, concurrent));
                 most = most.max(bytes_of(&groups(served, count, concurrent)));
             }
             if most > enough {

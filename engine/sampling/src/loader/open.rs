@@ -118,9 +118,7 @@ impl OpenPartitions {
         }
         self.open_parts(store, options, owned, seeds, ViewKind::Mapped, &Silent)?;
         let served = self.parts.iter_mut().filter_map(Part::served_mut);
-        served
-            .zip(positives)
-            .for_each(|(part, of_part)| part.positives = of_part);
+        served.zip(positives).for_each(|(part, of_part)| part.positives = of_part);
         Ok(())
     }
 
@@ -313,11 +311,7 @@ fn owned_and_seeds(
 
 fn split(store: &Store, name: &str) -> Result<RoaringTreemap> {
     store.split(name)?.ok_or_else(|| {
-        Error::missing(
-            format!("split `{name}`"),
-            store.path(),
-            "sample from all nodes, or name the nodes",
-        )
+        Error::missing(format!("split `{name}`"), store.path(), "sample from all nodes, or name the nodes")
     })
 }
 
@@ -337,18 +331,11 @@ fn draw_halo_lists(
     let chunks = MappedChunks::open(store)?;
     // The ends of links are owned nodes and their in-neighbors.
     let ends: Vec<(&Owned, SeedNodes)> = match options.minibatches.links {
-        Some(_) => partitions
-            .iter()
-            .map(|&(owned, _)| (owned, owned.all_nodes()))
-            .collect(),
+        Some(_) => partitions.iter().map(|&(owned, _)| (owned, owned.all_nodes())).collect(),
         None => Vec::new(),
     };
     let ends: Vec<(&Owned, &SeedNodes)> = ends.iter().map(|(owned, nodes)| (*owned, nodes)).collect();
-    let (partitions, beyond) = if ends.is_empty() {
-        (partitions, 0)
-    } else {
-        (&ends[..], 1)
-    };
+    let (partitions, beyond) = if ends.is_empty() { (partitions, 0) } else { (&ends[..], 1) };
     let neighbors = HaloNeighbors {
         chunks: &chunks,
         edge_data: options.minibatches.sampler.edge_data(),
@@ -360,9 +347,7 @@ fn draw_halo_lists(
         threads: options.threads,
     };
     let lists = neighbors.draw(partitions, progress);
-    lists.map_err(Error::in_budget(options.memory, |least: u64| {
-        least.saturating_mul(LISTS_SHARE)
-    }))
+    lists.map_err(Error::in_budget(options.memory, |least: u64| least.saturating_mul(LISTS_SHARE)))
 }
 
 /// The seeds of a partition, as far as this worker needs them.

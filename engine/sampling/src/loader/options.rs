@@ -129,10 +129,7 @@ impl LoaderOptions {
             view: ViewKind::Auto,
             memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            rows: RowOptions {
-                features: true,
-                ..RowOptions::default()
-            },
+            rows: RowOptions { features: true, ..RowOptions::default() },
             edge_features: false,
             host: None,
             lookahead: None,

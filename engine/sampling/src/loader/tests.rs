@@ -21,12 +21,8 @@ const PARTITIONS: u32 = 6;
 
 fn opened(store: &TestStore, options: LoaderOptions) -> Loader {
     let store = Arc::new(Store::open(store.store.path()).unwrap());
-    let repartition = RepartitionOptions {
-        partitions: PARTITIONS,
-        schedule: Schedule::Shuffle,
-        seed: 5,
-        super_epoch: Some(0),
-    };
+    let repartition =
+        RepartitionOptions { partitions: PARTITIONS, schedule: Schedule::Shuffle, seed: 5, super_epoch: Some(0) };
     let assignment = assign(store.manifest(), &repartition, 1).unwrap();
     let mut loader = Loader::new(&store, options);
     loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
@@ -73,10 +69,7 @@ fn minibatches_do_not_depend_on_whether_views_are_in_memory_in_turn() {
                 batches.map(|batch| sampled(batch.unwrap().minibatch())).collect()
             };
             let (expected, found) = (of(&mut all), of(&mut in_turn));
-            assert!(
-                found == expected,
-                "epoch {epoch}, {concurrent} at a time, {threads} threads"
-            );
+            assert!(found == expected, "epoch {epoch}, {concurrent} at a time, {threads} threads");
             assert!(turns(&in_turn).groups_in_memory() <= 1);
         }
     }
@@ -96,18 +89,12 @@ fn workers_hold_the_partitions_that_they_serve_and_deliver_the_minibatches_of_on
             (ViewKind::Mapped, 3, 2),
         ] {
             let context = format!("{halo:?}, {view:?}, {concurrent} per step, {workers} workers");
-            let of_share = |share| LoaderOptions {
-                share,
-                halo,
-                ..options(view, concurrent, 2)
-            };
+            let of_share = |share| LoaderOptions { share, halo, ..options(view, concurrent, 2) };
             let mut whole = opened(&store, of_share(Share::ALL));
             let delivered = |loader: &mut Loader| -> Vec<_> {
                 let batches = loader.batches(1, |batches| batches).unwrap();
                 let places: Vec<_> = (0..batches.batches()).map(|index| batches.places(index)[0]).collect();
-                let minibatches = loader
-                    .deliver(&batches)
-                    .map(|batch| sampled(batch.unwrap().minibatch()));
+                let minibatches = loader.deliver(&batches).map(|batch| sampled(batch.unwrap().minibatch()));
                 let places = places.into_iter().map(|place| (place.step, place.partition.0));
                 places.zip(minibatches).collect()
             };
@@ -176,9 +163,8 @@ fn groups_are_visited_in_another_order_in_each_epoch_unless_nothing_is_shuffled(
         let loader = opened(&store, options);
         let order = move |epoch| {
             let batches = loader.all_batches(epoch);
-            let mut order: Vec<u32> = (0..batches.batches())
-                .map(|index| batches.places(index)[0].partition.0)
-                .collect();
+            let mut order: Vec<u32> =
+                (0..batches.batches()).map(|index| batches.places(index)[0].partition.0).collect();
             order.dedup();
             order
         };
@@ -209,10 +195,7 @@ fn an_epoch_that_ends_early_does_not_wait_and_the_next_one_is_complete() {
         }
     }
     let batches = loader.all_batches(0).batches();
-    assert_eq!(
-        loader.epoch(0).unwrap().filter(|batch| batch.is_ok()).count() as u64,
-        batches
-    );
+    assert_eq!(loader.epoch(0).unwrap().filter(|batch| batch.is_ok()).count() as u64, batches);
 }
 
 #[test]
@@ -244,11 +227,8 @@ fn damage_in_a_later_group_is_an_error_when_its_turn_comes() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let results: Vec<_> = loader
-        .epoch(0)
-        .unwrap()
-        .map(|batch| batch.map(drop).map_err(|error| error.to_string()))
-        .collect();
+    let results: Vec<_> =
+        loader.epoch(0).unwrap().map(|batch| batch.map(drop).map_err(|error| error.to_string())).collect();
     let error = results.last().unwrap().as_ref().unwrap_err();
     assert!(error.contains(&files::of_chunk(chunk, "edges")), "{error}");
     assert!(results.len() > 1, "the groups before are delivered");
@@ -258,10 +238,7 @@ fn damage_in_a_later_group_is_an_error_when_its_turn_comes() {
 fn memory_decides_how_views_are_held_if_some_partitions_take_part_in_a_step() {
     let store = Graph::mixed(20_000).store(24);
     let kind = |memory, concurrent| {
-        let options = LoaderOptions {
-            memory,
-            ..options(ViewKind::Auto, concurrent, 1)
-        };
+        let options = LoaderOptions { memory, ..options(ViewKind::Auto, concurrent, 1) };
         opened(&store, options).served().next().unwrap().view.kind()
     };
     let all = opened(&store, options(ViewKind::Memory, 1, 1)).adjacency_bytes();

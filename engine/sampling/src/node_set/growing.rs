@@ -24,10 +24,7 @@ impl GrowingSet {
     /// No nodes, of a graph with `nodes` nodes.
     pub(crate) fn new(nodes: u64) -> Self {
         let pages = nodes.div_ceil(PAGE_NODES);
-        Self {
-            nodes,
-            pages: (0..pages).map(|_| OnceLock::new()).collect(),
-        }
+        Self { nodes, pages: (0..pages).map(|_| OnceLock::new()).collect() }
     }
 
     /// The nodes of a set.
@@ -40,10 +37,7 @@ impl GrowingSet {
             let words: Vec<u64> = page.iter().flat_map(|line| line.words).collect();
             OnceLock::from(Box::new(std::array::from_fn(|word| AtomicU64::new(words[word]))))
         });
-        Self {
-            nodes: set.nodes,
-            pages: pages.collect(),
-        }
+        Self { nodes: set.nodes, pages: pages.collect() }
     }
 
     /// Adds a node.

@@ -51,11 +51,7 @@ pub fn coverage(
     options: &CoverageOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<Coverage>> {
-    assert_eq!(
-        assignment.chunks(),
-        store.chunks().chunks(),
-        "the assignment does not match the chunks of the store"
-    );
+    assert_eq!(assignment.chunks(), store.chunks().chunks(), "the assignment does not match the chunks of the store");
     if options.memory < MEMORY_MIN {
         return Err(Error::Budget {
             what: "counting halo nodes".into(),

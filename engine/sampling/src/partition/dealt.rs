@@ -62,9 +62,7 @@ fn uneven(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedul
         }
         let least = number / partitions;
         if dealt.iter().any(|&chunks| chunks < least || chunks > least + 1) {
-            return Some(format!(
-                "partitions do not have equal shares of the {number} largest chunks of this store"
-            ));
+            return Some(format!("partitions do not have equal shares of the {number} largest chunks of this store"));
         }
     }
     None
@@ -94,9 +92,7 @@ fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Sche
         None if fits => None,
         other => {
             let (chunk, _) = other.unwrap_or(&present[0]);
-            Some(format!(
-                "chunk {chunk} has another variable part than the schedule {schedule} gives"
-            ))
+            Some(format!("chunk {chunk} has another variable part than the schedule {schedule} gives"))
         }
     }
 }

@@ -97,10 +97,7 @@ impl Hosts {
     /// If there are no workers, or they have graphs with different numbers of chunks.
     pub fn of_workers(held: &[HeldChunks]) -> Result<Self> {
         let count = held[0].len();
-        assert!(
-            held.iter().all(|held| held.len() == count),
-            "chunks of different graphs"
-        );
+        assert!(held.iter().all(|held| held.len() == count), "chunks of different graphs");
         let sets: Vec<Vec<usize>> = held
             .iter()
             .map(|held| -> Vec<usize> { (0..count).filter(|&chunk| held[chunk].is_some()).collect() })
@@ -121,9 +118,7 @@ impl Hosts {
     fn divide(&mut self, held: &[HeldChunks]) -> Result<()> {
         let mut work = vec![0u64; self.count()];
         for chunk in 0..self.chunks.len() {
-            let mut with = (0..)
-                .zip(held)
-                .filter_map(|(worker, held)| Some((worker, held[chunk]?)));
+            let mut with = (0..).zip(held).filter_map(|(worker, held)| Some((worker, held[chunk]?)));
             let Some((first, of_first)) = with.next() else { continue };
             let mut best = self.of_worker[first];
             for (worker, other) in with {
@@ -247,9 +242,7 @@ impl Hosts {
         let shares: Vec<Share> = self.workers_of(host).map(|worker| self.share(worker)).collect();
         let all = (0..partitions).map(PartitionId);
         all.filter(|&partition| {
-            shares
-                .iter()
-                .any(|share| share.serves(partition, partitions as usize, concurrent as usize))
+            shares.iter().any(|share| share.serves(partition, partitions as usize, concurrent as usize))
         })
         .collect()
     }
@@ -272,10 +265,7 @@ impl Hosts {
                 what,
                 format!("use --partitions and --concurrent of at least {workers}, the number of ranks"),
             ),
-            _ => Error::conflict(
-                what,
-                "use fewer --partitions, or place more chunks there (grappa-store place)",
-            ),
+            _ => Error::conflict(what, "use fewer --partitions, or place more chunks there (grappa-store place)"),
         })
     }
 

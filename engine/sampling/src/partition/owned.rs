@@ -52,9 +52,7 @@ impl Owned {
     /// If the assignment has a different number of chunks than the store.
     pub fn all(assignment: &Assignment, store: &Store) -> Vec<Self> {
         let partitions = (0..assignment.partitions()).map(PartitionId);
-        partitions
-            .map(|partition| Self::of(assignment, store, partition))
-            .collect()
+        partitions.map(|partition| Self::of(assignment, store, partition)).collect()
     }
 
     fn among(
@@ -63,11 +61,7 @@ impl Owned {
         is_present: impl Fn(ChunkId) -> bool,
         partition: PartitionId,
     ) -> Self {
-        assert_eq!(
-            assignment.chunks(),
-            chunks.chunks(),
-            "the assignment does not match the chunks of the store"
-        );
+        assert_eq!(assignment.chunks(), chunks.chunks(), "the assignment does not match the chunks of the store");
         assert!(
             partition.0 < assignment.partitions(),
             "partition {partition} does not exist: the assignment has {}",
@@ -136,10 +130,7 @@ impl Owned {
 
     /// The owned chunks, base and variable part, ascending.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
-        (0..)
-            .map(ChunkId)
-            .zip(&self.chunk_locals)
-            .filter_map(|(chunk, &local)| (local != NOT_OWNED).then_some(chunk))
+        (0..).map(ChunkId).zip(&self.chunk_locals).filter_map(|(chunk, &local)| (local != NOT_OWNED).then_some(chunk))
     }
 
     /// The division of the store's nodes into chunks.

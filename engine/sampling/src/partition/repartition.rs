@@ -67,14 +67,7 @@ pub struct Repartitioned {
 pub fn assign(manifest: &Manifest, options: &RepartitionOptions, generation: u64) -> Result<Assignment> {
     let super_epoch = options.super_epoch.expect("the caller sets the super-epoch");
     let sizes = chunk_sizes(manifest);
-    assignment(
-        options.schedule,
-        &sizes,
-        options.partitions,
-        options.seed,
-        super_epoch,
-        generation,
-    )
+    assignment(options.schedule, &sizes, options.partitions, options.seed, super_epoch, generation)
 }
 
 /// Writes `assignment` to `folder` as the current one. Creates the folder if it does not exist. Its files are the files of
@@ -108,17 +101,11 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
         Error::format(store.join(files::CURRENT))(FormatError::invalid(0, what))
     })?;
     let super_epoch = options.super_epoch.unwrap_or(before);
-    let options = RepartitionOptions {
-        super_epoch: Some(super_epoch),
-        ..*options
-    };
+    let options = RepartitionOptions { super_epoch: Some(super_epoch), ..*options };
     let assignment = assign(manifest, &options, generation)?;
     keep(&store.join(files::ASSIGNMENTS), &assignment)?;
     drop(lock);
-    Ok(Repartitioned {
-        assignment,
-        super_epoch,
-    })
+    Ok(Repartitioned { assignment, super_epoch })
 }
 
 /// Locks the folder of assignments until the result is dropped or the process ends.

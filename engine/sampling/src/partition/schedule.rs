@@ -79,10 +79,8 @@ pub fn assignment(
     super_epoch: u64,
     generation: u64,
 ) -> Result<Assignment> {
-    let (present, sizes_present): (Vec<usize>, Vec<u64>) = (0..)
-        .zip(sizes)
-        .filter_map(|(chunk, size)| Some((chunk, (*size)?)))
-        .unzip();
+    let (present, sizes_present): (Vec<usize>, Vec<u64>) =
+        (0..).zip(sizes).filter_map(|(chunk, size)| Some((chunk, (*size)?))).unzip();
     assert!(!present.is_empty(), "a store has at least one chunk");
     if partitions == 0 {
         return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
@@ -92,16 +90,8 @@ pub fn assignment(
     }
     let mut owners = vec![ABSENT; sizes.len()];
     let dealt = owners_of(schedule, &sizes_present, partitions, seed, super_epoch);
-    present
-        .into_iter()
-        .zip(dealt)
-        .for_each(|(chunk, of_chunk)| owners[chunk] = of_chunk);
-    Ok(Assignment::from_owners(
-        generation,
-        partitions,
-        schedule.name(),
-        &owners,
-    ))
+    present.into_iter().zip(dealt).for_each(|(chunk, of_chunk)| owners[chunk] = of_chunk);
+    Ok(Assignment::from_owners(generation, partitions, schedule.name(), &owners))
 }
 
 /// The error for more partitions than chunks.
@@ -131,10 +121,7 @@ pub fn check_concurrent(chunks: usize, concurrent: u32) -> Result<()> {
 }
 
 /// The owners in an assignment of a chunk that nobody owns.
-pub(super) const ABSENT: Owners = Owners {
-    base: PartitionId(0),
-    variable: None,
-};
+pub(super) const ABSENT: Owners = Owners { base: PartitionId(0), variable: None };
 
 /// Divides chunks of these sizes among the partitions of a super-epoch. There are at least as many chunks as
 /// partitions.
@@ -157,10 +144,9 @@ pub(super) fn owners_of(
         Schedule::Fixed => Some(1),
         Schedule::Shuffle => None,
     };
-    bases.into_iter().map(move |base| Owners {
-        base,
-        variable: distance.map(|distance| before(base, distance, partitions)),
-    })
+    bases
+        .into_iter()
+        .map(move |base| Owners { base, variable: distance.map(|distance| before(base, distance, partitions)) })
 }
 
 /// The work of each chunk, estimated from the manifest: its nodes plus its edges. None for chunks that a slice lacks.
@@ -176,11 +162,7 @@ pub fn chunk_sizes(manifest: &Manifest) -> Vec<Option<u64>> {
 /// Partition `p - distance`, modulo the number of partitions.
 fn before(p: PartitionId, distance: u32, partitions: u32) -> PartitionId {
     // `p + partitions - distance` could overflow.
-    PartitionId(if p.0 >= distance {
-        p.0 - distance
-    } else {
-        partitions - (distance - p.0)
-    })
+    PartitionId(if p.0 >= distance { p.0 - distance } else { partitions - (distance - p.0) })
 }
 
 /// Divides the chunks into runs of similar work. There are at least as many chunks as partitions.

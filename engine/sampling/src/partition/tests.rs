@@ -36,21 +36,14 @@ fn generated(folder: &Path, chunks: u32, only_chunks: Option<Vec<RangeInclusive<
         random_permutation: false,
         chunks: Some(chunks),
         only_chunks,
-        ..StoreOptions::new(
-            Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3),
-            folder.join("graph.grappa"),
-        )
+        ..StoreOptions::new(Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3), folder.join("graph.grappa"))
     };
     generate_store(&options, &Silent).unwrap();
     Store::open(&options.out).unwrap()
 }
 
-const OPTIONS: RepartitionOptions = RepartitionOptions {
-    partitions: 3,
-    schedule: Schedule::Sweep,
-    seed: 1,
-    super_epoch: None,
-};
+const OPTIONS: RepartitionOptions =
+    RepartitionOptions { partitions: 3, schedule: Schedule::Sweep, seed: 1, super_epoch: None };
 
 fn repartition_of(store: &Store, options: &RepartitionOptions) -> grappa_io::Result<Repartitioned> {
     repartition(store.path(), store.manifest(), options)
@@ -84,22 +77,12 @@ fn each_repartitioning_is_the_next_generation_and_super_epoch() {
         assert_eq!((made.super_epoch, &made.assignment), (generation - 1, &expected));
         assert_eq!(Store::open(store.path()).unwrap().assignment(), &expected);
         let before = (generation - 1).to_string();
-        assert_eq!(
-            names_of(store.path()),
-            [before, generation.to_string(), "CURRENT".into()]
-        );
+        assert_eq!(names_of(store.path()), [before, generation.to_string(), "CURRENT".into()]);
         assert_sound(store.path(), "repartitioned");
     }
-    let options = RepartitionOptions {
-        super_epoch: Some(40),
-        schedule: Schedule::Shuffle,
-        ..OPTIONS
-    };
+    let options = RepartitionOptions { super_epoch: Some(40), schedule: Schedule::Shuffle, ..OPTIONS };
     let made = repartition_of(&store, &options).unwrap();
-    assert_eq!(
-        (made.super_epoch, made.assignment),
-        (40, assignment(Schedule::Shuffle, &sizes, 3, 1, 40, 6).unwrap())
-    );
+    assert_eq!((made.super_epoch, made.assignment), (40, assignment(Schedule::Shuffle, &sizes, 3, 1, 40, 6).unwrap()));
 }
 
 #[test]
@@ -198,10 +181,7 @@ fn one_of_two_simultaneous_repartitionings_is_an_error() {
     let store = store_of(folder.path(), 7);
     let lock = repartition::lock(store.path()).unwrap();
     let error = repartition_of(&store, &OPTIONS).unwrap_err().to_string();
-    assert!(
-        error.contains("another process") && error.contains("is writing here"),
-        "{error}"
-    );
+    assert!(error.contains("another process") && error.contains("is writing here"), "{error}");
     assert_eq!(names_of(store.path()), ["0", "CURRENT"]);
     drop(lock);
     repartition_of(&store, &OPTIONS).unwrap();
@@ -221,22 +201,12 @@ fn a_store_that_cannot_be_partitioned_is_an_error_and_stays_unchanged() {
     };
     expect(&store, 0, &["at least 1"]);
     expect(&store, 8, &["has 7 chunks", "at most 7", "--chunks"]);
-    repartition_of(
-        &store,
-        &RepartitionOptions {
-            partitions: 7,
-            ..OPTIONS
-        },
-    )
-    .unwrap();
+    repartition_of(&store, &RepartitionOptions { partitions: 7, ..OPTIONS }).unwrap();
 
     let folder = tempfile::tempdir().unwrap();
     let slice = slice_of(folder.path(), 7, 2..=3);
     expect(&slice, 3, &["has 2 chunks", "at most 2"]);
-    let options = RepartitionOptions {
-        partitions: 2,
-        ..OPTIONS
-    };
+    let options = RepartitionOptions { partitions: 2, ..OPTIONS };
     let made = repartition_of(&slice, &options).unwrap();
     assert_sound(slice.path(), "a slice");
     let reports = report(slice.manifest(), &made.assignment);
@@ -295,18 +265,12 @@ fn damage_to_any_generation_is_found() {
 fn a_table_that_contradicts_itself_is_not_opened() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(folder.path(), 7);
-    let serves = |i: ChunkId, j: ChunkId| Serves {
-        base: Some(PartitionId(u32::from(i.0 > 3 && j.0 > 5))),
-        variable: None,
-    };
+    let serves =
+        |i: ChunkId, j: ChunkId| Serves { base: Some(PartitionId(u32::from(i.0 > 3 && j.0 > 5))), variable: None };
     let table = Assignment::from_fn(0, 7, 2, "sweep", serves);
     fs::write(store.path().join("assignments/0"), table.encode().0).unwrap();
     let problems = verify(store.path(), 1, &Silent).unwrap().problems;
-    assert_eq!(
-        (problems.len(), problems[0].file.as_str()),
-        (1, "assignments/0"),
-        "{problems:?}"
-    );
+    assert_eq!((problems.len(), problems[0].file.as_str()), (1, "assignments/0"), "{problems:?}");
     assert!(Store::open(store.path()).is_err());
 }
 
@@ -328,19 +292,12 @@ fn the_last_generation_has_no_next_one() {
 fn verify_tells_the_assignments_of_a_store_from_those_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let [whole, slice] = ["whole", "slice"].map(|name| folder.path().join(name));
-    [&whole, &slice]
-        .into_iter()
-        .for_each(|path| fs::create_dir(path).unwrap());
+    [&whole, &slice].into_iter().for_each(|path| fs::create_dir(path).unwrap());
     let problems = |store: &Store| verify(store.path(), 1, &Silent).unwrap().problems;
     for store in [store_of(&whole, 16), slice_of(&slice, 16, 2..=9)] {
         for (seed, schedule) in (0..4).flat_map(|seed| Schedule::ALL.map(|schedule| (seed, schedule))) {
             for partitions in [1, 2, 3, 8] {
-                let options = RepartitionOptions {
-                    partitions,
-                    schedule,
-                    seed,
-                    ..OPTIONS
-                };
+                let options = RepartitionOptions { partitions, schedule, seed, ..OPTIONS };
                 repartition_of(&store, &options).unwrap();
                 assert_eq!(problems(&store), [], "{options:?}");
             }
@@ -359,10 +316,7 @@ fn verify_tells_the_assignments_of_a_store_from_those_of_others() {
             fs::write(&path, other.encode().0).unwrap();
             let found = problems(&store);
             assert_eq!(found.len(), expected, "{schedule}: {found:?}");
-            assert!(
-                found.iter().all(|problem| problem.what.contains("another store")),
-                "{found:?}"
-            );
+            assert!(found.iter().all(|problem| problem.what.contains("another store")), "{found:?}");
             fs::write(&path, sound).unwrap();
         }
         let before = files::assignment(repartition_of(&store, &OPTIONS).unwrap().assignment.generation() - 1);

@@ -57,9 +57,7 @@ fn of_node(block: &Block, destination: usize) -> f32 {
 pub fn loss_weights(coverage: &[f32], of_each: bool, shrinkage: f64) -> Vec<f32> {
     let mean = coverage.iter().sum::<f32>() / coverage.len().max(1) as f32;
     let weights = coverage.iter().map(|&own| if of_each { own } else { mean });
-    weights
-        .map(|weight| (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32)
-        .collect()
+    weights.map(|weight| (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32).collect()
 }
 
 #[cfg(test)]

@@ -35,12 +35,7 @@ pub(super) struct DrawScratch {
 impl DrawScratch {
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
-        let Self {
-            bits,
-            weight_sums,
-            times,
-            drawn,
-        } = self;
+        let Self { bits, weight_sums, times, drawn } = self;
         let bytes = (bits.capacity() + drawn.capacity()) * size_of::<u64>()
             + weight_sums.capacity() * size_of::<f64>()
             + times.capacity() * size_of::<(f64, u64)>();

@@ -20,11 +20,7 @@ impl Fanouts {
     /// If there are no fanouts, or one is 0, less than -1 or too large.
     pub fn new(fanouts: &[i64]) -> Result<Self> {
         if fanouts.is_empty() {
-            return Err(Error::out_of_range(
-                "fanouts",
-                "one for each hop, such as 15,10,5",
-                "none",
-            ));
+            return Err(Error::out_of_range("fanouts", "one for each hop, such as 15,10,5", "none"));
         }
         fanouts
             .iter()
@@ -48,11 +44,7 @@ impl Fanouts {
     #[must_use]
     pub fn times(&self, factor: u32) -> Self {
         let fanouts = self.0.iter();
-        Self(
-            fanouts
-                .map(|fanout| fanout.map(|fanout| fanout.saturating_mul(factor)))
-                .collect(),
-        )
+        Self(fanouts.map(|fanout| fanout.map(|fanout| fanout.saturating_mul(factor))).collect())
     }
 
     /// The number of hops.
@@ -111,10 +103,7 @@ mod tests {
     #[test]
     fn fanouts_parse_and_display_from_the_seeds_outwards() {
         let fanouts: Fanouts = "15, 10,-1".parse().unwrap();
-        assert_eq!(
-            (fanouts.at(0), fanouts.at(1), fanouts.at(2)),
-            (Some(15), Some(10), None)
-        );
+        assert_eq!((fanouts.at(0), fanouts.at(1), fanouts.at(2)), (Some(15), Some(10), None));
         assert_eq!(fanouts.hops(), 3);
         assert_eq!(fanouts.to_string(), "15,10,-1");
     }

@@ -34,13 +34,7 @@ pub(super) struct GroupScratch {
 impl GroupScratch {
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
-        let Self {
-            drawn,
-            positions,
-            sources,
-            edge_weights,
-            draw,
-        } = self;
+        let Self { drawn, positions, sources, edge_weights, draw } = self;
         let bytes = drawn.capacity() * size_of::<DrawnPositions>()
             + positions.capacity() * size_of::<u64>()
             + sources.capacity() * size_of::<NodeId>()
@@ -100,8 +94,7 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
     pub(super) fn read_edge_weights(&mut self, index: usize, count: u64) -> Result<()> {
         self.scratch.edge_weights.clear();
         let edge_weights = &mut self.scratch.edge_weights;
-        self.lists
-            .edge_weights(&self.places[index], &self.state, count, edge_weights)
+        self.lists.edge_weights(&self.places[index], &self.state, count, edge_weights)
     }
 
     /// Appends the weights of the drawn edges of a list to `weights`. The list has `count` edges that can be drawn.
@@ -141,23 +134,16 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         for (place, drawn) in self.places.iter().zip(&self.scratch.drawn) {
-            self.lists
-                .prefetch_sources(place, drawn.positions(&self.scratch.positions));
+            self.lists.prefetch_sources(place, drawn.positions(&self.scratch.positions));
         }
     }
 
     /// Appends the drawn sources of a list to [`GroupScratch::sources`].
     #[inline(always)]
     pub(super) fn read(&mut self, index: usize) {
-        let GroupScratch {
-            drawn,
-            positions,
-            sources,
-            ..
-        } = &mut *self.scratch;
+        let GroupScratch { drawn, positions, sources, .. } = &mut *self.scratch;
         let positions = drawn[index].positions(positions);
-        self.lists
-            .sources_at(&self.places[index], &mut self.state, positions, sources);
+        self.lists.sources_at(&self.places[index], &mut self.state, positions, sources);
     }
 }
 
@@ -174,10 +160,7 @@ impl DrawnPositions {
     /// The positions from `start` to the end.
     #[inline(always)]
     pub(super) fn since(start: usize, positions: &[u64]) -> Self {
-        Self::Listed {
-            start,
-            count: positions.len() - start,
-        }
+        Self::Listed { start, count: positions.len() - start }
     }
 
     /// The positions, as a part of `all` positions of the group.

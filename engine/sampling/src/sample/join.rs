@@ -71,10 +71,7 @@ impl Minibatch {
         out: &mut Self,
     ) -> Result<()> {
         let hops = parts[0].blocks.len();
-        assert!(
-            parts.iter().all(|part| part.blocks.len() == hops),
-            "parts of different numbers of hops"
-        );
+        assert!(parts.iter().all(|part| part.blocks.len() == hops), "parts of different numbers of hops");
         let nodes = parts.iter().map(|part| part.nodes.len()).sum();
         for hop in 0..hops {
             check_size(parts.iter().map(|part| part.blocks[hop].indices.len()).sum(), nodes)?;
@@ -106,20 +103,13 @@ impl Minibatch {
             }
             // Parts of links may share seeds: the source of an edge is in any partition.
             let may_share = parts.iter().any(|part| !part.links.positives.is_empty());
-            assert!(
-                level > 0 || may_share || out.nodes.len() == out.seeds,
-                "parts with the same seed"
-            );
+            assert!(level > 0 || may_share || out.nodes.len() == out.seeds, "parts with the same seed");
         }
         for (hop, block) in out.blocks.iter_mut().enumerate() {
             let is_shared = hop + 1 == hops && join == Join::SharedInput;
             let of_parts = parts.iter().map(|part| &part.blocks[hop]);
             block.begin(of_parts.clone().map(|block| block.destinations).sum());
-            block.sources = if is_shared {
-                out.nodes.len()
-            } else {
-                of_parts.map(|block| block.sources).sum()
-            };
+            block.sources = if is_shared { out.nodes.len() } else { of_parts.map(|block| block.sources).sum() };
             let indices = if is_shared { &mut *rows } else { &mut *places };
             for level in 0..=hop {
                 for (part, indices) in with_indices(parts, indices) {
@@ -131,11 +121,7 @@ impl Minibatch {
             }
         }
         // Without blocks, the rows of a model are the rows of its input.
-        let of_seeds = if hops == 0 && join == Join::SharedInput {
-            rows
-        } else {
-            places
-        };
+        let of_seeds = if hops == 0 && join == Join::SharedInput { rows } else { places };
         for (part, indices) in with_indices(parts, of_seeds) {
             out.links.append(&part.links, indices);
         }
@@ -187,8 +173,7 @@ impl Block {
         let ends = &other.offsets[destinations.start + 1..=destinations.end];
         self.offsets.extend(ends.iter().map(|end| end.wrapping_add(shift)));
         let sources = &other.indices[edges.clone()];
-        self.indices
-            .extend(sources.iter().map(|&source| indices[source as usize]));
+        self.indices.extend(sources.iter().map(|&source| indices[source as usize]));
         if !other.edge_weights.is_empty() {
             self.edge_weights.extend_from_slice(&other.edge_weights[edges.clone()]);
         }

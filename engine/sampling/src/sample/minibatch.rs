@@ -71,10 +71,7 @@ impl LinkPairs {
 
     /// Adds the pairs of a part. `index` maps its rows to the rows of the joined minibatch.
     pub(super) fn append(&mut self, part: &Self, index: &[u32]) {
-        let lists = [
-            (&mut self.positives, &part.positives),
-            (&mut self.negatives, &part.negatives),
-        ];
+        let lists = [(&mut self.positives, &part.positives), (&mut self.negatives, &part.negatives)];
         for (to, from) in lists {
             to.extend(from.iter().map(|pair| pair.map(|end| index[end as usize])));
         }

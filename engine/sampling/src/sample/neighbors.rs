@@ -141,13 +141,7 @@ impl NeighborHop<'_> {
             let weights = lists.weights(place);
             let GroupScratch { positions, draw, .. } = &mut *group.scratch;
             let drawn = &mut draw.drawn;
-            weighted::by_rejection(
-                &mut draws,
-                (pool, few, self.replace),
-                max,
-                |at| weights[at as usize],
-                drawn,
-            );
+            weighted::by_rejection(&mut draws, (pool, few, self.replace), max, |at| weights[at as usize], drawn);
             if drawn.len() == few as usize {
                 let start = positions.len();
                 positions.extend_from_slice(drawn);
@@ -157,12 +151,7 @@ impl NeighborHop<'_> {
         }
         group.read_edge_weights(index, pool)?;
         weighted::check(&group.scratch.edge_weights, || self.ids.name(node))?;
-        let GroupScratch {
-            edge_weights,
-            positions,
-            draw,
-            ..
-        } = &mut *group.scratch;
+        let GroupScratch { edge_weights, positions, draw, .. } = &mut *group.scratch;
         if let (Some(few), None) = (few, known) {
             // The same draws as where the largest weight is known.
             let (max, of) = (weight_max(edge_weights), |at: u64| edge_weights[at as usize]);

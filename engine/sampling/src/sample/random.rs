@@ -40,12 +40,7 @@ pub struct BatchKey {
 impl BatchKey {
     /// The key of the permutation of seeds in an epoch. It depends on the seed, the epoch and the partition.
     pub fn shuffle(&self) -> u64 {
-        Self {
-            batch: u64::MAX,
-            ..*self
-        }
-        .hop(usize::MAX)
-        .0
+        Self { batch: u64::MAX, ..*self }.hop(usize::MAX).0
     }
 
     /// The key of the draws of a hop.

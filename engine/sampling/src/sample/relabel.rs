@@ -80,11 +80,7 @@ pub(super) struct Direct {
 impl Direct {
     /// A table for the nodes `0..nodes`.
     pub(super) fn new(nodes: u64) -> Self {
-        Self {
-            table: vec![0; nodes as usize],
-            index_bits: INDEX_BITS_MIN,
-            batch: 0,
-        }
+        Self { table: vec![0; nodes as usize], index_bits: INDEX_BITS_MIN, batch: 0 }
     }
 
     /// Bytes of memory.
@@ -159,10 +155,7 @@ const SLOTS_MIN: usize = 1 << 10;
 
 impl Default for Hashed {
     fn default() -> Self {
-        Self {
-            slots: vec![EMPTY; SLOTS_MIN],
-            shift: 64 - SLOTS_MIN.ilog2(),
-        }
+        Self { slots: vec![EMPTY; SLOTS_MIN], shift: 64 - SLOTS_MIN.ilog2() }
     }
 }
 

@@ -29,11 +29,7 @@ pub struct Sampler {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Method {
-    Neighbors {
-        fanouts: Fanouts,
-        replace: bool,
-        by_weight: bool,
-    },
+    Neighbors { fanouts: Fanouts, replace: bool, by_weight: bool },
     Walks(RandomWalks),
 }
 
@@ -42,22 +38,14 @@ impl Sampler {
     /// many if there are any. A fanout of -1 keeps all in-edges in either case.
     pub fn uniform(fanouts: Fanouts, replace: bool) -> Self {
         let by_weight = false;
-        Self::of(Method::Neighbors {
-            fanouts,
-            replace,
-            by_weight,
-        })
+        Self::of(Method::Neighbors { fanouts, replace, by_weight })
     }
 
     /// Draws in-neighbors with probabilities proportional to edge weights; without replacement, among the remaining
     /// edges. Edges of weight 0 are never drawn, not even if the fanout is -1.
     pub fn by_weight(fanouts: Fanouts, replace: bool) -> Self {
         let by_weight = true;
-        Self::of(Method::Neighbors {
-            fanouts,
-            replace,
-            by_weight,
-        })
+        Self::of(Method::Neighbors { fanouts, replace, by_weight })
     }
 
     /// Takes the nodes that random walks visit most often. The edge weights of blocks are the numbers of visits.
@@ -70,12 +58,7 @@ impl Sampler {
     }
 
     fn of(method: Method) -> Self {
-        Self {
-            method,
-            draws_once: false,
-            keeps_weights: false,
-            keeps_ids: false,
-        }
+        Self { method, draws_once: false, keeps_weights: false, keeps_ids: false }
     }
 
     /// The same sampler for minibatches as in PyTorch Geometric: a node draws in-neighbors only at the hop after the one that
@@ -85,10 +68,7 @@ impl Sampler {
     /// If it takes random walks, which start at each destination of a hop.
     #[must_use]
     pub fn drawing_once(self) -> Self {
-        Self {
-            draws_once: true,
-            ..self.drawing_edges()
-        }
+        Self { draws_once: true, ..self.drawing_edges() }
     }
 
     /// The same sampler, with [`Block::edge_weights`] of the store. Without lists of the whole graph in memory, sampling then reads the weights
@@ -98,10 +78,7 @@ impl Sampler {
     /// If it takes random walks: their edges have other weights.
     #[must_use]
     pub fn with_edge_weights(self) -> Self {
-        Self {
-            keeps_weights: true,
-            ..self.drawing_edges()
-        }
+        Self { keeps_weights: true, ..self.drawing_edges() }
     }
 
     /// The same sampler, with [`Block::edge_ids`], by which edges have features.
@@ -110,18 +87,12 @@ impl Sampler {
     /// If it takes random walks, which have no edges.
     #[must_use]
     pub fn with_edge_ids(self) -> Self {
-        Self {
-            keeps_ids: true,
-            ..self.drawing_edges()
-        }
+        Self { keeps_ids: true, ..self.drawing_edges() }
     }
 
     fn drawing_edges(self) -> Self {
         let draws_edges = matches!(self.method, Method::Neighbors { .. });
-        assert!(
-            draws_edges,
-            "random walks start at each destination, and have visits instead of edges"
-        );
+        assert!(draws_edges, "random walks start at each destination, and have visits instead of edges");
         self
     }
 
@@ -143,10 +114,7 @@ impl Sampler {
 
     /// What views must have of edges.
     pub fn edge_data(&self) -> EdgeData {
-        EdgeData {
-            weights: self.keeps_weights || self.draws_by_weight(),
-            ids: self.keeps_ids,
-        }
+        EdgeData { weights: self.keeps_weights || self.draws_by_weight(), ids: self.keeps_ids }
     }
 
     /// Whether probabilities of in-neighbors are proportional to edge weights.
@@ -171,10 +139,7 @@ impl Sampler {
         scratch: &mut Scratch,
         out: &mut Minibatch,
     ) -> Result<()> {
-        if let Some(seed) = seeds
-            .iter()
-            .find(|seed| seed.0 < view.nodes() && !view.owned().contains(**seed))
-        {
+        if let Some(seed) = seeds.iter().find(|seed| seed.0 < view.nodes() && !view.owned().contains(**seed)) {
             return Err(Error::conflict(
                 format!("seed {seed} is not owned by partition {}", view.owned().partition()),
                 "give seeds that the partition owns",
@@ -193,14 +158,8 @@ impl Sampler {
         out: &mut Minibatch,
     ) -> Result<()> {
         let needed = self.edge_data();
-        assert!(
-            view.has_edge_weights() || !needed.weights,
-            "the sampler needs a view with edge weights"
-        );
-        assert!(
-            view.has_edge_ids() || !needed.ids,
-            "the sampler needs a view with ids of edges"
-        );
+        assert!(view.has_edge_weights() || !needed.weights, "the sampler needs a view with edge weights");
+        assert!(view.has_edge_ids() || !needed.ids, "the sampler needs a view with ids of edges");
         let Scratch { table, hop: scratch } = scratch;
         let relabel = table.of(view.nodes());
         begin(view, seeds, relabel, self.hops(), &mut scratch.seeds, out)?;
@@ -231,11 +190,7 @@ impl Sampler {
             reached = nodes.len();
             let key = key.hop(number);
             match &self.method {
-                Method::Neighbors {
-                    fanouts,
-                    replace,
-                    by_weight,
-                } => {
+                Method::Neighbors { fanouts, replace, by_weight } => {
                     let hop = NeighborHop {
                         key,
                         fanout: fanouts.at(number),
@@ -285,10 +240,7 @@ fn begin(
         let second = (0..).zip(&*indices).position(|(seed, &index): (u32, _)| index < seed);
         let second = second.expect("a repeated seed has the local index of the first one");
         return Err(Error::conflict(
-            format!(
-                "seed {} is number {} and number {second} of the batch",
-                seeds[second], indices[second]
-            ),
+            format!("seed {} is number {} and number {second} of the batch", seeds[second], indices[second]),
             "give each seed of a batch once",
         ));
     }

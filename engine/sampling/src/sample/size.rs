@@ -31,19 +31,10 @@ mod tests {
     #[test]
     fn minibatches_end_where_their_numbers_do() {
         const EDGES_MAX: usize = u32::MAX as usize;
-        for (edges, nodes) in [
-            (0, 0),
-            (EDGES_MAX, 0),
-            (EDGES_MAX - MINIBATCH_NODES_MAX, MINIBATCH_NODES_MAX),
-        ] {
+        for (edges, nodes) in [(0, 0), (EDGES_MAX, 0), (EDGES_MAX - MINIBATCH_NODES_MAX, MINIBATCH_NODES_MAX)] {
             check_size(edges, nodes).unwrap();
         }
-        for (edges, nodes) in [
-            (EDGES_MAX + 1, 0),
-            (EDGES_MAX, 1),
-            (0, MINIBATCH_NODES_MAX + 1),
-            (1 << 40, 1 << 40),
-        ] {
+        for (edges, nodes) in [(EDGES_MAX + 1, 0), (EDGES_MAX, 1), (0, MINIBATCH_NODES_MAX + 1), (1 << 40, 1 << 40)] {
             let error = check_size(edges, nodes).unwrap_err().to_string();
             assert!(error.contains("smaller batches"), "{error}");
         }

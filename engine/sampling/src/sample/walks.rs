@@ -97,12 +97,7 @@ pub(super) struct WalkScratch {
 impl WalkScratch {
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
-        let Self {
-            walks,
-            visits,
-            counts,
-            sources,
-        } = self;
+        let Self { walks, visits, counts, sources } = self;
         let bytes = walks.capacity() * size_of::<Walk>()
             + (visits.capacity() + counts.capacity()) * size_of::<(u32, NodeId)>()
             + sources.capacity() * size_of::<NodeId>();

@@ -61,10 +61,7 @@ pub(super) fn by_rejection(
 /// Fails if an edge weight is negative, infinite or NaN. `name` returns the destination for the error.
 pub(super) fn check(edge_weights: &[f32], name: impl FnOnce() -> String) -> Result<()> {
     // One test finds all three: NaN is in no range.
-    match edge_weights
-        .iter()
-        .find(|&&weight| !(0.0..f32::INFINITY).contains(&weight))
-    {
+    match edge_weights.iter().find(|&&weight| !(0.0..f32::INFINITY).contains(&weight)) {
         None => Ok(()),
         Some(weight) => Err(Error::conflict(
             format!(
@@ -78,12 +75,7 @@ pub(super) fn check(edge_weights: &[f32], name: impl FnOnce() -> String) -> Resu
 
 /// Appends the positions of all edges whose weight is not 0.
 pub(super) fn all(edge_weights: &[f32], positions: &mut Vec<u64>) {
-    positions.extend(
-        (0..)
-            .zip(edge_weights)
-            .filter(|(_, weight)| **weight > 0.0)
-            .map(|(at, _)| at),
-    );
+    positions.extend((0..).zip(edge_weights).filter(|(_, weight)| **weight > 0.0).map(|(at, _)| at));
 }
 
 /// Appends `k` positions, ascending, or all with positive weights if these are fewer. The first ones were drawn before:
@@ -126,11 +118,7 @@ pub(super) fn with_replacement(
     scratch: &mut DrawScratch,
     positions: &mut Vec<u64>,
 ) {
-    let DrawScratch {
-        weight_sums: sums,
-        drawn,
-        ..
-    } = scratch;
+    let DrawScratch { weight_sums: sums, drawn, .. } = scratch;
     sums.clear();
     let mut sum = 0.0;
     sums.extend(edge_weights.iter().map(|&weight| {

@@ -131,12 +131,7 @@ pub(crate) struct Degrees {
 
 impl Degrees {
     /// The degrees of a node without a list.
-    pub(crate) const HALO: Self = Self {
-        visible: 0,
-        global: 0,
-        listed: 0,
-        halo: true,
-    };
+    pub(crate) const HALO: Self = Self { visible: 0, global: 0, listed: 0, halo: true };
 }
 
 /// The largest of the weights of a list, 0 if there are none, and NaN if one is negative or not finite.

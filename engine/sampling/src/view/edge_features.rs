@@ -30,11 +30,7 @@ impl EdgeFeatures {
     /// If edges have no features, or a file cannot be opened.
     pub(crate) fn open(store: &Store, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
         let layout = store.edge_features().ok_or_else(|| {
-            Error::missing(
-                "edge features",
-                store.path(),
-                "ingest edges with --edge-features or --edge-features-from",
-            )
+            Error::missing("edge features", store.path(), "ingest edges with --edge-features or --edge-features-from")
         })?;
         let mapped = Mapped::edge_features(store, bytes, memory)?;
         for (chunk, entry) in (0..).map(ChunkId).zip(&store.manifest().chunks) {
@@ -64,12 +60,8 @@ impl EdgeFeatures {
     /// If a file is damaged, or the store has no such edge.
     pub(crate) fn gather(&self, ids: &[u64], values: &mut [f32]) -> Result<()> {
         let chunks = self.mapped.chunk_ids().map(|chunk| self.mapped.edge_rows(chunk));
-        let reader = Reader {
-            features: self,
-            chunks: chunks.collect(),
-            faults: FaultMeter::start(),
-            seen: GroupsSeen::start(),
-        };
+        let reader =
+            Reader { features: self, chunks: chunks.collect(), faults: FaultMeter::start(), seen: GroupsSeen::start() };
         let mut groups = ids.chunks(GROUP).zip(values.chunks_mut(self.dim() * GROUP));
         groups.try_for_each(|(ids, values)| reader.gather(ids, values))
     }
@@ -97,10 +89,7 @@ impl<'a> Reader<'a> {
             let rows = self.chunks.get(chunk).and_then(Option::as_ref);
             *place = rows.map(|rows| (rows, id - first));
         }
-        let found = places
-            .iter()
-            .zip(ids)
-            .map(|(place, &id)| place.ok_or_else(|| absent(id)));
+        let found = places.iter().zip(ids).map(|(place, &id)| place.ok_or_else(|| absent(id)));
         if from_disk {
             for place in found.clone() {
                 let (rows, edge) = place?;

@@ -49,10 +49,7 @@ impl EdgeFilter<'_> {
             return entry.edges;
         }
         let buckets = (0..).map(ChunkId).zip(&entry.bucket_edges);
-        buckets
-            .filter(|&(j, _)| self.owned.owns(j))
-            .map(|(_, edges)| edges)
-            .sum()
+        buckets.filter(|&(j, _)| self.owned.owns(j)).map(|(_, edges)| edges).sum()
     }
 
     /// The number of included edges.
@@ -69,11 +66,7 @@ impl EdgeFilter<'_> {
         start: usize,
         scratch: &mut ArrangeScratch,
     ) -> u64 {
-        let ArrangeScratch {
-            owned,
-            sources: moved_sources,
-            edge_weights: moved_weights,
-        } = scratch;
+        let ArrangeScratch { owned, sources: moved_sources, edge_weights: moved_weights } = scratch;
         self.find_owned(&sources[start..], owned);
         let visible = owned.iter().map(Range::len).sum::<usize>();
         put_first(&mut sources[start..], owned, moved_sources);
@@ -144,9 +137,7 @@ pub(super) struct ArrangeScratch {
 /// Moves the values at ascending ranges of positions to the front. The others follow; both keep their order.
 fn put_first<T: Copy>(values: &mut [T], ranges: &[Range<usize>], moved: &mut Vec<T>) {
     moved.clear();
-    ranges
-        .iter()
-        .for_each(|range| moved.extend_from_slice(&values[range.clone()]));
+    ranges.iter().for_each(|range| moved.extend_from_slice(&values[range.clone()]));
     // From the last range to the first: what is before it moves right by all that it and later ranges leave.
     let mut left = 0;
     for (index, range) in ranges.iter().enumerate().rev() {

@@ -131,10 +131,7 @@ impl HaloLists {
         };
         for piece in pieces {
             let before = lists.low.len() as u64;
-            let heads = piece.heads.iter().map(|head| Head {
-                start: before + head.start,
-                ..*head
-            });
+            let heads = piece.heads.iter().map(|head| Head { start: before + head.start, ..*head });
             lists.heads.extend(heads);
             lists.low.extend_from_slice(&piece.low);
             lists.high.extend_from_slice(&piece.high);
@@ -142,10 +139,7 @@ impl HaloLists {
             lists.edges.weights.extend_from_slice(&piece.edges.weights);
         }
         assert_eq!(lists.heads.len() as u64, lists.nodes.len(), "one list for each node");
-        lists.heads.push(Head {
-            start: lists.low.len() as u64,
-            degree: 0,
-        });
+        lists.heads.push(Head { start: lists.low.len() as u64, degree: 0 });
         lists
     }
 
@@ -180,10 +174,7 @@ impl HaloPiece {
 
     /// Appends the list of a node with some in-degree.
     pub(crate) fn push(&mut self, degree: u64, sources: &[u64]) {
-        self.heads.push(Head {
-            start: self.low.len() as u64,
-            degree,
-        });
+        self.heads.push(Head { start: self.low.len() as u64, degree });
         self.low.extend(sources.iter().map(|&source| source as u32));
         if self.is_wide {
             self.high.extend(sources.iter().map(|source| (source >> 32) as u8));
@@ -269,10 +260,7 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
             HeadOf::Halo(node) => node,
         };
         let Some(position) = self.halo.position(node) else {
-            return PlaceOf::Halo {
-                start: 0,
-                degrees: Degrees::HALO,
-            };
+            return PlaceOf::Halo { start: 0, degrees: Degrees::HALO };
         };
         let (head, next) = (self.halo.heads[position], self.halo.heads[position + 1]);
         PlaceOf::Halo {

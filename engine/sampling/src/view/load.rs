@@ -103,13 +103,7 @@ pub(super) fn load<S: Source>(
         progress,
         queue: Mutex::new(PieceQueue { ready, taken: 0, heads }),
         to_reader,
-        free: Mutex::new(FreeSpace {
-            pieces: 0,
-            edges: 0,
-            sources,
-            edge_weights,
-            failed: false,
-        }),
+        free: Mutex::new(FreeSpace { pieces: 0, edges: 0, sources, edge_weights, failed: false }),
         changed: Condvar::new(),
     };
     thread::scope(|scope| {
@@ -229,11 +223,7 @@ impl DecodedPiece {
     /// Decodes a piece and fills the heads of its lists. The first list starts at 0.
     fn fill(&mut self, filter: &EdgeFilter<'_>, piece: &Piece, heads: &mut [u64]) -> Result<()> {
         piece.check()?;
-        let Self {
-            sources,
-            edge_weights,
-            arrange,
-        } = self;
+        let Self { sources, edge_weights, arrange } = self;
         sources.clear();
         edge_weights.clear();
         let lists = piece.lists();

@@ -42,11 +42,7 @@ impl Csr {
     /// The number of bytes that the lists take.
     pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
         let weight_bytes = if filter.edge_data.weights { size_of::<f32>() } else { 0 };
-        let maxima = if filter.edge_data.weights && filter.is_whole() {
-            4 * filter.owned.nodes()
-        } else {
-            0
-        };
+        let maxima = if filter.edge_data.weights && filter.is_whole() { 4 * filter.owned.nodes() } else { 0 };
         maxima + 8 * head_numbers(filter) + (source_bytes(is_narrow(filter)) + weight_bytes) as u64 * filter.edges()
     }
 
@@ -85,24 +81,8 @@ impl Csr {
         *end = edges as u64;
         let edge_weights = csr.edge_weights.values_mut();
         match is_narrow {
-            true => load::<u32>(
-                filter,
-                threads,
-                open,
-                progress,
-                heads,
-                csr.sources.values_mut(),
-                edge_weights,
-            )?,
-            false => load::<u64>(
-                filter,
-                threads,
-                open,
-                progress,
-                heads,
-                csr.sources.values_mut(),
-                edge_weights,
-            )?,
+            true => load::<u32>(filter, threads, open, progress, heads, csr.sources.values_mut(), edge_weights)?,
+            false => load::<u64>(filter, threads, open, progress, heads, csr.sources.values_mut(), edge_weights)?,
         }
         if filter.edge_data.weights && filter.is_whole() {
             csr.weight_maxima = weight_maxima(csr.heads.values(), csr.edge_weights.values());
@@ -146,9 +126,7 @@ impl Csr {
 /// See [`Csr::weight_maxima`]. `starts` has the start of each list, and the end of the last one.
 fn weight_maxima(starts: &[u64], edge_weights: &[f32]) -> Vec<f32> {
     let lists = starts.windows(2);
-    lists
-        .map(|bounds| weight_max(&edge_weights[bounds[0] as usize..bounds[1] as usize]))
-        .collect()
+    lists.map(|bounds| weight_max(&edge_weights[bounds[0] as usize..bounds[1] as usize])).collect()
 }
 
 /// See [`Csr::chunk_shifts`]. Empty if edges need no ids.
@@ -249,12 +227,7 @@ impl AdjacencyLists for WholeCsr<'_> {
     #[inline(always)]
     fn degrees(&self, place: &mut WholePlace, (): &mut ()) -> Degrees {
         let degree = (place.end - place.start) as u64;
-        Degrees {
-            visible: degree,
-            global: degree,
-            listed: degree,
-            halo: false,
-        }
+        Degrees { visible: degree, global: degree, listed: degree, halo: false }
     }
 
     #[inline(always)]
@@ -305,19 +278,11 @@ impl AdjacencyLists for PartitionCsr<'_> {
     #[inline(always)]
     fn locate(&self, head: Option<usize>) -> PartitionPlace {
         let Some(head) = head else {
-            return PartitionPlace {
-                start: 0,
-                end: 0,
-                degrees: Degrees::HALO,
-            };
+            return PartitionPlace { start: 0, end: 0, degrees: Degrees::HALO };
         };
         let (start, count, end) = (self.heads[head], self.heads[head + 1], self.heads[head + 2]);
         // The length of the list is one of the two degrees. The stored number is the other.
-        let (visible, global) = if self.has_halo {
-            (count, end - start)
-        } else {
-            (end - start, count)
-        };
+        let (visible, global) = if self.has_halo { (count, end - start) } else { (end - start, count) };
         PartitionPlace {
             start: start as usize,
             end: end as usize,
@@ -352,10 +317,7 @@ impl AdjacencyLists for PartitionCsr<'_> {
 
     fn edge_ids(&self, place: &PartitionPlace, (): &(), positions: Positions<'_>, ids: &mut Vec<u64>) -> Result<()> {
         let PartitionPlace { start, end, degrees } = *place;
-        let chunk = self
-            .chunk_shifts
-            .partition_point(|&(first, _)| first <= start as u64)
-            .saturating_sub(1);
+        let chunk = self.chunk_shifts.partition_point(|&(first, _)| first <= start as u64).saturating_sub(1);
         let first = start as u64 + self.chunk_shifts.get(chunk).map_or(0, |&(_, shift)| shift);
         let visible = start + degrees.visible as usize;
         // In the store, sources ascend. Here the owned ones come first: this number of the others is before an owned one.

@@ -97,12 +97,7 @@ impl PartitionView {
         spare: Option<&Arc<SpareArenas>>,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let filter = EdgeFilter {
-            store,
-            owned: &owned,
-            halo: options.halo,
-            edge_data: options.edge_data,
-        };
+        let filter = EdgeFilter { store, owned: &owned, halo: options.halo, edge_data: options.edge_data };
         filter.check()?;
         let (lists, bytes) = match options.mapped_bytes_max {
             Some(bytes_max) => {
@@ -111,13 +106,8 @@ impl PartitionView {
                 (Storage::Mapped(mapped), bytes)
             }
             None => {
-                let csr = Csr::load(
-                    &filter,
-                    options.threads,
-                    &|files| open_engine(options.engine, files),
-                    spare,
-                    progress,
-                )?;
+                let csr =
+                    Csr::load(&filter, options.threads, &|files| open_engine(options.engine, files), spare, progress)?;
                 (Storage::Memory(csr), Csr::bytes(&filter))
             }
         };
@@ -148,10 +138,8 @@ impl PartitionView {
         progress: &dyn Progress,
     ) -> Result<Vec<Arc<Self>>> {
         let count = owned.len().max(1) as u64;
-        let options = ViewOptions {
-            mapped_bytes_max: options.mapped_bytes_max.map(|of_all| of_all / count),
-            ..options.clone()
-        };
+        let options =
+            ViewOptions { mapped_bytes_max: options.mapped_bytes_max.map(|of_all| of_all / count), ..options.clone() };
         let views = owned
             .into_iter()
             .map(|owned| Self::open_with(store, owned, &options, mapped, spare, progress).map(Arc::new));
@@ -176,12 +164,7 @@ impl PartitionView {
     /// The exact number of bytes that the adjacency lists of owned nodes take in memory. Computed from the manifest
     /// alone.
     pub fn bytes_in_memory(store: &Store, owned: &Owned, halo: Halo, edge_data: EdgeData) -> u64 {
-        Csr::bytes(&EdgeFilter {
-            store,
-            owned,
-            halo,
-            edge_data,
-        })
+        Csr::bytes(&EdgeFilter { store, owned, halo, edge_data })
     }
 
     /// The external ids of the nodes.

@@ -20,10 +20,7 @@ impl SpareArenas {
         // Lists of several partitions have about the same length, heads and sources have not.
         let is_similar =
             |arena: &Arena| arena.len() <= bytes.saturating_mul(2) && bytes <= arena.len().saturating_mul(2);
-        if let Some(at) = spare
-            .iter_mut()
-            .position(|arena| is_similar(arena) && arena.resize(bytes))
-        {
+        if let Some(at) = spare.iter_mut().position(|arena| is_similar(arena) && arena.resize(bytes)) {
             return Ok(spare.swap_remove(at));
         }
         // None fits. Spare memory beside new memory could exceed the budget.
@@ -59,10 +56,7 @@ impl ReturnedArena {
             Some(spare) => spare.take(bytes)?,
             None => Arena::new(bytes)?,
         };
-        Ok(Self {
-            arena: Some(arena),
-            spare: spare.cloned(),
-        })
+        Ok(Self { arena: Some(arena), spare: spare.cloned() })
     }
 }
 

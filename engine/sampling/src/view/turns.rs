@@ -130,9 +130,7 @@ impl Turns {
     /// Bytes of memory that the views take at most.
     pub fn bytes(&self) -> u64 {
         let (halo, edge_data) = (self.options.halo, self.options.edge_data);
-        Self::bytes_of(&self.groups, |owned| {
-            PartitionView::bytes_in_memory(&self.store, owned, halo, edge_data)
-        })
+        Self::bytes_of(&self.groups, |owned| PartitionView::bytes_in_memory(&self.store, owned, halo, edge_data))
     }
 
     /// The number of groups that are in memory or being loaded.
@@ -253,19 +251,10 @@ impl Turns {
         let begin = Instant::now();
         let unmark = Unmark { turns: self, group };
         let progress = UntilStopped(&self.stopped);
-        let options = ViewOptions {
-            halo_lists: self.halo_lists.get().cloned(),
-            ..self.options.clone()
-        };
+        let options = ViewOptions { halo_lists: self.halo_lists.get().cloned(), ..self.options.clone() };
         let owned = self.groups[group].clone();
-        let views = PartitionView::open_all(
-            &self.store,
-            owned,
-            &options,
-            &Arc::default(),
-            Some(&self.spare),
-            &progress,
-        )?;
+        let views =
+            PartitionView::open_all(&self.store, owned, &options, &Arc::default(), Some(&self.spare), &progress)?;
         tracing::debug!(group, seconds = begin.elapsed().as_secs_f64(), "loaded views");
         mem::forget(unmark);
         self.lock().groups.insert(group, Group::Open(views));

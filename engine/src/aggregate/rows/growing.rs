@@ -37,11 +37,7 @@ impl GrowingRows {
     /// If they are in memory.
     pub fn new(rows: StateRows) -> Self {
         assert_eq!(rows.memory(), 0, "bytes of rows in memory");
-        Self {
-            rows,
-            written: Mutex::default(),
-            changed: Condvar::new(),
-        }
+        Self { rows, written: Mutex::default(), changed: Condvar::new() }
     }
 
     /// The writer of the rows. There is one.
@@ -55,9 +51,7 @@ impl GrowingRows {
 
     /// Waits until the rows before `end` are written.
     fn wait(&self, end: u64) -> Result<()> {
-        let written = self
-            .changed
-            .wait_while(self.written(), |written| written.end < end && !written.is_over);
+        let written = self.changed.wait_while(self.written(), |written| written.end < end && !written.is_over);
         match written.unwrap_or_else(PoisonError::into_inner).end >= end {
             true => Ok(()),
             false => Err(Error::Stopped),

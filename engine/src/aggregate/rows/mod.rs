@@ -168,10 +168,7 @@ fn in_parts<T: Send>(
 fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) -> Result<()> {
     let stride = rows.layout().stride as usize;
     let mut bytes = Vec::<u32>::new();
-    let (reads, mut ahead) = (
-        Runs::of(rows, positions, READ_BYTES),
-        Runs::of(rows, positions, READ_BYTES),
-    );
+    let (reads, mut ahead) = (Runs::of(rows, positions, READ_BYTES), Runs::of(rows, positions, READ_BYTES));
     let mut read_ahead = || {
         if let Some((first, last, _)) = ahead.next() {
             rows.read_ahead(first..last + 1);
@@ -184,9 +181,7 @@ fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) ->
         bytes.resize(count * stride / size_of::<u32>(), 0);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
         rows.read_encoded(first..last + 1, bytes)?;
-        of_run
-            .iter()
-            .for_each(|position| each(&bytes[(position - first) as usize * stride..][..stride]));
+        of_run.iter().for_each(|position| each(&bytes[(position - first) as usize * stride..][..stride]));
     }
     Ok(())
 }
@@ -203,12 +198,7 @@ impl<'a> Runs<'a> {
     /// Runs of at most `bytes_max` bytes, or of one row.
     fn of(rows: &'a dyn NodeRows, positions: &'a [u64], bytes_max: usize) -> Self {
         let stride = rows.layout().stride as usize;
-        Self {
-            rows,
-            positions,
-            gap: (GAP_BYTES / stride).max(1) as u64,
-            most: (bytes_max / stride).max(1) as u64,
-        }
+        Self { rows, positions, gap: (GAP_BYTES / stride).max(1) as u64, most: (bytes_max / stride).max(1) as u64 }
     }
 }
 
@@ -276,8 +266,7 @@ impl SelectedRows<'_> {
         let mut nodes = Vec::new();
         for first in positions.clone().step_by(PLACES) {
             nodes.clear();
-            self.set
-                .nodes_at(first..positions.end.min(first + PLACES as u64), &mut nodes);
+            self.set.nodes_at(first..positions.end.min(first + PLACES as u64), &mut nodes);
             let places: Vec<u64> = nodes.iter().map(|node| node.0).collect();
             let at = (first - positions.start) as usize * row;
             read(&places, &mut out[at..at + places.len() * row])?;
@@ -306,9 +295,7 @@ impl NodeRows for SelectedRows<'_> {
         if self.set.is_all() {
             return self.rows.read_encoded(positions, out);
         }
-        self.each_places(positions, out, |places, out| {
-            read_each_encoded(self.rows, places, out, 1)
-        })
+        self.each_places(positions, out, |places, out| read_each_encoded(self.rows, places, out, 1))
     }
 
     fn file_bytes(&self) -> u64 {
@@ -342,18 +329,12 @@ enum Scale<'a> {
 impl<'a> ScaledRows<'a> {
     /// Scales `rows` by the degrees of the nodes of `store`.
     pub fn new(rows: &'a dyn NodeRows, store: &'a Store) -> Result<Self> {
-        Ok(Self {
-            rows,
-            scale: Scale::Degrees(MappedChunks::open(store)?),
-        })
+        Ok(Self { rows, scale: Scale::Degrees(MappedChunks::open(store)?) })
     }
 
     /// Scales `rows` by the sums of the weights of each node's in-edges.
     pub fn by_weights(rows: &'a dyn NodeRows, sums: &'a [f32]) -> Self {
-        Self {
-            rows,
-            scale: Scale::WeightSums(sums),
-        }
+        Self { rows, scale: Scale::WeightSums(sums) }
     }
 
     /// The factor of a node with `degree` in-edges.
@@ -379,9 +360,7 @@ impl NodeRows for ScaledRows<'_> {
             Scale::Degrees(chunks) => chunks,
             Scale::WeightSums(sums) => {
                 let sums = &sums[nodes.start as usize..nodes.end as usize];
-                sums.iter()
-                    .zip(values)
-                    .for_each(|(&sum, values)| scale(values, Self::weighted_factor(sum)));
+                sums.iter().zip(values).for_each(|(&sum, values)| scale(values, Self::weighted_factor(sum)));
                 return Ok(());
             }
         };

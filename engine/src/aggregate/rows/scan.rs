@@ -133,10 +133,8 @@ impl<'a> RowScan<'a> {
         threads: usize,
     ) -> Result<Self> {
         let mut files = Vec::new();
-        let columns: Vec<Column<'_>> = columns
-            .iter()
-            .map(|&scanned| Column::open(scanned, columns, memory, &mut files))
-            .collect::<Result<_>>()?;
+        let columns: Vec<Column<'_>> =
+            columns.iter().map(|&scanned| Column::open(scanned, columns, memory, &mut files)).collect::<Result<_>>()?;
         Ok(Self {
             columns,
             nodes,
@@ -221,10 +219,7 @@ impl<'a> RowScan<'a> {
                 (Source::Cached, false) => read_each(scanned.rows, &scanned.places(&part.nodes), rows, threads)?,
             }
         }
-        Ok(Some(ScannedPart {
-            positions: part.positions,
-            columns: part.columns,
-        }))
+        Ok(Some(ScannedPart { positions: part.positions, columns: part.columns }))
     }
 
     /// Begins to read a part.
@@ -235,11 +230,7 @@ impl<'a> RowScan<'a> {
         let nodes: Vec<u64> = nodes.into_iter().map(|node| node.0).collect();
         let encoded = self.encoded;
         let mut part = Part {
-            columns: self
-                .columns
-                .iter()
-                .map(|column| vec![0.0; nodes.len() * column.numbers(encoded)])
-                .collect(),
+            columns: self.columns.iter().map(|column| vec![0.0; nodes.len() * column.numbers(encoded)]).collect(),
             files: BTreeSet::new(),
             missing: 0,
             positions,
@@ -264,13 +255,8 @@ impl<'a> RowScan<'a> {
                 let index = files[chunk].expect("the chunk is there");
                 let file = rows.files()[chunk].as_ref().expect("the chunk is there");
                 let stride = u64::from(rows.layout().stride);
-                let run = Run {
-                    part: number,
-                    column,
-                    chunk,
-                    places: places..places + of_run.len(),
-                    start: row * stride,
-                };
+                let run =
+                    Run { part: number, column, chunk, places: places..places + of_run.len(), start: row * stride };
                 places = run.places.end;
                 part.missing += 1;
                 part.files.insert(index.0);
@@ -315,17 +301,11 @@ impl<'a> Column<'a> {
         files: &mut Vec<ReadFile>,
     ) -> Result<Self> {
         let Some(rows) = direct_rows(scanned, memory) else {
-            return Ok(Self {
-                scanned,
-                source: Source::Cached,
-            });
+            return Ok(Self { scanned, source: Source::Cached });
         };
         for (column, &other) in all.iter().enumerate() {
             if let Some(offset) = direct_rows(other, memory).and_then(|other| rows.offset_in(other)) {
-                return Ok(Self {
-                    scanned,
-                    source: Source::Beside { column, offset },
-                });
+                return Ok(Self { scanned, source: Source::Beside { column, offset } });
             }
         }
         let mut add = |file: &ClosedFile| {
@@ -335,10 +315,7 @@ impl<'a> Column<'a> {
             Ok::<_, Error>(FileIndex(files.len() as u32 - 1))
         };
         let indices = rows.files().iter().map(|file| file.as_ref().map(&mut add).transpose());
-        Ok(Self {
-            source: Source::Direct(rows, indices.collect::<Result<_>>()?),
-            scanned,
-        })
+        Ok(Self { source: Source::Direct(rows, indices.collect::<Result<_>>()?), scanned })
     }
 
     /// Numbers of a row in a part.
@@ -409,11 +386,7 @@ fn take(columns: &[Column<'_>], run: &Run, part: &mut Part, offset: u64, bytes: 
 impl Direct {
     fn new(files: Vec<ReadFile>) -> Result<Self> {
         let files: Arc<[ReadFile]> = files.into();
-        let options = read::Options {
-            depth: DEPTH,
-            read_bytes_max: READ_BYTES_MAX,
-            ..read::Options::default()
-        };
+        let options = read::Options { depth: DEPTH, read_bytes_max: READ_BYTES_MAX, ..read::Options::default() };
         Ok(Self {
             engine: read::open(read::Choice::Auto, files.clone(), options)?,
             files,

@@ -90,13 +90,8 @@ impl StateRows {
 
     fn in_new_file(folder: &Path, rows: u64, layout: FeatureLayout) -> Result<Self> {
         let file = unnamed_file(folder)?;
-        file.set_len(rows * u64::from(layout.stride))
-            .map_err(Error::io("make room for a scratch file in", folder))?;
-        Ok(Self {
-            space: Space::File(file, folder.to_owned()),
-            rows,
-            layout,
-        })
+        file.set_len(rows * u64::from(layout.stride)).map_err(Error::io("make room for a scratch file in", folder))?;
+        Ok(Self { space: Space::File(file, folder.to_owned()), rows, layout })
     }
 
     /// Number of rows.
@@ -144,9 +139,7 @@ impl StateRows {
 
     /// As [`StateRows::write`] for rows in a file, which others may read meanwhile.
     pub(super) fn write_shared(&self, first: u64, values: &[f32]) -> Result<()> {
-        each_encoded(self.layout, first, values, |first, bytes| {
-            self.write_to_file(first, bytes)
-        })
+        each_encoded(self.layout, first, values, |first, bytes| self.write_to_file(first, bytes))
     }
 
     /// Reads the rows at some positions, in any order, into `out`, whose length is exactly theirs.
@@ -193,9 +186,7 @@ impl StateRows {
         let all = NodeSet::all(of.universe());
         let column = ScannedColumn { rows, of: &all };
         let scan = RowScan::new(&[column], of, piece, 0, threads)?.encoded();
-        scan.each(progress, |part| {
-            copy.write_bytes(part.positions.start, bytemuck::cast_slice(&part.columns[0]))
-        })?;
+        scan.each(progress, |part| copy.write_bytes(part.positions.start, bytemuck::cast_slice(&part.columns[0])))?;
         Ok(copy)
     }
 
@@ -224,9 +215,9 @@ impl StateRows {
                 bytes.copy_from_slice(&arena[at as usize..][..bytes.len()]);
                 Ok(())
             }
-            Space::File(file, folder) => file
-                .read_exact_at(bytes, at)
-                .map_err(Error::io("read a scratch file in", folder)),
+            Space::File(file, folder) => {
+                file.read_exact_at(bytes, at).map_err(Error::io("read a scratch file in", folder))
+            }
         }
     }
 }
@@ -293,10 +284,9 @@ impl NodeRows for StateRows {
 
     fn in_memory(&self) -> Option<RowValues<'_>> {
         match &self.space {
-            Space::Memory(arena) if self.layout.dtype == FeatureDtype::F32 => Some(RowValues {
-                values: arena.values(),
-                stride: self.width(),
-            }),
+            Space::Memory(arena) if self.layout.dtype == FeatureDtype::F32 => {
+                Some(RowValues { values: arena.values(), stride: self.width() })
+            }
             _ => None,
         }
     }

@@ -53,12 +53,7 @@ enum RowContent {
 impl<'a> StoredRows<'a> {
     /// Rows in `files`, one file for each chunk of `store`, none for those whose rows a slice lacks. The caller has checked their headers.
     pub(crate) fn new(store: &'a Store, files: Vec<Option<ClosedFile>>, layout: FeatureLayout) -> Self {
-        Self {
-            store,
-            files,
-            layout,
-            content: RowContent::Other,
-        }
+        Self { store, files, layout, content: RowContent::Other }
     }
 
     /// The pre-aggregated features `aggregates`, which were opened from `store`.
@@ -66,9 +61,7 @@ impl<'a> StoredRows<'a> {
         Self {
             store,
             layout: aggregates.layout(),
-            content: RowContent::Aggregates {
-                with_features: aggregates.with_features(),
-            },
+            content: RowContent::Aggregates { with_features: aggregates.with_features() },
             files: aggregates.into_files(),
         }
     }
@@ -185,29 +178,16 @@ impl<'a> StoreFeatures<'a> {
                     meta.span.expect(&span).map_err(Error::format(file.path()))?;
                     file.close()
                 };
-                let layout = FeatureLayout {
-                    dtype: spec.dtype,
-                    dim: spec.dim,
-                    stride: spec.row_stride,
-                };
+                let layout = FeatureLayout { dtype: spec.dtype, dim: spec.dim, stride: spec.row_stride };
                 let mut files: Vec<Option<ClosedFile>> = Vec::new();
                 files.resize_with(store.chunks().chunks() as usize, || None);
                 for chunk in store.feature_chunks() {
                     files[chunk.0 as usize] = Some(open(chunk)?);
                 }
-                FeatureRows::Stored(StoredRows {
-                    store,
-                    files,
-                    layout,
-                    content: RowContent::Features,
-                })
+                FeatureRows::Stored(StoredRows { store, files, layout, content: RowContent::Features })
             }
         };
-        Ok(Self {
-            store,
-            width: spec.dim as usize,
-            source,
-        })
+        Ok(Self { store, width: spec.dim as usize, source })
     }
 }
 

@@ -16,9 +16,7 @@ fn procedural_features_equal_stored_ones() {
         .zip(&folders)
         .map(|(source, folder)| store(folder.path(), source, FeatureDtype::F32))
         .collect();
-    let rows = stores
-        .iter()
-        .map(|store| whole(store, &StoreFeatures::open(store).unwrap()).1);
+    let rows = stores.iter().map(|store| whole(store, &StoreFeatures::open(store).unwrap()).1);
     let rows: Vec<_> = rows.collect();
     assert!(rows[0] == rows[1]);
 }
@@ -54,13 +52,7 @@ fn spaces(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype) -> [State
 #[test]
 fn copies_of_padded_rows_are_the_rows_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
-    let store = store_of(
-        Rmat::graph500(9, 2.0),
-        250,
-        folder.path(),
-        FeatureSource::Stored,
-        FeatureDtype::F32,
-    );
+    let store = store_of(Rmat::graph500(9, 2.0), 250, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let features = StoreFeatures::open(&store).unwrap();
     assert!(features.layout().stride as usize > features.layout().row_bytes());
     let places = [3, 4, 200, 511];
@@ -118,10 +110,7 @@ fn rows_here_and_there_are_those_that_are_read_one_by_one() {
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
     let features = StoreFeatures::open(&store).unwrap();
     let (_, rows) = whole(&store, &features);
-    let positions: Vec<u64> = [0, 1, 2, 5, 100, 101, 511]
-        .into_iter()
-        .chain((200..400).step_by(3))
-        .collect();
+    let positions: Vec<u64> = [0, 1, 2, 5, 100, 101, 511].into_iter().chain((200..400).step_by(3)).collect();
     let mut positions = positions;
     positions.sort_unstable();
     let expected: Vec<f32> = positions.iter().flat_map(|&at| rows[at as usize].clone()).collect();
@@ -178,16 +167,7 @@ fn a_scan_reads_the_rows_that_are_read_one_by_one() {
         let mut numbers = StateRows::new(set.len(), 1).unwrap();
         let values: Vec<f32> = (0..set.len()).map(|number| number as f32).collect();
         numbers.write(0, &values).unwrap();
-        let columns = [
-            ScannedColumn {
-                rows: &features,
-                of: &all,
-            },
-            ScannedColumn {
-                rows: &numbers,
-                of: &set,
-            },
-        ];
+        let columns = [ScannedColumn { rows: &features, of: &all }, ScannedColumn { rows: &numbers, of: &set }];
         let mut places = Vec::new();
         set.nodes_at(0..set.len(), &mut places);
         let places: Vec<u64> = places.iter().map(|node| node.0).collect();
@@ -223,10 +203,8 @@ fn a_scan_reads_the_rows_that_are_read_one_by_one() {
 fn a_scan_takes_features_from_the_rows_of_aggregates() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
-    let options = AggregateOptions {
-        with_features: true,
-        ..AggregateOptions::new(AggregateKind::Mean, Budget::new(3 << 20, 2))
-    };
+    let options =
+        AggregateOptions { with_features: true, ..AggregateOptions::new(AggregateKind::Mean, Budget::new(3 << 20, 2)) };
     preaggregate(&store, &options, &Silent).unwrap();
     let aggregates = Aggregates::open(&store, options.kind).unwrap().unwrap();
     let aggregates = StoredRows::of_aggregates(&store, aggregates);
@@ -239,18 +217,12 @@ fn a_scan_takes_features_from_the_rows_of_aggregates() {
         bytes[4096] ^= 1;
         fs::write(&path, bytes).unwrap();
     }
-    let (all, damaged) = (
-        NodeSet::all(store.manifest().nodes),
-        StoreFeatures::open(&store).unwrap(),
-    );
+    let (all, damaged) = (NodeSet::all(store.manifest().nodes), StoreFeatures::open(&store).unwrap());
     let columns = [&aggregates as &dyn NodeRows, &damaged].map(|rows| ScannedColumn { rows, of: &all });
     let mut scan = RowScan::new(&columns, &all, 100, 0, 2).unwrap();
     let mut found = [Vec::new(), Vec::new()];
     while let Some(part) = scan.next(&Silent).unwrap() {
-        found
-            .iter_mut()
-            .zip(part.columns)
-            .for_each(|(all, part)| all.extend(part));
+        found.iter_mut().zip(part.columns).for_each(|(all, part)| all.extend(part));
     }
     assert!(found == expected);
     // Alone, they are read from their own files.
@@ -267,10 +239,7 @@ fn a_scan_of_damaged_or_changed_rows_is_an_error() {
     let whole = fs::read(&path).unwrap();
     let scan = |change: &dyn Fn()| {
         let features = StoreFeatures::open(&store).unwrap();
-        let columns = [ScannedColumn {
-            rows: &features,
-            of: &nodes,
-        }];
+        let columns = [ScannedColumn { rows: &features, of: &nodes }];
         let mut scan = RowScan::new(&columns, &nodes, 100, 0, 1).unwrap();
         change();
         let mut read = || -> Result<()> {

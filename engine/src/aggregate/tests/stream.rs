@@ -72,10 +72,6 @@ fn sets_of_nodes_are_the_same_if_lists_are_released_piece_by_piece() {
     });
     let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
     let destinations = (0..).zip(&sources).filter(|(_, sources)| !sources.is_empty());
-    assert!(
-        destinations
-            .map(|(node, _)| NodeId(node))
-            .eq(found[0].0.iter().copied())
-    );
+    assert!(destinations.map(|(node, _)| NodeId(node)).eq(found[0].0.iter().copied()));
     assert!(found[0] == found[1] && found[0].2 > 0);
 }

@@ -13,11 +13,7 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
     let mut needed: Vec<u64> = sources.into_iter().flatten().collect();
     needed.sort_unstable();
     needed.dedup();
-    assert!(
-        needed.len() * 4 < 3 * store.manifest().nodes as usize,
-        "{}",
-        needed.len()
-    );
+    assert!(needed.len() * 4 < 3 * store.manifest().nodes as usize, "{}", needed.len());
     let chunks = MappedChunks::open(&store).unwrap();
     let all = NodeSet::all(store.manifest().nodes);
     let mean = Mean { width: DIM };
@@ -59,8 +55,5 @@ fn a_run_that_resumes_after_the_last_node_makes_nothing() {
     let features = StoreFeatures::open(&store).unwrap();
     let budget = Budget::new(1 << 20, 2);
     let mean = Mean { width: DIM };
-    aggregate(&store, &features, &mean, 2 * 384, budget, &mut |nodes, _| {
-        panic!("{nodes:?} are made already")
-    })
-    .unwrap();
+    aggregate(&store, &features, &mean, 2 * 384, budget, &mut |nodes, _| panic!("{nodes:?} are made already")).unwrap();
 }

@@ -57,21 +57,16 @@ pub struct FastRp {
 impl FastRp {
     pub(super) fn check(&self) -> Result<()> {
         if !(1..=DIM_MAX).contains(&self.dim) {
-            return Err(Error::out_of_range(
-                "--dim",
-                format!("1 to {DIM_MAX} values per node"),
-                self.dim,
-            ));
+            return Err(Error::out_of_range("--dim", format!("1 to {DIM_MAX} values per node"), self.dim));
         }
         if let Some(weight) = self.hop_weights.iter().find(|weight| !weight.is_finite()) {
             return Err(Error::out_of_range("--hop-weights", "finite numbers", weight));
         }
         match self.hop_weights.last() {
             Some(&last) if last != 0.0 => Ok(()),
-            Some(_) => Err(Error::conflict(
-                "the last hop has weight 0, so it adds nothing",
-                "leave it out of --hop-weights",
-            )),
+            Some(_) => {
+                Err(Error::conflict("the last hop has weight 0, so it adds nothing", "leave it out of --hop-weights"))
+            }
             None => Err(Error::out_of_range("--hops", "at least 1", 0)),
         }
     }
@@ -81,11 +76,7 @@ impl fmt::Display for FastRp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let weights: Vec<String> = self.hop_weights.iter().map(f32::to_string).collect();
         let (dim, seed) = (self.dim, self.seed);
-        write!(
-            f,
-            "--kind fastrp --dim {dim} --hop-weights {} --seed {seed}",
-            weights.join(",")
-        )
+        write!(f, "--kind fastrp --dim {dim} --hop-weights {} --seed {seed}", weights.join(","))
     }
 }
 
@@ -104,9 +95,7 @@ pub fn make(
 ) -> Result<()> {
     let projection = Projection::new(store, options);
     let scaled = ScaledRows::new(&projection, store)?;
-    let reduce = Mean {
-        width: options.dim as usize,
-    };
+    let reduce = Mean { width: options.dim as usize };
     let layout = FeatureLayout::new(FeatureDtype::F32, options.dim);
     let mut earlier: Vec<StoredRows<'_>> = Vec::new();
     let hops = options.hop_weights.len();
@@ -120,13 +109,8 @@ pub fn make(
         let first = made.keep_finished(budget.threads, progress)?;
         let hop_budget = less(budget, made.memory());
         let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| made.write(nodes, rows);
-        let graph = WholeGraph {
-            store,
-            rows,
-            edge_values: EdgeValues::Nothing,
-            budget: hop_budget,
-            scratch: Some(&folder),
-        };
+        let graph =
+            WholeGraph { store, rows, edge_values: EdgeValues::Nothing, budget: hop_budget, scratch: Some(&folder) };
         graph.run(&reduce, first, progress, sink).map_err(whole_budget())?;
         made.complete()?;
         let files = (0..store.chunks().chunks())
@@ -136,11 +120,7 @@ pub fn make(
             })
             .collect::<Result<Vec<_>>>()?;
         let (files, layouts): (Vec<_>, Vec<_>) = files.into_iter().unzip();
-        earlier.push(StoredRows::new(
-            store,
-            files.into_iter().map(Some).collect(),
-            layouts[0],
-        ));
+        earlier.push(StoredRows::new(store, files.into_iter().map(Some).collect(), layouts[0]));
     }
 
     let mut sum = Sum::new(options, &earlier);
@@ -156,21 +136,13 @@ pub fn make(
         }
         Ok(())
     };
-    let graph = WholeGraph {
-        store,
-        rows,
-        edge_values: EdgeValues::Nothing,
-        budget: last_budget,
-        scratch: Some(&scratch),
-    };
+    let graph =
+        WholeGraph { store, rows, edge_values: EdgeValues::Nothing, budget: last_budget, scratch: Some(&scratch) };
     graph.run(&reduce, first, progress, sink).map_err(whole_budget())
 }
 
 fn less(budget: Budget, bytes: u64) -> Budget {
-    Budget {
-        memory: budget.memory.saturating_sub(bytes),
-        ..budget
-    }
+    Budget { memory: budget.memory.saturating_sub(bytes), ..budget }
 }
 
 /// The rows of R.
@@ -182,11 +154,7 @@ struct Projection<'a> {
 
 impl<'a> Projection<'a> {
     fn new(store: &'a Store, options: &FastRp) -> Self {
-        Self {
-            store,
-            source: Source::new(options.seed, Purpose::Projection),
-            width: options.dim as usize,
-        }
+        Self { store, source: Source::new(options.seed, Purpose::Projection), width: options.dim as usize }
     }
 
     /// The number that selects a node's row, independent of its place in the store: its external id, or the hash of a string
@@ -237,12 +205,7 @@ struct Sum<'a> {
 impl<'a> Sum<'a> {
     fn new(options: &'a FastRp, earlier: &'a [StoredRows<'a>]) -> Self {
         let values = ENCODE_ROWS * options.dim as usize;
-        Self {
-            options,
-            earlier,
-            hop: vec![0.0; values],
-            sums: vec![0.0; values],
-        }
+        Self { options, earlier, hop: vec![0.0; values], sums: vec![0.0; values] }
     }
 
     /// Bytes of memory that it takes.
@@ -267,8 +230,7 @@ impl<'a> Sum<'a> {
         for row in sums.chunks_exact_mut(dim) {
             let factor = (dim as f64).sqrt() / length(row);
             if factor.is_finite() {
-                row.iter_mut()
-                    .for_each(|value| *value = (f64::from(*value) * factor) as f32);
+                row.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
             }
         }
         Ok(sums)
@@ -289,8 +251,5 @@ fn add(rows: &[f32], weight: f32, dim: usize, sums: &mut [f32]) {
 
 /// The length of a row. Values are added in order, so the result has the same bits everywhere.
 fn length(row: &[f32]) -> f64 {
-    row.iter()
-        .map(|&value| f64::from(value) * f64::from(value))
-        .sum::<f64>()
-        .sqrt()
+    row.iter().map(|&value| f64::from(value) * f64::from(value)).sum::<f64>().sqrt()
 }

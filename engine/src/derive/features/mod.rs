@@ -140,10 +140,7 @@ impl fmt::Display for FeatureKind {
 pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<AddedFeatures> {
     let root = store.path();
     options.kind.check()?;
-    let partial = Partial {
-        root,
-        path: partial_folder(store),
-    };
+    let partial = Partial { root, path: partial_folder(store) };
     if let Err(error) = check_store(root, store.manifest()) {
         // Left by a run that was killed after the store had got its features.
         if partial.path.exists() {
@@ -170,10 +167,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
             let (files, chunks_kept) = match partial.make(store, options, progress) {
                 Err(error) if error.is_disk_full() => {
                     partial.remove();
-                    return Err(Error::DiskFull {
-                        source: Box::new(error),
-                        remedy: full_disk_remedy(store, options),
-                    });
+                    return Err(Error::DiskFull { source: Box::new(error), remedy: full_disk_remedy(store, options) });
                 }
                 made => made?,
             };
@@ -230,12 +224,7 @@ fn full_disk_remedy(store: &Store, options: &AddFeatures) -> String {
 
 /// The recipe: decides whether files of an earlier run can be used.
 fn recipe(options: &AddFeatures, manifest_digest: u64) -> String {
-    format!(
-        "{} {} --dtype {} of manifest {manifest_digest:016x}\n",
-        options.writer,
-        options.kind,
-        options.dtype.name()
-    )
+    format!("{} {} --dtype {} of manifest {manifest_digest:016x}\n", options.writer, options.kind, options.dtype.name())
 }
 
 /// The manifest of the store with features.
@@ -261,10 +250,7 @@ fn with_features(manifest: &Manifest, options: &AddFeatures, made: &[Finished]) 
 
 /// Whether the old manifest does not list a file.
 fn is_added(before: &Manifest, file: &FileEntry) -> bool {
-    before
-        .files
-        .binary_search_by(|other| other.path.cmp(&file.path))
-        .is_err()
+    before.files.binary_search_by(|other| other.path.cmp(&file.path)).is_err()
 }
 
 /// The folder in which features grow.

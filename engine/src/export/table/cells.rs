@@ -46,12 +46,7 @@ pub struct Column {
 impl Column {
     /// A column whose values hardly repeat.
     pub fn new(name: impl Into<String>, scalar: Scalar, shape: Shape) -> Self {
-        Self {
-            name: name.into(),
-            scalar,
-            shape,
-            repeats: false,
-        }
+        Self { name: name.into(), scalar, shape, repeats: false }
     }
 }
 

@@ -42,13 +42,7 @@ impl<'a, W: Write> CsvWriter<'a, W> {
             }
         }
         end_line(&mut text);
-        Ok(Self {
-            out,
-            path: path.to_owned(),
-            columns,
-            text,
-            bytes: 0,
-        })
+        Ok(Self { out, path: path.to_owned(), columns, text, bytes: 0 })
     }
 
     /// Writes the rest. Returns the number of bytes of the table.

@@ -88,11 +88,7 @@ pub fn write_table(
                     writer.finish()?;
                 }
             }
-            let length = temporary
-                .file
-                .metadata()
-                .map_err(Error::io("read", &temporary.path))?
-                .len();
+            let length = temporary.file.metadata().map_err(Error::io("read", &temporary.path))?.len();
             temporary.finish()?;
             Ok(length)
         }
@@ -119,15 +115,9 @@ mod tests {
         let texts = |texts: &[&str]| Values::Texts(texts.iter().map(|text| text.as_bytes().to_vec()).collect());
         let cells = vec![
             texts(&["plain", "a,\"b\"", " c"]).into(),
-            Cells {
-                values: Values::Integers(vec![-3, 4]),
-                counts: vec![Some(1), None, Some(1)],
-            },
+            Cells { values: Values::Integers(vec![-3, 4]), counts: vec![Some(1), None, Some(1)] },
             Values::Floats(vec![0.5, 2.5, f32::NAN, 2.0, 0.25, 3.5]).into(),
-            Cells {
-                values: texts(&["r", "s"]),
-                counts: vec![Some(2), None, Some(0)],
-            },
+            Cells { values: texts(&["r", "s"]), counts: vec![Some(2), None, Some(0)] },
             Values::Integers(vec![0, -1, 7]).into(),
         ];
         (columns, cells)
@@ -160,11 +150,7 @@ mod tests {
         });
         assert_eq!(bytes.unwrap(), path.metadata().unwrap().len());
         let reader = SerializedFileReader::new(fs::File::open(&path).unwrap()).unwrap();
-        let rows: Vec<String> = reader
-            .get_row_iter(None)
-            .unwrap()
-            .map(|row| row.unwrap().to_string())
-            .collect();
+        let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         let expected = [
             "{id: \"plain\", class: -3, x: [0.5, 2.5], sets of classes: [\"r\", \"s\"], big: 0}",
             "{id: \"a,\"b\"\", class: null, x: [NaN, 2.0], sets of classes: null, big: 18446744073709551615}",
@@ -193,13 +179,8 @@ mod tests {
         let columns = [Column::new("id", Scalar::Text, Shape::One)];
         let cells = || [Values::Texts(vec![b"a\xff".to_vec()]).into()];
         let out = TableOut::File(path.as_path().into(), TableFormat::Parquet);
-        let error = write_table(out, &columns, |sink| sink.write(&cells()))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains(r#""a\xff" is not UTF-8"#) && error.contains(".csv"),
-            "{error}"
-        );
+        let error = write_table(out, &columns, |sink| sink.write(&cells())).unwrap_err().to_string();
+        assert!(error.contains(r#""a\xff" is not UTF-8"#) && error.contains(".csv"), "{error}");
         assert!(!path.exists());
         let mut text = Vec::new();
         write_table(TableOut::Text(&mut text), &columns, |sink| sink.write(&cells())).unwrap();

@@ -32,9 +32,8 @@ impl<'a> ParquetWriter<'a> {
         let fields: ParquetResult<Vec<TypePtr>> = columns.iter().map(|column| field(column).map(Arc::new)).collect();
         let schema = fields.and_then(|fields| Type::group_type_builder("table").with_fields(fields).build());
         // Ids and numbers hardly repeat.
-        let mut properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_dictionary_enabled(false);
+        let mut properties =
+            WriterProperties::builder().set_compression(Compression::SNAPPY).set_dictionary_enabled(false);
         for column in columns.iter().filter(|column| column.repeats) {
             let inside: &[&str] = match column.shape {
                 Shape::One | Shape::Optional => &[],
@@ -47,11 +46,7 @@ impl<'a> ParquetWriter<'a> {
         let writer = schema
             .and_then(|schema| SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build())))
             .map_err(failed(path))?;
-        Ok(Self {
-            writer,
-            path: path.to_owned(),
-            columns,
-        })
+        Ok(Self { writer, path: path.to_owned(), columns })
     }
 
     fn write_group(&mut self, cells: &[Cells]) -> ParquetResult<()> {
@@ -109,10 +104,7 @@ fn scalar(scalar: Scalar, name: &str, repetition: Repetition) -> ParquetResult<T
         Scalar::Float => (Physical::FLOAT, None),
         Scalar::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
     };
-    Type::primitive_type_builder(name, physical)
-        .with_repetition(repetition)
-        .with_logical_type(logical)
-        .build()
+    Type::primitive_type_builder(name, physical).with_repetition(repetition).with_logical_type(logical).build()
 }
 
 /// A field with a list of values.

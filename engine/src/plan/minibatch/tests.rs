@@ -11,10 +11,9 @@ fn reach(degrees: Degrees) -> Reach {
 /// hops.
 #[test]
 fn minibatches_are_those_that_were_measured() {
-    for (fanouts, measured) in [
-        (&[Some(15), Some(10), Some(5)][..], 32_240_650.0),
-        (&[Some(15), Some(10)], 6_927_435.0),
-    ] {
+    for (fanouts, measured) in
+        [(&[Some(15), Some(10), Some(5)][..], 32_240_650.0), (&[Some(15), Some(10)], 6_927_435.0)]
+    {
         let edges = 206.0 * reach(Degrees::Rmat).sample(209_715.0 / 206.0, fanouts, 1.0).edges();
         assert!((edges / measured - 1.0).abs() < 0.05, "{edges}, {measured}");
     }
@@ -26,9 +25,7 @@ fn minibatches_are_those_that_were_measured() {
 fn minibatches_of_links_are_those_that_were_measured() {
     let fanouts = [Some(10), Some(10)];
     for (negatives, measured) in [(1024.0, 182_763.0), (102_400.0, 1_378_272.0), (100.0, 166_455.0)] {
-        let edges = reach(Degrees::Rmat)
-            .sample_ends(1024.0, negatives, &fanouts, 1.0)
-            .edges();
+        let edges = reach(Degrees::Rmat).sample_ends(1024.0, negatives, &fanouts, 1.0).edges();
         assert!((edges / measured - 1.0).abs() < 0.25, "{edges}, {measured}");
     }
 }

@@ -40,10 +40,7 @@ impl Planner<'_> {
 
     /// The memory that adjacency lists share with features.
     pub(super) fn lists_budget(&self) -> ListsBudget {
-        ListsBudget {
-            memory: self.machine.memory,
-            feature_bytes: self.feature_bytes as u64,
-        }
+        ListsBudget { memory: self.machine.memory, feature_bytes: self.feature_bytes as u64 }
     }
 
     /// How many partitions own a node: a base and a variable part, as by default.
@@ -72,10 +69,7 @@ impl Planner<'_> {
 
     /// Bytes of the lists that are in memory at a time.
     pub(super) fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, lists: ViewKind) -> f64 {
-        let (budget, all) = (
-            self.lists_budget(),
-            self.list_bytes(self.copies(partitions), partitions),
-        );
+        let (budget, all) = (self.lists_budget(), self.list_bytes(self.copies(partitions), partitions));
         let mapped_max = budget.share() as f64;
         match lists {
             ViewKind::InTurn => self.two_group_bytes(partitions, concurrent),

@@ -35,16 +35,8 @@ impl TrainOptions {
     /// Refuses numbers that are impossible.
     pub(super) fn check(&self) -> Result<()> {
         let (examples, range, most) = match self.links {
-            Some(_) => (
-                "the number of training edges",
-                "1 to the number of edges",
-                self.graph.edges,
-            ),
-            None => (
-                "the number of training nodes",
-                "1 to the number of nodes",
-                self.graph.nodes,
-            ),
+            Some(_) => ("the number of training edges", "1 to the number of edges", self.graph.edges),
+            None => ("the number of training nodes", "1 to the number of nodes", self.graph.nodes),
         };
         let least = self.graph.nodes.min(self.graph.edges);
         for (what, range, value, is_possible) in [

@@ -40,10 +40,7 @@ impl Add for Pages {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes + other.bytes,
-            alone: self.alone + other.alone,
-        }
+        Self { bytes: self.bytes + other.bytes, alone: self.alone + other.alone }
     }
 }
 
@@ -88,21 +85,14 @@ impl Planner<'_> {
             states += layer.destinations;
             memory = memory.max(VALUE * (layer.sources * layer.inputs + layer.destinations * layer.outputs));
             // States of a layer and of the one before.
-            let before = if layer.is_first {
-                0.0
-            } else {
-                layer.sources * layer.inputs
-            };
+            let before = if layer.is_first { 0.0 } else { layer.sources * layer.inputs };
             scratch = scratch.max(STATE_VALUE * (layer.destinations * layer.outputs + before));
         }
         let rates = &self.machine.rates;
         let processor = self.inference_seconds(&sets);
         let lists = self.graph.adjacency_bytes as f64 * (sets.edges() / self.graph.edges as f64).min(hops as f64);
         // The sets of nodes follow from the lists, and then the edges of tiles do.
-        let mut transfer = Transfer {
-            read: 2.0 * lists,
-            ..Transfer::default()
-        };
+        let mut transfer = Transfer { read: 2.0 * lists, ..Transfer::default() };
         if !is_resident {
             transfer.add(self.transfer_of_features(&sets));
         }
@@ -130,11 +120,7 @@ impl Planner<'_> {
                     (reads, adding) = (tiles - 1.0, adding * (1.0 - 1.0 / tiles));
                 }
                 overlapped += adding.min(reads * states / self.machine.disk_bandwidth);
-                transfer.add(Transfer {
-                    read: reads * states,
-                    written: states,
-                    scratch: 0.0,
-                });
+                transfer.add(Transfer { read: reads * states, written: states, scratch: 0.0 });
             }
         }
         let mut stage = self.pass(transfer.read, transfer.written, processor / self.threads);
@@ -144,22 +130,13 @@ impl Planner<'_> {
             stage = stage.and(ranking);
             scratch += table;
         }
-        InferencePlan {
-            work: sets.edges() + STATE_WORK * states,
-            stage,
-            scratch: scratch + transfer.scratch,
-            memory,
-        }
+        InferencePlan { work: sets.edges() + STATE_WORK * states, stage, scratch: scratch + transfer.scratch, memory }
     }
 
     /// Ranking edges among their candidates, and the bytes of the embeddings of all nodes if these are in a scratch file.
     fn ranking(&self, links: LinkOptions) -> (StagePlan, f64) {
         let options = self.options;
-        let (nodes, edges, width) = (
-            self.graph.nodes as f64,
-            options.scored as f64,
-            f64::from(self.model.classes),
-        );
+        let (nodes, edges, width) = (self.graph.nodes as f64, options.scored as f64, f64::from(self.model.classes));
         let table = VALUE * nodes * width;
         let in_file = match table <= (self.machine.memory / EMBEDDINGS_SHARE) as f64 {
             true => 0.0,
@@ -181,12 +158,8 @@ impl Planner<'_> {
     /// The first inference and a later one with the fanouts of evaluations, which are twice the fanouts of training.
     pub(super) fn sampled_inferences(&self, is_resident: bool) -> (StagePlan, StagePlan) {
         let options = self.options;
-        let fanouts: Vec<Option<u32>> = self
-            .model
-            .fanouts
-            .iter()
-            .map(|fanout| fanout.map(|fanout| 2 * fanout))
-            .collect();
+        let fanouts: Vec<Option<u32>> =
+            self.model.fanouts.iter().map(|fanout| fanout.map(|fanout| 2 * fanout)).collect();
         let hops = fanouts.len() - usize::from(self.model.preaggregated);
         let sets = self.reach.sample(options.scored as f64, &fanouts[..hops], 1.0);
         let lists = (0..hops).fold(Pages::default(), |sum, hop| {
@@ -207,10 +180,7 @@ impl Planner<'_> {
         };
         // The nodes to compute follow from the lists. When these are read once more, the system's cache still has about
         // half of them.
-        let found = Pages {
-            bytes: FOUND_SHARE * lists.bytes,
-            alone: FOUND_SHARE * lists.alone,
-        };
+        let found = Pages { bytes: FOUND_SHARE * lists.bytes, alone: FOUND_SHARE * lists.alone };
         if is_resident || self.graph.stored == 0 {
             return (stage(found, 0.0, 0.0), stage(lists, 0.0, 0.0));
         }
@@ -221,10 +191,7 @@ impl Planner<'_> {
         if inputs <= (self.machine.memory / FIRST_INPUTS_SHARE) as f64 {
             return (stage(found, features, 0.0), stage(lists, 0.0, 0.0));
         }
-        let kept = Pages {
-            bytes: lists.bytes + inputs,
-            ..lists
-        };
+        let kept = Pages { bytes: lists.bytes + inputs, ..lists };
         (stage(found, features, inputs), stage(kept, 0.0, 0.0))
     }
 
@@ -268,23 +235,13 @@ impl Planner<'_> {
         let whole = self.feature_bytes * self.touched(sets.nodes, SCAN_GAP);
         let first = self.layers(sets).next().expect("a model has a layer");
         if self.model.preaggregated {
-            return Transfer {
-                read: self.rows_per_node() * whole,
-                ..Transfer::default()
-            };
+            return Transfer { read: self.rows_per_node() * whole, ..Transfer::default() };
         }
         let passes = self.tiles(&first, self.row_bytes);
         let copy = self.row_bytes * first.sources;
         match whole + copy * (1.0 + passes) < whole * passes && self.graph.stored > 0 {
-            true => Transfer {
-                read: whole + copy * passes,
-                written: copy,
-                scratch: copy,
-            },
-            false => Transfer {
-                read: whole * passes,
-                ..Transfer::default()
-            },
+            true => Transfer { read: whole + copy * passes, written: copy, scratch: copy },
+            false => Transfer { read: whole * passes, ..Transfer::default() },
         }
     }
 
@@ -329,9 +286,6 @@ impl Planner<'_> {
     /// A pass over the graph. Edges are listed before rows are read, and results are written after them.
     fn pass(&self, bytes_read: f64, bytes_written: f64, processor_seconds: f64) -> StagePlan {
         let stage = self.stage(bytes_read, bytes_written, processor_seconds);
-        StagePlan {
-            seconds: stage.disk_seconds + stage.processor_seconds,
-            ..stage
-        }
+        StagePlan { seconds: stage.disk_seconds + stage.processor_seconds, ..stage }
     }
 }

@@ -89,11 +89,7 @@ fn plans_agree_with_runs_that_were_measured() {
     ] {
         let plan = memory(memory_bytes, preaggregated);
         assert_eq!((plan.partitions, plan.concurrent), (partitions, 1));
-        let lists = if partitions > 1 {
-            ViewKind::InTurn
-        } else {
-            ViewKind::Memory
-        };
+        let lists = if partitions > 1 { ViewKind::InTurn } else { ViewKind::Memory };
         assert_eq!(plan.lists, lists);
         assert_near(plan.steps as f64 * plan.step_edges, edges, 0.08);
         match bytes {
@@ -132,29 +128,15 @@ fn link_prediction_counts_edges_and_ranks_them_among_all_nodes_in_more_time() {
             options.train = 1_000_000;
             options.scored = 100_000;
             options.model.fanouts = vec![Some(10), Some(10)];
-            options.links = Some(LinkOptions {
-                negatives,
-                draws_edges,
-                candidates,
-            });
+            options.links = Some(LinkOptions { negatives, draws_edges, candidates });
         })
     };
     let base = links(1, Some(100), false);
     assert_eq!((base.steps, base.evaluates_exactly), (977, true));
     assert_near(base.step_edges, 182_763.0, 0.15);
     let more = links(20, Some(100), false);
-    assert!(
-        more.step_edges > 2.0 * base.step_edges,
-        "{} {}",
-        more.step_edges,
-        base.step_edges
-    );
-    assert!(
-        more.memory.step > 1.5 * base.memory.step,
-        "{} {}",
-        more.memory.step,
-        base.memory.step
-    );
+    assert!(more.step_edges > 2.0 * base.step_edges, "{} {}", more.step_edges, base.step_edges);
+    assert!(more.memory.step > 1.5 * base.memory.step, "{} {}", more.memory.step, base.memory.step);
     // 10^5 edges among 4.2 M nodes: 10^14 operations.
     let all = links(1, None, false);
     assert!(all.evaluation.seconds > base.evaluation.seconds + 100.0);
@@ -167,11 +149,7 @@ fn link_prediction_counts_edges_and_ranks_them_among_all_nodes_in_more_time() {
     assert_near(drawn.memory.nodes - base.memory.nodes, 8e6, 1e-6);
     let error = plan_training(&TrainOptions {
         train: options().graph.edges + 1,
-        links: Some(LinkOptions {
-            negatives: 1,
-            draws_edges: false,
-            candidates: None,
-        }),
+        links: Some(LinkOptions { negatives: 1, draws_edges: false, candidates: None }),
         ..options()
     });
     assert!(error.unwrap_err().to_string().contains("training edges"));
@@ -330,10 +308,7 @@ fn more_work_never_takes_less_and_more_speed_never_more() {
         |options| options.machine.rates.product_flops *= 2.0,
         |options| options.machine.rates.infer_byte_ns /= 2.0,
     ];
-    for base in [
-        |_: &mut TrainOptions| (),
-        |options: &mut TrainOptions| options.model.preaggregated = true,
-    ] {
+    for base in [|_: &mut TrainOptions| (), |options: &mut TrainOptions| options.model.preaggregated = true] {
         let before = plan(base);
         for change in more_work {
             let after = plan(|options| {
@@ -365,10 +340,7 @@ fn less_memory_means_more_partitions_and_more_reading() {
     assert!(plans.is_sorted_by_key(|plan| plan.partitions), "{plans:?}");
     assert!(plans.last().unwrap().partitions > plans[3].partitions);
     // Adjacency lists of each plan stay below half of its memory.
-    for (plan, memory) in plans
-        .iter()
-        .zip([6_u64 << 30, 640 << 20, 320 << 20, 256 << 20, 128 << 20])
-    {
+    for (plan, memory) in plans.iter().zip([6_u64 << 30, 640 << 20, 320 << 20, 256 << 20, 128 << 20]) {
         assert!(plan.memory.adjacency <= memory as f64 / 2.0, "{plan:?}");
     }
     let mut little = options();

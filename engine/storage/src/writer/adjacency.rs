@@ -188,25 +188,16 @@ impl<'a> AdjacencyWriter<'a> {
     /// If fewer adjacency lists were pushed than the chunk has nodes.
     pub fn finish(mut self) -> Result<(ChunkEntry, Vec<WrittenFile>)> {
         self.choose(None);
-        let Encoder::Chosen(mut encoder) = self.encoder else {
-            unreachable!("a codec was just chosen")
-        };
+        let Encoder::Chosen(mut encoder) = self.encoder else { unreachable!("a codec was just chosen") };
         if self.exceptions.file.is_some() {
             self.exceptions.spill(&encoder.take_exceptions())?;
         }
         let tail = encoder.finish();
-        assert_eq!(
-            tail.meta.rows, self.span.rows,
-            "one adjacency list per node of chunk {}",
-            self.span.chunk
-        );
+        assert_eq!(tail.meta.rows, self.span.rows, "one adjacency list per node of chunk {}", self.span.chunk);
         self.edges.write(&tail.edges_payload_rest)?;
         self.degrees.write(&tail.degrees_payload)?;
         self.exceptions.copy_to(&mut self.degrees)?;
-        let mut files = vec![
-            self.degrees.finish(tail.meta.encode())?,
-            self.edges.finish(tail.meta.encode())?,
-        ];
+        let mut files = vec![self.degrees.finish(tail.meta.encode())?, self.edges.finish(tail.meta.encode())?];
         for writer in self.weights.into_iter().chain(self.features) {
             files.push(writer.finish(self.span, tail.meta.edges)?);
         }
@@ -237,15 +228,13 @@ impl Exceptions {
             Some(file) => file,
             none => none.insert(unnamed_file(&self.folder)?),
         };
-        file.write_all(bytes)
-            .map_err(Error::io("write a scratch file in", &self.folder))
+        file.write_all(bytes).map_err(Error::io("write a scratch file in", &self.folder))
     }
 
     /// Appends what the scratch file has to `out`.
     fn copy_to(self, out: &mut ContainerWriter) -> Result<()> {
         let Some(mut file) = self.file else { return Ok(()) };
-        file.rewind()
-            .map_err(Error::io("read a scratch file in", &self.folder))?;
+        file.rewind().map_err(Error::io("read a scratch file in", &self.folder))?;
         let mut buffer = Vec::with_capacity(DRAIN_BYTES);
         loop {
             let part = &mut (&file).take(DRAIN_BYTES as u64);

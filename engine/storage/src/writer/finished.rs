@@ -45,10 +45,7 @@ pub fn damaged(
 ) -> Result<Vec<(String, Error)>> {
     let found = Mutex::new(Vec::new());
     if !files.is_empty() {
-        progress.stage(
-            "checking finished files",
-            Some(files.iter().map(|(file, _)| file.bytes).sum()),
-        );
+        progress.stage("checking finished files", Some(files.iter().map(|(file, _)| file.bytes).sum()));
     }
     let all: Vec<_> = files.iter().collect();
     workers::for_each(threads, &all, |(file, kind)| {

@@ -178,19 +178,16 @@ impl StoreFolder {
     pub fn failed(&self, begun: Begun, error: Error) -> Error {
         let mut places = [&self.partial, &self.store].into_iter();
         if !places.any(|path| self.lock.is_at(path).unwrap_or(true)) {
-            return Error::Taken {
-                path: self.partial.clone(),
-            };
+            return Error::Taken { path: self.partial.clone() };
         }
         let error = match begun {
             Begun::Fresh => damage_of(&self.partial, &self.scratch, error, || "start again".to_owned()),
             Begun::Resumed => damage_of(&self.partial, &self.scratch, error, || start_again(&self.partial)),
         };
         match error {
-            Error::Io { .. } | Error::Memory { .. } | Error::Thread { .. } => Error::Interrupted {
-                kept: self.kept(),
-                source: Box::new(error),
-            },
+            Error::Io { .. } | Error::Memory { .. } | Error::Thread { .. } => {
+                Error::Interrupted { kept: self.kept(), source: Box::new(error) }
+            }
             // Whoever stopped it may continue it.
             Error::Stopped if !nothing_begun(&self.partial).unwrap_or(false) => error,
             _ if begun == Begun::Fresh => {
@@ -249,36 +246,22 @@ impl StoreFolder {
 
     /// The manifest's entry for a file of this store.
     pub fn entry(&self, file: &WrittenFile) -> FileEntry {
-        let path = file
-            .path
-            .strip_prefix(&self.partial)
-            .expect("files of a store are inside it");
+        let path = file.path.strip_prefix(&self.partial).expect("files of a store are inside it");
         let path = path.to_str().expect("names inside a store are ASCII").to_owned();
-        FileEntry {
-            path,
-            bytes: file.bytes,
-            digest: file.digest,
-        }
+        FileEntry { path, bytes: file.bytes, digest: file.digest }
     }
 
     /// Writes and syncs a small file. Returns its entry for the manifest.
     pub fn write_file(&self, path: &str, (bytes, digest): (Vec<u8>, u64)) -> Result<FileEntry> {
         durable::write_file(&self.partial.join(path), &bytes)?;
-        Ok(FileEntry {
-            path: path.to_owned(),
-            bytes: bytes.len() as u64,
-            digest,
-        })
+        Ok(FileEntry { path: path.to_owned(), bytes: bytes.len() as u64, digest })
     }
 
     /// Writes and syncs the file of the split `name` of a graph with `nodes` nodes. Returns the manifest's entries of both.
     pub fn write_split(&self, name: &str, nodes: u64, set: &RoaringTreemap) -> Result<(SplitEntry, FileEntry)> {
         self.folder("splits")?;
         let file = self.write_file(&files::split(name), splits::encode(name, nodes, set))?;
-        let entry = SplitEntry {
-            name: name.to_owned(),
-            nodes: set.len(),
-        };
+        let entry = SplitEntry { name: name.to_owned(), nodes: set.len() };
         Ok((entry, file))
     }
 
@@ -299,10 +282,7 @@ impl StoreFolder {
         self.folder(files::ASSIGNMENTS)?;
         let (bytes, _) = assignment.encode();
         durable::write_file(&self.partial.join(files::assignment(0)), &bytes)?;
-        let current = Current {
-            generation: assignment.generation(),
-        }
-        .encode();
+        let current = Current { generation: assignment.generation() }.encode();
         durable::write_file(&self.partial.join(files::CURRENT), current.as_bytes())?;
 
         let encoded = manifest.encode();
@@ -361,14 +341,8 @@ fn expect_store(path: &Path) -> Result<()> {
 fn expect_files_of_store(path: &Path) -> Result<()> {
     for entry in fs::read_dir(path).map_err(Error::io("list", path))? {
         let name = entry.map_err(Error::io("list", path))?.file_name();
-        if !name
-            .to_str()
-            .is_some_and(|name| is_of_store(name) || files::is_left_over(name))
-        {
-            return Err(not_replaced(
-                path,
-                &format!("{} is no part of a store", Path::new(&name).display()),
-            ));
+        if !name.to_str().is_some_and(|name| is_of_store(name) || files::is_left_over(name)) {
+            return Err(not_replaced(path, &format!("{} is no part of a store", Path::new(&name).display())));
         }
     }
     Ok(())
@@ -382,16 +356,9 @@ fn not_replaced(path: &Path, why: &str) -> Error {
 /// Whether a finished or unfinished store has a file or folder of this name.
 fn is_of_store(name: &str) -> bool {
     let name = name.strip_suffix(TEMPORARY).unwrap_or(name);
-    let is_known = [
-        "ids",
-        "splits",
-        files::ASSIGNMENTS,
-        files::AGGREGATES,
-        scratch::FOLDER,
-        scratch::PATH_FILE,
-        JOURNAL,
-    ]
-    .contains(&name);
+    let is_known =
+        ["ids", "splits", files::ASSIGNMENTS, files::AGGREGATES, scratch::FOLDER, scratch::PATH_FILE, JOURNAL]
+            .contains(&name);
     is_known || files::kind_of(name).is_some() || name.starts_with("chunk-")
 }
 
@@ -406,10 +373,7 @@ fn damage_of(partial: &Path, scratch: &Path, error: Error, remedy: impl FnOnce()
         _ => return error,
     };
     match path.starts_with(partial) || path.starts_with(scratch) {
-        true => Error::Unfinished {
-            source: Box::new(error),
-            remedy: remedy(),
-        },
+        true => Error::Unfinished { source: Box::new(error), remedy: remedy() },
         false => error,
     }
 }
@@ -424,10 +388,7 @@ fn nothing_begun(partial: &Path) -> Result<bool> {
 fn clear(partial: &Path) -> Result<()> {
     for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {
         let name = entry.map_err(Error::io("list", partial))?.file_name();
-        if !name
-            .to_str()
-            .is_some_and(|name| is_of_store(name) || files::is_left_over(name))
-        {
+        if !name.to_str().is_some_and(|name| is_of_store(name) || files::is_left_over(name)) {
             let what = "this file is in the folder of an unfinished store, but is no part of one; move it, or choose another --out";
             return Err(Error::input(partial.join(name), Position::Whole, what));
         }

@@ -49,11 +49,7 @@ pub const JOURNAL: &str = "journal";
 /// Fails unless a run that resumes the store in `folder` has the same options as the run that began it. Both maps have the
 /// name and value of each option that the store depends on, as on the command line. The value of a flag is empty.
 pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
-    let Some(name) = before
-        .keys()
-        .chain(now.keys())
-        .find(|name| before.get(*name) != now.get(*name))
-    else {
+    let Some(name) = before.keys().chain(now.keys()).find(|name| before.get(*name) != now.get(*name)) else {
         return Ok(());
     };
     let [before, now] = [before, now].map(|options| match options.get(name) {
@@ -62,10 +58,7 @@ pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTre
         Some(value) => format!("{name} {value}"),
     });
     Err(Error::conflict(
-        format!(
-            "cannot resume {}: the run that began it had {before}, this one has {now}",
-            folder.display()
-        ),
+        format!("cannot resume {}: the run that began it had {before}, this one has {now}", folder.display()),
         "give the same options, or remove that folder and start again",
     ))
 }

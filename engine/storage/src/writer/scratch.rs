@@ -97,8 +97,7 @@ fn remove_orphans(partial: &Path, tmp: &Path) -> Result<()> {
     };
     let owner = owner(partial)?;
     for orphan in entries.flatten().map(|entry| entry.path()).filter(|path| {
-        path.file_name()
-            .is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()))
+        path.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()))
             && is_private(path)
             && regular::read_up_to(&path.join(OWNER_FILE), OWNER_BYTES_MAX).is_ok_and(|found| found == owner)
     }) {

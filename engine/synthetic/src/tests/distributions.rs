@@ -25,9 +25,7 @@ fn rmat_unlikeness(scale: u32, left: &[Edge], right: &[Edge]) -> (f64, String) {
         for other in 0..level {
             compare(format!("quadrants of bits {level} and {other}"), &|edges| {
                 let mut counts = vec![0; 16];
-                edges
-                    .iter()
-                    .for_each(|edge| counts[quadrant(edge, level) * 4 + quadrant(edge, other)] += 1);
+                edges.iter().for_each(|edge| counts[quadrant(edge, level) * 4 + quadrant(edge, other)] += 1);
                 counts
             });
         }
@@ -38,17 +36,11 @@ fn rmat_unlikeness(scale: u32, left: &[Edge], right: &[Edge]) -> (f64, String) {
         let mut degrees = vec![0u64; 1 << scale];
         ends.for_each(|end| degrees[end as usize] += 1);
         let mut counts = vec![0; 65];
-        degrees
-            .iter()
-            .for_each(|&degree| counts[bits_for(degree + 1) as usize] += 1);
+        degrees.iter().for_each(|&degree| counts[bits_for(degree + 1) as usize] += 1);
         counts
     };
-    compare("in-degrees".into(), &|edges| {
-        histogram(&mut edges.iter().map(|edge| edge.1))
-    });
-    compare("out-degrees".into(), &|edges| {
-        histogram(&mut edges.iter().map(|edge| edge.0))
-    });
+    compare("in-degrees".into(), &|edges| histogram(&mut edges.iter().map(|edge| edge.1)));
+    compare("out-degrees".into(), &|edges| histogram(&mut edges.iter().map(|edge| edge.0)));
     worst
 }
 
@@ -57,17 +49,11 @@ fn rmat_edges_are_distributed_as_those_of_the_plain_generator() {
     let even = Rmat::graph500(12, 16.0);
     for rmat in [UNEVEN, even] {
         for seed in 1..4 {
-            let (left, right) = (
-                edges(&generator(Model::Rmat(rmat.clone()), seed)),
-                reference_edges(&rmat, seed),
-            );
+            let (left, right) = (edges(&generator(Model::Rmat(rmat.clone()), seed)), reference_edges(&rmat, seed));
             // The standard deviation of a Poisson number is the root of its mean.
             assert!((left.len() as f64 - right.len() as f64).abs() < 5.0 * (right.len() as f64).sqrt());
             let (worst, name) = rmat_unlikeness(rmat.scale, &left, &right);
-            assert!(
-                worst < 1.0,
-                "{rmat:?}, seed {seed}: {name} differ {worst:.2} times as much as they may"
-            );
+            assert!(worst < 1.0, "{rmat:?}, seed {seed}: {name} differ {worst:.2} times as much as they may");
         }
     }
 }
@@ -75,25 +61,14 @@ fn rmat_edges_are_distributed_as_those_of_the_plain_generator() {
 #[test]
 fn the_comparison_notices_wrong_probabilities() {
     let right = reference_edges(&UNEVEN, 1);
-    let swapped = Rmat {
-        b: UNEVEN.c,
-        c: UNEVEN.b,
-        ..UNEVEN
-    };
-    let slightly_off = Rmat {
-        a: UNEVEN.a + 0.01,
-        d: UNEVEN.d - 0.01,
-        ..UNEVEN
-    };
+    let swapped = Rmat { b: UNEVEN.c, c: UNEVEN.b, ..UNEVEN };
+    let slightly_off = Rmat { a: UNEVEN.a + 0.01, d: UNEVEN.d - 0.01, ..UNEVEN };
     for wrong in [swapped, slightly_off] {
         let (worst, _) = rmat_unlikeness(UNEVEN.scale, &edges(&generator(Model::Rmat(wrong.clone()), 1)), &right);
         assert!(worst > 2.0, "{wrong:?} passes with {worst:.2}");
     }
     // Degrees alone also distinguish b from c.
-    let transposed: Vec<_> = right
-        .iter()
-        .map(|&(source, destination)| (destination, source))
-        .collect();
+    let transposed: Vec<_> = right.iter().map(|&(source, destination)| (destination, source)).collect();
     let (worst, _) = rmat_unlikeness(UNEVEN.scale, &transposed, &right);
     assert!(worst > 2.0, "the transposed graph passes with {worst:.2}");
 }
@@ -111,22 +86,14 @@ fn erdos_renyi_sources_are_uniform() {
     let expected = edges.len() as f64 / nodes as f64;
     let statistic: f64 = out.iter().map(|&n| (n as f64 - expected).powi(2) / expected).sum();
     assert!(statistic < chi_square_limit(999), "{statistic}");
-    assert!(
-        (loops as f64 - expected).abs() < 5.0 * expected.sqrt(),
-        "{loops} self-loops"
-    );
+    assert!((loops as f64 - expected).abs() < 5.0 * expected.sqrt(), "{loops} self-loops");
     assert!((edges.len() as f64 - 200_000.0).abs() < 5.0 * 200_000f64.sqrt());
 }
 
 #[test]
 fn block_model_sources_are_of_the_own_class_as_often_as_asked() {
     for (classes, homophily, degree_growth) in [(7, 0.7, 1.0), (1, 0.3, 1.0), (3, 0.0, 1.4), (1000, 1.0, 1.0)] {
-        let block = BlockModel {
-            classes,
-            homophily,
-            degree_growth,
-            ..BlockModel::new(1003, 100.0)
-        };
+        let block = BlockModel { classes, homophily, degree_growth, ..BlockModel::new(1003, 100.0) };
         let generator = generator(Model::Sbm(block), 11);
         let edges = edges(&generator);
         let n = edges.len() as f64;
@@ -140,24 +107,12 @@ fn block_model_sources_are_of_the_own_class_as_often_as_asked() {
         }
         let homophily = if classes == 1 { 1.0 } else { homophily };
         let error = (same - n * homophily).abs();
-        assert!(
-            error <= 5.0 * (n * homophily * (1.0 - homophily)).sqrt(),
-            "{classes} classes: {same} of {n}"
-        );
+        assert!(error <= 5.0 * (n * homophily * (1.0 - homophily)).sqrt(), "{classes} classes: {same} of {n}");
         if homophily < 1.0 {
             let expected = (n - same) / f64::from(classes - 1);
-            let statistic: f64 = others[1..]
-                .iter()
-                .map(|&n| (n as f64 - expected).powi(2) / expected)
-                .sum();
-            assert!(
-                statistic < chi_square_limit(classes as usize - 1),
-                "{classes} classes: {statistic}"
-            );
+            let statistic: f64 = others[1..].iter().map(|&n| (n as f64 - expected).powi(2) / expected).sum();
+            assert!(statistic < chi_square_limit(classes as usize - 1), "{classes} classes: {statistic}");
         }
-        assert!(
-            sources.iter().all(|&n| n > 0),
-            "a node of {classes} classes is never a source"
-        );
+        assert!(sources.iter().all(|&n| n > 0), "a node of {classes} classes is never a source");
     }
 }

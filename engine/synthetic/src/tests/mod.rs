@@ -16,15 +16,7 @@ use grappa_io::sort::bits_for;
 use super::{generator::WINDOW_DRAWS, *};
 
 /// Uneven in every way, so that no two parameters can be mistaken for each other.
-const UNEVEN: Rmat = Rmat {
-    scale: 13,
-    edge_factor: 16.0,
-    a: 0.5,
-    b: 0.24,
-    c: 0.16,
-    d: 0.1,
-    classes: None,
-};
+const UNEVEN: Rmat = Rmat { scale: 13, edge_factor: 16.0, a: 0.5, b: 0.24, c: 0.16, d: 0.1, classes: None };
 
 /// Source and destination.
 type Edge = (u64, u64);
@@ -38,12 +30,7 @@ fn edges(generator: &Generator) -> Vec<Edge> {
     let mut buffer = AdjacencyBuffer::default();
     let mut edges = Vec::new();
     for label in 0..generator.nodes() {
-        edges.extend(
-            generator
-                .sources(label, &mut buffer)
-                .iter()
-                .map(|&source| (source, label)),
-        );
+        edges.extend(generator.sources(label, &mut buffer).iter().map(|&source| (source, label)));
     }
     edges
 }
@@ -70,22 +57,13 @@ fn unlikeness(left: &[u64], right: &[u64]) -> f64 {
     *last = (last.0 + rest.0, last.1 + rest.1);
     let (n, m) = bins.iter().fold((0.0, 0.0), |(n, m), (l, r)| (n + l, m + r));
     let ratio = (m / n).sqrt();
-    let statistic: f64 = bins
-        .iter()
-        .map(|(l, r)| (l * ratio - r / ratio).powi(2) / (l + r))
-        .sum();
+    let statistic: f64 = bins.iter().map(|(l, r)| (l * ratio - r / ratio).powi(2) / (l + r)).sum();
     statistic / chi_square_limit((bins.len() - 1).max(1))
 }
 
 /// Graph500's model with classes.
 fn with_classes(scale: u32, count: u32, homophily: f64) -> Rmat {
-    Rmat {
-        classes: Some(RmatClasses {
-            homophily,
-            ..RmatClasses::new(count)
-        }),
-        ..Rmat::graph500(scale, 16.0)
-    }
+    Rmat { classes: Some(RmatClasses { homophily, ..RmatClasses::new(count) }), ..Rmat::graph500(scale, 16.0) }
 }
 
 /// The plain R-MAT generator: draws the quadrants of one edge after the other, with a sequential random generator

@@ -36,12 +36,7 @@ fn corrupt_dictionaries_are_errors() {
         name, |p| p.put(0, [0x84, 0x00]) => PAYLOAD, "holds a bad length";
     }
     let last = second as u64 + PAYLOAD + 13;
-    changed(
-        name,
-        |p| p.payload[second + 12] = 100,
-        last,
-        "a key of 100 bytes where a block",
-    );
+    changed(name, |p| p.payload[second + 12] = 100, last, "a key of 100 bytes where a block");
     let entry = PAYLOAD + table as u64 + 8;
     errors! { changed:
         name, |p| p.put(table + 8, 3u64.to_le_bytes()) => entry, "but the dictionary's table says 3";

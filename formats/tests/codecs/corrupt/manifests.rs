@@ -35,18 +35,9 @@ fn parts_that_disagree_are_refused() {
     refused(|m| m.chunk_starts[1] = 6, "chunk 1 has a negative size");
     refused(|m| m.edges = 8, "8 edges, but the chunks have 7");
     refused(|m| m.chunks[0].edges = 4, "the edge buckets of chunk 0 do not add up");
-    refused(
-        |m| m.chunks[0].bucket_edges = vec![u64::MAX, 4],
-        "the edge buckets of chunk 0 do not add up",
-    );
-    refused(
-        |m| m.chunks[1].bucket_edges.push(0),
-        "the edge buckets of chunk 1 do not add up",
-    );
-    refused(
-        |m| m.chunks[1].present = false,
-        "the edge buckets of chunk 1 do not add up",
-    );
+    refused(|m| m.chunks[0].bucket_edges = vec![u64::MAX, 4], "the edge buckets of chunk 0 do not add up");
+    refused(|m| m.chunks[1].bucket_edges.push(0), "the edge buckets of chunk 1 do not add up");
+    refused(|m| m.chunks[1].present = false, "the edge buckets of chunk 1 do not add up");
     refused(|m| m.chunks[1].halo = true, "chunk 1 has features for halo nodes");
     refused(
         |m| {
@@ -56,10 +47,7 @@ fn parts_that_disagree_are_refused() {
         },
         "chunk 1 has features for halo nodes",
     );
-    refused(
-        |m| m.chunks[1].halo_degrees = true,
-        "chunk 1 has in-degrees for halo nodes, but no features",
-    );
+    refused(|m| m.chunks[1].halo_degrees = true, "chunk 1 has in-degrees for halo nodes, but no features");
     let most = ChunkEntry {
         present: true,
         halo: false,
@@ -71,30 +59,15 @@ fn parts_that_disagree_are_refused() {
     refused(|m| m.features.as_mut().unwrap().row_stride = 4, "at least 6, not 4");
     refused(|m| m.features.as_mut().unwrap().dim = 0, "rows have 0 values");
     refused(|m| m.labels.as_mut().unwrap().classes = 0, "labels of 0 classes");
-    refused(
-        |m| m.splits[0].name = "../train".into(),
-        "only train, val and test are known",
-    );
+    refused(|m| m.splits[0].name = "../train".into(), "only train, val and test are known");
     refused(|m| m.files.reverse(), "the files are not sorted by path");
     refused(|m| m.files[1] = m.files[0].clone(), "the files are not sorted by path");
 }
 
 #[test]
 fn paths_that_leave_the_store_are_refused() {
-    for path in [
-        "../other",
-        "/etc/passwd",
-        "chunk-0/../../x",
-        "chunk-0//edges",
-        "./x",
-        "",
-        "x/",
-    ] {
-        let file = FileEntry {
-            path: path.into(),
-            bytes: 0,
-            digest: 0,
-        };
+    for path in ["../other", "/etc/passwd", "chunk-0/../../x", "chunk-0//edges", "./x", "", "x/"] {
+        let file = FileEntry { path: path.into(), bytes: 0, digest: 0 };
         refused(|m| m.files = vec![file], "leads out of the store");
     }
 }

@@ -59,9 +59,7 @@ impl Parts {
     /// A byte of the concatenation of meta and payload.
     pub fn byte(&mut self, at: usize) -> &mut u8 {
         let meta_bytes = self.meta.len();
-        self.meta
-            .get_mut(at)
-            .unwrap_or_else(|| &mut self.payload[at - meta_bytes])
+        self.meta.get_mut(at).unwrap_or_else(|| &mut self.payload[at - meta_bytes])
     }
 
     fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
@@ -97,10 +95,7 @@ fn damaged(name: &str, change: impl FnOnce(&mut Vec<u8>), offset: u64, message: 
 #[track_caller]
 fn expect(found: Result<(), FormatError>, offset: u64, message: &str) {
     let error = found.expect_err("the sample is corrupt");
-    assert!(
-        error.to_string().contains(message),
-        "found: {error}\nexpected: {message}"
-    );
+    assert!(error.to_string().contains(message), "found: {error}\nexpected: {message}");
     assert_eq!(error.offset(), offset, "{error}");
 }
 
@@ -121,12 +116,7 @@ fn corrupt_containers_are_errors() {
         name, |b| b[16] ^= 1 => 0, "header at offset 0: checksum";
         name, |b| b[8..12].copy_from_slice(b"FEAT") => 0, "header at offset 0: checksum";
     }
-    changed(
-        name,
-        |p| p.kind = FileKind::FEATURES,
-        8,
-        "expected a file of kind LABL, found kind FEAT",
-    );
+    changed(name, |p| p.kind = FileKind::FEATURES, 8, "expected a file of kind LABL, found kind FEAT");
     damaged(name, |b| b.truncate(40), 40, "header: expected 64 bytes, found 40");
     damaged(name, |b| b.truncate(100), 100, "file: expected 144 bytes, found 100");
     damaged(name, |b| b.truncate(130), 130, "file: expected 144 bytes, found 130");
@@ -172,10 +162,7 @@ fn files_of_another_chunk_are_errors() {
 fn a_prefix_that_is_too_short_is_an_error() {
     let bytes = golden::bytes("labels-single");
     let error = Header::decode(&bytes[..HEADER_BYTES + 3], FileKind::LABELS, bytes.len() as u64).unwrap_err();
-    assert!(
-        error.to_string().contains("meta: expected 128 bytes, found 67"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("meta: expected 128 bytes, found 67"), "{error}");
 }
 
 #[test]

@@ -21,30 +21,15 @@ fn corrupt_features_are_errors() {
     }
     let name = "features-int8";
     for scale in [f32::NAN, f32::INFINITY, f32::MAX / 127.0, -1.0, -0.0] {
-        changed(
-            name,
-            |p| p.put(8, scale.to_le_bytes()),
-            4096 + 8,
-            "the scale of an int8 row",
-        );
+        changed(name, |p| p.put(8, scale.to_le_bytes()), 4096 + 8, "the scale of an int8 row");
     }
     changed(name, |p| p.payload[5] = 0x80, 4096 + 5, "an int8 feature is -128");
     let name = "features-beside";
     for padding in [7, 15, 23] {
-        changed(
-            name,
-            |p| p.payload[padding] = 1,
-            4096 + padding as u64,
-            "padding of a feature row is not 0",
-        );
+        changed(name, |p| p.payload[padding] = 1, 4096 + padding as u64, "padding of a feature row is not 0");
     }
     for at in [5, 13] {
-        changed(
-            name,
-            |p| p.payload[at] = 0x80,
-            4096 + at as u64,
-            "an int8 feature is -128",
-        );
+        changed(name, |p| p.payload[at] = 0x80, 4096 + at as u64, "an int8 feature is -128");
     }
 }
 

@@ -97,16 +97,8 @@ pub fn targets() -> Vec<Target> {
         target("edge-text", TEXT, text_seeds, run_text),
         target("edge-packed", TEXT, packed_seeds, run_packed),
         target("edge-npy", NPY, npy_seeds, run_npy),
-        Target {
-            repair: zip_after_choice,
-            ..target("edge-npz", NPY, npz_seeds, run_npz)
-        },
-        target(
-            "edge-parquet",
-            &["PAR1", "schema", "src", "dst"],
-            parquet_seeds,
-            run_parquet,
-        ),
+        Target { repair: zip_after_choice, ..target("edge-npz", NPY, npz_seeds, run_npz) },
+        target("edge-parquet", &["PAR1", "schema", "src", "dst"], parquet_seeds, run_parquet),
     ]
 }
 
@@ -131,17 +123,13 @@ fn text_seeds() -> Vec<Vec<u8>> {
         "\u{e9}t\u{e9} \u{65e5}\u{672c}\nx y\n",
         "0 1\nnot an edge\n1 2 3 4 5\n-1 2\n5\n6 7\n",
     ];
-    let seeds = files
-        .iter()
-        .flat_map(|file| [0, 2, 9, 0x2a, 0x43, 0x67].map(|choice| with_choice(choice, file.as_bytes())));
+    let seeds =
+        files.iter().flat_map(|file| [0, 2, 9, 0x2a, 0x43, 0x67].map(|choice| with_choice(choice, file.as_bytes())));
     let others = [
         (0x2a, "a;b;1\n\"c;d\";e;2\n"),
         (0, "weight|to|from\n1|2|3\n"),
         (1, "1;2\n3;4\n"),
-        (
-            2,
-            "%%MatrixMarket matrix coordinate real symmetric\n% c\n3 3 2\n2 1 0.5\n3 3 1\n",
-        ),
+        (2, "%%MatrixMarket matrix coordinate real symmetric\n% c\n3 3 2\n2 1 0.5\n3 3 1\n"),
     ];
     let others = others.map(|(choice, file)| with_choice(choice, file.as_bytes()));
     seeds.chain(others).collect()
@@ -173,9 +161,7 @@ fn npy_seeds() -> Vec<Vec<u8>> {
     let seeds = files.iter().enumerate().map(|(k, file)| with_choice(k as u8, file));
     // Pairs of integers without a header.
     let raw: Vec<u8> = pairs.iter().flat_map(|id| id.to_le_bytes()).collect();
-    seeds
-        .chain([with_choice(0x40, &raw), with_choice(0x60, &raw)])
-        .collect()
+    seeds.chain([with_choice(0x40, &raw), with_choice(0x60, &raw)]).collect()
 }
 
 fn npz_seeds() -> Vec<Vec<u8>> {
@@ -191,10 +177,7 @@ fn npz_seeds() -> Vec<Vec<u8>> {
 
 /// An archive with one compressed member.
 pub(super) fn deflated(archive: &[u8]) -> Vec<u8> {
-    let entry = archive
-        .windows(4)
-        .rposition(|bytes| bytes == b"PK\x01\x02")
-        .expect("an entry");
+    let entry = archive.windows(4).rposition(|bytes| bytes == b"PK\x01\x02").expect("an entry");
     let (local, directory) = archive.split_at(entry);
     let name = usize::from(u16::from_le_bytes([local[26], local[27]]));
     let data = 30 + name;
@@ -342,8 +325,7 @@ fn read_all(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
                         .chain(text.targets.iter())
                         .all(|key| str::from_utf8(key).is_ok_and(|key| !key.is_empty()))
                 );
-                read.text
-                    .extend(pairs.map(|(source, target)| (source.to_vec(), target.to_vec())));
+                read.text.extend(pairs.map(|(source, target)| (source.to_vec(), target.to_vec())));
                 (&text.values, text.sources.len())
             }
         };
@@ -352,14 +334,7 @@ fn read_all(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
         read.weights.extend(weights.iter().map(|weight| weight.to_bits()));
     }
     assert_eq!(read.sources.len(), read.targets.len());
-    assert!(
-        read.sources.iter().chain(&read.targets).all(|&id| id < limit),
-        "ids are below {limit}"
-    );
-    assert!(
-        input_bytes <= source.total_bytes(),
-        "{input_bytes} of {}",
-        source.total_bytes()
-    );
+    assert!(read.sources.iter().chain(&read.targets).all(|&id| id < limit), "ids are below {limit}");
+    assert!(input_bytes <= source.total_bytes(), "{input_bytes} of {}", source.total_bytes());
     Ok(read)
 }

@@ -12,15 +12,8 @@ use crate::Target;
 
 /// All targets, in the order in which they are run.
 pub fn all() -> Vec<Target> {
-    [
-        store::targets(),
-        rows::targets(),
-        edges::targets(),
-        nodes::targets(),
-        state::targets(),
-        run::targets(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [store::targets(), rows::targets(), edges::targets(), nodes::targets(), state::targets(), run::targets()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

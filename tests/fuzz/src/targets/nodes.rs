@@ -68,15 +68,7 @@ fn csr() -> [(&'static str, Npy); 5] {
         ("indices", Npy::new(&[3], [0i32, 4, 2])),
         ("indptr", Npy::new(&[4], [0i64, 2, 2, 3])),
         ("shape", Npy::new(&[2], [3i64, 5])),
-        (
-            "format",
-            Npy {
-                descr: "|S3".into(),
-                fortran: false,
-                shape: vec![],
-                bytes: b"csr".to_vec(),
-            },
-        ),
+        ("format", Npy { descr: "|S3".into(), fortran: false, shape: vec![], bytes: b"csr".to_vec() }),
     ]
 }
 
@@ -119,14 +111,8 @@ fn label_seeds() -> Vec<Vec<u8>> {
         with_choice(2, b"id,label\n\"say \"\"hi\"\"\",1\nn3,\nn4,0\n"),
         with_choice(2, b"node a b\n7 0 1\n12  1 1\n"),
         with_choice(2, b"key\tlabel\n7\t\n12\t1\n"),
-        with_choice(
-            2,
-            &table(&[("id", IDS), ("label", Column::Integers(&[0, 3, -1])), ("a", NUMBERS)]),
-        ),
-        with_choice(
-            2,
-            &table(&[("labels", Column::Lists(2, &[0.0, 1.0, 1.0, 1.0, 0.0, 0.0]))]),
-        ),
+        with_choice(2, &table(&[("id", IDS), ("label", Column::Integers(&[0, 3, -1])), ("a", NUMBERS)])),
+        with_choice(2, &table(&[("labels", Column::Lists(2, &[0.0, 1.0, 1.0, 1.0, 0.0, 0.0]))])),
     ]
 }
 
@@ -135,30 +121,18 @@ fn split_seeds() -> Vec<Vec<u8>> {
         with_choice(0, &Npy::new(&[4], [0i64, 3, 7, 2]).encode()),
         with_choice(
             0,
-            &Npy {
-                descr: "|b1".into(),
-                fortran: false,
-                shape: vec![5],
-                bytes: vec![1, 0, 1, 1, 0],
-            }
-            .encode(),
+            &Npy { descr: "|b1".into(), fortran: false, shape: vec![5], bytes: vec![1, 0, 1, 1, 0] }.encode(),
         ),
         with_choice(2, b"0\n5\n# a comment\n12\n"),
         with_choice(0x22, b"apt\nbash\n\xc3\xa9\n"),
         with_choice(0x12, b"18446744073709551614\n"),
         with_choice(2, &table(&[("id", IDS), ("a", NUMBERS)])),
-        with_choice(
-            0x22,
-            &table(&[("name", Column::Strings(&["apt".to_owned(), "bash".to_owned()]))]),
-        ),
+        with_choice(0x22, &table(&[("name", Column::Strings(&["apt".to_owned(), "bash".to_owned()]))])),
     ]
 }
 
 fn part_seeds() -> Vec<Vec<u8>> {
-    vec![
-        with_choice(0, &Npy::new(&[4], [0i32, 1, 1, 0]).encode()),
-        with_choice(2, b"0\n1\n1\n0\n"),
-    ]
+    vec![with_choice(0, &Npy::new(&[4], [0i32, 1, 1, 0]).encode()), with_choice(2, b"0\n1\n1\n0\n")]
 }
 
 fn weight_seeds() -> Vec<Vec<u8>> {
@@ -294,12 +268,7 @@ fn read_labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
         assert_eq!(read, batch.len());
         for index in 0..read {
             let classes = batch.get(index).map(<[u32]>::to_vec);
-            assert!(
-                classes
-                    .iter()
-                    .flatten()
-                    .all(|&class| batch.class_max().is_some_and(|max| class <= max))
-            );
+            assert!(classes.iter().flatten().all(|&class| batch.class_max().is_some_and(|max| class <= max)));
             labels.push(classes);
         }
         if read < count {
@@ -325,9 +294,7 @@ fn run_split(input: &Input) -> String {
         1 => IdLimit::Nodes(1000),
         _ => IdLimit::Sparse,
     };
-    outcome(read_split(&path, ids, limit), |count| {
-        format!("accepted, ids: {}", count.min(3))
-    })
+    outcome(read_split(&path, ids, limit), |count| format!("accepted, ids: {}", count.min(3)))
 }
 
 fn read_split(path: &Path, ids: IdKind, limit: IdLimit) -> Result<usize> {
@@ -342,10 +309,7 @@ fn read_split(path: &Path, ids: IdKind, limit: IdLimit) -> Result<usize> {
             }
             IdKind::String => {
                 let more = source.next_keys(&mut keys)?;
-                assert!(
-                    keys.iter()
-                        .all(|key| str::from_utf8(key).is_ok_and(|key| !key.is_empty()))
-                );
+                assert!(keys.iter().all(|key| str::from_utf8(key).is_ok_and(|key| !key.is_empty())));
                 (more, keys.len())
             }
         };
@@ -376,17 +340,10 @@ fn run_parts(input: &Input) -> String {
 fn run_weights(input: &Input) -> String {
     let (_, bytes) = input.choice();
     let weights = input.scratch.file("weights.npy", bytes);
-    let edges: Vec<u8> = [0u64, 1, 1, 2, 2, 3, 3, 0]
-        .iter()
-        .flat_map(|id| id.to_le_bytes())
-        .collect();
+    let edges: Vec<u8> = [0u64, 1, 1, 2, 2, 3, 3, 0].iter().flat_map(|id| id.to_le_bytes()).collect();
     let edges = input.scratch.file("edges.u64", &edges);
     let read = |block_bytes| -> Result<Vec<u32>> {
-        let options = EdgeSourceOptions {
-            weights: Some(weights.clone()),
-            block_bytes,
-            ..Default::default()
-        };
+        let options = EdgeSourceOptions { weights: Some(weights.clone()), block_bytes, ..Default::default() };
         let source = EdgeSource::open(std::slice::from_ref(&edges), options)?;
         let (mut batch, mut all) = (EdgeBatch::default(), Vec::new());
         while let Some(block) = source.next_block(&|_| false)? {

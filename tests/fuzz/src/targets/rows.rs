@@ -33,20 +33,12 @@ pub fn targets() -> Vec<Target> {
 }
 
 fn elias_fano_seeds() -> Vec<Vec<u8>> {
-    [16, 1000, 1 << 40]
-        .map(|universe| seed(RowCodec::EliasFano, universe))
-        .to_vec()
+    [16, 1000, 1 << 40].map(|universe| seed(RowCodec::EliasFano, universe)).to_vec()
 }
 
 fn gap_seeds() -> Vec<Vec<u8>> {
     let seeds = [(true, 2, 1000), (false, 0, 16), (true, 12, 1 << 40)].map(|(first_is_relative, k, universe)| {
-        let code = GapCode {
-            first_is_relative,
-            first_k: k,
-            degree_k: k / 2,
-            gap_k: k / 3,
-            run_k: k / 4,
-        };
+        let code = GapCode { first_is_relative, first_k: k, degree_k: k / 2, gap_k: k / 3, run_k: k / 4 };
         seed(RowCodec::Gap(code), universe)
     });
     seeds.to_vec()
@@ -64,11 +56,7 @@ fn seed(codec: RowCodec, universe: u64) -> Vec<u8> {
         encoder.push(&sources);
     }
     encoder.push(&(0..universe.min(200)).collect::<Vec<_>>());
-    let RowsTail {
-        edges_payload_rest,
-        degrees_payload,
-        meta,
-    } = encoder.finish();
+    let RowsTail { edges_payload_rest, degrees_payload, meta } = encoder.finish();
     let meta = meta.encode();
     [&[meta.len() as u8], &meta[..], &edges_payload_rest, &degrees_payload].concat()
 }
@@ -152,10 +140,7 @@ fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
         found.decode_into(&mut decoded);
         assert_eq!(found.iter().collect::<Vec<_>>(), decoded);
         assert!(decoded.is_sorted() && decoded.iter().all(|&source| source < meta.universe));
-        assert_eq!(
-            (rows.degree(row), found.degree()),
-            (decoded.len() as u64, decoded.len() as u64)
-        );
+        assert_eq!((rows.degree(row), found.degree()), (decoded.len() as u64, decoded.len() as u64));
         let positions: Vec<u64> = (0..decoded.len() as u64).step_by(5).collect();
         drawn.clear();
         found.get_many(&positions, &mut drawn);
@@ -167,16 +152,9 @@ fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
         encoder.push(&decoded);
         edges_payload.extend(encoder.take_bytes());
     }
-    let RowsTail {
-        edges_payload_rest,
-        degrees_payload,
-        meta: again,
-    } = encoder.finish();
+    let RowsTail { edges_payload_rest, degrees_payload, meta: again } = encoder.finish();
     edges_payload.extend(edges_payload_rest);
     assert_eq!(again, *meta);
-    assert!(
-        edges_payload == edges && degrees_payload == degrees,
-        "the same rows make the same bytes"
-    );
+    assert!(edges_payload == edges && degrees_payload == degrees, "the same rows make the same bytes");
     Ok(format!("accepted, exceptions: {}", meta.exceptions > 0))
 }

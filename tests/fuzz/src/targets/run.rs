@@ -56,20 +56,9 @@ pub fn targets() -> Vec<Target> {
         small("gradient", &[], gradient_seeds, run_gradient),
         small("config", TOML, config_seeds, run_config),
         small("safetensors", JSON, tensor_seeds, run_tensors),
-        Target {
-            repair: repair_checkpoint,
-            ..small("checkpoint", JSON, checkpoint_seeds, run_checkpoint)
-        },
-        Target {
-            repair: repair_metrics,
-            ..small("metrics", JSON, metrics_seeds, run_metrics)
-        },
-        small(
-            "class-names",
-            &["\n", "\r", "\t", "\u{feff}"],
-            class_name_seeds,
-            run_class_names,
-        ),
+        Target { repair: repair_checkpoint, ..small("checkpoint", JSON, checkpoint_seeds, run_checkpoint) },
+        Target { repair: repair_metrics, ..small("metrics", JSON, metrics_seeds, run_metrics) },
+        small("class-names", &["\n", "\r", "\t", "\u{feff}"], class_name_seeds, run_class_names),
     ]
 }
 
@@ -87,13 +76,7 @@ fn run_config(input: &Input) -> String {
         assert_eq!(again.to_toml(), config.to_toml());
         // All methods work on a configuration that passes the check.
         outcome(check(&config), |()| {
-            let _ = (
-                config.fanouts(),
-                config.norm(),
-                config.batch(),
-                config.threads(),
-                config.digest(),
-            );
+            let _ = (config.fanouts(), config.norm(), config.batch(), config.threads(), config.digest());
             let _ = config.sampler(true);
             config.model_options(8, 3, Task::MultiClass);
             "accepted".to_owned()
@@ -105,19 +88,14 @@ fn run_config(input: &Input) -> String {
 fn tensor_seeds() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trainer/tests/fixtures");
     let files = ["sage-1.safetensors", "gcn-1.safetensors"];
-    files
-        .map(|name| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}")))
-        .to_vec()
+    files.map(|name| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))).to_vec()
 }
 
 fn run_tensors(input: &Input) -> String {
     let path = input.scratch.file("tensors.safetensors", input.bytes);
     outcome(read_tensors(&path), |(tensors, metadata)| {
         for tensor in &tensors {
-            assert_eq!(
-                tensor.bytes.len(),
-                tensor.shape.iter().product::<usize>() * tensor.dtype.bitsize() / 8
-            );
+            assert_eq!(tensor.bytes.len(), tensor.shape.iter().product::<usize>() * tensor.dtype.bitsize() / 8);
         }
         // A tensor without a name can be read, and is not written.
         if tensors.iter().all(|tensor| !tensor.name.is_empty()) {
@@ -129,10 +107,7 @@ fn run_tensors(input: &Input) -> String {
             tensors.sort_by(|a, b| a.name.cmp(&b.name));
             same.sort_by(|a, b| a.name.cmp(&b.name));
             assert_eq!(same, tensors);
-            assert_eq!(
-                same_metadata.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-                metadata
-            );
+            assert_eq!(same_metadata.into_iter().collect::<std::collections::BTreeMap<_, _>>(), metadata);
         }
         "accepted".to_owned()
     })
@@ -144,12 +119,7 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
         config_digest: u64::MAX - 5,
         outputs: 2,
         step: 30,
-        best: Some(Best {
-            epoch: 1,
-            step: 10,
-            val: 0.1 + 0.2,
-            test: None,
-        }),
+        best: Some(Best { epoch: 1, step: 10, val: 0.1 + 0.2, test: None }),
         scores: Some(ModelScores {
             evaluated: Evaluate::Exact,
             val_accuracy: Some(0.1 + 0.2),
@@ -166,11 +136,7 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
         seconds: 12.34,
         counters: [("edges".to_owned(), 1 << 63)].into(),
         averages: [("weight".to_owned(), 1.0 / 3.0)].into(),
-        partial: Some(PartialEpoch {
-            steps: 7,
-            loss: 2.0 / 3.0,
-            ..PartialEpoch::default()
-        }),
+        partial: Some(PartialEpoch { steps: 7, loss: 2.0 / 3.0, ..PartialEpoch::default() }),
         ..RunState::default()
     };
     let checkpoint = Checkpoint {
@@ -189,9 +155,7 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
 
 /// A byte that selects the encoding, and an encoding.
 fn gradient_seeds() -> Vec<Vec<u8>> {
-    let values: Vec<f32> = (0..VALUES as u32)
-        .map(|i| f64::from(i * i).sin().powi(5) as f32)
-        .collect();
+    let values: Vec<f32> = (0..VALUES as u32).map(|i| f64::from(i * i).sin().powi(5) as f32).collect();
     let dense = [Dense::Bf16, Dense::Int8, Dense::Lossless].map(|codec| {
         let mut bytes = vec![codec as u8];
         codec.encode(&values, &mut bytes);
@@ -227,10 +191,9 @@ fn repair_checkpoint(file: &mut [u8]) {
     let Ok((mut tensors, metadata)) = read_tensors(&path) else {
         return;
     };
-    let (Some(state), Some(at)) = (
-        metadata.get("grappa.state"),
-        file.windows(KEY.len()).position(|bytes| bytes == KEY),
-    ) else {
+    let (Some(state), Some(at)) =
+        (metadata.get("grappa.state"), file.windows(KEY.len()).position(|bytes| bytes == KEY))
+    else {
         return;
     };
     let mut hash = Xxh3::new();
@@ -273,10 +236,8 @@ fn metrics_seeds() -> Vec<Vec<u8>> {
         r#"{"epoch":2,"step":56,"loss":null,"val_accuracy":0.75,"sampled_edges":3000000,"peak_rss_bytes":850000000}"#,
     ];
     // The checksum comes last: 16 digits.
-    let mut file = lines
-        .map(|line| format!("{},\"checksum\":\"{:016x}\"}}\n", &line[..line.len() - 1], 0))
-        .concat()
-        .into_bytes();
+    let mut file =
+        lines.map(|line| format!("{},\"checksum\":\"{:016x}\"}}\n", &line[..line.len() - 1], 0)).concat().into_bytes();
     repair_metrics(&mut file);
     vec![file]
 }
@@ -294,9 +255,7 @@ fn repair_metrics(file: &mut [u8]) {
 
 fn run_metrics(input: &Input) -> String {
     input.scratch.file("metrics.jsonl", input.bytes);
-    outcome(read_records(input.scratch.path()), |records| {
-        format!("accepted, records: {}", records.len().min(3))
-    })
+    outcome(read_records(input.scratch.path()), |records| format!("accepted, records: {}", records.len().min(3)))
 }
 
 fn class_name_seeds() -> Vec<Vec<u8>> {

@@ -41,15 +41,7 @@ pub fn small(
     seeds: fn() -> Vec<Vec<u8>>,
     run: fn(&Input) -> String,
 ) -> Target {
-    Target {
-        name,
-        seeds,
-        words,
-        repair: no_repair,
-        run,
-        memory_base: 4 << 20,
-        memory_per_byte: 256,
-    }
+    Target { name, seeds, words, repair: no_repair, run, memory_base: 4 << 20, memory_per_byte: 256 }
 }
 
 /// The outcome of a result: the error, or the text of `accepted`.

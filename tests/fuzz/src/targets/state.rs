@@ -12,14 +12,8 @@ use crate::{Input, Target};
 pub fn targets() -> Vec<Target> {
     vec![
         // A generator has tables for each bit of a node's number and for the degrees: some MB for graphs of 2^20 nodes.
-        Target {
-            memory_base: 16 << 20,
-            ..small("recipe", JSON, recipe_seeds, run_recipe)
-        },
-        Target {
-            repair: repair_journal,
-            ..small("journal", JSON, journal_seeds, run_journal)
-        },
+        Target { memory_base: 16 << 20, ..small("recipe", JSON, recipe_seeds, run_recipe) },
+        Target { repair: repair_journal, ..small("journal", JSON, journal_seeds, run_journal) },
     ]
 }
 
@@ -73,10 +67,6 @@ fn run_journal(input: &Input) -> String {
         assert!(input.bytes.starts_with(&left));
         assert_eq!(resume().expect("it was just cut"), records);
         assert_eq!(fs::read(&path).expect("it was just read"), left);
-        format!(
-            "accepted, records: {}, torn: {}",
-            records.len().min(3),
-            left.len() < input.bytes.len()
-        )
+        format!("accepted, records: {}, torn: {}", records.len().min(3), left.len() < input.bytes.len())
     })
 }

@@ -29,15 +29,7 @@ use crate::{
 /// A target for a decoder of a store's file. It may allocate a multiple of the file, because values are wider in memory
 /// than on disk.
 const fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {
-    Target {
-        name,
-        seeds,
-        words: &[],
-        repair: container,
-        run,
-        memory_base: 1 << 20,
-        memory_per_byte: 64,
-    }
+    Target { name, seeds, words: &[], repair: container, run, memory_base: 1 << 20, memory_per_byte: 64 }
 }
 
 pub fn targets() -> Vec<Target> {
@@ -49,11 +41,7 @@ pub fn targets() -> Vec<Target> {
         },
         Target {
             repair: |file| container_of(FileKind::ASSIGNMENT, file),
-            ..target(
-                "assignment",
-                || golden(&["assignment", "assignment-sweep", "assignment-whole"]),
-                run_assignment,
-            )
+            ..target("assignment", || golden(&["assignment", "assignment-sweep", "assignment-whole"]), run_assignment)
         },
         Target {
             words: &["generation ", " ", "\n", "+1", "18446744073709551616"],
@@ -62,11 +50,7 @@ pub fn targets() -> Vec<Target> {
         },
         Target {
             repair: |file| container_of(FileKind::AGGREGATES, file),
-            ..target(
-                "aggregates",
-                || golden(&["aggregates", "aggregates-weighted"]),
-                run_aggregates,
-            )
+            ..target("aggregates", || golden(&["aggregates", "aggregates-weighted"]), run_aggregates)
         },
         Target {
             repair: |file| container_of(FileKind::DICTIONARY, file),
@@ -98,25 +82,11 @@ pub fn targets() -> Vec<Target> {
         },
         Target {
             repair: |file| container_of(FileKind::EDGE_FEATURES, file),
-            ..target(
-                "edge-features",
-                || golden(&["edge-features-bf16", "edge-features-int8"]),
-                run_edge_features,
-            )
+            ..target("edge-features", || golden(&["edge-features-bf16", "edge-features-int8"]), run_edge_features)
         },
+        Target { repair: |file| container_of(FileKind::SPLIT, file), ..target("split", split_seeds, run_split) },
         Target {
-            repair: |file| container_of(FileKind::SPLIT, file),
-            ..target("split", split_seeds, run_split)
-        },
-        Target {
-            words: &[
-                "\"kind\":\"number\"",
-                "{\"mean\":1e9}",
-                "\"one_hot\"",
-                "\"values\":[]",
-                "\\u0000",
-                "null",
-            ],
+            words: &["\"kind\":\"number\"", "{\"mean\":1e9}", "\"one_hot\"", "\"values\":[]", "\\u0000", "null"],
             repair: |file| container_of(FileKind::SCHEMA, file),
             // A name of a column comes back in the names of its dimensions.
             memory_per_byte: 256,
@@ -129,10 +99,8 @@ pub fn targets() -> Vec<Target> {
 pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden");
     let files = names.iter().flat_map(|name| {
-        let found: Vec<_> = ["v1", "v1-pages"]
-            .iter()
-            .filter_map(|layout| fs::read(folder.join(layout).join(name)).ok())
-            .collect();
+        let found: Vec<_> =
+            ["v1", "v1-pages"].iter().filter_map(|layout| fs::read(folder.join(layout).join(name)).ok()).collect();
         assert!(!found.is_empty(), "there is no golden file {name}");
         found
     });
@@ -178,9 +146,7 @@ fn container_seeds() -> Vec<Vec<u8>> {
 fn run_container(input: &Input) -> String {
     let file = input.bytes;
     let Some(fixed) = file.first_chunk::<HEADER_BYTES>() else {
-        return outcome(decode_file(file, FileKind::ROWS), |_| {
-            unreachable!("no header is that short")
-        });
+        return outcome(decode_file(file, FileKind::ROWS), |_| unreachable!("no header is that short"));
     };
     let kind = kind_of(file);
     let decoded = decode_file(file, kind);
@@ -216,12 +182,8 @@ fn run_manifest(input: &Input) -> String {
 
 fn run_assignment(input: &Input) -> String {
     // Generation and chunks are known from elsewhere: here, from the file itself if it has them.
-    let number = |at: usize| {
-        input
-            .bytes
-            .get(at..at + 8)
-            .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
-    };
+    let number =
+        |at: usize| input.bytes.get(at..at + 8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight")));
     let mut outcomes = Vec::new();
     for (generation, chunks) in [(2, 4), (5, 4), (0, 3), (number(64).unwrap_or(0), 4)] {
         let decoded = Assignment::decode(input.bytes, generation, chunks);
@@ -252,10 +214,7 @@ fn run_current(input: &Input) -> String {
 }
 
 fn run_aggregates(input: &Input) -> String {
-    let digest = input
-        .bytes
-        .get(64..72)
-        .map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")));
+    let digest = input.bytes.get(64..72).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")));
     let outcomes = AggregateKind::ALL.map(|kind| {
         outcome(AggregateIndex::decode(input.bytes, kind, digest, 2), |index| {
             assert_eq!(payload(&index.encode()), payload(input.bytes));
@@ -350,11 +309,7 @@ fn run_strings(header: &Header, payload: &[u8]) -> Result<String> {
     }
     assert_eq!(next, dictionary.len());
     let (_, pieces) = builder.finish();
-    assert_eq!(
-        pieces.collect::<Vec<_>>().concat(),
-        payload,
-        "the same keys make the same bytes"
-    );
+    assert_eq!(pieces.collect::<Vec<_>>().concat(), payload, "the same keys make the same bytes");
     Ok("strings accepted".to_owned())
 }
 

@@ -116,10 +116,7 @@ fn values_after_the_first_rows_are_refused_with_all_their_rows() {
     ];
     folder.expect_error(X, &parts, "");
     // The remedy for a category whose first values are numbers.
-    folder.write(
-        "x.csv",
-        table(|row| Some(if row < 150 { "5" } else { ["red", "green"][row % 2] })),
-    );
+    folder.write("x.csv", table(|row| Some(if row < 150 { "5" } else { ["red", "green"][row % 2] })));
     folder.expect_error(X, &["give --categories one-hot if it is a category"], "");
     let said = folder.ingest(&format!("{X} --categories one-hot")).unwrap();
     assert!(said.contains("x is one of 5, green, red, else other"), "{said}");
@@ -135,14 +132,8 @@ fn columns_of_parquet_become_what_their_types_say() {
     let strings = |values: [&str; 3]| values.map(str::to_owned);
     let (plan, zip) = (strings(["gold", "free", "free"]), strings(["10001", "94103", "94103"]));
     let (plan, zip) = (("plan", Column::Strings(&plan)), ("zip", Column::Strings(&zip)));
-    let (id, a) = (
-        ("id", Column::Integers(&[2, 0, 1])),
-        ("a", Column::Floats(&[3.0, 1.0, 2.0])),
-    );
-    let (flag, day) = (
-        ("flag", Column::Booleans(&[true, false, true])),
-        ("day", Column::Dates(&[19_723, 0, -1])),
-    );
+    let (id, a) = (("id", Column::Integers(&[2, 0, 1])), ("a", Column::Floats(&[3.0, 1.0, 2.0])));
+    let (flag, day) = (("flag", Column::Booleans(&[true, false, true])), ("day", Column::Dates(&[19_723, 0, -1])));
     let moment = ("at", Column::Milliseconds(&[43_200_000, 0, 86_400_000]));
     let dates = "flag is false or true (0, 1); day is a date";
     for (columns, says, features) in grappa_skip::cases![
@@ -164,11 +155,7 @@ fn columns_of_parquet_become_what_their_types_say() {
     std::fs::create_dir(folder.path("x")).unwrap();
     write_table(&folder.path("x/part.0.parquet"), &[id, plan, a], 2);
     let later = ["red".to_owned()];
-    let later = [
-        ("id", Column::Integers(&[3])),
-        ("plan", Column::Strings(&later)),
-        ("a", Column::Floats(&[4.0])),
-    ];
+    let later = [("id", Column::Integers(&[3])), ("plan", Column::Strings(&later)), ("a", Column::Floats(&[4.0]))];
     write_table(&folder.path("x/part.1.parquet"), &later, 2);
     let features = "1,0,0,0,1 1,0,0,0,2 0,1,0,0,3 0,0,1,0,4";
     let x = "--edges e.txt --nodes 4 --features x";

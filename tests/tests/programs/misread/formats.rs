@@ -53,11 +53,7 @@ fn exported_text_is_read_back() {
     let folder = IngestFolder::new();
     let text = "source,target,weight\n#ai,#ml,1\n\"a,b\",%x,2\n\"say \"\"a\"\"\",source,3\nNew York,a;b,4\n\
                 source,target,5\n";
-    for (name, format) in [
-        ("back.tsv", EdgeFormat::Tsv),
-        ("back.csv", EdgeFormat::Csv),
-        ("back", EdgeFormat::Tsv),
-    ] {
+    for (name, format) in [("back.tsv", EdgeFormat::Tsv), ("back.csv", EdgeFormat::Csv), ("back", EdgeFormat::Tsv)] {
         folder.write("e.csv", text);
         folder.ingest("--edges e.csv --ids string").unwrap();
         let first = folder.exported(name, format);

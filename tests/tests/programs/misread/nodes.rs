@@ -48,9 +48,7 @@ fn features_must_fit_the_nodes_and_be_finite() {
     let folder = IngestFolder::new();
     folder.write(SQUARE.0, SQUARE.1);
     folder.write("holes.npy", holes.encode());
-    folder
-        .ingest("--edges good.tsv --features holes.npy --allow-nan")
-        .unwrap();
+    folder.ingest("--edges good.tsv --features holes.npy --allow-nan").unwrap();
     let table = [
         "--edges good.tsv --ids string --features many.csv",
         "many.csv: 0,1\n1,2\n2,3\n3,4\n4,5\n | !many.csv && found more; with --ids sparse or string",
@@ -76,9 +74,7 @@ fn labels_must_fit_the_nodes_and_be_classes() {
         (list(&[-1i64; 4]), none),
         (sets, "row 1 && zeros and ones"),
     ];
-    let cases = cases
-        .into_iter()
-        .map(|(array, error)| ("--labels y.npy", "--nodes 4", array, error));
+    let cases = cases.into_iter().map(|(array, error)| ("--labels y.npy", "--nodes 4", array, error));
     refuse_arrays(cases);
     let table = [
         "--edges good.tsv --labels y.csv",

@@ -128,11 +128,7 @@ fn check_bytes(files: Vec<(&str, Vec<u8>, &'static str)>) {
 fn odd_bytes_are_read_as_they_are_meant_or_refused() {
     let text = b"0 1\n1 2\n2 0\n";
     check_bytes(vec![
-        (
-            "e.bin --format u64",
-            vec![0; 16 * 5 + 8],
-            "16 bytes && 8 bytes are left over",
-        ),
+        ("e.bin --format u64", vec![0; 16 * 5 + 8], "16 bytes && 8 bytes are left over"),
         ("e.txt", gzip(text), "=0>1&1>2&2>0"),
         ("e.txt.gz", [&gzip(text)[..], b"garbage"].concat(), "gzip data"),
         ("e.txt.gz", gzip(text)[..20].to_vec(), "truncated"),
@@ -190,11 +186,9 @@ fn a_wrong_npy_is_refused_with_the_call_that_would_mend_it() {
 
 #[test]
 fn an_id_in_a_binary_file_is_held_to_the_same_limits() {
-    for (bad, arguments, error) in [
-        (-1, "", "negative"),
-        (1 << 40, "", "too large"),
-        (10, " --nodes 10", "not below the number of nodes, 10"),
-    ] {
+    for (bad, arguments, error) in
+        [(-1, "", "negative"), (1 << 40, "", "too large"), (10, " --nodes 10", "not below the number of nodes, 10")]
+    {
         let rows = Npy::new(&[3, 2], [0i64, 1, 1, 2, bad, 0]);
         let columns = Npy::new(&[2, 3], [0, 1, 0, 1, 2, bad]);
         for array in [rows, columns] {

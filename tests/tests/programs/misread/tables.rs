@@ -130,12 +130,6 @@ fn columns_of_edges_in_parquet_are_named_or_refused() {
         &[("src", a), ("dst", b), ("time", a)], "time", "--src src --dst dst";
         &[("time", a), ("x", a), ("y", b)], "there are time, x, y", "--src x --dst y";
     ] {
-        check_table(
-            &folder,
-            "e.parquet",
-            columns,
-            ["--edges e.parquet", refused, remedy],
-            "",
-        );
+        check_table(&folder, "e.parquet", columns, ["--edges e.parquet", refused, remedy], "");
     }
 }

@@ -32,20 +32,14 @@ fn folder() -> IngestFolder {
 /// The ids of the nodes of a split.
 fn split(store: &Store, name: &str) -> BTreeSet<String> {
     let nodes = store.split(name).unwrap().unwrap();
-    let ids = nodes
-        .iter()
-        .map(|node| store.external_id(NodeId(node)).unwrap().to_string());
+    let ids = nodes.iter().map(|node| store.external_id(NodeId(node)).unwrap().to_string());
     ids.collect()
 }
 
 #[test]
 fn a_mixed_table_becomes_features_labels_and_splits() {
     let folder = folder();
-    folder.expect_error(
-        TABLE,
-        &["missing values in plan (bob in line 5), income (dan in line 2)"],
-        "",
-    );
+    folder.expect_error(TABLE, &["missing values in plan (bob in line 5), income (dan in line 2)"], "");
     // Rows of ann, bob, cy and dan; plan=free, plan=gold, plan=other, since, active, income, income_missing.
     let features = "1,0,0,1,1,10,0 0,0,1,-1,0,40,0 0,1,0,2.5,1,40,0 0,1,0,19723,0,30,1";
     let graph = ExpectedGraph::new(EDGES, features, "1 -1 1 0");
@@ -57,10 +51,7 @@ fn a_mixed_table_becomes_features_labels_and_splits() {
     }
     let schema = store.schema().unwrap();
     let names = schema.feature_names().join(" ");
-    assert_eq!(
-        names,
-        "plan=free plan=gold plan=other since active income income_missing"
-    );
+    assert_eq!(names, "plan=free plan=gold plan=other since active income income_missing");
     assert_eq!(schema.classes, ["high value", "low"]);
 }
 
@@ -120,20 +111,10 @@ fn splits_come_from_a_column_or_from_masks() {
     folder.write("by_id.csv", "part,id,x\nvalid,3,1\ntrain,0,1\nnone,2,2\nTrain,1,1\n");
     let in_order = "part;x\ntrain;1\ntrain;1\n;2\nval;3\n";
     folder.write("in_order.csv", in_order);
-    folder.write(
-        "masks.csv",
-        "id,x,train_mask,val_mask\n3,1,0,1\n0,1,1,0\n2,2,0,0\n1,1,true,false\n",
-    );
-    let (id, x) = (
-        ("id", Column::Integers(&[3, 0, 2, 1])),
-        ("x", Column::Floats(&[1.0, 1.0, 2.0, 1.0])),
-    );
+    folder.write("masks.csv", "id,x,train_mask,val_mask\n3,1,0,1\n0,1,1,0\n2,2,0,0\n1,1,true,false\n");
+    let (id, x) = (("id", Column::Integers(&[3, 0, 2, 1])), ("x", Column::Floats(&[1.0, 1.0, 2.0, 1.0])));
     let parts = super::names("val,train,,train");
-    write_table(
-        &folder.path("t.parquet"),
-        &[id, x, ("part", Column::Strings(&parts))],
-        3,
-    );
+    write_table(&folder.path("t.parquet"), &[id, x, ("part", Column::Strings(&parts))], 3);
     let is_train = ("is_train", Column::Booleans(&[false, true, false, true]));
     let is_val = ("is_val", Column::Booleans(&[true, false, false, false]));
     write_table(&folder.path("m.parquet"), &[id, x, is_train, is_val], 3);
@@ -148,11 +129,7 @@ fn splits_come_from_a_column_or_from_masks() {
         let said = folder.ingest(&format!("--edges d.txt {arguments}")).expect(arguments);
         assert!(said.contains("splits from"), "{said}");
         let store = folder.store();
-        assert_eq!(
-            split(&store, "train"),
-            ["0", "1"].map(str::to_owned).into(),
-            "{arguments}"
-        );
+        assert_eq!(split(&store, "train"), ["0", "1"].map(str::to_owned).into(), "{arguments}");
         assert_eq!(split(&store, "val"), ["3".to_owned()].into(), "{arguments}");
         assert_eq!(store.split("test").unwrap(), None);
         // The column is no feature.
@@ -170,14 +147,7 @@ fn splits_come_from_a_column_or_from_masks() {
         folder.write("x.csv", in_order.replace(from, to));
         folder.expect_error("--edges d.txt --features x.csv --split-column part", &[part], to);
     }
-    folder.write(
-        "masks.csv",
-        "id,x,train_mask,val_mask\n0,1,1,1\n1,1,0,0\n2,1,0,0\n3,1,0,0\n",
-    );
+    folder.write("masks.csv", "id,x,train_mask,val_mask\n0,1,1,1\n1,1,0,0\n2,1,0,0\n3,1,0,0\n");
     let arguments = "--edges d.txt --features masks.csv --split-column train_mask,val_mask";
-    folder.expect_error(
-        arguments,
-        &["masks.csv:2: the node is in the masks of train and val"],
-        "",
-    );
+    folder.expect_error(arguments, &["masks.csv:2: the node is in the masks of train and val"], "");
 }

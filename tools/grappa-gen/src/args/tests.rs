@@ -28,10 +28,7 @@ fn the_least_size_follows_from_nodes_edges_and_features() {
         least("grappa-gen er --nodes 1000 --edge-factor 2 --feature-dim 8 --features procedural --out x"),
         1000 + 2000
     );
-    assert_eq!(
-        least("grappa-gen er --nodes 1000 --edge-factor 2 --feature-dim 8 --as npy --out x"),
-        32_000 + 32_000
-    );
+    assert_eq!(least("grappa-gen er --nodes 1000 --edge-factor 2 --feature-dim 8 --as npy --out x"), 32_000 + 32_000);
     assert_eq!(least("grappa-gen er --nodes 1000 --only-chunks 0 --out x"), 0);
 }
 
@@ -74,10 +71,7 @@ fn nonsensical_options_are_told() {
         ("rmat --scale 5 --homophily 0.5", "--classes"),
         ("rmat --scale 5 --noise 1", "--classes"),
         ("rmat --scale 5 --train-fraction 0.01", "--classes"),
-        (
-            "rmat --scale 5 --classes 3 --train-fraction 0.8",
-            "train 0.8, val 0.2 and test 0.2, which add up to 1.2",
-        ),
+        ("rmat --scale 5 --classes 3 --train-fraction 0.8", "train 0.8, val 0.2 and test 0.2, which add up to 1.2"),
         ("sbm --nodes 100 --val-fraction=-0.1", "add up to at most 1"),
         ("sbm --nodes 100 --test-fraction nan", "add up to at most 1"),
         ("er --nodes 100 --train-fraction 0.1", "unexpected argument"),
@@ -90,15 +84,10 @@ fn nonsensical_options_are_told() {
         ("sbm --nodes 100 --classes 101", "found 101"),
         ("er --nodes 0", "nodes"),
         ("er --nodes 9 --as tsv --chunks 2", "--chunks is for stores only"),
-        (
-            "er --nodes 9 --as npy --self-loops drop",
-            "--self-loops is for stores only",
-        ),
+        ("er --nodes 9 --as npy --self-loops drop", "--self-loops is for stores only"),
         ("sbm --nodes 9 --as npy --classes 10", "found 10"),
     ] {
-        let error = parse(&format!("grappa-gen {line} --out x"))
-            .expect_err(line)
-            .to_string();
+        let error = parse(&format!("grappa-gen {line} --out x")).expect_err(line).to_string();
         assert!(error.contains(told), "{line}: {error}");
     }
 }

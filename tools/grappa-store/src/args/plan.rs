@@ -240,11 +240,7 @@ fn no_count() -> String {
 }
 
 fn parse_bandwidth(text: &str) -> Result<ByteSize, String> {
-    let size: ByteSize = text
-        .strip_suffix("/s")
-        .unwrap_or(text)
-        .parse()
-        .map_err(|e: ByteSizeError| e.to_string())?;
+    let size: ByteSize = text.strip_suffix("/s").unwrap_or(text).parse().map_err(|e: ByteSizeError| e.to_string())?;
     match size.0 {
         0 => Err("expected more than 0 bytes per second".to_owned()),
         _ => Ok(size),
@@ -273,26 +269,12 @@ mod tests {
 
     #[test]
     fn counts_are_digits_or_have_a_unit() {
-        for (text, count) in [
-            ("0", 0),
-            ("18446744073709551615", u64::MAX),
-            ("2.5M", 2_500_000),
-            ("1.1 T", 1_100_000_000_000),
-        ] {
+        for (text, count) in
+            [("0", 0), ("18446744073709551615", u64::MAX), ("2.5M", 2_500_000), ("1.1 T", 1_100_000_000_000)]
+        {
             assert_eq!(parse_count(text), Ok(count), "{text}");
         }
-        for text in [
-            "",
-            "M",
-            "-1",
-            "1.5",
-            "1e9",
-            "nanM",
-            "-2k",
-            "infG",
-            "9999999999T",
-            "5 apples",
-        ] {
+        for text in ["", "M", "-1", "1.5", "1e9", "nanM", "-2k", "infG", "9999999999T", "5 apples"] {
             assert!(parse_count(text).is_err(), "{text}");
         }
     }

@@ -45,10 +45,6 @@ impl Speed {
             // Training mostly reads.
             disk_bandwidth = measured.disk_read as u64;
         }
-        Ok(Self {
-            rates,
-            disk_bandwidth,
-            threads,
-        })
+        Ok(Self { rates, disk_bandwidth, threads })
     }
 }

@@ -64,19 +64,14 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
                 FeatureSource::Stored => store.feature_nodes(),
                 FeatureSource::Procedural => 0,
             },
-            aggregates: Aggregates::open(store, kind)?.map(|aggregates| StoredAggregates {
-                with_features: aggregates.with_features(),
-            }),
+            aggregates: Aggregates::open(store, kind)?
+                .map(|aggregates| StoredAggregates { with_features: aggregates.with_features() }),
         },
         is_whole: manifest.is_whole(),
         classes: manifest.labels.map_or(CLASSES, |labels| labels.classes),
         train,
         scored: Some(val.unwrap_or(0) + test.unwrap_or(0)),
-        held_out: manifest
-            .held_out()
-            .into_iter()
-            .map(|part| store.part_edges(part))
-            .sum::<Result<_, _>>()?,
+        held_out: manifest.held_out().into_iter().map(|part| store.part_edges(part)).sum::<Result<_, _>>()?,
         undirected: manifest.edge_options.undirected,
     };
     of_source(options, source, speed)
@@ -161,19 +156,10 @@ fn of_source(options: &args::PlanArgs, source: Source, speed: &Speed) -> anyhow:
     };
     let fanouts: Vec<Option<u32>> = match &training.fanouts {
         Some(fanouts) => (0..fanouts.hops()).map(|hop| fanouts.at(hop)).collect(),
-        None => FANOUTS
-            .into_iter()
-            .chain(iter::repeat(FANOUTS[2]))
-            .map(Some)
-            .take(training.layers as usize)
-            .collect(),
+        None => FANOUTS.into_iter().chain(iter::repeat(FANOUTS[2])).map(Some).take(training.layers as usize).collect(),
     };
     if fanouts.len() != training.layers as usize {
-        bail!(
-            "--fanouts has {} number(s) for {} layers: give one for each",
-            fanouts.len(),
-            training.layers
-        );
+        bail!("--fanouts has {} number(s) for {} layers: give one for each", fanouts.len(), training.layers);
     }
     if let (Some(partitions), Some(concurrent)) = (training.partitions, training.concurrent)
         && concurrent > partitions
@@ -212,11 +198,7 @@ fn of_source(options: &args::PlanArgs, source: Source, speed: &Speed) -> anyhow:
         train,
         scored: match is_link {
             true => source.held_out,
-            false => training
-                .scored_fraction
-                .map(|share| source.part(share))
-                .or(source.scored)
-                .unwrap_or(0),
+            false => training.scored_fraction.map(|share| source.part(share)).or(source.scored).unwrap_or(0),
         },
         links: is_link.then_some(LinkOptions {
             negatives: training.links.negatives,
@@ -274,19 +256,9 @@ pub fn text(plan: &TrainPlan) -> String {
         true => "",
         false => "; nodes of other partitions are not expanded",
     };
-    table.row(
-        "partitions",
-        format!("{}, {} per step, {places}{halo}", plan.partitions, plan.concurrent),
-    );
+    table.row("partitions", format!("{}, {} per step, {places}{halo}", plan.partitions, plan.concurrent));
     table.row("steps per epoch", exact(plan.steps));
-    table.row(
-        "a step",
-        format!(
-            "{} nodes, {} edges",
-            exact(plan.step_nodes as u64),
-            exact(plan.step_edges as u64)
-        ),
-    );
+    table.row("a step", format!("{} nodes, {} edges", exact(plan.step_nodes as u64), exact(plan.step_edges as u64)));
     let how = if plan.evaluates_exactly { "exact" } else { "sampled" };
     for (name, stage) in [
         ("pre-aggregation", &plan.preaggregation),
@@ -297,28 +269,14 @@ pub fn text(plan: &TrainPlan) -> String {
         ("first sampled evaluation", &plan.first_sampled_evaluation),
         ("exact evaluation", &plan.exact_evaluation),
     ] {
-        let note = if name == "evaluation" {
-            format!("{how}: ")
-        } else {
-            String::new()
-        };
+        let note = if name == "evaluation" { format!("{how}: ") } else { String::new() };
         table.row(name, format!("{note}{}", of_stage(stage)));
     }
     table.row(
         "disk besides the store",
-        format!(
-            "{} of aggregates, {} of scratch files",
-            bytes(plan.disk.aggregates),
-            bytes(plan.disk.scratch)
-        ),
+        format!("{} of aggregates, {} of scratch files", bytes(plan.disk.aggregates), bytes(plan.disk.scratch)),
     );
-    let MemoryPlan {
-        adjacency,
-        features,
-        step,
-        nodes,
-        ..
-    } = plan.memory;
+    let MemoryPlan { adjacency, features, step, nodes, .. } = plan.memory;
     table.row(
         "memory",
         format!(

@@ -117,9 +117,7 @@ fn every_flag_sets_its_key() {
     // Nor the options of other losses.
     let focal = parse(&["--loss=focal", "--focal-gamma=1.5"]).unwrap().table();
     assert_eq!(shown(&focal["focal-gamma"]), "1.5");
-    let huber = parse(&["--task=regression", "--loss=huber", "--huber-delta=0.5"])
-        .unwrap()
-        .table();
+    let huber = parse(&["--task=regression", "--loss=huber", "--huber-delta=0.5"]).unwrap().table();
     assert_eq!(shown(&huber["huber-delta"]), "0.5");
     // Nor other methods, which exclude options of minibatches.
     let method = parse(&["--method=full", "--partitions=4"]).unwrap().table();
@@ -160,19 +158,13 @@ fn a_preset_sets_its_options_and_an_unknown_one_names_the_known() {
     let config = parse(&["--preset", "pyg-cora-gcn", "--hidden", "32"]).unwrap();
     assert_eq!((config.hidden, config.input_dropout), (32, 0.5));
     let error = parse(&["--preset", "pyg-cora-gnc"]).unwrap_err();
-    assert!(
-        error.contains("pyg-cora-gcn") && error.contains("pyg-cora-gat"),
-        "{error}"
-    );
+    assert!(error.contains("pyg-cora-gcn") && error.contains("pyg-cora-gat"), "{error}");
 }
 
 #[test]
 fn wrong_values_say_what_would_be_right() {
     for (args, expected) in [
-        (
-            ["--model", "sgae"],
-            "use sage, sage-max, gcn, gat, gatv2, gin, gine, transformer or pinsage",
-        ),
+        (["--model", "sgae"], "use sage, sage-max, gcn, gat, gatv2, gin, gine, transformer or pinsage"),
         (["--fanouts", "15,x"], "fanout 2 of the list"),
         (["--memory", "2 apples"], "unknown unit `apples`"),
         (["--batch", "0"], "it must be at least 1"),
@@ -193,18 +185,11 @@ fn every_name_in_the_help_is_a_value_and_is_explained() {
     for arg in Cli::command().get_arguments() {
         let option = arg.get_long().unwrap_or_default();
         let switch = ["true", "false"];
-        for value in arg
-            .get_possible_values()
-            .iter()
-            .filter(|value| !switch.contains(&value.get_name()))
-        {
+        for value in arg.get_possible_values().iter().filter(|value| !switch.contains(&value.get_name())) {
             assert!(value.get_help().is_some(), "--{option} {}", value.get_name());
             // Other methods need several partitions, or one.
             let partitions = if value.get_name() == "gern" { 1 } else { 4 };
-            let parsed = parse(&[
-                &format!("--{option}={}", value.get_name()),
-                &format!("--partitions={partitions}"),
-            ]);
+            let parsed = parse(&[&format!("--{option}={}", value.get_name()), &format!("--partitions={partitions}")]);
             let parsed = parsed.unwrap_or_else(|error| panic!("--{option}: {error}"));
             if option == "preset" {
                 continue;
@@ -230,13 +215,7 @@ fn the_help_says_what_is_by_default() {
             assert!(own.contains(&format!("[default: {value}]")), "{option}: {own}");
         }
     }
-    for part in [
-        "[default: 128]",
-        "[default: sage]",
-        "[default: auto]",
-        "[default: 4GiB]",
-        "[default: false]",
-    ] {
+    for part in ["[default: 128]", "[default: sage]", "[default: auto]", "[default: 4GiB]", "[default: false]"] {
         assert!(help.contains(part), "{part} in {help}");
     }
 }

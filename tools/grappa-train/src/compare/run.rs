@@ -51,10 +51,7 @@ pub fn run(options: &CompareArgs, console: &Console) -> anyhow::Result<()> {
     }
     let name = options.store.file_name().unwrap_or_default().to_string_lossy();
     let comparison = MethodComparison::read(&name, &by_method(&runs))?;
-    comparison
-        .warnings()
-        .iter()
-        .for_each(|warning| tracing::warn!("{warning}"));
+    comparison.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     comparison.write(&options.out)?;
     console.finish(&Compared {
         path: options.out.join("compare.html").display().to_string(),
@@ -70,10 +67,9 @@ fn check_before(run: &PlannedRun) -> anyhow::Result<()> {
     }
     let before = config_of(&run.folder)?;
     match changed(&before, &run.config) {
-        Some(what) => bail!(
-            "{}: its run has {what}: give the same options, or another folder with --out",
-            run.folder.display()
-        ),
+        Some(what) => {
+            bail!("{}: its run has {what}: give the same options, or another folder with --out", run.folder.display())
+        }
         None => Ok(()),
     }
 }
@@ -96,13 +92,7 @@ fn train_planned(store: &Arc<Store>, run: &PlannedRun, console: &Console) -> any
     }
     let folder = open_folder(run, resumes)?;
     let mut screen = Screen::silent(console);
-    let trained = train_in(
-        store.clone(),
-        run.config.clone(),
-        folder,
-        resumes.then_some(Resume::Auto),
-        &mut screen,
-    );
+    let trained = train_in(store.clone(), run.config.clone(), folder, resumes.then_some(Resume::Auto), &mut screen);
     drop(screen);
     let summary = trained.map_err(|error| match error.is_stopped() {
         true => anyhow!("{error}; continue with the same command"),
@@ -113,10 +103,7 @@ fn train_planned(store: &Arc<Store>, run: &PlannedRun, console: &Console) -> any
         || "no test score".to_owned(),
         |test| format!("test {} {}", score.name, summary.task.shown_score(test)),
     );
-    Ok(format!(
-        "{name}: {score}, {} epochs, {:.1} s",
-        summary.epochs, summary.seconds_total
-    ))
+    Ok(format!("{name}: {score}, {} epochs, {:.1} s", summary.epochs, summary.seconds_total))
 }
 
 fn open_folder(run: &PlannedRun, resumes: bool) -> grappa_run::Result<RunFolder> {

@@ -26,11 +26,7 @@ impl FromStr for MethodSpec {
         let mut parts = text.split('+');
         let method: Method = parts.next().unwrap_or_default().parse()?;
         let options = parts.map(|part| own_option(text, part)).collect::<Result<Table>>()?;
-        Ok(Self {
-            name: text.to_owned(),
-            method,
-            options,
-        })
+        Ok(Self { name: text.to_owned(), method, options })
     }
 }
 
@@ -50,7 +46,6 @@ fn own_option(spec: &str, part: &str) -> Result<(String, Value)> {
 impl MethodSpec {
     /// The name without what a file system or a shell could take amiss.
     pub fn folder(&self) -> String {
-        self.name
-            .replace(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '.'), "-")
+        self.name.replace(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '.'), "-")
     }
 }

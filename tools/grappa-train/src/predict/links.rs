@@ -53,11 +53,7 @@ pub fn tell(
     if out.as_os_str() == "-" {
         return Ok(());
     }
-    console.finish(&WrittenLinks {
-        file: WrittenFile::new(out, predicted.bytes, begin),
-        links: predicted.rows,
-        model,
-    })
+    console.finish(&WrittenLinks { file: WrittenFile::new(out, predicted.bytes, begin), links: predicted.rows, model })
 }
 
 /// Predicts the links of --links or --top-k.
@@ -73,11 +69,9 @@ pub fn predict(
     let pairs = links.pairs.as_ref().map(|path| read_pairs(store, path)).transpose()?;
     let sources = links.sources.as_ref().map(|path| read_nodes(store, path)).transpose()?;
     let request = match (&pairs, &sources, links.top_k) {
-        (None, Some(sources), Some(k)) => LinkRequest::TopK {
-            sources,
-            k: k.get(),
-            excludes_known: links.exclude_known,
-        },
+        (None, Some(sources), Some(k)) => {
+            LinkRequest::TopK { sources, k: k.get(), excludes_known: links.exclude_known }
+        }
         _ => LinkRequest::Pairs(pairs.as_deref().unwrap_or_default()),
     };
     if out.as_os_str() == "-" {
@@ -93,10 +87,7 @@ pub fn predict(
             out.display()
         );
     };
-    let destination = Destination {
-        path: out,
-        replaces: options.force,
-    };
+    let destination = Destination { path: out, replaces: options.force };
     destination.check()?;
     let place = (TableOut::File(destination, format), durable::parent(out));
     Ok(predict_links(trained, store, place, request, budget, progress)?)

@@ -42,11 +42,7 @@ impl PredictingModel {
             epoch: trained.state().epoch,
             val,
             val_loss,
-            is_sampled: trained
-                .state()
-                .scores
-                .as_ref()
-                .is_some_and(|scores| scores.evaluated == Evaluate::Sampled),
+            is_sampled: trained.state().scores.as_ref().is_some_and(|scores| scores.evaluated == Evaluate::Sampled),
             monitor,
             task,
         }
@@ -88,10 +84,7 @@ mod tests {
             monitor: Monitor::Loss,
             task: Task::MultiClass,
         };
-        assert_eq!(
-            model.text(),
-            "by the model of web.run after epoch 12 (validation loss 0.4958)"
-        );
+        assert_eq!(model.text(), "by the model of web.run after epoch 12 (validation loss 0.4958)");
         let model = PredictingModel {
             val: Some(0.763_21),
             val_loss: None,

@@ -28,27 +28,15 @@ fn methods_are_compared_and_a_killed_comparison_continues() {
     assert_eq!(metrics("full-2-1").len(), 4, "two epochs, and two more");
     let bytes = |name: &str| metrics(name)[1]["activation_bytes"].as_u64().unwrap();
     let varco = "varco-rate-schedule-fixed-4-4-1";
-    assert!(
-        bytes("full-4-1") > 3 * bytes(varco) && bytes(varco) > 0,
-        "{}",
-        bytes(varco)
-    );
+    assert!(bytes("full-4-1") > 3 * bytes(varco) && bytes(varco) > 0, "{}", bytes(varco));
     assert_eq!(bytes("isolated-4-1"), 0);
     let csv = folder.read("compared/compare.csv");
     assert_eq!(csv.lines().count(), 1 + 6);
-    assert!(
-        folder
-            .read("compared/compare.html")
-            .contains("<figure id=\"seconds-4\">")
-    );
+    assert!(folder.read("compared/compare.html").contains("<figure id=\"seconds-4\">"));
 
     // Finished runs are kept, and another method joins them.
-    let modified = |name: &str| {
-        fs::metadata(folder.path(&format!("compared/{name}/metrics.jsonl")))
-            .unwrap()
-            .modified()
-            .unwrap()
-    };
+    let modified =
+        |name: &str| fs::metadata(folder.path(&format!("compared/{name}/metrics.jsonl"))).unwrap().modified().unwrap();
     let before = modified("full-4-1");
     let more = OPTIONS.replace("isolated", "isolated,grappa");
     let told = run(&mut folder.program(&format!("{more} --epochs 4"))).success().stdout;

@@ -110,14 +110,7 @@ impl TrainFolder {
         assert_eq!(one.len(), other.len(), "{context}");
         assert!(!one.is_empty(), "{context}");
         for (one, other) in one.iter().zip(&other) {
-            for key in [
-                "step",
-                "sampled_edges",
-                "gradient_bytes",
-                "halo_bytes",
-                "generation",
-                "evaluated",
-            ] {
+            for key in ["step", "sampled_edges", "gradient_bytes", "halo_bytes", "generation", "evaluated"] {
                 assert_eq!(one[key], other[key], "{context}: {key}");
             }
             for key in ["loss", "val_loss", "coverage_mean", "train_accuracy"] {
@@ -131,10 +124,7 @@ impl TrainFolder {
 #[track_caller]
 pub fn assert_close(one: &Value, other: &Value, context: &str) {
     let [one, other] = [one, other].map(|value| value.as_f64().unwrap());
-    assert!(
-        (one - other).abs() < 1e-3 * one.abs(),
-        "{context} is {other} and not {one}"
-    );
+    assert!((one - other).abs() < 1e-3 * one.abs(), "{context} is {other} and not {one}");
 }
 
 pub fn metrics(run: &Path) -> Vec<Value> {

@@ -20,9 +20,7 @@ fn place(folder: &TrainFolder, host: &str, options: &str) {
     fs::create_dir(folder.path(host)).unwrap();
     let mut place = program::command("grappa-store");
     place.arg("place").arg(folder.path("whole/graph.grappa")).words(options);
-    place
-        .args(["--quiet", "--to"])
-        .arg(folder.path(&format!("{host}/graph.grappa")));
+    place.args(["--quiet", "--to"]).arg(folder.path(&format!("{host}/graph.grappa")));
     run(&mut place).success();
 }
 

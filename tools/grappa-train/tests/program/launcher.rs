@@ -56,10 +56,7 @@ fn a_worker_that_is_stopped_is_killed_after_the_others_have_ended() {
     folder.wait_for_epochs("run", 1);
     signal(&folder, 1, Signal::STOP);
     let begin = Instant::now();
-    assert_failed(
-        &end(launcher),
-        &["worker 1 did not end with the others, and was killed"],
-    );
+    assert_failed(&end(launcher), &["worker 1 did not end with the others, and was killed"]);
     assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
     assert_eq!(process_of_rank(1, folder.root()), None);
 }
@@ -98,9 +95,7 @@ fn a_second_signal_to_a_launcher_ends_the_workers_at_once() {
     // Steps take many seconds.
     let launcher = endless(&folder, "--hidden 2048 --layers 3 --batch 1000");
     let log = folder.path("run/rank-0.log");
-    wait_until("the workers", || {
-        std::fs::read_to_string(&log).is_ok_and(|log| log.contains("training in"))
-    });
+    wait_until("the workers", || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("training in")));
     thread::sleep(Duration::from_secs(1));
     for _ in 0..2 {
         kill_process(Pid::from_child(&launcher), Signal::TERM).unwrap();

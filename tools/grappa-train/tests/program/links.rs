@@ -65,10 +65,9 @@ fn negatives_and_candidates_of_files_are_used_and_told() {
     folder.write("candidates.csv", lines(others(5).chain(purchases())));
     let lists = "--negatives-from hard.csv --negatives 3 --candidates candidates.csv";
     let ran = run(&mut folder.program(&format!("{OPTIONS} --epochs 12 {lists} --out listed"))).success();
-    for part in [
-        "each ranked among up to 11 listed candidates, filtered and raw",
-        "negatives are from 480 pairs of hard.csv",
-    ] {
+    for part in
+        ["each ranked among up to 11 listed candidates, filtered and raw", "negatives are from 480 pairs of hard.csv"]
+    {
         assert!(ran.stdout.contains(part), "{part} in {}", ran.stdout);
     }
     let links = &folder.summary("listed")["links"];
@@ -87,10 +86,7 @@ fn negatives_and_candidates_of_files_are_used_and_told() {
     assert_eq!(links["candidates"]["count"], 7, "{links}");
     let (told, links) = ranked("all");
     assert!(told.contains("among all nodes"), "{told}");
-    assert!(
-        links["candidates"]["count"].is_null() && links["raw"]["mrr"].is_f64(),
-        "{links}"
-    );
+    assert!(links["candidates"]["count"].is_null() && links["raw"]["mrr"].is_f64(), "{links}");
 }
 
 #[test]
@@ -197,11 +193,7 @@ fn a_slice_neither_trains_links_nor_ranks_all_nodes() {
     // The destinations of a slice's edges are its own nodes.
     folder.success("store export half --edges edges.csv");
     let edges = folder.read("edges.csv");
-    let own: Vec<&str> = edges
-        .lines()
-        .skip(1)
-        .filter_map(|edge| edge.split(',').nth(1))
-        .collect();
+    let own: Vec<&str> = edges.lines().skip(1).filter_map(|edge| edge.split(',').nth(1)).collect();
     folder.write("pairs.csv", own[..2].join(","));
     run(&mut folder.program(pairs)).success();
     assert_eq!(folder.read("scores.csv").lines().count(), 2);
@@ -237,10 +229,7 @@ fn predictions_of_links_that_are_impossible_say_why() {
         "run graph.grappa --links numbers.csv --out new.csv", "8 features per node|trained with 4";
     ] {
         assert_failed(&run(&mut folder.program(&format!("predict {options}"))), &parts(words));
-        assert!(
-            !folder.path("new.csv").exists() && folder.read("there.csv").is_empty(),
-            "{options}"
-        );
+        assert!(!folder.path("new.csv").exists() && folder.read("there.csv").is_empty(), "{options}");
     }
     for (options, words) in grappa_skip::cases![
         "--top-k 0 --for users.txt --out new.csv", "--top-k|0";
@@ -255,11 +244,7 @@ fn predictions_of_links_that_are_impossible_say_why() {
     // More destinations than there are: all others.
     let top = "predict run shop.grappa --top-k 1000 --for users.txt --out top.csv --force";
     let ran = run(&mut folder.program(top)).success();
-    assert!(
-        ran.stderr.contains("2 node(s) of --for have fewer destinations"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("2 node(s) of --for have fewer destinations"), "{}", ran.stderr);
     let others = (USERS + ITEMS - 1) as usize;
     assert_eq!(folder.read("top.csv").lines().count(), 2 * others + 1);
     run(&mut folder.program(&format!("{top} --exclude-known"))).success();

@@ -20,10 +20,7 @@ fn folder(nodes: u64) -> TrainFolder {
 
 /// The peak memory of a command, if the kernel tells it.
 fn peak(folder: &TrainFolder, arguments: &str) -> Option<u64> {
-    run(folder.program(arguments).words("--threads 2 --json"))
-        .success()
-        .json()["peak_rss_bytes"]
-        .as_u64()
+    run(folder.program(arguments).words("--threads 2 --json")).success().json()["peak_rss_bytes"].as_u64()
 }
 
 /// The messages and states of all nodes take several times the budget, and so would the tensors of a tile's
@@ -43,10 +40,7 @@ fn predictions_with_attention_take_little_more_memory_than_their_budget() {
             grappa_skip::skip!("the kernel does not tell peak memory");
         };
         let limit = base + BUDGET + SLACK;
-        assert!(
-            peak <= limit,
-            "{model}: {peak} bytes with a budget of {BUDGET}, and {base} on a tiny graph"
-        );
+        assert!(peak <= limit, "{model}: {peak} bytes with a budget of {BUDGET}, and {base} on a tiny graph");
     }
 }
 
@@ -64,8 +58,5 @@ fn training_on_narrow_features_takes_little_more_memory_than_its_budget() {
         grappa_skip::skip!("the kernel does not tell peak memory");
     };
     let limit = base + BUDGET + 2 * SLACK;
-    assert!(
-        peak <= limit,
-        "{peak} bytes with a budget of {BUDGET}, and {base} on a tiny graph"
-    );
+    assert!(peak <= limit, "{peak} bytes with a budget of {BUDGET}, and {base} on a tiny graph");
 }

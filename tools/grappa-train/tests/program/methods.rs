@@ -10,13 +10,8 @@ use crate::{
 #[test]
 fn two_and_four_processes_train_by_full_and_varco_as_one() {
     let folder = TrainFolder::new();
-    for (number, method) in [
-        "full",
-        "varco --rate-schedule linear:16:1:2",
-        "varco --rate-schedule adaptive:8:1:1",
-    ]
-    .into_iter()
-    .enumerate()
+    for (number, method) in
+        ["full", "varco --rate-schedule linear:16:1:2", "varco --rate-schedule adaptive:8:1:1"].into_iter().enumerate()
     {
         let options = format!("--method {method} --partitions 4 --hidden 16 --layers 3 --epochs 4 --lr 0.01");
         let one = format!("{number}-1");
@@ -31,10 +26,7 @@ fn two_and_four_processes_train_by_full_and_varco_as_one() {
                 }
                 for key in ["loss", "val_loss"] {
                     let [one, other] = [one, other].map(|epoch| epoch[key].as_f64().unwrap());
-                    assert!(
-                        (one - other).abs() < 1e-5 * one,
-                        "{method}: {key} is {other} and not {one}"
-                    );
+                    assert!((one - other).abs() < 1e-5 * one, "{method}: {key} is {other} and not {one}");
                 }
             }
         }

@@ -31,9 +31,7 @@ impl Hosts {
         let hosts = Self { names };
         let [a, b] = &hosts.names;
         let [first, second] = INTERFACES;
-        ip(&[
-            "-n", a, "link", "add", first, "type", "veth", "peer", "name", second, "netns", b,
-        ])?;
+        ip(&["-n", a, "link", "add", first, "type", "veth", "peer", "name", second, "netns", b])?;
         for ((name, interface), address) in hosts.names.iter().zip(INTERFACES).zip(ADDRESSES) {
             ip(&["-n", name, "address", "add", &format!("{address}/24"), "dev", interface])?;
             ip(&["-n", name, "link", "set", interface, "up"])?;
@@ -119,11 +117,7 @@ fn train_compressed(hosts: &Hosts, folder: &Path, compress: &str) -> u64 {
     let reported = total(&epochs, "bytes_sent");
     let steps = epochs.last().unwrap()["step"].as_u64().unwrap();
     // What a rank keeps for its next gradient, 1 MB, goes to rank 0 for a checkpoint.
-    let residual = if ["int8", "top-k"].contains(&compress) {
-        1_200_000
-    } else {
-        0
-    };
+    let residual = if ["int8", "top-k"].contains(&compress) { 1_200_000 } else { 0 };
     for host in [0, 1] {
         let sent = sent[host];
         // The encodings of a rank differ in length from those of the other, if they have no fixed length. And there are
@@ -147,12 +141,9 @@ fn only_gradients_cross_the_network_in_as_many_bytes_as_their_compression_leaves
     let folder = TrainFolder::new();
     let whole = train_compressed(&hosts, folder.root(), "none");
     assert!(whole > 1_000_000 / 2, "{whole}");
-    for (compress, least, most) in [
-        ("bf16", 0.5, 0.501),
-        ("int8", 0.25, 0.252),
-        ("top-k", 0.15, 0.17),
-        ("lossless", 0.5, 0.95),
-    ] {
+    for (compress, least, most) in
+        [("bf16", 0.5, 0.501), ("int8", 0.25, 0.252), ("top-k", 0.15, 0.17), ("lossless", 0.5, 0.95)]
+    {
         let share = train_compressed(&hosts, folder.root(), compress) as f64 / whole as f64;
         assert!((least..most).contains(&share), "{compress}: {share} of the bytes");
     }
@@ -166,13 +157,9 @@ fn states_of_boundary_nodes_cross_the_network_in_as_many_bytes_as_are_counted() 
     };
     let folder = TrainFolder::new();
     let mut activations = Vec::new();
-    for (number, method) in [
-        "full",
-        "varco --rate-schedule fixed:4",
-        "varco --rate-schedule fixed:4 --rate-unit row",
-    ]
-    .into_iter()
-    .enumerate()
+    for (number, method) in ["full", "varco --rate-schedule fixed:4", "varco --rate-schedule fixed:4 --rate-unit row"]
+        .into_iter()
+        .enumerate()
     {
         let out = format!("method-{number}");
         // Two partitions, so that each boundary node crosses the network.

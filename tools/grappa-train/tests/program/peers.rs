@@ -70,23 +70,14 @@ fn a_rank_that_joins_a_silent_port_or_a_stranger_ends_in_time_and_says_so() {
     let of_torchrun = start_as([1, 2, silent.1], &mut of_torchrun);
     let [silent_ran, slow, strange, closing] = started.map(end);
     let of_torchrun = end(of_torchrun);
-    assert!(
-        begin.elapsed() < Duration::from_secs(2 + START),
-        "they waited for longer than --join-timeout"
-    );
-    let at = format!(
-        "rank 1 got no answer from 127.0.0.1:{} within 2 s (--join-timeout)",
-        silent.1
-    );
+    assert!(begin.elapsed() < Duration::from_secs(2 + START), "they waited for longer than --join-timeout");
+    let at = format!("rank 1 got no answer from 127.0.0.1:{} within 2 s (--join-timeout)", silent.1);
     assert_failed(&silent_ran, &[&at, "rank 0 is stopped or overloaded"]);
     assert_failed(&slow, &["rank 1 got no answer from 127.0.0.1:"]);
     for ran in [strange, closing] {
         assert_failed(&ran, &["rank 1 met a stranger at 127.0.0.1:"]);
     }
-    assert_failed(
-        &of_torchrun,
-        &["the port accepts connections, and nobody answers: torchrun is stopped"],
-    );
+    assert_failed(&of_torchrun, &["the port accepts connections, and nobody answers: torchrun is stopped"]);
 }
 
 #[test]
@@ -99,13 +90,7 @@ fn a_rank_ends_in_time_if_rank_0_is_stopped_before_it_answers() {
     let begin = Instant::now();
     let ran = end(folder.rank([1, 2, port], OPTIONS));
     assert!(begin.elapsed() < Duration::from_secs(2 + START));
-    assert_failed(
-        &ran,
-        &[
-            "rank 1 got no answer from 127.0.0.1:",
-            "rank 0 is stopped or overloaded",
-        ],
-    );
+    assert_failed(&ran, &["rank 1 got no answer from 127.0.0.1:", "rank 0 is stopped or overloaded"]);
     first.kill().unwrap();
     first.wait().unwrap();
 }
@@ -171,13 +156,10 @@ fn a_rank_with_another_secret_is_refused_at_once() {
 
 /// The addresses, in hexadecimal, at which processes listen.
 fn listening(processes: &[u32]) -> Vec<String> {
-    let folders = processes
-        .iter()
-        .filter_map(|process| fs::read_dir(format!("/proc/{process}/fd")).ok());
+    let folders = processes.iter().filter_map(|process| fs::read_dir(format!("/proc/{process}/fd")).ok());
     let links = folders.flat_map(|files| files.flatten().filter_map(|file| fs::read_link(file.path()).ok()));
-    let sockets: Vec<String> = links
-        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-        .collect();
+    let sockets: Vec<String> =
+        links.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
     let mut addresses = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         for line in fs::read_to_string(table).unwrap_or_default().lines().skip(1) {
@@ -193,10 +175,7 @@ fn listening(processes: &[u32]) -> Vec<String> {
 /// The launcher of a run and its two ranks.
 fn processes(launcher: &Child, folder: &Path) -> Vec<u32> {
     let ranks = [0, 1].map(|rank| process_of_rank(rank, folder));
-    let ranks = ranks
-        .into_iter()
-        .flatten()
-        .map(|process| process.as_raw_nonzero().get() as u32);
+    let ranks = ranks.into_iter().flatten().map(|process| process.as_raw_nonzero().get() as u32);
     ranks.chain([launcher.id()]).collect()
 }
 
@@ -209,9 +188,7 @@ fn workers_listen_on_the_loopback_interface_only_and_have_a_secret() {
     let processes = processes(&launcher, folder.root());
     let found = listening(&processes);
     kill_process(Pid::from_child(&launcher), Signal::TERM).unwrap();
-    let secret = environment(processes[0])
-        .split('\0')
-        .any(|variable| variable.starts_with("GRAPPA_SECRET="));
+    let secret = environment(processes[0]).split('\0').any(|variable| variable.starts_with("GRAPPA_SECRET="));
     launcher.wait().unwrap();
     assert!(secret, "the ranks have no secret");
     assert_eq!(processes.len(), 3);

@@ -51,17 +51,12 @@ fn predictions_and_models_go_to_stdout_or_replace_a_file_if_told() {
     program("predict run graph.grappa --out - --json").failure(&["stdout", "--json"]);
 
     for more in ["", " --logits --split test"] {
-        let printed = program(&format!("predict run graph.grappa --out -{more}"))
-            .success()
-            .stdout;
+        let printed = program(&format!("predict run graph.grappa --out -{more}")).success().stdout;
         program(&format!("predict run graph.grappa --out p.csv --force{more}")).success();
         assert_eq!(printed, folder.read("p.csv"));
         assert!(printed.starts_with("id,"), "{printed}");
     }
-    for line in [
-        "predict run graph.grappa --out p.parquet",
-        "export run --out model.safetensors",
-    ] {
+    for line in ["predict run graph.grappa --out p.parquet", "export run --out model.safetensors"] {
         program(line).success();
         program(line).failure(&["exists", "--force"]);
         program(&format!("{line} --force")).success();
@@ -81,11 +76,9 @@ fn predictions_of_listed_nodes_are_written_in_the_order_of_the_list() {
     let folder = trained("--epochs 1");
     folder.write("ids.txt", "7\n3\n1999\n7\n");
     fs::create_dir(folder.path("parts")).unwrap();
-    for (file, ids) in [
-        ("list.parquet", &[8, 1999, 5][..]),
-        ("parts/part.9.parquet", &[8, 1999]),
-        ("parts/part.10.parquet", &[5]),
-    ] {
+    for (file, ids) in
+        [("list.parquet", &[8, 1999, 5][..]), ("parts/part.9.parquet", &[8, 1999]), ("parts/part.10.parquet", &[5])]
+    {
         write_table(&folder.path(file), &[("id", Column::Integers(ids))], 2);
     }
     for (kind, width) in [("", 8), ("--logits", 0)] {
@@ -99,11 +92,9 @@ fn predictions_of_listed_nodes_are_written_in_the_order_of_the_list() {
         };
         let all = rows(2000, "");
         assert!(width == 0 || all[0].len() == width);
-        for (list, ids) in [
-            ("ids.txt", &[7, 3, 1999, 7][..]),
-            ("list.parquet", &[8, 1999, 5]),
-            ("parts", &[8, 1999, 5]),
-        ] {
+        for (list, ids) in
+            [("ids.txt", &[7, 3, 1999, 7][..]), ("list.parquet", &[8, 1999, 5]), ("parts", &[8, 1999, 5])]
+        {
             let expected: Vec<_> = ids.iter().map(|&id: &usize| all[id].clone()).collect();
             assert_eq!(rows(ids.len(), &format!("--ids {list}")), expected, "{list}");
         }
@@ -128,12 +119,7 @@ fn training_says_whether_it_uses_edge_weights_and_that_scores_are_about_a_slice(
     let folder = TrainFolder::new();
     let edges = |node| format!("{node}\t{}\t0.5\n", (node + 1) % 60);
     let features = |node| format!("{},1\n", node % 2);
-    ingest(
-        &folder,
-        "weighted.grappa",
-        60,
-        [&edges, &features, &|node| format!("{}\n", node % 2)],
-    );
+    ingest(&folder, "weighted.grappa", 60, [&edges, &features, &|node| format!("{}\n", node % 2)]);
     let mut place = program::command("grappa-store");
     place.current_dir(folder.root());
     run(place.words("place graph.grappa --chunks 0-3 --edges inside --to slice.grappa")).success();
@@ -146,11 +132,7 @@ fn training_says_whether_it_uses_edge_weights_and_that_scores_are_about_a_slice(
     ] {
         let ran = run(&mut folder.program(&format!("{arguments} --epochs 1"))).success();
         let output = format!("{}{}", ran.stdout, ran.stderr);
-        assert_eq!(
-            output.contains("edge weights are used"),
-            uses_weights,
-            "{arguments}: {output}"
-        );
+        assert_eq!(output.contains("edge weights are used"), uses_weights, "{arguments}: {output}");
         let ignored = "edge weights are not used";
         assert_eq!(ran.stderr.contains(ignored), ignores_weights, "{arguments}: {output}");
         assert_eq!(ran.stdout.contains(about_slice), is_slice, "{arguments}: {output}");
@@ -166,10 +148,7 @@ fn predict_and_export_warn_if_the_best_model_is_missing() {
             fs::remove_file(path).unwrap();
         }
     }
-    for arguments in [
-        "predict run graph.grappa --nodes 1",
-        "export run --out model.safetensors",
-    ] {
+    for arguments in ["predict run graph.grappa --nodes 1", "export run --out model.safetensors"] {
         let stderr = run(&mut folder.program(arguments)).success().stderr;
         let is_warned = stderr.contains("WARN") && stderr.contains("the best model of the run");
         assert!(is_warned, "{stderr}");

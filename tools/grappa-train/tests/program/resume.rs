@@ -36,16 +36,10 @@ fn a_resumed_run_says_where_it_continues_and_why_it_ends() {
     };
     let first = expect("--epochs 2", "");
     assert!(!first.contains("continue"), "{first}");
-    expect(
-        "--resume --epochs 3",
-        "continues after epoch 2 of 3, from run/checkpoints/step-",
-    );
+    expect("--resume --epochs 3", "continues after epoch 2 of 3, from run/checkpoints/step-");
     expect("--resume --epochs 1", "the run is finished (3 of 3 epochs)");
     fs::remove_dir_all(folder.path("run/checkpoints")).unwrap();
-    expect(
-        "--resume --epochs 2",
-        "no checkpoint to continue from: training starts with epoch 1",
-    );
+    expect("--resume --epochs 2", "no checkpoint to continue from: training starts with epoch 1");
 
     // Without learning no evaluation is better than the first.
     let options = "--out early --layers 1 --epochs 9 --lr 1e-30 --early-stopping 2 --workers 2";
@@ -57,15 +51,8 @@ fn a_resumed_run_says_where_it_continues_and_why_it_ends() {
         assert!(early.contains(part), "{early}");
     }
     let summary = folder.summary("early");
-    assert_eq!(
-        (&summary["early_stopping_epoch"], &summary["processes"]),
-        (&3.into(), &2.into())
-    );
-    assert!(
-        folder
-            .read("early/report.html")
-            .contains("<dt>processes</dt><dd>2</dd>")
-    );
+    assert_eq!((&summary["early_stopping_epoch"], &summary["processes"]), (&3.into(), &2.into()));
+    assert!(folder.read("early/report.html").contains("<dt>processes</dt><dd>2</dd>"));
 }
 
 #[test]

@@ -49,9 +49,7 @@ fn sets_of_labels_are_scored_by_micro_f1_everywhere() {
     let expected = format!("run: test micro F1 {test} at the best validation micro F1 {val} (epoch ");
     assert!(last.starts_with(&expected), "{last}");
 
-    let predicted = run(&mut folder.program("predict run sets.grappa --nodes 1,2"))
-        .success()
-        .stdout;
+    let predicted = run(&mut folder.program("predict run sets.grappa --nodes 1,2")).success().stdout;
     let score = format!(" (validation micro F1 {val})");
     assert!(predicted.contains(&score), "{predicted}");
     let report = folder.read("run/report.html");
@@ -77,10 +75,9 @@ fn without_validation_nodes_the_last_model_is_kept_and_that_is_said() {
     let graph = "sbm --nodes 500 --feature-dim 8 --val-fraction 0";
     folder.generate("test.grappa", graph);
     folder.generate("none.grappa", &format!("{graph} --test-fraction 0"));
-    for (how, evaluations) in [
-        ("exact", "evaluations are exact: "),
-        ("sampled", "evaluations sample the neighbors of "),
-    ] {
+    for (how, evaluations) in
+        [("exact", "evaluations are exact: "), ("sampled", "evaluations sample the neighbors of ")]
+    {
         let lines = console(&folder, "test.grappa", &format!("--evaluate {how} --out {how}"));
         let kept = "; there are no validation nodes, so the model of the last epoch is kept";
         let plan = lines.iter().find(|line| line.starts_with(evaluations)).unwrap();

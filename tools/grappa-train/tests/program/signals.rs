@@ -80,10 +80,7 @@ os._exit(os.waitstatus_to_exitcode(status) % 256)
 /// Trains on a terminal that is closed after two epochs. Fails if there is no Python.
 fn on_a_closed_terminal(folder: &TrainFolder, options: &str, effect: &str) -> io::Result<Ran> {
     let mut python = Command::new("python3");
-    python
-        .args(["-c", ON_A_TERMINAL])
-        .arg(folder.path("my run/metrics.jsonl"))
-        .arg(effect);
+    python.args(["-c", ON_A_TERMINAL]).arg(folder.path("my run/metrics.jsonl")).arg(effect);
     let mut command = started_by(python, &train(folder, options));
     command.env("TERM", "xterm").output().map(Ran::from)
 }

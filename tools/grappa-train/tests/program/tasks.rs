@@ -30,10 +30,7 @@ fn edges(node: u32) -> String {
 fn targets(node: u32) -> [Option<f64>; 2] {
     let price = 3000.0 + 250.0 * feature(node, 0) - 100.0 * feature(node, 1);
     let age = 0.002 * feature(node, 2);
-    [
-        (node != 3).then_some(price),
-        (node != 3 && !node.is_multiple_of(7)).then_some(age),
-    ]
+    [(node != 3).then_some(price), (node != 3 && !node.is_multiple_of(7)).then_some(age)]
 }
 
 /// A store with two targets, which have names.
@@ -43,13 +40,7 @@ fn with_targets(folder: &TrainFolder) {
         let cells = targets(node).map(|value| value.map_or_else(String::new, |value| value.to_string()));
         format!("{header}{node},{}\n", cells.join(","))
     };
-    ingest_with(
-        folder,
-        "numbers.grappa",
-        NODES,
-        [&edges, &features, &lines],
-        "--label-type float",
-    );
+    ingest_with(folder, "numbers.grappa", NODES, [&edges, &features, &lines], "--label-type float");
 }
 
 /// Whether a node is in a class.
@@ -65,27 +56,14 @@ fn with_partial_sets(folder: &TrainFolder) {
         (_, false) => "0",
     };
     let lines = |node: u32| format!("{}\n", [0, 1, 2].map(|class| cell(node, class)).join(","));
-    ingest_with(
-        folder,
-        "partial.grappa",
-        NODES,
-        [&edges, &features, &lines],
-        "--label-type partial",
-    );
+    ingest_with(folder, "partial.grappa", NODES, [&edges, &features, &lines], "--label-type partial");
 }
 
 /// A column of a table with a header.
 fn column(text: &str, name: &str) -> Vec<Option<f64>> {
     let mut lines = text.lines();
-    let place = lines
-        .next()
-        .unwrap()
-        .split(',')
-        .position(|title| title == name)
-        .expect(name);
-    lines
-        .map(|line| line.split(',').nth(place).unwrap().parse().ok())
-        .collect()
+    let place = lines.next().unwrap().split(',').position(|title| title == name).expect(name);
+    lines.map(|line| line.split(',').nth(place).unwrap().parse().ok()).collect()
 }
 
 fn number(value: &Value, key: &str) -> f64 {
@@ -99,11 +77,7 @@ fn targets_are_learned_scored_and_predicted_in_their_unit() {
     let options = "--layers 1 --dropout 0 --lr 0.1 --batch 64 --threads 1";
     let told = run(&mut folder.program(&format!("numbers.grappa --epochs 60 {options} --out run"))).success();
     let summary = folder.summary("run");
-    assert!(
-        told.stdout.contains("  val RMSE ") && summary["val_accuracy"].is_null(),
-        "{}",
-        told.stdout
-    );
+    assert!(told.stdout.contains("  val RMSE ") && summary["val_accuracy"].is_null(), "{}", told.stdout);
     assert!(number(&summary, "val_r2") > 0.95, "{summary}");
 
     // Scores follow from the predictions in the table, target by target.
@@ -124,9 +98,7 @@ fn targets_are_learned_scored_and_predicted_in_their_unit() {
     assert_close(&rmse.into(), &summary["test_rmse"], "RMSE");
     assert_close(&mae.into(), &summary["test_mae"], "MAE");
 
-    let named = run(&mut folder.program("predict run numbers.grappa --nodes 3,7 --json"))
-        .success()
-        .stdout;
+    let named = run(&mut folder.program("predict run numbers.grappa --nodes 3,7 --json")).success().stdout;
     let named: Value = serde_json::from_str(&named).unwrap();
     let [none, some] = [0, 1].map(|index| &named["predictions"][index]);
     assert!(none["targets"].is_null() && none["predicted"][0].is_f64(), "{named}");
@@ -177,9 +149,8 @@ fn a_resumed_run_and_one_of_two_processes_are_as_if_never_stopped_and_alone() {
         let events = folder.files(&run_of("parts")).into_iter();
         let events = events.filter(|(name, _)| name.to_string_lossy().contains("tfevents"));
         let tag = format!("scores/{}", others[0]).into_bytes();
-        let found: usize = events
-            .map(|(_, bytes)| bytes.windows(tag.len()).filter(|window| *window == tag).count())
-            .sum();
+        let found: usize =
+            events.map(|(_, bytes)| bytes.windows(tag.len()).filter(|window| *window == tag).count()).sum();
         assert_eq!(found, 4, "{}", others[0]);
     }
 }
@@ -204,11 +175,7 @@ fn the_best_epoch_follows_the_number_that_is_monitored() {
                 "auc" => "val_roc_auc".to_owned(),
                 _ => format!("val_{}", monitor.replace('-', "_")),
             };
-            let values: Vec<_> = folder
-                .metrics("run")
-                .iter()
-                .map(|record| number(record, &key))
-                .collect();
+            let values: Vec<_> = folder.metrics("run").iter().map(|record| number(record, &key)).collect();
             let best = match monitor {
                 "loss" | "rmse" | "mae" => values.iter().copied().fold(f64::INFINITY, f64::min),
                 _ => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -225,9 +192,7 @@ fn a_slice_learns_numbers_and_partial_sets_and_predicts_as_its_graph_would() {
     with_targets(&folder);
     with_partial_sets(&folder);
     for store in ["numbers", "partial"] {
-        folder.success(&format!(
-            "store place {store}.grappa --chunks 0-5 --halo-features --to half"
-        ));
+        folder.success(&format!("store place {store}.grappa --chunks 0-5 --halo-features --to half"));
         let options = "--layers 1 --epochs 3 --fanouts -1 --first-hop sampled --threads 1 --quiet --out run --force";
         run(&mut folder.program(&format!("half {options}"))).success();
         assert!(number(&folder.summary("run"), "val_loss").is_finite());
@@ -235,11 +200,7 @@ fn a_slice_learns_numbers_and_partial_sets_and_predicts_as_its_graph_would() {
             run(&mut folder.program(&format!("predict run {of} --split test --out test.csv --force"))).success();
             folder.read("test.csv").lines().map(str::to_owned).collect::<Vec<_>>()
         });
-        assert!(
-            (10..of_graph.len() - 10).contains(&of_slice.len()),
-            "{}",
-            of_slice.len()
-        );
+        assert!((10..of_graph.len() - 10).contains(&of_slice.len()), "{}", of_slice.len());
         for line in &of_slice {
             assert!(of_graph.contains(line), "{store}: {line}");
         }
@@ -301,15 +262,9 @@ fn weights_of_classes_find_more_of_a_rare_class_and_are_fixed_for_a_run() {
     fs::write(folder.path("weights.txt"), "1\n20\n").unwrap();
     let plain = recall("plain", "");
     let nodes = (0..NODES).filter(|&node| rare(node) == 1).count();
-    for (out, more) in [
-        ("balanced", "--class-weights balanced"),
-        ("file", "--class-weights weights.txt"),
-    ] {
+    for (out, more) in [("balanced", "--class-weights balanced"), ("file", "--class-weights weights.txt")] {
         let found = recall(out, more);
-        assert!(
-            found > plain && found > nodes / 2,
-            "{out}: {found} of {nodes}, and {plain} without weights"
-        );
+        assert!(found > plain && found > nodes / 2, "{out}: {found} of {nodes}, and {plain} without weights");
     }
     assert!(folder.read("plain/report.html").contains("Precision by recall"));
     assert!(number(&folder.metrics("plain")[0], "val_average_precision") > 0.0);

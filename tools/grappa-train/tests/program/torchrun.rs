@@ -94,15 +94,8 @@ fn the_torchrun_of_another_pytorch_is_named_with_both_versions() {
     let mut python = Command::new("python3");
     python.args(["-c", OTHER_TORCHRUN]);
     let begin = Instant::now();
-    let ran = run(&mut started_by(
-        python,
-        &folder.train("--partitions 2 --epochs 1 --out run"),
-    ));
-    let versions = [
-        "torchrun is from PyTorch 1.2.3+cu1",
-        "libtorch here is 2.11.0",
-        "pip install torch==2.11.0",
-    ];
+    let ran = run(&mut started_by(python, &folder.train("--partitions 2 --epochs 1 --out run")));
+    let versions = ["torchrun is from PyTorch 1.2.3+cu1", "libtorch here is 2.11.0", "pip install torch==2.11.0"];
     assert_failed(&ran, &versions);
     assert_failed(&ran, &["rank 1"]);
     assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());

@@ -75,10 +75,7 @@ fn processes_score_the_best_model_together_at_the_end() {
     }
     let [one, three] = ["1", "3"].map(|run| folder.summary(run));
     assert_eq!(one["evaluated"], "exact");
-    assert_eq!(
-        (&one["evaluated"], &one["best_epoch"]),
-        (&three["evaluated"], &three["best_epoch"])
-    );
+    assert_eq!((&one["evaluated"], &one["best_epoch"]), (&three["evaluated"], &three["best_epoch"]));
     for key in ["val_accuracy", "val_loss", "test_accuracy"] {
         assert_close(&one[key], &three[key], key);
     }
@@ -107,11 +104,9 @@ pub fn lose_rank(folder: &TrainFolder, options: &str, out: &str, signal: Signal,
 fn a_rank_that_is_lost_or_stopped_while_all_evaluate_ends_the_others() {
     let folder = larger_folder();
     let options = "--partitions 4 --layers 3 --hidden 128 --steps-per-epoch 1 --batch 4 --evaluate exact --timeout 10";
-    for (signal, victim, named) in [
-        (Signal::KILL, 0, ""),
-        (Signal::KILL, 1, ""),
-        (Signal::TERM, 1, "was asked to stop: "),
-    ] {
+    for (signal, victim, named) in
+        [(Signal::KILL, 0, ""), (Signal::KILL, 1, ""), (Signal::TERM, 1, "was asked to stop: ")]
+    {
         let out = format!("{signal:?}-{victim}");
         let ended = end(lose_rank(&folder, options, &out, signal, victim, named));
         // Any moment is one of an evaluation, nearly.
@@ -144,9 +139,7 @@ fn by_default_each_process_has_a_partition_in_every_step() {
 fn each_process_sends_its_share_of_two_messages_and_a_single_one_nothing() {
     let folder = TrainFolder::new();
     for (workers, sent) in [("1", 0.0), ("2", 1.0), ("4", 1.5)] {
-        folder.trained(&format!(
-            "--partitions 4 --epochs 1 --workers {workers} --out {workers}"
-        ));
+        folder.trained(&format!("--partitions 4 --epochs 1 --workers {workers} --out {workers}"));
         let epoch = folder.metrics(workers).remove(0);
         let [found, gradient] = ["bytes_sent", "gradient_bytes"].map(|key| epoch[key].as_f64().unwrap());
         assert_eq!(found, sent * gradient, "{workers} workers");
@@ -157,12 +150,7 @@ fn each_process_sends_its_share_of_two_messages_and_a_single_one_nothing() {
 fn a_rank_that_is_killed_or_stopped_ends_the_others_with_its_name() {
     let folder = TrainFolder::new();
     let options = "--partitions 4 --hidden 8 --dropout 0 --checkpoint-every 1 --timeout 6";
-    for (signal, victim) in [
-        (Signal::KILL, 0),
-        (Signal::KILL, 1),
-        (Signal::STOP, 0),
-        (Signal::STOP, 2),
-    ] {
+    for (signal, victim) in [(Signal::KILL, 0), (Signal::KILL, 1), (Signal::STOP, 0), (Signal::STOP, 2)] {
         let out = format!("{signal:?}-{victim}");
         let child = lose_rank(&folder, options, &out, signal, victim, "");
         kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
@@ -193,11 +181,7 @@ fn a_signal_to_one_rank_stops_all_with_a_checkpoint_of_the_same_run() {
         assert!(other.contains(&format!("rank {victim} was asked to stop: ")), "{other}");
         // Rank 0 says how to continue: with the launcher, which started the processes.
         let remedy = format!("/{out} --resume`");
-        for part in [
-            "a checkpoint has its state",
-            "start the same job again with `--out ",
-            &remedy,
-        ] {
+        for part in ["a checkpoint has its state", "start the same job again with `--out ", &remedy] {
             assert!(ran[0].stderr.contains(part), "{}", ran[0].stderr);
         }
         assert!(!ran[1].stderr.contains("--resume"), "{}", ran[1].stderr);
@@ -215,10 +199,7 @@ fn a_rank_has_its_own_machine_options_and_the_other_options_of_all() {
         let port = port();
         let start = |number: u16| {
             let options = options[usize::from(number)];
-            folder.rank(
-                [number, 2, port],
-                &format!("--partitions 4 --hidden 8 --out run {options}"),
-            )
+            folder.rank([number, 2, port], &format!("--partitions 4 --hidden 8 --out run {options}"))
         };
         [0, 1].map(start).map(end)
     };
@@ -242,10 +223,7 @@ fn a_rank_has_its_own_machine_options_and_the_other_options_of_all() {
     }
     assert_eq!(folder.read("run/config.toml"), saved);
     let longer = "--resume --epochs 3";
-    for options in [
-        ["--resume --epochs 2", "--resume"],
-        [longer, &format!("{longer} {own}")],
-    ] {
+    for options in [["--resume --epochs 2", "--resume"], [longer, &format!("{longer} {own}")]] {
         for ran in both(options) {
             ran.success();
         }

@@ -27,9 +27,7 @@ pub(super) enum Runs {
 }
 
 /// Words that begin a command line, beside the names of programs. Indented blocks that begin with others show files.
-const COMMANDS: [&str; 9] = [
-    "$", "export", "cargo", "python3", "pip", "curl", "wget", "apt-get", "torchrun",
-];
+const COMMANDS: [&str; 9] = ["$", "export", "cargo", "python3", "pip", "curl", "wget", "apt-get", "torchrun"];
 
 /// The blocks of commands of a page, in order: indented ones that begin with a command, and fences of `bash` and `python`.
 pub(super) fn blocks(page: &str) -> Vec<Block> {
@@ -61,12 +59,7 @@ pub(super) fn blocks(page: &str) -> Vec<Block> {
                 "python" => Language::Python,
                 _ => continue,
             };
-            blocks.push(Block {
-                line: line + 1,
-                language,
-                text: inside,
-                runs: runs.clone(),
-            });
+            blocks.push(Block { line: line + 1, language, text: inside, runs: runs.clone() });
         } else if before_is_blank && let Some(first) = text.strip_prefix("    ") {
             let mut inside = vec![first];
             // Blank lines within a block belong to it.
@@ -85,10 +78,7 @@ pub(super) fn blocks(page: &str) -> Vec<Block> {
                 blocks.push(Block {
                     line,
                     language: Language::Shell,
-                    text: inside
-                        .into_iter()
-                        .map(|line| format!("{}\n", without_prompt(line)))
-                        .collect(),
+                    text: inside.into_iter().map(|line| format!("{}\n", without_prompt(line))).collect(),
                     runs: runs.clone(),
                 });
             }
@@ -119,25 +109,10 @@ mod tests {
                     <!-- run once: it says so -->\n\n    grappa-gen er\n\n    python3 - <<'EOF'\n    if x:\n        y\n    EOF\n\n\
                     <!-- not run: hours -->\n```bash\nsleep 9\n```\n## Next\n```python\nimport this\n```\n```yaml\na: b\n```\n\
                     \nNo block:\n    $ because no blank line is before it\n\n    host0$ grappa-gen\n";
-        let block = |line, language, text: &str, runs| Block {
-            line,
-            language,
-            text: text.to_owned(),
-            runs,
-        };
+        let block = |line, language, text: &str, runs| Block { line, language, text: text.to_owned(), runs };
         let expected = vec![
-            block(
-                4,
-                Language::Shell,
-                "grappa-store info a \\\n      --coverage   # a comment\nls\n",
-                Runs::Twice,
-            ),
-            block(
-                14,
-                Language::Shell,
-                "grappa-gen er\n\npython3 - <<'EOF'\nif x:\n    y\nEOF\n",
-                Runs::Once,
-            ),
+            block(4, Language::Shell, "grappa-store info a \\\n      --coverage   # a comment\nls\n", Runs::Twice),
+            block(14, Language::Shell, "grappa-gen er\n\npython3 - <<'EOF'\nif x:\n    y\nEOF\n", Runs::Once),
             block(23, Language::Shell, "sleep 9\n", Runs::Not("hours".into())),
             block(27, Language::Python, "import this\n", Runs::Twice),
             block(36, Language::Shell, "host0$ grappa-gen\n", Runs::Twice),

@@ -34,11 +34,8 @@ pub fn docs(profile: &str) -> Result<()> {
     if work.exists() {
         fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
     }
-    let place = Place {
-        programs: target_folder().join(profile),
-        python: extras::pyg_python(),
-        packages: wheel::package()?,
-    };
+    let place =
+        Place { programs: target_folder().join(profile), python: extras::pyg_python(), packages: wheel::package()? };
     let mut skipped = Vec::new();
     for page in pages()? {
         let folder = work.join(page.replace('/', "-"));
@@ -56,10 +53,7 @@ pub fn docs(profile: &str) -> Result<()> {
     }
     println!("\nNot run:");
     skipped.iter().for_each(|block| println!("  {block}"));
-    println!(
-        "The commands of the pages ran in {:.0} s",
-        begin.elapsed().as_secs_f64()
-    );
+    println!("The commands of the pages ran in {:.0} s", begin.elapsed().as_secs_f64());
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
 }
 
@@ -101,8 +95,7 @@ impl Place {
         let times = if block.runs == Runs::Once { 1 } else { 2 };
         for time in 1..=times {
             let begin = Instant::now();
-            self.run_once(folder, block)
-                .with_context(|| format!("{at}, run {time} of {times}"))?;
+            self.run_once(folder, block).with_context(|| format!("{at}, run {time} of {times}"))?;
             println!("[run {time}: {:.1} s]", begin.elapsed().as_secs_f64());
         }
         Ok(())

@@ -19,12 +19,8 @@ use crate::{
 const SYSTEM_PROGRAMS: [&str; 5] = ["sh", "env", "dirname", "readlink", "date"];
 
 /// Libraries that a PyTorch without CUDA lacks.
-const CUDA_LIBRARIES: [&str; 4] = [
-    "libtorch_cuda.so",
-    "libtorch_cuda_linalg.so",
-    "libc10_cuda.so",
-    "libtorch_nvshmem.so",
-];
+const CUDA_LIBRARIES: [&str; 4] =
+    ["libtorch_cuda.so", "libtorch_cuda_linalg.so", "libc10_cuda.so", "libtorch_nvshmem.so"];
 
 /// The functions of NVML that gpu-check calls.
 const NVML: &str = r#"
@@ -60,12 +56,7 @@ pub fn check(tarball: &Path, name: &str, libtorch: &Path) -> Result<()> {
     let work = target_folder().join("gpu-bundle").join("unpacked here");
     remove(&work)?;
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
-    run(program("tar")
-        .arg("--extract")
-        .arg("--file")
-        .arg(tarball)
-        .arg("--directory")
-        .arg(&work))?;
+    run(program("tar").arg("--extract").arg("--file").arg(tarball).arg("--directory").arg(&work))?;
     let machine = Machine::new(&work, name, libtorch)?;
     machine.check_programs()?;
     machine.check_errors()?;
@@ -149,16 +140,10 @@ impl Machine {
         }
         run(&mut ingest)?;
         let run_in = |name: &str, args: &str| run(self.program(name).args(args.split_whitespace()));
-        run_in(
-            "grappa-gen",
-            "sbm --nodes 2000 --classes 4 --feature-dim 8 --quiet --out sbm.grappa",
-        )?;
+        run_in("grappa-gen", "sbm --nodes 2000 --classes 4 --feature-dim 8 --quiet --out sbm.grappa")?;
         run_in("grappa-store", "verify sbm.grappa --quiet")?;
         run_in("grappa-train", "sbm.grappa --epochs 1 --hidden 8 --quiet --out sbm-run")?;
-        run_in(
-            "grappa-train",
-            "cora.grappa --partitions 4 --epochs 2 --hidden 16 --quiet --out run",
-        )?;
+        run_in("grappa-train", "cora.grappa --partitions 4 --epochs 2 --hidden 16 --quiet --out run")?;
         run_in("grappa-train", "predict run cora.grappa --nodes 0,1000")
     }
 
@@ -175,17 +160,9 @@ impl Machine {
         fs::write(other_version.join("torch/version.py"), "__version__ = '2.9.1+cpu'\n")?;
         for (variable, value, message) in [
             ("PATH", without_python.as_os_str(), "cannot find the Python `python3`"),
-            (
-                "GRAPPA_PYTHON",
-                OsStr::new("no-such-python"),
-                "cannot find the Python `no-such-python`",
-            ),
+            ("GRAPPA_PYTHON", OsStr::new("no-such-python"), "cannot find the Python `no-such-python`"),
             ("GRAPPA_PYTHON", OsStr::new("python-without-packages"), "has no PyTorch"),
-            (
-                "PYTHONPATH",
-                other_version.as_os_str(),
-                "is PyTorch 2.9.1, and grappa-train needs PyTorch 2.11",
-            ),
+            ("PYTHONPATH", other_version.as_os_str(), "is PyTorch 2.9.1, and grappa-train needs PyTorch 2.11"),
         ] {
             let output = self.program("grappa-train").arg("env").env(variable, value).output()?;
             expect_failure(&output, &[message, "error: ", "GRAPPA_PYTHON"])?;
@@ -232,25 +209,12 @@ impl Machine {
     }
 
     fn check_gpu_check(&self) -> Result<()> {
-        run(self
-            .program("gpu-check")
-            .args(["--cpu", "--scales", "12", "--record", "record.md"]))?;
+        run(self.program("gpu-check").args(["--cpu", "--scales", "12", "--record", "record.md"]))?;
         let record = fs::read_to_string(self.work.join("record.md")).context("gpu-check wrote no record")?;
-        for stage in [
-            "tests",
-            "training, R-MAT 12",
-            "training out of core, f16, R-MAT 12",
-            "feed, R-MAT 12",
-        ] {
-            ensure!(
-                record.contains(&format!("| {stage} | ok")),
-                "expected the stage `{stage}` in {record}"
-            );
+        for stage in ["tests", "training, R-MAT 12", "training out of core, f16, R-MAT 12", "feed, R-MAT 12"] {
+            ensure!(record.contains(&format!("| {stage} | ok")), "expected the stage `{stage}` in {record}");
         }
-        let hurried = self
-            .program("gpu-check")
-            .args(["--cpu", "--minutes", "0.03"])
-            .output()?;
+        let hurried = self.program("gpu-check").args(["--cpu", "--minutes", "0.03"]).output()?;
         let told = String::from_utf8_lossy(&hurried.stdout);
         ensure!(
             hurried.status.code() == Some(1) && told.contains("| tests | out of time: it takes longer than 1 s |"),

@@ -62,24 +62,11 @@ const EXECUTABLES: [Executable; 9] = [
 
 /// Builds the test programs with the trainer's tests that use CUDA. The second package turns on features that it shares with
 /// programs, so that nothing is compiled twice.
-const TESTS_BUILD: &[&str] = &[
-    "test",
-    "--no-run",
-    "--release",
-    "--package=grappa-trainer",
-    "--package=grappa-console",
-    "--lib",
-    "--test=train",
-];
+const TESTS_BUILD: &[&str] =
+    &["test", "--no-run", "--release", "--package=grappa-trainer", "--package=grappa-console", "--lib", "--test=train"];
 
 /// The packages of the executables.
-const PACKAGES: [&str; 5] = [
-    "grappa-gen",
-    "grappa-ingest",
-    "grappa-store",
-    "grappa-train",
-    "grappa-benches",
-];
+const PACKAGES: [&str; 5] = ["grappa-gen", "grappa-ingest", "grappa-store", "grappa-train", "grappa-benches"];
 
 /// Files of the checkout, or folders of files, and their places in the tarball.
 const FILES: [(&str, &str); 8] = [
@@ -95,10 +82,7 @@ const FILES: [(&str, &str); 8] = [
 
 /// Makes the tarball in the folder `out`, by default `target/gpu-bundle`. Then tries it if `checked`.
 pub fn gpu_bundle(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
-    ensure!(
-        cfg!(all(target_arch = "x86_64", target_os = "linux")),
-        "a tarball for x86-64 Linux is made there"
-    );
+    ensure!(cfg!(all(target_arch = "x86_64", target_os = "linux")), "a tarball for x86-64 Linux is made there");
     let libtorch = setup::setup(false)?;
     let work = target_folder().join("gpu-bundle");
     let out = path::absolute(out.unwrap_or(&work)).context("the folder of the tarball has no path")?;
@@ -120,10 +104,7 @@ pub fn gpu_bundle(out: Option<&Path>, profile: Profile, checked: bool) -> Result
         needs.glibc,
         needs.libstdcxx
     );
-    ensure!(
-        profile != Profile::Release || bytes < BYTES_MAX,
-        "the tarball has {bytes} bytes, more than {BYTES_MAX}"
-    );
+    ensure!(profile != Profile::Release || bytes < BYTES_MAX, "the tarball has {bytes} bytes, more than {BYTES_MAX}");
     if checked {
         check::check(&tarball, &name, &libtorch)?;
     }
@@ -177,15 +158,7 @@ fn pack(folder: &Path, name: &str, out: &Path) -> Result<PathBuf> {
     let committed =
         output(program("git").args(["log", "-1", "--format=%ct"])).context("cannot tell the date of the commit")?;
     run(program("tar")
-        .args([
-            "--create",
-            "--gzip",
-            "--sort=name",
-            "--mode=u=rwX,go=rX",
-            "--owner=0",
-            "--group=0",
-            "--numeric-owner",
-        ])
+        .args(["--create", "--gzip", "--sort=name", "--mode=u=rwX,go=rX", "--owner=0", "--group=0", "--numeric-owner"])
         .arg(format!("--mtime=@{committed}"))
         .arg("--file")
         .arg(&partial)

@@ -55,21 +55,15 @@ fn module_at(file: &Path, depth: usize) -> Option<PathBuf> {
 }
 
 fn circles(imports: &Imports) -> Vec<Circle> {
-    let reached: Imports = imports
-        .keys()
-        .map(|file| (file.clone(), reached_from(file, imports)))
-        .collect();
+    let reached: Imports = imports.keys().map(|file| (file.clone(), reached_from(file, imports))).collect();
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for (file, others) in &reached {
         if !others.contains(file) || seen.contains(file) {
             continue;
         }
-        let members: BTreeSet<PathBuf> = others
-            .iter()
-            .filter(|other| reached[*other].contains(file))
-            .cloned()
-            .collect();
+        let members: BTreeSet<PathBuf> =
+            others.iter().filter(|other| reached[*other].contains(file)).cloned().collect();
         let circle = members.iter().map(|member| {
             let inside = imports[member].intersection(&members).cloned().collect();
             (member.clone(), inside)
@@ -97,9 +91,7 @@ fn reached_from(file: &Path, imports: &Imports) -> BTreeSet<PathBuf> {
 impl Circle {
     /// Whether each of these modules has a file of the other circle.
     fn covers(&self, files: &Circle) -> bool {
-        self.0
-            .keys()
-            .all(|module| files.0.keys().any(|file| file.with_extension("").starts_with(module)))
+        self.0.keys().all(|module| files.0.keys().any(|file| file.with_extension("").starts_with(module)))
     }
 }
 

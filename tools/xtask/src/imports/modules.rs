@@ -41,9 +41,7 @@ impl Crate {
     /// # Errors
     /// If a file cannot be read or is not Rust.
     pub fn read(folder: &Path, file: &Path) -> Result<Self> {
-        let mut found = Self {
-            modules: BTreeMap::new(),
-        };
+        let mut found = Self { modules: BTreeMap::new() };
         let children = file.parent().unwrap_or(Path::new("")).to_owned();
         found.read_file(folder, file, &children, Vec::new())?;
         Ok(found)
@@ -64,10 +62,7 @@ impl Crate {
         path: ModulePath,
         items: &[Item],
     ) -> Result<()> {
-        let mut module = Module {
-            file: file.to_owned(),
-            ..Module::default()
-        };
+        let mut module = Module { file: file.to_owned(), ..Module::default() };
         for item in items.iter().filter(|item| !is_test(attributes_of(item))) {
             match item {
                 Item::Use(import) => imports_of(import, &mut module.imports),
@@ -176,9 +171,7 @@ impl Crate {
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
-            && attribute
-                .parse_args::<syn::Path>()
-                .is_ok_and(|condition| condition.is_ident("test"))
+            && attribute.parse_args::<syn::Path>().is_ok_and(|condition| condition.is_ident("test"))
     })
 }
 

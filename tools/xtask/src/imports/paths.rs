@@ -22,29 +22,17 @@ pub fn imports_of(line: &ItemUse, found: &mut Vec<Import>) {
 fn add_tree(tree: &UseTree, prefix: &[String], is_reexport: bool, found: &mut Vec<Import>) {
     let (name, last) = match tree {
         UseTree::Path(tree) => {
-            return add_tree(
-                &tree.tree,
-                &[prefix, &[tree.ident.to_string()]].concat(),
-                is_reexport,
-                found,
-            );
+            return add_tree(&tree.tree, &[prefix, &[tree.ident.to_string()]].concat(), is_reexport, found);
         }
         UseTree::Group(group) => {
-            return group
-                .items
-                .iter()
-                .for_each(|tree| add_tree(tree, prefix, is_reexport, found));
+            return group.items.iter().for_each(|tree| add_tree(tree, prefix, is_reexport, found));
         }
         UseTree::Name(tree) if tree.ident == "self" => (prefix.last().cloned(), None),
         UseTree::Name(tree) => (Some(tree.ident.to_string()), Some(tree.ident.to_string())),
         UseTree::Rename(tree) => (Some(tree.rename.to_string()), Some(tree.ident.to_string())),
         UseTree::Glob(_) => (None, None),
     };
-    found.push(Import {
-        name,
-        path: prefix.iter().cloned().chain(last).collect(),
-        is_reexport,
-    });
+    found.push(Import { name, path: prefix.iter().cloned().chain(last).collect(), is_reexport });
 }
 
 /// Collects paths of several segments, and imports inside functions. Arguments of macros are not read.
@@ -57,8 +45,7 @@ pub struct PathCollector {
 impl Visit<'_> for PathCollector {
     fn visit_path(&mut self, path: &syn::Path) {
         if path.segments.len() > 1 && path.leading_colon.is_none() {
-            self.paths
-                .insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+            self.paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         }
         syn::visit::visit_path(self, path);
     }

@@ -48,18 +48,11 @@ fn tests_comments_and_other_crates_are_no_imports() {
 
 #[test]
 fn a_parent_that_only_declares_and_reexports_is_in_no_circle() {
-    let a = [
-        ("lib.rs", "mod room;"),
-        ("room/a.rs", "use super::B; pub struct A;"),
-        ("room/b.rs", "pub struct B;"),
-    ];
+    let a = [("lib.rs", "mod room;"), ("room/a.rs", "use super::B; pub struct A;"), ("room/b.rs", "pub struct B;")];
     let parent = ("room/mod.rs", "mod a; mod b; pub use a::A; pub use self::b::B;");
     assert_eq!(circles_of(&[&a[..], &[parent]].concat()), [""; 0]);
     // It defines an item that a child takes, and takes one from that child.
-    let defines = (
-        "room/mod.rs",
-        "mod a; mod b; use a::A; pub use b::B; pub struct Room(A);",
-    );
+    let defines = ("room/mod.rs", "mod a; mod b; use a::A; pub use b::B; pub struct Room(A);");
     let takes = ("room/a.rs", "use super::{B, Room}; pub struct A;");
     let found = circles_of(&[a[0], defines, takes, a[2]]);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -86,10 +79,7 @@ fn a_circle_through_three_files_is_one_circle() {
     let files = [("lib.rs", "mod a; mod b; mod c; mod d;"), ("d.rs", "use crate::a::A;")];
     let found = circles_of(&[&files[..], &[("a.rs", &a), ("b.rs", &b), ("c.rs", &c)]].concat());
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(
-        found[0].starts_with("3 files") && !found[0].contains("d.rs"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("3 files") && !found[0].contains("d.rs"), "{found:?}");
 }
 
 #[test]

@@ -15,9 +15,7 @@ const RUNS_MAX: usize = 8;
 pub(super) fn folders(folders: &[impl AsRef<Path>]) -> Result<()> {
     match folders {
         [] => {
-            return Err(Error::Incomparable(
-                "a comparison needs two runs or more: name their folders".to_owned(),
-            ));
+            return Err(Error::Incomparable("a comparison needs two runs or more: name their folders".to_owned()));
         }
         [run] => {
             return Err(Error::Incomparable(format!(
@@ -78,14 +76,10 @@ fn predicted((task, outputs): (Task, u64)) -> String {
 pub(super) fn notes(runs: &[ComparedRun]) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(difference(runs, "The stores differ", store));
-    notes.extend(difference(runs, "The numbers of features per node differ", |run| {
-        run.state.inputs.to_string()
-    }));
+    notes.extend(difference(runs, "The numbers of features per node differ", |run| run.state.inputs.to_string()));
     notes.extend(difference(runs, "Scores are of different nodes", scored));
     notes.extend(difference(runs, "Evaluations differ", |run| {
-        run.summary
-            .evaluated
-            .map_or_else(|| "none".to_owned(), |how| how.to_string())
+        run.summary.evaluated.map_or_else(|| "none".to_owned(), |how| how.to_string())
     }));
     let unfinished = runs.iter().filter(|run| !run.is_over());
     notes.extend(unfinished.map(|run| {
@@ -103,10 +97,7 @@ fn difference(runs: &[ComparedRun], what: &str, value: impl Fn(&ComparedRun) -> 
     if values.iter().all(|value| *value == values[0]) {
         return None;
     }
-    let runs = runs
-        .iter()
-        .zip(&values)
-        .map(|(run, value)| format!("{}: {value}", run.name));
+    let runs = runs.iter().zip(&values).map(|(run, value)| format!("{}: {value}", run.name));
     Some(format!("{what}. {}", runs.collect::<Vec<_>>().join("; ")))
 }
 

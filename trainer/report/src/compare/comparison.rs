@@ -79,10 +79,7 @@ impl Comparison {
         let mut main = String::new();
         let notes = checks::notes(&self.runs);
         if !notes.is_empty() {
-            let items: String = notes
-                .iter()
-                .map(|note| format!("<li>{}</li>\n", escape(note)))
-                .collect();
+            let items: String = notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
             main += &section(
                 "What differs",
                 "Mind this when you compare scores.",
@@ -98,11 +95,7 @@ impl Comparison {
         let plots = self.plots();
         let figures: String = plots.iter().filter(|plot| plot.has_values()).map(Plot::html).collect();
         main += &format!("<div class=\"plots pairs\">\n{figures}</div>\n<div class=\"tables\">\n");
-        main += &section(
-            "Options that differ",
-            "An arrow shows what auto became.",
-            &tables::options(&self.runs),
-        );
+        main += &section("Options that differ", "An arrow shows what auto became.", &tables::options(&self.runs));
         main += &section("Wall time by stage", "", &tables::stages(&self.runs));
         main += "</div>\n";
         let title = format!("Comparison of {} runs", self.runs.len());
@@ -120,10 +113,7 @@ impl Comparison {
                     axis: curve.axis,
                     unit: curve.unit,
                     kind: Kind::Lines,
-                    series: (1..)
-                        .zip(&self.runs)
-                        .map(|(number, run)| curve.series(number, run, across))
-                        .collect(),
+                    series: (1..).zip(&self.runs).map(|(number, run)| curve.series(number, run, across)).collect(),
                     resting: "each at its best epoch".to_owned(),
                     best: None,
                     note: String::new(),
@@ -150,20 +140,10 @@ impl Comparison {
         [
             Curve::new("val", format!("Validation {axis}"), (axis, unit), true, val),
             Curve::new("test", format!("Test {axis}"), (axis, unit), true, test),
-            Curve::new(
-                "train-loss",
-                "Training loss".to_owned(),
-                (loss, Unit::Number),
-                false,
-                |record| Some(record.loss),
-            ),
-            Curve::new(
-                "val-loss",
-                "Validation loss".to_owned(),
-                (loss, Unit::Number),
-                true,
-                |record| record.val_loss,
-            ),
+            Curve::new("train-loss", "Training loss".to_owned(), (loss, Unit::Number), false, |record| {
+                Some(record.loss)
+            }),
+            Curve::new("val-loss", "Validation loss".to_owned(), (loss, Unit::Number), true, |record| record.val_loss),
         ]
     }
 }
@@ -176,14 +156,7 @@ impl Curve {
         is_evaluated: bool,
         of: EpochValue,
     ) -> Self {
-        Self {
-            id,
-            title,
-            axis,
-            unit,
-            is_evaluated,
-            of,
-        }
+        Self { id, title, axis, unit, is_evaluated, of }
     }
 
     /// The curve of the run with a number. Its color is the same on the whole page.
@@ -205,11 +178,6 @@ impl Curve {
                 rest = Some(x);
             }
         }
-        Series {
-            name: format!("{number} {}", run.name),
-            color: color(number),
-            samples,
-            rest,
-        }
+        Series { name: format!("{number} {}", run.name), color: color(number), samples, rest }
     }
 }

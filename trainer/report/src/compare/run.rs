@@ -85,10 +85,8 @@ impl ComparedRun {
 
 /// Gives runs the names of their folders if all of these differ, and else leaves the paths.
 pub(super) fn shorten_names(runs: &mut [ComparedRun]) {
-    let names: Vec<String> = runs
-        .iter()
-        .filter_map(|run| Some(run.folder.file_name()?.to_string_lossy().into_owned()))
-        .collect();
+    let names: Vec<String> =
+        runs.iter().filter_map(|run| Some(run.folder.file_name()?.to_string_lossy().into_owned())).collect();
     if names.iter().collect::<BTreeSet<_>>().len() == runs.len() {
         for (run, name) in runs.iter_mut().zip(names) {
             run.name = name;

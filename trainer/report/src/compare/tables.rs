@@ -93,10 +93,7 @@ pub(super) fn options(runs: &[ComparedRun]) -> String {
         differ = true;
         rows += &format!("<tr><th>{}</th>", escape(name));
         for value in values {
-            rows += &format!(
-                "<td>{}</td>",
-                value.map_or_else(|| "–".to_owned(), |value| escape(value))
-            );
+            rows += &format!("<td>{}</td>", value.map_or_else(|| "–".to_owned(), |value| escape(value)));
         }
         rows += "</tr>\n";
     }
@@ -113,11 +110,7 @@ pub(super) fn stages(runs: &[ComparedRun]) -> String {
         if runs.iter().all(|run| run.summary.seconds_by_stage[stage] == 0.0) {
             continue;
         }
-        rows += &format!(
-            "<tr><th><i class=\"{}\"></i>{}</th>",
-            color_of_stage(stage),
-            stage.name()
-        );
+        rows += &format!("<tr><th><i class=\"{}\"></i>{}</th>", color_of_stage(stage), stage.name());
         for run in runs {
             rows += &format!("<td>{}</td>", Unit::Seconds.format(run.summary.seconds_by_stage[stage]));
         }

@@ -42,12 +42,7 @@ pub(crate) fn written() -> Written {
         ..EpochRecord::default()
     });
     let records: Vec<EpochRecord> = records.collect();
-    let best = Best {
-        epoch: 3,
-        step: 30,
-        val: 0.8,
-        test: Some(0.7),
-    };
+    let best = Best { epoch: 3, step: 30, val: 0.8, test: Some(0.7) };
     let state = RunState {
         store_digest: 7,
         inputs: 100,
@@ -59,22 +54,12 @@ pub(crate) fn written() -> Written {
         seconds_by_stage: [(Stage::Open, 5.0), (Stage::Forward, 35.0)].into_iter().collect(),
         ..RunState::default()
     };
-    Written {
-        config: TrainConfig {
-            epochs: 4,
-            ..TrainConfig::default()
-        },
-        state,
-        records,
-    }
+    Written { config: TrainConfig { epochs: 4, ..TrainConfig::default() }, state, records }
 }
 
 /// Scores on `nodes` test nodes, half of them in the largest class.
 fn model_scores(nodes: i64) -> ModelScores {
-    let spec = LabelSpec {
-        classes: 3,
-        kind: LabelKind::Single,
-    };
+    let spec = LabelSpec { classes: 3, kind: LabelKind::Single };
     let mut scores = Scores::new(spec, false);
     for node in 0..nodes {
         scores.add(&[1.0, 0.0, 0.0], Labels::Classes(&[[0, 1, 0, 2][node as usize % 4]]));
@@ -124,10 +109,7 @@ fn compared(folders: &[PathBuf]) -> String {
 
 fn refused(folders: &[PathBuf]) -> String {
     let error = Comparison::read(folders).unwrap_err();
-    assert!(
-        matches!(error, Error::Incomparable(_) | Error::RunFile { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, Error::Incomparable(_) | Error::RunFile { .. }), "{error:?}");
     error.to_string()
 }
 
@@ -145,27 +127,15 @@ fn curves_scores_and_options_of_runs_are_on_one_page() {
             let figure = part(&html, &format!("<figure id=\"{curve}-by-{by}\">"), "</figure>");
             for run in ["1 narrow", "2 wide"] {
                 let color = format!("run-{}", &run[..1]);
-                assert!(
-                    figure.contains(&format!("<i class=\"{color}\"></i>{run} <b>")),
-                    "{figure}"
-                );
-                assert!(
-                    figure.contains(&format!("<path class=\"line {color}\"")) || curve == "test",
-                    "{figure}"
-                );
+                assert!(figure.contains(&format!("<i class=\"{color}\"></i>{run} <b>")), "{figure}");
+                assert!(figure.contains(&format!("<path class=\"line {color}\"")) || curve == "test", "{figure}");
             }
             assert_eq!(figure.matches("<span class=\"title\">").count(), 2);
         }
     }
     let results = part(&html, "<table id=\"results\">", "</table>");
-    for text in [
-        "</i>1 narrow</th>",
-        "</i>2 wide</th>",
-        ">70.0 %</td>",
-        ">75.0 %</td>",
-        ">40.0 s</td>",
-        ">5.00 s</td>",
-    ] {
+    for text in ["</i>1 narrow</th>", "</i>2 wide</th>", ">70.0 %</td>", ">75.0 %</td>", ">40.0 s</td>", ">5.00 s</td>"]
+    {
         assert!(results.contains(text), "{text}: {results}");
     }
     let options = part(&html, "<table id=\"options\">", "</table>");
@@ -178,10 +148,7 @@ fn curves_scores_and_options_of_runs_are_on_one_page() {
         ]
     );
     let stages = part(&html, "<table id=\"stages\">", "</table>");
-    assert!(
-        stages.contains("<i class=\"stage-forward\"></i>forward</th><td>35.0 s</td><td>35.0 s</td>"),
-        "{stages}"
-    );
+    assert!(stages.contains("<i class=\"stage-forward\"></i>forward</th><td>35.0 s</td><td>35.0 s</td>"), "{stages}");
 }
 
 #[test]
@@ -193,17 +160,11 @@ fn legends_of_a_comparison_rest_at_the_best_epoch_of_each_run() {
     let html = compared(&[written().write(&parent, "a"), other.write(&parent, "b")]);
     for by in ["epoch", "time"] {
         let figure = part(&html, &format!("<figure id=\"val-by-{by}\">"), "</figure>");
-        assert!(
-            figure.contains("</i>1 a <b>80.0 %</b>") && figure.contains("</i>2 b <b>90.0 %</b>"),
-            "{figure}"
-        );
+        assert!(figure.contains("</i>1 a <b>80.0 %</b>") && figure.contains("</i>2 b <b>90.0 %</b>"), "{figure}");
         assert!(figure.contains("each at its best epoch"), "{figure}");
     }
     let figure = part(&html, "<figure id=\"val-by-time\">", "</figure>");
-    assert!(
-        figure.contains(r#""names":["after 10.0 s","after 20.0 s","after 30.0 s","after 40.0 s"]"#),
-        "{figure}"
-    );
+    assert!(figure.contains(r#""names":["after 10.0 s","after 20.0 s","after 30.0 s","after 40.0 s"]"#), "{figure}");
 }
 
 #[test]
@@ -211,10 +172,7 @@ fn what_differs_between_runs_that_can_be_compared_is_said() {
     let parent = tempdir().unwrap();
     let mut other = written();
     (other.state.store_digest, other.state.inputs, other.config.epochs) = (8, 50, 10);
-    other.state.scores = Some(ModelScores {
-        evaluated: Evaluate::Sampled,
-        ..model_scores(50)
-    });
+    other.state.scores = Some(ModelScores { evaluated: Evaluate::Sampled, ..model_scores(50) });
     let html = compared(&[written().write(&parent, "a"), other.write(&parent, "b")]);
     let notes = part(&html, "<ul id=\"notes\">", "</ul>");
     for note in [
@@ -236,22 +194,13 @@ fn runs_that_cannot_be_compared_are_refused_with_the_reason() {
     (other.state.outputs, other.state.scores) = (5, None);
     let b = other.write(&parent, "b");
     let error = refused(&[a.clone(), b]);
-    assert!(
-        error.contains("a predicts one of 3 classes, and ") && error.contains("b one of 5 classes"),
-        "{error}"
-    );
+    assert!(error.contains("a predicts one of 3 classes, and ") && error.contains("b one of 5 classes"), "{error}");
     let mut sets = written();
     sets.state.note_task(Task::MultiLabel);
     let error = refused(&[a.clone(), sets.write(&parent, "sets")]);
-    assert!(
-        error.contains("sets sets of 3 labels, so their scores cannot be compared"),
-        "{error}"
-    );
+    assert!(error.contains("sets sets of 3 labels, so their scores cannot be compared"), "{error}");
     let error = refused(std::slice::from_ref(&a));
-    assert!(
-        error.contains("two runs or more") && error.contains("a/report.html"),
-        "{error}"
-    );
+    assert!(error.contains("two runs or more") && error.contains("a/report.html"), "{error}");
     let error = refused(&[a.clone(), parent.path().join("./a")]);
     assert!(error.contains("are the same run"), "{error}");
     let error = refused(&vec![a.clone(); 9]);
@@ -270,11 +219,7 @@ fn runs_in_folders_of_the_same_name_are_told_apart_by_their_paths() {
     let folders = parents.each_ref().map(|parent| written().write(parent, "run"));
     let html = compared(&folders);
     for folder in &folders {
-        assert!(
-            html.contains(&format!("{} <b>", folder.display())),
-            "{}",
-            folder.display()
-        );
+        assert!(html.contains(&format!("{} <b>", folder.display())), "{}", folder.display());
     }
     assert!(html.contains("None: all runs have the same options."));
 }
@@ -300,15 +245,9 @@ fn a_page_replaces_another_only_if_told() {
     let page = parent.path().join("compare.html");
     fs::write(&page, "mine").unwrap();
     let error = comparison.write(&page).unwrap_err().to_string();
-    assert!(
-        error.contains("compare.html exists") && error.contains("--force"),
-        "{error}"
-    );
+    assert!(error.contains("compare.html exists") && error.contains("--force"), "{error}");
     assert_eq!(fs::read(&page).unwrap(), b"mine");
-    let replacing = Destination {
-        path: &page,
-        replaces: true,
-    };
+    let replacing = Destination { path: &page, replaces: true };
     comparison.write(replacing).unwrap();
     assert_eq!(fs::read_to_string(&page).unwrap(), comparison.html());
     let new = parent.path().join("new.html");

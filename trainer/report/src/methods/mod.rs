@@ -52,12 +52,7 @@ impl MethodComparison {
             )));
         }
         row::set_colors(&mut rows);
-        Ok(Self {
-            store: store.to_owned(),
-            score: rows[0].task.score_name(),
-            rows,
-            warnings,
-        })
+        Ok(Self { store: store.to_owned(), score: rows[0].task.score_name(), rows, warnings })
     }
 
     /// Problems that the comparison survived, for the user.

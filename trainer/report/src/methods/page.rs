@@ -46,22 +46,14 @@ pub(super) fn html(store: &str, score: &'static str, rows: &[Row]) -> String {
     let mut costs = Vec::new();
     for number in machines(rows) {
         // A method without partitions is in all plots.
-        let of_number: Vec<&Row> = rows
-            .iter()
-            .filter(|row| [1, number].contains(&row.machines) && !row.curve.is_empty())
-            .collect();
+        let of_number: Vec<&Row> =
+            rows.iter().filter(|row| [1, number].contains(&row.machines) && !row.curve.is_empty()).collect();
         let plots = plots(score, number, &of_number);
         let figures: String = plots.iter().filter(|plot| plot.has_values()).map(Plot::html).collect();
-        main += &format!(
-            "<h2>{}</h2>\n<div class=\"plots triples\">\n{figures}</div>\n",
-            partitions(number)
-        );
+        main += &format!("<h2>{}</h2>\n<div class=\"plots triples\">\n{figures}</div>\n", partitions(number));
         costs.push(costs_of_figure(number, &of_number));
     }
-    let bandwidths: Vec<_> = BANDWIDTHS
-        .iter()
-        .map(|(bits, name)| serde_json::json!([bits, name]))
-        .collect();
+    let bandwidths: Vec<_> = BANDWIDTHS.iter().map(|(bits, name)| serde_json::json!([bits, name])).collect();
     let json = data(&serde_json::json!({ "bandwidths": bandwidths, "figures": costs }));
     main += &format!("<div id=\"costs\" hidden>\n{json}</div>\n");
     let mut names: Vec<String> = Vec::new();
@@ -205,20 +197,9 @@ fn unit(rows: &[&Row]) -> Unit {
 }
 
 fn series(row: &Row, across: Across) -> Series {
-    let samples: Vec<Sample> = row
-        .curve
-        .iter()
-        .map(|point| Sample {
-            x: place(point, row.machines, across),
-            value: point.score,
-        })
-        .collect();
-    Series {
-        name: row.name.clone(),
-        color: row.color.clone(),
-        rest: samples.last().map(|sample| sample.x),
-        samples,
-    }
+    let samples: Vec<Sample> =
+        row.curve.iter().map(|point| Sample { x: place(point, row.machines, across), value: point.score }).collect();
+    Series { name: row.name.clone(), color: row.color.clone(), rest: samples.last().map(|sample| sample.x), samples }
 }
 
 fn place(point: &Point, machines: u32, across: Across) -> f64 {

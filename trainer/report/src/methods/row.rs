@@ -108,17 +108,9 @@ impl SeedResult {
             };
             if is_better {
                 best = val;
-                reached = Point {
-                    epoch: record.epoch as f64,
-                    costs,
-                    score: test.unwrap_or(f64::NAN),
-                };
+                reached = Point { epoch: record.epoch as f64, costs, score: test.unwrap_or(f64::NAN) };
             }
-            curve.push(Point {
-                epoch: record.epoch as f64,
-                costs,
-                score: reached.score,
-            });
+            curve.push(Point { epoch: record.epoch as f64, costs, score: reached.score });
         }
         Self {
             score: run.summary.score().test,

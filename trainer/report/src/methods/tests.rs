@@ -20,9 +20,7 @@ fn record(activation_bytes: u64) -> EpochRecord {
         activation_bytes,
         feature_bytes: 500,
         halo_bytes: 100,
-        seconds_by_stage: [(Stage::Forward, 8.0), (Stage::Evaluate, 3.0)]
-            .into_iter()
-            .collect::<StageSeconds>(),
+        seconds_by_stage: [(Stage::Forward, 8.0), (Stage::Evaluate, 3.0)].into_iter().collect::<StageSeconds>(),
         ..EpochRecord::default()
     }
 }
@@ -45,11 +43,7 @@ fn runs(parent: &TempDir, name: &str, partitions: u32, activation_bytes: u64, ac
         run.state.scores.as_mut().unwrap().test_accuracy = Some(accuracy);
         run.write(parent, &format!("{name}-{partitions}-{seed}"))
     });
-    MethodRuns {
-        name: name.to_owned(),
-        partitions,
-        folders: folders.collect(),
-    }
+    MethodRuns { name: name.to_owned(), partitions, folders: folders.collect() }
 }
 
 fn comparison(parent: &TempDir) -> MethodComparison {
@@ -66,10 +60,7 @@ fn comparison(parent: &TempDir) -> MethodComparison {
 fn machines_send_the_bytes_of_an_all_reduce_and_share_time_and_bytes() {
     let costs = Costs::of(&record(2000), 4);
     // Each of 4 machines sends 3/4 of the gradient to sum it, and as much to spread the sum.
-    assert_eq!(
-        (costs.gradients, costs.activations, costs.features),
-        (6000.0, 2000.0, 600.0)
-    );
+    assert_eq!((costs.gradients, costs.activations, costs.features), (6000.0, 2000.0, 600.0));
     assert_eq!(costs.seconds, 8.0, "without evaluation");
     assert_eq!(costs.modelled_seconds(4, 8.0 * 8600.0), 2.0 + 0.25);
     assert_eq!(Costs::of(&record(0), 1).gradients, 0.0, "one machine sends no gradient");
@@ -104,14 +95,9 @@ fn a_page_has_curves_for_each_number_of_partitions_and_single_machines_in_all() 
     let comparison = comparison(&parent);
     let html = comparison.html();
     assert_well_formed(&html);
-    for (figure, lines) in [
-        ("epochs-4", 3),
-        ("bytes-4", 2),
-        ("seconds-4", 3),
-        ("epochs-16", 2),
-        ("bytes-16", 1),
-        ("seconds-16", 2),
-    ] {
+    for (figure, lines) in
+        [("epochs-4", 3), ("bytes-4", 2), ("seconds-4", 3), ("epochs-16", 2), ("bytes-16", 1), ("seconds-16", 2)]
+    {
         let figure = part(&html, &format!("<figure id=\"{figure}\">"), "</figure>");
         assert_eq!(figure.matches("<path class=\"line ").count(), lines, "{figure}");
     }
@@ -135,13 +121,7 @@ fn a_browser_draws_curves_anew_for_another_bandwidth() {
     let path = parent.path().join("moved.html");
     std::fs::write(&path, html.replace("</body>", MOVE)).unwrap();
     let output = Command::new(browser)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--virtual-time-budget=5000",
-            "--dump-dom",
-        ])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", parent.path().join("profile").display()))
         .arg(format!("file://{}", path.display()))
         .output()
@@ -159,9 +139,7 @@ fn a_browser_draws_curves_anew_for_another_bandwidth() {
     assert_eq!(before.matches('L').count(), after.matches('L').count());
     let downs = |line: &str| -> Vec<String> {
         let places = line[1..].split('L');
-        places
-            .map(|place| place.split(' ').nth(1).unwrap().to_owned())
-            .collect()
+        places.map(|place| place.split(' ').nth(1).unwrap().to_owned()).collect()
     };
     assert_eq!(downs(&before), downs(&after), "only times change");
 }

@@ -17,10 +17,7 @@ const COLUMNS: [&str; 8] = [
 
 /// A table of Markdown.
 pub(super) fn markdown(score: &str, rows: &[Row]) -> String {
-    let mut text = format!(
-        "| method | partitions | seeds | test {score} | {} |\n",
-        COLUMNS.join(" | ")
-    );
+    let mut text = format!("| method | partitions | seeds | test {score} | {} |\n", COLUMNS.join(" | "));
     text += &format!("|---|---|---|---|{}\n", "---|".repeat(COLUMNS.len()));
     for row in rows {
         let score = match row.deviation {
@@ -74,13 +71,7 @@ pub(super) fn csv(score: &str, rows: &[Row]) -> String {
             Some(row.to_best.modelled_seconds(row.machines, BANDWIDTH)),
         ];
         let numbers = numbers.map(|number| number.map_or_else(String::new, |number| number.to_string()));
-        text += &format!(
-            "{},{},{},{}\n",
-            field(&row.name),
-            row.machines,
-            row.seeds,
-            numbers.join(",")
-        );
+        text += &format!("{},{},{},{}\n", field(&row.name), row.machines, row.seeds, numbers.join(","));
     }
     text
 }

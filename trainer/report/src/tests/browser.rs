@@ -29,18 +29,8 @@ fn drawn(browser: &Path, pages: &[String]) -> Value {
     fs::write(&path, outer).unwrap();
     let dom = folder.path().join("dom.html");
     let mut child = Command::new(browser)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
         .args(["--virtual-time-budget=10000", "--window-size=1400,1000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
         .arg(format!("file://{}", path.display()))
@@ -77,25 +67,17 @@ static DRAWN: LazyLock<Option<Vec<Drawn>>> = LazyLock::new(|| {
     let kinds = [(50, 40, 8), (1, 2, 3), (10_000, 5, 8)];
     let pages = kinds.map(|(epochs, classes, _)| {
         let (scores, names) = (scores(classes), names(classes));
-        page(
-            "a-store-with-a-name-that-is-long.grappa",
-            &records(epochs),
-            Some(&scores),
-            &names,
-        )
+        page("a-store-with-a-name-that-is-long.grappa", &records(epochs), Some(&scores), &names)
     });
     let browser = Some(Path::new(BROWSER)).filter(|browser| browser.exists())?;
     let measured = drawn(browser, &pages);
     let frames = measured.as_array().unwrap().chunks(2);
-    let drawn = kinds
-        .into_iter()
-        .zip(frames)
-        .map(|((epochs, classes, charts), frames)| Drawn {
-            epochs,
-            classes,
-            charts,
-            frames: frames.to_vec(),
-        });
+    let drawn = kinds.into_iter().zip(frames).map(|((epochs, classes, charts), frames)| Drawn {
+        epochs,
+        classes,
+        charts,
+        frames: frames.to_vec(),
+    });
     Some(drawn.collect())
 });
 
@@ -110,24 +92,11 @@ fn a_browser_draws_every_plot_and_nothing_is_wider_than_a_phone() {
     let Some(pages) = &*DRAWN else {
         grappa_skip::skip!("there is no {BROWSER}");
     };
-    for &Drawn {
-        epochs,
-        classes,
-        charts,
-        ref frames,
-    } in pages
-    {
+    for &Drawn { epochs, classes, charts, ref frames } in pages {
         for (frame, width) in frames.iter().zip([390, 1280]) {
             assert_eq!(frame["width"], width);
-            assert!(
-                frame["scrollWidth"].as_u64().unwrap() <= width,
-                "{epochs} epochs: {frame}"
-            );
-            assert_eq!(
-                frame["outside"],
-                Value::Array(Vec::new()),
-                "{epochs} epochs, {width} wide"
-            );
+            assert!(frame["scrollWidth"].as_u64().unwrap() <= width, "{epochs} epochs: {frame}");
+            assert_eq!(frame["outside"], Value::Array(Vec::new()), "{epochs} epochs, {width} wide");
             let plots = frame["plots"].as_object().unwrap();
             // Two classes have the curve of precision by recall.
             assert_eq!(plots.len(), charts + usize::from(classes == 2));
@@ -141,10 +110,7 @@ fn a_browser_draws_every_plot_and_nothing_is_wider_than_a_phone() {
         }
         // On a phone plots are below each other, on a desktop side by side.
         let columns = (charts - 2).min(3);
-        assert_eq!(
-            (&frames[0]["columns"], &frames[1]["columns"]),
-            (&Value::from(1), &Value::from(columns))
-        );
+        assert_eq!((&frames[0]["columns"], &frames[1]["columns"]), (&Value::from(1), &Value::from(columns)));
     }
 }
 
@@ -170,10 +136,7 @@ fn a_pointer_a_finger_and_keys_reach_the_values_of_every_epoch() {
             assert_eq!([keys[1], keys[3], keys[5]], [&last, first, &last]);
             assert!(*epochs == 1 || (keys[0] != last && keys[4] != first), "{keys:?}");
             let value = frame["value"].as_str().unwrap();
-            assert!(
-                value.starts_with(&format!("{last}: train ")) && value.contains("test "),
-                "{value}"
-            );
+            assert!(value.starts_with(&format!("{last}: train ")) && value.contains("test "), "{value}");
         }
     }
 }
@@ -190,10 +153,7 @@ fn classes_are_sorted_by_the_column_whose_heading_is_pressed() {
             texts.iter().map(|text| text.parse().unwrap()).collect()
         };
         assert!(numbers("nodes").is_sorted_by(|a, b| a >= b), "{sorts}");
-        assert!(
-            numbers("f1").is_sorted_by(|a, b| a >= b) && numbers("f1")[0] > numbers("f1")[39],
-            "{sorts}"
-        );
+        assert!(numbers("f1").is_sorted_by(|a, b| a >= b) && numbers("f1")[0] > numbers("f1")[39], "{sorts}");
         assert!(numbers("reversed").is_sorted(), "{sorts}");
         // Numbers in names count as numbers.
         assert_eq!(texts(&sorts["names"]), names(40));
@@ -215,10 +175,7 @@ fn keys_and_touch_reach_the_confusion_of_every_class() {
             let [class, predicted] = [row, column].map(|place| order[place]);
             let names = [class, predicted].map(|class| names(40)[class].clone());
             let nodes = scores.per_class[class].support;
-            let expected = format!(
-                "{} of {nodes} in {} predicted as {}",
-                matrix[class][predicted], names[0], names[1]
-            );
+            let expected = format!("{} of {nodes} in {} predicted as {}", matrix[class][predicted], names[0], names[1]);
             assert_eq!(cell, expected);
         }
         for (chosen, place) in frame["chosen"].as_array().unwrap().iter().zip([0, 39]) {

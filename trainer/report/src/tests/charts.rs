@@ -25,24 +25,11 @@ fn a_line_has_gaps_where_the_model_was_evaluated_and_the_value_not_measured() {
     let val = line(figure, "val");
     assert_eq!((val.matches('M').count(), val.matches('L').count()), (1, 5), "{val}");
     // A point between gaps is visible.
-    assert_eq!(
-        part(figure, "<path class=\"dots test\" d=\"", "\"")
-            .matches("h0")
-            .count(),
-        3
-    );
+    assert_eq!(part(figure, "<path class=\"dots test\" d=\"", "\"").matches("h0").count(), 3);
     let json = part(figure, "<script type=\"application/json\">", "</script>");
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
-    let at = json["names"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .position(|name| name == "epoch 6")
-        .unwrap();
-    assert_eq!(
-        (&json["values"][1][at], &json["values"][2][at]),
-        (&"50.0 %".into(), &"–".into())
-    );
+    let at = json["names"].as_array().unwrap().iter().position(|name| name == "epoch 6").unwrap();
+    assert_eq!((&json["values"][1][at], &json["values"][2][at]), (&"50.0 %".into(), &"–".into()));
 }
 
 #[test]
@@ -53,12 +40,7 @@ fn a_single_measured_epoch_among_many_is_a_dot() {
     }
     let html = page("store", &records, None, &[]);
     let figure = figure(&html, "plot-accuracy");
-    assert_eq!(
-        part(figure, "<path class=\"dots test\" d=\"", "\"")
-            .matches("h0")
-            .count(),
-        1
-    );
+    assert_eq!(part(figure, "<path class=\"dots test\" d=\"", "\"").matches("h0").count(), 1);
     assert!(!figure.contains("class=\"dots val\""));
 }
 
@@ -67,21 +49,11 @@ fn legends_rest_at_the_best_epoch() {
     let mut records = records(10_000);
     records[4321].val_accuracy = Some(0.987);
     records[4321].test_accuracy = Some(0.876);
-    let given = Given {
-        records: &records,
-        best: Some(4322),
-        ..Given::default()
-    };
+    let given = Given { records: &records, best: Some(4322), ..Given::default() };
     let html = given.html();
-    assert_eq!(
-        html.matches("<span class=\"when\">best epoch 4322</span>").count(),
-        PLOTS.len()
-    );
+    assert_eq!(html.matches("<span class=\"when\">best epoch 4322</span>").count(), PLOTS.len());
     let figure = figure(&html, "plot-accuracy");
-    assert!(
-        figure.contains("</i>val <b>98.7 %</b>") && figure.contains("</i>test <b>87.6 %</b>"),
-        "{figure}"
-    );
+    assert!(figure.contains("</i>val <b>98.7 %</b>") && figure.contains("</i>test <b>87.6 %</b>"), "{figure}");
     let json = part(figure, "<script type=\"application/json\">", "</script>");
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
     let start = json["start"].as_u64().unwrap() as usize;
@@ -107,10 +79,7 @@ fn both_axes_of_every_chart_have_titles() {
         let figure = figure(&html, id);
         let titles: Vec<&str> = figure.split("<span class=\"title\">").skip(1).collect();
         assert_eq!(titles.len(), 2, "{id}");
-        assert!(
-            !titles[0].starts_with('<') && titles[1].starts_with("epoch</span>"),
-            "{id}: {titles:?}"
-        );
+        assert!(!titles[0].starts_with('<') && titles[1].starts_with("epoch</span>"), "{id}: {titles:?}");
     }
     let mut records = records(50);
     records[0].loss = 1000.0;
@@ -133,10 +102,7 @@ fn a_value_that_stays_the_same_is_text_and_no_chart() {
         ("Gradients summed over partitions", "1.0 MiB"),
         ("Learning rate", "0.00300"),
     ] {
-        assert!(
-            texts.contains(&format!("<dt>{title}</dt><dd>{text}</dd>")),
-            "{title}: {texts}"
-        );
+        assert!(texts.contains(&format!("<dt>{title}</dt><dd>{text}</dd>")), "{title}: {texts}");
     }
     assert_eq!(html.matches("<figure").count(), 4);
     records[7].learning_rate = 0.001;
@@ -149,17 +115,10 @@ fn a_chart_without_values_is_stated_and_not_drawn() {
     for record in &mut records {
         (record.train_accuracy, record.bytes_read) = (None, 0);
     }
-    let unpartitioned = Given {
-        records: &records,
-        partitions: 1,
-        ..Given::default()
-    };
+    let unpartitioned = Given { records: &records, partitions: 1, ..Given::default() };
     let html = unpartitioned.html();
     for (title, text) in [
-        (
-            "Coverage of seeds",
-            "100 %: one partition sees every neighborhood whole",
-        ),
+        ("Coverage of seeds", "100 %: one partition sees every neighborhood whole"),
         ("Read from files", "0 B"),
         ("Gradients summed over partitions", "none: there is one partition"),
     ] {
@@ -187,23 +146,15 @@ fn a_stage_has_the_same_color_whichever_others_there_are() {
         let figure = figure(&html, "plot-time");
         for stage in [Stage::Forward, Stage::Evaluate] {
             let name = stage.name();
-            assert!(
-                figure.contains(&format!("<i class=\"stage-{name}\"></i>{name} <b>")),
-                "{figure}"
-            );
-            assert!(
-                html.contains(&format!("<th><i class=\"stage-{name}\"></i>{name}</th>")),
-                "{name}"
-            );
+            assert!(figure.contains(&format!("<i class=\"stage-{name}\"></i>{name} <b>")), "{figure}");
+            assert!(html.contains(&format!("<th><i class=\"stage-{name}\"></i>{name}</th>")), "{name}");
         }
     }
 }
 
 /// The colors of a theme, by name: `#rgb` and `#rrggbb`.
 fn colors(css: &str) -> Vec<(&str, [f64; 3])> {
-    let declared = css
-        .split([';', '{'])
-        .filter_map(|part| part.trim().strip_prefix("--")?.split_once(": #"));
+    let declared = css.split([';', '{']).filter_map(|part| part.trim().strip_prefix("--")?.split_once(": #"));
     declared.map(|(name, digits)| (name, rgb(digits))).collect()
 }
 
@@ -230,13 +181,7 @@ fn colors_differ_and_stand_out_from_the_page_in_both_themes() {
     let (light, dark) = css.split_once("@media (prefers-color-scheme: dark)").unwrap();
     for theme in [light, dark.split_once("\n}\n").unwrap().0] {
         let colors = colors(theme);
-        let of = |wanted: &str| {
-            colors
-                .iter()
-                .find(|(name, _)| *name == wanted)
-                .unwrap_or_else(|| panic!("{wanted}"))
-                .1
-        };
+        let of = |wanted: &str| colors.iter().find(|(name, _)| *name == wanted).unwrap_or_else(|| panic!("{wanted}")).1;
         let stages: Vec<&str> = Stage::ALL.iter().map(|stage| stage.name()).collect();
         let runs = ["run-1", "run-2", "run-3", "run-4", "run-5", "run-6", "run-7", "run-8"];
         for names in [&stages[..], &runs, &["train", "val", "test", "loss"]] {
@@ -250,9 +195,6 @@ fn colors_differ_and_stand_out_from_the_page_in_both_themes() {
         }
     }
     for &stage in Stage::ALL {
-        assert!(
-            css.contains(&format!(".stage-{0} {{ color: var(--{0}); }}", stage.name())),
-            "{stage:?}"
-        );
+        assert!(css.contains(&format!(".stage-{0} {{ color: var(--{0}); }}", stage.name())), "{stage:?}");
     }
 }

@@ -29,19 +29,11 @@ fn the_most_confused_pairs_are_listed() {
     assert_well_formed(&html);
     let table = part(&html, "<table id=\"pairs\">", "</table>");
     let rows: Vec<&str> = table.split("<tr><th>").skip(2).collect();
-    let expected = [
-        ("0", "1", 12, "12.0"),
-        ("1", "2", 10, "20.0"),
-        ("0", "2", 8, "8.0"),
-        ("2", "0", 1, "10.0"),
-    ];
+    let expected = [("0", "1", 12, "12.0"), ("1", "2", 10, "20.0"), ("0", "2", 8, "8.0"), ("2", "0", 1, "10.0")];
     assert_eq!(rows.len(), expected.len(), "{table}");
     for (row, (class, predicted, nodes, percentage)) in rows.iter().zip(expected) {
         let names = format!("&lt;name {class}&gt;</th><th>&lt;name {predicted}&gt;</th><td>{nodes}</td>");
-        assert!(
-            row.starts_with(&names) && row.contains(&format!(">{percentage}</td>")),
-            "{row}"
-        );
+        assert!(row.starts_with(&names) && row.contains(&format!(">{percentage}</td>")), "{row}");
     }
     let perfect = self::html(&[&[5, 0], &[0, 5]]);
     assert!(perfect.contains("No two classes are confused.") && !perfect.contains("id=\"pairs\""));

@@ -30,10 +30,7 @@ const PLOTS: [&str; 8] = [
 
 /// Seconds of the stages from loading to evaluation.
 fn stages(seconds: [f64; 8]) -> StageSeconds {
-    let of_epoch = Stage::ALL
-        .iter()
-        .copied()
-        .filter(|stage| stage.is_training() || *stage == Stage::Evaluate);
+    let of_epoch = Stage::ALL.iter().copied().filter(|stage| stage.is_training() || *stage == Stage::Evaluate);
     of_epoch.zip(seconds).collect()
 }
 
@@ -72,32 +69,22 @@ fn scores(classes: u32) -> ScoreReport {
     let mut scores = Scores::new(spec, true);
     for node in 0..20 * classes {
         let label = node * node % classes;
-        let logits: Vec<f32> = (0..classes)
-            .map(|class| ((node * 7 + class * 13) % 23) as f32)
-            .collect();
+        let logits: Vec<f32> = (0..classes).map(|class| ((node * 7 + class * 13) % 23) as f32).collect();
         scores.add(&logits, Labels::Classes(&[i64::from(label)]));
     }
     scores.report()
 }
 
 fn names(classes: u32) -> Vec<String> {
-    (0..classes)
-        .map(|class| format!("class-{class}-with-a-name-that-is-long"))
-        .collect()
+    (0..classes).map(|class| format!("class-{class}-with-a-name-that-is-long")).collect()
 }
 
 fn facts() -> RunFacts {
     RunFacts {
-        dataset: vec![
-            ("nodes", "63.4 K".to_owned()),
-            ("random split", "60/20/20, seed 0".to_owned()),
-        ],
+        dataset: vec![("nodes", "63.4 K".to_owned()), ("random split", "60/20/20, seed 0".to_owned())],
         process: vec![
             ("host", "worker-17".to_owned()),
-            (
-                "command",
-                "grappa-train a-store-with-a-name-that-is-long.grappa --model gat --out <runs>/a".to_owned(),
-            ),
+            ("command", "grappa-train a-store-with-a-name-that-is-long.grappa --model gat --out <runs>/a".to_owned()),
         ],
         chosen: [("fanouts", "15,10".to_owned())].into_iter().collect(),
     }
@@ -152,22 +139,11 @@ impl Given<'_> {
     fn html(&self) -> String {
         let validated = |record: &&EpochRecord| record.val_accuracy.is_some();
         let last = self.records.iter().rev().find(validated).map(|record| record.epoch);
-        let best = self.best.or(last).map(|epoch| Best {
-            epoch,
-            step: epoch * 28,
-            val: 0.5,
-            test: None,
-        });
-        let mut state = RunState {
-            epoch: self.records.last().map_or(0, |record| record.epoch),
-            best,
-            ..RunState::default()
-        };
+        let best = self.best.or(last).map(|epoch| Best { epoch, step: epoch * 28, val: 0.5, test: None });
+        let mut state =
+            RunState { epoch: self.records.last().map_or(0, |record| record.epoch), best, ..RunState::default() };
         state.note_task(self.task);
-        let config = TrainConfig {
-            partitions: Auto::Value(self.partitions),
-            ..TrainConfig::default()
-        };
+        let config = TrainConfig { partitions: Auto::Value(self.partitions), ..TrainConfig::default() };
         let report = Report {
             name: self.name.to_owned(),
             records: self.records.to_vec(),
@@ -182,22 +158,14 @@ impl Given<'_> {
 }
 
 fn page(name: &str, records: &[EpochRecord], scores: Option<&ScoreReport>, classes: &[String]) -> String {
-    let given = Given {
-        name,
-        records,
-        scores,
-        classes,
-        ..Given::default()
-    };
+    let given = Given { name, records, scores, classes, ..Given::default() };
     given.html()
 }
 
 /// The part of a page from `start` to the next `end`.
 pub(super) fn part<'a>(html: &'a str, start: &str, end: &str) -> &'a str {
     let (_, rest) = html.split_once(start).unwrap_or_else(|| panic!("no {start}"));
-    rest.split_once(end)
-        .unwrap_or_else(|| panic!("no {end} after {start}"))
-        .0
+    rest.split_once(end).unwrap_or_else(|| panic!("no {end} after {start}")).0
 }
 
 fn figure<'a>(html: &'a str, id: &str) -> &'a str {
@@ -271,14 +239,8 @@ fn the_wall_time_is_a_table_of_stages_that_add_up() {
     let table = part(&html, "<table id=\"stages\">", "</table>");
     // Eight stages of 10 s each; those that took no time are not listed.
     assert_eq!(table.matches("12.5 %").count(), 8, "{table}");
-    assert!(
-        table.contains("</i>evaluate</th>") && !table.contains("</i>preaggregate</th>"),
-        "{table}"
-    );
-    assert!(
-        table.contains("<th>all</th><td>1 min 20 s</td>") || table.contains("<th>all</th><td>80"),
-        "{table}"
-    );
+    assert!(table.contains("</i>evaluate</th>") && !table.contains("</i>preaggregate</th>"), "{table}");
+    assert!(table.contains("<th>all</th><td>1 min 20 s</td>") || table.contains("<th>all</th><td>80"), "{table}");
 }
 
 #[test]
@@ -320,20 +282,14 @@ fn the_best_epoch_is_marked_and_the_table_has_all_classes() {
     assert!(html.contains("The 12 largest classes; 28 more are left out, so rows need not add up to 100 %."));
     // Classes, confusion, and the eight stages with their sum; a heading each.
     // The pairs of classes that are confused most often, and the head of the table for a chosen class.
-    assert_eq!(
-        html.matches("<tr>").count(),
-        (1 + 40) + (1 + 12) + (1 + 8 + 1) + (1 + 10) + 1
-    );
+    assert_eq!(html.matches("<tr>").count(), (1 + 40) + (1 + 12) + (1 + 8 + 1) + (1 + 10) + 1);
     let few = page("store", &records(1), Some(&scores(3)), &names(3));
     assert!(!few.contains("id=\"search\""));
 }
 
 #[test]
 fn a_run_that_ended_early_says_so() {
-    let config = TrainConfig {
-        epochs: 20,
-        ..TrainConfig::default()
-    };
+    let config = TrainConfig { epochs: 20, ..TrainConfig::default() };
     let mut summary = Summary::new(&records(7), &RunState::default(), &config, stages([10.0; 8]));
     for early in [None, Some(7)] {
         summary.early_stopping_epoch = early;
@@ -346,9 +302,7 @@ fn a_run_that_ended_early_says_so() {
             facts: facts(),
             is_finished: true,
         };
-        let says = report
-            .html()
-            .contains("ended by early stopping before the 20 of --epochs");
+        let says = report.html().contains("ended by early stopping before the 20 of --epochs");
         assert_eq!(says, early.is_some());
     }
 }
@@ -357,19 +311,10 @@ fn a_run_that_ended_early_says_so() {
 fn a_tile_with_a_score_names_its_split() {
     let (records, scores) = (records(4), scores(3));
     for scored in ["test", "val"] {
-        let html = Given {
-            records: &records,
-            scores: Some(&scores),
-            scored,
-            ..Given::default()
-        }
-        .html();
+        let html = Given { records: &records, scores: Some(&scores), scored, ..Given::default() }.html();
         let tiles = part(&html, "<div class=\"tiles\">", "\n</div>");
         for score in ["macro F1", "micro F1", "majority class"] {
-            assert!(
-                tiles.contains(&format!("<span>{scored} {score}</span>")),
-                "{score}: {tiles}"
-            );
+            assert!(tiles.contains(&format!("<span>{scored} {score}</span>")), "{score}: {tiles}");
             assert!(!tiles.contains(&format!("<span>{score}</span>")), "{score}: {tiles}");
         }
         assert!(tiles.contains("<span>test accuracy</span>") && tiles.contains("<span>val accuracy</span>"));
@@ -383,24 +328,14 @@ fn the_accuracy_stands_beside_the_share_of_the_largest_class() {
     let mut scores = scores(3);
     assert_eq!(scores.nodes, 60);
     scores.per_class[1].support = 45;
-    let given = Given {
-        records: &records,
-        scores: Some(&scores),
-        ..Given::default()
-    };
+    let given = Given { records: &records, scores: Some(&scores), ..Given::default() };
     let html = given.html();
-    let (accuracy, majority) = (
-        "<span>test accuracy</span>",
-        "<span>test majority class</span><b>75.0 %</b>",
-    );
+    let (accuracy, majority) = ("<span>test accuracy</span>", "<span>test majority class</span><b>75.0 %</b>");
     let tiles: Vec<&str> = part(&html, "<div class=\"tiles\">", "\n</div>").lines().collect();
     let at = tiles.iter().position(|tile| tile.contains(accuracy)).unwrap();
     assert!(tiles[at + 1].contains(majority), "{tiles:?}");
     // Most sets of labels are not that of the largest class alone.
-    let sets = Given {
-        task: Task::MultiLabel,
-        ..given
-    };
+    let sets = Given { task: Task::MultiLabel, ..given };
     assert!(!sets.html().contains("majority class"));
 }
 
@@ -419,16 +354,10 @@ fn start_up_is_apart_from_epochs() {
     );
     let (legend, drawn) = (part(figure, "<ul>", "</ul>"), part(figure, "<svg", "</svg>"));
     for part in [legend, drawn] {
-        assert!(
-            !part.contains("stage-open") && !part.contains("stage-preaggregate"),
-            "{part}"
-        );
+        assert!(!part.contains("stage-open") && !part.contains("stage-preaggregate"), "{part}");
     }
     // Epochs take 1.25 s. An axis of minutes would have room for the start-up.
-    assert!(
-        figure.contains(">1.0 s</span>") && !figure.contains(" min</span>"),
-        "{figure}"
-    );
+    assert!(figure.contains(">1.0 s</span>") && !figure.contains(" min</span>"), "{figure}");
 }
 
 fn stages_of(seconds: &[(Stage, f64)]) -> StageSeconds {

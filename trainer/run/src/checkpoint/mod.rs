@@ -118,20 +118,14 @@ impl Checkpoint {
         let state_text = entry(&metadata, STATE_KEY, path)?;
         let named: Vec<_> = tensors.iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
         if digest(state_text, &named) != *entry(&metadata, DIGEST_KEY, path)? {
-            return Err(Error::run_file(
-                path,
-                "damaged: its checksum does not match its contents",
-            ));
+            return Err(Error::run_file(path, "damaged: its checksum does not match its contents"));
         }
         let state: RunState =
             serde_json::from_str(state_text).map_err(|error| Error::run_file(path, format!("its state: {error}")))?;
         if let Some(scores) = &state.scores
             && !scores.report.has_classes(state.outputs)
         {
-            return Err(Error::run_file(
-                path,
-                format!("its scores are not of {} classes", state.outputs),
-            ));
+            return Err(Error::run_file(path, format!("its scores are not of {} classes", state.outputs)));
         }
         let mut lists = KINDS_OF_TENSORS.map(|_| Vec::new());
         for mut tensor in tensors {
@@ -143,33 +137,16 @@ impl Checkpoint {
             lists[list].push(tensor);
         }
         let [parameters, buffers, optimizer, historical, residuals] = lists;
-        Ok(Self {
-            state,
-            parameters,
-            buffers,
-            optimizer,
-            historical,
-            residuals,
-        })
+        Ok(Self { state, parameters, buffers, optimizer, historical, residuals })
     }
 
     /// All tensors with the names that they have in the file.
     fn prefixed(&self) -> Vec<(String, &NamedTensor)> {
-        let lists = [
-            &self.parameters,
-            &self.buffers,
-            &self.optimizer,
-            &self.historical,
-            &self.residuals,
-        ];
+        let lists = [&self.parameters, &self.buffers, &self.optimizer, &self.historical, &self.residuals];
         KINDS_OF_TENSORS
             .into_iter()
             .zip(lists)
-            .flat_map(|(kind, tensors)| {
-                tensors
-                    .iter()
-                    .map(move |tensor| (format!("{kind}.{}", tensor.name), tensor))
-            })
+            .flat_map(|(kind, tensors)| tensors.iter().map(move |tensor| (format!("{kind}.{}", tensor.name), tensor)))
             .collect()
     }
 }
@@ -254,20 +231,12 @@ impl Checkpoints {
                 remove(&path)?;
             }
         }
-        Ok(Self {
-            folder: folder.to_owned(),
-            run,
-            keep,
-        })
+        Ok(Self { folder: folder.to_owned(), run, keep })
     }
 
     /// The checkpoints in `folder`, for reading only. Changes nothing.
     pub fn look(folder: &Path) -> Self {
-        Self {
-            folder: folder.to_owned(),
-            run: None,
-            keep: usize::MAX,
-        }
+        Self { folder: folder.to_owned(), run: None, keep: usize::MAX }
     }
 
     /// Adds the checkpoint of a step, then removes old ones. On a full disk it removes all but the newest one first: an old checkpoint must
@@ -300,9 +269,7 @@ impl Checkpoints {
                     let damaged = damaged.into_iter();
                     return Ok(Latest {
                         found: Some((path, checkpoint)),
-                        warnings: damaged
-                            .map(|error| format!("{error}; using the checkpoint before it"))
-                            .collect(),
+                        warnings: damaged.map(|error| format!("{error}; using the checkpoint before it")).collect(),
                     });
                 }
                 Err(error @ Error::RunFile { .. }) => damaged.push(error.to_string()),
@@ -396,11 +363,7 @@ impl Checkpoints {
         let best = self.list(Kind::Best)?;
         let last = best.last().map(|(at, _)| *at);
         let at_the_time = |step: u64| best.iter().map(|(at, _)| *at).filter(|&at| at <= step).max();
-        let needed: Vec<u64> = kept
-            .iter()
-            .filter_map(|(step, _)| at_the_time(*step))
-            .chain(last)
-            .collect();
+        let needed: Vec<u64> = kept.iter().filter_map(|(step, _)| at_the_time(*step)).chain(last).collect();
         old.extend(best.iter().filter(|(at, _)| !needed.contains(at)).cloned());
         old.iter().try_for_each(|(_, path)| remove(path))?;
         Ok(old.len())

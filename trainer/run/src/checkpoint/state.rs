@@ -143,11 +143,7 @@ impl PartialEpoch {
     /// The finished steps, without sums: how a process continues an epoch whose sums so far another process has.
     #[must_use]
     pub fn without_sums(&self) -> Self {
-        Self {
-            steps: self.steps,
-            is_trained: self.is_trained,
-            ..Self::default()
-        }
+        Self { steps: self.steps, is_trained: self.is_trained, ..Self::default() }
     }
 }
 
@@ -214,11 +210,8 @@ impl RunState {
     pub fn note_edges(&mut self, options: EdgeOptions) {
         let self_loops = SELF_LOOPS_VALUES.iter().position(|&value| value == options.self_loops);
         let self_loops = self_loops.expect("all values are listed") as u64;
-        let numbers = [
-            (UNDIRECTED, options.undirected.into()),
-            (DEDUP, options.dedup.into()),
-            (SELF_LOOPS, self_loops),
-        ];
+        let numbers =
+            [(UNDIRECTED, options.undirected.into()), (DEDUP, options.dedup.into()), (SELF_LOOPS, self_loops)];
         let counters = numbers.map(|(name, number)| (name.to_owned(), number));
         self.counters.extend(counters);
     }
@@ -304,12 +297,7 @@ impl RunState {
         let is_best = self.early_stopping.observe(score);
         self.learning_rate.observe(config, score);
         if is_best {
-            self.best = Some(Best {
-                epoch: self.epoch,
-                step: self.step,
-                val: score,
-                test,
-            });
+            self.best = Some(Best { epoch: self.epoch, step: self.step, val: score, test });
         }
         is_best
     }

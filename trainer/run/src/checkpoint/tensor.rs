@@ -21,12 +21,7 @@ impl NamedTensor {
     /// # Panics
     /// If the number of bytes does not match the shape.
     pub fn new(name: impl Into<String>, dtype: Dtype, shape: &[usize], bytes: Vec<u8>) -> Self {
-        let tensor = Self {
-            name: name.into(),
-            dtype,
-            shape: shape.to_vec(),
-            bytes,
-        };
+        let tensor = Self { name: name.into(), dtype, shape: shape.to_vec(), bytes };
         tensor.assert_sound();
         tensor
     }
@@ -42,20 +37,12 @@ impl NamedTensor {
 
     /// Its values, if they are f32.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
-        let values = self
-            .bytes
-            .chunks_exact(4)
-            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")));
+        let values = self.bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")));
         (self.dtype == Dtype::F32).then(|| values.collect())
     }
 
     pub(super) fn assert_sound(&self) {
         let count: usize = self.shape.iter().product();
-        assert_eq!(
-            8 * self.bytes.len(),
-            count * self.dtype.bitsize(),
-            "bytes of tensor {}",
-            self.name
-        );
+        assert_eq!(8 * self.bytes.len(), count * self.dtype.bitsize(), "bytes of tensor {}", self.name);
     }
 }

@@ -19,20 +19,11 @@ fn state(step: u64) -> RunState {
         step,
         generation: 3,
         super_epoch: 2,
-        best: Some(Best {
-            epoch: 1,
-            step: 10,
-            val: 0.1 + 0.2,
-            test: None,
-        }),
+        best: Some(Best { epoch: 1, step: 10, val: 0.1 + 0.2, test: None }),
         seconds: 12.34,
         counters: BTreeMap::from([("edges".to_owned(), 1 << 63)]),
         averages: BTreeMap::from([("weight".to_owned(), 1.0 / 3.0)]),
-        partial: Some(PartialEpoch {
-            steps: 7,
-            loss: 2.0 / 3.0,
-            ..PartialEpoch::default()
-        }),
+        partial: Some(PartialEpoch { steps: 7, loss: 2.0 / 3.0, ..PartialEpoch::default() }),
         ..RunState::default()
     }
 }
@@ -41,11 +32,7 @@ fn checkpoint(step: u64) -> Checkpoint {
     Checkpoint {
         state: state(step),
         parameters: vec![
-            NamedTensor::from_f32(
-                "layers.0.weight",
-                &[2, 3],
-                &[1.0, -0.0, f32::NAN, 4.5, f32::INFINITY, step as f32],
-            ),
+            NamedTensor::from_f32("layers.0.weight", &[2, 3], &[1.0, -0.0, f32::NAN, 4.5, f32::INFINITY, step as f32]),
             NamedTensor::new("layers.0.half", Dtype::BF16, &[3], vec![1, 2, 3, 4, 5, 6]),
             NamedTensor::new("layers.0.flag", Dtype::BOOL, &[1], vec![1]),
         ],
@@ -64,19 +51,13 @@ fn checkpoints(keep: usize) -> (TempDir, Checkpoints) {
 
 fn names(checkpoints: &Checkpoints) -> Vec<String> {
     let entries = fs::read_dir(&checkpoints.folder).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
 fn sorted(mut checkpoint: Checkpoint) -> Checkpoint {
-    for tensors in [
-        &mut checkpoint.parameters,
-        &mut checkpoint.buffers,
-        &mut checkpoint.optimizer,
-    ] {
+    for tensors in [&mut checkpoint.parameters, &mut checkpoint.buffers, &mut checkpoint.optimizer] {
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
     }
     checkpoint
@@ -111,10 +92,7 @@ fn a_state_that_would_not_read_back_is_not_written() {
     let mut broken = checkpoint(20);
     broken.state.averages.insert("weight".to_owned(), f64::NAN);
     let error = checkpoints.save(&broken).unwrap_err().to_string();
-    assert!(
-        error.contains("not written") && error.contains("a number that is not finite"),
-        "{error}"
-    );
+    assert!(error.contains("not written") && error.contains("a number that is not finite"), "{error}");
     assert_eq!(names(&checkpoints), ["step-000000000010.safetensors"]);
 }
 
@@ -149,10 +127,7 @@ fn any_cut_and_any_flipped_byte_is_found() {
     let whole = fs::read(&path).unwrap();
     for end in 0..whole.len() {
         let error = Checkpoint::parse(&path, &whole[..end]).unwrap_err();
-        assert!(
-            matches!(&error, Error::RunFile { path: named, .. } if *named == path),
-            "{end}: {error}"
-        );
+        assert!(matches!(&error, Error::RunFile { path: named, .. } if *named == path), "{end}: {error}");
     }
     let original = sorted(checkpoint(5));
     for at in 0..whole.len() {
@@ -174,17 +149,9 @@ fn any_cut_and_any_flipped_byte_is_found() {
 fn a_file_of_another_kind_is_named_as_such() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("other.safetensors");
-    write_tensors(
-        &path,
-        &[NamedTensor::from_f32("weight", &[1], &[1.0])],
-        &BTreeMap::new(),
-    )
-    .unwrap();
+    write_tensors(&path, &[NamedTensor::from_f32("weight", &[1], &[1.0])], &BTreeMap::new()).unwrap();
     let error = Checkpoint::read(&path).unwrap_err().to_string();
-    assert!(
-        error.contains("not a checkpoint: its metadata has no grappa.version"),
-        "{error}"
-    );
+    assert!(error.contains("not a checkpoint: its metadata has no grappa.version"), "{error}");
 }
 
 #[test]
@@ -193,28 +160,15 @@ fn the_newest_few_are_kept() {
     for step in [10, 20, 30, 100] {
         checkpoints.save(&checkpoint(step)).unwrap();
     }
-    assert_eq!(
-        names(&checkpoints),
-        ["step-000000000030.safetensors", "step-000000000100.safetensors"]
-    );
+    assert_eq!(names(&checkpoints), ["step-000000000030.safetensors", "step-000000000100.safetensors"]);
     let (path, latest) = checkpoints.latest().unwrap().found.unwrap();
-    assert_eq!(
-        (latest.state.step, path.ends_with("step-000000000100.safetensors")),
-        (100, true)
-    );
+    assert_eq!((latest.state.step, path.ends_with("step-000000000100.safetensors")), (100, true));
 }
 
 #[test]
 fn the_best_is_kept_and_so_is_what_was_the_best_at_a_kept_checkpoint() {
     let (_folder, checkpoints) = checkpoints(2);
-    let steps = |kind| -> Vec<u64> {
-        checkpoints
-            .list(kind)
-            .unwrap()
-            .into_iter()
-            .map(|(step, _)| step)
-            .collect()
-    };
+    let steps = |kind| -> Vec<u64> { checkpoints.list(kind).unwrap().into_iter().map(|(step, _)| step).collect() };
     for (step, is_best) in [(10, true), (20, true), (30, false), (35, true), (40, true), (45, true)] {
         if is_best {
             checkpoints.save_best(&checkpoint(step)).unwrap();
@@ -241,9 +195,7 @@ fn the_best_is_kept_and_so_is_what_was_the_best_at_a_kept_checkpoint() {
 #[test]
 fn a_truncated_or_damaged_checkpoint_is_passed_over_and_named() {
     let (_folder, checkpoints) = checkpoints(3);
-    let paths: Vec<PathBuf> = [10, 20, 30]
-        .map(|step| checkpoints.save(&checkpoint(step)).unwrap())
-        .into();
+    let paths: Vec<PathBuf> = [10, 20, 30].map(|step| checkpoints.save(&checkpoint(step)).unwrap()).into();
     let cut = |path: &Path| fs::write(path, &fs::read(path).unwrap()[..100]).unwrap();
     let flip = |path: &Path| {
         let mut bytes = fs::read(path).unwrap();
@@ -253,13 +205,8 @@ fn a_truncated_or_damaged_checkpoint_is_passed_over_and_named() {
     cut(&paths[2]);
     let latest = checkpoints.latest().unwrap();
     assert_eq!(latest.found.unwrap().1.state.step, 20);
-    let [warning] = &latest.warnings[..] else {
-        panic!("{:?}", latest.warnings)
-    };
-    assert!(
-        warning.contains("step-000000000030") && warning.contains("the checkpoint before it"),
-        "{warning}"
-    );
+    let [warning] = &latest.warnings[..] else { panic!("{:?}", latest.warnings) };
+    assert!(warning.contains("step-000000000030") && warning.contains("the checkpoint before it"), "{warning}");
 
     flip(&paths[1]);
     let latest = checkpoints.latest().unwrap();
@@ -268,10 +215,7 @@ fn a_truncated_or_damaged_checkpoint_is_passed_over_and_named() {
 
     cut(&paths[0]);
     let error = checkpoints.latest().unwrap_err().to_string();
-    assert!(
-        error.contains("no checkpoint is intact") && error.contains("step-000000000010"),
-        "{error}"
-    );
+    assert!(error.contains("no checkpoint is intact") && error.contains("step-000000000010"), "{error}");
     assert!(!error.contains("using the checkpoint before it"), "{error}");
 }
 
@@ -304,10 +248,7 @@ fn a_newer_version_is_an_error_and_nothing_older_is_taken_instead() {
     let error = checkpoints.latest().unwrap_err();
     assert!(matches!(error, Error::NewerVersion(_)), "{error:?}");
     let error = error.to_string();
-    assert!(
-        error.contains("version 5, and this program reads versions up to 4"),
-        "{error}"
-    );
+    assert!(error.contains("version 5, and this program reads versions up to 4"), "{error}");
 }
 
 #[test]
@@ -335,16 +276,11 @@ impl TinyDisk {
     /// An error says why this process may not mount.
     fn mount() -> std::result::Result<Self, String> {
         let folder = tempdir().unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k", "grappa-test"])
-            .arg(folder.path())
-            .output();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "grappa-test"]).arg(folder.path()).output();
         match mount {
             Ok(output) if output.status.success() => Ok(Self(folder)),
-            Ok(output) => Err(format!(
-                "cannot mount a tmpfs: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            )),
+            Ok(output) => Err(format!("cannot mount a tmpfs: {}", String::from_utf8_lossy(&output.stderr).trim())),
             Err(error) => Err(format!("cannot run mount: {error}")),
         }
     }
@@ -353,11 +289,7 @@ impl TinyDisk {
 impl Drop for TinyDisk {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.0.path()).status();
-        assert!(
-            unmounted.is_ok_and(|status| status.success()),
-            "cannot unmount {}",
-            self.0.path().display()
-        );
+        assert!(unmounted.is_ok_and(|status| status.success()), "cannot unmount {}", self.0.path().display());
     }
 }
 
@@ -374,10 +306,7 @@ fn a_full_disk_costs_the_new_checkpoint_and_none_of_the_old_ones() {
     };
     checkpoints.save(&of_size(10, 5000)).unwrap();
     let error = checkpoints.save(&of_size(20, 20_000)).unwrap_err().to_string();
-    assert!(
-        error.contains("step-000000000020.safetensors") && error.contains("No space left"),
-        "{error}"
-    );
+    assert!(error.contains("step-000000000020.safetensors") && error.contains("No space left"), "{error}");
     // The half that was written is gone, the old one is there, and a smaller one still fits.
     assert_eq!(names(&checkpoints), ["step-000000000010.safetensors"]);
     assert_eq!(checkpoints.latest().unwrap().found.unwrap().1.state.step, 10);
@@ -400,11 +329,7 @@ fn a_store_with_other_features_or_classes_is_refused_with_both_numbers() {
 fn two_tensors_of_one_name_are_a_mistake() {
     let folder = tempdir().unwrap();
     let tensor = NamedTensor::from_f32("weight", &[1], &[1.0]);
-    drop(write_tensors(
-        &folder.path().join("t"),
-        &[tensor.clone(), tensor],
-        &BTreeMap::new(),
-    ));
+    drop(write_tensors(&folder.path().join("t"), &[tensor.clone(), tensor], &BTreeMap::new()));
 }
 
 #[test]
@@ -416,10 +341,7 @@ fn the_best_model_of_a_state_is_refused_if_it_is_missing_damaged_or_of_another_r
         let error = checkpoints.best_of(&state).unwrap_err();
         assert!(matches!(error, Error::RunFile { .. }), "{error}");
         let error = error.to_string();
-        assert!(
-            error.contains("best-000000000010") && error.contains(expected),
-            "{error}"
-        );
+        assert!(error.contains("best-000000000010") && error.contains(expected), "{error}");
     };
     refused("the best model, from epoch 1, is missing");
     let path = checkpoints.save_best(&checkpoint(10)).unwrap();

@@ -32,11 +32,7 @@ pub fn check(config: &TrainConfig) -> Result<()> {
             config.layers
         ));
     }
-    if let Some(partitions) = config
-        .partitions
-        .value()
-        .filter(|&partitions| config.concurrent() > partitions)
-    {
+    if let Some(partitions) = config.partitions.value().filter(|&partitions| config.concurrent() > partitions) {
         return refuse(format!(
             "concurrent is {}, and there are {partitions} partition(s): it must be at most that",
             config.concurrent()
@@ -88,11 +84,7 @@ fn check_model(config: &TrainConfig) -> Result<()> {
         ));
     }
     let decay = &config.weight_decay;
-    if let Some(value) = decay
-        .values()
-        .iter()
-        .find(|value| !(**value >= 0.0 && value.is_finite()))
-    {
+    if let Some(value) = decay.values().iter().find(|value| !(**value >= 0.0 && value.is_finite())) {
         return refuse(format!("weight-decay is {value}; it must be 0 or more"));
     }
     if ![1, config.layers].contains(&decay.values().len()) {

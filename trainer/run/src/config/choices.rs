@@ -395,9 +395,7 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Auto<T> {
                         "0" => "it must be at least 1".to_owned(),
                         _ => error.to_string(),
                     };
-                    Err(Error::Options(format!(
-                        "`{other}` is neither `auto` nor a value: {why}"
-                    )))
+                    Err(Error::Options(format!("`{other}` is neither `auto` nor a value: {why}")))
                 }
             },
         }

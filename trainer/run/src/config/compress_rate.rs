@@ -30,13 +30,8 @@ impl CompressRate {
     /// Checks the range of shares, and their order.
     pub(super) fn check(&self) -> Result<()> {
         // Written so that NaN is in no range.
-        if [self.first, self.last]
-            .iter()
-            .any(|share| !(*share > 0.0 && *share <= 1.0))
-        {
-            return Err(Error::Options(format!(
-                "compress-rate is {self}; it must be above 0 and at most 1"
-            )));
+        if [self.first, self.last].iter().any(|share| !(*share > 0.0 && *share <= 1.0)) {
+            return Err(Error::Options(format!("compress-rate is {self}; it must be above 0 and at most 1")));
         }
         if self.first > self.last {
             return Err(Error::Options(format!(
@@ -50,10 +45,7 @@ impl CompressRate {
 impl Default for CompressRate {
     /// The smallest share without a loss of accuracy in runs of some hundred steps.
     fn default() -> Self {
-        Self {
-            first: 0.25,
-            last: 0.25,
-        }
+        Self { first: 0.25, last: 0.25 }
     }
 }
 
@@ -113,10 +105,7 @@ mod tests {
         }
         for text in ["", "x", "0.1..", "..0.5", "0.1..0.2..0.3", "1%"] {
             let error = text.parse::<CompressRate>().unwrap_err().to_string();
-            assert!(
-                error.contains("is no rate: give a share such as 0.01"),
-                "{text}: {error}"
-            );
+            assert!(error.contains("is no rate: give a share such as 0.01"), "{text}: {error}");
         }
     }
 }

@@ -38,9 +38,7 @@ impl StoredEdges {
         let Some(values) = all.into_iter().find(|&values| self.unused(values, config).is_none()) else {
             if config.model == LayerKind::Gine {
                 let why = self.unused(EdgeValues::Features, config).unwrap_or_default();
-                refuse(format!(
-                    "model is gine, which needs edge features: {why}; or use `--model gin`"
-                ))?;
+                refuse(format!("model is gine, which needs edge features: {why}; or use `--model gin`"))?;
             }
             return self.check_unused(config).map(|()| EdgeInput::Nothing);
         };
@@ -91,17 +89,10 @@ impl StoredEdges {
         if config.model.edge_values() != values {
             let all = LayerKind::ALL.iter().filter(|kind| kind.edge_values() == values);
             let takers: Vec<String> = all.map(ToString::to_string).collect();
-            return Some(format!(
-                "the model {} takes no {what}; these do: {}",
-                config.model,
-                takers.join(", ")
-            ));
+            return Some(format!("the model {} takes no {what}; these do: {}", config.model, takers.join(", ")));
         }
         if config.method != Method::Grappa {
-            return Some(format!(
-                "--method {} takes no {what}; `--method grappa` does",
-                config.method
-            ));
+            return Some(format!("--method {} takes no {what}; `--method grappa` does", config.method));
         }
         if config.model == LayerKind::Gcn && !self.is_whole {
             return Some(
@@ -120,10 +111,7 @@ impl StoredEdges {
             let why = self.unused(values, config).unwrap_or_default();
             format!("{}: {why}", name(values))
         });
-        refuse(format!(
-            "edge-data is use, and the model can take nothing of the edges: {}",
-            reasons.join("; ")
-        ))
+        refuse(format!("edge-data is use, and the model can take nothing of the edges: {}", reasons.join("; ")))
     }
 }
 
@@ -138,23 +126,11 @@ fn name(values: EdgeValues) -> &'static str {
 mod tests {
     use super::*;
 
-    const BOTH: StoredEdges = StoredEdges {
-        weights: true,
-        features: 4,
-        is_whole: true,
-    };
-    const NONE: StoredEdges = StoredEdges {
-        weights: false,
-        features: 0,
-        is_whole: true,
-    };
+    const BOTH: StoredEdges = StoredEdges { weights: true, features: 4, is_whole: true };
+    const NONE: StoredEdges = StoredEdges { weights: false, features: 0, is_whole: true };
 
     fn of(model: LayerKind, edge_data: EdgeData) -> TrainConfig {
-        TrainConfig {
-            model,
-            edge_data,
-            ..TrainConfig::default()
-        }
+        TrainConfig { model, edge_data, ..TrainConfig::default() }
     }
 
     fn refused(config: &TrainConfig, stored: StoredEdges) -> String {
@@ -178,10 +154,7 @@ mod tests {
             let without = NONE.input(&of(model, EdgeData::Auto)).unwrap();
             assert_eq!(without, EdgeInput::Nothing, "{model}");
         }
-        let slice = StoredEdges {
-            is_whole: false,
-            ..BOTH
-        };
+        let slice = StoredEdges { is_whole: false, ..BOTH };
         let gcn = of(LayerKind::Gcn, EdgeData::Auto);
         assert_eq!(slice.input(&gcn).unwrap(), EdgeInput::Nothing);
     }
@@ -198,37 +171,22 @@ mod tests {
         assert!(warned[0].contains("these do: sage, gcn, gin"), "{}", warned[0]);
         let [told, warned] = BOTH.told(&of(LayerKind::Gcn, EdgeData::Ignore));
         assert!(told.len() == 2 && warned.is_empty(), "{told:?}");
-        assert_eq!(
-            NONE.told(&of(LayerKind::Gcn, EdgeData::Auto)),
-            [const { Vec::<String>::new() }; 2]
-        );
+        assert_eq!(NONE.told(&of(LayerKind::Gcn, EdgeData::Auto)), [const { Vec::<String>::new() }; 2]);
     }
 
     #[test]
     fn contradictions_name_the_options_and_the_remedy() {
         let sage = of(LayerKind::Sage, EdgeData::Use);
         let error = refused(&sage, NONE);
-        assert!(
-            error.contains("edge-data is use") && error.contains("--weights"),
-            "{error}"
-        );
+        assert!(error.contains("edge-data is use") && error.contains("--weights"), "{error}");
         let error = refused(&of(LayerKind::SageMax, EdgeData::Use), BOTH);
         assert!(error.contains("these do: sage, gcn, gin"), "{error}");
         let error = refused(&of(LayerKind::Gine, EdgeData::Auto), NONE);
-        assert!(
-            error.contains("model is gine") && error.contains("--model gin"),
-            "{error}"
-        );
-        let preaggregated = |model| TrainConfig {
-            first_hop: FirstHop::Preaggregated,
-            ..of(model, EdgeData::Auto)
-        };
+        assert!(error.contains("model is gine") && error.contains("--model gin"), "{error}");
+        let preaggregated = |model| TrainConfig { first_hop: FirstHop::Preaggregated, ..of(model, EdgeData::Auto) };
         let weighted = BOTH.input(&preaggregated(LayerKind::Sage)).unwrap();
         assert_eq!(weighted, EdgeInput::Weights);
         let error = refused(&preaggregated(LayerKind::Gatv2), BOTH);
-        assert!(
-            error.contains("first-hop") && error.contains("--edge-data ignore"),
-            "{error}"
-        );
+        assert!(error.contains("first-hop") && error.contains("--edge-data ignore"), "{error}");
     }
 }

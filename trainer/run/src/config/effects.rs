@@ -92,10 +92,7 @@ pub fn warnings_without_validation(config: &TrainConfig) -> Vec<String> {
 
 /// Warnings about options that have no effect because of other options. One with its default value may not have been given.
 fn without_effect(config: &TrainConfig) -> Vec<String> {
-    let mut idle = IdleOptions {
-        given: Given::of(config),
-        warnings: Vec::new(),
-    };
+    let mut idle = IdleOptions { given: Given::of(config), warnings: Vec::new() };
     if config.layers == 1 && config.jumping_knowledge == JumpingKnowledge::None {
         let why = "--layers 1, which has no hidden layer";
         idle.note(&["activation"], "--layers 1: no layer follows the first");
@@ -107,10 +104,7 @@ fn without_effect(config: &TrainConfig) -> Vec<String> {
     }
     let model = format!("--model {}", config.model);
     if config.model == LayerKind::PinSage {
-        idle.note(
-            &["replace"],
-            "--model pinsage, whose neighbors are chosen by random walks",
-        );
+        idle.note(&["replace"], "--model pinsage, whose neighbors are chosen by random walks");
     } else {
         let why = format!("{model}, whose neighbors are not chosen by random walks");
         idle.note(&["walks", "walk-steps", "walk-termination"], &why);

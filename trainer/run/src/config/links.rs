@@ -11,25 +11,15 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
     if config.task != TaskChoice::Link {
         return Ok(());
     }
-    let of_nodes = [
-        "method",
-        "class-weights",
-        "label-smoothing",
-        "focal-gamma",
-        "huber-delta",
-        "class-names",
-        "correction",
-    ];
+    let of_nodes =
+        ["method", "class-weights", "label-smoothing", "focal-gamma", "huber-delta", "class-names", "correction"];
     let given = Given::of(config);
     let sampled = (config.evaluate == Evaluate::Sampled).then(|| format!("evaluate {}", config.evaluate));
     if let Some(given) = of_nodes.iter().find_map(|option| given.flag(option)).or(sampled) {
         return refuse(format!("{given} does not go with --task link: leave it out"));
     }
     if !config.loss.is_of_links() && config.loss != LossKind::Auto {
-        return refuse(format!(
-            "loss {} is no loss of links: use bce, bpr or softmax",
-            config.loss
-        ));
+        return refuse(format!("loss {} is no loss of links: use bce, bpr or softmax", config.loss));
     }
     if !matches!(
         config.monitor,
@@ -57,10 +47,7 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
         ));
     }
     if config.temperature != Auto::Auto && loss != LossKind::Softmax {
-        return refuse(format!(
-            "temperature is {}, and only --loss softmax has one: leave it out",
-            config.temperature
-        ));
+        return refuse(format!("temperature is {}, and only --loss softmax has one: leave it out", config.temperature));
     }
     if matches!(config.halo, HaloMode::History | HaloMode::None) {
         return refuse(format!(

@@ -148,11 +148,7 @@ impl RateSchedule {
 impl Default for RateSchedule {
     /// The schedule of the paper.
     fn default() -> Self {
-        Self::Linear {
-            from: 128.0,
-            to: 1.0,
-            slope: 5.0,
-        }
+        Self::Linear { from: 128.0, to: 1.0, slope: 5.0 }
     }
 }
 
@@ -172,10 +168,7 @@ impl FromStr for RateSchedule {
                 return Err(no_schedule(text, "a rate cannot rise"));
             }
             if !(pace > 0.0 && pace.is_finite()) {
-                return Err(no_schedule(
-                    text,
-                    "it never ends, because its last number is not above 0",
-                ));
+                return Err(no_schedule(text, "it never ends, because its last number is not above 0"));
             }
         }
         Ok(match (name, &numbers[..]) {
@@ -264,11 +257,7 @@ mod tests {
     use crate::config::{Auto, HaloMode, check, warnings};
 
     fn refused(change: impl FnOnce(&mut TrainConfig)) -> String {
-        let mut config = TrainConfig {
-            method: Method::Bns,
-            partitions: Auto::Value(4),
-            ..TrainConfig::default()
-        };
+        let mut config = TrainConfig { method: Method::Bns, partitions: Auto::Value(4), ..TrainConfig::default() };
         check(&config).unwrap();
         change(&mut config);
         check(&config).unwrap_err().to_string()
@@ -281,23 +270,11 @@ mod tests {
                 refused(|config| (config.method, config.compress) = (Method::Llcg, Compress::Int8)),
                 "exchange models and not gradients",
             ),
-            (
-                refused(|config| config.method = Method::Gern),
-                "partitions is 4: give `--partitions 1`",
-            ),
-            (
-                refused(|config| config.partitions = Auto::Value(1)),
-                "partitions is 1: give at least 2",
-            ),
+            (refused(|config| config.method = Method::Gern), "partitions is 4: give `--partitions 1`"),
+            (refused(|config| config.partitions = Auto::Value(1)), "partitions is 1: give at least 2"),
             (refused(|config| config.partitions = Auto::Auto), "`--partitions 4`"),
-            (
-                refused(|config| config.halo = HaloMode::Stop),
-                "halo belongs to `--method grappa`",
-            ),
-            (
-                refused(|config| config.model = LayerKind::Gat),
-                "the aggregation of gat is no sum",
-            ),
+            (refused(|config| config.halo = HaloMode::Stop), "halo belongs to `--method grappa`"),
+            (refused(|config| config.model = LayerKind::Gat), "the aggregation of gat is no sum"),
             (
                 refused(|config| config.jumping_knowledge = JumpingKnowledge::Cat),
                 "without random walks and jumping knowledge",
@@ -305,15 +282,10 @@ mod tests {
         ] {
             assert!(error.contains(named), "{error}");
         }
-        let config = TrainConfig {
-            boundary_share: 0.5,
-            ..TrainConfig::default()
-        };
+        let config = TrainConfig { boundary_share: 0.5, ..TrainConfig::default() };
         let warnings = warnings(&config, false);
         assert!(
-            warnings
-                .iter()
-                .any(|warning| warning.contains("--boundary-share 0.5 has no effect with --method grappa")),
+            warnings.iter().any(|warning| warning.contains("--boundary-share 0.5 has no effect with --method grappa")),
             "{warnings:?}"
         );
     }
@@ -331,10 +303,7 @@ mod tests {
             ("fixed:4", [4.0; 4]),
         ] {
             let found = [0, 10, 20, 99].map(|epoch| schedule(text).at(epoch, 100, 0));
-            assert!(
-                found.iter().zip(at).all(|(found, at)| (found - at).abs() < 1e-9),
-                "{text}: {found:?}"
-            );
+            assert!(found.iter().zip(at).all(|(found, at)| (found - at).abs() < 1e-9), "{text}: {found:?}");
         }
         let adaptive = schedule("adaptive:8:2:3");
         assert_eq!([0, 1, 5].map(|halvings| adaptive.at(0, 9, halvings)), [8.0, 4.0, 2.0]);
@@ -342,13 +311,7 @@ mod tests {
 
     #[test]
     fn a_schedule_is_written_as_it_is_read() {
-        for text in [
-            "linear:128:1:5",
-            "exponential:64:2:3",
-            "step:8:1:10",
-            "adaptive:8:1:5",
-            "fixed:4",
-        ] {
+        for text in ["linear:128:1:5", "exponential:64:2:3", "step:8:1:10", "adaptive:8:1:5", "fixed:4"] {
             assert_eq!(schedule(text).to_string(), text);
         }
         for (text, why) in [

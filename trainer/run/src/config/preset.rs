@@ -101,11 +101,7 @@ mod tests {
             let config = config.unwrap_or_else(|error| panic!("{}: {error}", preset.name));
             assert_eq!(warnings(&config, false), Vec::<String>::new(), "{}", preset.name);
             for (option, value) in preset.options() {
-                assert!(
-                    config.table().contains_key(&option),
-                    "{}: {option} {value}",
-                    preset.name
-                );
+                assert!(config.table().contains_key(&option), "{}: {option} {value}", preset.name);
             }
         }
     }
@@ -142,10 +138,7 @@ mod tests {
     #[test]
     fn an_unknown_preset_names_the_known_ones_and_a_store_of_another_shape_both_shapes() {
         let error = Preset::named("pyg-cora-gnc").unwrap_err().to_string();
-        assert!(
-            error.contains("did you mean `pyg-cora-gcn`?") && error.contains("pyg-cora-gat"),
-            "{error}"
-        );
+        assert!(error.contains("did you mean `pyg-cora-gcn`?") && error.contains("pyg-cora-gat"), "{error}");
         let preset = Preset::named("pyg-cora-gcn").unwrap();
         preset.check_store(1433, 7).unwrap();
         let error = preset.check_store(500, 3).unwrap_err().to_string();

@@ -44,10 +44,7 @@ impl FromStr for RankAmong {
             "all" => Ok(Self::All),
             _ if is_number => match text.parse() {
                 Ok(count) => Ok(Self::Drawn(count)),
-                Err(_) => Err(Error::Options(format!(
-                    "`{text}` candidates: give 1 to {}, or all",
-                    u32::MAX
-                ))),
+                Err(_) => Err(Error::Options(format!("`{text}` candidates: give 1 to {}, or all", u32::MAX))),
             },
             "" => Err(Error::Options("give a number of candidates, all, or a file".to_owned())),
             path => Ok(Self::Listed(path.into())),

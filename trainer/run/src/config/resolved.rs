@@ -85,11 +85,7 @@ impl TrainConfig {
             Auto::Auto => {
                 let fanouts: Vec<i64> = match self.model {
                     LayerKind::PinSage => vec![10; self.layers],
-                    _ => [15, 10]
-                        .into_iter()
-                        .chain(std::iter::repeat(5))
-                        .take(self.layers)
-                        .collect(),
+                    _ => [15, 10].into_iter().chain(std::iter::repeat(5)).take(self.layers).collect(),
                 };
                 Fanouts::new(&fanouts).expect("a checked configuration has layers")
             }
@@ -196,10 +192,7 @@ impl TrainConfig {
 
     /// Number of worker threads. `auto` is the number of processors that this process may use.
     pub fn threads(&self) -> usize {
-        let threads = self
-            .threads
-            .value()
-            .or_else(|| std::thread::available_parallelism().ok());
+        let threads = self.threads.value().or_else(|| std::thread::available_parallelism().ok());
         threads.map_or(1, NonZeroUsize::get)
     }
 

@@ -126,9 +126,7 @@ impl Monitor {
             Self::MacroF1 => val.macro_f1,
             Self::MicroF1 => val.micro_f1,
             Self::Auc => val.roc_auc.or_else(|| links.and_then(|links| links.auc)),
-            Self::AveragePrecision => val
-                .average_precision
-                .or_else(|| links.and_then(|links| links.average_precision)),
+            Self::AveragePrecision => val.average_precision.or_else(|| links.and_then(|links| links.average_precision)),
             Self::Rmse => negated(val.rmse),
             Self::Mae => negated(val.mae),
             Self::R2 => val.r2,

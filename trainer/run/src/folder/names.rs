@@ -38,9 +38,7 @@ const LOG: &str = "rank-";
 const LOG_END: &str = ".log";
 
 pub(super) fn is_log(name: &OsStr) -> bool {
-    let rank = name
-        .to_str()
-        .and_then(|name| name.strip_prefix(LOG)?.strip_suffix(LOG_END));
+    let rank = name.to_str().and_then(|name| name.strip_prefix(LOG)?.strip_suffix(LOG_END));
     rank.is_some_and(|rank| rank.parse::<u32>().is_ok())
 }
 /// Refuses symbolic links in place of a run's files and folders: what is written there would go to files of somebody else. The folder
@@ -60,16 +58,6 @@ pub(super) fn refuse_links(folder: &Path) -> Result<()> {
 
 /// Whether a run writes a file or folder of this name.
 pub(super) fn is_of_run(name: &OsStr) -> bool {
-    let names = [
-        CONFIG,
-        METRICS,
-        CHECKPOINTS,
-        ASSIGNMENTS,
-        CLASSES,
-        SCHEMA,
-        REPORT,
-        SUMMARY,
-        REPLACED,
-    ];
+    let names = [CONFIG, METRICS, CHECKPOINTS, ASSIGNMENTS, CLASSES, SCHEMA, REPORT, SUMMARY, REPLACED];
     names.iter().any(|own| name == *own) || is_log(name) || name.as_encoded_bytes().starts_with(EVENTS.as_bytes())
 }

@@ -14,10 +14,7 @@ fn error(result: Result<RunFolder>) -> String {
 
 /// A run with a checkpoint of this many epochs.
 fn begun_run(path: &Path, epochs: u64) {
-    let config = TrainConfig {
-        epochs,
-        ..TrainConfig::default()
-    };
+    let config = TrainConfig { epochs, ..TrainConfig::default() };
     let run = RunFolder::replace(path, &config).unwrap();
     fs::write(path.join(METRICS), format!("{{\"epoch\": {epochs}}}\n")).unwrap();
     fs::create_dir(path.join(CHECKPOINTS)).unwrap();
@@ -45,10 +42,7 @@ fn a_replaced_run_stays_until_the_new_one_has_finished() {
     // One that was killed is replaced itself, and the older one stays.
     for killed in [2, 3] {
         begun_run(&path, killed);
-        assert_eq!(
-            (epochs_of(&path), epochs_of(&path.join("replaced"))),
-            (Some(killed as u8), Some(1))
-        );
+        assert_eq!((epochs_of(&path), epochs_of(&path.join("replaced"))), (Some(killed as u8), Some(1)));
     }
     RunFolder::resume(&path).unwrap().remove_replaced().unwrap();
     assert_eq!((epochs_of(&path), path.join("replaced").exists()), (Some(3), false));
@@ -56,11 +50,7 @@ fn a_replaced_run_stays_until_the_new_one_has_finished() {
     fs::create_dir(path.join("replaced")).unwrap();
     fs::rename(path.join(METRICS), path.join("replaced").join(METRICS)).unwrap();
     drop(RunFolder::replace(&path, &config).unwrap());
-    assert!(
-        [METRICS, CONFIG]
-            .iter()
-            .all(|name| path.join("replaced").join(name).exists())
-    );
+    assert!([METRICS, CONFIG].iter().all(|name| path.join("replaced").join(name).exists()));
 }
 
 #[test]
@@ -74,10 +64,7 @@ fn only_a_run_is_replaced_and_nobody_works_on_it() {
     drop(held);
     fs::write(path.join("letter.txt"), "dear").unwrap();
     let text = error(RunFolder::replace(&path, &config));
-    assert!(
-        text.contains("letter.txt") && text.contains("--force does not replace"),
-        "{text}"
-    );
+    assert!(text.contains("letter.txt") && text.contains("--force does not replace"), "{text}");
     assert_eq!(epochs_of(&path), Some(1));
     let mine = folder.path().join("mine");
     fs::create_dir(&mine).unwrap();
@@ -95,10 +82,7 @@ fn a_new_run_needs_a_folder_of_its_own() {
     assert_eq!(run.config().unwrap(), config);
     drop(run);
     let text = error(RunFolder::create(&path, &config));
-    assert!(
-        text.contains("it already contains a run") && text.contains("--resume"),
-        "{text}"
-    );
+    assert!(text.contains("it already contains a run") && text.contains("--resume"), "{text}");
     let text = error(RunFolder::create(&folder.path().join("a"), &config));
     assert!(text.contains("not empty and contains no run"), "{text}");
     // A run that did not begin leaves nothing; one that has metrics stays.
@@ -138,10 +122,7 @@ fn a_new_run_needs_a_folder_of_its_own() {
 fn folders_without_a_run_are_not_resumed() {
     let folder = tempdir().unwrap();
     let text = error(RunFolder::resume(&folder.path().join("nowhere")));
-    assert!(
-        text.contains("it contains no run") && text.contains("without --resume"),
-        "{text}"
-    );
+    assert!(text.contains("it contains no run") && text.contains("without --resume"), "{text}");
 }
 
 #[test]
@@ -149,10 +130,7 @@ fn two_processes_do_not_work_on_one_run() {
     let folder = tempdir().unwrap();
     let run = RunFolder::create(folder.path(), &TrainConfig::default()).unwrap();
     let text = error(RunFolder::resume(folder.path()));
-    assert!(
-        text.contains("another process") && text.contains("is writing here"),
-        "{text}"
-    );
+    assert!(text.contains("another process") && text.contains("is writing here"), "{text}");
     drop(run);
     RunFolder::resume(folder.path()).unwrap();
 }
@@ -186,10 +164,7 @@ fn links_in_place_of_the_files_of_a_run_are_refused() {
     fs::create_dir(&new).unwrap();
     symlink(&victim, new.join("rank-0.log")).unwrap();
     let text = error(RunFolder::create(&new, &TrainConfig::default()));
-    assert!(
-        text.contains("rank-0.log") && text.contains("remove the link"),
-        "{text}"
-    );
+    assert!(text.contains("rank-0.log") && text.contains("remove the link"), "{text}");
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }
 
@@ -200,13 +175,7 @@ fn a_run_whose_folder_was_replaced_writes_and_removes_nothing_in_the_other_one()
     let config = TrainConfig::default();
     let old = RunFolder::create(&path, &config).unwrap();
     let old_checkpoints = old.checkpoints(1).unwrap();
-    let checkpoint = |step| Checkpoint {
-        state: RunState {
-            step,
-            ..RunState::default()
-        },
-        ..Checkpoint::default()
-    };
+    let checkpoint = |step| Checkpoint { state: RunState { step, ..RunState::default() }, ..Checkpoint::default() };
     fs::rename(&path, &renamed).unwrap();
     assert!(old.check().is_err());
     let new = RunFolder::create(&path, &config).unwrap();
@@ -220,10 +189,7 @@ fn a_run_whose_folder_was_replaced_writes_and_removes_nothing_in_the_other_one()
         old_checkpoints.forget_after(0).unwrap_err(),
     ];
     for error in errors.map(|error| error.to_string()) {
-        assert!(
-            error.contains("removed or renamed") && error.contains("--resume"),
-            "{error}"
-        );
+        assert!(error.contains("removed or renamed") && error.contains("--resume"), "{error}");
     }
     old.remove_if_not_begun();
     assert!(saved.exists() && new.check().is_ok());
@@ -257,16 +223,10 @@ fn a_run_goes_on_where_the_file_system_has_no_locks() {
 #[test]
 fn a_run_goes_on_with_what_it_left() {
     let folder = tempdir().unwrap();
-    let config = TrainConfig {
-        epochs: 77,
-        ..TrainConfig::default()
-    };
+    let config = TrainConfig { epochs: 77, ..TrainConfig::default() };
     drop(RunFolder::create(folder.path(), &config).unwrap());
     let run = RunFolder::resume(folder.path()).unwrap();
-    let longer = TrainConfig {
-        epochs: 99,
-        ..run.config().unwrap()
-    };
+    let longer = TrainConfig { epochs: 99, ..run.config().unwrap() };
     // Paths are left out, because they are wrong as soon as files move.
     run.write_config(&TrainConfig {
         class_names: Some("classes.txt".into()),
@@ -275,13 +235,7 @@ fn a_run_goes_on_with_what_it_left() {
     })
     .unwrap();
     assert_eq!(run.config().unwrap(), longer);
-    run.write_summary(&Summary::new(
-        &[],
-        &RunState::default(),
-        &longer,
-        StageSeconds::default(),
-    ))
-    .unwrap();
+    run.write_summary(&Summary::new(&[], &RunState::default(), &longer, StageSeconds::default())).unwrap();
     run.write_report("<html>").unwrap();
     run.checkpoints(2).unwrap();
     run.journal(0, 0).unwrap();
@@ -293,10 +247,7 @@ fn a_run_goes_on_with_what_it_left() {
 #[test]
 fn a_flipped_byte_of_the_configuration_or_the_names_of_classes_is_found() {
     let folder = tempdir().unwrap();
-    let config = TrainConfig {
-        epochs: 77,
-        ..TrainConfig::default()
-    };
+    let config = TrainConfig { epochs: 77, ..TrainConfig::default() };
     let run = RunFolder::create(folder.path(), &config).unwrap();
     let names = ["admin", "web", "non-free/libs"].map(str::to_owned);
     run.write_class_names(&names).unwrap();
@@ -312,10 +263,7 @@ fn a_flipped_byte_of_the_configuration_or_the_names_of_classes_is_found() {
                 // Of the line itself, what is not the checksum does not matter, as long as it is a comment.
                 let is_same =
                     matches!(&read, (Ok(found), Ok(found_names)) if *found == config && found_names[..] == names);
-                assert!(
-                    !is_same || file == CONFIG && at > lines.len(),
-                    "{file} at {at} ^ {flip}"
-                );
+                assert!(!is_same || file == CONFIG && at > lines.len(), "{file} at {at} ^ {flip}");
                 assert!(is_same || read.0.is_err() || read.1.is_err(), "{file} at {at} ^ {flip}");
             }
         }
@@ -339,11 +287,7 @@ fn the_schema_of_a_run_is_the_one_that_its_checkpoints_name() {
         classes: classes.map(str::to_owned).to_vec(),
         ..Schema::default()
     };
-    let mut state = RunState {
-        inputs: 2,
-        outputs: 2,
-        ..RunState::default()
-    };
+    let mut state = RunState { inputs: 2, outputs: 2, ..RunState::default() };
     // A store without names.
     state.note_schema(&Schema::default());
     run.write_schema(&Schema::default()).unwrap();
@@ -353,11 +297,7 @@ fn the_schema_of_a_run_is_the_one_that_its_checkpoints_name() {
     let own = schema(["free", "gold"]);
     state.note_schema(&own);
     let error = || schema_of(folder.path(), &state).unwrap_err().to_string();
-    assert!(
-        error().contains("missing") && error().contains("resume the run"),
-        "{}",
-        error()
-    );
+    assert!(error().contains("missing") && error().contains("resume the run"), "{}", error());
     run.write_schema(&own).unwrap();
     assert_eq!(schema_of(folder.path(), &state).unwrap(), own);
     run.write_schema(&schema(["gold", "free"])).unwrap();
@@ -389,15 +329,7 @@ fn the_newest_of_the_default_folders_has_the_highest_number() {
     for name in ["web.run", "web.run.3", "web.run.10"] {
         fs::create_dir(folder.path().join(name)).unwrap();
     }
-    for other in [
-        "web.run.+99",
-        "web.run.099",
-        "web.run.99.old",
-        "web.runs",
-        "web.run.",
-        "web2.run.99",
-        "web.run.1",
-    ] {
+    for other in ["web.run.+99", "web.run.099", "web.run.99.old", "web.runs", "web.run.", "web2.run.99", "web.run.1"] {
         fs::create_dir(folder.path().join(other)).unwrap();
     }
     assert_eq!(numbers(), Some(10));

@@ -26,13 +26,7 @@ pub(super) struct Appended {
 impl Appended {
     /// A file with `length` bytes of whole records. It was opened to append.
     pub(super) fn new(path: &Path, file: File, length: u64) -> Self {
-        Self {
-            path: path.to_owned(),
-            file,
-            length,
-            pending: Vec::new(),
-            is_torn: false,
-        }
+        Self { path: path.to_owned(), file, length, pending: Vec::new(), is_torn: false }
     }
 
     /// Appends a record, after those that could not be written before.
@@ -75,9 +69,7 @@ impl Appended {
 
     /// Cuts off what comes after the whole records.
     fn cut(&mut self) -> Result<()> {
-        self.file
-            .set_len(self.length)
-            .map_err(EngineError::io("truncate", &self.path))?;
+        self.file.set_len(self.length).map_err(EngineError::io("truncate", &self.path))?;
         self.is_torn = false;
         Ok(())
     }

@@ -43,11 +43,8 @@ impl EventFile {
     pub(super) fn create(folder: &Path, step: u64, now: SystemTime) -> Result<Self> {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let host: String = host
-            .trim()
-            .chars()
-            .filter(|&letter| letter.is_ascii_alphanumeric() || letter == '-')
-            .collect();
+        let host: String =
+            host.trim().chars().filter(|&letter| letter.is_ascii_alphanumeric() || letter == '-').collect();
         // Readers sort files by name, so a second file of the same second gets a higher number.
         let mut number = 0;
         let (path, file) = loop {
@@ -63,9 +60,7 @@ impl EventFile {
         let mut events = Appended::new(&path, file, 0);
         let seconds = since.as_secs_f64();
         let version = event(seconds, 0, |event| event.bytes(3, b"brain.Event:2"));
-        let start = event(seconds, step + 1, |event| {
-            event.message(7, |session| session.varint(1, 1))
-        });
+        let start = event(seconds, step + 1, |event| event.message(7, |session| session.varint(1, 1)));
         events.append(&[version, start].concat())?;
         Ok(Self { events })
     }
@@ -127,9 +122,7 @@ fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
         ("bytes/halo", Some(record.halo_bytes as f64)),
         ("seconds/epoch", Some(record.seconds)),
     ];
-    let measured = optional
-        .into_iter()
-        .filter_map(|(tag, value)| Some((tag.to_owned(), value?)));
+    let measured = optional.into_iter().filter_map(|(tag, value)| Some((tag.to_owned(), value?)));
     let stages = record.seconds_by_stage.iter();
     let stages = stages.map(|(stage, seconds)| (format!("seconds/{}", stage.name()), seconds));
     measured.chain(stages).filter(|(_, value)| value.is_finite()).collect()
@@ -142,13 +135,7 @@ fn event(wall_time: f64, step: u64, fill: impl FnOnce(&mut Message)) -> Vec<u8> 
     event.varint(2, step);
     fill(&mut event);
     let length = (event.0.len() as u64).to_le_bytes();
-    [
-        &length[..],
-        &masked_crc(&length).to_le_bytes(),
-        &event.0,
-        &masked_crc(&event.0).to_le_bytes(),
-    ]
-    .concat()
+    [&length[..], &masked_crc(&length).to_le_bytes(), &event.0, &masked_crc(&event.0).to_le_bytes()].concat()
 }
 
 /// A message in the wire format of Protocol Buffers.
@@ -223,9 +210,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
         }
         table
     };
-    !bytes
-        .iter()
-        .fold(u32::MAX, |crc, &byte| crc >> 8 ^ TABLE[(crc as u8 ^ byte) as usize])
+    !bytes.iter().fold(u32::MAX, |crc, &byte| crc >> 8 ^ TABLE[(crc as u8 ^ byte) as usize])
 }
 
 #[cfg(test)]

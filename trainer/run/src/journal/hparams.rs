@@ -28,10 +28,7 @@ pub(super) fn start(
     chosen: &BTreeMap<&'static str, String>,
     seconds: f64,
 ) {
-    let options = config
-        .table()
-        .into_iter()
-        .filter(|(option, _)| option != "out" && option != "class-names");
+    let options = config.table().into_iter().filter(|(option, _)| option != "out" && option != "class-names");
     summary.message(1, |value| {
         content(value, START_TAG, |data| {
             data.message(3, |start| {

@@ -81,11 +81,7 @@ fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)
                 records.push(record);
             }
             Err(problem) => {
-                return Err(wrong(
-                    path,
-                    number,
-                    format!("{problem}; remove the line to go on without it"),
-                ));
+                return Err(wrong(path, number, format!("{problem}; remove the line to go on without it")));
             }
         }
     }

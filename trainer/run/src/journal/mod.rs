@@ -38,11 +38,7 @@ impl Journal {
         let (metrics, records) = Metrics::open(&folder.join(METRICS), epoch)?;
         let events = EventFile::create(folder, step, SystemTime::now())?;
         durable::sync_folder(folder)?;
-        Ok(Self {
-            metrics,
-            events,
-            records,
-        })
+        Ok(Self { metrics, events, records })
     }
 
     /// Adds the options of the run for TensorBoard's plugin HParams. Options that are `auto` have their value in `chosen`, if it
@@ -51,9 +47,7 @@ impl Journal {
     /// # Errors
     /// If the event file cannot be written to.
     pub fn start(&mut self, config: &TrainConfig, chosen: &BTreeMap<&'static str, String>) -> Result<()> {
-        self.events.summary(SystemTime::now(), |summary, seconds| {
-            hparams::start(summary, config, chosen, seconds)
-        })
+        self.events.summary(SystemTime::now(), |summary, seconds| hparams::start(summary, config, chosen, seconds))
     }
 
     /// Adds that the run is finished, for the same plugin, and the records that could not be written before.

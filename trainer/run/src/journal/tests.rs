@@ -31,10 +31,7 @@ fn epochs_read_back_with_every_digit() {
 fn a_line_is_an_object_with_the_documented_keys() {
     let folder = tempdir().unwrap();
     let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
-    let infinite = EpochRecord {
-        loss: f64::INFINITY,
-        ..record(1)
-    };
+    let infinite = EpochRecord { loss: f64::INFINITY, ..record(1) };
     journal.append(infinite).unwrap();
     let text = fs::read_to_string(folder.path().join(METRICS)).unwrap();
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -88,10 +85,7 @@ fn records_after_the_checkpoint_are_dropped_on_resume() {
     assert_eq!(journal.records(), [record(1), record(2), record(3)]);
     let again = EpochRecord { loss: 9.0, ..record(4) };
     journal.append(again.clone()).unwrap();
-    assert_eq!(
-        read_records(folder.path()).unwrap(),
-        [record(1), record(2), record(3), again]
-    );
+    assert_eq!(read_records(folder.path()).unwrap(), [record(1), record(2), record(3), again]);
 }
 
 #[test]
@@ -137,13 +131,8 @@ fn a_flipped_byte_of_the_metrics_is_found() {
             let mut damaged = whole.clone();
             damaged[at] ^= flip;
             fs::write(&path, &damaged).unwrap();
-            let error = Journal::open(folder.path(), 2, 0)
-                .expect_err("it is damaged")
-                .to_string();
-            assert!(
-                error.contains("metrics.jsonl:") && error.contains("remove the line"),
-                "{error}"
-            );
+            let error = Journal::open(folder.path(), 2, 0).expect_err("it is damaged").to_string();
+            assert!(error.contains("metrics.jsonl:") && error.contains("remove the line"), "{error}");
             read_records(folder.path()).expect_err("it is damaged");
             assert_eq!(fs::read(&path).unwrap(), damaged, "nothing is cut off");
         }
@@ -172,12 +161,7 @@ fn a_line_whose_epoch_is_out_of_order_is_named() {
     (1..=5).for_each(|epoch| journal.append(record(epoch)).unwrap());
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-    for (order, line) in [
-        ([0, 1, 3, 2, 4], 4),
-        ([0, 1, 4, 3, 2], 4),
-        ([0, 1, 1, 2, 3], 3),
-        ([1, 0, 2, 3, 4], 2),
-    ] {
+    for (order, line) in [([0, 1, 3, 2, 4], 4), ([0, 1, 4, 3, 2], 4), ([0, 1, 1, 2, 3], 3), ([1, 0, 2, 3, 4], 2)] {
         let exchanged = order.map(|line| lines[line]).concat();
         fs::write(&path, &exchanged).unwrap();
         let error = Journal::open(folder.path(), 8, 0).unwrap_err().to_string();

@@ -8,11 +8,7 @@ fn seconds(stages: &[(Stage, f64)]) -> StageSeconds {
 }
 
 fn state(best: Option<Best>) -> RunState {
-    RunState {
-        epoch: 4,
-        best,
-        ..RunState::default()
-    }
+    RunState { epoch: 4, best, ..RunState::default() }
 }
 
 fn records() -> Vec<EpochRecord> {
@@ -37,12 +33,7 @@ fn records() -> Vec<EpochRecord> {
 
 #[test]
 fn accuracies_are_those_of_the_best_epoch_and_means_are_over_all() {
-    let best = Best {
-        epoch: 3,
-        step: 30,
-        val: 0.8,
-        test: Some(0.3),
-    };
+    let best = Best { epoch: 3, step: 30, val: 0.8, test: Some(0.3) };
     let summary = Summary::new(
         &records(),
         &state(Some(best)),
@@ -50,16 +41,10 @@ fn accuracies_are_those_of_the_best_epoch_and_means_are_over_all() {
         seconds(&[(Stage::Open, 8.0), (Stage::Forward, 12.0)]),
     );
     assert_eq!((summary.test_accuracy, summary.val_accuracy), (Some(0.3), Some(0.8)));
-    assert_eq!(
-        (summary.best_epoch, summary.epochs, summary.generation),
-        (Some(3), 4, 7)
-    );
+    assert_eq!((summary.best_epoch, summary.epochs, summary.generation), (Some(3), 4, 7));
     assert_eq!((summary.seconds_total, summary.seconds_per_epoch), (20.0, Some(2.0)));
     assert_eq!(summary.sampled_edges_per_second, Some(500.0));
-    assert_eq!(
-        (summary.gradient_bytes_per_step, summary.bytes_sent_per_step),
-        (Some(100.0), Some(50.0))
-    );
+    assert_eq!((summary.gradient_bytes_per_step, summary.bytes_sent_per_step), (Some(100.0), Some(50.0)));
     assert_eq!((summary.bytes_read, summary.peak_rss_bytes), (4 << 30, Some(3 << 20)));
 }
 
@@ -76,16 +61,8 @@ fn lost_records_cost_neither_the_scores_nor_the_rates() {
         report: Scores::new(labels, false).report(),
         ..ModelScores::default()
     };
-    let best = Best {
-        epoch: 3,
-        step: 30,
-        val: 0.8,
-        test: Some(0.3),
-    };
-    let state = RunState {
-        scores: Some(scores),
-        ..state(Some(best))
-    };
+    let best = Best { epoch: 3, step: 30, val: 0.8, test: Some(0.3) };
+    let state = RunState { scores: Some(scores), ..state(Some(best)) };
     for lost in [3, 4] {
         let mut records = records();
         records.retain(|record| record.epoch != lost);
@@ -102,18 +79,9 @@ fn lost_records_cost_neither_the_scores_nor_the_rates() {
     let summary = Summary::new(&damaged, &state, &TrainConfig::default(), StageSeconds::default());
     assert_eq!(summary.test_accuracy, Some(0.3));
     // Without validation nodes the model is the last one, and another record than the last has other scores.
-    let state = RunState {
-        best: None,
-        generation: 7,
-        ..state
-    };
+    let state = RunState { best: None, generation: 7, ..state };
     for kept in [3, 0] {
-        let summary = Summary::new(
-            &records()[..kept],
-            &state,
-            &TrainConfig::default(),
-            StageSeconds::default(),
-        );
+        let summary = Summary::new(&records()[..kept], &state, &TrainConfig::default(), StageSeconds::default());
         assert_eq!(summary.test_accuracy, Some(0.3), "of {kept} records");
         assert_eq!((summary.evaluated, summary.generation), (Some(Evaluate::Exact), 7));
     }
@@ -126,11 +94,7 @@ fn the_number_of_partitions_is_known_without_any_record() {
         [summary.partitions, summary.concurrent]
     };
     let auto = TrainConfig::default();
-    let given = TrainConfig {
-        partitions: Auto::Value(8),
-        concurrent: Auto::Value(2),
-        ..auto.clone()
-    };
+    let given = TrainConfig { partitions: Auto::Value(8), concurrent: Auto::Value(2), ..auto.clone() };
     let mut state = state(None);
     assert_eq!(numbers(&state, &given), [8, 2]);
     state.note_partitions(&given);
@@ -143,12 +107,7 @@ fn sets_of_labels_are_judged_by_micro_f1_and_classes_by_accuracy() {
     for record in &mut records {
         (record.val_micro_f1, record.test_micro_f1) = (Some(0.75), Some(0.625));
     }
-    let best = Best {
-        epoch: 3,
-        step: 30,
-        val: 0.75,
-        test: None,
-    };
+    let best = Best { epoch: 3, step: 30, val: 0.75, test: None };
     let mut state = state(Some(best));
     let of = |state: &RunState| Summary::new(&records, state, &TrainConfig::default(), StageSeconds::default());
     let keys = ["val_micro_f1", "test_micro_f1"];
@@ -159,10 +118,7 @@ fn sets_of_labels_are_judged_by_micro_f1_and_classes_by_accuracy() {
     state.note_task(Task::MultiLabel);
     let mut summary = of(&state);
     let score = summary.score();
-    assert_eq!(
-        (score.name, score.val, score.test),
-        ("micro F1", Some(0.75), Some(0.625))
-    );
+    assert_eq!((score.name, score.val, score.test), ("micro F1", Some(0.75), Some(0.625)));
     let json = serde_json::to_value(&summary).unwrap();
     assert_eq!((&json[keys[0]], &json["val_accuracy"]), (&0.75.into(), &0.8.into()));
     // The exact scores at the end.
@@ -188,11 +144,7 @@ fn early_stopping_is_noted_with_its_epoch_only_if_it_ended_the_run() {
         state.early_stopping.observe(score);
     });
     let of = |early_stopping, epochs| {
-        let config = TrainConfig {
-            early_stopping,
-            epochs,
-            ..TrainConfig::default()
-        };
+        let config = TrainConfig { early_stopping, epochs, ..TrainConfig::default() };
         Summary::new(&records(), &state, &config, StageSeconds::default()).early_stopping_epoch
     };
     assert_eq!([of(2, 9), of(3, 9), of(0, 9), of(2, 4)], [Some(4), None, None, None]);
@@ -200,12 +152,7 @@ fn early_stopping_is_noted_with_its_epoch_only_if_it_ended_the_run() {
 
 #[test]
 fn a_run_without_epochs_has_a_summary_without_numbers_that_are_none() {
-    let summary = Summary::new(
-        &[],
-        &RunState::default(),
-        &TrainConfig::default(),
-        StageSeconds::default(),
-    );
+    let summary = Summary::new(&[], &RunState::default(), &TrainConfig::default(), StageSeconds::default());
     let json = serde_json::to_value(&summary).unwrap();
     assert!(json["seconds_per_epoch"].is_null() && json["best_epoch"].is_null() && json["epochs"] == 0);
 }
@@ -241,10 +188,7 @@ fn the_object_has_the_documented_keys_in_order() {
         "processes",
         "config",
     ];
-    let places: Vec<usize> = keys
-        .iter()
-        .map(|key| json.find(&format!("\"{key}\":")).expect(key))
-        .collect();
+    let places: Vec<usize> = keys.iter().map(|key| json.find(&format!("\"{key}\":")).expect(key)).collect();
     assert!(places.is_sorted(), "{json}");
     assert!(json.contains(r#""config":{"model":"sage","layers":2,"#), "{json}");
 }

@@ -89,9 +89,7 @@ fn connect(host: &str, port: u16, secret: &Secret, time: Duration) -> Result<Tcp
     let until = Instant::now() + time;
     let name = host.to_owned();
     // The resolver has timeouts of its own.
-    let found = in_time(time, "resolve", move || {
-        (name.as_str(), port).to_socket_addrs().map(Vec::from_iter)
-    });
+    let found = in_time(time, "resolve", move || (name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
     let addresses = found?;
     let addresses =
         addresses.unwrap_or_else(|| Err(io::Error::other("the name of the host is not resolved in time")))?;
@@ -136,11 +134,9 @@ impl Keys for Connection {
             // The rest of an answer may still come.
             *stream = None;
             match error.kind() {
-                io::ErrorKind::TimedOut => format!(
-                    "the store at {} does not answer for {} s",
-                    self.at,
-                    self.timeout.as_secs_f64()
-                ),
+                io::ErrorKind::TimedOut => {
+                    format!("the store at {} does not answer for {} s", self.at, self.timeout.as_secs_f64())
+                }
                 io::ErrorKind::UnexpectedEof => format!("the store at {} closed the connection", self.at),
                 _ => format!("the store at {}: {error}", self.at),
             }

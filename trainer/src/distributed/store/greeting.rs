@@ -50,11 +50,7 @@ pub(super) fn greet(stream: &TcpStream, secret: &Secret, until: Instant) -> Resu
     }
     let mut welcome = [0];
     read_until(stream, &mut welcome, until)?;
-    if welcome != [WELCOME] {
-        Err(Failure::Stranger)
-    } else {
-        Ok(())
-    }
+    if welcome != [WELCOME] { Err(Failure::Stranger) } else { Ok(()) }
 }
 
 /// Answers the greeting of a client.

@@ -25,37 +25,31 @@ impl Store {
     /// Connects to the store of `place` within `join`, or to the store of this process. Later, each answer may take `silence`.
     pub fn open(place: &Place, own: Option<&StoreServer>, join: Duration, silence: Duration) -> Result<Self> {
         // A host may not know itself by the name that others know.
-        let (host, port) = own.map_or_else(
-            || place.store.clone(),
-            |server| (server.own_address().ip().to_string(), server.port()),
-        );
+        let (host, port) =
+            own.map_or_else(|| place.store.clone(), |server| (server.own_address().ip().to_string(), server.port()));
         let keys: Arc<dyn Keys> = match place.store_of {
-            StoreOf::Torchrun => Arc::new(torchrun::Connection::open(&host, port, join, silence).map_err(
-                |failure| match failure.versions {
-                    None => no_store(place, &failure.text, join),
-                    Some(versions) => Error::Distributed(format!(
-                        "rank {} does not understand the store of torchrun at {host}:{port}: {versions} ({})",
-                        place.rank, failure.text
-                    )),
-                },
-            )?),
+            StoreOf::Torchrun => {
+                Arc::new(torchrun::Connection::open(&host, port, join, silence).map_err(|failure| {
+                    match failure.versions {
+                        None => no_store(place, &failure.text, join),
+                        Some(versions) => Error::Distributed(format!(
+                            "rank {} does not understand the store of torchrun at {host}:{port}: {versions} ({})",
+                            place.rank, failure.text
+                        )),
+                    }
+                })?)
+            }
             StoreOf::FirstRank | StoreOf::Workers => Arc::new(
                 client::Connection::open(&host, port, &place.secret, join, silence)
                     .map_err(|refusal| refusal.error(place, join))?,
             ),
         };
-        Ok(Self {
-            keys,
-            prefix: String::new(),
-        })
+        Ok(Self { keys, prefix: String::new() })
     }
 
     /// The same connection, with `prefix/` before all keys.
     pub fn within(&self, prefix: &str) -> Self {
-        Self {
-            keys: self.keys.clone(),
-            prefix: format!("{}{prefix}/", self.prefix),
-        }
+        Self { keys: self.keys.clone(), prefix: format!("{}{prefix}/", self.prefix) }
     }
 
     /// The value of a key, if it has one.
@@ -79,11 +73,7 @@ impl Store {
     }
 
     fn ask(&self, verb: Verb, key: &str, value: &[u8]) -> c10d::Result<Option<Vec<u8>>> {
-        self.keys.ask(Request {
-            verb,
-            key: format!("{}{key}", self.prefix),
-            value: value.to_owned(),
-        })
+        self.keys.ask(Request { verb, key: format!("{}{key}", self.prefix), value: value.to_owned() })
     }
 }
 

@@ -100,23 +100,14 @@ impl StoreServer {
             strangers: AtomicUsize::new(0),
             refused: Mutex::default(),
         });
-        let server = Self {
-            shared: shared.clone(),
-            address: listener.local_addr()?,
-        };
-        thread::Builder::new()
-            .name("store server".into())
-            .spawn(move || accept(&listener, &shared))?;
+        let server = Self { shared: shared.clone(), address: listener.local_addr()? };
+        thread::Builder::new().name("store server".into()).spawn(move || accept(&listener, &shared))?;
         Ok(server)
     }
 
     /// Tells the processes that one of them has ended, and why: the rest of a sentence that begins with the rank.
     pub fn announce(&self, rank: u32, reason: &str) {
-        let departure = Departure {
-            rank,
-            is_stop: false,
-            reason: reason.to_owned(),
-        };
+        let departure = Departure { rank, is_stop: false, reason: reason.to_owned() };
         self.shared.serve(Request {
             verb: Verb::SetOnce,
             key: format!("{PREFIX}/0/{}", keys::LEFT),

@@ -85,10 +85,7 @@ fn a_greeting_is_refused_at_its_first_wrong_byte_and_has_to_end_in_time() {
     assert!(matches!(failure(&secret, b"grappa-store 2"), Failure::Stranger));
     for said in [&b""[..], b"grappa", b"grappa-store 1\r\n"] {
         let failure = failure(&secret, said);
-        assert!(
-            matches!(&failure, Failure::Io(error) if error.kind() == io::ErrorKind::TimedOut),
-            "{failure:?}"
-        );
+        assert!(matches!(&failure, Failure::Io(error) if error.kind() == io::ErrorKind::TimedOut), "{failure:?}");
     }
     let guessed = [&b"grappa-store 1\r\n"[..], &[1; 64]].concat();
     assert!(matches!(failure(&secret, &guessed), Failure::OtherSecret));
@@ -97,10 +94,7 @@ fn a_greeting_is_refused_at_its_first_wrong_byte_and_has_to_end_in_time() {
 #[test]
 fn a_rank_does_not_talk_to_a_store_with_another_secret() {
     let server = StoreServer::start().unwrap();
-    let place = Place {
-        secret: Secret::random().unwrap(),
-        ..server.place(1, 2)
-    };
+    let place = Place { secret: Secret::random().unwrap(), ..server.place(1, 2) };
     let error = Store::open(&place, None, TIMEOUT, TIMEOUT).unwrap_err().to_string();
     assert!(error.contains("have different secrets"), "{error}");
     let begin = Instant::now();

@@ -88,12 +88,7 @@ impl Connection {
                 return Err("the port accepts connections, and nobody answers: torchrun is stopped, or another program has the port".into());
             }
         }
-        Ok(Self {
-            requests: Mutex::new(requests),
-            timeout: silence,
-            at: format!("{host}:{port}"),
-            versions: None,
-        })
+        Ok(Self { requests: Mutex::new(requests), timeout: silence, at: format!("{host}:{port}"), versions: None })
     }
 }
 
@@ -110,9 +105,7 @@ impl Keys for Connection {
                 "torchrun's store at {} does not answer for {} s{}",
                 self.at,
                 self.timeout.as_secs_f64(),
-                self.versions
-                    .as_ref()
-                    .map_or_else(String::new, |versions| format!("; {versions}"))
+                self.versions.as_ref().map_or_else(String::new, |versions| format!("; {versions}"))
             )),
             Err(RecvTimeoutError::Disconnected) => Err(format!("torchrun's store at {} is closed", self.at)),
         }
@@ -165,10 +158,7 @@ mod tests {
     fn the_version_of_a_process_is_found_by_its_libraries() {
         let maps = "7f00-7f01 r--p 0 08:01 5 /usr/lib/libc.so.6\n7f02-7f03 r-xp 0 08:01 7      /a b/torch/lib/libtorch_cpu.so\n";
         assert_eq!(torch_in(maps).as_deref(), Some(Path::new("/a b/torch")));
-        assert_eq!(
-            torch_in("7f00-7f01 r--p 0 08:01 5 /usr/lib/libc.so.6\n7f02-7f03 rw-p 0 0 0\n"),
-            None
-        );
+        assert_eq!(torch_in("7f00-7f01 r--p 0 08:01 5 /usr/lib/libc.so.6\n7f02-7f03 rw-p 0 0 0\n"), None);
         let version = "from typing import Optional\n__all__ = []\n__version__ = '2.9.1+cu128'\ndebug = False\n";
         assert_eq!(version_in(version).as_deref(), Some("2.9.1+cu128"));
     }

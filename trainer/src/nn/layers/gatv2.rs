@@ -84,10 +84,7 @@ impl Layer for Gatv2 {
     }
 
     fn queries(&self, own: &Tensor) -> Option<Tensor> {
-        Some(Tensor::cat(
-            &[self.sources.in_f32(own), self.destinations.in_f32(own)],
-            1,
-        ))
+        Some(Tensor::cat(&[self.sources.in_f32(own), self.destinations.in_f32(own)], 1))
     }
 
     fn reduction(&self, _width: usize) -> Reduction {

@@ -39,11 +39,7 @@ impl Gin {
         let norm = if has_norm { NormKind::Layer } else { NormKind::None };
         let layers = [("nn.0", [inputs, hidden]), (second_name, [hidden, outputs])]
             .map(|(name, sizes)| LinearLayer::of_pytorch(builder, name, sizes));
-        Self {
-            epsilon,
-            layers,
-            norm: builder.scope("nn.1", |builder| Norm::new(builder, norm, hidden)),
-        }
+        Self { epsilon, layers, norm: builder.scope("nn.1", |builder| Norm::new(builder, norm, hidden)) }
     }
 }
 
@@ -53,11 +49,7 @@ impl Gin {
     /// libtorch would divide the gradient of eps, a sum over all values, among its threads. Its bits would depend on their number.
     fn with_own(&self, backend: Backend, own: &Tensor, aggregated: &Tensor) -> Tensor {
         let has_kernels = backend.has_kernels_for(own);
-        let epsilon = if has_kernels {
-            self.epsilon.detach()
-        } else {
-            self.epsilon.shallow_clone()
-        };
+        let epsilon = if has_kernels { self.epsilon.detach() } else { self.epsilon.shallow_clone() };
         let sum = aggregated.addcmul(own, &(epsilon + 1.0).to_kind(own.kind()));
         if !has_kernels {
             return sum;
@@ -107,10 +99,7 @@ mod tests {
         let epsilon = random(3, &[1]).set_requires_grad(true);
         let gin = Gin {
             epsilon: epsilon.shallow_clone(),
-            layers: [0, 1].map(|_| LinearLayer {
-                weight: Tensor::new(),
-                bias: None,
-            }),
+            layers: [0, 1].map(|_| LinearLayer { weight: Tensor::new(), bias: None }),
             norm: None,
         };
         let sum = gin.with_own(backend, &own, &aggregated);

@@ -19,11 +19,7 @@ impl Heads {
     /// Heads between layers share the width and are concatenated. The heads of the last layer are averaged, as in PyTorch Geometric's
     /// models.
     pub(crate) fn new(outputs: i64, count: i64, last: bool) -> Self {
-        Self {
-            count,
-            width: if last { outputs } else { outputs / count },
-            mean: last,
-        }
+        Self { count, width: if last { outputs } else { outputs / count }, mean: last }
     }
 
     /// Values of all heads together.
@@ -36,9 +32,7 @@ impl Heads {
     pub(crate) fn finish(&self, heads: &Tensor, added: &Tensor, epilogue: Epilogue, kind: Kind) -> Tensor {
         let heads = float(heads);
         let values = match self.mean {
-            true => heads
-                .view([heads.size()[0], self.count, -1])
-                .mean_dim([1i64].as_slice(), false, Kind::Float),
+            true => heads.view([heads.size()[0], self.count, -1]).mean_dim([1i64].as_slice(), false, Kind::Float),
             false => heads,
         };
         apply(&(values + added), epilogue).to_kind(kind)

@@ -85,13 +85,7 @@ pub(crate) trait Layer: fmt::Debug + Send {
     /// Returns the hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbors'
     /// messages, `[destinations, width]`. A layer whose update does not take the states may return none, unless they are wanted.
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
-        let Hop {
-            block,
-            sources,
-            scaling,
-            historical,
-            ..
-        } = hop;
+        let Hop { block, sources, scaling, historical, .. } = hop;
         own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical)
     }
 

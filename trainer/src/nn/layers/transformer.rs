@@ -89,7 +89,6 @@ impl Layer for Transformer {
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        self.heads
-            .finish(aggregated, &self.skip.in_f32(own), epilogue, own.kind())
+        self.heads.finish(aggregated, &self.skip.in_f32(own), epilogue, own.kind())
     }
 }

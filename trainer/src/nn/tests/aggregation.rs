@@ -14,22 +14,12 @@ use crate::{
     },
 };
 
-const KINDS: [Aggregate; 5] = [
-    Aggregate::Mean,
-    Aggregate::Max,
-    Aggregate::Sum,
-    Aggregate::Gcn,
-    Aggregate::WeightedMean,
-];
+const KINDS: [Aggregate; 5] =
+    [Aggregate::Mean, Aggregate::Max, Aggregate::Sum, Aggregate::Gcn, Aggregate::WeightedMean];
 
 /// A block with up to 9 edges a destination, some of them parallel, and degrees that exceed the edges.
 pub(super) fn some_block(destinations: usize, sources: usize) -> sample::Block {
-    let mut block = sample::Block {
-        destinations,
-        sources,
-        offsets: vec![0],
-        ..sample::Block::default()
-    };
+    let mut block = sample::Block { destinations, sources, offsets: vec![0], ..sample::Block::default() };
     let mut number = 0;
     let mut below = |bound: usize| {
         number += 1;
@@ -51,21 +41,14 @@ pub(super) fn some_block(destinations: usize, sources: usize) -> sample::Block {
 pub(super) fn some_block_with(has_copies: bool, destinations: usize, sources: usize) -> sample::Block {
     let places = 0..if has_copies { destinations as u32 } else { 0 };
     sample::Block {
-        own: places
-            .map(|place| mix(place.into()) as u32 % place.div_ceil(3).max(1))
-            .collect(),
+        own: places.map(|place| mix(place.into()) as u32 % place.div_ceil(3).max(1)).collect(),
         ..some_block(destinations, sources)
     }
 }
 
 fn some_degrees(block: &sample::Block) -> Vec<u64> {
     let beyond = block.global.len()..block.sources;
-    block
-        .global
-        .iter()
-        .copied()
-        .chain(beyond.map(|i| i as u64 % 7))
-        .collect()
+    block.global.iter().copied().chain(beyond.map(|i| i as u64 % 7)).collect()
 }
 
 #[test]
@@ -137,10 +120,7 @@ fn nan_and_infinities_go_where_operators_take_them() {
                 (result, messages.grad())
             };
             let (expected, expected_gradient) = run(Backend::Operators);
-            assert!(
-                expected.isnan().any().int64_value(&[]) == 1,
-                "{kind:?}: nothing is at stake"
-            );
+            assert!(expected.isnan().any().int64_value(&[]) == 1, "{kind:?}: nothing is at stake");
             for instructions in Instructions::all() {
                 let what = format!("{kind:?} of {destinations} by {width}, {instructions:?}");
                 let (result, gradient) = run(Backend::With(instructions));
@@ -167,9 +147,7 @@ fn the_gradient_of_a_largest_value_that_is_nan_goes_to_the_first_nan() {
         ..sample::Block::default()
     };
     let block = Block::new(&block, Device::Cpu).with_source_degrees(&[0; 4]);
-    let messages = Tensor::from_slice(&[0.0, 9.0, f32::NAN, f32::NAN])
-        .view([4, 1])
-        .set_requires_grad(true);
+    let messages = Tensor::from_slice(&[0.0, 9.0, f32::NAN, f32::NAN]).view([4, 1]).set_requires_grad(true);
     let result = aggregate(&block, Aggregate::Max, Scaling::None, &messages, None);
     assert!(result.double_value(&[0, 0]).is_nan());
     (result * 3.0).sum(Kind::Float).backward();
@@ -191,10 +169,7 @@ fn aggregates_are_those_by_hand_on_every_device() {
         halo: vec![false, true],
         ..sample::Block::default()
     };
-    let plain = sample::Block {
-        edge_weights: vec![],
-        ..weighted.clone()
-    };
+    let plain = sample::Block { edge_weights: vec![], ..weighted.clone() };
     for device in devices() {
         let [plain, weighted] =
             [&plain, &weighted].map(|block| Block::new(block, device).with_source_degrees(&[4, 0, 3]));
@@ -208,20 +183,13 @@ fn aggregates_are_those_by_hand_on_every_device() {
             (Aggregate::Sum, Scaling::None, [-6.0, -13.0]),
             (Aggregate::Sum, Scaling::HorvitzThompson, [-12.0, -26.0]),
             (Aggregate::Gcn, Scaling::None, [gcn, weighted_gcn]),
-            (
-                Aggregate::Gcn,
-                Scaling::HorvitzThompson,
-                [2.0 * gcn, 2.0 * weighted_gcn],
-            ),
+            (Aggregate::Gcn, Scaling::HorvitzThompson, [2.0 * gcn, 2.0 * weighted_gcn]),
             (Aggregate::WeightedMean, Scaling::None, [-2.0, -13.0 / 4.0]),
         ] {
             for (block, expected) in [&plain, &weighted].into_iter().zip(expected) {
                 let result = aggregate(block, kind, scaling, &messages, None);
                 let expected = Tensor::from_slice(&[expected, 0.0]).view([2, 1]);
-                let what = format!(
-                    "{kind:?}, {scaling:?} on {device:?}, weights: {}",
-                    !block.csr().weights.is_empty()
-                );
+                let what = format!("{kind:?}, {scaling:?} on {device:?}, weights: {}", !block.csr().weights.is_empty());
                 assert_close(&result, &expected, 1e-6, &what);
             }
         }
@@ -286,23 +254,13 @@ fn history_replaces_aggregates_and_takes_their_gradient() {
             assert_close(&result, &expected, 0.0, &format!("{kind:?}"));
 
             result.sum(Kind::Float).backward();
-            assert_close(
-                &historical.rows.grad(),
-                &historical.rows.ones_like(),
-                0.0,
-                "gradient of history",
-            );
+            assert_close(&historical.rows.grad(), &historical.rows.ones_like(), 0.0, "gradient of history");
             // The same as if those destinations counted for nothing.
             let factors = Tensor::ones([30, 1], (Kind::Float, device)).index_fill(0, &historical.destinations, 0.0);
             let expected = values.copy().set_requires_grad(true);
             let result = aggregate(&block, kind, Scaling::None, &expected, None);
             (result * factors).sum(Kind::Float).backward();
-            assert_close(
-                &messages.grad(),
-                &expected.grad(),
-                1e-6,
-                &format!("gradient of {kind:?}"),
-            );
+            assert_close(&messages.grad(), &expected.grad(), 1e-6, &format!("gradient of {kind:?}"));
         }
     }
 }

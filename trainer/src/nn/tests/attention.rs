@@ -36,14 +36,9 @@ fn attention_of(
     let of_edges = has_edge_rows.then(|| leaf(5, &[looped.edges() as i64, width]));
     let logits = pair_logits(backend, looped, [&rows, &own], of_edges.as_ref(), &attention, heads);
     let result = attend(backend, looped, &rows, None, &logits, None);
-    (&result * random(4, &[destinations as i64, width]))
-        .sum(Kind::Float)
-        .backward();
+    (&result * random(4, &[destinations as i64, width])).sum(Kind::Float).backward();
     let gradients = [&rows, &own, &attention].into_iter().chain(&of_edges).map(Tensor::grad);
-    [logits.detach(), result.detach()]
-        .into_iter()
-        .chain(gradients)
-        .collect()
+    [logits.detach(), result.detach()].into_iter().chain(gradients).collect()
 }
 
 #[test]
@@ -63,13 +58,9 @@ fn loops_equal_operators_forward_and_backward() {
 
 #[test]
 fn logits_of_sums_equal_operators_forward_and_backward() {
-    for (destinations, sources, heads, has_copies) in [
-        (1, 1, 1, false),
-        (40, 90, 3, false),
-        (300, 2000, 4, false),
-        (300, 200, 4, true),
-        (5, 9, 20, false),
-    ] {
+    for (destinations, sources, heads, has_copies) in
+        [(1, 1, 1, false), (40, 90, 3, false), (300, 2000, 4, false), (300, 200, 4, true), (5, 9, 20, false)]
+    {
         let block = some_block_with(has_copies, destinations, sources);
         let block = Block::new(&block, Device::Cpu);
         let looped = block.with_own(0);
@@ -96,11 +87,7 @@ fn dropout_of_attention_weights_drops_sources_by_head_and_keeps_the_expectation(
     let ones = Tensor::ones([sources as i64, heads * head_width], (Kind::Float, Device::Cpu));
     let logits = Tensor::zeros([looped.edges() as i64, heads], (Kind::Float, Device::Cpu));
     let run = |backend, key| {
-        let dropout = Dropout {
-            probability: 0.6,
-            key,
-            names: None,
-        };
+        let dropout = Dropout { probability: 0.6, key, names: None };
         attend(backend, looped, &ones, None, &logits, Some(dropout))
     };
     let dropped = run(Backend::Fastest, 1);
@@ -133,20 +120,8 @@ fn large_logits_do_not_overflow() {
     let looped = block.with_own(0);
     let logits = random(1, &[looped.edges() as i64, 2]) * 1e4;
     for backend in [Backend::Fastest, Backend::Operators] {
-        let result = attend(
-            backend,
-            looped,
-            &Tensor::ones([50, 4], (Kind::Float, Device::Cpu)),
-            None,
-            &logits,
-            None,
-        );
+        let result = attend(backend, looped, &Tensor::ones([50, 4], (Kind::Float, Device::Cpu)), None, &logits, None);
         // Weights add up to 1.
-        assert_close(
-            &result,
-            &Tensor::ones([20, 4], (Kind::Float, Device::Cpu)),
-            1e-5,
-            &format!("{backend:?}"),
-        );
+        assert_close(&result, &Tensor::ones([20, 4], (Kind::Float, Device::Cpu)), 1e-5, &format!("{backend:?}"));
     }
 }

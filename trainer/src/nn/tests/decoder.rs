@@ -10,11 +10,7 @@ const WIDTH: i64 = 6;
 
 /// A model with this decoder, whose parameters are random.
 fn model(decoder: Decoder) -> Model {
-    let options = ModelOptions {
-        outputs: WIDTH as usize,
-        decoder: Some(decoder),
-        ..options(LayerKind::Sage)
-    };
+    let options = ModelOptions { outputs: WIDTH as usize, decoder: Some(decoder), ..options(LayerKind::Sage) };
     let model = Model::new(options, 1, Device::Cpu).expect("a model");
     let values = model.parameters().flat_values();
     values.shallow_clone().copy_(&random(3, &values.size()));
@@ -22,12 +18,7 @@ fn model(decoder: Decoder) -> Model {
 }
 
 fn parameter(model: &Model, name: &str) -> Vec<f32> {
-    let (_, tensor) = model
-        .parameters()
-        .named()
-        .iter()
-        .find(|(found, _)| found == name)
-        .expect(name);
+    let (_, tensor) = model.parameters().named().iter().find(|(found, _)| found == name).expect(name);
     values(tensor)
 }
 
@@ -84,10 +75,7 @@ fn scores_of_shared_candidates_equal_the_scores_of_pairs() {
         let model = model(kind);
         let (sources, candidates) = (random(7, &[5, WIDTH]), random(8, &[9, WIDTH]));
         let scores = decoder(&model).score_all(&sources, &candidates);
-        let each = decoder(&model).score(
-            &sources.repeat_interleave_self_int(9, 0, None),
-            &candidates.repeat([5, 1]),
-        );
+        let each = decoder(&model).score(&sources.repeat_interleave_self_int(9, 0, None), &candidates.repeat([5, 1]));
         assert_close(&scores, &each.view([5, 9]), 1e-5, kind.name());
     }
 }
@@ -104,27 +92,17 @@ fn gradients_reach_embeddings_and_parameters() {
         for tensor in [&sources, &candidates] {
             assert!(tensor.grad().abs().sum(Kind::Float).double_value(&[]) > 0.0, "{kind}");
         }
-        let of_decoder = model
-            .parameters()
-            .named()
-            .iter()
-            .filter(|(name, _)| name.starts_with("decoder."));
+        let of_decoder = model.parameters().named().iter().filter(|(name, _)| name.starts_with("decoder."));
         for (name, tensor) in of_decoder {
-            assert!(
-                tensor.grad().abs().sum(Kind::Float).double_value(&[]) > 0.0,
-                "{kind}: {name}"
-            );
+            assert!(tensor.grad().abs().sum(Kind::Float).double_value(&[]) > 0.0, "{kind}: {name}");
         }
     }
 }
 
 #[test]
 fn distmult_begins_as_the_dot_product() {
-    let options = |decoder| ModelOptions {
-        outputs: WIDTH as usize,
-        decoder: Some(decoder),
-        ..options(LayerKind::Sage)
-    };
+    let options =
+        |decoder| ModelOptions { outputs: WIDTH as usize, decoder: Some(decoder), ..options(LayerKind::Sage) };
     let [dot, distmult] =
         [Decoder::Dot, Decoder::DistMult].map(|decoder| Model::new(options(decoder), 1, Device::Cpu).expect("a model"));
     let [sources, destinations] = [5, 6].map(|seed| random(seed, &[7, WIDTH]));

@@ -42,31 +42,20 @@ impl Fixture {
             .into_iter()
             .collect();
         let ends = Vec::<Vec<i64>>::try_from(&arrays["edge_index"]).expect("edges");
-        let weights = arrays
-            .get("weight")
-            .map(|weights| Vec::<f32>::try_from(weights).expect("weights"));
-        let features = arrays
-            .get("edge_attr")
-            .map(|features| Vec::<Vec<f32>>::try_from(features).expect("features of edges"));
+        let weights = arrays.get("weight").map(|weights| Vec::<f32>::try_from(weights).expect("weights"));
+        let features =
+            arrays.get("edge_attr").map(|features| Vec::<Vec<f32>>::try_from(features).expect("features of edges"));
         let mut rows = vec![Vec::new(); arrays["x"].size()[0] as usize];
         let mut of_rows = vec![Vec::new(); rows.len()];
         for (edge, (&source, &destination)) in ends[0].iter().zip(&ends[1]).enumerate() {
             let weight = weights.as_ref().map_or(1.0, |weights| weights[edge]);
             rows[destination as usize].push((source as u32, weight));
             // Any features, for models that need some.
-            let any = || {
-                (0..4)
-                    .map(|column| ((7 * edge + 3 * column) % 11) as f32 / 5.0 - 1.0)
-                    .collect()
-            };
+            let any = || (0..4).map(|column| ((7 * edge + 3 * column) % 11) as f32 / 5.0 - 1.0).collect();
             let of_edge = features.as_ref().map_or_else(any, |features| features[edge].clone());
             of_rows[destination as usize].push(of_edge);
         }
-        let graph = Graph {
-            rows,
-            weighted: weights.is_some(),
-            features: of_rows,
-        };
+        let graph = Graph { rows, weighted: weights.is_some(), features: of_rows };
         Self { arrays, graph }
     }
 
@@ -98,11 +87,8 @@ impl Graph {
     /// The full neighborhoods of seeds, hop by hop; nodes in the order in which they are met.
     pub(super) fn full(&self, seeds: &[u32], hops: usize) -> Minibatch {
         let mut nodes = seeds.to_vec();
-        let mut places: HashMap<u32, u32> = seeds
-            .iter()
-            .enumerate()
-            .map(|(place, &node)| (node, place as u32))
-            .collect();
+        let mut places: HashMap<u32, u32> =
+            seeds.iter().enumerate().map(|(place, &node)| (node, place as u32)).collect();
         let mut blocks = Vec::new();
         for _ in 0..hops {
             let destinations = nodes.len();

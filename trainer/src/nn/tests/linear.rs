@@ -13,11 +13,7 @@ use crate::{
 };
 
 fn epilogues() -> impl Iterator<Item = Epilogue> {
-    let dropout = Some(Dropout {
-        probability: 0.3,
-        key: 11,
-        names: None,
-    });
+    let dropout = Some(Dropout { probability: 0.3, key: 11, names: None });
     [(false, None), (true, None), (false, dropout.clone()), (true, dropout)]
         .into_iter()
         .map(|(relu, dropout)| Epilogue { relu, dropout })
@@ -46,30 +42,18 @@ fn run_of(
     let leaf = |seed, shape: &[i64], kind| numbers(seed, shape).to_kind(kind).set_requires_grad(true);
     let special = first(1, &[rows, inputs]).to_kind(kind).set_requires_grad(true);
     let x = [special, leaf(2, &[rows, inputs + 1], kind)];
-    let weights = [
-        leaf(3, &[outputs, inputs], Kind::Float),
-        leaf(4, &[outputs, inputs + 1], Kind::Float),
-    ];
+    let weights = [leaf(3, &[outputs, inputs], Kind::Float), leaf(4, &[outputs, inputs + 1], Kind::Float)];
     let bias = bias.then(|| leaf(5, &[outputs], Kind::Float));
     let terms = [(&x[0], &weights[0]), (&x[1], &weights[1])];
     let result = linear_with(backend, &terms, bias.as_ref(), epilogue.clone());
-    (&result * numbers(6, &[rows, outputs]).to_kind(kind))
-        .sum(Kind::Float)
-        .backward();
+    (&result * numbers(6, &[rows, outputs]).to_kind(kind)).sum(Kind::Float).backward();
     let leaves = x.iter().chain(&weights).chain(&bias);
     leaves.map(Tensor::grad).chain([result.detach()]).collect()
 }
 
 #[test]
 fn loops_equal_operators_forward_and_backward() {
-    for shape in [
-        (1, 1, 1),
-        (7, 16, 16),
-        (200, 20, 40),
-        (97, 128, 128),
-        (2000, 3, 70),
-        (0, 4, 5),
-    ] {
+    for shape in [(1, 1, 1), (7, 16, 16), (200, 20, 40), (97, 128, 128), (2000, 3, 70), (0, 4, 5)] {
         for bias in [false, true] {
             for epilogue in epilogues() {
                 let expected = run(Backend::Operators, Kind::Float, shape, bias, epilogue.clone());
@@ -93,14 +77,7 @@ fn nan_and_infinities_go_where_operators_take_them() {
             let expected = run_of(&numbers, Backend::Operators, Kind::Float, shape, true, epilogue.clone());
             for instructions in Instructions::all() {
                 for (kind, tolerance) in [(Kind::Float, 2e-6), (Kind::BFloat16, f64::INFINITY)] {
-                    let actual = run_of(
-                        &numbers,
-                        Backend::With(instructions),
-                        kind,
-                        shape,
-                        true,
-                        epilogue.clone(),
-                    );
+                    let actual = run_of(&numbers, Backend::With(instructions), kind, shape, true, epilogue.clone());
                     for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                         let what = format!("{i} of {shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
                         assert_close_or_special(actual, expected, tolerance, &what);
@@ -117,13 +94,7 @@ fn loops_of_bf16_equal_operators_but_for_rounding() {
         for epilogue in epilogues() {
             let expected = run(Backend::Operators, Kind::Float, shape, true, epilogue.clone());
             for instructions in Instructions::all() {
-                let actual = run(
-                    Backend::With(instructions),
-                    Kind::BFloat16,
-                    shape,
-                    true,
-                    epilogue.clone(),
-                );
+                let actual = run(Backend::With(instructions), Kind::BFloat16, shape, true, epilogue.clone());
                 for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                     // Where a sum is nearly 0, rounding may turn its relu: judge by the mean.
                     let difference = (actual - expected).abs().mean(Kind::Float).double_value(&[]);
@@ -172,9 +143,7 @@ fn only_required_gradients_are_computed() {
     let result = linear_with(Backend::Fastest, &[(&x, &weight)], None, Epilogue::NONE);
     result.sum(Kind::Float).backward();
     assert!(!x.grad().defined());
-    let expected = x
-        .sum_dim_intlist([0i64].as_slice(), true, Kind::Float)
-        .expand([3, 4], false);
+    let expected = x.sum_dim_intlist([0i64].as_slice(), true, Kind::Float).expand([3, 4], false);
     assert_close(&weight.grad(), &expected, 1e-6, "gradient of the weight");
 }
 
@@ -183,16 +152,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let threads = tch::get_num_threads();
     let run = |threads| {
         tch::set_num_threads(threads);
-        run(
-            Backend::Fastest,
-            Kind::Float,
-            (5000, 20, 40),
-            true,
-            Epilogue {
-                relu: true,
-                dropout: None,
-            },
-        )
+        run(Backend::Fastest, Kind::Float, (5000, 20, 40), true, Epilogue { relu: true, dropout: None })
     };
     let (one, three) = (run(1), run(3));
     tch::set_num_threads(threads);
@@ -204,22 +164,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
 #[test]
 fn bf16_is_rounded_to_the_nearest() {
     use crate::shim::Element;
-    for value in [
-        0.0,
-        -0.0,
-        1.0,
-        1.003_906_3,
-        1.001_953_1,
-        -3.999_999,
-        3.4e38,
-        f32::INFINITY,
-        1e-40,
-    ] {
-        assert_eq!(
-            <bf16 as Element>::from_f32(value).to_bits(),
-            bf16::from_f32(value).to_bits(),
-            "{value}"
-        );
+    for value in [0.0, -0.0, 1.0, 1.003_906_3, 1.001_953_1, -3.999_999, 3.4e38, f32::INFINITY, 1e-40] {
+        assert_eq!(<bf16 as Element>::from_f32(value).to_bits(), bf16::from_f32(value).to_bits(), "{value}");
     }
     assert!(<bf16 as Element>::from_f32(f32::NAN).is_nan());
 }

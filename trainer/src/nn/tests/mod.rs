@@ -30,9 +30,8 @@ pub(super) fn random(seed: i64, shape: &[i64]) -> Tensor {
     let mut uniform = || (draws.draw() >> 40) as f32 / (1 << 24) as f32;
     let count: i64 = shape.iter().product();
     // The transform of Box and Muller.
-    let numbers: Vec<f32> = (0..count)
-        .map(|_| (-2.0 * (1.0 - uniform()).ln()).sqrt() * (TAU * uniform()).cos())
-        .collect();
+    let numbers: Vec<f32> =
+        (0..count).map(|_| (-2.0 * (1.0 - uniform()).ln()).sqrt() * (TAU * uniform()).cos()).collect();
     Tensor::from_slice(&numbers).view(shape)
 }
 
@@ -41,12 +40,9 @@ fn with_specials(numbers: &Tensor) -> Tensor {
     let numbers = numbers.copy();
     let count = numbers.numel() as i64;
     let flat = numbers.view(-1);
-    for (place, special) in [
-        (1, f64::NAN),
-        (count / 2, f64::INFINITY),
-        (count / 2 + 1, f64::NEG_INFINITY),
-        (count - 1, f64::NAN),
-    ] {
+    for (place, special) in
+        [(1, f64::NAN), (count / 2, f64::INFINITY), (count / 2 + 1, f64::NEG_INFINITY), (count - 1, f64::NAN)]
+    {
         let _ = flat.get(place.min(count - 1)).fill_(special);
     }
     numbers
@@ -60,18 +56,11 @@ fn assert_close_or_special(actual: &Tensor, expected: &Tensor, tolerance: f64, w
         let tensor = tensor.detach();
         [tensor.isnan(), tensor.isposinf(), tensor.isneginf()]
     };
-    for (name, (actual, expected)) in ["NaN", "infinity", "-infinity"]
-        .iter()
-        .zip(special(actual).iter().zip(&special(expected)))
+    for (name, (actual, expected)) in
+        ["NaN", "infinity", "-infinity"].iter().zip(special(actual).iter().zip(&special(expected)))
     {
-        let (found, wanted) = (
-            actual.sum(Kind::Int64).int64_value(&[]),
-            expected.sum(Kind::Int64).int64_value(&[]),
-        );
-        assert!(
-            actual == expected,
-            "{what} has {found} {name} and not {wanted}, or elsewhere"
-        );
+        let (found, wanted) = (actual.sum(Kind::Int64).int64_value(&[]), expected.sum(Kind::Int64).int64_value(&[]));
+        assert!(actual == expected, "{what} has {found} {name} and not {wanted}, or elsewhere");
     }
     let finite = |tensor: &Tensor| tensor.detach().nan_to_num(0.0, 0.0, 0.0);
     assert_close(&finite(actual), &finite(expected), tolerance, what);
@@ -88,8 +77,5 @@ pub(super) fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, w
     }
     let difference = (&actual - &expected).abs().max().double_value(&[]);
     let scale = expected.abs().max().double_value(&[]).max(1.0);
-    assert!(
-        difference <= tolerance * scale,
-        "{what} differs by {difference:e} where values go up to {scale:e}"
-    );
+    assert!(difference <= tolerance * scale, "{what} differs by {difference:e} where values go up to {scale:e}");
 }

@@ -16,20 +16,10 @@ const GRADIENT_TOLERANCE: f64 = 2e-5;
 
 /// The model whose arrays the file `name` has: its name says what it is.
 fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
-    let (layer, rest) = [
-        "sage-max",
-        "sage",
-        "gcn",
-        "gine",
-        "gin",
-        "gatv2",
-        "gat",
-        "transformer",
-        "pinsage",
-    ]
-    .into_iter()
-    .find_map(|layer| Some((layer, name.strip_prefix(layer)?)))
-    .expect("a kind of layer");
+    let (layer, rest) = ["sage-max", "sage", "gcn", "gine", "gin", "gatv2", "gat", "transformer", "pinsage"]
+        .into_iter()
+        .find_map(|layer| Some((layer, name.strip_prefix(layer)?)))
+        .expect("a kind of layer");
     let options = ModelOptions {
         layer: layer.parse().expect("a kind of layer"),
         layers: if rest.contains('3') { 3 } else { 1 },
@@ -65,20 +55,12 @@ fn equals_pytorch_geometric(name: &str) {
         let blocks = fixture.graph.blocks(&minibatch, device);
         let x = fixture.array("x").detach().to_device(device).set_requires_grad(true);
         let input = x.index_select(0, &rows(&minibatch, device));
-        let pass = Pass {
-            training: Some(1),
-            ..Pass::default()
-        };
+        let pass = Pass { training: Some(1), ..Pass::default() };
         let out = model.forward(&blocks, Input::Features(&input), &[], pass);
         assert_close(&out, fixture.array("out"), TOLERANCE, &format!("{name} on {device:?}"));
         let loss = (out * fixture.array("factor").to_device(device)).sum(Kind::Float);
         loss.backward();
-        assert_close(
-            &x.grad(),
-            fixture.array("gradient:x"),
-            TOLERANCE,
-            "gradient of the input",
-        );
+        assert_close(&x.grad(), fixture.array("gradient:x"), TOLERANCE, "gradient of the input");
         for (name, parameter) in model.parameters().named() {
             let expected = fixture.array(&format!("gradient:{name}"));
             let what = format!("gradient of {name} on {device:?}");
@@ -88,12 +70,7 @@ fn equals_pytorch_geometric(name: &str) {
             assert_close(buffer, fixture.array(&format!("buffer:{name}")), TOLERANCE, name);
         }
         let out = model.forward(&blocks, Input::Features(&input), &[], Pass::default());
-        assert_close(
-            &out,
-            fixture.array("out_eval"),
-            TOLERANCE,
-            &format!("{name} without training"),
-        );
+        assert_close(&out, fixture.array("out_eval"), TOLERANCE, &format!("{name} without training"));
     }
 }
 
@@ -223,14 +200,7 @@ fn layer_wise_inference_equals_pytorch_geometric() {
 fn products_of_the_last_layer_are_narrow_and_give_what_states_do() {
     let fixture = Fixture::read("sage-3");
     for (layer, width) in [(LayerKind::Sage, 6), (LayerKind::Gcn, 3)] {
-        let options = ModelOptions {
-            layer,
-            layers: 3,
-            inputs: 5,
-            hidden: 16,
-            outputs: 3,
-            ..ModelOptions::default()
-        };
+        let options = ModelOptions { layer, layers: 3, inputs: 5, hidden: 16, outputs: 3, ..ModelOptions::default() };
         let model = Model::new(options, 1, Device::Cpu).expect("a model");
         assert_eq!((model.width(1), model.width(2)), (16, width), "{layer}");
         let seeds = fixture.seeds();
@@ -257,11 +227,7 @@ fn a_known_first_aggregate_gives_what_its_block_gives() {
         let neighbors = aggregate(first, model.aggregate(0), Scaling::None, &input, None);
         let own = input.narrow(0, 0, first.destinations() as i64);
         let degrees = first.destination_degrees();
-        let known = Input::Aggregated {
-            own: &own,
-            neighbors: &neighbors,
-            degrees: Some(degrees),
-        };
+        let known = Input::Aggregated { own: &own, neighbors: &neighbors, degrees: Some(degrees) };
         let actual = model.forward(&blocks[..2], known, &[], Pass::default());
         assert_close(&actual, &expected, 0.0, name);
 

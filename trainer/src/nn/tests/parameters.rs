@@ -47,11 +47,7 @@ fn initial_values_depend_on_the_seed_alone() {
 
 #[test]
 fn initial_values_spread_as_those_of_pytorch() {
-    let options = ModelOptions {
-        inputs: 400,
-        hidden: 100,
-        ..options(LayerKind::Sage)
-    };
+    let options = ModelOptions { inputs: 400, hidden: 100, ..options(LayerKind::Sage) };
     let model = Model::new(options, 1, Device::Cpu).expect("a model");
     let (name, weight) = &model.parameters().named()[0];
     assert_eq!(name, "layers.0.lin_l.weight");
@@ -63,44 +59,22 @@ fn initial_values_spread_as_those_of_pytorch() {
 #[test]
 fn flat_vectors_are_the_parameters_and_their_gradients() {
     for device in devices() {
-        let one = ModelOptions {
-            layers: 1,
-            ..options(LayerKind::Sage)
-        };
+        let one = ModelOptions { layers: 1, ..options(LayerKind::Sage) };
         let model = Model::new(one, 1, device).expect("a model");
-        let counts: usize = model
-            .parameters()
-            .named()
-            .iter()
-            .map(|(_, tensor)| tensor.numel())
-            .sum();
+        let counts: usize = model.parameters().named().iter().map(|(_, tensor)| tensor.numel()).sum();
         assert_eq!(model.parameters().count(), counts);
 
         let x = random(1, &[4, 5]).to_device(device);
-        let input = Input::Aggregated {
-            own: &x,
-            neighbors: &x,
-            degrees: None,
-        };
+        let input = Input::Aggregated { own: &x, neighbors: &x, degrees: None };
         let run = || model.forward(&[], input, &[], Pass::default());
         let before = run();
         before.sum(Kind::Float).backward();
         run().sum(Kind::Float).backward();
         let bias = &model.parameters().named()[1].1;
         // Twice, for each of 4 rows.
-        assert_close(
-            &bias.grad(),
-            &Tensor::full([3], 8.0, (Kind::Float, Device::Cpu)),
-            0.0,
-            "added gradient",
-        );
+        assert_close(&bias.grad(), &Tensor::full([3], 8.0, (Kind::Float, Device::Cpu)), 0.0, "added gradient");
         let weight = model.parameters().named()[0].1.numel() as i64;
-        assert_close(
-            &model.parameters().flat_gradient().narrow(0, weight, 3),
-            &bias.grad(),
-            0.0,
-            "its part",
-        );
+        assert_close(&model.parameters().flat_gradient().narrow(0, weight, 3), &bias.grad(), 0.0, "its part");
 
         tch::no_grad(|| {
             let _ = model.parameters().flat_values().narrow(0, weight, 3).g_add_scalar_(1.0);
@@ -129,11 +103,7 @@ fn a_saved_model_is_read_as_it_was() {
         model.save(&path).expect("saved");
         let loaded = Model::load(&path, Device::Cpu).expect("loaded");
         assert_eq!(loaded.options(), model.options());
-        assert_eq!(
-            loaded.parameters().flat_values(),
-            model.parameters().flat_values(),
-            "{kind}"
-        );
+        assert_eq!(loaded.parameters().flat_values(), model.parameters().flat_values(), "{kind}");
         for ((name, actual), (_, expected)) in loaded.parameters().buffers().iter().zip(model.parameters().buffers()) {
             assert_eq!(actual, expected, "{name}");
         }
@@ -144,13 +114,8 @@ fn a_saved_model_is_read_as_it_was() {
 fn a_file_of_another_model_or_damaged_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("model.safetensors");
-    let error = Model::load(&path, Device::Cpu)
-        .expect_err("there is no file")
-        .to_string();
-    assert!(
-        error.contains("cannot open") && error.contains("model.safetensors"),
-        "{error}"
-    );
+    let error = Model::load(&path, Device::Cpu).expect_err("there is no file").to_string();
+    assert!(error.contains("cannot open") && error.contains("model.safetensors"), "{error}");
 
     model(LayerKind::Sage, 3).save(&path).expect("saved");
     let refused = |options: ModelOptions, expected: &str| {
@@ -164,20 +129,14 @@ fn a_file_of_another_model_or_damaged_is_an_error_that_names_it() {
     let other = "`layers.0.lin_l.weight` is F32 of [8, 5], and the model has F32 of [8, 6]";
     refused(ModelOptions { inputs: 6, ..sage() }, other);
     refused(options(LayerKind::Gcn), "has no tensor `layers.0.bias`");
-    let without = ModelOptions {
-        residual: false,
-        ..sage()
-    };
+    let without = ModelOptions { residual: false, ..sage() };
     refused(without, "has a tensor `residuals.0.weight`, and the model has none");
 
     let bytes = fs::read(&path).expect("the file");
     for length in (0..bytes.len()).step_by(37) {
         fs::write(&path, &bytes[..length]).expect("written");
         assert!(
-            matches!(
-                Model::load(&path, Device::Cpu),
-                Err(Error::Run(grappa_run::Error::RunFile { .. }))
-            ),
+            matches!(Model::load(&path, Device::Cpu), Err(Error::Run(grappa_run::Error::RunFile { .. }))),
             "{length} bytes"
         );
     }

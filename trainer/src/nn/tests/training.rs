@@ -31,15 +31,9 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
     let labels = Tensor::arange(nodes, (Kind::Int64, device)).remainder(3);
     let mut losses = Vec::new();
     for step in 0..steps {
-        let pass = Pass {
-            training: Some(step),
-            scaling: Scaling::HorvitzThompson,
-            names: None,
-        };
+        let pass = Pass { training: Some(step), scaling: Scaling::HorvitzThompson, names: None };
         let logits = model.forward(&blocks, Input::Features(&x), &[], pass);
-        let loss = nn::Loss::of_classes(Task::MultiClass, 0.0)
-            .of(&logits, &labels)
-            .mean(Kind::Float);
+        let loss = nn::Loss::of_classes(Task::MultiClass, 0.0).of(&logits, &labels).mean(Kind::Float);
         loss.backward();
         losses.push(loss.double_value(&[]));
         no_grad(|| {
@@ -56,19 +50,8 @@ fn every_kind_of_model_learns_on_every_device_and_with_either_precision() {
     for device in devices() {
         for &kind in LayerKind::ALL {
             for precision in [Precision::F32, Precision::Bf16] {
-                for (norm, residual) in [
-                    (NormKind::None, false),
-                    (NormKind::Batch, true),
-                    (NormKind::Layer, false),
-                ] {
-                    let options = ModelOptions {
-                        precision,
-                        norm,
-                        residual,
-                        hidden: 32,
-                        dropout: 0.1,
-                        ..options(kind)
-                    };
+                for (norm, residual) in [(NormKind::None, false), (NormKind::Batch, true), (NormKind::Layer, false)] {
+                    let options = ModelOptions { precision, norm, residual, hidden: 32, dropout: 0.1, ..options(kind) };
                     let (_, losses) = train(options, device, 1, 60);
                     let (first, last) = (losses[0], losses[50..].iter().sum::<f64>() / 10.0);
                     let what = format!("{kind}, {precision:?}, {norm}, {device:?}: {first} to {last}");
@@ -88,21 +71,14 @@ fn training_twice_gives_the_same_bits_and_the_seed_of_a_step_matters() {
         tch::manual_seed(77);
         let (again, losses_again) = train(options(kind), Device::Cpu, 1, 5);
         assert_eq!(losses, losses_again, "{kind}");
-        assert_eq!(
-            model.parameters().flat_values(),
-            again.parameters().flat_values(),
-            "{kind}"
-        );
+        assert_eq!(model.parameters().flat_values(), again.parameters().flat_values(), "{kind}");
     }
     let (fixture, minibatch) = minibatch();
     let model = Model::new(options(LayerKind::Sage), 1, Device::Cpu).expect("a model");
     let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
     let x = random(9, &[minibatch.nodes.len() as i64, 5]);
     let run = |training| {
-        let pass = Pass {
-            training,
-            ..Pass::default()
-        };
+        let pass = Pass { training, ..Pass::default() };
         model.forward(&blocks, Input::Features(&x), &[], pass)
     };
     assert_ne!(run(Some(1)), run(Some(2)));
@@ -123,17 +99,10 @@ fn dropout_of_features_and_attention_is_of_the_step_and_only_in_training() {
             attention_dropout,
             ..options(LayerKind::Gat)
         };
-        let plain = ModelOptions {
-            input_dropout: 0.0,
-            attention_dropout: 0.0,
-            ..options.clone()
-        };
+        let plain = ModelOptions { input_dropout: 0.0, attention_dropout: 0.0, ..options.clone() };
         let run = |options: &ModelOptions, training| {
             let model = Model::new(options.clone(), 1, Device::Cpu).expect("a model");
-            let pass = Pass {
-                training,
-                ..Pass::default()
-            };
+            let pass = Pass { training, ..Pass::default() };
             model.forward(&blocks, Input::Features(&x), &[], pass)
         };
         assert_eq!(run(&options, None), run(&plain, None));
@@ -147,21 +116,12 @@ fn dropout_of_features_and_attention_is_of_the_step_and_only_in_training() {
 fn jumping_knowledge_trains_with_every_kind_of_layer() {
     for &kind in LayerKind::ALL {
         for &jumping_knowledge in &JumpingKnowledge::ALL[1..] {
-            let options = ModelOptions {
-                jumping_knowledge,
-                hidden: 32,
-                dropout: 0.1,
-                ..options(kind)
-            };
+            let options = ModelOptions { jumping_knowledge, hidden: 32, dropout: 0.1, ..options(kind) };
             let (model, losses) = train(options, Device::Cpu, 1, 60);
             let what = format!("{kind}, {jumping_knowledge}: {losses:?}");
             assert!(losses[50..].iter().sum::<f64>() / 10.0 < 0.95 * losses[0], "{what}");
             let (name, weight) = &model.parameters().named()[model.parameters().named().len() - 2];
-            let inputs = if jumping_knowledge == JumpingKnowledge::Cat {
-                64
-            } else {
-                32
-            };
+            let inputs = if jumping_knowledge == JumpingKnowledge::Cat { 64 } else { 32 };
             assert_eq!((name.as_str(), weight.size()), ("head.weight", vec![3, inputs]));
         }
     }
@@ -172,21 +132,12 @@ fn every_activation_trains_on_every_device_and_with_either_precision() {
     for device in devices() {
         for &activation in Activation::ALL {
             for precision in [Precision::F32, Precision::Bf16] {
-                let options = ModelOptions {
-                    activation,
-                    precision,
-                    hidden: 32,
-                    dropout: 0.1,
-                    ..options(LayerKind::Sage)
-                };
+                let options =
+                    ModelOptions { activation, precision, hidden: 32, dropout: 0.1, ..options(LayerKind::Sage) };
                 let (model, losses) = train(options, device, 1, 60);
                 let what = format!("{activation}, {precision:?}, {device:?}: {losses:?}");
                 assert!(losses[50..].iter().sum::<f64>() / 10.0 < 0.95 * losses[0], "{what}");
-                let slope = model
-                    .parameters()
-                    .named()
-                    .iter()
-                    .find(|(name, _)| name == "activations.0.weight");
+                let slope = model.parameters().named().iter().find(|(name, _)| name == "activations.0.weight");
                 assert_eq!(slope.is_some(), activation == Activation::Prelu);
                 assert!(slope.is_none_or(|(_, slope)| (slope.double_value(&[0]) - 0.25).abs() > 1e-3));
             }
@@ -198,14 +149,8 @@ fn every_activation_trains_on_every_device_and_with_either_precision() {
 fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
     let fixture = Fixture::read("sage-3");
     for &kind in LayerKind::ALL {
-        let options = ModelOptions {
-            layers: 3,
-            hidden: 6,
-            dropout: 0.0,
-            norm: NormKind::None,
-            residual: false,
-            ..options(kind)
-        };
+        let options =
+            ModelOptions { layers: 3, hidden: 6, dropout: 0.0, norm: NormKind::None, residual: false, ..options(kind) };
         let model = Model::new(options, 4, Device::Cpu).expect("a model");
         let seeds = fixture.seeds();
         let minibatch = fixture.graph.full(&seeds, 3);
@@ -218,10 +163,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
         let mut cut = minibatch.clone();
         let mut historical = Vec::new();
         for (block, aggregated) in cut.blocks.iter_mut().zip(aggregates.iter().rev()) {
-            let halo: Vec<i64> = (seeds.len()..block.destinations)
-                .step_by(3)
-                .map(|place| place as i64)
-                .collect();
+            let halo: Vec<i64> = (seeds.len()..block.destinations).step_by(3).map(|place| place as i64).collect();
             let full = block.clone();
             block.offsets = vec![0];
             block.indices.clear();
@@ -247,10 +189,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
         }
         let blocks = Block::of_minibatch(&cut, Some(&fixture.graph.degrees(&cut)), Device::Cpu);
         let without = model.forward(&blocks, Input::Features(&x), &[], Pass::default());
-        assert!(
-            (&without - &expected).abs().max().double_value(&[]) > 0.01,
-            "{kind} needs what was cut"
-        );
+        assert!((&without - &expected).abs().max().double_value(&[]) > 0.01, "{kind} needs what was cut");
         let with = model.forward(&blocks, Input::Features(&x), &historical, Pass::default());
         assert_close(&with, &expected, 1e-5, &kind.to_string());
     }
@@ -259,9 +198,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
 #[test]
 fn losses_are_those_by_hand_and_not_reduced() {
     for device in devices() {
-        let logits = Tensor::from_slice(&[0.0f32, 0.0, 2.0, 0.0])
-            .view([2, 2])
-            .to_device(device);
+        let logits = Tensor::from_slice(&[0.0f32, 0.0, 2.0, 0.0]).view([2, 2]).to_device(device);
         let classes = Tensor::from_slice(&[1i64, 0]).to_device(device);
         let expected = [2f32.ln(), (1.0 + (-2f32).exp()).ln()];
         let losses = nn::Loss::of_classes(Task::MultiClass, 0.0).of(&logits, &classes);
@@ -271,9 +208,7 @@ fn losses_are_those_by_hand_and_not_reduced() {
         let losses = nn::Loss::of_classes(Task::MultiClass, 0.1).of(&logits, &classes);
         assert_close(&losses, &Tensor::from_slice(&smooth), 1e-6, "smoothed cross-entropy");
 
-        let labels = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0])
-            .view([2, 2])
-            .to_device(device);
+        let labels = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0]).view([2, 2]).to_device(device);
         let expected = [2f32.ln(), ((1.0 + 2f32.exp()).ln() + 2f32.ln()) / 2.0];
         let losses = nn::Loss::of_classes(Task::MultiLabel, 0.0).of(&logits, &labels);
         assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "binary cross-entropy");

@@ -104,11 +104,7 @@ impl Compressed {
         if let Some(residual) = residual {
             subtract(&sum, &values[own_slice.clone()], &mut residual[own_slice]);
         }
-        Ok(Summed {
-            weights,
-            sent_bytes: sent_before + sent,
-            encoded_bytes: None,
-        })
+        Ok(Summed { weights, sent_bytes: sent_before + sent, encoded_bytes: None })
     }
 
     /// Sums the `count` largest values of each rank. `residual` becomes what is not sent.
@@ -133,11 +129,7 @@ impl Compressed {
             add(&mut sum, &part);
         }
         values.copy_from_slice(&sum);
-        Ok(Summed {
-            weights: sum_of_weights(&received),
-            sent_bytes,
-            encoded_bytes: None,
-        })
+        Ok(Summed { weights: sum_of_weights(&received), sent_bytes, encoded_bytes: None })
     }
 
     /// Sends a message to each rank. Returns the messages of all ranks, and the bytes that left this one.
@@ -172,10 +164,7 @@ impl Exchange for Compressed {
     fn sum(&self, gradient: &Tensor, weights: LossWeights, done: f64, residual: &mut Unsent) -> Result<Summed> {
         let mut values = values_of(gradient);
         if let Some(residual) = residual {
-            values
-                .iter_mut()
-                .zip(residual)
-                .for_each(|(value, residual)| *value += *residual);
+            values.iter_mut().zip(residual).for_each(|(value, residual)| *value += *residual);
         }
         let mut rest = residual.as_ref().map(|residual| vec![0.0; residual.len()]);
         let summed = match self.method {
@@ -275,10 +264,7 @@ mod tests {
     }
 
     fn weights(rank: u32, step: u32) -> LossWeights {
-        LossWeights {
-            factors: 0.1 * f64::from(rank + 1) + f64::from(step),
-            seeds: f64::from(1000 * rank + step),
-        }
+        LossWeights { factors: 0.1 * f64::from(rank + 1) + f64::from(step), seeds: f64::from(1000 * rank + step) }
     }
 
     /// Sums a gradient of each rank. Returns the sum, and what the exchange says.
@@ -325,14 +311,8 @@ mod tests {
                     assert_eq!(steps[step as usize].1.weights, summed.weights, "{context}");
                 }
                 let all: Vec<LossWeights> = (0..ranks).map(|rank| weights(rank, step)).collect();
-                assert_eq!(
-                    summed.weights.factors,
-                    all.iter().map(|weights| weights.factors).sum::<f64>()
-                );
-                assert_eq!(
-                    summed.weights.seeds,
-                    all.iter().map(|weights| weights.seeds).sum::<f64>()
-                );
+                assert_eq!(summed.weights.factors, all.iter().map(|weights| weights.factors).sum::<f64>());
+                assert_eq!(summed.weights.seeds, all.iter().map(|weights| weights.seeds).sum::<f64>());
                 let gradients: Vec<_> = (0..ranks).map(|rank| gradient(parameters, rank, step)).collect();
                 for (i, lacking) in lacking.iter_mut().enumerate() {
                     let all: f64 = gradients.iter().map(|gradient| f64::from(gradient[i])).sum();
@@ -341,10 +321,7 @@ mod tests {
             }
             for (_, residual) in &of_ranks {
                 let residual = residual.iter().flatten();
-                lacking
-                    .iter_mut()
-                    .zip(residual)
-                    .for_each(|(lacking, kept)| *lacking -= f64::from(*kept));
+                lacking.iter_mut().zip(residual).for_each(|(lacking, kept)| *lacking -= f64::from(*kept));
             }
             let most = if compress == Compress::Bf16 { 0.1 } else { 1e-5 };
             let worst = lacking.iter().fold(0.0_f64, |worst, lacking| worst.max(lacking.abs()));

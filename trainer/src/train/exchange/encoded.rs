@@ -21,11 +21,7 @@ pub struct Encoded {
 impl Encoded {
     /// An exchange of gradients of `machines` machines. `rate` is for [`Compress::TopK`].
     pub fn new(compress: Compress, rate: CompressRate, machines: u32) -> Self {
-        Self {
-            compress,
-            rate,
-            machines,
-        }
+        Self { compress, rate, machines }
     }
 
     fn dense(&self) -> Option<Dense> {
@@ -64,11 +60,7 @@ impl Exchange for Encoded {
             }
         }
         set_values(gradient, &decoded);
-        Ok(Summed {
-            weights,
-            sent_bytes: 0,
-            encoded_bytes: Some(encoded_bytes),
-        })
+        Ok(Summed { weights, sent_bytes: 0, encoded_bytes: Some(encoded_bytes) })
     }
 
     fn has_feedback(&self) -> bool {
@@ -83,10 +75,7 @@ mod tests {
     #[test]
     fn what_is_applied_and_what_is_kept_are_the_sum_of_all_gradients() {
         let values: Vec<f32> = (0..5000).map(|i| (i as f32 * 1.7).sin().powi(5)).collect();
-        let weights = LossWeights {
-            factors: 1.0,
-            seeds: 1.0,
-        };
+        let weights = LossWeights { factors: 1.0, seeds: 1.0 };
         for (compress, bytes) in [
             (Compress::Bf16, 10_000..10_001),
             (Compress::Int8, 5000..5100),
@@ -107,9 +96,8 @@ mod tests {
             }
             let kept = residual.unwrap_or_else(|| vec![0.0; values.len()]);
             let lacking = values.iter().zip(&applied).zip(&kept);
-            let worst = lacking.fold(0f32, |worst, ((value, applied), kept)| {
-                worst.max((3.0 * value - applied - kept).abs())
-            });
+            let worst =
+                lacking.fold(0f32, |worst, ((value, applied), kept)| worst.max((3.0 * value - applied - kept).abs()));
             let most = if compress == Compress::Bf16 { 0.02 } else { 1e-5 };
             assert!(worst < most, "{compress}: {worst}");
         }

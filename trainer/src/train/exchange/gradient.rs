@@ -30,10 +30,7 @@ impl LossWeights {
 
     pub(super) fn of_values(values: [f32; Self::VALUES]) -> Self {
         let [a, b, c, d] = values.map(f64::from);
-        Self {
-            factors: a + b,
-            seeds: c + d,
-        }
+        Self { factors: a + b, seeds: c + d }
     }
 }
 
@@ -86,9 +83,7 @@ pub(super) fn values_of(gradient: &Tensor) -> Vec<f32> {
 /// Replaces the values of a gradient.
 pub(super) fn set_values(gradient: &Tensor, values: &[f32]) {
     no_grad(|| {
-        gradient
-            .narrow(0, 0, values.len() as i64)
-            .copy_(&Tensor::from_slice(values));
+        gradient.narrow(0, 0, values.len() as i64).copy_(&Tensor::from_slice(values));
     });
 }
 
@@ -99,15 +94,9 @@ mod tests {
     #[test]
     fn loss_weights_keep_their_digits_on_the_way() {
         for weights in [(0.0, 0.0), (1024.0, 1024.0), (16_777_217.0, 123_456_789.0), (0.1, 1e-3)] {
-            let weights = LossWeights {
-                factors: weights.0,
-                seeds: weights.1,
-            };
+            let weights = LossWeights { factors: weights.0, seeds: weights.1 };
             let back = LossWeights::of_values(weights.to_values());
-            assert!(
-                (back.factors - weights.factors).abs() <= 1e-13 * weights.factors,
-                "{back:?}"
-            );
+            assert!((back.factors - weights.factors).abs() <= 1e-13 * weights.factors, "{back:?}");
             assert!((back.seeds - weights.seeds).abs() <= 1e-13 * weights.seeds, "{back:?}");
         }
     }

@@ -18,10 +18,7 @@ impl Exchange for InProcess {
             let residual = Tensor::from_slice(&residual).to_device(gradient.device());
             let _ = no_grad(|| gradient.narrow(0, 0, residual.size()[0]).g_add_(&residual));
         }
-        Ok(Summed {
-            weights,
-            ..Summed::default()
-        })
+        Ok(Summed { weights, ..Summed::default() })
     }
 }
 
@@ -39,10 +36,7 @@ impl AllReduce {
 
 impl Exchange for AllReduce {
     fn sum(&self, gradient: &Tensor, weights: LossWeights, _done: f64, residual: &mut Unsent) -> Result<Summed> {
-        assert!(
-            residual.is_none(),
-            "a run keeps its compression, and this one leaves no residual"
-        );
+        assert!(residual.is_none(), "a run keeps its compression, and this one leaves no residual");
         let count = LossWeights::VALUES as i64;
         let summed = no_grad(|| {
             tail(gradient, count).copy_(&Tensor::from_slice(&weights.to_values()));
@@ -56,9 +50,7 @@ impl Exchange for AllReduce {
             Ok::<_, crate::Error>(on_processor)
         })?;
         let mut values = [0.0; LossWeights::VALUES];
-        tail(&summed, count)
-            .to_kind(Kind::Float)
-            .copy_data(&mut values, LossWeights::VALUES);
+        tail(&summed, count).to_kind(Kind::Float).copy_data(&mut values, LossWeights::VALUES);
         let bytes = (gradient.numel() * size_of::<f32>()) as u64;
         Ok(Summed {
             weights: LossWeights::of_values(values),
@@ -82,14 +74,8 @@ mod tests {
         let gradient = Tensor::from_slice(&[1_f32, 2.0, 0.0, 0.0, 0.0, 0.0]);
         let mut residual = Some(vec![0.5, -1.0]);
         for _ in 0..2 {
-            let weights = LossWeights {
-                factors: 3.0,
-                seeds: 4.0,
-            };
-            assert_eq!(
-                InProcess.sum(&gradient, weights, 0.0, &mut residual).unwrap().weights,
-                weights
-            );
+            let weights = LossWeights { factors: 3.0, seeds: 4.0 };
+            assert_eq!(InProcess.sum(&gradient, weights, 0.0, &mut residual).unwrap().weights, weights);
             assert_eq!(values_of(&gradient), [1.5, 1.0]);
             assert_eq!(residual, None);
         }

@@ -43,9 +43,7 @@ impl NodeRows for FirstColumns<'_> {
             rows.resize(count * self.rows.width(), 0.0);
             self.rows.read(first..first + count as u64, &mut rows)?;
             let columns = rows.chunks_exact(self.rows.width()).map(|row| &row[..self.width]);
-            out.chunks_exact_mut(self.width)
-                .zip(columns)
-                .for_each(|(out, columns)| out.copy_from_slice(columns));
+            out.chunks_exact_mut(self.width).zip(columns).for_each(|(out, columns)| out.copy_from_slice(columns));
         }
         Ok(())
     }
@@ -53,11 +51,7 @@ impl NodeRows for FirstColumns<'_> {
     fn layout(&self) -> FeatureLayout {
         match self.is_all() {
             true => self.rows.layout(),
-            false => FeatureLayout {
-                dim: self.width as u32,
-                stride: 4 * self.width as u32,
-                dtype: FeatureDtype::F32,
-            },
+            false => FeatureLayout { dim: self.width as u32, stride: 4 * self.width as u32, dtype: FeatureDtype::F32 },
         }
     }
 

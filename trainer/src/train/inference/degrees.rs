@@ -83,10 +83,7 @@ impl Degrees {
         match &self.weight_sums {
             // They are of whole stores.
             Some(_) => self.of_each(nodes),
-            None => nodes
-                .into_iter()
-                .map(|node| Ok(self.chunks.degree(node)? as f32))
-                .collect(),
+            None => nodes.into_iter().map(|node| Ok(self.chunks.degree(node)? as f32)).collect(),
         }
     }
 }

@@ -42,11 +42,7 @@ impl UpdateRows {
     /// The same for the first layer, combined if the model can.
     fn combined(self, model: &Model) -> Self {
         match &self {
-            Self::Apart {
-                own,
-                aggregated,
-                degrees,
-            } => {
+            Self::Apart { own, aggregated, degrees } => {
                 let combined = model.combined(own, aggregated, degrees.as_ref());
                 combined.map_or(self, Self::Combined)
             }
@@ -57,11 +53,7 @@ impl UpdateRows {
     /// The new states of the nodes.
     pub(super) fn updated(&self, model: &Model, layer: usize) -> Tensor {
         match self {
-            Self::Apart {
-                own,
-                aggregated,
-                degrees,
-            } => model.update(layer, own, aggregated, degrees.as_ref()),
+            Self::Apart { own, aggregated, degrees } => model.update(layer, own, aggregated, degrees.as_ref()),
             Self::Combined(rows) => model.update_combined(rows),
         }
     }
@@ -114,13 +106,7 @@ pub(super) enum Kept {
 impl FirstInputs {
     /// Empty space of at most `memory_max` bytes of memory, or else at most `disk_max` bytes of a scratch file in `folder`.
     pub fn new(memory_max: u64, folder: &Path, disk_max: u64) -> Self {
-        Self {
-            memory_max,
-            folder: folder.to_owned(),
-            disk_max,
-            held: OnceCell::new(),
-            memory: RefCell::default(),
-        }
+        Self { memory_max, folder: folder.to_owned(), disk_max, held: OnceCell::new(), memory: RefCell::default() }
     }
 
     /// Gives up what is kept, and its space.
@@ -219,9 +205,7 @@ impl FirstInputs {
     /// Memory for rows, with any values, if an inference left some for as many of the same layout.
     pub(super) fn take_memory(&self, rows: u64, layout: FeatureLayout) -> Option<StateRows> {
         let mut left = self.memory.borrow_mut();
-        let at = left
-            .iter()
-            .position(|memory| memory.rows() == rows && memory.layout() == layout)?;
+        let at = left.iter().position(|memory| memory.rows() == rows && memory.layout() == layout)?;
         Some(left.swap_remove(at))
     }
 
@@ -276,11 +260,7 @@ impl Kept {
             rows.read(positions.clone(), shim::values_mut(&mut beside))?;
             let [own, aggregated] = [(0, own_width), (own_width, shape[1] - own_width)]
                 .map(|(first, width)| beside.narrow(1, first, width).contiguous().to_device(device));
-            let rows = UpdateRows::Apart {
-                own,
-                aggregated,
-                degrees: degrees(positions.clone())?,
-            };
+            let rows = UpdateRows::Apart { own, aggregated, degrees: degrees(positions.clone())? };
             each(&UpdateInputs { positions, rows })?;
         }
         Ok(())

@@ -167,8 +167,7 @@ impl SetRows {
     /// The rows of some nodes of the set, in any order.
     fn of(&self, nodes: &[NodeId]) -> Result<Tensor> {
         let mut values = self.empty(nodes.len());
-        self.rows
-            .read_any(self.positions(nodes), shim::values_mut(&mut values))?;
+        self.rows.read_any(self.positions(nodes), shim::values_mut(&mut values))?;
         Ok(values)
     }
 
@@ -181,17 +180,12 @@ impl SetRows {
     }
 
     fn read_ahead(&self, nodes: &[NodeId]) {
-        self.positions(nodes)
-            .for_each(|position| self.rows.read_ahead(position..position + 1));
+        self.positions(nodes).for_each(|position| self.rows.read_ahead(position..position + 1));
     }
 
     fn positions(&self, nodes: &[NodeId]) -> impl Iterator<Item = u64> {
         nodes.iter().map(|&node| {
-            assert!(
-                self.nodes.contains(node),
-                "node {} has no historical embeddings",
-                node.0
-            );
+            assert!(self.nodes.contains(node), "node {} has no historical embeddings", node.0);
             self.nodes.position(node)
         })
     }

@@ -30,13 +30,8 @@ pub(super) struct Keeper<'a> {
 impl<'a> Keeper<'a> {
     /// A keeper that has the inputs of neighbors, which are known before the first layer.
     pub(super) fn new(inference: &'a Inference<'a>, nodes: &'a HistoricalNodes, degrees: &Degrees) -> Result<Self> {
-        let mut keeper = Self {
-            inference,
-            nodes,
-            kept: HistoricalRows::default(),
-            memory: inference.kept_memory,
-            current: None,
-        };
+        let mut keeper =
+            Self { inference, nodes, kept: HistoricalRows::default(), memory: inference.kept_memory, current: None };
         if !nodes.drawn().is_empty() {
             let first_hop = inference.first_hop.expect("aggregates of features");
             let rows = Beside(inference.features, first_hop);
@@ -79,14 +74,11 @@ impl<'a> Keeper<'a> {
             if !self.kept.inputs.is_empty() {
                 let (device, threads) = (self.inference.device, self.inference.budget.threads);
                 let degrees = as_kept(&pass.degrees.of_each(nodes.iter().copied())?).to_device(device);
-                let neighbor = self.kept.neighbor(pass.layer, degrees, |rows| {
-                    Ok(rows.of_sorted(&nodes, threads)?.to_device(device))
-                })?;
+                let neighbor = self
+                    .kept
+                    .neighbor(pass.layer, degrees, |rows| Ok(rows.of_sorted(&nodes, threads)?.to_device(device)))?;
                 let shares = values(&no_grad(|| pass.model.neighbor_share(pass.layer, &neighbor)));
-                aggregates
-                    .iter_mut()
-                    .zip(&*shares)
-                    .for_each(|(all, share)| *all -= share);
+                aggregates.iter_mut().zip(&*shares).for_each(|(all, share)| *all -= share);
             }
             // The outputs are a range of nodes, so these are neighbors in their set.
             current.rows.write(current.nodes.position(nodes[0]), &aggregates)?;

@@ -83,10 +83,7 @@ impl Layers<'_> {
         results: &mut Results<'_, '_, '_>,
     ) -> Result<()> {
         let (model, needed) = (self.model, self.needed);
-        assert!(
-            needed.layers() <= model.options().layers,
-            "more layers than the model has"
-        );
+        assert!(needed.layers() <= model.options().layers, "more layers than the model has");
         let all = NodeSet::all(self.inference.store.manifest().nodes);
         let mut hidden: Option<StateRows> = None;
         let mut layer = 0;
@@ -100,11 +97,7 @@ impl Layers<'_> {
                 }
                 false => None,
             };
-            let kept = if layer == 0 {
-                self.kept_features(progress)?
-            } else {
-                None
-            };
+            let kept = if layer == 0 { self.kept_features(progress)? } else { None };
             let (rows, rows_of): (&dyn NodeRows, _) = match hidden.as_ref().or(kept).or(copy.as_ref()) {
                 Some(rows) => (rows, needed.inputs(layer)),
                 None => (self.features, &all),
@@ -224,20 +217,10 @@ impl Layers<'_> {
         free -= messages.map_or(0, |place| place.memory);
         let out = match layer + 1 == needed.layers() {
             true => StatesPlace::default(),
-            false => StatesPlace::of(
-                needed.outputs(layer).len(),
-                model.width(layer + 1),
-                free / share,
-                rounded,
-            ),
+            false => StatesPlace::of(needed.outputs(layer).len(), model.width(layer + 1), free / share, rounded),
         };
         free -= out.memory;
-        LayerSpace {
-            is_known,
-            messages,
-            out,
-            budget: Budget { memory: free, ..budget },
-        }
+        LayerSpace { is_known, messages, out, budget: Budget { memory: free, ..budget } }
     }
 
     /// Whether the next layer's aggregation begins while this layer makes states. It does if this layer takes little memory and the disk
@@ -344,8 +327,7 @@ impl Layers<'_> {
             return None;
         }
         let kept = self.space_of_first_inputs().and_then(FirstInputs::get);
-        kept.map(Aggregates::Kept)
-            .or(self.inference.first_hop.map(Aggregates::Known))
+        kept.map(Aggregates::Kept).or(self.inference.first_hop.map(Aggregates::Known))
     }
 
     /// Makes the states of a layer.
@@ -361,12 +343,10 @@ impl Layers<'_> {
             keeper.begin(pass.layer, reduction.result_width())?;
         }
         let first_inputs = self.space_of_first_inputs().filter(|_| pass.layer == 0);
-        let mut inputs = first_inputs
-            .filter(|_| !matches!(aggregates, Aggregates::Kept(_)))
-            .and_then(|space| {
-                let widths = [pass.rows.width(), reduction.result_width()];
-                space.begin(pass.outputs.len(), widths, pass.rows.file_bytes() > 0)
-            });
+        let mut inputs = first_inputs.filter(|_| !matches!(aggregates, Aggregates::Kept(_))).and_then(|space| {
+            let widths = [pass.rows.width(), reduction.result_width()];
+            space.begin(pass.outputs.len(), widths, pass.rows.file_bytes() > 0)
+        });
         let mut take = |positions: Range<u64>, aggregates: Vec<f32>, own: Option<EncodedStates<'_>>| {
             if let Some(keeper) = &mut results.kept {
                 let state_width = aggregates.len() / (positions.end - positions.start).max(1) as usize;

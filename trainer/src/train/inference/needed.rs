@@ -62,11 +62,7 @@ impl Needed {
     /// All nodes at each of `layers` layers.
     pub fn all(store: &Store, layers: usize) -> Self {
         let all = Arc::new(NodeSet::all(store.manifest().nodes));
-        Self {
-            sets: vec![all; layers + 1],
-            edges: vec![store.manifest().edges; layers],
-            samples: Vec::new(),
-        }
+        Self { sets: vec![all; layers + 1], edges: vec![store.manifest().edges; layers], samples: Vec::new() }
     }
 
     /// Finds the nodes that the results of `wanted` depend on. None if that is more work than [`NeededOptions::work_max`]: the search
@@ -112,11 +108,7 @@ impl Needed {
         }
         sets.reverse();
         edges.reverse();
-        Ok(Some(Self {
-            sets,
-            edges,
-            samples: options.samples.to_vec(),
-        }))
+        Ok(Some(Self { sets, edges, samples: options.samples.to_vec() }))
     }
 
     /// Whether some layers aggregate samples of in-neighbors.

@@ -52,16 +52,8 @@ impl LayerPass<'_> {
     /// meanwhile.
     pub(super) fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
         let all = NodeSet::all(self.outputs.universe());
-        let columns = [
-            ScannedColumn {
-                rows: first_hop,
-                of: &all,
-            },
-            ScannedColumn {
-                rows: self.rows,
-                of: self.rows_of,
-            },
-        ];
+        let columns =
+            [ScannedColumn { rows: first_hop, of: &all }, ScannedColumn { rows: self.rows, of: self.rows_of }];
         let Budget { memory, threads } = self.inference.budget;
         let part_nodes = self.step_nodes();
         let scan = RowScan::new(&columns, self.outputs, part_nodes, memory, threads)?;
@@ -75,10 +67,7 @@ impl LayerPass<'_> {
 
     /// Aggregates the messages of all in-neighbors. `messages` has space for them if they are not the states themselves.
     pub(super) fn aggregated(&self, messages: Option<StateRows>, budget: Budget, take: &mut Take<'_>) -> Result<()> {
-        let selected = SelectedRows {
-            rows: self.rows,
-            set: self.inputs,
-        };
+        let selected = SelectedRows { rows: self.rows, set: self.inputs };
         let (states, sources): (&dyn NodeRows, _) = match self.rows_of.len() == self.inputs.len() {
             // Features that are in memory need not be copied.
             false if messages.is_none() && self.rows.in_memory().is_some() => (self.rows, self.rows_of),
@@ -98,9 +87,7 @@ impl LayerPass<'_> {
         let mut queries = |positions: Range<u64>, out: &mut [f32]| failure.caught(self.queries(positions, out));
         let own = (reduction.own_width() > 0).then_some(&mut queries as &mut OwnRows<'_>);
         let done = self.take_tiles(take, |sink| {
-            aggregation.run(&reduction, 0, own, self.progress, &mut |positions, states| {
-                sink(positions, states, None)
-            })
+            aggregation.run(&reduction, 0, own, self.progress, &mut |positions, states| sink(positions, states, None))
         });
         if let (Some(messages), Some(space)) = (messages, self.inference.first_inputs) {
             space.leave_memory(messages);

@@ -38,10 +38,7 @@ impl Inference<'_> {
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
         let degrees = Degrees::with_weights(self.chunks.clone(), self.weight_sums.cloned());
-        let results = &mut Results {
-            states: Some(on_rows),
-            kept: None,
-        };
+        let results = &mut Results { states: Some(on_rows), kept: None };
         self.run_layers(model, needed, &degrees, progress, results)
     }
 
@@ -65,10 +62,7 @@ impl Inference<'_> {
         let degrees = Degrees::with_weights(self.chunks.clone(), self.weight_sums.cloned());
         let mut keeper = Keeper::new(self, nodes, &degrees)?;
         if !nodes.sets().is_empty() || on_logits.is_some() {
-            let results = &mut Results {
-                states: on_logits,
-                kept: Some(&mut keeper),
-            };
+            let results = &mut Results { states: on_logits, kept: Some(&mut keeper) };
             self.run_layers(model, needed, &degrees, progress, results)?;
         }
         Ok(keeper.finish())
@@ -77,8 +71,7 @@ impl Inference<'_> {
     /// Bytes of the scratch files that [`Inference::run_needed`] has at a time.
     pub fn scratch_bytes(&self, model: &Model, needed: &Needed) -> u64 {
         let normalized = model.normalized(self.features);
-        self.layers(model, needed, normalized.as_ref().map_or(self.features, |rows| rows))
-            .scratch_bytes()
+        self.layers(model, needed, normalized.as_ref().map_or(self.features, |rows| rows)).scratch_bytes()
     }
 
     fn run_layers(
@@ -95,11 +88,6 @@ impl Inference<'_> {
     }
 
     fn layers<'a>(&'a self, model: &'a Model, needed: &'a Needed, features: &'a dyn NodeRows) -> Layers<'a> {
-        Layers {
-            inference: self,
-            model,
-            needed,
-            features,
-        }
+        Layers { inference: self, model, needed, features }
     }
 }

@@ -22,11 +22,7 @@ pub(super) struct StatesPlace {
 
 impl Default for StatesPlace {
     fn default() -> Self {
-        Self {
-            dtype: FeatureDtype::F32,
-            memory: 0,
-            file: 0,
-        }
+        Self { dtype: FeatureDtype::F32, memory: 0, file: 0 }
     }
 }
 
@@ -52,11 +48,7 @@ impl StatesPlace {
 
 impl From<&StateRows> for StatesPlace {
     fn from(states: &StateRows) -> Self {
-        Self {
-            dtype: states.layout().dtype,
-            memory: states.memory(),
-            file: states.file_bytes(),
-        }
+        Self { dtype: states.layout().dtype, memory: states.memory(), file: states.file_bytes() }
     }
 }
 

@@ -135,11 +135,7 @@ impl LinkData {
              are exact",
             self.ranked_among()
         );
-        [Some(told), self.hard.clone()]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join("\n")
+        [Some(told), self.hard.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
 
     /// The number and the kind of the candidates.
@@ -161,12 +157,7 @@ impl LinkData {
         });
         match lists {
             [None, None] => None,
-            lists => Some(
-                lists
-                    .into_iter()
-                    .map(Option::unwrap_or_default)
-                    .fold(0, random::combine),
-            ),
+            lists => Some(lists.into_iter().map(Option::unwrap_or_default).fold(0, random::combine)),
         }
     }
 
@@ -220,9 +211,7 @@ impl LinkData {
         let (mut positives, mut memory) = (Vec::with_capacity(owned.len()), self.memory);
         for owned in &owned {
             let partition = owned.partition().0;
-            let key = [epoch, partition.into()]
-                .into_iter()
-                .fold(random::hash(self.seed), random::combine);
+            let key = [epoch, partition.into()].into_iter().fold(random::hash(self.seed), random::combine);
             let (edges, sample) = (counts[partition as usize], Some((shares[partition as usize], key)));
             let of_part = Positives::of_chunks(store, EdgePart::Graph, owned.base(), edges, sample, memory, progress)?;
             memory = memory.saturating_sub(of_part.bytes());
@@ -240,10 +229,7 @@ fn rank_candidates(store: &Store, among: &RankAmong, memory: u64) -> Result<Rank
         RankAmong::All => (None, Candidates::Uniform),
         RankAmong::Listed(path) => {
             let listed = lists::candidates(store, path, memory)?;
-            (
-                Some(listed.of_source_max() as u32),
-                Candidates::Listed(Arc::new(listed)),
-            )
+            (Some(listed.of_source_max() as u32), Candidates::Listed(Arc::new(listed)))
         }
     };
     Ok(RankCandidates { count, nodes, seed: 0 })

@@ -20,10 +20,7 @@ pub fn hard_negatives(store: &Store, path: &Path, memory: u64) -> Result<ListedP
     let mut pairs = read(store, path, memory / 2)?;
     check_no_edges(store, path, &pairs)?;
     if store.manifest().edge_options.undirected {
-        let reverses: Vec<_> = pairs
-            .iter()
-            .map(|&(source, destination)| (destination, source))
-            .collect();
+        let reverses: Vec<_> = pairs.iter().map(|&(source, destination)| (destination, source)).collect();
         pairs.extend(reverses);
     }
     Ok(ListedPairs::new(pairs).or_uniform())

@@ -27,11 +27,7 @@ pub struct LinkLoss {
 impl LinkLoss {
     /// The loss of a run.
     pub fn of_run(config: &TrainConfig) -> Self {
-        Self {
-            kind: config.loss,
-            temperature: config.temperature(),
-            negatives: config.negatives().into(),
-        }
+        Self { kind: config.loss, temperature: config.temperature(), negatives: config.negatives().into() }
     }
 
     /// The loss of each edge, f32 of `[edges]`, from the embeddings of all ends, `[rows, values]`.
@@ -107,11 +103,7 @@ mod tests {
     use super::*;
 
     fn values(loss: LossKind, temperature: f64, is_negative: Option<&[bool]>) -> Vec<f32> {
-        let loss = LinkLoss {
-            kind: loss,
-            temperature,
-            negatives: 2,
-        };
+        let loss = LinkLoss { kind: loss, temperature, negatives: 2 };
         let edges = Tensor::from_slice(&[1.0f32, -0.5]);
         let negatives = Tensor::from_slice(&[0.5f32, -2.0, 3.0, 0.25]).view([2, 2]);
         let is_negative = is_negative.map(|marks| Tensor::from_slice(marks).view([2, 2]));
@@ -136,10 +128,7 @@ mod tests {
         ];
         assert_near(&values(LossKind::Bce, 1.0, None), bce);
         assert_near(&values(LossKind::Auto, 1.0, None), bce);
-        let bpr = [
-            (softplus(-0.5) + softplus(-3.0)) / 2.0,
-            (softplus(3.5) + softplus(0.75)) / 2.0,
-        ];
+        let bpr = [(softplus(-0.5) + softplus(-3.0)) / 2.0, (softplus(3.5) + softplus(0.75)) / 2.0];
         assert_near(&values(LossKind::Bpr, 1.0, None), bpr);
         let softmax = |edge: f64, negatives: [f64; 2], t: f64| {
             let sum = (edge / t).exp() + negatives.iter().map(|n| (n / t).exp()).sum::<f64>();
@@ -153,10 +142,7 @@ mod tests {
     fn candidates_that_are_edges_do_not_count() {
         let marks: &[bool] = &[true, false, false, false];
         let none = softplus(0.5);
-        assert_near(
-            &values(LossKind::Bce, 1.0, Some(marks)),
-            [(softplus(-1.0) + softplus(0.5)) / 2.0, none],
-        );
+        assert_near(&values(LossKind::Bce, 1.0, Some(marks)), [(softplus(-1.0) + softplus(0.5)) / 2.0, none]);
         assert_near(&values(LossKind::Bpr, 1.0, Some(marks)), [softplus(-0.5), 0.0]);
         assert_near(&values(LossKind::Softmax, 1.0, Some(marks)), [softplus(-0.5), 0.0]);
     }

@@ -166,14 +166,11 @@ fn quantized(rows: &Tensor, min: &Tensor, range: &Tensor, levels: &Tensor, key: 
     // Rounding to bf16 must not make the interval smaller, or values at its ends would be biased.
     let slack = (min.abs() + range) / 128.0;
     let min = (min - &slack).to_kind(Kind::BFloat16).to_kind(Kind::Float);
-    let scale = ((range + &slack * 2.0) * (1.0 + 1.0 / 128.0) / levels)
-        .to_kind(Kind::BFloat16)
-        .to_kind(Kind::Float);
+    let scale = ((range + &slack * 2.0) * (1.0 + 1.0 / 128.0) / levels).to_kind(Kind::BFloat16).to_kind(Kind::Float);
     // A row of zeros.
     let safe = scale.where_self(&scale.gt(0.0), &scale.ones_like());
-    let draws: Vec<f32> = (0..rows.numel() as u64)
-        .map(|at| (draw_at(key, at) >> 40) as f32 / (1u32 << 24) as f32)
-        .collect();
+    let draws: Vec<f32> =
+        (0..rows.numel() as u64).map(|at| (draw_at(key, at) >> 40) as f32 / (1u32 << 24) as f32).collect();
     let draws = Tensor::from_slice(&draws).view_as(rows).to_device(rows.device());
     let integers = ((rows.to_kind(Kind::Float) - &min) / safe + draws).floor();
     (integers.minimum(levels) * scale + min).to_kind(rows.kind())
@@ -184,12 +181,8 @@ impl BoundaryExchange for AdaQp {
         self.epoch = epoch;
         self.error = RowsError::default();
         if self.fixed.is_none() && epoch % CHOICE_EPOCHS == 1 {
-            self.states
-                .iter_mut()
-                .for_each(|message| message.choose(boundary, Some(&boundary.weights)));
-            self.gradients
-                .iter_mut()
-                .for_each(|message| message.choose(boundary, None));
+            self.states.iter_mut().for_each(|message| message.choose(boundary, Some(&boundary.weights)));
+            self.gradients.iter_mut().for_each(|message| message.choose(boundary, None));
         }
     }
 
@@ -217,9 +210,7 @@ impl BoundaryExchange for AdaQp {
             let bits: Vec<_> = messages.iter().map(Message::bits_tensor).collect();
             let variances: Vec<_> = messages.iter().map(Message::variances_tensor).collect();
             let bits: Kept = kept_layers(&format!("{kind}.bits"), &bits).collect();
-            bits.into_iter()
-                .chain(kept_layers(&format!("{kind}.variances"), &variances))
-                .collect::<Kept>()
+            bits.into_iter().chain(kept_layers(&format!("{kind}.variances"), &variances)).collect::<Kept>()
         });
         messages.chain([flag(HAS_FEATURES, self.has_features)]).collect()
     }
@@ -246,34 +237,21 @@ mod tests {
 
     #[test]
     fn quantized_rows_are_right_in_expectation_and_have_the_variance_of_the_formula() {
-        let rows = Tensor::from_slice(
-            &(0..64)
-                .map(|at| ((at * 37) % 64) as f32 / 10.0 - 3.0)
-                .collect::<Vec<_>>(),
-        )
-        .view([1, 64]);
+        let rows = Tensor::from_slice(&(0..64).map(|at| ((at * 37) % 64) as f32 / 10.0 - 3.0).collect::<Vec<_>>())
+            .view([1, 64]);
         let (min, max) = (rows.amin([1i64].as_slice(), true), rows.amax([1i64].as_slice(), true));
         let range = max - &min;
         for levels in [3.0, 15.0, 255.0] {
             let tensor = Tensor::from_slice(&[levels as f32]).unsqueeze(1);
-            let draws: Vec<Tensor> = (0..4000)
-                .map(|key| quantized(&rows, &min, &range, &tensor, key))
-                .collect();
+            let draws: Vec<Tensor> = (0..4000).map(|key| quantized(&rows, &min, &range, &tensor, key)).collect();
             let errors = Tensor::stack(&draws, 0) - &rows;
             let step = range.double_value(&[0, 0]) / levels;
-            let bias = errors
-                .mean_dim([0i64].as_slice(), false, Kind::Double)
-                .abs()
-                .max()
-                .double_value(&[]);
+            let bias = errors.mean_dim([0i64].as_slice(), false, Kind::Double).abs().max().double_value(&[]);
             // The mean of 4000 values whose deviation is at most half a step.
             assert!(bias < step * 0.5 * 5.0 / 4000f64.sqrt(), "{levels}: {bias} of {step}");
             let variance = errors.square().sum(Kind::Double).double_value(&[]) / 4000.0;
             let formula = 64.0 / 6.0 * step * step;
-            assert!(
-                (0.8..1.2).contains(&(variance / formula)),
-                "{levels}: {variance} and {formula}"
-            );
+            assert!((0.8..1.2).contains(&(variance / formula)), "{levels}: {variance} and {formula}");
         }
     }
 

@@ -37,14 +37,10 @@ impl Bns {
 
     /// Takes the drawn rows; the others are zero.
     fn scaled(&self, layer: usize, rows: &Tensor, bytes: &mut TransferBytes) -> Tensor {
-        let (drawn, factors) = (
-            self.drawn.to_device(rows.device()),
-            self.factors.to_device(rows.device()),
-        );
+        let (drawn, factors) = (self.drawn.to_device(rows.device()), self.factors.to_device(rows.device()));
         let sent = rows.index_select(0, &drawn);
         bytes.add(layer, super::exchange::bytes_of(&sent));
-        rows.zeros_like()
-            .index_copy(0, &drawn, &(sent * factors).to_kind(rows.kind()))
+        rows.zeros_like().index_copy(0, &drawn, &(sent * factors).to_kind(rows.kind()))
     }
 }
 
@@ -57,11 +53,7 @@ impl BoundaryExchange for Bns {
             let count = ((copies as f64 * self.share).round() as u64).max(1);
             let mut of_pair: Vec<u64> = (0..count).collect();
             Feistel::new(copies, key([self.seed, epoch, pair])).forward_all(&mut of_pair);
-            drawn.extend(
-                of_pair
-                    .into_iter()
-                    .map(|copy| (channel.copies.start as u64 + copy) as i64),
-            );
+            drawn.extend(of_pair.into_iter().map(|copy| (channel.copies.start as u64 + copy) as i64));
             factors.resize(drawn.len(), copies as f32 / count as f32);
         }
         self.drawn = Tensor::from_slice(&drawn);

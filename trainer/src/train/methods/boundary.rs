@@ -61,11 +61,7 @@ impl Boundary {
                 let from = of_owner[0].0;
                 let nodes: Vec<u32> = of_owner.iter().map(|&(_, node)| node).collect();
                 if owners.has(to) {
-                    arriving.push(Pair {
-                        from,
-                        to,
-                        nodes: nodes.clone(),
-                    });
+                    arriving.push(Pair { from, to, nodes: nodes.clone() });
                 }
                 if owners.has(from) {
                     sent.push(Pair { from, to, nodes });
@@ -98,11 +94,7 @@ fn channels(pairs: &[Pair]) -> Vec<Channel> {
     for pair in pairs {
         let start = end;
         end += pair.nodes.len();
-        channels.push(Channel {
-            from: pair.from,
-            to: pair.to,
-            copies: start..end,
-        });
+        channels.push(Channel { from: pair.from, to: pair.to, copies: start..end });
     }
     channels
 }

@@ -91,8 +91,7 @@ pub(super) fn flag(name: &str, is_set: bool) -> (String, Tensor) {
 
 /// Whether a [`flag`] is kept, and set.
 pub(super) fn is_set(name: &str, kept: &Kept) -> bool {
-    kept.iter()
-        .any(|(found, value)| found == name && value.double_value(&[0]) == 1.0)
+    kept.iter().any(|(found, value)| found == name && value.double_value(&[0]) == 1.0)
 }
 
 /// The kept rows of each layer, which have the names `KIND.LAYER`.
@@ -108,9 +107,7 @@ pub(super) fn kept_layers<'a>(
 pub(super) fn restored_layers(kind: &str, count: usize, kept: &Kept) -> Vec<Option<Tensor>> {
     let of_layer = |layer| {
         let name = format!("{kind}.{layer}");
-        kept.iter()
-            .find(|(found, _)| *found == name)
-            .map(|(_, rows)| rows.shallow_clone())
+        kept.iter().find(|(found, _)| *found == name).map(|(_, rows)| rows.shallow_clone())
     };
     (0..count).map(of_layer).collect()
 }

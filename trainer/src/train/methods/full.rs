@@ -18,11 +18,7 @@ pub(super) struct Full {
 
 impl Full {
     pub(super) fn new(wire: Option<Wire>) -> Self {
-        Self {
-            wire,
-            has_features: false,
-            features: None,
-        }
+        Self { wire, has_features: false, features: None }
     }
 }
 
@@ -39,9 +35,7 @@ impl BoundaryExchange for Full {
         self.has_features = true;
         let Some(wire) = &self.wire else { return Ok(sent.rows) };
         let width = sent.rows.size()[1];
-        let arrived = wire.states(&sent.rows, sent.boundary, |channel| {
-            channel.copies.len() as u64 * width as u64
-        })?;
+        let arrived = wire.states(&sent.rows, sent.boundary, |channel| channel.copies.len() as u64 * width as u64)?;
         let arrived = arrived.view([-1, width]);
         if sent.layer == 0 {
             self.features = Some(arrived.shallow_clone());
@@ -53,9 +47,8 @@ impl BoundaryExchange for Full {
         sent.bytes.add(sent.layer, bytes_of(&sent.rows));
         let Some(wire) = &self.wire else { return Ok(sent.rows) };
         let width = sent.rows.size()[1];
-        let arrived = wire.gradients(&sent.rows, sent.boundary, |channel| {
-            channel.copies.len() as u64 * width as u64
-        })?;
+        let arrived =
+            wire.gradients(&sent.rows, sent.boundary, |channel| channel.copies.len() as u64 * width as u64)?;
         Ok(arrived.view([-1, width]))
     }
 

@@ -40,10 +40,7 @@ pub(crate) struct PathGraphs {
 impl PathGraphs {
     /// The paths of a graph with these edges, (destination, source).
     pub(super) fn new(nodes: usize, edges: impl Iterator<Item = (u32, u32)>, seed: u64) -> Self {
-        let mut pairs: Vec<(u32, u32)> = edges
-            .filter(|(a, b)| a != b)
-            .flat_map(|(a, b)| [(a, b), (b, a)])
-            .collect();
+        let mut pairs: Vec<(u32, u32)> = edges.filter(|(a, b)| a != b).flat_map(|(a, b)| [(a, b), (b, a)]).collect();
         pairs.sort_unstable();
         pairs.dedup();
         let mut offsets = vec![0; nodes + 1];
@@ -51,12 +48,8 @@ impl PathGraphs {
         for node in 0..nodes {
             offsets[node + 1] += offsets[node];
         }
-        let mut paths = Self {
-            seed,
-            offsets,
-            neighbors: pairs.into_iter().map(|(_, b)| b).collect(),
-            components: Vec::new(),
-        };
+        let mut paths =
+            Self { seed, offsets, neighbors: pairs.into_iter().map(|(_, b)| b).collect(), components: Vec::new() };
         paths.components = paths.connected();
         paths
     }
@@ -74,12 +67,8 @@ impl PathGraphs {
             sides[pair[0] as usize][1] = (pair[1], weight / mean);
             sides[pair[1] as usize][0] = (pair[0], weight / mean);
         }
-        let mut edges = sample::Block {
-            destinations: nodes,
-            sources: nodes,
-            offsets: vec![0],
-            ..sample::Block::default()
-        };
+        let mut edges =
+            sample::Block { destinations: nodes, sources: nodes, offsets: vec![0], ..sample::Block::default() };
         let mut degrees = Vec::with_capacity(nodes);
         for sides in sides {
             let is_there = sides.iter().filter(|(neighbor, _)| *neighbor != NONE);
@@ -107,14 +96,8 @@ impl PathGraphs {
         let order: Vec<u32> = order.into_iter().map(|node| node as u32).collect();
         let parents = self.tree(&order, key([self.seed, 0x74_72_65_65, epoch]));
         let mut starts = vec![0u32; nodes + 1];
-        let joined: Vec<u32> = order
-            .iter()
-            .copied()
-            .filter(|&node| parents[node as usize] != NONE)
-            .collect();
-        joined
-            .iter()
-            .for_each(|&node| starts[parents[node as usize] as usize + 1] += 1);
+        let joined: Vec<u32> = order.iter().copied().filter(|&node| parents[node as usize] != NONE).collect();
+        joined.iter().for_each(|&node| starts[parents[node as usize] as usize + 1] += 1);
         for node in 0..nodes {
             starts[node + 1] += starts[node];
         }
@@ -207,9 +190,7 @@ mod tests {
             let mut path = paths.path(epoch);
             let block = paths.block(epoch, Device::Cpu);
             assert_eq!(block.edges(), 2 * 5, "five edges connect six nodes, in both directions");
-            let crossings = path
-                .windows(2)
-                .filter(|pair| (pair[0] < 3) != (pair[1] < 3) && !pair.contains(&6));
+            let crossings = path.windows(2).filter(|pair| (pair[0] < 3) != (pair[1] < 3) && !pair.contains(&6));
             assert!(crossings.count() <= 3);
             path.sort_unstable();
             assert_eq!(path, [0, 1, 2, 3, 4, 5, 6]);

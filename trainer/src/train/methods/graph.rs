@@ -86,16 +86,9 @@ impl PartitionedGraph {
             (0..).zip(members).for_each(|(row, &node)| rows[node as usize] = row);
         }
         let of_members = members.iter().zip(0..).map(|(members, partition)| {
-            let mut edges = sample::Block {
-                destinations: members.len(),
-                offsets: vec![0],
-                ..sample::Block::default()
-            };
+            let mut edges = sample::Block { destinations: members.len(), offsets: vec![0], ..sample::Block::default() };
             for &node in members {
-                let inside = lists
-                    .of(node)
-                    .iter()
-                    .filter(|source| owners[**source as usize] == partition);
+                let inside = lists.of(node).iter().filter(|source| owners[**source as usize] == partition);
                 edges.indices.extend(inside.map(|source| rows[*source as usize]));
                 edges.offsets.push(edges.indices.len() as u32);
             }
@@ -127,27 +120,17 @@ impl PartitionedGraph {
             false => Boundary::default(),
         };
         row_number(nodes.len() + boundary.arriving.len())?;
-        let mut edges = sample::Block {
-            destinations: nodes.len(),
-            offsets: vec![0],
-            ..sample::Block::default()
-        };
+        let mut edges = sample::Block { destinations: nodes.len(), offsets: vec![0], ..sample::Block::default() };
         for node in &nodes {
             let partition = owners.of_nodes[node.0 as usize];
             let sources = lists.of(node.0 as u32).iter().copied();
-            edges
-                .indices
-                .extend(sources.filter(|&source| has_copies || owners.of_nodes[source as usize] == partition));
+            edges.indices.extend(sources.filter(|&source| has_copies || owners.of_nodes[source as usize] == partition));
             edges.offsets.push(edges.indices.len() as u32);
         }
         // The place of the copy of each node in the partition whose edges are numbered.
         let mut copy_of = vec![u32::MAX; owners.of_nodes.len()];
         for (partition, members) in (0..).zip(&owners.members()).filter(|(of, _)| owners.has(*of)) {
-            for channel in boundary
-                .arriving_channels
-                .iter()
-                .filter(|channel| channel.to == partition)
-            {
+            for channel in boundary.arriving_channels.iter().filter(|channel| channel.to == partition) {
                 for copy in channel.copies.clone() {
                     copy_of[boundary.arriving[copy].0 as usize] = copy as u32;
                 }
@@ -188,11 +171,7 @@ impl PartitionedGraph {
             for &source in lists.of(node) {
                 let pair = (u64::from(node.min(source)) << 32) | u64::from(node.max(source));
                 // An edge and its reverse are in the same partition.
-                let end = if random::combine(cut, pair) & 1 == 0 {
-                    node.min(source)
-                } else {
-                    node.max(source)
-                };
+                let end = if random::combine(cut, pair) & 1 == 0 { node.min(source) } else { node.max(source) };
                 placed.push((owners[end as usize], node, source));
             }
         }
@@ -230,9 +209,7 @@ impl PartitionedGraph {
         }
         // The share of a node's in-edges at each state. A node without in-edges has its loss in its own partition.
         let mut degrees = vec![0u32; states.len()];
-        placed
-            .iter()
-            .for_each(|&(partition, node, _)| degrees[row_of(partition, node) as usize] += 1);
+        placed.iter().for_each(|&(partition, node, _)| degrees[row_of(partition, node) as usize] += 1);
         let (mut seeds, mut factors) = (Vec::new(), Vec::new());
         for (row, &(partition, node)) in (0..).zip(&states) {
             let factor = match lists.of(node).len() {
@@ -267,11 +244,7 @@ impl PartitionedGraph {
         let sources: Vec<NodeId> = nodes.iter().chain(&boundary.arriving).copied().collect();
         let degrees = data.degrees.of_all(&sources)?;
         let blocks = blocks.into_iter().map(|edges| {
-            let edges = sample::Block {
-                sources: sources.len(),
-                global: degrees[..nodes.len()].to_vec(),
-                ..edges
-            };
+            let edges = sample::Block { sources: sources.len(), global: degrees[..nodes.len()].to_vec(), ..edges };
             Block::new(&edges, device).with_source_degrees(&degrees)
         });
         let seed_nodes = seeds.iter().map(|&row| nodes[row as usize]).collect();
@@ -332,9 +305,8 @@ fn check(config: &TrainConfig, data: &TrainingData, owners: &Owners) -> Result<(
         let owner = owners.of_nodes.get(bounds[0] as usize);
         owner.is_some_and(|&partition| owners.has(partition))
     });
-    let (nodes, edges) = own.fold((0, 0), |(nodes, edges), (bounds, chunk)| {
-        (nodes + bounds[1] - bounds[0], edges + chunk.edges)
-    });
+    let (nodes, edges) =
+        own.fold((0, 0), |(nodes, edges), (bounds, chunk)| (nodes + bounds[1] - bounds[0], edges + chunk.edges));
     // In the worst case, each partition but its own needs a copy of a node, and there are no more copies than edges.
     let copies = (manifest.nodes * owners.own_partitions() - nodes).min(edges);
     let needed =

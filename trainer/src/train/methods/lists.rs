@@ -17,10 +17,7 @@ pub(super) struct Lists {
 impl Lists {
     pub(super) fn read(data: &TrainingData, progress: &dyn Progress) -> Result<Self> {
         let nodes: Vec<NodeId> = (0..data.store.manifest().nodes).map(NodeId).collect();
-        let mut lists = Self {
-            offsets: vec![0],
-            sources: Vec::with_capacity(data.store.manifest().edges as usize),
-        };
+        let mut lists = Self { offsets: vec![0], sources: Vec::with_capacity(data.store.manifest().edges as usize) };
         let (mut scratch, mut decoded) = (ListScratch::default(), Vec::new());
         for piece in nodes.chunks(1 << 16) {
             grappa_io::progress::check_stopped(progress)?;

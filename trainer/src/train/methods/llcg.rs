@@ -45,10 +45,7 @@ impl LocalParts {
         let with_seeds = parts.into_iter().filter(|part| !part.graph.seed_nodes.is_empty());
         Self {
             parts: with_seeds
-                .map(|step| Part {
-                    step,
-                    optimizer: Optimizer::new(config, model.parameters()),
-                })
+                .map(|step| Part { step, optimizer: Optimizer::new(config, model.parameters()) })
                 .collect(),
             steps: config.local_steps,
             seed: config.seed,
@@ -118,11 +115,7 @@ impl LocalParts {
     /// Bytes of the features that the server needs in an epoch.
     pub(crate) fn transferred(whole: &FullStep, epoch: u64) -> TransferBytes {
         TransferBytes {
-            features: if epoch == 0 {
-                super::exchange::bytes_of(&whole.features)
-            } else {
-                0
-            },
+            features: if epoch == 0 { super::exchange::bytes_of(&whole.features) } else { 0 },
             activations: 0,
         }
     }
@@ -130,9 +123,7 @@ impl LocalParts {
     /// The optimizers, for a checkpoint.
     pub(crate) fn kept(&self) -> Kept {
         let parts = (0..).zip(&self.parts);
-        parts
-            .flat_map(|(number, part)| named_moments(number, &part.optimizer))
-            .collect()
+        parts.flat_map(|(number, part)| named_moments(number, &part.optimizer)).collect()
     }
 
     /// Continues after `rounds` rounds.
@@ -151,8 +142,5 @@ impl LocalParts {
 /// The moments of a partition's optimizer: the tensors themselves.
 fn named_moments(number: u32, optimizer: &Optimizer) -> Kept {
     let moments = optimizer.moments();
-    moments
-        .into_iter()
-        .map(|(name, moment)| (format!("optimizer.{number}.{name}"), moment.shallow_clone()))
-        .collect()
+    moments.into_iter().map(|(name, moment)| (format!("optimizer.{number}.{name}"), moment.shallow_clone())).collect()
 }

@@ -25,20 +25,12 @@ impl Owners {
             let owner = assignment.owners(chunk).base.expect("each chunk is in a base").0;
             of_nodes[range.start as usize..range.end as usize].fill(owner);
         }
-        Self {
-            of_nodes,
-            of_partitions: ranks_of(assignment.partitions(), processes),
-            rank: processes.rank(),
-        }
+        Self { of_nodes, of_partitions: ranks_of(assignment.partitions(), processes), rank: processes.rank() }
     }
 
     /// One partition, of this process.
     pub(super) fn one(nodes: usize) -> Self {
-        Self {
-            of_nodes: vec![0; nodes],
-            of_partitions: vec![0],
-            rank: 0,
-        }
+        Self { of_nodes: vec![0; nodes], of_partitions: vec![0], rank: 0 }
     }
 
     /// The process of a partition.

@@ -57,10 +57,7 @@ impl FullStep {
         pass: &Pass,
     ) -> Result<StepSums> {
         let graph = &self.graph;
-        let of_epoch = graph
-            .paths
-            .as_ref()
-            .map(|paths| paths.block(epoch, self.features.device()));
+        let of_epoch = graph.paths.as_ref().map(|paths| paths.block(epoch, self.features.device()));
         let block = match &of_epoch {
             Some(block) => block,
             None => &graph.blocks[epoch as usize % graph.blocks.len()],
@@ -78,12 +75,7 @@ impl FullStep {
             let arrived = match &mut self.exchange {
                 Some(exchange) => {
                     let sent = own.detach().index_select(0, &graph.sent_rows);
-                    let rows = BoundaryRows {
-                        layer,
-                        rows: sent,
-                        boundary: &graph.boundary,
-                        bytes: &mut bytes,
-                    };
+                    let rows = BoundaryRows { layer, rows: sent, boundary: &graph.boundary, bytes: &mut bytes };
                     leaf(no_grad(|| exchange.states(rows))?)
                 }
                 None => leaf(own.narrow(0, 0, 0)),
@@ -101,9 +93,9 @@ impl FullStep {
         let losses = loss.of(&outputs, &self.labels);
         let weighted = losses * &self.factors;
         let right = match task {
-            Task::MultiClass => (outputs.argmax(1, false).eq_tensor(&self.labels) * &self.factors)
-                .sum(Kind::Double)
-                .double_value(&[]),
+            Task::MultiClass => {
+                (outputs.argmax(1, false).eq_tensor(&self.labels) * &self.factors).sum(Kind::Double).double_value(&[])
+            }
             Task::MultiLabel | Task::Regression | Task::Links => 0.0,
         };
         weighted.sum(Kind::Float).backward();
@@ -111,12 +103,7 @@ impl FullStep {
             let LayerPass { own, arrived, .. } = &passes[layer];
             let mut gradient = own.grad();
             if let Some(exchange) = &mut self.exchange {
-                let rows = BoundaryRows {
-                    layer,
-                    rows: arrived.grad(),
-                    boundary: &graph.boundary,
-                    bytes: &mut bytes,
-                };
+                let rows = BoundaryRows { layer, rows: arrived.grad(), boundary: &graph.boundary, bytes: &mut bytes };
                 let back = no_grad(|| exchange.gradients(rows))?;
                 gradient = no_grad(|| gradient.index_add(0, &graph.sent_rows, &back));
             }

@@ -15,11 +15,7 @@ const COPIES: usize = 20;
 
 /// Two partitions, which send each other 12 and 8 rows.
 fn boundary() -> Boundary {
-    let channel = |from, copies| Channel {
-        from,
-        to: 1 - from,
-        copies,
-    };
+    let channel = |from, copies| Channel { from, to: 1 - from, copies };
     let channels = vec![channel(0, 0..12), channel(1, 12..20)];
     Boundary {
         rows: (0..COPIES as u32).collect(),
@@ -31,13 +27,8 @@ fn boundary() -> Boundary {
 }
 
 fn config(method: Method, change: impl FnOnce(&mut TrainConfig)) -> TrainConfig {
-    let mut config = TrainConfig {
-        method,
-        layers: 2,
-        epochs: 10,
-        partitions: Auto::Value(2),
-        ..TrainConfig::default()
-    };
+    let mut config =
+        TrainConfig { method, layers: 2, epochs: 10, partitions: Auto::Value(2), ..TrainConfig::default() };
     change(&mut config);
     grappa_run::config::check(&config).unwrap();
     config
@@ -50,12 +41,7 @@ fn rows(seed: i64) -> Tensor {
 
 /// The rows of `sent` at a layer.
 fn rows_at<'a>(layer: usize, sent: &Tensor, boundary: &'a Boundary, bytes: &'a mut TransferBytes) -> BoundaryRows<'a> {
-    BoundaryRows {
-        layer,
-        rows: sent.copy(),
-        boundary,
-        bytes,
-    }
+    BoundaryRows { layer, rows: sent.copy(), boundary, bytes }
 }
 
 /// What arrives of `sent` states and gradients at layer 1 in an epoch, and the bytes.
@@ -86,10 +72,7 @@ fn full_exchange_is_exact_and_sends_features_once() {
         let arrived = full.states(rows_at(0, &sent, &boundary(), &mut bytes));
         assert_eq!(arrived.unwrap(), sent);
     }
-    assert_eq!(
-        (bytes.features, bytes.activations),
-        (COPIES as u64 * WIDTH as u64 * 4, 0)
-    );
+    assert_eq!((bytes.features, bytes.activations), (COPIES as u64 * WIDTH as u64 * 4, 0));
     let (arrived, bytes) = exchanged(&mut *full, 0, &sent);
     assert!(arrived.iter().all(|arrived| *arrived == sent));
     assert_eq!(bytes.activations, 2 * COPIES as u64 * WIDTH as u64 * 4);
@@ -108,10 +91,7 @@ fn varco_sends_one_value_in_c_and_gradients_of_the_same() {
         assert_eq!(states, gradients, "{unit}");
         let is_sent = states.ne(0.0);
         assert_eq!(is_sent.sum(Kind::Int64).int64_value(&[]) as u64, kept, "{unit}");
-        assert!(
-            (&sent * &is_sent - &states).abs().max().double_value(&[]) == 0.0,
-            "nothing is scaled"
-        );
+        assert!((&sent * &is_sent - &states).abs().max().double_value(&[]) == 0.0, "nothing is scaled");
         assert_eq!(bytes.activations, 2 * kept * 4, "{unit}");
         let error = relative(&*varco);
         assert!((0.6..0.85).contains(&error), "{unit}: {error}");
@@ -211,11 +191,7 @@ fn adaqp_sends_few_bits_of_rows_with_little_effect() {
     assert!(errors.is_sorted_by(|more, less| *more > 10.0 * less), "{errors:?}");
     // Half of the rows have a wide range.
     let mut adaqp = exchange_of(&config(Method::AdaQp, |_| {}), None).unwrap();
-    let scale = Tensor::arange(COPIES as i64, (Kind::Float, Device::Cpu))
-        .fmod(2.0)
-        .unsqueeze(1)
-        * 100.0
-        + 0.01;
+    let scale = Tensor::arange(COPIES as i64, (Kind::Float, Device::Cpu)).fmod(2.0).unsqueeze(1) * 100.0 + 0.01;
     let sent = (&sent - 2.0) * scale;
     let (_, at_first) = exchanged(&mut *adaqp, 0, &sent);
     let (_, chosen) = exchanged(&mut *adaqp, 1, &sent);

@@ -88,10 +88,7 @@ impl Varco {
         let per_row = self.units_of_row(width);
         let mut indices = Vec::new();
         for channel in channels {
-            let (first, units) = (
-                channel.copies.start as u64 * per_row,
-                channel.copies.len() as u64 * per_row,
-            );
+            let (first, units) = (channel.copies.start as u64 * per_row, channel.copies.len() as u64 * per_row);
             let pair = (u64::from(channel.from) << 32) | u64::from(channel.to);
             let order = Feistel::new(units, key([self.seed, self.epoch, layer as u64, pair]));
             let mut drawn: Vec<u64> = (0..kept(units, self.rate)).collect();
@@ -168,10 +165,7 @@ impl BoundaryExchange for Varco {
             self.error.add_part(&sent.rows, &values);
         }
         let travelling = match &self.wire {
-            None => Travelling {
-                arriving: units.as_ref().map(Tensor::shallow_clone),
-                sent: units,
-            },
+            None => Travelling { arriving: units.as_ref().map(Tensor::shallow_clone), sent: units },
             Some(_) => Travelling {
                 arriving: self.draw(sent.layer, width, &sent.boundary.arriving_channels, sent.rows.device()),
                 sent: units,
@@ -181,12 +175,7 @@ impl BoundaryExchange for Varco {
             None => values,
             Some(wire) => wire.states(&values, sent.boundary, |channel| self.values_of(width, channel))?,
         };
-        let arrived = self.spread(
-            arrived,
-            travelling.arriving.as_ref(),
-            sent.boundary.arriving.len(),
-            width,
-        );
+        let arrived = self.spread(arrived, travelling.arriving.as_ref(), sent.boundary.arriving.len(), width);
         self.travelling[sent.layer] = Some(travelling);
         Ok(arrived)
     }
@@ -210,11 +199,7 @@ impl BoundaryExchange for Varco {
     }
 
     fn kept(&self) -> Kept {
-        let Stalls {
-            lowest,
-            waited,
-            halvings,
-        } = self.stalls;
+        let Stalls { lowest, waited, halvings } = self.stalls;
         let lowest = lowest.map(|lowest| (LOWEST.to_owned(), bits_of(lowest)));
         let counts = Tensor::from_slice(&[waited as f32, halvings as f32]);
         lowest.into_iter().chain([(STALLS.to_owned(), counts)]).collect()

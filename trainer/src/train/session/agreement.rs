@@ -30,26 +30,14 @@ use crate::{
 /// # Errors
 /// If the store cannot be read.
 pub fn hello(store: &Store) -> Result<Hello> {
-    let version = format!(
-        "{} with libtorch {}",
-        env!("CARGO_PKG_VERSION"),
-        runtime::libtorch_version()
-    );
-    let mut same = vec![
-        ("program's version".to_owned(), version),
-        ("store's digest".to_owned(), comparable_digest(store)?),
-    ];
+    let version = format!("{} with libtorch {}", env!("CARGO_PKG_VERSION"), runtime::libtorch_version());
+    let mut same =
+        vec![("program's version".to_owned(), version), ("store's digest".to_owned(), comparable_digest(store)?)];
     if !store.manifest().is_whole() {
         // A rank cannot make them.
-        let kinds = AggregateKind::ALL
-            .into_iter()
-            .filter(|&kind| folder(store, kind).exists());
+        let kinds = AggregateKind::ALL.into_iter().filter(|&kind| folder(store, kind).exists());
         let names: Vec<&str> = kinds.map(AggregateKind::name).collect();
-        let names = if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        };
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         // Last: they differ, too, if the other rank has the whole store.
         same.push(("slice's pre-aggregated features".to_owned(), names));
     }
@@ -101,8 +89,7 @@ pub(super) fn agree_on_checkpoint(
         return Ok(found);
     }
     let path = name.map(|name| folder.join(CHECKPOINTS).join(name));
-    path.map(|path| Ok((path.clone(), Checkpoint::read(&path)?)))
-        .transpose()
+    path.map(|path| Ok((path.clone(), Checkpoint::read(&path)?))).transpose()
 }
 
 /// The kind of pre-aggregated features that the first layer takes. A resumed run keeps the choice of its checkpoint. If several ranks lack
@@ -144,9 +131,7 @@ fn chosen_first_hop(
     }
     let mut warnings = Vec::new();
     let before = first_hop::known(store, config.model, edge_data::stored(store).input(&config)?)?.is_some();
-    let chosen = first_hop::choose(store, &config, watcher.progress(), &mut |what| {
-        warnings.push(what.to_owned())
-    });
+    let chosen = first_hop::choose(store, &config, watcher.progress(), &mut |what| warnings.push(what.to_owned()));
     warnings.iter().for_each(|warning| watcher.warn(warning));
     if let Ok(Some(kind)) = chosen
         && let Some(aggregates) = Aggregates::open(store, kind)?

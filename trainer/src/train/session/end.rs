@@ -42,11 +42,7 @@ impl RunInProgress<'_, '_> {
     /// Tries once more to write the checkpoints that could not be written. Without them, the run has no result.
     fn write_again(&mut self) -> Result<()> {
         let unwritten = std::mem::take(&mut self.output.unwritten);
-        let files = RunFiles {
-            best: unwritten.best,
-            latest: unwritten.latest,
-            pages: None,
-        };
+        let files = RunFiles { best: unwritten.best, latest: unwritten.latest, pages: None };
         let unwritten = files.write(self.output.folder, self.output.checkpoints);
         let lack = match (&unwritten.best, &unwritten.latest) {
             (None, None) => return Ok(()),
@@ -74,12 +70,7 @@ impl RunInProgress<'_, '_> {
         let scores = self.output.state.scores.as_ref();
         let is_sampled = scores.is_some_and(|scores| scores.evaluated == Evaluate::Sampled);
         let was_sampled = is_sampled
-            || self
-                .output
-                .journal
-                .records()
-                .iter()
-                .any(|record| record.evaluated == Some(Evaluate::Sampled));
+            || self.output.journal.records().iter().any(|record| record.evaluated == Some(Evaluate::Sampled));
         let is_due = self.trainer.config.evaluate == Evaluate::Auto && was_sampled;
         self.trainer.clock.enter(Stage::Evaluate);
         let has_model = is_due && self.load_best_model(watcher)?;
@@ -89,10 +80,7 @@ impl RunInProgress<'_, '_> {
         let model = self.trainer.config.model;
         let (on, history, evaluations) = self.trainer.on_graph(watcher.progress());
         let scored = evaluations.scored_exactly(&on, history);
-        let seconds = scored
-            .as_ref()
-            .ok()
-            .and_then(|scored| evaluations.seconds_of(Some(scored), model));
+        let seconds = scored.as_ref().ok().and_then(|scored| evaluations.seconds_of(Some(scored), model));
         tell_if_long("the exact evaluation of the best model", seconds, watcher);
         let (mut on, ..) = self.trainer.on_graph(watcher.progress());
         match evaluate_exactly(&mut on, scored) {
@@ -113,12 +101,7 @@ impl RunInProgress<'_, '_> {
 
     /// Gives the trainer the best model. False if there is one, and it was not saved.
     fn load_best_model(&mut self, watcher: &mut dyn Watcher) -> Result<bool> {
-        if self
-            .output
-            .state
-            .best
-            .is_none_or(|best| best.step == self.trainer.steps())
-        {
+        if self.output.state.best.is_none_or(|best| best.step == self.trainer.steps()) {
             return Ok(true);
         }
         match self.output.checkpoints.best_of(&self.output.state) {
@@ -151,9 +134,7 @@ impl RunInProgress<'_, '_> {
         let checkpoint = self.output.checkpoint(&mut self.trainer);
         survive(watcher, UNSYNCED, self.output.folder.sync_metrics());
         let unwritten = std::mem::take(&mut self.output.unwritten);
-        let best = unwritten
-            .best
-            .map_or(Ok(()), |best| self.output.checkpoints.save_best(&best).map(|_| ()));
+        let best = unwritten.best.map_or(Ok(()), |best| self.output.checkpoints.save_best(&best).map(|_| ()));
         let kept = match best.and_then(|()| self.output.checkpoints.save(&checkpoint)) {
             Ok(_) => "a checkpoint has its state".into(),
             Err(error) => format!("its state could not be saved ({error}); earlier checkpoints are intact"),

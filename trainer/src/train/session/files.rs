@@ -70,19 +70,13 @@ impl RunOutput<'_, '_> {
     /// Starts to write a checkpoint.
     pub fn start_checkpoint(&mut self, trainer: &mut Trainer) {
         let latest = Some(self.checkpoint(trainer));
-        self.start_writing(RunFiles {
-            latest,
-            ..RunFiles::default()
-        });
+        self.start_writing(RunFiles { latest, ..RunFiles::default() });
     }
 
     /// Starts to write files, and the best model if it could not be written before.
     pub fn start_writing(&mut self, files: RunFiles) {
         let unwritten = std::mem::take(&mut self.unwritten);
-        self.writer.start(RunFiles {
-            best: files.best.or(unwritten.best),
-            ..files
-        });
+        self.writer.start(RunFiles { best: files.best.or(unwritten.best), ..files });
     }
 
     /// The record of the last finished epoch.
@@ -152,17 +146,12 @@ impl Save for RunOutput<'_, '_> {
         let latest = Some(self.checkpoint(trainer));
         if let Some(unwritten) = self.writer.wait() {
             let problems = unwritten.problems.iter();
-            self.save_problems
-                .extend(problems.map(|(lack, error)| not_written(lack, error)));
+            self.save_problems.extend(problems.map(|(lack, error)| not_written(lack, error)));
             self.unwritten = unwritten;
         }
         // Without the best model of its time, there is no checkpoint to resume from.
         let best = self.unwritten.best.take();
-        self.writer.start(RunFiles {
-            best,
-            latest,
-            pages: None,
-        });
+        self.writer.start(RunFiles { best, latest, pages: None });
         Ok(())
     }
 }

@@ -68,10 +68,7 @@ pub fn follow(
             Err(error) if error.is_stopped() => {
                 group.announce(true, "was asked to stop");
                 trainer.leave_behind(&group);
-                Err(Error::Stopped {
-                    place: trainer.place(state.epoch),
-                    kept: "rank 0 writes the checkpoint".into(),
-                })
+                Err(Error::Stopped { place: trainer.place(state.epoch), kept: "rank 0 writes the checkpoint".into() })
             }
             result => result,
         }

@@ -44,10 +44,7 @@ impl RunInProgress<'_, '_> {
         let Some(first) = report.first_undecided else {
             return Ok(());
         };
-        let (epoch, name) = (
-            self.output.state.epoch + 1,
-            self.trainer.data.store.ids().name(NodeId(first)),
-        );
+        let (epoch, name) = (self.output.state.epoch + 1, self.trainer.data.store.ids().name(NodeId(first)));
         let are_nan = format!(
             "{} of {} {kind} nodes have NaN logits after epoch {epoch}, the first is {name}",
             report.undecided, report.nodes

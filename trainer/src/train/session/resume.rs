@@ -55,16 +55,10 @@ pub(super) fn check_best(checkpoints: &Checkpoints, latest: &Checkpoint, watcher
         found => return Ok(found.map(|_| ())?),
     };
     if state.best.is_some_and(|best| best.step == state.step) {
-        let model = Checkpoint {
-            optimizer: Vec::new(),
-            historical: Vec::new(),
-            residuals: Vec::new(),
-            ..latest.clone()
-        };
+        let model =
+            Checkpoint { optimizer: Vec::new(), historical: Vec::new(), residuals: Vec::new(), ..latest.clone() };
         if checkpoints.save_best(&model).is_ok() {
-            watcher.warn(&format!(
-                "{error}; it was written again from the last checkpoint, which has the same model"
-            ));
+            watcher.warn(&format!("{error}; it was written again from the last checkpoint, which has the same model"));
             return Ok(());
         }
     }
@@ -93,18 +87,13 @@ pub(super) fn rise_of_rate(state: &RunState, config: &TrainConfig, last: f64) ->
 pub(super) fn tell(state: &RunState, config: &TrainConfig, path: &Path, watcher: &mut dyn Watcher) {
     let (done, epochs) = (state.epoch, config.epochs);
     if done > epochs {
-        watcher.tell(&format!(
-            "nothing is left to train: {done} epochs are finished, and --epochs is {epochs}"
-        ));
+        watcher.tell(&format!("nothing is left to train: {done} epochs are finished, and --epochs is {epochs}"));
     } else if done < epochs && !state.ended_early(config) {
         let steps = match state.partial {
             Some(partial) => format!(" and {} step(s) of the next", partial.steps),
             None => String::new(),
         };
-        watcher.tell(&format!(
-            "continues after epoch {done} of {epochs}{steps}, from {}",
-            path.display()
-        ));
+        watcher.tell(&format!("continues after epoch {done} of {epochs}{steps}, from {}", path.display()));
     }
 }
 
@@ -125,10 +114,7 @@ pub(super) fn recorded(state: &RunState, records: &[EpochRecord]) -> StageSecond
 }
 
 fn sum(records: &[EpochRecord]) -> StageSeconds {
-    records
-        .iter()
-        .map(|record| record.seconds_by_stage)
-        .fold(StageSeconds::default(), |sum, seconds| sum + seconds)
+    records.iter().map(|record| record.seconds_by_stage).fold(StageSeconds::default(), |sum, seconds| sum + seconds)
 }
 
 #[cfg(test)]
@@ -168,12 +154,7 @@ mod tests {
             state: RunState {
                 epoch: step / 10,
                 step,
-                best: Some(Best {
-                    epoch: best / 10,
-                    step: best,
-                    val: 0.5,
-                    test: None,
-                }),
+                best: Some(Best { epoch: best / 10, step: best, val: 0.5, test: None }),
                 ..RunState::default()
             },
             parameters: vec![NamedTensor::from_f32("weight", &[1], &[step as f32])],
@@ -197,16 +178,10 @@ mod tests {
         assert_eq!(warning(&checkpoint(30, 20)), None);
         fs::write(&path, "damaged").unwrap();
         let damaged = warning(&checkpoint(30, 20)).unwrap();
-        assert!(
-            damaged.contains("best-000000000020") && damaged.contains("restore the file from a copy"),
-            "{damaged}"
-        );
+        assert!(damaged.contains("best-000000000020") && damaged.contains("restore the file from a copy"), "{damaged}");
         fs::remove_file(&path).unwrap();
         let missing = warning(&checkpoint(30, 20)).unwrap();
-        assert!(
-            missing.contains("epoch 2, is missing") && missing.contains("no predictions"),
-            "{missing}"
-        );
+        assert!(missing.contains("epoch 2, is missing") && missing.contains("no predictions"), "{missing}");
         // The last checkpoint has the same model.
         let again = warning(&checkpoint(20, 20)).unwrap();
         assert!(again.contains("written again"), "{again}");
@@ -219,33 +194,20 @@ mod tests {
     #[test]
     fn a_resumed_run_says_where_it_continues_or_that_nothing_is_left() {
         let told = |epochs| {
-            let config = TrainConfig {
-                epochs,
-                ..TrainConfig::default()
-            };
+            let config = TrainConfig { epochs, ..TrainConfig::default() };
             let mut told = Told::default();
             tell(&checkpoint(30, 20).state, &config, Path::new("run/step-30"), &mut told);
             told.told
         };
         assert_eq!(told(9), ["continues after epoch 3 of 9, from run/step-30"]);
         assert_eq!(told(3), Vec::<String>::new());
-        assert_eq!(
-            told(2),
-            ["nothing is left to train: 3 epochs are finished, and --epochs is 2"]
-        );
+        assert_eq!(told(2), ["nothing is left to train: 3 epochs are finished, and --epochs is 2"]);
     }
 
     #[test]
     fn more_epochs_after_the_end_of_a_cosine_are_a_warning() {
-        let config = |epochs, lr_schedule| TrainConfig {
-            epochs,
-            lr_schedule,
-            ..TrainConfig::default()
-        };
-        let state = RunState {
-            epoch: 20,
-            ..RunState::default()
-        };
+        let config = |epochs, lr_schedule| TrainConfig { epochs, lr_schedule, ..TrainConfig::default() };
+        let state = RunState { epoch: 20, ..RunState::default() };
         let ended = state.learning_rate.at(&config(20, LrSchedule::Cosine), 19, 9, 10);
         let warning = rise_of_rate(&state, &config(40, LrSchedule::Cosine), ended).expect("it rises");
         assert!(warning.contains("--epochs 40 stretches the cosine"), "{warning}");

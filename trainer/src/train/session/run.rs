@@ -70,16 +70,8 @@ impl RunInProgress<'_, '_> {
         if self.is_over() {
             return Ok(());
         }
-        let before = self
-            .output
-            .journal
-            .records()
-            .iter()
-            .rev()
-            .find_map(|record| record.evaluated);
-        let prepared = self
-            .trainer
-            .prepare(self.output.state.epoch, before, watcher.progress());
+        let before = self.output.journal.records().iter().rev().find_map(|record| record.evaluated);
+        let prepared = self.trainer.prepare(self.output.state.epoch, before, watcher.progress());
         tell_warnings(&mut self.trainer, watcher);
         match prepared {
             Err(error) if error.is_stopped() => Err(self.stopped(watcher)),
@@ -91,9 +83,7 @@ impl RunInProgress<'_, '_> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.output
-            .state
-            .is_over(self.trainer.config.epochs, self.trainer.config.early_stopping)
+        self.output.state.is_over(self.trainer.config.epochs, self.trainer.config.early_stopping)
     }
 
     /// Trains an epoch, evaluates it, and starts to write its files.
@@ -109,9 +99,7 @@ impl RunInProgress<'_, '_> {
             Some(&mut self.output),
             watcher.progress(),
         );
-        std::mem::take(&mut self.output.save_problems)
-            .iter()
-            .for_each(|problem| watcher.warn(problem));
+        std::mem::take(&mut self.output.save_problems).iter().for_each(|problem| watcher.warn(problem));
         tell_warnings(&mut self.trainer, watcher);
         let stats = match trained {
             Err(error) if error.is_stopped() => return Err(self.stopped(watcher)),
@@ -128,9 +116,7 @@ impl RunInProgress<'_, '_> {
         self.output.state.epoch += 1;
         self.output.update_state(&mut self.trainer);
         let is_best = evaluation.as_ref().is_some_and(|evaluation| self.observe(evaluation));
-        let record = self
-            .output
-            .record(&self.trainer, &stats, evaluation.as_ref(), last_rate);
+        let record = self.output.record(&self.trainer, &stats, evaluation.as_ref(), last_rate);
         watcher.epoch(&record, self.trainer.config.epochs);
         self.trainer.clock.enter(Stage::Report);
         let written = self.output.journal.append(record);
@@ -159,11 +145,8 @@ impl RunInProgress<'_, '_> {
         self.trainer.clock.enter(Stage::Evaluate);
         let begin = Instant::now();
         let state = &self.output.state;
-        let evaluated = self.trainer.evaluate(
-            state.epoch,
-            &|score| state.early_stopping.improves(score),
-            watcher.progress(),
-        );
+        let evaluated =
+            self.trainer.evaluate(state.epoch, &|score| state.early_stopping.improves(score), watcher.progress());
         if let Err(error) = &evaluated
             && error.is_stopped()
         {
@@ -247,12 +230,8 @@ impl RunInProgress<'_, '_> {
 
     pub(super) fn summary(&mut self) -> Summary {
         let seconds = self.output.before + self.trainer.clock.seconds();
-        let mut summary = Summary::new(
-            self.output.journal.records(),
-            &self.output.state,
-            self.trainer.config.given(),
-            seconds,
-        );
+        let mut summary =
+            Summary::new(self.output.journal.records(), &self.output.state, self.trainer.config.given(), seconds);
         summary.processes = self.trainer.processes.count();
         summary
     }

@@ -100,24 +100,13 @@ impl NewRun {
         self.clock.enter(Stage::Preaggregate);
         let aggregates = agree_on_first_hop(processes.group.as_deref(), &data.store, &config, from, watcher)?;
         self.clock.enter(Stage::Open);
-        let config = ResolvedConfig::new(
-            &data.store,
-            config,
-            from,
-            aggregates,
-            self.device,
-            self.folder,
-            &processes,
-        )?;
+        let config = ResolvedConfig::new(&data.store, config, from, aggregates, self.device, self.folder, &processes)?;
         if is_first {
             config.reason.iter().for_each(|reason| watcher.tell(reason));
         }
         warn_of_limits(&config, &data, &processes, from.is_some(), watcher)?;
-        let mut state = RunState {
-            config_digest: config.given().digest(),
-            store_digest: digest,
-            ..RunState::default()
-        };
+        let mut state =
+            RunState { config_digest: config.given().digest(), store_digest: digest, ..RunState::default() };
         let mut trainer = Trainer::of_processes(config, data, processes)?;
         trainer.clock = self.clock;
         if is_first {
@@ -171,12 +160,7 @@ impl NewRun {
         if classes.is_empty() {
             classes = schema.classes;
         }
-        Ok(StartedRun {
-            trainer,
-            state,
-            resumed,
-            classes,
-        })
+        Ok(StartedRun { trainer, state, resumed, classes })
     }
 }
 

@@ -85,10 +85,7 @@ impl NewRun {
             false => Latest::default(),
         };
         latest.warnings.iter().for_each(|warning| watcher.warn(warning));
-        let writer = RunWriter {
-            folder,
-            checkpoints: &checkpoints,
-        };
+        let writer = RunWriter { folder, checkpoints: &checkpoints };
         let started = self.start(latest.found, Some(writer), watcher)?;
         let (state, config) = (started.state, started.trainer.config.clone());
         match &started.resumed {

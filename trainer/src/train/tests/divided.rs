@@ -37,10 +37,7 @@ fn trained(trainer: &mut Trainer) -> (Vec<EpochStats>, Tensor) {
 }
 
 fn assert_near(context: &str, found: f64, expected: f64) {
-    assert!(
-        (found - expected).abs() <= 1e-5 * expected.abs(),
-        "{context}: {found} and not {expected}"
-    );
+    assert!((found - expected).abs() <= 1e-5 * expected.abs(), "{context}: {found} and not {expected}");
 }
 
 #[test]
@@ -60,32 +57,18 @@ fn several_processes_train_as_one_and_count_the_same_bytes() {
         of_method(Method::Varco, "fixed:4", |config| {
             (config.rate_unit, config.input_dropout) = ("row".parse().unwrap(), 0.2);
         }),
-        of_method(Method::Varco, "adaptive:8:1:1", |config| {
-            config.partitions = Auto::Value(7)
-        }),
+        of_method(Method::Varco, "adaptive:8:1:1", |config| config.partitions = Auto::Value(7)),
     ] {
         let (expected, parameters) = trained(&mut prepared(&store, &config, folder.path(), None));
         for ranks in [2, 4] {
-            let found = as_ranks(ranks, |group| {
-                trained(&mut prepared(&store, &config, folder.path(), Some(group)))
-            });
+            let found = as_ranks(ranks, |group| trained(&mut prepared(&store, &config, folder.path(), Some(group))));
             let context = format!("{}, {}, {ranks} processes", config.method, config.rate_schedule);
             for (found, expected) in found[0].0.iter().zip(&expected) {
                 assert_near(&context, found.loss, expected.loss);
                 assert_eq!(found.train_accuracy, expected.train_accuracy, "{context}");
                 assert_eq!(
-                    (
-                        found.seeds,
-                        found.sampled_edges,
-                        found.feature_bytes,
-                        found.activation_bytes
-                    ),
-                    (
-                        expected.seeds,
-                        expected.sampled_edges,
-                        expected.feature_bytes,
-                        expected.activation_bytes
-                    ),
+                    (found.seeds, found.sampled_edges, found.feature_bytes, found.activation_bytes),
+                    (expected.seeds, expected.sampled_edges, expected.feature_bytes, expected.activation_bytes),
                     "{context}"
                 );
                 assert!(found.feature_bytes + found.activation_bytes > 0 || config.method == Method::Full);

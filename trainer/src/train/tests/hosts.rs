@@ -28,10 +28,7 @@ const RANKS: u32 = SLICE_OF_RANK.len() as u32;
 impl Slices {
     fn new(folder: &Path) -> Self {
         let of = |name: &str, chunks| generated(&folder.join(name), FeatureSource::Procedural, chunks);
-        Self {
-            whole: of("whole", None),
-            slices: [of("first", Some(0..=4)), of("second", Some(5..=7))],
-        }
+        Self { whole: of("whole", None), slices: [of("first", Some(0..=4)), of("second", Some(5..=7))] }
     }
 
     /// Stored features instead of computed ones, and pre-aggregated features.
@@ -90,12 +87,7 @@ fn the_features_of_the_halo_nodes_of_a_slice_are_in_memory_like_those_of_its_own
     let folder = tempfile::tempdir().unwrap();
     for slice in Slices::with_halo_features(folder.path()).slices {
         assert!(slice.feature_nodes() > slice.present_nodes());
-        let mut loader = Loader::open(&slice)
-            .fanouts([3, 3])
-            .batch(7)
-            .memory(64 << 20)
-            .start()
-            .unwrap();
+        let mut loader = Loader::open(&slice).fanouts([3, 3]).batch(7).memory(64 << 20).start().unwrap();
         loader.batches(0, |batches| batches).unwrap();
         let feed = loader.feed().unwrap();
         assert!(feed.is_resident() && feed.pool_rows() == 0);
@@ -116,10 +108,7 @@ fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
         (&stored, FirstHop::Preaggregated, LayerKind::Gcn, HaloMode::Stop, 6),
         (&stored, FirstHop::Sampled, LayerKind::Gcn, HaloMode::Stop, 3),
     ] {
-        let config = TrainConfig {
-            first_hop,
-            ..config_of(model, halo, concurrent)
-        };
+        let config = TrainConfig { first_hop, ..config_of(model, halo, concurrent) };
         let mut alone = prepared(&slices.whole, &config, folder.path(), None);
         alone.processes.hosts = slices.hosts();
         let steps_of_epoch = |trainer: &Trainer| {
@@ -137,21 +126,14 @@ fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
             for step in &steps {
                 group.all_reduce(&step.gradient).unwrap();
             }
-            steps
-                .into_iter()
-                .map(|step| (step.gradient, step.sums))
-                .collect::<Vec<_>>()
+            steps.into_iter().map(|step| (step.gradient, step.sums)).collect::<Vec<_>>()
         });
         let mut of_ranks = found.into_iter();
         let mut sum = of_ranks.next().unwrap();
         for (step, (_, sums)) in of_ranks.flat_map(|of_rank| of_rank.into_iter().enumerate()) {
             sum[step].1 = added(sum[step].1, sums);
         }
-        let steps = sum.into_iter().map(|(gradient, sums)| Step {
-            gradient,
-            sums,
-            passes: 1,
-        });
+        let steps = sum.into_iter().map(|(gradient, sums)| Step { gradient, sums, passes: 1 });
         let name = format!("{model}, {first_hop}, {halo}, {concurrent} per step");
         assert_same_steps(&name, &steps.collect::<Vec<_>>(), &expected);
     }
@@ -175,29 +157,19 @@ fn hosts_score_their_own_nodes() {
         // By minibatches, whose draws depend on which of them are in one.
         (LayerKind::PinSage, Evaluate::Sampled),
     ] {
-        let config = TrainConfig {
-            evaluate,
-            ..config_of(model, HaloMode::Stop, 3)
-        };
+        let config = TrainConfig { evaluate, ..config_of(model, HaloMode::Stop, 3) };
         let scored = |trainer: &mut Trainer| {
             let evaluated = [trainer.evaluate(0, &|_| true, &Silent), exactly(trainer)];
             evaluated.map(Result::unwrap)
         };
         let of_slices = slices.slices.each_ref().map(|slice| {
-            let alone = TrainConfig {
-                partitions: Auto::Value(1),
-                concurrent: Auto::Value(1),
-                ..config.clone()
-            };
+            let alone = TrainConfig { partitions: Auto::Value(1), concurrent: Auto::Value(1), ..config.clone() };
             scored(&mut prepared(slice, &alone, folder.path(), None)).map(Option::unwrap)
         });
         let found = as_ranks(RANKS, |group| {
             let store = slices.of_rank(group.place().rank);
             let mut trainer = prepared(store, &config, folder.path(), Some(group));
-            let methods = (
-                trainer.evaluations.scored.as_ref().unwrap().method(),
-                trainer.partitions.epoch_work,
-            );
+            let methods = (trainer.evaluations.scored.as_ref().unwrap().method(), trainer.partitions.epoch_work);
             (methods, scored(&mut trainer))
         });
         let (of_first, others) = found.split_first().unwrap();
@@ -207,10 +179,7 @@ fn hosts_score_their_own_nodes() {
         }
         for (at, found) in of_first.1.iter().enumerate() {
             let found = found.as_ref().unwrap();
-            for report in [
-                |of: &Evaluation| of.val.clone(),
-                |of: &Evaluation| of.test.clone().unwrap(),
-            ] {
+            for report in [|of: &Evaluation| of.val.clone(), |of: &Evaluation| of.test.clone().unwrap()] {
                 let expected = of_slices.each_ref().map(|evaluations| report(&evaluations[at]));
                 let context = format!("{model}, {evaluate}, {at}");
                 assert!(expected.iter().all(|report| report.nodes > 10), "{context}");
@@ -247,37 +216,22 @@ fn hosts_agree_on_numbers_digests_and_moments() {
         let splits = Splits::open(store, &trainer.processes).unwrap();
         let numbers = [trainer.config.partitions(), trainer.config.concurrent()];
         let found = moments(&mut trainer);
-        let are_close = found
-            .iter()
-            .zip(&expected)
-            .all(|(found, expected)| (found - expected).abs() < 1e-5);
+        let are_close = found.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-5);
         assert!(are_close && found.len() == expected.len(), "{found:?}, {expected:?}");
         let facts = facts::facts(&trainer, "", std::time::SystemTime::now()).dataset;
-        (
-            numbers,
-            trainer.processes.digest(store).unwrap(),
-            trainer.processes.describe(),
-            splits.of_all(),
-            facts,
-        )
+        (numbers, trainer.processes.digest(store).unwrap(), trainer.processes.describe(), splits.of_all(), facts)
     });
     assert!(found.iter().all(|of_rank| of_rank == &found[0]), "{found:?}");
     let (numbers, _, described, of_all, facts) = &found[0];
     assert_eq!(numbers[0], 3, "{numbers:?}");
     assert_eq!(*of_all, alone.data.splits.of_all());
     let described = described.as_ref().unwrap();
-    assert!(
-        described.starts_with("2 hosts train 8 chunks with 600 nodes and"),
-        "{described}"
-    );
+    assert!(described.starts_with("2 hosts train 8 chunks with 600 nodes and"), "{described}");
     let of_alone = facts::facts(&alone, "", std::time::SystemTime::now()).dataset;
     for fact in of_alone {
         assert!(facts.contains(&fact), "{fact:?}, {facts:?}");
     }
-    assert!(
-        facts.contains(&("hosts with different chunks", "2".to_owned())),
-        "{facts:?}"
-    );
+    assert!(facts.contains(&("hosts with different chunks", "2".to_owned())), "{facts:?}");
 }
 
 /// Compares the losses of the training nodes in minibatches with all neighbors, and in exact inference.
@@ -296,10 +250,7 @@ fn assert_exact(name: &str, store: &Arc<Store>, config: TrainConfig, folder: &Pa
     let exact = exactly(&mut trainer).unwrap().unwrap().val;
     assert_eq!(exact.nodes as f64, weights.seeds);
     let (found, expected) = (sums.loss / weights.seeds, exact.loss.unwrap());
-    assert!(
-        (found - expected).abs() < tolerance,
-        "{name}: {found}, exactly {expected}"
-    );
+    assert!((found - expected).abs() < tolerance, "{name}: {found}, exactly {expected}");
 }
 
 /// Both know as much of halo nodes on other hosts.
@@ -309,10 +260,7 @@ fn minibatches_of_a_slice_compute_what_exact_inference_of_it_does() {
     let [slice, _] = Slices::with_halo_features(folder.path()).slices;
     let slice = with_training_nodes_as_validation_nodes(&slice);
     for model in [LayerKind::Gcn, LayerKind::Sage, LayerKind::Gin] {
-        let config = TrainConfig {
-            partitions: Auto::Value(1),
-            ..config_of(model, HaloMode::Stop, 1)
-        };
+        let config = TrainConfig { partitions: Auto::Value(1), ..config_of(model, HaloMode::Stop, 1) };
         assert_exact(&model.to_string(), &slice, config, folder.path(), 1e-5);
     }
 }
@@ -324,10 +272,7 @@ fn minibatches_with_historical_embeddings_compute_what_exact_inference_does() {
     let whole = with_training_nodes_as_validation_nodes(&Slices::with_halo_features(folder.path()).whole);
     aggregate(&whole, &[AggregateKind::Mean, AggregateKind::Gcn, AggregateKind::Sum]);
     for model in [LayerKind::Gcn, LayerKind::Sage, LayerKind::Gin] {
-        let config = TrainConfig {
-            first_hop: FirstHop::Preaggregated,
-            ..config_of(model, HaloMode::History, 6)
-        };
+        let config = TrainConfig { first_hop: FirstHop::Preaggregated, ..config_of(model, HaloMode::History, 6) };
         assert_exact(&model.to_string(), &whole, config, folder.path(), 1e-4);
     }
 }

@@ -39,14 +39,8 @@ fn trained(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> (Vec<Epoc
 fn full_exchange_trains_as_one_process_on_the_whole_graph() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let models = [
-        LayerKind::Sage,
-        LayerKind::SageMax,
-        LayerKind::Gcn,
-        LayerKind::Gat,
-        LayerKind::Gatv2,
-        LayerKind::Gin,
-    ];
+    let models =
+        [LayerKind::Sage, LayerKind::SageMax, LayerKind::Gcn, LayerKind::Gat, LayerKind::Gatv2, LayerKind::Gin];
     for model in models {
         for dropout in [0.0, 0.4] {
             let in_partitions = TrainConfig {
@@ -69,10 +63,7 @@ fn full_exchange_trains_as_one_process_on_the_whole_graph() {
                 assert_eq!(of_partitions.seeds, of_whole.seeds);
             }
             let difference = (found - &expected).abs().max().double_value(&[]);
-            assert!(
-                difference < 1e-4,
-                "{model}, dropout {dropout}: parameters differ by {difference}"
-            );
+            assert!(difference < 1e-4, "{model}, dropout {dropout}: parameters differ by {difference}");
         }
     }
 }
@@ -97,18 +88,9 @@ fn bytes_are_those_of_the_formulas() {
     ] {
         let default = of_method(method, LayerKind::Sage);
         let config = match method {
-            Method::Varco => TrainConfig {
-                rate_schedule: "fixed:4".parse().unwrap(),
-                ..default
-            },
-            Method::Bns => TrainConfig {
-                boundary_share: 0.25,
-                ..default
-            },
-            Method::AdaQp => TrainConfig {
-                message_bits: "4".parse().unwrap(),
-                ..default
-            },
+            Method::Varco => TrainConfig { rate_schedule: "fixed:4".parse().unwrap(), ..default },
+            Method::Bns => TrainConfig { boundary_share: 0.25, ..default },
+            Method::AdaQp => TrainConfig { message_bits: "4".parse().unwrap(), ..default },
             _ => default,
         };
         let (stats, _, trainer) = trained(&store, &config, folder.path());
@@ -123,10 +105,7 @@ fn bytes_are_those_of_the_formulas() {
             let expected = [of_copies + of_server, messages * copies * per_state_row];
             for (found, expected) in [stats.feature_bytes, stats.activation_bytes].into_iter().zip(expected) {
                 // Parts of a message are rounded to whole rows or values.
-                assert!(
-                    (found as f64 - expected).abs() <= 0.01 * expected,
-                    "{method}: {found} and not {expected}"
-                );
+                assert!((found as f64 - expected).abs() <= 0.01 * expected, "{method}: {found} and not {expected}");
             }
         }
     }
@@ -153,10 +132,7 @@ fn every_method_learns_with_fewer_bytes_than_full_exchange() {
         match method {
             Method::Full | Method::PipeGcn => assert_eq!(of_method, of_full, "{method}"),
             Method::Isolated | Method::CoFree | Method::Llcg | Method::Gern => assert_eq!(of_method, 0, "{method}"),
-            _ => assert!(
-                of_method > 0 && of_method < of_full / 2,
-                "{method}: {of_method} of {of_full}"
-            ),
+            _ => assert!(of_method > 0 && of_method < of_full / 2, "{method}: {of_method} of {of_full}"),
         }
     }
 }
@@ -165,10 +141,7 @@ fn every_method_learns_with_fewer_bytes_than_full_exchange() {
 fn the_states_of_a_node_in_a_vertex_cut_have_loss_weights_that_add_up_to_1() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig {
-        edge_masks: 3,
-        ..of_method(Method::CoFree, LayerKind::Sage)
-    };
+    let config = TrainConfig { edge_masks: 3, ..of_method(Method::CoFree, LayerKind::Sage) };
     let (_, _, trainer) = trained(&store, &config, folder.path());
     let graph = &trainer.full.as_ref().unwrap().step.graph;
     let mut sums = std::collections::BTreeMap::new();
@@ -190,10 +163,8 @@ fn the_states_of_a_node_in_a_vertex_cut_have_loss_weights_that_add_up_to_1() {
 fn a_resumed_run_continues_with_what_the_exchange_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let adaptive = TrainConfig {
-        rate_schedule: "adaptive:16:1:1".parse().unwrap(),
-        ..of_method(Method::Varco, LayerKind::Sage)
-    };
+    let adaptive =
+        TrainConfig { rate_schedule: "adaptive:16:1:1".parse().unwrap(), ..of_method(Method::Varco, LayerKind::Sage) };
     for config in [
         adaptive,
         of_method(Method::PipeGcn, LayerKind::Sage),
@@ -202,16 +173,7 @@ fn a_resumed_run_continues_with_what_the_exchange_kept() {
         of_method(Method::Llcg, LayerKind::Sage),
         of_method(Method::Gern, LayerKind::Gcn),
     ] {
-        let new = || {
-            Trainer::new(
-                store.clone(),
-                config.clone(),
-                None,
-                Device::Cpu,
-                folder.path().to_owned(),
-            )
-            .unwrap()
-        };
+        let new = || Trainer::new(store.clone(), config.clone(), None, Device::Cpu, folder.path().to_owned()).unwrap();
         let train = |trainer: &mut Trainer, epoch| {
             let stats = trainer.epoch(epoch, &|_, _| 0.05, &Silent).unwrap();
             let _ = trainer.evaluate(epoch, &|_| true, &Silent).unwrap();
@@ -222,23 +184,11 @@ fn a_resumed_run_continues_with_what_the_exchange_kept() {
         for epoch in 0..3 {
             train(&mut first, epoch);
         }
-        let checkpoint = first.checkpoint(
-            &RunState {
-                epoch: 3,
-                step: 3,
-                ..RunState::default()
-            },
-            true,
-        );
+        let checkpoint = first.checkpoint(&RunState { epoch: 3, step: 3, ..RunState::default() }, true);
         let mut resumed = new();
         resumed.restore(Path::new("checkpoint"), &checkpoint, &Silent).unwrap();
         for epoch in 3..5 {
-            assert_eq!(
-                train(&mut first, epoch),
-                train(&mut resumed, epoch),
-                "{}",
-                config.method
-            );
+            assert_eq!(train(&mut first, epoch), train(&mut resumed, epoch), "{}", config.method);
         }
     }
 }
@@ -249,27 +199,18 @@ fn methods_that_exchange_gradients_encode_them_and_count_what_is_sent() {
     let store = store(folder.path());
     for method in [Method::Full, Method::Isolated, Method::CoFree, Method::Varco] {
         let gradient_bytes = |compress: &str| {
-            let config = TrainConfig {
-                compress: compress.parse().unwrap(),
-                epochs: 20,
-                ..of_method(method, LayerKind::Sage)
-            };
+            let config =
+                TrainConfig { compress: compress.parse().unwrap(), epochs: 20, ..of_method(method, LayerKind::Sage) };
             let (stats, _, mut trainer) = trained(&store, &config, folder.path());
             assert!(stats[19].loss < 0.9 * stats[0].loss, "{method}, {compress}: it learns");
             let warnings = trainer.take_warnings();
-            assert!(
-                !warnings.iter().any(|warning| warning.contains("--compress")),
-                "{warnings:?}"
-            );
+            assert!(!warnings.iter().any(|warning| warning.contains("--compress")), "{warnings:?}");
             stats[1].gradient_bytes as f64
         };
         let whole = gradient_bytes("none");
         for (compress, share) in [("bf16", 0.5), ("int8", 0.25)] {
             let share_found = gradient_bytes(compress) / whole;
-            assert!(
-                (share_found - share).abs() < 0.02,
-                "{method}, {compress}: {share_found}"
-            );
+            assert!((share_found - share).abs() < 0.02, "{method}, {compress}: {share_found}");
         }
         assert!(gradient_bytes("lossless") < whole, "{method}");
     }
@@ -279,10 +220,7 @@ fn methods_that_exchange_gradients_encode_them_and_count_what_is_sent() {
 fn local_steps_take_the_edges_inside_partitions_and_the_correction_takes_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig {
-        local_steps: 3,
-        ..of_method(Method::Llcg, LayerKind::Sage)
-    };
+    let config = TrainConfig { local_steps: 3, ..of_method(Method::Llcg, LayerKind::Sage) };
     let (stats, _, trainer) = trained(&store, &config, folder.path());
     let full = trainer.full.as_ref().unwrap();
     let inside: u64 = full.local.as_ref().unwrap().edges();
@@ -298,10 +236,7 @@ fn local_steps_take_the_edges_inside_partitions_and_the_correction_takes_all() {
 fn the_graph_of_a_method_must_fit_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig {
-        memory: ByteSize(1 << 20),
-        ..of_method(Method::Full, LayerKind::Sage)
-    };
+    let config = TrainConfig { memory: ByteSize(1 << 20), ..of_method(Method::Full, LayerKind::Sage) };
     let mut trainer = Trainer::new(store, config, None, Device::Cpu, folder.path().to_owned()).unwrap();
     let error = trainer.epoch(0, &|_, _| 0.01, &Silent).unwrap_err().to_string();
     assert!(error.contains("--method full keeps the states of all nodes"), "{error}");

@@ -14,10 +14,7 @@ struct StopAfter {
 
 impl StopAfter {
     fn new(steps: u64) -> Self {
-        Self {
-            steps: AtomicU64::new(steps),
-            trains: AtomicBool::new(false),
-        }
+        Self { steps: AtomicU64::new(steps), trains: AtomicBool::new(false) }
     }
 }
 
@@ -58,11 +55,7 @@ fn learned(trainer: &mut Trainer, epoch: u64) -> (f64, Option<f64>, [u64; 3], Ve
 fn overlapping_steps_learn_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    for (model, full_graph) in [
-        (LayerKind::Sage, false),
-        (LayerKind::Gat, false),
-        (LayerKind::Gcn, true),
-    ] {
+    for (model, full_graph) in [(LayerKind::Sage, false), (LayerKind::Gat, false), (LayerKind::Gcn, true)] {
         let config = TrainConfig {
             full_graph,
             partitions: Auto::Value(if full_graph { 1 } else { 4 }),
@@ -74,11 +67,7 @@ fn overlapping_steps_learn_the_same() {
             [false, true].map(|overlaps| overlapping(&store, &config, folder.path(), overlaps));
         for epoch in 0..3 {
             let [expected, found] = [&mut apart, &mut together].map(|trainer| learned(trainer, epoch));
-            assert!(
-                expected.2[0] >= if full_graph { 1 } else { 10 },
-                "{model}: {:?}",
-                expected.2
-            );
+            assert!(expected.2[0] >= if full_graph { 1 } else { 10 }, "{model}: {:?}", expected.2);
             assert!(found == expected, "{model}, epoch {epoch}");
         }
         assert_eq!(together.partitions.repeated.is_some(), full_graph, "{model}");
@@ -99,10 +88,7 @@ fn an_epoch_of_overlapping_steps_that_was_stopped_continues_with_the_next_step()
         assert_eq!(stopped.steps_of_epoch(), Some(before + steps));
     }
     let partial = stopped.partial.unwrap();
-    assert!(
-        partial.seeds > 0 && partial.loss > 0.0,
-        "the results of begun steps count: {partial:?}"
-    );
+    assert!(partial.seeds > 0 && partial.loss > 0.0, "the results of begun steps count: {partial:?}");
     assert!(learned(&mut stopped, 0) == learned(&mut whole, 0));
 }
 

@@ -105,10 +105,7 @@ fn a_rank_that_is_asked_to_stop_while_it_waits_for_a_value_leaves_and_stops_the_
                 // As in a search for the nodes of an evaluation, which asks whether it should stop.
                 let begin = Instant::now();
                 while !group.is_broken() {
-                    assert!(
-                        begin.elapsed() < Duration::from_secs(30),
-                        "rank 0 never heard of the stop"
-                    );
+                    assert!(begin.elapsed() < Duration::from_secs(30), "rank 0 never heard of the stop");
                     thread::sleep(Duration::from_millis(5));
                 }
                 Err::<u64, Error>(grappa_io::Error::Stopped.into())
@@ -119,9 +116,7 @@ fn a_rank_that_is_asked_to_stop_while_it_waits_for_a_value_leaves_and_stops_the_
             stopped_by
         });
         let group = joined(server.place(1, 2), || true);
-        let error = group
-            .share::<u64>("value", || unreachable!("rank 0 has the value"))
-            .unwrap_err();
+        let error = group.share::<u64>("value", || unreachable!("rank 0 has the value")).unwrap_err();
         assert!(error.is_stopped(), "{error}");
         group.announce(true, "was asked to stop");
         group.leave();
@@ -176,25 +171,15 @@ fn ranks_may_differ_in_what_each_has_for_itself_and_in_no_other_option() {
         ..TrainConfig::default()
     };
     assert_eq!(agreed(machine), [const { Ok(()) }; 3]);
-    let epochs = TrainConfig {
-        epochs: 60,
-        ..TrainConfig::default()
-    };
-    let stopping = TrainConfig {
-        early_stopping: 4,
-        ..TrainConfig::default()
-    };
+    let epochs = TrainConfig { epochs: 60, ..TrainConfig::default() };
+    let stopping = TrainConfig { early_stopping: 4, ..TrainConfig::default() };
     for (config, option, value, default) in [(epochs, "epochs", 60, 50), (stopping, "early-stopping", 4, 0)] {
         let error = |rank, value, other, of_other| {
             Err(format!(
                 "ranks differ in the option --{option}: rank {rank} has {value}, and rank {other} has {of_other}: give all ranks the same"
             ))
         };
-        let expected = [
-            error(0, value, 1, default),
-            error(1, default, 0, value),
-            error(2, default, 0, value),
-        ];
+        let expected = [error(0, value, 1, default), error(1, default, 0, value), error(2, default, 0, value)];
         assert_eq!(agreed(config), expected);
     }
 }
@@ -205,13 +190,8 @@ fn ranks_with_different_memory_decide_by_the_least() {
     let store = store(folder.path());
     let memory = [96 << 20, 64 << 20, 128 << 20];
     let found = as_ranks(3, |group| {
-        let config = TrainConfig {
-            memory: ByteSize(memory[group.place().rank as usize]),
-            ..config(LayerKind::Sage)
-        };
-        prepared(&store, &config, folder.path(), Some(group))
-            .processes
-            .least_memory
+        let config = TrainConfig { memory: ByteSize(memory[group.place().rank as usize]), ..config(LayerKind::Sage) };
+        prepared(&store, &config, folder.path(), Some(group)).processes.least_memory
     });
     assert_eq!(found, [64 << 20; 3]);
 }
@@ -246,10 +226,7 @@ fn ranks_report_the_scores_of_one_process() {
             let context = format!("{model}, {layers} layers, {evaluate}, {ranks} ranks");
             let found = as_ranks(ranks, |group| {
                 let mut trainer = prepared(&store, &config, folder.path(), Some(group));
-                let methods = (
-                    trainer.evaluations.scored.as_ref().unwrap().method(),
-                    trainer.partitions.epoch_work,
-                );
+                let methods = (trainer.evaluations.scored.as_ref().unwrap().method(), trainer.partitions.epoch_work);
                 // A second time, with the inputs that the first one kept.
                 let [first, second] = [(); 2].map(|()| trainer.evaluate(0, &|_| true, &Silent).unwrap());
                 let untested = trainer.evaluate(0, &|_| false, &Silent).unwrap();
@@ -259,10 +236,7 @@ fn ranks_report_the_scores_of_one_process() {
             let (of_first, others) = found.split_first().unwrap();
             for (methods, evaluations, untested) in others {
                 assert_eq!(methods, &of_first.0, "{context}");
-                assert!(
-                    evaluations.iter().all(Option::is_none) && untested.is_none(),
-                    "rank 0 reports"
-                );
+                assert!(evaluations.iter().all(Option::is_none) && untested.is_none(), "rank 0 reports");
             }
             let [first, second, exact] = of_first.1.each_ref().map(|evaluation| evaluation.as_ref().unwrap());
             for (found, expected) in [(first, &expected), (second, &expected), (exact, &expected_exactly)] {
@@ -309,9 +283,7 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
             ..config(LayerKind::Sage)
         };
         let refreshes = |trainer: &mut Trainer| {
-            (0..config.repartition_every)
-                .map(|epoch| is_refreshed_with(trainer, epoch))
-                .collect::<Vec<_>>()
+            (0..config.repartition_every).map(|epoch| is_refreshed_with(trainer, epoch)).collect::<Vec<_>>()
         };
         let mut alone = prepared(&store, &config, folder.path(), None);
         let expected = historical_of(&alone);
@@ -319,10 +291,7 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
             let context = format!("{halo}, {layers} layers, {concurrent} per step, {ranks} ranks");
             let found = as_ranks(ranks, |group| {
                 let mut trainer = prepared(&store, &config, folder.path(), Some(group));
-                let before = (
-                    trainer.partitions.loader.served().count(),
-                    trainer.partitions.loader.adjacency_bytes(),
-                );
+                let before = (trainer.partitions.loader.served().count(), trainer.partitions.loader.adjacency_bytes());
                 let same = (
                     refreshes(&mut trainer),
                     trainer.partitions.epoch_work,
@@ -331,27 +300,15 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
                 let (halo_bytes, historical) = (trainer.partitions.halo_bytes, historical_of(&trainer));
                 // Scores and historical embeddings from one inference.
                 let evaluation = trainer.evaluate(0, &|_| true, &Silent).unwrap();
-                (
-                    before,
-                    same,
-                    halo_bytes,
-                    historical,
-                    evaluation,
-                    historical_of(&trainer),
-                )
+                (before, same, halo_bytes, historical, evaluation, historical_of(&trainer))
             });
-            let same = (
-                refreshes(&mut alone),
-                alone.partitions.epoch_work,
-                alone.partitions.loader.all_batches(0).steps(),
-            );
+            let same =
+                (refreshes(&mut alone), alone.partitions.epoch_work, alone.partitions.loader.all_batches(0).steps());
             assert!(found.iter().all(|of_rank| of_rank.1 == same), "{context}: {same:?}");
             let served: Vec<usize> = found.iter().map(|of_rank| of_rank.0.0).collect();
             assert_eq!(served.iter().sum::<usize>(), 4, "{context}");
             assert!(
-                served
-                    .iter()
-                    .all(|&served| served <= 4 / (concurrent.min(ranks) as usize)),
+                served.iter().all(|&served| served <= 4 / (concurrent.min(ranks) as usize)),
                 "{context}: {served:?}"
             );
             let bytes: u64 = found.iter().map(|of_rank| of_rank.2).sum();
@@ -363,9 +320,7 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
             if let Some((expected, memory)) = &expected {
                 for (at, expected) in expected.iter().enumerate() {
                     let sets = found.iter().map(|of_rank| &of_rank.3.as_ref().unwrap().0[at]);
-                    let union = sets
-                        .clone()
-                        .fold(NodeSet::of(expected.universe(), []), |all, set| all.union(set));
+                    let union = sets.clone().fold(NodeSet::of(expected.universe(), []), |all, set| all.union(set));
                     assert_eq!(union.to_words(), expected.to_words(), "{context}");
                 }
                 for of_rank in &found {
@@ -373,11 +328,7 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
                     assert!(bytes <= memory, "{context}");
                     assert_eq!(sets[0].is_empty(), of_rank.0.0 == 0, "{context}");
                     let refreshed: Vec<_> = of_rank.5.as_ref().unwrap().0.iter().map(NodeSet::len).collect();
-                    assert_eq!(
-                        refreshed,
-                        sets.iter().map(NodeSet::len).collect::<Vec<_>>(),
-                        "{context}"
-                    );
+                    assert_eq!(refreshed, sets.iter().map(NodeSet::len).collect::<Vec<_>>(), "{context}");
                 }
             }
         }
@@ -394,12 +345,8 @@ fn the_gradients_of_ranks_add_up_to_those_of_one_process_from_views_in_memory_in
         // Halo nodes with sampled in-neighbors.
         (LayerKind::Gat, HaloMode::Auto, 2),
     ] {
-        let config = TrainConfig {
-            halo,
-            concurrent: Auto::Value(concurrent),
-            evaluate: Evaluate::Exact,
-            ..config(model)
-        };
+        let config =
+            TrainConfig { halo, concurrent: Auto::Value(concurrent), evaluate: Evaluate::Exact, ..config(model) };
         for view in [ViewKind::Memory, ViewKind::InTurn, ViewKind::Mapped] {
             let expected = steps_from(&mut prepared(&store, &config, folder.path(), None), true, view);
             let found = as_ranks(2, |group| {
@@ -411,21 +358,15 @@ fn the_gradients_of_ranks_add_up_to_those_of_one_process_from_views_in_memory_in
                 for step in &mut steps {
                     group.all_reduce(&step.gradient).unwrap();
                 }
-                steps
-                    .into_iter()
-                    .map(|step| (step.gradient, step.sums))
-                    .collect::<Vec<_>>()
+                steps.into_iter().map(|step| (step.gradient, step.sums)).collect::<Vec<_>>()
             });
             let name = format!("{model}, {halo}, {concurrent} per step, {view}");
             let [first, second] = <[_; 2]>::try_from(found).unwrap();
-            let steps = first
-                .into_iter()
-                .zip(second)
-                .map(|((gradient, first), (_, second))| Step {
-                    gradient,
-                    sums: added(first, second),
-                    passes: 1,
-                });
+            let steps = first.into_iter().zip(second).map(|((gradient, first), (_, second))| Step {
+                gradient,
+                sums: added(first, second),
+                passes: 1,
+            });
             assert_same_steps(&name, &steps.collect::<Vec<_>>(), &expected);
         }
     }
@@ -435,11 +376,7 @@ fn the_gradients_of_ranks_add_up_to_those_of_one_process_from_views_in_memory_in
 fn no_rank_has_historical_embeddings_after_an_evaluation_that_failed_on_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig {
-        halo: HaloMode::History,
-        evaluate: Evaluate::Exact,
-        ..config(LayerKind::Sage)
-    };
+    let config = TrainConfig { halo: HaloMode::History, evaluate: Evaluate::Exact, ..config(LayerKind::Sage) };
     let found = as_ranks(3, |group| {
         let mut trainer = prepared(&store, &config, folder.path(), Some(group.clone()));
         trainer.learner.step = 5;
@@ -467,22 +404,12 @@ fn what_one_rank_lacks_memory_or_disk_for_fails_on_all() {
     let found = as_ranks(3, |group| {
         let rank = group.place().rank;
         let trainer = prepared(&store, &config, folder.path(), Some(group));
-        let lack = |rank, resource| {
-            Err(Error::Lack {
-                rank: None,
-                resource,
-                what: format!("too little for {rank}"),
-            })
-        };
+        let lack = |rank, resource| Err(Error::Lack { rank: None, resource, what: format!("too little for {rank}") });
         let done = [
             Ok(rank),
             if rank == 1 { lack(1, Resource::Disk) } else { Ok(rank) },
             // All get the error of the first one.
-            if rank > 0 {
-                lack(rank, if rank == 1 { Resource::Memory } else { Resource::Disk })
-            } else {
-                Ok(rank)
-            },
+            if rank > 0 { lack(rank, if rank == 1 { Resource::Memory } else { Resource::Disk }) } else { Ok(rank) },
             Ok(rank),
         ];
         done.map(|done| trainer.processes.agree(done, &Silent))

@@ -57,27 +57,16 @@ impl ChunkWriter<'_> {
         let (done, mut files) = self.adjacency(chunk)?;
         let span = ChunkSpan::of(self.chunks, chunk);
         if let Some((layout, features)) = self.features {
-            let meta = FeaturesMeta {
-                span,
-                layout,
-                with_features: false,
-            }
-            .encode();
+            let meta = FeaturesMeta { span, layout, with_features: false }.encode();
             let path = self.folder.chunk(chunk)?.join("features");
             let writer = ContainerWriter::create(&path, FileKind::FEATURES, meta.len())?;
-            files.push(self.column(
-                writer,
-                meta,
-                span,
-                layout.stride,
-                |label, values: &mut Vec<f32>, out| {
-                    values.resize(layout.dim as usize, 0.0);
-                    features.row(label, values);
-                    let start = out.len();
-                    out.resize(start + layout.stride as usize, 0);
-                    layout.encode_row(values, &mut out[start..]);
-                },
-            )?);
+            files.push(self.column(writer, meta, span, layout.stride, |label, values: &mut Vec<f32>, out| {
+                values.resize(layout.dim as usize, 0.0);
+                features.row(label, values);
+                let start = out.len();
+                out.resize(start + layout.stride as usize, 0);
+                layout.encode_row(values, &mut out[start..]);
+            })?);
         }
         if let Some(spec) = self.labels {
             let meta = LabelsMeta { span, spec }.encode();
@@ -100,11 +89,7 @@ impl ChunkWriter<'_> {
             self.teams.team_threads,
             self.teams.window,
             || {
-                let mut piece: Piece = pool
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .pop()
-                    .unwrap_or_default();
+                let mut piece: Piece = pool.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
                 let cost = piece.plan(&mut labels, self.generator);
                 (!piece.labels.is_empty()).then_some(PlannedPiece { piece, cost })
             },
@@ -122,12 +107,7 @@ impl ChunkWriter<'_> {
             },
         )?;
         let (entry, files) = writer.finish()?;
-        let done = ChunkDone {
-            edges: entry.edges,
-            drawn,
-            bucket_edges: entry.bucket_edges,
-            files: Vec::new(),
-        };
+        let done = ChunkDone { edges: entry.edges, drawn, bucket_edges: entry.bucket_edges, files: Vec::new() };
         Ok((done, files))
     }
 
@@ -139,8 +119,7 @@ impl ChunkWriter<'_> {
         if piece.is_large {
             piece.reserved = Some(self.gate.take(piece.bound * EDGE_COST));
         }
-        self.generator
-            .adjacency_lists(&piece.labels, self.permutation, &mut piece.lists);
+        self.generator.adjacency_lists(&piece.labels, self.permutation, &mut piece.lists);
         piece.drawn = piece.lists.lists().edges() as u64;
         piece.lists.apply(self.edge_options, piece.first_node);
         if piece.is_large {

@@ -43,10 +43,7 @@ const SPLITS: [Split; 3] = [Split::Train, Split::Val, Split::Test];
 /// written. After an I/O error the unfinished store stays, and a run with `options.resume` continues it.
 pub fn generate_store(options: &StoreOptions, progress: &dyn Progress) -> Result<StoreSummary> {
     let generation = Generation::new(options, progress)?;
-    let out = Destination {
-        path: &options.out,
-        replaces: options.replace,
-    };
+    let out = Destination { path: &options.out, replaces: options.replace };
     let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
     generation.finish(&folder).map_err(|error| folder.failed(begun, error))
 }
@@ -69,10 +66,7 @@ struct Generation<'a> {
 
 impl<'a> Generation<'a> {
     fn new(options: &'a StoreOptions, progress: &'a dyn Progress) -> Result<Self> {
-        assert!(
-            !options.edge_options.undirected,
-            "generated graphs have no reverse edges"
-        );
+        assert!(!options.edge_options.undirected, "generated graphs have no reverse edges");
         workers::check_threads(options.threads)?;
         let generator = Generator::new(options.recipe.clone())?;
         let nodes = generator.nodes();
@@ -85,9 +79,7 @@ impl<'a> Generation<'a> {
         let teams = TeamPlan::new(memory, options.threads, wanted.len());
         let run = Self {
             options,
-            permutation: options
-                .random_permutation
-                .then(|| Feistel::new(nodes, options.recipe.seed)),
+            permutation: options.random_permutation.then(|| Feistel::new(nodes, options.recipe.seed)),
             features,
             generator,
             chunks,
@@ -116,20 +108,12 @@ impl<'a> Generation<'a> {
                 ("the features' mean of each class".to_owned(), remedy)
             } else if buckets > least / 2 {
                 let what = plan::edge_buckets(&self.chunks, self.wanted.len() as u64);
-                (
-                    what,
-                    "raise --memory, or give fewer --chunks, or make fewer of them with --only-chunks",
-                )
+                (what, "raise --memory, or give fewer --chunks, or make fewer of them with --only-chunks")
             } else {
                 let remedy = "raise --memory, give more --chunks, or use fewer --threads";
                 ("generating chunks".to_owned(), remedy)
             };
-            return Err(Error::Budget {
-                what,
-                given: self.options.memory,
-                least,
-                remedy,
-            });
+            return Err(Error::Budget { what, given: self.options.memory, least, remedy });
         }
         let largest = match self.generator.largest_degree_estimate() {
             estimate if self.teams.holds_list(estimate) => 0,
@@ -238,11 +222,7 @@ impl<'a> Generation<'a> {
                 ("--features", source.to_owned()),
             ]
         });
-        let assign = if self.options.random_permutation {
-            "random"
-        } else {
-            "range"
-        };
+        let assign = if self.options.random_permutation { "random" } else { "range" };
         let values = [
             ("graph", self.options.recipe.to_json()),
             ("--assign", assign.to_owned()),
@@ -301,22 +281,15 @@ impl<'a> Generation<'a> {
         journal: &Journal,
         done: BTreeMap<u32, ChunkDone>,
     ) -> Result<BTreeMap<u32, ChunkDone>> {
-        let missing: Vec<_> = self
-            .wanted
-            .iter()
-            .copied()
-            .filter(|chunk| !done.contains_key(chunk))
-            .map(ChunkId)
-            .collect();
+        let missing: Vec<_> =
+            self.wanted.iter().copied().filter(|chunk| !done.contains_key(chunk)).map(ChunkId).collect();
         // Without a permutation, the first chunks may have much longer adjacency lists, so the size of a slice is unknown.
         let known = self.options.random_permutation || self.wanted.len() == self.chunks.chunks() as usize;
         let nodes: u64 = missing.iter().map(|&chunk| self.chunks.len(chunk)).sum();
         let edge_bytes = self.generator.expected_edges() * 8.0 / self.chunks.nodes() as f64;
         let bytes = known.then(|| (nodes as f64 * edge_bytes) as u64 + nodes * self.column_bytes());
         self.progress.stage("generating chunks", bytes);
-        let features = self
-            .stored_features()
-            .map(|layout| self.generator.features(layout.dim as usize));
+        let features = self.stored_features().map(|layout| self.generator.features(layout.dim as usize));
         let writer = ChunkWriter {
             folder,
             chunks: &self.chunks,
@@ -337,9 +310,7 @@ impl<'a> Generation<'a> {
             |chunk, mut chunk_done: ChunkDone, files| {
                 chunk_done.files = files;
                 journal.append(&Record::Chunk(chunk.0, chunk_done.clone()))?;
-                done.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(chunk.0, chunk_done);
+                done.lock().unwrap_or_else(PoisonError::into_inner).insert(chunk.0, chunk_done);
                 Ok(())
             },
         )?;
@@ -372,11 +343,8 @@ impl<'a> Generation<'a> {
             workers::for_each(self.options.threads, &wanted, |chunk| {
                 let range = self.chunks.range(chunk);
                 let mut labels = LabelBlocks::new(self.permutation.as_ref(), range.clone());
-                let nodes = range.filter(|_| {
-                    labels
-                        .next()
-                        .is_some_and(|label| self.generator.split(label) == Some(split))
-                });
+                let nodes =
+                    range.filter(|_| labels.next().is_some_and(|label| self.generator.split(label) == Some(split)));
                 let part = RoaringTreemap::from_sorted_iter(nodes).expect("a range ascends");
                 *set.lock().unwrap_or_else(PoisonError::into_inner) |= part;
                 Ok(())
@@ -403,11 +371,7 @@ struct HeldMemory {
 
 impl HeldMemory {
     fn new(options: &StoreOptions, generator: &Generator, chunks: &ChunkMap, wanted: &BTreeSet<u32>) -> Self {
-        let largest = wanted
-            .iter()
-            .map(|&chunk| chunks.len(ChunkId(chunk)))
-            .max()
-            .unwrap_or(0);
+        let largest = wanted.iter().map(|&chunk| chunks.len(ChunkId(chunk))).max().unwrap_or(0);
         let teams = TeamPlan::teams(options.threads, wanted.len()) as u64;
         let features = options.stored_features();
         Self {

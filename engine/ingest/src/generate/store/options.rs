@@ -69,9 +69,7 @@ impl StoreOptions {
 
     /// The features, if they are stored.
     pub(super) fn stored_features(&self) -> Option<&FeatureOptions> {
-        self.features
-            .as_ref()
-            .filter(|features| features.source == FeatureSource::Stored)
+        self.features.as_ref().filter(|features| features.source == FeatureSource::Stored)
     }
 
     pub(super) fn chunk_map(&self, generator: &Generator) -> Result<ChunkMap> {
@@ -87,11 +85,7 @@ impl StoreOptions {
         let last = chunks.chunks() - 1;
         if let Some(range) = only.iter().find(|range| *range.end() > last || range.is_empty()) {
             let (start, end) = (range.start(), range.end());
-            let named = if start == end {
-                start.to_string()
-            } else {
-                format!("{start}-{end}")
-            };
+            let named = if start == end { start.to_string() } else { format!("{start}-{end}") };
             return Err(Error::out_of_range(
                 "--only-chunks",
                 format!("some of the chunks 0 to {last} of the graph (--chunks makes more)"),

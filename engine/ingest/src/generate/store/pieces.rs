@@ -67,12 +67,7 @@ pub struct LabelBlocks<'a> {
 impl<'a> LabelBlocks<'a> {
     /// The labels of `nodes`. Without a permutation, a node is its own label.
     pub fn new(permutation: Option<&'a Feistel>, nodes: Range<u64>) -> Self {
-        Self {
-            permutation,
-            nodes,
-            block: Vec::new(),
-            used: 0,
-        }
+        Self { permutation, nodes, block: Vec::new(), used: 0 }
     }
 
     /// The node of the next label.

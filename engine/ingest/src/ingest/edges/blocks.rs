@@ -97,9 +97,7 @@ impl EdgeBlocks for InputBlocks<'_, '_> {
         };
         let path = self.source.path(block.id().file);
         let on_reject = &mut |reject| on_reject(path, reject);
-        let BlockBuffers {
-            batch, text, places, ..
-        } = buffers;
+        let BlockBuffers { batch, text, places, .. } = buffers;
         match self.replace {
             Replace::Nodes => self.ids.parse(&block, batch, text, on_reject)?,
             Replace::Keys => self.ids.parse_keys(&block, batch, text, on_reject)?,
@@ -122,9 +120,6 @@ impl EdgeBlocks for InputBlocks<'_, '_> {
             let first = u64::from(file) << (BLOCK_BITS + INDEX_BITS) | block << INDEX_BITS;
             places.extend(first..first + edges);
         }
-        Ok(Some(ReadBlock {
-            id: block.id(),
-            bytes: block.input_bytes(),
-        }))
+        Ok(Some(ReadBlock { id: block.id(), bytes: block.input_bytes() }))
     }
 }

@@ -98,10 +98,7 @@ pub fn map_sources<'p>(
     let pass = SpillPass {
         stage: Stage::BySource,
         title: "reading edges",
-        route: Route::Segment {
-            end: EdgeEnd::Source,
-            segments,
-        },
+        route: Route::Segment { end: EdgeEnd::Source, segments },
         shape,
         spill: &by_source,
         rejects,
@@ -112,27 +109,13 @@ pub fn map_sources<'p>(
 
     let spilled = job.journal.stage(Stage::BySource);
     let done = job.journal.stage(Stage::ByTarget).blocks;
-    let by_source = SpilledBlocks::new(
-        plan,
-        scratch,
-        plan.table()?,
-        by_source.clone(),
-        shape,
-        spilled,
-        EdgeEnd::Source,
-        done,
-    );
-    let budget = IngestBudget {
-        reserved: plan.table_memory(),
-        ..job.budget
-    };
+    let by_source =
+        SpilledBlocks::new(plan, scratch, plan.table()?, by_source.clone(), shape, spilled, EdgeEnd::Source, done);
+    let budget = IngestBudget { reserved: plan.table_memory(), ..job.budget };
     let pass = SpillPass {
         stage: Stage::ByTarget,
         title: "mapping sources",
-        route: Route::Segment {
-            end: EdgeEnd::Target,
-            segments,
-        },
+        route: Route::Segment { end: EdgeEnd::Target, segments },
         spill: &by_target,
         buffer_bytes: buffer_bytes(&budget, segments),
         ..pass
@@ -141,20 +124,9 @@ pub fn map_sources<'p>(
     by_source.remove()?;
     let (table, spilled) = (by_source.into_table(), job.journal.stage(Stage::ByTarget));
     let done = job.journal.stage(Stage::Edges).blocks;
-    Ok(SpilledBlocks::new(
-        plan,
-        scratch,
-        table,
-        by_target,
-        shape,
-        spilled,
-        EdgeEnd::Target,
-        done,
-    ))
+    Ok(SpilledBlocks::new(plan, scratch, table, by_target, shape, spilled, EdgeEnd::Target, done))
 }
 
 fn buffer_bytes(budget: &IngestBudget, segments: u32) -> usize {
-    budget
-        .buffer_bytes(u64::from(segments))
-        .clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize
+    budget.buffer_bytes(u64::from(segments)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize
 }

@@ -93,10 +93,7 @@ pub fn write(
     let pass = SpillPass {
         stage: Stage::Edges,
         title: "reading edges",
-        route: Route::Shard {
-            keys: &keys,
-            options: edge_options,
-        },
+        route: Route::Shard { keys: &keys, options: edge_options },
         shape: values.shape,
         spill: &spill,
         rejects,
@@ -112,10 +109,8 @@ pub fn write(
         }
         Some(join) => {
             // Places say from which file an edge comes.
-            let shape = ValueShape {
-                is_ordered: values.shape.is_ordered || KeyParts::is_of_files(parts),
-                ..values.shape
-            };
+            let shape =
+                ValueShape { is_ordered: values.shape.is_ordered || KeyParts::is_of_files(parts), ..values.shape };
             let edges = join::map_sources(job, source, shape, ids, join, rejects)?;
             pass.run(&edges, &job.journal, job.progress)?;
             edges.remove()?;
@@ -146,12 +141,7 @@ pub fn write(
         parallel: parallel.as_ref(),
         has_dropped: AtomicBool::new(false),
     };
-    job.write_chunks(
-        Stage::Edges,
-        chunks,
-        |chunk| pass.chunk(chunk),
-        |chunk| pass.remove_spill(chunk),
-    )?;
+    job.write_chunks(Stage::Edges, chunks, |chunk| pass.chunk(chunk), |chunk| pass.remove_spill(chunk))?;
     if pass.has_dropped.into_inner() {
         tracing::warn!("some edges of the graph are also held out for val or test: the graph does not have them");
     }
@@ -198,10 +188,7 @@ fn plan_edges(
     record_cost: u64,
     source_bits: u32,
 ) -> Result<SpillPlan> {
-    let budget = IngestBudget {
-        reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory),
-        ..job.budget
-    };
+    let budget = IngestBudget { reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory), ..job.budget };
     match job.journal.stage(Stage::Edges).plan {
         Some(plan) if job.journal.are_edges_spilled() => return Ok(plan),
         Some(plan) => return plan.within(chunks, &budget),

@@ -139,22 +139,13 @@ impl HeldOut<'_> {
             {
                 writer.sources.push(source);
                 writer.weights.extend(weight);
-                writer
-                    .features
-                    .extend_from_slice(&features[at * stride..(at + 1) * stride]);
+                writer.features.extend_from_slice(&features[at * stride..(at + 1) * stride]);
             }
         }
         sources.truncate(kept);
         weights.truncate(kept);
         features.truncate(kept * stride);
-        for PartWriter {
-            writer,
-            sources,
-            weights,
-            features,
-            ..
-        } in &mut self.parts
-        {
+        for PartWriter { writer, sources, weights, features, .. } in &mut self.parts {
             writer.push(sources, weights, features)?;
             sources.clear();
             weights.clear();

@@ -153,11 +153,7 @@ pub struct EdgeKeys {
 impl EdgeKeys {
     /// The keys of a graph whose chunks are divided by `plan`.
     pub fn new(chunks: &ChunkMap, plan: &SpillPlan, parts: Option<KeyParts>) -> Self {
-        Self {
-            shards: plan.shards(chunks),
-            source_bits: Self::source_bits(chunks, parts),
-            parts,
-        }
+        Self { shards: plan.shards(chunks), source_bits: Self::source_bits(chunks, parts), parts }
     }
 
     /// Bits of a source.

@@ -140,18 +140,13 @@ impl<'a> SortPass<'a> {
             self.has_dropped.store(true, Ordering::Relaxed);
         }
         let (entry, files) = writer.finish()?;
-        let done = ChunkDone {
-            edges: entry.edges,
-            bucket_edges: entry.bucket_edges,
-            files: Vec::new(),
-        };
+        let done = ChunkDone { edges: entry.edges, bucket_edges: entry.bucket_edges, files: Vec::new() };
         Ok((done, files))
     }
 
     /// Removes the spill files of a chunk.
     pub fn remove_spill(&self, chunk: ChunkId) -> Result<()> {
-        self.spill
-            .remove_all(self.plan.shards_of(chunk), self.spilled.workers.keys().copied())
+        self.spill.remove_all(self.plan.shards_of(chunk), self.spilled.workers.keys().copied())
     }
 
     /// Sorts the records of a part in memory and pushes its adjacency lists.
@@ -170,9 +165,7 @@ impl<'a> SortPass<'a> {
             let read = &mut buffers.words[start..end];
             part.spill.read(worker, shard, 0, read)?;
             part.spill.check(worker, shard, extent, spill::sum(read))?;
-            self.job
-                .progress
-                .advance(extent.records * self.spill.record_words() as u64 * 8, extent.records);
+            self.job.progress.advance(extent.records * self.spill.record_words() as u64 * 8, extent.records);
             check_stopped(self.job.progress)?;
             start = end;
         }
@@ -207,13 +200,7 @@ impl<'a> SortPass<'a> {
                 &mut buffers.keys
             }
         };
-        sort_pairs(
-            keys,
-            &mut buffers.payload,
-            &mut buffers.scratch,
-            &mut buffers.payload_scratch,
-            key_bits,
-        );
+        sort_pairs(keys, &mut buffers.payload, &mut buffers.scratch, &mut buffers.payload_scratch, key_bits);
         if !shape.is_payload() {
             sort_equal_keys(shape, &buffers.keys, &mut buffers.payload, &buffers.words);
         }
@@ -222,18 +209,12 @@ impl<'a> SortPass<'a> {
 
     /// The error about a value of an edge that does not fit its type.
     fn too_large(&self, source: NodeId, target: NodeId, column: usize, value: f32) -> Error {
-        let ids = self
-            .ids
-            .external(source)
-            .and_then(|source| Ok((source, self.ids.external(target)?)));
+        let ids = self.ids.external(source).and_then(|source| Ok((source, self.ids.external(target)?)));
         let (source, target) = match ids {
             Ok(ids) => ids,
             Err(error) => return error,
         };
-        let (edge, name) = (
-            format!("from {} to {}", printable(&source), printable(&target)),
-            self.values.name(column),
-        );
+        let (edge, name) = (format!("from {} to {}", printable(&source), printable(&target)), self.values.name(column));
         match value.is_finite() {
             true => Error::conflict(
                 format!(
@@ -254,12 +235,7 @@ impl<'a> SortPass<'a> {
         let shape = self.values.shape;
         let has_records = shape.width > 0 && !shape.is_payload();
         let keys = if has_records { &buffers.keys } else { &buffers.words };
-        let records = SortedRecords {
-            shape,
-            keys,
-            payload: &buffers.payload,
-            records: &buffers.words,
-        };
+        let records = SortedRecords { shape, keys, payload: &buffers.payload, records: &buffers.words };
         let mut list = List {
             sources: std::mem::take(&mut buffers.scratch),
             weights: cast_vec(std::mem::take(&mut buffers.payload_scratch)),
@@ -346,10 +322,7 @@ impl<'a> SortPass<'a> {
         };
         let dim = layout.dim as usize;
         if layout.unstorable(rows) > 0 {
-            let at = rows
-                .iter()
-                .position(|value| layout.unstorable(&[*value]) > 0)
-                .expect("a value does not fit");
+            let at = rows.iter().position(|value| layout.unstorable(&[*value]) > 0).expect("a value does not fit");
             let column = at % dim + usize::from(self.values.weighted);
             return Err(self.too_large(self.keys.node(sources[at / dim]), node, column, rows[at]));
         }
@@ -421,17 +394,15 @@ impl<'a> SortPass<'a> {
         ends.push(groups);
 
         let reserved = self.buffers.reserve(self.buffers.total() / 2);
-        let folder = self.job.store.scratch(&format!(
-            "divide-{}-{}-{}",
-            part.first_node, part.targets.start, part.targets.end
-        ))?;
+        let folder = self
+            .job
+            .store
+            .scratch(&format!("divide-{}-{}-{}", part.first_node, part.targets.start, part.targets.end))?;
         let spill = SpillFolder::new(&folder, "part", record_words);
         let buffer_bytes = (self.buffers.total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
         let mut split = SpillWriter::new(spill.clone(), 0, ends.len() as u32, buffer_bytes)?;
         self.for_each_record(part, |record| {
-            split
-                .push(part_of[self.group_of(record[0], part, groups)])?
-                .copy_from_slice(record);
+            split.push(part_of[self.group_of(record[0], part, groups)])?.copy_from_slice(record);
             Ok(())
         })?;
         let extents = split.flush_all()?.to_vec();

@@ -93,11 +93,7 @@ impl<'a> SpilledBlocks<'a> {
             spilled,
             end,
             done,
-            current: RwLock::new(Current {
-                upcoming: 0,
-                open: None,
-                table: Some(table),
-            }),
+            current: RwLock::new(Current { upcoming: 0, open: None, table: Some(table) }),
         }
     }
 
@@ -138,15 +134,13 @@ impl<'a> SpilledBlocks<'a> {
                 });
                 blocks += extent.records.div_ceil(READ_RECORDS);
             }
-            let done = (0..blocks)
-                .filter(|&block| self.done.contains(&BlockId { file: segment, block }))
-                .count() as u64;
+            let done =
+                (0..blocks).filter(|&block| self.done.contains(&BlockId { file: segment, block })).count() as u64;
             if done < blocks {
                 if done > 0 {
                     // The sums of `read` do not cover the blocks that are skipped.
                     for file in &files {
-                        self.edges
-                            .read_all(file.worker, segment, file.extent, READ_RECORDS, |_| Ok(()))?;
+                        self.edges.read_all(file.worker, segment, file.extent, READ_RECORDS, |_| Ok(()))?;
                     }
                 }
                 // The table is gone if a worker failed to open the last segment. That worker's error ends the run; this
@@ -156,12 +150,7 @@ impl<'a> SpilledBlocks<'a> {
                     None => self.plan.table()?,
                 };
                 load(self.plan, segment, &self.scratch, &mut table, &mut Vec::new())?;
-                current.open = Some(OpenSegment {
-                    segment,
-                    table,
-                    files,
-                    next_block: AtomicU64::new(0),
-                });
+                current.open = Some(OpenSegment { segment, table, files, next_block: AtomicU64::new(0) });
                 break;
             }
         }
@@ -214,13 +203,7 @@ impl<'a> SpilledBlocks<'a> {
         if open.table.find_all(keys).is_err() {
             return Err(self.edges.damaged(file.worker, open.segment));
         }
-        Ok(ReadBlock {
-            id: BlockId {
-                file: open.segment,
-                block,
-            },
-            bytes: size_of_val(&*buffers.words) as u64,
-        })
+        Ok(ReadBlock { id: BlockId { file: open.segment, block }, bytes: size_of_val(&*buffers.words) as u64 })
     }
 }
 

@@ -19,11 +19,7 @@ pub enum Cut {
 impl Cut {
     /// The cut above `rank` keys.
     pub fn above(rank: u64) -> Self {
-        Self::Within {
-            low: 0,
-            bits: u64::BITS,
-            rank,
-        }
+        Self::Within { low: 0, bits: u64::BITS, rank }
     }
 
     /// The count of a histogram of 2^`round_bits` counts that `key` adds to, if it is in the range.
@@ -49,11 +45,7 @@ impl Cut {
                 return;
             }
             if below + count > rank {
-                *self = Self::Within {
-                    low: start(part) as u64,
-                    bits: part_bits,
-                    rank: rank - below,
-                };
+                *self = Self::Within { low: start(part) as u64, bits: part_bits, rank: rank - below };
                 return;
             }
             below += count;

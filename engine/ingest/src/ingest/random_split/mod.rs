@@ -59,14 +59,7 @@ pub fn write(
     permutation: &NodePermutation,
     labels: Option<&StoredLabels>,
 ) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
-    let population = Population {
-        job,
-        split,
-        chunks,
-        permutation,
-        labels,
-        key: combine(PURPOSE, split.seed),
-    };
+    let population = Population { job, split, chunks, permutation, labels, key: combine(PURPOSE, split.seed) };
     let memory = RandomSplit::memory(chunks.nodes());
     if memory > job.budget.memory {
         return Err(population.too_small(format!("a split of {} nodes", chunks.nodes()), memory));
@@ -182,9 +175,7 @@ impl Population<'_> {
         });
         let mut cuts: Vec<_> = cuts.collect();
         loop {
-            let open: Vec<_> = (0..cuts.len())
-                .filter(|&cut| matches!(cuts[cut], Cut::Within { .. }))
-                .collect();
+            let open: Vec<_> = (0..cuts.len()).filter(|&cut| matches!(cuts[cut], Cut::Within { .. })).collect();
             if open.is_empty() {
                 return Ok(cuts);
             }
@@ -265,20 +256,13 @@ struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     fn new(population: &'a Population<'a>, nodes: Range<u64>) -> Self {
-        Self {
-            population,
-            end: nodes.end,
-            block: nodes.start..nodes.start,
-            dense_ids: Vec::new(),
-        }
+        Self { population, end: nodes.end, block: nodes.start..nodes.start, dense_ids: Vec::new() }
     }
 
     fn of(&mut self, node: u64) -> Result<u64> {
         if !self.block.contains(&node) {
             self.block = node..(node + BLOCK_NODES).min(self.end);
-            self.population
-                .permutation
-                .dense_ids(self.block.clone(), &mut self.dense_ids)?;
+            self.population.permutation.dense_ids(self.block.clone(), &mut self.dense_ids)?;
         }
         let id = self.dense_ids[(node - self.block.start) as usize];
         Ok(draw_at(self.population.key, id))

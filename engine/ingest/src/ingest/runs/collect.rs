@@ -134,12 +134,8 @@ impl<'a> StringCollector<'a> {
     pub fn new(runs: &'a Runs, memory: u64) -> Result<Self> {
         // 48 bytes per entry: 16 for the entry, 16 for two slots, and 16 for the string on average.
         let entries = (memory as usize / 48).clamp(16, u32::MAX as usize / 16);
-        let mut collector = Self {
-            runs,
-            bytes: Vec::new(),
-            entries: Vec::new(),
-            slots: slots_for(entries.min(FIRST_IDS))?,
-        };
+        let mut collector =
+            Self { runs, bytes: Vec::new(), entries: Vec::new(), slots: slots_for(entries.min(FIRST_IDS))? };
         heap::reserve(&mut collector.bytes, (16 * entries).max(KEY_BYTES_MAX), COLLECTING)?;
         heap::reserve(&mut collector.entries, entries, COLLECTING)?;
         Ok(collector)
@@ -164,10 +160,7 @@ impl<'a> StringCollector<'a> {
                 *entry = (slots[place(slots, hash)][1] as usize).wrapping_sub(1);
                 prefetch(&self.entries, *entry);
             }
-            for entry in entries[..batch.len()]
-                .iter()
-                .filter_map(|&entry| self.entries.get(entry))
-            {
+            for entry in entries[..batch.len()].iter().filter_map(|&entry| self.entries.get(entry)) {
                 prefetch(&self.bytes, entry.start as usize);
             }
             for &(id, hash) in &batch {
@@ -208,11 +201,7 @@ impl<'a> StringCollector<'a> {
             self.grow()?;
             return self.add(id, hash);
         }
-        self.entries.push(Entry {
-            prefix: 0,
-            start: self.bytes.len() as u32,
-            length: id.len() as u32,
-        });
+        self.entries.push(Entry { prefix: 0, start: self.bytes.len() as u32, length: id.len() as u32 });
         self.bytes.extend_from_slice(id);
         self.slots.values_mut::<Slot>()[slot] = [tag, self.entries.len() as u32];
         Ok(())
@@ -253,9 +242,8 @@ impl<'a> StringCollector<'a> {
         let mut entries = std::mem::take(&mut self.entries);
         if let Some(&first) = entries.first() {
             let first = self.get(first);
-            let common = entries.iter().fold(first.len(), |common, &entry| {
-                common_prefix(&first[..common], self.get(entry))
-            });
+            let common =
+                entries.iter().fold(first.len(), |common, &entry| common_prefix(&first[..common], self.get(entry)));
             for entry in &mut entries {
                 entry.prefix = prefix(&self.get(*entry)[common..]);
             }

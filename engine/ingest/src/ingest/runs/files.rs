@@ -58,11 +58,7 @@ pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 impl Runs {
     /// No runs yet. Files of earlier runs in `folder` are replaced.
     pub fn new(folder: &Path, kind: KeyKind) -> Self {
-        Self {
-            folder: folder.to_owned(),
-            kind,
-            finished: Mutex::default(),
-        }
+        Self { folder: folder.to_owned(), kind, finished: Mutex::default() }
     }
 
     /// The file of a run.
@@ -137,9 +133,7 @@ impl RunWriter<'_> {
             }
             self.ends[1] = self.buffer[self.last.clone()].to_owned();
         }
-        self.file
-            .write_all(&self.buffer)
-            .map_err(Error::io("write", &self.path))?;
+        self.file.write_all(&self.buffer).map_err(Error::io("write", &self.path))?;
         self.bytes += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -148,11 +142,7 @@ impl RunWriter<'_> {
     /// Writes the rest, and adds the run to the finished ones.
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
-        let run = SortedRun {
-            number: self.number,
-            bytes: self.bytes,
-            ends: self.ends,
-        };
+        let run = SortedRun { number: self.number, bytes: self.bytes, ends: self.ends };
         self.runs.finished().runs.push(run);
         Ok(())
     }

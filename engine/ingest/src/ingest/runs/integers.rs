@@ -37,18 +37,12 @@ struct OpenRun {
 impl OpenRun {
     fn open(runs: &Runs, run: &SortedRun) -> Result<Self> {
         let path = runs.path(run.number);
-        Ok(Self {
-            file: regular::open(&path)?,
-            path,
-            ids: run.bytes / ID_BYTES,
-        })
+        Ok(Self { file: regular::open(&path)?, path, ids: run.bytes / ID_BYTES })
     }
 
     fn id(&self, index: u64) -> Result<u64> {
         let mut bytes = [0; ID_BYTES as usize];
-        self.file
-            .read_exact_at(&mut bytes, index * ID_BYTES)
-            .map_err(Error::io("read", &self.path))?;
+        self.file.read_exact_at(&mut bytes, index * ID_BYTES).map_err(Error::io("read", &self.path))?;
         Ok(u64::from_be_bytes(bytes))
     }
 
@@ -99,10 +93,7 @@ fn cut(runs: &[OpenRun], next: &mut [u64], ids_max: u64) -> Result<Option<Piece>
             end = end.min(run.id(next + step)?);
         }
     }
-    let mut piece = Piece {
-        ranges: Vec::with_capacity(runs.len()),
-        ids: 0,
-    };
+    let mut piece = Piece { ranges: Vec::with_capacity(runs.len()), ids: 0 };
     for (run, next) in runs.iter().zip(next) {
         let stop = run.index_of(end, *next..run.ids.min(*next + step))?;
         piece.ranges.push(*next..stop);
@@ -157,10 +148,7 @@ pub fn merge_integers(
                 return None;
             }
             let piece = piece.transpose()?;
-            Some(PlannedPiece {
-                cost: piece.as_ref().map_or(0, |piece| piece.ids * PIECE_COST),
-                piece,
-            })
+            Some(PlannedPiece { cost: piece.as_ref().map_or(0, |piece| piece.ids * PIECE_COST), piece })
         },
         |piece| piece?.make(&files),
         |(count, ids): (u64, Vec<u64>)| {

@@ -58,8 +58,7 @@ fn merge_some(
         KeyKind::Integers => merge_integers(runs, some, memory, threads, advance, each)?,
         KeyKind::Strings => merge_strings(runs, some, memory, advance, each)?,
     }
-    some.iter()
-        .try_for_each(|run| durable::remove_file(&runs.path(run.number)))
+    some.iter().try_for_each(|run| durable::remove_file(&runs.path(run.number)))
 }
 
 /// Merges runs of strings through a heap.
@@ -104,11 +103,7 @@ struct Heap {
 
 impl Heap {
     fn new(readers: Vec<RunReader>) -> Self {
-        let heap = readers
-            .iter()
-            .enumerate()
-            .map(|(i, reader)| (reader.prefix(), i))
-            .collect();
+        let heap = readers.iter().enumerate().map(|(i, reader)| (reader.prefix(), i)).collect();
         let mut heap = Self { readers, heap };
         for at in (0..heap.heap.len() / 2).rev() {
             heap.sink(at);

@@ -126,11 +126,7 @@ mod tests {
         }
         let expected: BTreeSet<u64> = (0..37).flat_map(|start| (0..100).map(move |i| start + 7 * i)).collect();
         let found = merged(runs, 150 << 10);
-        assert!(
-            found
-                .iter()
-                .eq(expected.iter().map(|id| id.to_be_bytes()).collect::<Vec<_>>().iter())
-        );
+        assert!(found.iter().eq(expected.iter().map(|id| id.to_be_bytes()).collect::<Vec<_>>().iter()));
     }
 
     #[test]
@@ -144,10 +140,7 @@ mod tests {
         assert_eq!(runs.finished().runs.len(), 1, "they fit in memory");
         ids.sort();
         ids.dedup();
-        assert_eq!(
-            merged(runs, 1 << 20),
-            ids.iter().map(|id| id.as_bytes().to_vec()).collect::<Vec<_>>()
-        );
+        assert_eq!(merged(runs, 1 << 20), ids.iter().map(|id| id.as_bytes().to_vec()).collect::<Vec<_>>());
     }
 
     #[test]

@@ -86,11 +86,7 @@ impl ParquetFile {
         let group = &self.table.groups()[number];
         let skip = (block - self.first_blocks[number]) * self.block_rows;
         let end = (skip + self.block_rows).min(group.rows);
-        BlockRows {
-            group: number,
-            skip: skip as usize,
-            rows: group.first_row + skip..group.first_row + end,
-        }
+        BlockRows { group: number, skip: skip as usize, rows: group.first_row + skip..group.first_row + end }
     }
 
     pub fn rows(&self) -> u64 {
@@ -183,10 +179,7 @@ impl ParquetFile {
                 BadEdge::EmptyId.of_end(usize::from(!source.is_empty()))
             } else if source.len().max(target.len()) > KEY_BYTES_MAX {
                 BadEdge::LongId
-            } else if [source, target]
-                .into_iter()
-                .any(|key| std::str::from_utf8(key).is_err())
-            {
+            } else if [source, target].into_iter().any(|key| std::str::from_utf8(key).is_err()) {
                 BadEdge::BinaryKey
             } else if let Some(bad) = not_finite(values, self.weight_is_first()) {
                 bad
@@ -196,11 +189,7 @@ impl ParquetFile {
                 into.values.extend_from_slice(values);
                 continue;
             };
-            let line = if missing {
-                b"null".to_vec()
-            } else {
-                [source, b"\t", target].concat()
-            };
+            let line = if missing { b"null".to_vec() } else { [source, b"\t", target].concat() };
             on_bad(block.rows.start + row as u64, &line, bad)?;
         }
         Ok(())
@@ -211,17 +200,11 @@ impl ParquetFile {
         let signed = self.columns.signed[which];
         match self.column(block, column)? {
             ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
-                into.extend(values.map(|value| {
-                    if signed {
-                        i64::from(value) as u64
-                    } else {
-                        u64::from(value as u32)
-                    }
-                }))
+                into.extend(values.map(|value| if signed { i64::from(value) as u64 } else { u64::from(value as u32) }))
             }),
-            ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
-                into.extend(values.map(|value| value as u64))
-            }),
+            ColumnReader::Int64ColumnReader(reader) => {
+                self.read(block, column, reader, faults, |values| into.extend(values.map(|value| value as u64)))
+            }
             ColumnReader::FloatColumnReader(reader) => {
                 self.floats(block, which, reader, faults, f32::MANTISSA_DIGITS, into)
             }
@@ -243,9 +226,7 @@ impl ParquetFile {
         into: &mut Vec<u64>,
     ) -> Result<()> {
         let mut values: Vec<f64> = Vec::new();
-        self.read(block, self.columns.ids[which], reader, faults, |all| {
-            values.extend(all.map(Into::into))
-        })?;
+        self.read(block, self.columns.ids[which], reader, faults, |all| values.extend(all.map(Into::into)))?;
         let rows = values.len();
         for (row, value) in values.into_iter().enumerate() {
             into.push(Fault::of_float(value, digits, which).unwrap_or_else(|(fault, bits)| {
@@ -289,9 +270,9 @@ impl ParquetFile {
                 ColumnReader::FloatColumnReader(reader) => {
                     self.read(block, column, reader, faults, |values| put(values))
                 }
-                ColumnReader::DoubleColumnReader(reader) => self.read(block, column, reader, faults, |values| {
-                    put(&mut values.map(|value| value as f32))
-                }),
+                ColumnReader::DoubleColumnReader(reader) => {
+                    self.read(block, column, reader, faults, |values| put(&mut values.map(|value| value as f32)))
+                }
                 // Parquet has the bits of unsigned integers in signed ones.
                 ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
                     put(&mut values.map(|value| match is_signed {

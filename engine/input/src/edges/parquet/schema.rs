@@ -35,16 +35,11 @@ impl PickedColumns {
     ) -> Result<Self, String> {
         // The index of pandas is no data.
         let names: Vec<&str> = schema.columns().iter().map(|column| name(column)).collect();
-        let all: Vec<usize> = (0..schema.num_columns())
-            .filter(|&column| names[column] != "__index_level_0__")
-            .collect();
+        let all: Vec<usize> =
+            (0..schema.num_columns()).filter(|&column| names[column] != "__index_level_0__").collect();
         let names: Vec<&str> = all.iter().map(|&column| names[column]).collect();
         let columns = EdgeColumns::named(&names, false, options).map_err(|what| {
-            match schema
-                .columns()
-                .iter()
-                .any(|column| column.max_rep_level() == 0 && column.path().parts().len() > 1)
-            {
+            match schema.columns().iter().any(|column| column.max_rep_level() == 0 && column.path().parts().len() > 1) {
                 true => format!(
                     "{what}; columns in structs are read as columns of their own: {}",
                     Conversion::ParquetStructs.command(path)

@@ -12,11 +12,7 @@ use super::*;
 use crate::read::FileIndex;
 
 fn options() -> Options {
-    Options {
-        depth: 64,
-        read_bytes_max: 4096,
-        ..Options::default()
-    }
+    Options { depth: 64, read_bytes_max: 4096, ..Options::default() }
 }
 
 /// Skips the test that calls it if the machine refuses the ring.
@@ -39,12 +35,7 @@ fn engine(ring: IoUring, bytes: &[u8], options: Options) -> Uring {
 }
 
 fn read(page: u64) -> Read {
-    Read {
-        file: FileIndex(0),
-        offset: 4096 * page,
-        length: 4096,
-        tag: page,
-    }
+    Read { file: FileIndex(0), offset: 4096 * page, length: 4096, tag: page }
 }
 
 #[test]
@@ -81,10 +72,7 @@ fn wait_until_it_waits<T>(work: &thread::JoinHandle<T>, thread: rustix::thread::
     let path = format!("/proc/self/task/{}/syscall", thread.as_raw_pid());
     let waiting = format!("{} ", libc::SYS_io_uring_enter);
     loop {
-        assert!(
-            !work.is_finished(),
-            "it ended while the kernel may write to the buffers"
-        );
+        assert!(!work.is_finished(), "it ended while the kernel may write to the buffers");
         // The file holds `running`, or the number of the system call that the thread sleeps in. It is gone when the thread
         // has ended.
         match fs::read_to_string(&path) {
@@ -96,10 +84,7 @@ fn wait_until_it_waits<T>(work: &thread::JoinHandle<T>, thread: rustix::thread::
 
 /// Starts a read that completes when the pipe is written to.
 fn start_to_read(engine: &mut Uring, from: impl Into<OwnedFd>) {
-    let file = Arc::new(Open {
-        file: OwnedFd::into(from.into()),
-        align: 1,
-    });
+    let file = Arc::new(Open { file: OwnedFd::into(from.into()), align: 1 });
     let slot = engine.free.pop().unwrap();
     let transfer = Transfer::new(read(0), 1);
     engine.slots[slot as usize] = Some(Slot { transfer, file });

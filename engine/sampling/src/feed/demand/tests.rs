@@ -105,10 +105,7 @@ fn distinct_rows_are_extrapolated_from_a_few_minibatches() {
     assert_eq!(DistinctRows::of(nodes(&[1, 2, 1, 2, 2, 1]), 3).growth, 0.0);
     let distinct = DistinctRows::of(nodes(&[1, 2, 3, 1, 2, 4, 1, 2, 5, 1, 2, 6]), 4);
     assert_eq!(distinct.each, 3.0);
-    let demand = MinibatchDemand {
-        distinct,
-        ..MinibatchDemand::default()
-    };
+    let demand = MinibatchDemand { distinct, ..MinibatchDemand::default() };
     assert_eq!([1, 4, 16].map(|batches| demand.distinct_rows(batches)), [3, 6, 12]);
     assert_eq!(DistinctRows::of(Vec::new(), 3).growth, 1.0);
     assert_eq!(DistinctRows::of(nodes(&[1]), 1).growth, 1.0);
@@ -123,10 +120,7 @@ fn probes_are_spread_over_all_minibatches() {
         assert!(probes.iter().all(|&probe| probe < batches));
         for quarter in 0..4 {
             let has = |probe: &&u64| u128::from(**probe) * 4 / u128::from(batches) == quarter;
-            assert!(
-                probes.iter().filter(has).count() >= probes.len() / 6,
-                "{batches}: {probes:?}"
-            );
+            assert!(probes.iter().filter(has).count() >= probes.len() / 6, "{batches}: {probes:?}");
         }
     }
 }

@@ -46,13 +46,8 @@ impl PoolGeometry {
     pub fn within(slots: usize) -> Self {
         // A batch stores a slot in 32 bits; one value means "resident". The target of a miss limits spare slots.
         let slots = slots.min(u32::MAX as usize - 1);
-        let spare = (slots / SPARE_SHARE)
-            .clamp(SPARE_MIN, (1 << TARGET_BITS) - 2 * WAYS)
-            .min(slots);
-        Self {
-            buckets: (slots - spare) / WAYS,
-            spare,
-        }
+        let spare = (slots / SPARE_SHARE).clamp(SPARE_MIN, (1 << TARGET_BITS) - 2 * WAYS).min(slots);
+        Self { buckets: (slots - spare) / WAYS, spare }
     }
 
     /// A geometry with room for any `rows` rows at the same time. Buckets are then four fifths full. So it rarely

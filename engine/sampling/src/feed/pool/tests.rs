@@ -7,11 +7,7 @@ use grappa_formats::random;
 use super::*;
 
 fn at(batch: u64, pinned_from: u64) -> PoolClock {
-    PoolClock {
-        batch,
-        pinned_from,
-        window_from: pinned_from,
-    }
+    PoolClock { batch, pinned_from, window_from: pinned_from }
 }
 
 /// The rows of a batch: node n with a probability proportional to 1/n.
@@ -66,10 +62,7 @@ fn as_many_rows_as_asked_for_fit_at_once() {
         let mut pool = Pool::new(PoolGeometry::for_rows(rows));
         for node in 0..rows as u64 {
             let found = pool.request(NodeId(node << 20 | node), at(0, 0));
-            assert!(
-                matches!(found, PoolLookup::Missing { .. }),
-                "row {node} of {rows}: {found:?}"
-            );
+            assert!(matches!(found, PoolLookup::Missing { .. }), "row {node} of {rows}: {found:?}");
         }
     }
 }
@@ -98,18 +91,11 @@ fn a_full_pool_says_so_and_has_room_when_batches_are_assembled() {
 #[test]
 fn a_row_counts_once_for_a_window() {
     let mut pool = Pool::new(PoolGeometry::within(1000));
-    let now = |batch| PoolClock {
-        batch,
-        pinned_from: 0,
-        window_from: 5,
-    };
+    let now = |batch| PoolClock { batch, pinned_from: 0, window_from: 5 };
     let first = |found| matches!(found, PoolLookup::Present { first: true, .. });
     pool.request(NodeId(1), now(5));
     assert!(!first(pool.request(NodeId(1), now(6))));
-    let next = PoolClock {
-        window_from: 7,
-        ..now(7)
-    };
+    let next = PoolClock { window_from: 7, ..now(7) };
     assert!(first(pool.request(NodeId(1), next)));
     assert!(!first(pool.request(NodeId(1), PoolClock { batch: 8, ..next })));
 }
@@ -130,14 +116,8 @@ fn adopted_rows_get_empty_slots_only() {
     };
     assert!(!slots.contains(&slot));
     // Requests find them, and they are evicted first.
-    assert!(matches!(
-        pool.request(adopted[5].node(), at(1, 1)),
-        PoolLookup::Present { .. }
-    ));
-    assert!(matches!(
-        pool.request(NodeId(1 << 30), at(1, 1)),
-        PoolLookup::Missing { .. }
-    ));
+    assert!(matches!(pool.request(adopted[5].node(), at(1, 1)), PoolLookup::Present { .. }));
+    assert!(matches!(pool.request(NodeId(1 << 30), at(1, 1)), PoolLookup::Missing { .. }));
 }
 
 #[test]
@@ -164,10 +144,7 @@ fn ids_of_forty_bits_and_old_stamps_are_kept_apart() {
         assert_eq!(miss.node(), node);
     }
     for batch in [1 << 16, 1 << 17, 5 << 16] {
-        assert!(matches!(
-            pool.request(last, at(batch, batch)),
-            PoolLookup::Present { .. }
-        ));
+        assert!(matches!(pool.request(last, at(batch, batch)), PoolLookup::Present { .. }));
     }
 }
 
@@ -186,10 +163,7 @@ fn a_pool_has_no_more_slots_than_its_numbers_can_address() {
     }
     // The largest minibatch fits.
     let geometry = PoolGeometry::for_rows(MINIBATCH_NODES_MAX);
-    assert!(
-        (MINIBATCH_NODES_MAX..RESIDENT as usize).contains(&geometry.slots()),
-        "{geometry:?}"
-    );
+    assert!((MINIBATCH_NODES_MAX..RESIDENT as usize).contains(&geometry.slots()), "{geometry:?}");
 }
 
 /// The rate of misses stays near that of a pool that always holds the hottest rows of the whole run.
@@ -198,10 +172,7 @@ fn hot_rows_stay() {
     let mut pool = Pool::new(PoolGeometry::within(20_000));
     let batches: Vec<Vec<NodeId>> = (0..400).map(|batch| skewed(batch, 2000, 4e5)).collect();
     let mut requests: HashMap<NodeId, u32> = HashMap::new();
-    batches
-        .iter()
-        .flatten()
-        .for_each(|&node| *requests.entry(node).or_default() += 1);
+    batches.iter().flatten().for_each(|&node| *requests.entry(node).or_default() += 1);
     let mut hottest: Vec<(NodeId, u32)> = requests.into_iter().collect();
     hottest.sort_unstable_by_key(|&(node, count)| (std::cmp::Reverse(count), node));
     let hottest: HashMap<NodeId, u32> = hottest.into_iter().take(20_000).collect();

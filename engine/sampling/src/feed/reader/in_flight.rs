@@ -56,10 +56,7 @@ impl TouchedFiles {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = FileIndex> {
-        (0..)
-            .map(FileIndex)
-            .zip(&self.0)
-            .filter_map(|(file, &touched)| touched.then_some(file))
+        (0..).map(FileIndex).zip(&self.0).filter_map(|(file, &touched)| touched.then_some(file))
     }
 }
 
@@ -72,11 +69,7 @@ pub(super) struct DepthMeter<'a> {
 
 impl<'a> DepthMeter<'a> {
     pub fn new(counters: &'a Counters) -> Self {
-        Self {
-            counters,
-            since: Instant::now(),
-            depth: 0,
-        }
+        Self { counters, since: Instant::now(), depth: 0 }
     }
 
     pub fn start(&mut self, depth: usize) {

@@ -121,16 +121,8 @@ impl Iterator for Runs<'_> {
         if whole_blocks && !self.is_verified(file, bytes.clone()) {
             bytes = self.blocks_around(file, bytes);
         }
-        let read = Read {
-            file,
-            offset: bytes.start,
-            length: (bytes.end - bytes.start) as u32,
-            tag: 0,
-        };
-        let run = Run {
-            columns: self.row.columns.clone(),
-            misses: first..self.next.max(first + 1),
-        };
+        let read = Read { file, offset: bytes.start, length: (bytes.end - bytes.start) as u32, tag: 0 };
+        let run = Run { columns: self.row.columns.clone(), misses: first..self.next.max(first + 1) };
         Some((read, run))
     }
 }

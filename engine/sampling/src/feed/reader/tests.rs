@@ -79,10 +79,7 @@ impl TestPool {
             Aggregates::open(&store, kind).unwrap().unwrap()
         });
         let layout = store.features(ChunkId(0)).unwrap().unwrap().features().meta().layout;
-        let columns: Vec<_> = [layout]
-            .into_iter()
-            .chain(aggregates.as_ref().map(Aggregates::layout))
-            .collect();
+        let columns: Vec<_> = [layout].into_iter().chain(aggregates.as_ref().map(Aggregates::layout)).collect();
         let format = RowFormat::new(&columns, OutputDtype::F32);
         let geometry = PoolGeometry::for_rows(rows);
         Self {
@@ -101,11 +98,7 @@ impl TestPool {
 
     /// The sorted misses of a window that needs the rows of `nodes`.
     fn misses(&mut self, nodes: impl IntoIterator<Item = u64>) -> Vec<Miss> {
-        let clock = PoolClock {
-            batch: 0,
-            pinned_from: 0,
-            window_from: 0,
-        };
+        let clock = PoolClock { batch: 0, pinned_from: 0, window_from: 0 };
         let request = |node: u64| match self.pool.request(NodeId(node), clock) {
             PoolLookup::Missing { miss, .. } => miss,
             found => panic!("{found:?}"),
@@ -120,11 +113,7 @@ impl TestPool {
     }
 
     fn fetch(&self, misses: &[Miss], engine: &mut dyn ReadEngine, counters: &Counters, stop: bool) -> FetchOutcome {
-        let reader = WindowReader {
-            files: &self.files,
-            format: &self.format,
-            pool: &self.rows,
-        };
+        let reader = WindowReader { files: &self.files, format: &self.format, pool: &self.rows };
         reader.fetch(misses, engine, counters, &AtomicBool::new(stop)).unwrap()
     }
 
@@ -163,15 +152,8 @@ fn fetch_columns(
 ) -> Vec<Read> {
     let mut pool = TestPool::new(dim, nodes.len(), aggregates, coalescing_gap_bytes);
     let misses = pool.misses(nodes.iter().copied());
-    let options = read::Options {
-        depth: 3,
-        read_bytes_max,
-        ..read::Options::default()
-    };
-    let mut engine = Recorder {
-        engine: pool.engine(options),
-        reads: Vec::new(),
-    };
+    let options = read::Options { depth: 3, read_bytes_max, ..read::Options::default() };
+    let mut engine = Recorder { engine: pool.engine(options), reads: Vec::new() };
     let counters = Counters::default();
     let fetched = pool.fetch(&misses, &mut engine, &counters, false);
     assert_eq!(fetched, FetchOutcome::Complete);
@@ -179,11 +161,7 @@ fn fetch_columns(
     let stats = counters.stats(4 * dim as usize);
     assert_eq!(stats.reads, engine.reads.len() as u64);
     assert_eq!(stats.bytes_read, engine.reads.iter().map(pages_bytes).sum::<u64>());
-    assert!(
-        stats.queue_depth > 0.0 && stats.queue_depth < 3.001,
-        "{}",
-        stats.queue_depth
-    );
+    assert!(stats.queue_depth > 0.0 && stats.queue_depth < 3.001, "{}", stats.queue_depth);
     engine.reads
 }
 
@@ -197,18 +175,12 @@ fn a_page_is_read_once_and_gaps_are_read_if_they_are_short() {
         let span = |read: &Read| ((read.offset - first) / 512, u64::from(read.length) / 512);
         reads.iter().map(span).collect()
     };
-    assert_eq!(
-        spans(fetch(128, &nodes, 0, 1 << 20)),
-        [(0, 16), (16, 8), (24, 8), (96, 8)]
-    );
+    assert_eq!(spans(fetch(128, &nodes, 0, 1 << 20)), [(0, 16), (16, 8), (24, 8), (96, 8)]);
     assert_eq!(spans(fetch(128, &nodes, 7 * 512, 1 << 20)), [(0, 24), (24, 8), (96, 8)]);
     assert_eq!(spans(fetch(128, &nodes, 13 * 512, 1 << 20)), [(0, 32), (96, 8)]);
     assert_eq!(spans(fetch(128, &nodes, 1 << 20, 1 << 20)), [(0, 104)]);
     // A read is no longer than the engine allows.
-    assert_eq!(
-        spans(fetch(128, &nodes, 1 << 20, 20 * 512)),
-        [(0, 16), (16, 16), (96, 8)]
-    );
+    assert_eq!(spans(fetch(128, &nodes, 1 << 20, 20 * 512)), [(0, 16), (16, 16), (96, 8)]);
 }
 
 #[test]
@@ -270,10 +242,7 @@ fn a_window_may_miss_more_rows_than_fit_24_bits() {
 
 #[test]
 fn a_tag_is_used_again_only_when_its_read_is_complete() {
-    let run = |first: usize| Run {
-        columns: first % 2..2,
-        misses: first..first + 3,
-    };
+    let run = |first: usize| Run { columns: first % 2..2, misses: first..first + 3 };
     let mut in_flight = InFlightRuns::default();
     let far = 1 << 40;
     let tags = [far, far + 1, far + 2].map(|first| in_flight.add(run(first)));
@@ -290,10 +259,7 @@ fn a_tag_is_used_again_only_when_its_read_is_complete() {
 #[should_panic(expected = "completes once")]
 fn a_read_that_completes_twice_is_noticed() {
     let mut in_flight = InFlightRuns::default();
-    let run = Run {
-        columns: 0..1,
-        misses: 0..1,
-    };
+    let run = Run { columns: 0..1, misses: 0..1 };
     let tag = in_flight.add(run);
     in_flight.remove(tag);
     in_flight.remove(tag);
@@ -303,12 +269,7 @@ fn a_read_that_completes_twice_is_noticed() {
 fn a_reader_that_is_stopped_leaves_nothing_in_flight() {
     let pool = TestPool::new(8, 10, None, 0);
     let mut engine = pool.engine(read::Options::default());
-    let read = Read {
-        file: FileIndex(0),
-        offset: 0,
-        length: 100,
-        tag: 0,
-    };
+    let read = Read { file: FileIndex(0), offset: 0, length: 100, tag: 0 };
     assert_eq!(engine.submit(&[read]).unwrap(), 1);
     let fetched = pool.fetch(&[], &mut *engine, &Counters::default(), true);
     assert_eq!((fetched, engine.in_flight()), (FetchOutcome::Stopped, 0));

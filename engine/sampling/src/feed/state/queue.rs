@@ -59,11 +59,7 @@ impl Queue {
 
     /// Appends the next batch. A worker samples it.
     pub fn push(&mut self) -> u64 {
-        self.jobs.push_back(Job {
-            stage: Stage::Sampling,
-            batch: None,
-            buffer: None,
-        });
+        self.jobs.push_back(Job { stage: Stage::Sampling, batch: None, buffer: None });
         self.next_sample += 1;
         self.next_sample - 1
     }

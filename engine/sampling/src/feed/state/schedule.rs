@@ -96,11 +96,7 @@ impl State {
         if sample {
             return self.sample();
         }
-        if self.queue.unassembled() == self.queue.batches {
-            WorkerTask::End
-        } else {
-            WorkerTask::Wait
-        }
+        if self.queue.unassembled() == self.queue.batches { WorkerTask::End } else { WorkerTask::Wait }
     }
 
     /// Chooses the next task of the reader.
@@ -116,15 +112,8 @@ impl State {
             planning.reading = true;
             return ReaderTask::Read(window);
         }
-        let open = planning
-            .planner
-            .as_ref()
-            .is_none_or(|planner| planner.window().batches > 0);
-        if all_planned && !open {
-            ReaderTask::End
-        } else {
-            ReaderTask::Wait
-        }
+        let open = planning.planner.as_ref().is_none_or(|planner| planner.window().batches > 0);
+        if all_planned && !open { ReaderTask::End } else { ReaderTask::Wait }
     }
 
     /// The first batch that waits for memory before it is planned.
@@ -214,10 +203,7 @@ impl State {
     /// Whether the reader is idle and more windows will come.
     fn reader_starves(&self) -> bool {
         !self.queue.is_planned()
-            && self
-                .planning
-                .as_ref()
-                .is_some_and(|planning| !planning.reading && planning.closed.is_none())
+            && self.planning.as_ref().is_some_and(|planning| !planning.reading && planning.closed.is_none())
     }
 
     /// Closes the open window if the reader is idle and more batches cannot be added to it, or do not pay.

@@ -70,10 +70,7 @@ impl Stock {
         };
         self.in_flight -= 1;
         reserve.give_back(batch.reserved_bytes);
-        tracing::debug!(
-            in_flight = self.in_flight,
-            "retired a batch: others are larger than expected"
-        );
+        tracing::debug!(in_flight = self.in_flight, "retired a batch: others are larger than expected");
         true
     }
 

@@ -15,22 +15,13 @@ fn a_budget_that_is_too_small_names_the_smallest_sufficient_one() {
         let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 20);
         let read = read::Options::default();
-        let kept = FeedOptions {
-            keeps_margin: true,
-            ..options(0, 2)
-        };
+        let kept = FeedOptions { keeps_margin: true, ..options(0, 2) };
         for options in [kept.clone(), FeedOptions { read, ..kept }] {
             let options = with_little(&store, &source, 0, options);
             for less in [1, 100, 5000] {
-                let options = FeedOptions {
-                    memory_bytes: options.memory_bytes - less,
-                    ..options.clone()
-                };
+                let options = FeedOptions { memory_bytes: options.memory_bytes - less, ..options.clone() };
                 let error = Feed::open(&store, &[], &source, &options).err();
-                assert!(
-                    matches!(error, Some(Error::Budget { .. })),
-                    "{less} bytes less: {error:?}"
-                );
+                assert!(matches!(error, Some(Error::Budget { .. })), "{less} bytes less: {error:?}");
             }
             let feed = Feed::open(&store, &[], &source, &options).unwrap();
             consume_all(&feed, &source, &rows);
@@ -45,9 +36,7 @@ fn a_budget_too_small_for_seeds_is_an_error_before_anything_is_sampled() {
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let source = SkewedSource::new(1, 20).with_fault(0, InjectedFault::Panic);
         let error = Feed::open(&store, &[], &source, &options(1000, 2)).err();
-        let Some(Error::Budget { what, given: 1000, .. }) = error else {
-            panic!("{error:?}")
-        };
+        let Some(Error::Budget { what, given: 1000, .. }) = error else { panic!("{error:?}") };
         assert!(what.contains("only seeds"), "{what}");
     });
 }
@@ -57,24 +46,15 @@ fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
     watched(|| {
         let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 20);
-        let of = |keeps_margin| FeedOptions {
-            keeps_margin,
-            ..options(0, 2)
-        };
+        let of = |keeps_margin| FeedOptions { keeps_margin, ..options(0, 2) };
         // The error names memory for the margin, kept or not.
         let [named, with_margin] = [false, true].map(|keeps_margin| smallest(&store, &source, &of(keeps_margin)));
         assert_eq!(named, with_margin);
         for memory_bytes in [with_margin - (16 << 10), with_margin - (8 << 10), with_margin - 1] {
-            let kept = FeedOptions {
-                memory_bytes,
-                ..of(true)
-            };
+            let kept = FeedOptions { memory_bytes, ..of(true) };
             let error = Feed::open(&store, &[], &source, &kept).err();
             assert!(matches!(error, Some(Error::Budget { .. })), "{memory_bytes}: {error:?}");
-            let shrinking = FeedOptions {
-                keeps_margin: false,
-                ..kept
-            };
+            let shrinking = FeedOptions { keeps_margin: false, ..kept };
             let feed = Feed::open(&store, &[], &source, &shrinking).unwrap();
             consume_all(&feed, &source, &rows);
         }
@@ -175,11 +155,7 @@ fn more_memory_means_fewer_reads() {
         wanted.sort_unstable();
         wanted.dedup();
         let read = missed[2] + adopted;
-        assert!(
-            (wanted.len() as u64..NODES * 21 / 20).contains(&read),
-            "{read} of {}",
-            wanted.len()
-        );
+        assert!((wanted.len() as u64..NODES * 21 / 20).contains(&read), "{read} of {}", wanted.len());
     });
 }
 
@@ -203,20 +179,14 @@ fn peak_memory_stays_within_the_budget() {
         options.recipe = Recipe::new(Model::Rmat(Rmat::graph500(16, 1.0)), 3);
     });
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "feed::tests::budget::peak_memory_stays_within_the_budget",
-            "--nocapture",
-        ])
+        .args(["--exact", "feed::tests::budget::peak_memory_stays_within_the_budget", "--nocapture"])
         .env(CHILD, store.path())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     let taken = text.split("took ").nth(1).and_then(|rest| rest.split(' ').next());
-    let taken: u64 = taken
-        .and_then(|number| number.parse().ok())
-        .unwrap_or_else(|| panic!("{text}"));
+    let taken: u64 = taken.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{text}"));
     assert!(taken <= BUDGET + (8 << 20), "{taken} bytes of {BUDGET}");
     // A feed that takes much less does not test the limit.
     assert!(taken >= BUDGET / 2, "{taken} bytes of {BUDGET}");
@@ -224,17 +194,9 @@ fn peak_memory_stays_within_the_budget() {
 
 fn deliver_within(path: &Path, budget: u64) {
     let store = Arc::new(Store::open(path).unwrap());
-    let source = Arc::new(SkewedSource {
-        rows: 4096,
-        nodes: store.manifest().nodes,
-        ..SkewedSource::new(4, 60)
-    });
+    let source = Arc::new(SkewedSource { rows: 4096, nodes: store.manifest().nodes, ..SkewedSource::new(4, 60) });
     let before = peak_rss_bytes().unwrap();
-    let options = FeedOptions {
-        memory_bytes: budget,
-        threads: 2,
-        ..FeedOptions::default()
-    };
+    let options = FeedOptions { memory_bytes: budget, threads: 2, ..FeedOptions::default() };
     let feed = Feed::open(&store, &[], &*source, &options).unwrap();
     assert!(feed.pool_rows() > 0 && feed.pool_rows() < 1 << 15);
     for _ in 0..2 {

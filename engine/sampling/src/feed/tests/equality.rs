@@ -2,12 +2,7 @@
 
 use super::*;
 
-const DTYPES: [FeatureDtype; 4] = [
-    FeatureDtype::F32,
-    FeatureDtype::F16,
-    FeatureDtype::Bf16,
-    FeatureDtype::Int8,
-];
+const DTYPES: [FeatureDtype; 4] = [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::Int8];
 const OUTPUTS: [OutputDtype; 2] = [OutputDtype::F32, OutputDtype::Bf16];
 
 #[test]
@@ -31,10 +26,7 @@ fn resident_and_pooled_rows_of_every_dtype_are_those_of_the_store() {
                     let stats = feed.stats();
                     let wanted: usize = (0..25).map(|index| source.minibatch(index).nodes.len()).sum();
                     assert_eq!((stats.batches, stats.rows_wanted), (25, wanted as u64));
-                    assert_eq!(
-                        stats.rows_resident + stats.rows_pooled + stats.rows_missed,
-                        stats.rows_wanted
-                    );
+                    assert_eq!(stats.rows_resident + stats.rows_pooled + stats.rows_missed, stats.rows_wanted);
                     assert_eq!(stats.rows_resident > 0, !owned.is_empty());
                     assert_eq!(stats.bytes_read > 0, owned.len() < CHUNKS as usize);
                 }
@@ -75,10 +67,7 @@ fn aggregates_are_delivered_with_resident_and_pooled_features() {
                 // Rows are evicted, and gaps are read.
                 for coalescing_gap_bytes in [0, 12 << 10] {
                     let little = with_little(&store, &source, 20 << 10, wanted.clone());
-                    let little = FeedOptions {
-                        coalescing_gap_bytes: Some(coalescing_gap_bytes),
-                        ..little
-                    };
+                    let little = FeedOptions { coalescing_gap_bytes: Some(coalescing_gap_bytes), ..little };
                     let feed = Feed::open(&store, &[], &source, &little).unwrap();
                     assert!(feed.pool_rows() < NODES as usize, "{} rows", feed.pool_rows());
                     consume_all(&feed, &source, &rows);
@@ -98,10 +87,7 @@ fn missing_aggregates_are_an_error_that_names_their_kind() {
     wanted.rows.aggregates = Some(AggregateKind::Mean);
     let error = |store: &Arc<Store>| Feed::open(store, &[], &source, &wanted).err().unwrap().to_string();
     let text = error(&store);
-    assert!(
-        text.contains("grappa-store preaggregate") && text.contains("--kind mean"),
-        "{text}"
-    );
+    assert!(text.contains("grappa-store preaggregate") && text.contains("--kind mean"), "{text}");
     // Pre-aggregated features of another kind do not help.
     aggregate(&store, AggregateKind::Sum, false);
     assert_eq!(error(&store), text);
@@ -120,25 +106,14 @@ fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
         let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(2, 60);
         for threads in 1..=4 {
-            for (more, lookahead) in [
-                (0, None),
-                (20 << 10, Some(1)),
-                (50 << 10, Some(2)),
-                (100 << 10, Some(7)),
-            ] {
-                let options = FeedOptions {
-                    lookahead,
-                    ..options(0, threads)
-                };
+            for (more, lookahead) in [(0, None), (20 << 10, Some(1)), (50 << 10, Some(2)), (100 << 10, Some(7))] {
+                let options = FeedOptions { lookahead, ..options(0, threads) };
                 let options = with_little(&store, &source, more, options);
                 let feed = Feed::open(&store, &[], &source, &options).unwrap();
                 assert!(feed.pool_rows() < NODES as usize, "{} rows", feed.pool_rows());
                 consume_all(&feed, &source, &rows);
                 let stats = feed.stats();
-                assert!(
-                    stats.windows > 1 && stats.rows_missed > stats.rows_wanted / 8,
-                    "{stats:?}"
-                );
+                assert!(stats.windows > 1 && stats.rows_missed > stats.rows_wanted / 8, "{stats:?}");
                 // The next epoch begins with the pool of the first one.
                 consume_all(&feed, &SkewedSource::new(3, 20), &rows);
             }
@@ -161,15 +136,9 @@ fn rows_of_any_length_are_read_whole() {
             let folder = tempfile::tempdir().unwrap();
             let store = stored(folder.path(), dtype, dim);
             let rows = rows(&store, OutputDtype::F32);
-            let source = SkewedSource {
-                rows: 40,
-                ..SkewedSource::new(4, 30)
-            };
+            let source = SkewedSource { rows: 40, ..SkewedSource::new(4, 30) };
             for coalescing_gap_bytes in [Some(0), Some(12 << 10), None] {
-                let options = FeedOptions {
-                    coalescing_gap_bytes,
-                    ..options(0, 2)
-                };
+                let options = FeedOptions { coalescing_gap_bytes, ..options(0, 2) };
                 let options = with_little(&store, &source, 64 << 10, options);
                 let feed = Feed::open(&store, &[], &source, &options).unwrap();
                 consume_all(&feed, &source, &rows);
@@ -186,10 +155,7 @@ fn all_engines_deliver_the_same() {
         let rows = rows(&store, OutputDtype::F32);
         let source = SkewedSource::new(5, 40);
         for engine in [read::Choice::Auto, read::Choice::Pread] {
-            let options = FeedOptions {
-                engine,
-                ..options(3 << 20, 2)
-            };
+            let options = FeedOptions { engine, ..options(3 << 20, 2) };
             let feed = Feed::open(&store, &[], &source, &options).unwrap();
             if feed.engine_name() == Some("pread") && engine == read::Choice::Auto {
                 grappa_skip::skip_part!("io_uring is refused here");
@@ -227,10 +193,7 @@ fn minibatches_have_no_features_if_none_are_requested() {
         let error = Feed::open(&store, &[], &source, &options(32 << 20, 2)).err().unwrap();
         assert!(error.to_string().contains("no features"), "{error}");
         for threads in [1, 3] {
-            let options = FeedOptions {
-                rows: RowOptions::default(),
-                ..options(4 << 20, threads)
-            };
+            let options = FeedOptions { rows: RowOptions::default(), ..options(4 << 20, threads) };
             let feed = Feed::open(&store, &[], &source, &options).unwrap();
             let mut taken = 0;
             for batch in feed.epoch(&Arc::new(source.clone())) {
@@ -261,17 +224,9 @@ fn slow_consumers_and_slow_samplers_do_not_change_the_batches() {
     watched(|| {
         let (_folder, store, rows) = f32_rows(40);
         let pause = Duration::from_millis(3);
-        for source in [
-            SkewedSource::new(8, 40),
-            SkewedSource::new(8, 40).with_fault(0, InjectedFault::Delay(pause)),
-        ] {
-            let feed = Feed::open(
-                &store,
-                &[],
-                &source,
-                &with_little(&store, &source, 50 << 10, options(0, 2)),
-            )
-            .unwrap();
+        for source in [SkewedSource::new(8, 40), SkewedSource::new(8, 40).with_fault(0, InjectedFault::Delay(pause))] {
+            let feed =
+                Feed::open(&store, &[], &source, &with_little(&store, &source, 50 << 10, options(0, 2))).unwrap();
             let mut held = std::collections::VecDeque::new();
             for batch in feed.epoch(&Arc::new(source.clone())) {
                 std::thread::sleep(pause / 2);

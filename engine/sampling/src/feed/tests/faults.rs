@@ -8,10 +8,7 @@ use super::*;
 
 /// A feed with a small pool, whose reads meet `faults`.
 fn open(store: &Arc<Store>, source: &SkewedSource, faults: Faults, reorder: Option<u64>) -> Result<Feed> {
-    let options = FeedOptions {
-        lookahead: Some(4),
-        ..options(0, 2)
-    };
+    let options = FeedOptions { lookahead: Some(4), ..options(0, 2) };
     let options = with_little(store, source, 30 << 10, options);
     FeedPlan::new(store, &[], source, &options)?.open_with(|files, options| {
         let engine = read::open(options.engine, files.files().clone(), faults.meet(options.read.clone()))?;
@@ -28,12 +25,7 @@ fn short_refused_and_reordered_reads_do_not_change_the_batches() {
         let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 30);
         for seed in 0..6 {
-            let faults = Faults {
-                seed,
-                short_one_in: 3,
-                refuse_one_in: 5,
-                ..Faults::default()
-            };
+            let faults = Faults { seed, short_one_in: 3, refuse_one_in: 5, ..Faults::default() };
             let feed = open(&store, &source, faults, (seed % 2 == 0).then_some(seed)).unwrap();
             consume_all(&feed, &source, &rows);
             assert!(feed.stats().rows_missed > 0);
@@ -48,10 +40,7 @@ fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
         let source = SkewedSource::new(2, 12);
         let mut passed = false;
         for position in 0.. {
-            let faults = Faults {
-                fail_from: Some(position),
-                ..Faults::default()
-            };
+            let faults = Faults { fail_from: Some(position), ..Faults::default() };
             let feed = open(&store, &source, faults, (position % 2 == 0).then_some(position)).unwrap();
             let (taken, error) = consume(&feed, &source, &rows);
             match error {
@@ -179,10 +168,7 @@ fn a_row_that_a_slice_lacks_is_an_error() {
             options.only_chunks = Some(vec![0..=1, 3..=3]);
         });
         let rows = rows(&store, OutputDtype::F32);
-        let within = SkewedSource {
-            nodes: store.chunks().range(ChunkId(1)).end,
-            ..SkewedSource::new(6, 10)
-        };
+        let within = SkewedSource { nodes: store.chunks().range(ChunkId(1)).end, ..SkewedSource::new(6, 10) };
         let beyond = SkewedSource::new(6, 10);
         for owned in [&[][..], &[ChunkId(0)], &all_chunks()] {
             let feed = Feed::open(&store, owned, &within, &options(2 << 20, 2)).unwrap();
@@ -203,21 +189,14 @@ fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choice
         append_aggregates(&mut rows, store, kind, OutputDtype::F32);
     }
     let options = |memory, threads| FeedOptions {
-        rows: RowOptions {
-            features: true,
-            aggregates,
-            ..RowOptions::default()
-        },
+        rows: RowOptions { features: true, aggregates, ..RowOptions::default() },
         ..options(memory, threads)
     };
     let path_of = |chunk: u64| match aggregates {
         Some(kind) => store.path().join(format!("aggregates/{kind}/chunk-{chunk}")),
         None => store.path().join(format!("chunk-{chunk}/features")),
     };
-    let source = SkewedSource {
-        rows: NODES / 2,
-        ..SkewedSource::new(4, 6)
-    };
+    let source = SkewedSource { rows: NODES / 2, ..SkewedSource::new(4, 6) };
     let length = grappa_forge::payload_of(&path_of(1));
     let length = length.end - length.start;
     for (chunk, at) in [(0, 0), (1, length / 2), (1, length - 1), (4, 5000)] {
@@ -228,10 +207,7 @@ fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choice
             for &engine in choices {
                 // All chunks are resident, one, and none.
                 for owned in [&all_chunks()[..], &[ChunkId(1)], &[]] {
-                    let options = FeedOptions {
-                        engine,
-                        ..options(8 << 20, 2)
-                    };
+                    let options = FeedOptions { engine, ..options(8 << 20, 2) };
                     let feed = match owned {
                         [] => Feed::open(store, owned, &source, &with_little(store, &source, 200 << 10, options)),
                         _ => Feed::open(store, owned, &source, &options),
@@ -244,13 +220,7 @@ fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choice
         });
     }
     // The bytes are restored.
-    let feed = Feed::open(
-        store,
-        &[],
-        &source,
-        &with_little(store, &source, 200 << 10, options(0, 2)),
-    )
-    .unwrap();
+    let feed = Feed::open(store, &[], &source, &with_little(store, &source, 200 << 10, options(0, 2))).unwrap();
     consume_all(&feed, &source, &rows);
 }
 
@@ -282,11 +252,7 @@ fn a_flipped_byte_of_features_is_found_in_files_with_any_blocks() {
 /// A feed whose batches have 200 rows, and 400 from batch `at` on. Only the small ones are sampled in advance.
 fn with_growing(store: &Arc<Store>, at: u64, threads: usize) -> (SkewedSource, Feed) {
     let source = SkewedSource::new(3, 200).with_fault(at, InjectedFault::GrowFrom(400));
-    let options = FeedOptions {
-        lookahead: Some(64),
-        keeps_margin: true,
-        ..options(0, threads)
-    };
+    let options = FeedOptions { lookahead: Some(64), keeps_margin: true, ..options(0, threads) };
     let options = with_little(store, &source, 800 << 10, options);
     let feed = Feed::open(store, &[], &source, &options).unwrap();
     (source, feed)

@@ -39,10 +39,7 @@ fn batches(parts: &[Part], batch: usize, concurrent: usize, shuffle: bool) -> Pa
 
 /// All minibatches of a step in one batch.
 fn joined(parts: &[Part], batch: usize, concurrent: usize, join: Join) -> PartitionBatches {
-    let options = MinibatchOptions {
-        join_steps: Some(join),
-        ..options_of(batch, true)
-    };
+    let options = MinibatchOptions { join_steps: Some(join), ..options_of(batch, true) };
     PartitionBatches::new(parts.to_vec(), options, concurrent, 0)
 }
 
@@ -149,11 +146,7 @@ fn workers_that_serve_the_same_partitions_take_consecutive_batches() {
     for workers in [1, 2, 5, 30] {
         let of_share = |share| seeds(&batches(&parts, 10, 1, false).of_share(share));
         let shares: Vec<_> = Share::each(workers).map(of_share).collect();
-        assert_eq!(
-            shares.concat(),
-            seeds(&batches(&parts, 10, 1, false)),
-            "{workers} workers"
-        );
+        assert_eq!(shares.concat(), seeds(&batches(&parts, 10, 1, false)), "{workers} workers");
         let joined =
             Share::each(workers).map(|share| joined(&parts, 10, 2, Join::SharedInput).of_share(share).batches());
         assert_eq!(joined.sum::<u64>(), 21);
@@ -166,10 +159,7 @@ fn full_batches_leave_the_rest_to_a_smaller_one_or_drop_it() {
     let store = stored(folder.path(), FeatureDtype::F32, 4);
     let sizes = |count: u64, division| {
         let nodes: Vec<u64> = (0..count).collect();
-        let options = MinibatchOptions {
-            division,
-            ..options_of(10, false)
-        };
+        let options = MinibatchOptions { division, ..options_of(10, false) };
         let batches = PartitionBatches::new(parts(&store, &[&nodes]), options, 1, 0);
         seeds(&batches).iter().map(|(_, seeds)| seeds.len()).collect::<Vec<_>>()
     };
@@ -188,10 +178,7 @@ fn an_epoch_of_few_steps_takes_other_seeds_each_time_from_all_groups() {
         ((0..200).collect(), (200..300).collect(), (300..310).collect());
     let parts = parts(&store, &[&many, &some, &few]);
     let epoch = |steps_max, epoch, concurrent| {
-        let options = MinibatchOptions {
-            steps_max,
-            ..options_of(10, true)
-        };
+        let options = MinibatchOptions { steps_max, ..options_of(10, true) };
         PartitionBatches::new(parts.clone(), options, concurrent, epoch)
     };
     // Groups of 20, 10 and 1 steps, or of 20 and 1.
@@ -208,28 +195,14 @@ fn an_epoch_of_few_steps_takes_other_seeds_each_time_from_all_groups() {
                     |(other, _): &&(BatchPlace, _)| (other.partition, other.batch) == (place.partition, place.batch);
                 offered.iter().find(same).is_some_and(|(_, expected)| expected == seeds)
             }));
-            assert!(
-                taken
-                    .iter()
-                    .map(|(place, _)| place.step)
-                    .is_sorted_by(|a, b| b - a <= 1)
-            );
+            assert!(taken.iter().map(|(place, _)| place.step).is_sorted_by(|a, b| b - a <= 1));
             let seeds: usize = taken.iter().map(|(_, seeds)| seeds.len()).sum();
             assert_eq!(batches.seeds_of_all(), seeds as u64);
-            let groups: BTreeSet<u32> = taken
-                .iter()
-                .map(|(place, _)| place.partition.0 / concurrent as u32)
-                .collect();
-            assert!(
-                steps < 10 || concurrent > 1 || groups.len() >= 2,
-                "{steps} steps of {groups:?}"
-            );
+            let groups: BTreeSet<u32> = taken.iter().map(|(place, _)| place.partition.0 / concurrent as u32).collect();
+            assert!(steps < 10 || concurrent > 1 || groups.len() >= 2, "{steps} steps of {groups:?}");
             // A resumed epoch has the remaining steps.
             let rest = epoch(Some(steps), 0, concurrent).from_step(steps / 2);
-            assert_eq!(
-                rest.batches(),
-                taken.iter().filter(|(place, _)| place.step >= steps / 2).count() as u64
-            );
+            assert_eq!(rest.batches(), taken.iter().filter(|(place, _)| place.step >= steps / 2).count() as u64);
         }
         assert_eq!(seeds(&epoch(Some(1000), 0, concurrent)), seeds(&whole));
     }
@@ -238,21 +211,12 @@ fn an_epoch_of_few_steps_takes_other_seeds_each_time_from_all_groups() {
     const EPOCHS: u64 = 400;
     for number in 0..EPOCHS {
         let drawn = seeds(&epoch(Some(4), number, 1));
-        drawn
-            .iter()
-            .flat_map(|(_, seeds)| seeds)
-            .for_each(|&seed| counts[seed as usize] += 1);
+        drawn.iter().flat_map(|(_, seeds)| seeds).for_each(|&seed| counts[seed as usize] += 1);
     }
     assert_eq!(counts.iter().sum::<u64>(), EPOCHS * 40);
     let mean = (EPOCHS * 40) as f64 / 310.0;
-    let (least, most) = (
-        *counts.iter().min().unwrap() as f64,
-        *counts.iter().max().unwrap() as f64,
-    );
-    assert!(
-        least > 0.4 * mean && most < 1.8 * mean,
-        "{least} to {most}, and {mean} on average"
-    );
+    let (least, most) = (*counts.iter().min().unwrap() as f64, *counts.iter().max().unwrap() as f64);
+    assert!(least > 0.4 * mean && most < 1.8 * mean, "{least} to {most}, and {mean} on average");
 }
 
 #[test]
@@ -297,10 +261,7 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
             // The budget has room for the parts.
             let of_parts: u64 = minibatches.iter().map(demand::minibatch_bytes).sum();
             let bytes = steps.scratch_bytes(&scratch, batch.nodes.len());
-            assert!(
-                minibatches.len() == 1 || bytes > of_parts,
-                "{bytes} bytes with parts of {of_parts}"
-            );
+            assert!(minibatches.len() == 1 || bytes > of_parts, "{bytes} bytes with parts of {of_parts}");
             assert!(steps.scratch_bytes(&scratch, 2 * batch.nodes.len()) >= bytes);
         }
         assert_eq!(next, separate.batches());
@@ -324,11 +285,7 @@ fn a_joined_batch_has_the_features_of_every_part() {
             let source = Arc::new(joined(&parts(&store, &seeds), 10, 4, join));
             let generous = options(64 << 20, 2);
             let little = with_little(&store, &*source, 20 << 10, generous.clone());
-            for (owned, options) in [
-                (&all_chunks()[..], &generous),
-                (&[ChunkId(1)], &generous),
-                (&[], &little),
-            ] {
+            for (owned, options) in [(&all_chunks()[..], &generous), (&[ChunkId(1)], &generous), (&[], &little)] {
                 let feed = Feed::open(&store, owned, &*source, options).unwrap();
                 let mut batches = 0;
                 for batch in feed.epoch(&source) {

@@ -90,12 +90,7 @@ fn a_batch_that_was_planned_while_others_filled_the_pool_gets_slots_when_they_ar
                 }
                 outcome = planning.plan(&nodes, &mut slots, batch, batch);
             }
-            assert_eq!(
-                outcome,
-                PlanOutcome::Complete,
-                "seed {seed}, batch {batch}, {} rows",
-                slots.len()
-            );
+            assert_eq!(outcome, PlanOutcome::Complete, "seed {seed}, batch {batch}, {} rows", slots.len());
             for window in unread.take().into_iter().chain([planning.close(batch + 1)]) {
                 planning.read(&window);
             }

@@ -44,9 +44,8 @@ impl HostProcesses for Process {
         }
         told.exchanges[exchange][self.index] = Some(numbers.to_vec());
         changed.notify_all();
-        let told = changed
-            .wait_while(told, |told| !told.has_ended && told.exchanges[exchange].contains(&None))
-            .unwrap();
+        let told =
+            changed.wait_while(told, |told| !told.has_ended && told.exchanges[exchange].contains(&None)).unwrap();
         let numbers = told.exchanges[exchange].iter().cloned().collect();
         Option::ok_or(numbers, Error::Stopped)
     }
@@ -56,12 +55,7 @@ impl Process {
     /// Makes `count` processes.
     fn several(count: usize) -> Vec<Arc<Self>> {
         let told = Arc::default();
-        let process = |index| Self {
-            index,
-            count,
-            exchanged: AtomicUsize::new(0),
-            told: Arc::clone(&told),
-        };
+        let process = |index| Self { index, count, exchanged: AtomicUsize::new(0), told: Arc::clone(&told) };
         (0..count).map(process).map(Arc::new).collect()
     }
 
@@ -77,10 +71,7 @@ fn open(processes: &[Arc<Process>], with: &[(Arc<Store>, FeedOptions)], source: 
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for (process, (store, options)) in processes.iter().zip(with) {
-            let options = FeedOptions {
-                host: Some(process.clone()),
-                ..options.clone()
-            };
+            let options = FeedOptions { host: Some(process.clone()), ..options.clone() };
             threads.push(scope.spawn(move || {
                 let feed = Feed::open(store, &all_chunks(), source, &options);
                 if feed.is_err() {
@@ -154,13 +145,9 @@ fn each_opens_alone_if_all_have_room_or_one_has_none_or_means_other_rows() {
     watched(|| {
         let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let store = stored(folder.path(), FeatureDtype::F32, 64);
-        let another = store_with(
-            other.path(),
-            Some((FeatureDtype::F32, 64, FeatureSource::Stored)),
-            |options| {
-                options.recipe.seed += 1;
-            },
-        );
+        let another = store_with(other.path(), Some((FeatureDtype::F32, 64, FeatureSource::Stored)), |options| {
+            options.recipe.seed += 1;
+        });
         let source = SkewedSource::new(5, 10);
         let (much, tight) = (options(64 << 20, 1), tight(&store, &source));
         let little = with_little(&store, &source, 0, much.clone());

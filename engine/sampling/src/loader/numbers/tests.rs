@@ -33,12 +33,7 @@ fn loader(memory: u64, concurrent: Option<usize>) -> LoaderOptions {
 }
 
 fn options(partitions: Option<u32>, schedule: Schedule) -> NumberOptions {
-    NumberOptions {
-        partitions,
-        schedule,
-        super_epochs: SUPER_EPOCHS,
-        expands_halo: false,
-    }
+    NumberOptions { partitions, schedule, super_epochs: SUPER_EPOCHS, expands_halo: false }
 }
 
 fn choose(store: &TestStore, memory: u64, given: (Option<u32>, Option<usize>)) -> Result<PartitionNumbers> {
@@ -74,12 +69,9 @@ fn kinds(store: &TestStore, memory: u64, numbers: &PartitionNumbers, schedule: S
 fn a_graph_that_fits_has_one_partition_and_all_given_ones_in_a_step() {
     let store = Graph::mixed(20_000).store(CHUNKS);
     let enough = whole_bytes(&store).div_ceil(7) * 8 + 8;
-    for (given, expected) in [
-        ((None, None), (1, 1)),
-        ((Some(6), None), (6, 6)),
-        ((None, Some(3)), (3, 3)),
-        ((Some(6), Some(2)), (6, 2)),
-    ] {
+    for (given, expected) in
+        [((None, None), (1, 1)), ((Some(6), None), (6, 6)), ((None, Some(3)), (3, 3)), ((Some(6), Some(2)), (6, 2))]
+    {
         let chosen = choose(&store, enough, given).unwrap();
         assert_eq!((chosen.partitions, chosen.concurrent), expected, "{given:?}");
         assert_eq!(chosen.lists, ListsPlace::Memory);
@@ -102,24 +94,13 @@ fn a_graph_that_does_not_fit_has_the_smallest_number_that_does() {
                 continue;
             };
             assert!(bytes <= chosen.room && chosen.room < chosen.whole_bytes && chosen.concurrent == 1);
-            assert!(
-                kinds(&store, memory, &chosen, schedule)
-                    .iter()
-                    .all(|&kind| kind == ViewKind::InTurn)
-            );
+            assert!(kinds(&store, memory, &chosen, schedule).iter().all(|&kind| kind == ViewKind::InTurn));
             let fewer = choose(Some(chosen.partitions / 2)).unwrap();
-            assert_eq!(
-                fewer.lists,
-                ListsPlace::Mapped(Remedy::Partitions(chosen.partitions)),
-                "{schedule}"
-            );
+            assert_eq!(fewer.lists, ListsPlace::Mapped(Remedy::Partitions(chosen.partitions)), "{schedule}");
             assert_eq!(fewer.concurrent, fewer.partitions);
             found.push(chosen.partitions);
         }
-        assert!(
-            found.is_sorted() && found.first() < found.last(),
-            "{schedule}: {found:?}"
-        );
+        assert!(found.is_sorted() && found.first() < found.last(), "{schedule}: {found:?}");
     }
 }
 
@@ -148,27 +129,15 @@ fn of_several_workers_each_has_a_partition_in_every_step_and_needs_memory_for_it
     let whole = whole_bytes(&store);
     let opened = Store::open(store.store.path()).unwrap();
     let choose = |memory, workers, given: (Option<u32>, Option<usize>)| {
-        let loader = LoaderOptions {
-            share: Share::new(workers - 1, workers),
-            ..loader(memory, given.1)
-        };
+        let loader = LoaderOptions { share: Share::new(workers - 1, workers), ..loader(memory, given.1) };
         PartitionNumbers::choose(&opened, &loader, &options(given.0, Schedule::Shuffle)).unwrap()
     };
     let numbers = |chosen: PartitionNumbers| (chosen.partitions, chosen.concurrent, chosen.lists);
     for workers in [2, 3, 4] {
         // A graph that fits one worker.
-        assert_eq!(
-            numbers(choose(1 << 30, workers, (None, None))),
-            (workers, workers, ListsPlace::Memory)
-        );
-        assert_eq!(
-            numbers(choose(1 << 30, workers, (Some(16), None))),
-            (16, 16, ListsPlace::Memory)
-        );
-        assert_eq!(
-            numbers(choose(1 << 30, workers, (None, Some(8)))),
-            (8, 8, ListsPlace::Memory)
-        );
+        assert_eq!(numbers(choose(1 << 30, workers, (None, None))), (workers, workers, ListsPlace::Memory));
+        assert_eq!(numbers(choose(1 << 30, workers, (Some(16), None))), (16, 16, ListsPlace::Memory));
+        assert_eq!(numbers(choose(1 << 30, workers, (None, Some(8)))), (8, 8, ListsPlace::Memory));
     }
     // One that fits two together, and not one alone.
     let most = whole * 4 / 5;
@@ -178,20 +147,12 @@ fn of_several_workers_each_has_a_partition_in_every_step_and_needs_memory_for_it
     for workers in [2, 3] {
         let little = whole / 5;
         let chosen = choose(little, workers, (None, None));
-        let ListsPlace::InTurn(bytes) = chosen.lists else {
-            panic!("{chosen:?}")
-        };
+        let ListsPlace::InTurn(bytes) = chosen.lists else { panic!("{chosen:?}") };
         assert!(bytes <= chosen.room && chosen.concurrent == workers, "{chosen:?}");
-        assert!(
-            chosen.partitions > workers && chosen.partitions.is_multiple_of(workers),
-            "{chosen:?}"
-        );
+        assert!(chosen.partitions > workers && chosen.partitions.is_multiple_of(workers), "{chosen:?}");
         for share in Share::each(workers) {
             let store = Arc::new(Store::open(store.store.path()).unwrap());
-            let options = LoaderOptions {
-                share,
-                ..loader(little, Some(chosen.concurrent as usize))
-            };
+            let options = LoaderOptions { share, ..loader(little, Some(chosen.concurrent as usize)) };
             let repartition = RepartitionOptions {
                 partitions: chosen.partitions,
                 schedule: Schedule::Shuffle,
@@ -216,10 +177,7 @@ fn lists_that_no_number_fits_are_mapped_and_enough_memory_is_named() {
     for (expands_halo, memory) in [(false, 50_000), (true, 50_000), (true, 1)] {
         let choose = |memory| {
             let opened = Store::open(store.store.path()).unwrap();
-            let options = NumberOptions {
-                expands_halo,
-                ..options(None, Schedule::Sweep)
-            };
+            let options = NumberOptions { expands_halo, ..options(None, Schedule::Sweep) };
             PartitionNumbers::choose(&opened, &loader(memory, None), &options).unwrap()
         };
         let chosen = choose(memory);

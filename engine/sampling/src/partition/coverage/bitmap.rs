@@ -25,10 +25,7 @@ impl Bitmap {
 
     /// An empty set.
     pub fn new(nodes: &Range<u64>) -> Self {
-        Self {
-            first: nodes.start,
-            words: (0..Self::words(nodes)).map(|_| AtomicU64::new(0)).collect(),
-        }
+        Self { first: nodes.start, words: (0..Self::words(nodes)).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Adds a node of the range.

@@ -33,10 +33,7 @@ pub(super) fn passes(nodes: u64, partitions: u32, memory: u64) -> Vec<Pass> {
     if at_once > 0 {
         return (0..partitions)
             .step_by(at_once as usize)
-            .map(|first| Pass {
-                partitions: first..partitions.min(first.saturating_add(at_once)),
-                sources: 0..nodes,
-            })
+            .map(|first| Pass { partitions: first..partitions.min(first.saturating_add(at_once)), sources: 0..nodes })
             .collect();
     }
     // Not even one bitmap fits. Each pass has one partition and as many sources as there are bits in whole words.
@@ -83,12 +80,7 @@ pub(super) fn count(
 ) -> Result<Vec<Coverage>> {
     let chunks: Vec<Vec<ChunkId>> = passes
         .iter()
-        .map(|pass| {
-            store
-                .present_chunks()
-                .filter(|&chunk| pass.reads(assignment, chunk))
-                .collect()
-        })
+        .map(|pass| store.present_chunks().filter(|&chunk| pass.reads(assignment, chunk)).collect())
         .collect();
     progress.stage(
         "counting halo nodes and coverage",

@@ -61,10 +61,7 @@ fn counts_equal_a_naive_count_with_any_memory() {
                     (ids(owned.base()), ids(owned.variable())),
                     (report.base_chunks.clone(), report.variable_chunks.clone())
                 );
-                let edges: u64 = owned
-                    .chunks()
-                    .map(|chunk| store.manifest().chunks[chunk.0 as usize].edges)
-                    .sum();
+                let edges: u64 = owned.chunks().map(|chunk| store.manifest().chunks[chunk.0 as usize].edges).sum();
                 assert_eq!(
                     (report.nodes, report.visible_edges, report.cut_edges),
                     (owned.nodes(), visible, edges - visible)
@@ -74,12 +71,9 @@ fn counts_equal_a_naive_count_with_any_memory() {
             .collect();
         // A bitmap of 512 nodes takes 64 bytes. So there is memory for those of all partitions, of two, of one, and for
         // a range of sources only.
-        for (memory, count_of_passes) in [
-            (1 << 20, 1),
-            (128, partitions.div_ceil(2)),
-            (64, partitions),
-            (24, 3 * partitions),
-        ] {
+        for (memory, count_of_passes) in
+            [(1 << 20, 1), (128, partitions.div_ceil(2)), (64, partitions), (24, 3 * partitions)]
+        {
             let passes = passes(store.manifest().nodes, partitions, memory);
             assert_eq!(passes.len(), count_of_passes as usize);
             for threads in [1, 3] {
@@ -94,28 +88,19 @@ fn counts_equal_a_naive_count_with_any_memory() {
 fn a_slice_is_counted_without_its_absent_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let slice = slice_of(folder.path(), 7, 2..=3);
-    let options = CoverageOptions {
-        memory: 1 << 20,
-        threads: 2,
-    };
+    let options = CoverageOptions { memory: 1 << 20, threads: 2 };
     let counted = coverage(&slice, slice.assignment(), &options, &Silent).unwrap();
     // Nodes of absent chunks are halo nodes.
     let (naive, visible) = expected(&slice, &Owned::whole(&slice));
     assert_eq!(counted, [naive]);
-    assert!(
-        counted[0].halo_nodes > 0 && visible < slice.manifest().edges,
-        "{counted:?}"
-    );
+    assert!(counted[0].halo_nodes > 0 && visible < slice.manifest().edges, "{counted:?}");
 }
 
 #[test]
 fn too_little_memory_is_an_error_that_names_enough() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(folder.path(), 4);
-    let options = CoverageOptions {
-        memory: 100,
-        threads: 1,
-    };
+    let options = CoverageOptions { memory: 100, threads: 1 };
     let error = coverage(&store, store.assignment(), &options, &Silent).unwrap_err();
     assert!(error.to_string().contains("at least 1 MiB"), "{error}");
 }

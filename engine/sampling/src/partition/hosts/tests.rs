@@ -6,11 +6,7 @@ use super::*;
 use crate::partition::{Schedule, assignment};
 
 fn chunk(i: u64) -> HeldChunk {
-    HeldChunk {
-        nodes: 100 + i % 3,
-        edges: 1000 + i * i % 97 * 50,
-        seeds: 1 + i % 7,
-    }
+    HeldChunk { nodes: 100 + i % 3, edges: 1000 + i * i % 97 * 50, seeds: 1 + i % 7 }
 }
 
 /// A worker with some of `count` chunks.
@@ -21,12 +17,7 @@ fn with(chunks: impl IntoIterator<Item = u64>, count: u64) -> HeldChunks {
 }
 
 fn options(schedule: Schedule, partitions: u32, super_epoch: u64) -> RepartitionOptions {
-    RepartitionOptions {
-        partitions,
-        schedule,
-        seed: 3,
-        super_epoch: Some(super_epoch),
-    }
+    RepartitionOptions { partitions, schedule, seed: 3, super_epoch: Some(super_epoch) }
 }
 
 #[test]
@@ -37,23 +28,13 @@ fn one_host_divides_its_chunks_as_a_store_does() {
             let hosts = Hosts::one(&held, workers);
             assert_eq!(hosts, Hosts::of_workers(&vec![held.clone(); workers as usize]).unwrap());
             assert_eq!(hosts.count(), 1);
-            for (schedule, super_epoch) in Schedule::ALL
-                .into_iter()
-                .flat_map(|schedule| [(schedule, 0), (schedule, 5)])
+            for (schedule, super_epoch) in Schedule::ALL.into_iter().flat_map(|schedule| [(schedule, 0), (schedule, 5)])
             {
                 let found = hosts.assign(&options(schedule, 5, super_epoch), 2, 9).unwrap();
                 assert_eq!(found, assignment(schedule, &sizes, 5, 3, super_epoch, 9).unwrap());
             }
-            let error = hosts
-                .assign(&options(Schedule::Sweep, 14, 0), 2, 9)
-                .unwrap_err()
-                .to_string();
-            assert_eq!(
-                error,
-                assignment(Schedule::Sweep, &sizes, 14, 3, 0, 9)
-                    .unwrap_err()
-                    .to_string()
-            );
+            let error = hosts.assign(&options(Schedule::Sweep, 14, 0), 2, 9).unwrap_err().to_string();
+            assert_eq!(error, assignment(Schedule::Sweep, &sizes, 14, 3, 0, 9).unwrap_err().to_string());
         }
     }
 }
@@ -65,22 +46,13 @@ fn partitions_of_a_host_have_its_chunks_and_no_others() {
     assert_eq!(hosts.count(), 2);
     // With other numbers of workers, the same partitions are on the same hosts.
     let renumbered = Hosts::of_workers(&[b, a.clone(), a]).unwrap();
-    assert_eq!(
-        [1, 2, 0].map(|worker| renumbered.share(worker)),
-        [0, 2, 1].map(|worker| hosts.share(worker))
-    );
+    assert_eq!([1, 2, 0].map(|worker| renumbered.share(worker)), [0, 2, 1].map(|worker| hosts.share(worker)));
     assert_eq!(renumbered.chunks, hosts.chunks);
     assert!(!hosts.has_all());
     assert_eq!(hosts.trained().count(), 10);
     assert_eq!(hosts.partitions_of_worker_max(), 2);
-    assert_eq!(
-        [0, 1, 2].map(|worker| hosts.share_within(worker)),
-        [Share::new(0, 2), Share::ALL, Share::new(1, 2)]
-    );
-    for (schedule, super_epoch) in Schedule::ALL
-        .into_iter()
-        .flat_map(|schedule| [(schedule, 0), (schedule, 3)])
-    {
+    assert_eq!([0, 1, 2].map(|worker| hosts.share_within(worker)), [Share::new(0, 2), Share::ALL, Share::new(1, 2)]);
+    for (schedule, super_epoch) in Schedule::ALL.into_iter().flat_map(|schedule| [(schedule, 0), (schedule, 3)]) {
         let assignment = hosts.assign(&options(schedule, 6, super_epoch), 3, 1).unwrap();
         assignment.check_owners().unwrap();
         // In each step of three partitions, the second worker serves the last one: its host has the last chunks.
@@ -93,16 +65,10 @@ fn partitions_of_a_host_have_its_chunks_and_no_others() {
                 assert_eq!(partition.0 % 3 == 2, is_of_second, "{chunk}: {owners:?}");
             }
         }
-        assert_eq!(
-            renumbered.assign(&options(schedule, 6, super_epoch), 3, 1).unwrap(),
-            assignment
-        );
+        assert_eq!(renumbered.assign(&options(schedule, 6, super_epoch), 3, 1).unwrap(), assignment);
         let seeds = hosts.seeds(&assignment);
         assert!(seeds.iter().all(|&seeds| seeds > 0), "{seeds:?}");
-        assert_eq!(
-            seeds.iter().sum::<u64>(),
-            hosts.trained().map(|(_, held)| held.seeds).sum::<u64>()
-        );
+        assert_eq!(seeds.iter().sum::<u64>(), hosts.trained().map(|(_, held)| held.seeds).sum::<u64>());
     }
 }
 
@@ -135,16 +101,9 @@ fn hosts_without_a_partition_or_with_other_chunks_are_refused() {
         refused.unwrap_err().to_string()
     };
     let found = error(1, 1);
-    assert!(
-        found.contains("rank 1 has 4 chunks of its own, and serves 0 of the 1 partitions"),
-        "{found}"
-    );
+    assert!(found.contains("rank 1 has 4 chunks of its own, and serves 0 of the 1 partitions"), "{found}");
     assert!(found.contains("--concurrent of at least 2"), "{found}");
-    assert!(
-        error(10, 2).contains("rank 0 has 4 chunks of its own, and serves 5"),
-        "{}",
-        error(10, 2)
-    );
+    assert!(error(10, 2).contains("rank 0 has 4 chunks of its own, and serves 5"), "{}", error(10, 2));
     assert!(hosts.assign(&options(Schedule::Sweep, 0, 0), 1, 1).is_err());
     let mut other = with(3..8, 8);
     other[3] = Some(HeldChunk { edges: 1, ..chunk(3) });

@@ -8,10 +8,7 @@ use super::*;
 fn by_owners(owners: &[(u32, Option<u32>)], partitions: u32) -> Assignment {
     let owners: Vec<_> = owners
         .iter()
-        .map(|&(base, variable)| Owners {
-            base: PartitionId(base),
-            variable: variable.map(PartitionId),
-        })
+        .map(|&(base, variable)| Owners { base: PartitionId(base), variable: variable.map(PartitionId) })
         .collect();
     Assignment::from_owners(1, partitions, "sweep", &owners)
 }
@@ -85,10 +82,7 @@ fn nobody_owns_a_chunk_that_a_slice_lacks() {
     let map = ChunkMap::uniform(12, 4);
     let owned = Owned::among(&Assignment::whole(4), &map, |chunk| chunk.0 % 2 == 1, PartitionId(0));
     assert_eq!((owned.base(), owned.nodes()), (&[ChunkId(1), ChunkId(3)][..], 6));
-    assert_eq!(
-        (owned.local(NodeId(2)), owned.local(NodeId(9))),
-        (None, Some(LocalId(3)))
-    );
+    assert_eq!((owned.local(NodeId(2)), owned.local(NodeId(9))), (None, Some(LocalId(3))));
     assert!(owned.all_seeds().iter().eq([3, 4, 5, 9, 10, 11].map(NodeId)));
 }
 

@@ -24,10 +24,7 @@ fn owners(assignment: &Assignment) -> Vec<(u32, Option<u32>)> {
     (0..assignment.chunks())
         .map(|chunk| {
             let owners = assignment.owners(ChunkId(chunk));
-            (
-                owners.base.expect("every chunk has a base").0,
-                owners.variable.map(|p| p.0),
-            )
+            (owners.base.expect("every chunk has a base").0, owners.variable.map(|p| p.0))
         })
         .collect()
 }
@@ -44,9 +41,7 @@ fn every_chunk_is_in_one_base_and_dealt_bases_differ_by_at_most_one_chunk() {
             assignment.check_owners().unwrap();
             assert_eq!(assignment.schedule(), schedule.name());
             let mut chunks_of = vec![0u64; partitions as usize];
-            bases(&assignment)
-                .iter()
-                .for_each(|&base| chunks_of[base as usize] += 1);
+            bases(&assignment).iter().for_each(|&base| chunks_of[base as usize] += 1);
             let (least, most) = match schedule {
                 Schedule::Local => (1, chunks),
                 _ => (chunks / u64::from(partitions), chunks.div_ceil(u64::from(partitions))),
@@ -69,11 +64,7 @@ fn a_sweep_brings_each_pair_of_partitions_together_once_in_each_direction() {
                     .into_iter()
                     .map(|(base, variable)| (variable.expect("every chunk has a variable part"), base))
                     .collect();
-                assert_eq!(
-                    pairs.len(),
-                    partitions as usize,
-                    "each partition has another variable part"
-                );
+                assert_eq!(pairs.len(), partitions as usize, "each partition has another variable part");
                 for pair in pairs {
                     assert!(met.insert(pair), "{pair:?} of {partitions} meet twice");
                 }
@@ -119,11 +110,7 @@ fn one_partition_has_no_variable_part() {
 fn a_shuffle_groups_anew_and_a_fixed_schedule_never() {
     let shuffled: HashSet<_> = (0..20).map(|s| bases(&of(Schedule::Shuffle, 32, 4, 1, s))).collect();
     assert_eq!(shuffled.len(), 20);
-    assert!(
-        owners(&of(Schedule::Shuffle, 32, 4, 1, 0))
-            .iter()
-            .all(|(_, v)| v.is_none())
-    );
+    assert!(owners(&of(Schedule::Shuffle, 32, 4, 1, 0)).iter().all(|(_, v)| v.is_none()));
     let first = owners(&of(Schedule::Sweep, 32, 4, 1, 0));
     for super_epoch in 0..20 {
         assert_eq!(owners(&of(Schedule::Fixed, 32, 4, 1, super_epoch)), first);
@@ -140,12 +127,8 @@ fn a_local_schedule_has_bases_of_neighboring_chunks_with_similar_work() {
     assert_eq!(ends(&[9, 0, 0], 3), [0, 1, 2]);
     assert_eq!(ends(&[0, 0, 0], 3), [0, 1, 2]);
     // All bases meet, as under `sweep`.
-    let variable = |super_epoch| {
-        owners(&of(Schedule::Local, 8, 4, 0, super_epoch))
-            .iter()
-            .map(|o| o.1)
-            .collect::<Vec<_>>()
-    };
+    let variable =
+        |super_epoch| owners(&of(Schedule::Local, 8, 4, 0, super_epoch)).iter().map(|o| o.1).collect::<Vec<_>>();
     assert_ne!(variable(0), variable(1));
     assert_eq!(variable(0), variable(3));
 }
@@ -168,9 +151,7 @@ fn a_shuffle_brings_any_two_chunks_together_with_the_same_probability() {
 
 #[test]
 fn an_assignment_depends_on_the_seed_and_nothing_else() {
-    let groups: HashSet<_> = (0..20)
-        .map(|seed| bases(&of(Schedule::Sweep, 32, 4, seed, 0)))
-        .collect();
+    let groups: HashSet<_> = (0..20).map(|seed| bases(&of(Schedule::Sweep, 32, 4, seed, 0))).collect();
     assert_eq!(groups.len(), 20);
     for schedule in Schedule::ALL {
         assert_eq!(of(schedule, 32, 4, 7, 2), of(schedule, 32, 4, 7, 2));
@@ -214,10 +195,6 @@ fn too_many_partitions_and_none_are_errors() {
         let error = assignment(Schedule::Sweep, &[Some(5); 4], partitions, 0, 0, 1).unwrap_err();
         error.to_string()
     };
-    assert!(
-        error(5).contains("at most 4") && error(5).contains("--chunks"),
-        "{}",
-        error(5)
-    );
+    assert!(error(5).contains("at most 4") && error(5).contains("--chunks"), "{}", error(5));
     assert!(error(0).contains("at least 1"), "{}", error(0));
 }

@@ -8,13 +8,7 @@ use super::*;
 use crate::sample::{BatchKey, random::HopKey, tests::statistics::assert_uniform};
 
 fn key() -> HopKey {
-    BatchKey {
-        seed: 1,
-        epoch: 0,
-        partition: PartitionId(0),
-        batch: 0,
-    }
-    .hop(0)
+    BatchKey { seed: 1, epoch: 0, partition: PartitionId(0), batch: 0 }.hop(0)
 }
 
 /// The frequency of each outcome, over `draws` destinations.
@@ -36,12 +30,8 @@ fn each_way_of_drawing_gives_every_set_with_equal_frequency() {
         ("bitmap", |draws, d, k, scratch, positions| {
             by_bitmap(draws, d, k, &mut scratch.bits, positions);
         }),
-        ("counting", |draws, d, k, _, positions| {
-            by_counting(draws, d, k as usize, positions)
-        }),
-        ("sorting", |draws, d, k, _, positions| {
-            by_sorting(draws, d, k as usize, positions)
-        }),
+        ("counting", |draws, d, k, _, positions| by_counting(draws, d, k as usize, positions)),
+        ("sorting", |draws, d, k, _, positions| by_sorting(draws, d, k as usize, positions)),
     ];
     let mut scratch = DrawScratch::default();
     for (name, way) in ways {
@@ -51,11 +41,7 @@ fn each_way_of_drawing_gives_every_set_with_equal_frequency() {
                 way(draws, d, k, &mut scratch, positions);
                 assert_eq!(positions.remove(0), 99, "{name} appends");
             });
-            assert!(
-                counts
-                    .keys()
-                    .all(|set| set.is_sorted_by(|a, b| a < b) && set[set.len() - 1] < d)
-            );
+            assert!(counts.keys().all(|set| set.is_sorted_by(|a, b| a < b) && set[set.len() - 1] < d));
             assert_eq!(counts.len(), sets, "{name}: {k} of {d}");
             assert_uniform(&counts.into_values().collect::<Vec<_>>(), name);
         }

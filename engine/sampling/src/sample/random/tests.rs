@@ -4,22 +4,14 @@ use super::*;
 use crate::sample::tests::statistics::assert_uniform;
 
 fn key(batch: u64) -> BatchKey {
-    BatchKey {
-        seed: 42,
-        epoch: 1,
-        partition: PartitionId(3),
-        batch,
-    }
+    BatchKey { seed: 42, epoch: 1, partition: PartitionId(3), batch }
 }
 
 #[test]
 fn numbers_never_change() {
     // Computed with an independent implementation of the description above. Other numbers would change every run.
     let mut draws = key(2).hop(1).draws(5);
-    assert_eq!(
-        [draws.next(), draws.next()],
-        [0xf3ae_102a_4304_7576, 0x3e22_766a_fd72_6d3f]
-    );
+    assert_eq!([draws.next(), draws.next()], [0xf3ae_102a_4304_7576, 0x3e22_766a_fd72_6d3f]);
     assert_eq!(draws.below(1000), 949);
 }
 
@@ -49,13 +41,8 @@ fn bits_of_neighboring_draws_are_fair_and_independent() {
         let first = |batch, hop, destination| key(batch).hop(hop).draws(destination).next();
         let mut draws = key(7).hop(0).draws(i);
         let this = draws.next();
-        let words = [
-            this,
-            this ^ draws.next(),
-            this ^ first(7, 0, i + 1),
-            this ^ first(7, 1, i),
-            this ^ first(8, 0, i),
-        ];
+        let words =
+            [this, this ^ draws.next(), this ^ first(7, 0, i + 1), this ^ first(7, 1, i), this ^ first(8, 0, i)];
         for (ones, word) in ones.iter_mut().zip(words) {
             for (bit, ones) in ones.iter_mut().enumerate() {
                 *ones += word >> bit & 1;
@@ -63,9 +50,6 @@ fn bits_of_neighboring_draws_are_fair_and_independent() {
         }
     }
     for (bit, &ones) in ones.iter().flatten().enumerate() {
-        assert!(
-            (ones as f64 - n as f64 / 2.0).abs() < 2.5 * (n as f64).sqrt(),
-            "bit {bit}: {ones} of {n}"
-        );
+        assert!((ones as f64 - n as f64 / 2.0).abs() < 2.5 * (n as f64).sqrt(), "bit {bit}: {ones} of {n}");
     }
 }

@@ -16,11 +16,7 @@ fn relabels(relabel: &mut impl Relabel, nodes_of_graph: u64, batches: u64, piece
         let (mut nodes, mut expected_nodes, mut known) = (Vec::new(), Vec::new(), HashMap::new());
         for _ in 0..draw(pieces) {
             // Half of the pieces draw from a small part of the graph, so that many sources are known.
-            let end = if draw(2) == 0 {
-                nodes_of_graph
-            } else {
-                nodes_of_graph.min(100)
-            };
+            let end = if draw(2) == 0 { nodes_of_graph } else { nodes_of_graph.min(100) };
             let sources: Vec<_> = (0..draw(length)).map(|_| NodeId(draw(end))).collect();
             let expected: Vec<u32> = sources
                 .iter()

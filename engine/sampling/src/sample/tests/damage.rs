@@ -13,20 +13,11 @@ use crate::{
 };
 
 /// Kinds of view, with read engines.
-const WAYS: [(ViewKind, Choice); 3] = [
-    (ViewKind::Memory, Choice::Auto),
-    (ViewKind::Memory, Choice::Pread),
-    (ViewKind::Mapped, Choice::Auto),
-];
+const WAYS: [(ViewKind, Choice); 3] =
+    [(ViewKind::Memory, Choice::Auto), (ViewKind::Memory, Choice::Pread), (ViewKind::Mapped, Choice::Auto)];
 
 fn samplers() -> [Sampler; 3] {
-    let walks = RandomWalks {
-        hops: 1,
-        walks: 5,
-        steps: 2,
-        termination: 0.3,
-        neighbors: 3,
-    };
+    let walks = RandomWalks { hops: 1, walks: 5, steps: 2, termination: 0.3, neighbors: 3 };
     [
         Sampler::by_weight(fanouts("-1"), false),
         Sampler::uniform(fanouts("4,-1"), false),

@@ -37,11 +37,7 @@ fn check_joined(parts: &[Minibatch], join: Join, joined: &Minibatch) {
         let is_last = hop + 1 == hops && join == Join::SharedInput;
         let sum = |count: fn(&Block) -> usize| parts.iter().map(|part| count(&part.blocks[hop])).sum::<usize>();
         assert_eq!(block.destinations, sum(|block| block.destinations));
-        let sources = if is_last {
-            expected.len()
-        } else {
-            sum(|block| block.sources)
-        };
+        let sources = if is_last { expected.len() } else { sum(|block| block.sources) };
         assert_eq!(block.sources, sources);
         assert_eq!(block.offsets.len(), block.destinations + 1);
         assert_eq!(block.indices.len(), sum(|block| block.indices.len()));
@@ -64,17 +60,10 @@ fn check_joined(parts: &[Minibatch], join: Join, joined: &Minibatch) {
                 }
             }
             if !block.edge_weights.is_empty() {
-                assert_eq!(
-                    block.edge_weights[block.edges_of(destination)],
-                    own.edge_weights[own.edges_of(at)]
-                );
+                assert_eq!(block.edge_weights[block.edges_of(destination)], own.edge_weights[own.edges_of(at)]);
             }
             assert_eq!(
-                (
-                    block.visible[destination],
-                    block.global[destination],
-                    block.halo[destination]
-                ),
+                (block.visible[destination], block.global[destination], block.halo[destination]),
                 (own.visible[at], own.global[at], own.halo[at])
             );
         }
@@ -85,13 +74,7 @@ fn check_joined(parts: &[Minibatch], join: Join, joined: &Minibatch) {
 fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
     let graph = Graph::mixed(200);
     let view = whole(&graph, 4);
-    let walks = RandomWalks {
-        hops: 2,
-        walks: 5,
-        steps: 3,
-        termination: 0.3,
-        neighbors: 4,
-    };
+    let walks = RandomWalks { hops: 2, walks: 5, steps: 3, termination: 0.3, neighbors: 4 };
     let samplers = [
         Sampler::uniform(fanouts("3"), false),
         Sampler::uniform(fanouts("4,3,2"), false),
@@ -115,11 +98,7 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
             assert!(joined.blocks.last().unwrap().own.is_empty());
             join(&parts[..count], Join::SharedInput, &mut joined);
             let is_prefix = joined.blocks.last().unwrap().own.is_empty();
-            assert_eq!(
-                is_prefix,
-                count == 1 || sampler.hops() == 1,
-                "{count} parts share destinations"
-            );
+            assert_eq!(is_prefix, count == 1 || sampler.hops() == 1, "{count} parts share destinations");
         }
         for how in [Join::SharedInput, Join::Apart] {
             join(&parts[..1], how, &mut joined);

@@ -8,13 +8,7 @@ use crate::{partition::Owned, view::tests::graph::TestStore};
 
 /// Samplers of all methods.
 fn samplers() -> Vec<Sampler> {
-    let walks = |neighbors| RandomWalks {
-        hops: 2,
-        walks: 10,
-        steps: 3,
-        termination: 0.3,
-        neighbors,
-    };
+    let walks = |neighbors| RandomWalks { hops: 2, walks: 10, steps: 3, termination: 0.3, neighbors };
     vec![
         Sampler::uniform(fanouts("15,10,5"), false),
         Sampler::uniform(fanouts("4,-1"), false),
@@ -75,9 +69,7 @@ fn the_number_of_threads_makes_no_difference() {
     let view = view::tests::whole(&store.store, true, ViewKind::Mapped).unwrap();
     for sampler in samplers() {
         let seeds = |batch: u64| nodes((0..40).map(|i| (batch * 40 + i) * 11 % 3000));
-        let alone: Vec<_> = (0..12)
-            .map(|batch| sample(&sampler, &view, &seeds(batch), batch).unwrap())
-            .collect();
+        let alone: Vec<_> = (0..12).map(|batch| sample(&sampler, &view, &seeds(batch), batch).unwrap()).collect();
         // Each of three threads takes every third batch, from the last to the first, with its own scratch.
         let together: Vec<_> = std::thread::scope(|scope| {
             let work = |thread: u64| {
@@ -87,9 +79,7 @@ fn the_number_of_threads_makes_no_difference() {
                     let mut made = Vec::new();
                     for batch in (0..12).rev().filter(|batch| batch % 3 == thread) {
                         let mut out = Minibatch::default();
-                        sampler
-                            .sample(view, &seeds(batch), key(batch), &mut scratch, &mut out)
-                            .unwrap();
+                        sampler.sample(view, &seeds(batch), key(batch), &mut scratch, &mut out).unwrap();
                         made.push((batch, out));
                     }
                     made
@@ -182,9 +172,7 @@ proptest! {
 #[test]
 fn the_example_stores_use_both_codecs() {
     use grappa_formats::rows::RowCodec;
-    let [mixed, local] = &stores()[..] else {
-        panic!("two stores")
-    };
+    let [mixed, local] = &stores()[..] else { panic!("two stores") };
     let codec = |store: &TestStore| store.store.chunk(ChunkId(3)).unwrap().rows().meta().codec;
     assert_eq!(codec(&mixed.1), RowCodec::EliasFano);
     assert!(matches!(codec(&local.1), RowCodec::Gap(_)));

@@ -17,12 +17,7 @@ use super::{BatchKey, Fanouts, Minibatch, RandomWalks, Sampler, Scratch};
 use crate::view::{self, Halo, PartitionView, ViewKind, tests::graph::Graph};
 
 fn key(batch: u64) -> BatchKey {
-    BatchKey {
-        seed: 7,
-        epoch: 2,
-        partition: PartitionId(0),
-        batch,
-    }
+    BatchKey { seed: 7, epoch: 2, partition: PartitionId(0), batch }
 }
 
 fn fanouts(text: &str) -> Fanouts {
@@ -54,10 +49,7 @@ fn check_valid(minibatch: &Minibatch, graph: &Graph, replace: bool) {
     for block in &minibatch.blocks {
         assert_eq!(block.destinations, destinations);
         assert_eq!(block.offsets.len(), destinations + 1);
-        assert_eq!(
-            [block.offsets[0], block.offsets[destinations]],
-            [0, block.indices.len() as u32]
-        );
+        assert_eq!([block.offsets[0], block.offsets[destinations]], [0, block.indices.len() as u32]);
         assert!(block.indices.iter().all(|&index| (index as usize) < block.sources));
         for lengths in [block.visible.len(), block.global.len(), block.halo.len()] {
             assert_eq!(lengths, destinations);

@@ -17,11 +17,7 @@ pub fn all_neighbors(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId],
     let mut blocks = Vec::new();
     let draws_halo = halo != Halo::None;
     for _ in 0..hops {
-        let mut block = Block {
-            destinations: nodes.len(),
-            offsets: vec![0],
-            ..Block::default()
-        };
+        let mut block = Block { destinations: nodes.len(), offsets: vec![0], ..Block::default() };
         for destination in nodes.clone() {
             let is_owned = owned.contains(destination);
             let list: Vec<_> = graph.sources(destination.0).map(NodeId).filter(|_| is_owned).collect();
@@ -43,10 +39,5 @@ pub fn all_neighbors(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId],
         block.sources = nodes.len();
         blocks.push(block);
     }
-    Minibatch {
-        nodes,
-        seeds: seeds.len(),
-        blocks,
-        ..Minibatch::default()
-    }
+    Minibatch { nodes, seeds: seeds.len(), blocks, ..Minibatch::default() }
 }

@@ -22,10 +22,7 @@ fn all_neighbors_equal_those_of_the_naive_sampler() {
                 let sampler = Sampler::uniform(fanouts.clone(), replace);
                 let seeds = nodes([3, 700, 0, 1, 2, 4, 44]);
                 let minibatch = sample(&sampler, &view, &seeds, 0).unwrap();
-                assert_eq!(
-                    minibatch,
-                    all_neighbors(&graph, view.owned(), Halo::Stop, &seeds, fanouts.hops())
-                );
+                assert_eq!(minibatch, all_neighbors(&graph, view.owned(), Halo::Stop, &seeds, fanouts.hops()));
                 check_valid(&minibatch, &graph, replace);
             }
         }
@@ -36,13 +33,7 @@ fn all_neighbors_equal_those_of_the_naive_sampler() {
 fn samples_are_valid_and_as_large_as_the_fanouts_say() {
     let graph = Graph::mixed(4000);
     let view = whole(&graph, 5);
-    for (text, replace) in [
-        ("15,10,5", false),
-        ("3,-1", false),
-        ("20,20", true),
-        ("100,2", false),
-        ("1", true),
-    ] {
+    for (text, replace) in [("15,10,5", false), ("3,-1", false), ("20,20", true), ("100,2", false), ("1", true)] {
         let sampler = Sampler::uniform(fanouts(text), replace);
         let minibatch = sample(&sampler, &view, &nodes((0..4000).step_by(13)), 3).unwrap();
         check_valid(&minibatch, &graph, replace);
@@ -85,11 +76,7 @@ fn draws_with_replacement_are_independent() {
     let batches = 20_000;
     for batch in 0..batches {
         let minibatch = sample(&sampler, &view, &nodes([0]), batch).unwrap();
-        let mut drawn: Vec<_> = minibatch.blocks[0]
-            .indices
-            .iter()
-            .map(|&i| minibatch.nodes[i as usize].0)
-            .collect();
+        let mut drawn: Vec<_> = minibatch.blocks[0].indices.iter().map(|&i| minibatch.nodes[i as usize].0).collect();
         assert_eq!(drawn.len(), 3);
         drawn.sort_unstable();
         *counts.entry(drawn).or_insert(0) += 1;
@@ -121,16 +108,11 @@ fn draws_depend_on_each_part_of_the_key_and_on_hop_and_destination() {
         base,
         BatchKey { seed: 8, ..base },
         BatchKey { epoch: 3, ..base },
-        BatchKey {
-            partition: PartitionId(1),
-            ..base
-        },
+        BatchKey { partition: PartitionId(1), ..base },
         BatchKey { batch: 6, ..base },
     ] {
         let mut minibatch = Minibatch::default();
-        sampler
-            .sample(&view, &seeds, key, &mut Scratch::default(), &mut minibatch)
-            .unwrap();
+        sampler.sample(&view, &seeds, key, &mut Scratch::default(), &mut minibatch).unwrap();
         for block in &minibatch.blocks {
             for seed in 0..2 {
                 let drawn = &block.indices[block.edges_of(seed)];
@@ -155,9 +137,7 @@ fn scratch_and_buffer_carry_nothing_from_batch_to_batch() {
     for batch in 0..50 {
         let seeds = nodes((0..20).map(|i| (batch * 20 + i) * 7 % 900));
         for (view, sampler) in [(&view, &deep), (&other_view, &wide), (&view, &wide)] {
-            sampler
-                .sample(view, &seeds, key(batch), &mut scratch, &mut out)
-                .unwrap();
+            sampler.sample(view, &seeds, key(batch), &mut scratch, &mut out).unwrap();
             assert_eq!(out, sample(sampler, view, &seeds, batch).unwrap());
         }
         // A batch that fails leaves nothing behind either.
@@ -182,10 +162,7 @@ fn without_hops_a_minibatch_is_its_seeds() {
     assert_eq!((none.hops(), fanouts("5,3").without_last()), (0, fanouts("5")));
     let seeds = nodes([7, 3, 99]);
     let minibatch = sample(&Sampler::uniform(none, false), &view, &seeds, 0).unwrap();
-    assert_eq!(
-        (&minibatch.nodes, minibatch.seeds, minibatch.blocks.len()),
-        (&seeds, 3, 0)
-    );
+    assert_eq!((&minibatch.nodes, minibatch.seeds, minibatch.blocks.len()), (&seeds, 3, 0));
 }
 
 #[test]
@@ -194,9 +171,7 @@ fn seeds_that_do_not_exist_or_are_repeated_are_errors() {
     let sampler = Sampler::uniform(fanouts("5"), false);
     let error = sample(&sampler, &view, &nodes([5, 100]), 0).unwrap_err().to_string();
     assert!(error.contains("seed 100"), "{error}");
-    let error = sample(&sampler, &view, &nodes([9, 5, 8, 5]), 0)
-        .unwrap_err()
-        .to_string();
+    let error = sample(&sampler, &view, &nodes([9, 5, 8, 5]), 0).unwrap_err().to_string();
     assert!(error.contains("seed 5 is number 1 and number 3"), "{error}");
 }
 
@@ -224,11 +199,7 @@ fn hubs_give_large_samples() {
             let mut drawn = block.indices[block.edges_of(1)].to_vec();
             drawn.sort_unstable();
             drawn.dedup();
-            assert_eq!(
-                drawn.len(),
-                block.edges_of(1).len(),
-                "each source of the second seed occurs once"
-            );
+            assert_eq!(drawn.len(), block.edges_of(1).len(), "each source of the second seed occurs once");
         }
     }
 }

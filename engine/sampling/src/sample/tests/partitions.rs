@@ -9,10 +9,7 @@ fn all_neighbors_of_a_partition_equal_those_of_the_naive_sampler() {
         for chunks in [&[1][..], &[2, 0], &[0, 1, 2, 3]] {
             let owned = view::tests::owning(&store.store, chunks);
             let seeds = nodes(owned.runs().iter().cloned().flatten().step_by(29));
-            for (halo, kind) in Halo::ALL
-                .into_iter()
-                .flat_map(|halo| view::tests::KINDS.map(|kind| (halo, kind)))
-            {
+            for (halo, kind) in Halo::ALL.into_iter().flat_map(|halo| view::tests::KINDS.map(|kind| (halo, kind))) {
                 let view = view::tests::view(&store.store, owned.clone(), halo, false, kind).unwrap();
                 for text in ["-1", "-1,-1", "-1,-1,-1", "900,900"] {
                     let sampler = Sampler::uniform(fanouts(text), false);
@@ -46,11 +43,7 @@ fn halo_nodes_are_drawn_where_their_mode_allows() {
                 let list: Vec<_> = graph.sources(minibatch.nodes[destination].0).collect();
                 let visible = list.iter().filter(|&&source| owned.contains(NodeId(source))).count();
                 assert_eq!(block.halo[destination], is_halo(destination));
-                let (visible, global) = if is_halo(destination) {
-                    (0, 0)
-                } else {
-                    (visible, list.len())
-                };
+                let (visible, global) = if is_halo(destination) { (0, 0) } else { (visible, list.len()) };
                 assert_eq!(block.visible[destination], visible as u64);
                 assert_eq!(block.global[destination], global as u64);
                 let pool = if expected { global } else { visible };
@@ -74,9 +67,7 @@ fn every_neighbor_that_may_be_drawn_is_equally_likely() {
             let mut counts = vec![0; pool];
             for batch in 0..5000 {
                 let minibatch = sample(&Sampler::uniform(fanouts("3"), false), &view, &nodes([0]), batch).unwrap();
-                minibatch.nodes[1..]
-                    .iter()
-                    .for_each(|node| counts[(node.0 - first) as usize] += 1);
+                minibatch.nodes[1..].iter().for_each(|node| counts[(node.0 - first) as usize] += 1);
             }
             statistics::assert_uniform(&counts, &format!("{halo}, {kind}"));
         }

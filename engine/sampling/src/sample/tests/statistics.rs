@@ -7,16 +7,9 @@ pub fn assert_fits(counts: &[u64], expected: &[f64], what: &str) {
     assert_eq!(counts.len(), expected.len());
     let total: u64 = counts.iter().sum();
     let sum: f64 = expected.iter().sum();
-    assert!(
-        (total as f64 - sum).abs() < 1e-6 * sum,
-        "{what}: {total} counts of {sum} expected"
-    );
+    assert!((total as f64 - sum).abs() < 1e-6 * sum, "{what}: {total} counts of {sum} expected");
     assert!(expected.iter().all(|&e| e >= 5.0), "{what}: too few draws for a test");
-    let chi_square: f64 = counts
-        .iter()
-        .zip(expected)
-        .map(|(&n, e)| (n as f64 - e).powi(2) / e)
-        .sum();
+    let chi_square: f64 = counts.iter().zip(expected).map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
     let freedom = counts.len() as f64 - 1.0;
     assert!(
         chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(),

@@ -4,13 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 
-const WALKS: RandomWalks = RandomWalks {
-    hops: 1,
-    walks: 8,
-    steps: 3,
-    termination: 0.25,
-    neighbors: 1000,
-};
+const WALKS: RandomWalks = RandomWalks { hops: 1, walks: 8, steps: 3, termination: 0.25, neighbors: 1000 };
 
 /// A small graph with a dead end (3), a self-loop (2) and parallel edges (1).
 fn small() -> Graph {
@@ -43,9 +37,7 @@ fn expected_visits(graph: &Graph, seed: usize, walks: &RandomWalks) -> Vec<f64> 
 fn visits(minibatch: &Minibatch) -> HashMap<u64, f32> {
     let block = &minibatch.blocks[0];
     let edges = block.edges_of(0);
-    let sources = block.indices[edges.clone()]
-        .iter()
-        .map(|&i| minibatch.nodes[i as usize].0);
+    let sources = block.indices[edges.clone()].iter().map(|&i| minibatch.nodes[i as usize].0);
     sources.zip(block.edge_weights[edges].iter().copied()).collect()
 }
 
@@ -55,11 +47,7 @@ fn visits_have_the_expected_frequency() {
     for kind in view::tests::KINDS {
         let view = view::tests::whole(&graph.store(2).store, false, kind).unwrap();
         for (seed, steps, termination) in [(0, 3, 0.25), (1, 4, 0.0), (4, 2, 0.9), (2, 1, 0.5), (0, 5, 1.0)] {
-            let walks = RandomWalks {
-                steps,
-                termination,
-                ..WALKS
-            };
+            let walks = RandomWalks { steps, termination, ..WALKS };
             let sampler = Sampler::random_walks(walks).unwrap();
             let batches = 3000;
             let mut found = [0.0; 5];
@@ -75,10 +63,7 @@ fn visits_have_the_expected_frequency() {
                 // the mean.
                 let slack = 5.0 * f64::from(steps) * (expected.min(1.0) / all).sqrt();
                 let mean = found[node] / all;
-                assert!(
-                    (mean - expected).abs() <= slack,
-                    "{seed} to {node}: {mean}, expected {expected}"
-                );
+                assert!((mean - expected).abs() <= slack, "{seed} to {node}: {mean}, expected {expected}");
             }
         }
     }
@@ -95,9 +80,7 @@ fn the_most_visited_nodes_are_kept_and_ties_go_to_smaller_ids() {
     let neighbors = |minibatch: &Minibatch, seed: usize| -> Vec<(f32, u64)> {
         let block = &minibatch.blocks[0];
         let edges = block.edges_of(seed);
-        let sources = block.indices[edges.clone()]
-            .iter()
-            .map(|&i| minibatch.nodes[i as usize].0);
+        let sources = block.indices[edges.clone()].iter().map(|&i| minibatch.nodes[i as usize].0);
         block.edge_weights[edges].iter().copied().zip(sources).collect()
     };
     let mut ties = 0;
@@ -114,19 +97,8 @@ fn the_most_visited_nodes_are_kept_and_ties_go_to_smaller_ids() {
 fn blocks_of_walks_fit_each_other() {
     let graph = Graph::mixed(2000);
     let view = whole(&graph, 3);
-    let walks = RandomWalks {
-        hops: 3,
-        walks: 100,
-        neighbors: 5,
-        ..WALKS
-    };
-    let minibatch = sample(
-        &Sampler::random_walks(walks).unwrap(),
-        &view,
-        &nodes((0..2000).step_by(41)),
-        0,
-    )
-    .unwrap();
+    let walks = RandomWalks { hops: 3, walks: 100, neighbors: 5, ..WALKS };
+    let minibatch = sample(&Sampler::random_walks(walks).unwrap(), &view, &nodes((0..2000).step_by(41)), 0).unwrap();
     let mut destinations = minibatch.seeds;
     for block in &minibatch.blocks {
         assert_eq!(block.destinations, destinations);
@@ -152,11 +124,7 @@ fn walks_end_at_halo_nodes_and_step_to_them_if_the_mode_allows_it() {
     let graph = Graph::new(20, |node| if node < 19 { vec![node + 1] } else { vec![] });
     let store = graph.store_with(vec![0, 10, 20], false);
     let owned = view::tests::owning(&store.store, &[0]);
-    let walks = RandomWalks {
-        steps: 4,
-        termination: 0.0,
-        ..WALKS
-    };
+    let walks = RandomWalks { steps: 4, termination: 0.0, ..WALKS };
     let sampler = Sampler::random_walks(walks).unwrap();
     for (halo, visited) in [(Halo::Stop, vec![8, 9, 10]), (Halo::None, vec![8, 9])] {
         let view = view::tests::view(&store.store, owned.clone(), halo, false, ViewKind::Memory).unwrap();
@@ -173,20 +141,9 @@ fn walks_with_invalid_numbers_are_errors() {
         RandomWalks { walks: 0, ..WALKS },
         RandomWalks { steps: 0, ..WALKS },
         RandomWalks { neighbors: 0, ..WALKS },
-        RandomWalks {
-            termination: 1.5,
-            ..WALKS
-        },
-        RandomWalks {
-            termination: f64::NAN,
-            ..WALKS
-        },
+        RandomWalks { termination: 1.5, ..WALKS },
+        RandomWalks { termination: f64::NAN, ..WALKS },
     ] {
-        assert!(
-            Sampler::random_walks(walks)
-                .unwrap_err()
-                .to_string()
-                .contains("random walks")
-        );
+        assert!(Sampler::random_walks(walks).unwrap_err().to_string().contains("random walks"));
     }
 }

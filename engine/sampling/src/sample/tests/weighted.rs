@@ -34,9 +34,7 @@ fn draws_without_replacement_equal_successive_draws() {
     expected.retain(|_, probability| *probability > 0.0);
     let draws = 20_000;
     // Longer lists are drawn from by rejection; with many zeros, some draws are left for the end.
-    let cases = [0, 5, 500]
-        .into_iter()
-        .flat_map(|zeros| view::tests::KINDS.map(|kind| (zeros, kind)));
+    let cases = [0, 5, 500].into_iter().flat_map(|zeros| view::tests::KINDS.map(|kind| (zeros, kind)));
     for (zeros, kind) in cases {
         let view = star(&[&weights[..], &vec![0.0; zeros]].concat(), kind);
         let sampler = Sampler::by_weight(fanouts("2"), false);
@@ -147,10 +145,7 @@ fn blocks_keep_the_weights_of_drawn_edges() {
     for kind in view::tests::KINDS {
         let view = star(&weights, kind);
         for (text, replace) in [("-1", false), ("3", false), ("4", true)] {
-            for sampler in [
-                Sampler::uniform(fanouts(text), replace),
-                Sampler::by_weight(fanouts(text), replace),
-            ] {
+            for sampler in [Sampler::uniform(fanouts(text), replace), Sampler::by_weight(fanouts(text), replace)] {
                 for batch in 0..20 {
                     let minibatch = sample(&sampler.clone().with_edge_weights(), &view, &nodes([0]), batch).unwrap();
                     let drawn = drawn(&sampler, &view, batch);

@@ -61,18 +61,9 @@ impl Mapped {
         let chunks = (0..filter.store.chunks().chunks()).map(ChunkId);
         let chunks = chunks.map(|chunk| filter.owned.owns(chunk).then(|| filter.store.chunk(chunk)).transpose());
         let chunks: Arc<Chunks> = Arc::new(chunks.collect::<Result<_>>()?);
-        let files = chunks
-            .iter()
-            .flatten()
-            .map(|chunk| chunk.row_bytes(filter.edge_data.weights))
-            .sum();
+        let files = chunks.iter().flatten().map(|chunk| chunk.row_bytes(filter.edge_data.weights)).sum();
         memory.add(&chunks, files, bytes);
-        Ok(Self {
-            chunks,
-            first_edges: filter.store.first_edges(),
-            bytes: bytes.min(files),
-            memory: memory.clone(),
-        })
+        Ok(Self { chunks, first_edges: filter.store.first_edges(), bytes: bytes.min(files), memory: memory.clone() })
     }
 
     /// Maps the present chunks of `store` for the features of their edges. As [`Mapped::open`] otherwise.
@@ -87,12 +78,7 @@ impl Mapped {
         if files <= bytes {
             chunks.iter().flatten().for_each(Chunk::read_ahead_edge_features);
         }
-        Ok(Self {
-            chunks,
-            first_edges: store.first_edges(),
-            bytes: bytes.min(files),
-            memory: memory.clone(),
-        })
+        Ok(Self { chunks, first_edges: store.first_edges(), bytes: bytes.min(files), memory: memory.clone() })
     }
 
     /// All chunks of the store, mapped or not.
@@ -126,18 +112,11 @@ impl Mapped {
 
     /// Bytes of the files that sampling reads.
     pub(in crate::view) fn file_bytes(&self, edge_weights: bool) -> u64 {
-        self.chunks
-            .iter()
-            .flatten()
-            .map(|chunk| chunk.row_bytes(edge_weights))
-            .sum()
+        self.chunks.iter().flatten().map(|chunk| chunk.row_bytes(edge_weights)).sum()
     }
 
     /// Asks the system to read these files ahead.
     pub(in crate::view) fn read_ahead(&self, edge_weights: bool) {
-        self.chunks
-            .iter()
-            .flatten()
-            .for_each(|chunk| chunk.read_ahead(edge_weights));
+        self.chunks.iter().flatten().for_each(|chunk| chunk.read_ahead(edge_weights));
     }
 }

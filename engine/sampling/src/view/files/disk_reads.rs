@@ -37,10 +37,7 @@ pub(in crate::view) struct GroupsSeen {
 impl GroupsSeen {
     /// Starts to count.
     pub(in crate::view) fn start() -> Self {
-        Self {
-            faults: FaultMeter::start(),
-            groups: Cell::new(0),
-        }
+        Self { faults: FaultMeter::start(), groups: Cell::new(0) }
     }
 }
 

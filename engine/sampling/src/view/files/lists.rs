@@ -57,19 +57,15 @@ pub(crate) struct FilePlace(Option<(ChunkId, RowPlace)>);
 impl<'a> MappedFiles<'a> {
     /// The files of a view that owns `owned`.
     pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned) -> Self {
-        let chunks = mapped
-            .chunks
-            .iter()
-            .zip(&mapped.first_edges)
-            .map(|(chunk, &first_edge)| {
-                chunk.as_ref().map(|chunk| ChunkFiles {
-                    first_node: chunk.span().first_node,
-                    lists: chunk.rows(),
-                    edge_weights: chunk.weights(),
-                    located_by: chunk.edge_features().or(chunk.weights()),
-                    first_edge,
-                })
-            });
+        let chunks = mapped.chunks.iter().zip(&mapped.first_edges).map(|(chunk, &first_edge)| {
+            chunk.as_ref().map(|chunk| ChunkFiles {
+                first_node: chunk.span().first_node,
+                lists: chunk.rows(),
+                edge_weights: chunk.weights(),
+                located_by: chunk.edge_features().or(chunk.weights()),
+                first_edge,
+            })
+        });
         Self {
             mapped,
             map: owned.chunk_map(),
@@ -154,9 +150,7 @@ impl<'a> MappedFiles<'a> {
 
     #[inline(always)]
     fn of(&self, chunk: ChunkId) -> &ChunkFiles<'a> {
-        self.chunks[chunk.0 as usize]
-            .as_ref()
-            .expect("the chunk of a list that was located")
+        self.chunks[chunk.0 as usize].as_ref().expect("the chunk of a list that was located")
     }
 
     #[inline(always)]
@@ -174,11 +168,8 @@ impl<'a> MappedFiles<'a> {
         // The number of prefetches is the same for all lists, because a branch on the length could not be predicted.
         // Short lists prefetch their last line more than once. Of long lists only the head is needed now.
         let length = extent.end - extent.start;
-        let last = select_unpredictable(
-            length <= PREFETCH_WHOLE_BYTES,
-            length.max(DECODER_BLOCK_BYTES),
-            found.head_bytes(),
-        );
+        let last =
+            select_unpredictable(length <= PREFETCH_WHOLE_BYTES, length.max(DECODER_BLOCK_BYTES), found.head_bytes());
         let last = last + DECODER_OVERREAD_BYTES;
         for line in 0..=PREFETCH_WHOLE_BYTES / CACHE_LINE_BYTES {
             let byte = extent.start + last.min(line * CACHE_LINE_BYTES);

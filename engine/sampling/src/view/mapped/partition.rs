@@ -60,11 +60,7 @@ pub(crate) struct SplitLists {
 
 impl<'a> MappedPartition<'a> {
     pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned, keeps_halo: bool) -> Self {
-        Self {
-            files: MappedFiles::new(mapped, owned),
-            owned,
-            keeps_halo,
-        }
+        Self { files: MappedFiles::new(mapped, owned), owned, keeps_halo }
     }
 
     /// Splits a list into segments. Returns the number of owned sources.
@@ -175,12 +171,7 @@ impl AdjacencyLists for MappedPartition<'_> {
 
     #[inline(always)]
     fn locate(&self, head: FileHead) -> SplitPlace {
-        SplitPlace {
-            file: self.files.locate(head),
-            visible: 0,
-            segments: 0..0,
-            decoded: None,
-        }
+        SplitPlace { file: self.files.locate(head), visible: 0, segments: 0..0, decoded: None }
     }
 
     #[inline(always)]
@@ -242,8 +233,7 @@ impl AdjacencyLists for MappedPartition<'_> {
         count: u64,
         edge_weights: &mut Vec<f32>,
     ) -> Result<()> {
-        self.files
-            .edge_weights(&place.file, split.first(place, count), edge_weights)
+        self.files.edge_weights(&place.file, split.first(place, count), edge_weights)
     }
 
     fn edge_ids(

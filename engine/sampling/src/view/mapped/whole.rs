@@ -60,12 +60,7 @@ impl AdjacencyLists for MappedWhole<'_> {
     #[inline(always)]
     fn degrees(&self, place: &mut FilePlace, _: &mut Vec<u64>) -> Degrees {
         let degree = self.0.open(place).map_or(0, |list| list.degree());
-        Degrees {
-            visible: degree,
-            global: degree,
-            listed: degree,
-            halo: false,
-        }
+        Degrees { visible: degree, global: degree, listed: degree, halo: false }
     }
 
     #[inline(always)]

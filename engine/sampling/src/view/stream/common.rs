@@ -32,12 +32,7 @@ pub(in crate::view) fn open_engine(choice: Choice, files: Arc<[ReadFile]>) -> Re
 
 /// The options of engines.
 pub(in crate::view) fn engine_options() -> Options {
-    Options {
-        depth: DEPTH,
-        read_bytes_max: READ_BYTES_MAX,
-        threads: 4,
-        ..Options::default()
-    }
+    Options { depth: DEPTH, read_bytes_max: READ_BYTES_MAX, threads: 4, ..Options::default() }
 }
 
 /// A message from a decoder to the reader.

@@ -58,9 +58,7 @@ impl Piece {
     /// The decoder of the adjacency lists. Lists of the chunk that are not in the piece are empty, or belong to a
     /// neighboring piece.
     pub(in crate::view) fn lists(&self) -> Rows<'_> {
-        let Directory {
-            meta, sizes, degrees, ..
-        } = &*self.directory;
+        let Directory { meta, sizes, degrees, .. } = &*self.directory;
         Rows::part(meta, sizes, self.edges.start, &self.edges.bytes, degrees)
             .expect("lengths were checked with the headers")
     }
@@ -76,19 +74,14 @@ impl Piece {
     /// Gives up the piece and keeps its memory.
     pub(in crate::view) fn into_memory(self) -> PieceMemory {
         let weights = self.weights.map_or(Vec::new(), |(_, blocks)| blocks.bytes);
-        PieceMemory {
-            bytes: self.edges.bytes.len() + weights.len(),
-            buffers: [self.edges.bytes, weights],
-        }
+        PieceMemory { bytes: self.edges.bytes.len() + weights.len(), buffers: [self.edges.bytes, weights] }
     }
 }
 
 impl Blocks {
     /// Fails if a block is damaged.
     pub(super) fn check(&self) -> Result<()> {
-        self.checksums
-            .check(self.start, &self.bytes)
-            .map_err(Error::format(self.checksums.path()))
+        self.checksums.check(self.start, &self.bytes).map_err(Error::format(self.checksums.path()))
     }
 
     /// The bytes of a range of the payload. The blocks must contain it.
@@ -108,10 +101,7 @@ impl Directory {
 
     /// The range of edge weights in their payload; none if the anchors are damaged.
     pub(super) fn weights_of(&self, nodes: &Range<u64>, meta: &EdgeRowsMeta) -> Option<Range<u64>> {
-        let (start, end) = (
-            self.edges_before(nodes.start, meta)?,
-            self.edges_before(nodes.end, meta)?,
-        );
+        let (start, end) = (self.edges_before(nodes.start, meta)?, self.edges_before(nodes.end, meta)?);
         (start <= end && end <= meta.edges).then(|| meta.place_of(start..end))
     }
 

@@ -62,10 +62,7 @@ impl StreamPlan {
                 sizes: files.sizes,
             });
         }
-        Ok(Self {
-            files: opened.into(),
-            chunks,
-        })
+        Ok(Self { files: opened.into(), chunks })
     }
 
     /// The number of pieces.
@@ -83,10 +80,7 @@ impl StreamPlan {
 impl Payload {
     /// Opens a file, as the next of `opened`.
     fn open(file: &ContainerFile, opened: &mut Vec<ReadFile>) -> Result<Self> {
-        let payload = Self {
-            file: FileIndex(opened.len() as u32),
-            checksums: Arc::new(file.new_checksums()?),
-        };
+        let payload = Self { file: FileIndex(opened.len() as u32), checksums: Arc::new(file.new_checksums()?) };
         opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
         Ok(payload)
     }
@@ -99,11 +93,7 @@ impl Payload {
 
     /// The blocks that contain a range of the payload, to be filled in `bytes`.
     pub(super) fn blocks(&self, range: Range<u64>, bytes: Vec<u8>) -> Blocks {
-        Blocks {
-            start: self.checksums.blocks_around(range).start,
-            checksums: Arc::clone(&self.checksums),
-            bytes,
-        }
+        Blocks { start: self.checksums.blocks_around(range).start, checksums: Arc::clone(&self.checksums), bytes }
     }
 }
 

@@ -158,9 +158,7 @@ impl Reader<'_> {
             let Some(directory) = self.directories[self.next_chunk].directory.clone() else {
                 break;
             };
-            let edges = directory
-                .edges_of(nodes)
-                .ok_or_else(|| disagrees(self.store, chunk.chunk))?;
+            let edges = directory.edges_of(nodes).ok_or_else(|| disagrees(self.store, chunk.chunk))?;
             let weights = match &chunk.weights {
                 Some((payload, meta)) => {
                     let range = directory.weights_of(nodes, meta);
@@ -181,9 +179,7 @@ impl Reader<'_> {
                 nodes: nodes.clone(),
                 directory,
                 edges: chunk.edges.blocks(edges.clone(), Vec::new()),
-                weights: weights
-                    .clone()
-                    .map(|(payload, range)| (range.clone(), payload.blocks(range, Vec::new()))),
+                weights: weights.clone().map(|(payload, range)| (range.clone(), payload.blocks(range, Vec::new()))),
             };
             let parts = 1 + u32::from(weights.is_some());
             self.pending.push_back((piece, parts));
@@ -201,11 +197,7 @@ impl Reader<'_> {
         let length = (bytes.end - bytes.start) as usize;
         let mut buffer = self.buffers.pop().unwrap_or_default();
         buffer.resize(length, 0);
-        let target = Target {
-            part,
-            blocks: payload.blocks(range, buffer),
-            missing_bytes: length,
-        };
+        let target = Target { part, blocks: payload.blocks(range, buffer), missing_bytes: length };
         if length == 0 {
             return self.arrived(target);
         }

@@ -37,12 +37,7 @@ fn piece_bytes(piece: &Piece) -> usize {
 fn read(weights: bool, decode: impl FnOnce(&StreamPlan, Receiver<Piece>, Sender<DecoderMessage>)) {
     let store = Graph::mixed(3000).store_with(vec![0, 500, 500, 520, 2000, 3000], weights);
     let owned = Owned::whole(&store.store);
-    let filter = EdgeFilter {
-        store: &store.store,
-        owned: &owned,
-        halo: Halo::Stop,
-        edge_data: edge_data(weights),
-    };
+    let filter = EdgeFilter { store: &store.store, owned: &owned, halo: Halo::Stop, edge_data: edge_data(weights) };
     let plan = StreamPlan::new(&filter).unwrap();
     let (send, ready) = unbounded();
     let (to_reader, messages) = unbounded();
@@ -59,10 +54,8 @@ fn read(weights: bool, decode: impl FnOnce(&StreamPlan, Receiver<Piece>, Sender<
 fn pieces_arrive_in_order_and_fit_the_ring() {
     for weights in [false, true] {
         read(weights, |plan, ready, to_reader| {
-            let expected = plan
-                .chunks
-                .iter()
-                .flat_map(|chunk| chunk.pieces.iter().map(|nodes| (chunk.chunk, nodes.clone())));
+            let expected =
+                plan.chunks.iter().flat_map(|chunk| chunk.pieces.iter().map(|nodes| (chunk.chunk, nodes.clone())));
             let expected: Vec<_> = expected.collect();
             assert!(expected.len() > 20);
             let mut seen = Vec::new();
@@ -97,14 +90,7 @@ fn a_reader_that_waits_for_decoders_stops_when_asked_to() {
 
 #[test]
 fn pieces_begin_at_anchors_and_cover_all_nodes() {
-    for (nodes, edges) in [
-        (0, 0),
-        (1, 0),
-        (63, 1 << 30),
-        (64, 5),
-        (1000, 1 << 20),
-        (100_000, 1 << 22),
-    ] {
+    for (nodes, edges) in [(0, 0), (1, 0), (63, 1 << 30), (64, 5), (1000, 1 << 20), (100_000, 1 << 22)] {
         let meta = RowsMeta {
             codec: RowCodec::EliasFano,
             universe: 1 << 20,

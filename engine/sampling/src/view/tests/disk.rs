@@ -29,9 +29,7 @@ fn disk_reads<A: AdjacencyLists>(lists: &A, nodes: u64, read_ahead: bool) -> u64
     let nodes: Vec<_> = (0..nodes).step_by(STRIDE).map(NodeId).collect();
     let faults = FaultMeter::start();
     if read_ahead {
-        nodes
-            .iter()
-            .for_each(|&node| lists.files().unwrap().read_ahead_head(node));
+        nodes.iter().for_each(|&node| lists.files().unwrap().read_ahead_head(node));
     }
     let places: Vec<_> = nodes.iter().map(|&node| lists.locate(lists.head(node))).collect();
     if read_ahead {
@@ -44,9 +42,7 @@ fn disk_reads<A: AdjacencyLists>(lists: &A, nodes: u64, read_ahead: bool) -> u64
 
 #[test]
 fn reads_that_are_started_early_spare_page_faults() {
-    let graph = Graph::new(40_000, |node| {
-        (0..20).map(|k| (node * 7 + k * k * 97) % 40_000).collect()
-    });
+    let graph = Graph::new(40_000, |node| (0..20).map(|k| (node * 7 + k * k * 97) % 40_000).collect());
     let store = graph.store(2);
     let halves = owning(&store.store, &[0, 1]);
     for owned in [Owned::whole(&store.store), halves] {
@@ -62,10 +58,7 @@ fn reads_that_are_started_early_spare_page_faults() {
         if without == 0 {
             grappa_skip::skip!("temporary files cannot be dropped from the page cache");
         }
-        assert!(
-            without >= 50 && with * 5 < without,
-            "{without} page faults, {with} after early reads"
-        );
+        assert!(without >= 50 && with * 5 < without, "{without} page faults, {with} after early reads");
     }
 }
 

@@ -77,10 +77,7 @@ impl Graph {
             edges: 0,
             chunk_starts: map.starts().to_vec(),
             chunks: Vec::new(),
-            ids: IdSpec {
-                external: ExternalIds::Dense,
-                permutation: PermutationSpec::Identity,
-            },
+            ids: IdSpec { external: ExternalIds::Dense, permutation: PermutationSpec::Identity },
             features: None,
             labels: None,
             splits: Vec::new(),
@@ -95,9 +92,7 @@ impl Graph {
             let mut writer = AdjacencyWriter::create(&store, &map, chunk, weighted, None).unwrap();
             for node in map.range(chunk) {
                 let (sources, weights): (Vec<_>, Vec<_>) = self.lists[node as usize].iter().copied().unzip();
-                writer
-                    .push(&sources, if weighted { &weights } else { &[] }, &[])
-                    .unwrap();
+                writer.push(&sources, if weighted { &weights } else { &[] }, &[]).unwrap();
             }
             let (entry, files) = writer.finish().unwrap();
             manifest.edges += entry.edges;
@@ -107,10 +102,7 @@ impl Graph {
         manifest.edges_read = manifest.edges;
         manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
         store.commit(&manifest).unwrap();
-        TestStore {
-            store: Store::open(&path).unwrap(),
-            folder,
-        }
+        TestStore { store: Store::open(&path).unwrap(), folder }
     }
 
     /// Writes a store of chunks of equal size.
@@ -123,9 +115,6 @@ impl TestStore {
     /// Changes the payload of a file and makes its checksums match. Reopens the store.
     pub fn forged(self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Self {
         grappa_forge::rewrite(self.store.path(), file, None, change);
-        Self {
-            store: Store::open(self.store.path()).unwrap(),
-            folder: self.folder,
-        }
+        Self { store: Store::open(self.store.path()).unwrap(), folder: self.folder }
     }
 }

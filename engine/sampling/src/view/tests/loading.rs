@@ -28,10 +28,7 @@ type Opened = Result<Box<dyn ReadEngine>>;
 /// A store with chunks of different sizes, one of them empty, in many pieces.
 fn store(graph: &Graph, weighted: bool) -> TestStore {
     let nodes = graph.nodes();
-    graph.store_with(
-        vec![0, nodes / 6, nodes / 6, nodes / 4, nodes - 100, nodes - 70, nodes],
-        weighted,
-    )
+    graph.store_with(vec![0, nodes / 6, nodes / 6, nodes / 4, nodes - 100, nodes - 70, nodes], weighted)
 }
 
 /// Loads the adjacency lists of owned nodes with the engine that `open` returns.
@@ -42,12 +39,7 @@ fn load(
     threads: usize,
     open: &(dyn Fn(Arc<[ReadFile]>) -> Opened + Sync),
 ) -> Result<Vec<ViewList>> {
-    let filter = EdgeFilter {
-        store,
-        owned,
-        halo: Halo::Stop,
-        edge_data: edge_data(edge_weights),
-    };
+    let filter = EdgeFilter { store, owned, halo: Halo::Stop, edge_data: edge_data(edge_weights) };
     let mut view = view(store, owned.clone(), Halo::Stop, edge_weights, ViewKind::Mapped)?;
     view.lists = Storage::Memory(Csr::load(&filter, threads, open, None, &Silent)?);
     Ok(all_lists(&view))
@@ -67,12 +59,7 @@ fn any_engine_with_injected_faults_loads_the_same_lists() {
             let owned = owning(&store.store, &[5, 2, 0, 4]);
             let expected = expected_lists(&graph, &owned, Halo::Stop, weighted);
             for seed in 0..3 {
-                let faults = Faults {
-                    seed,
-                    short_one_in: 3,
-                    refuse_one_in: 4,
-                    ..Faults::default()
-                };
+                let faults = Faults { seed, short_one_in: 3, refuse_one_in: 4, ..Faults::default() };
                 let order = |engine| -> Opened { Ok(Box::new(Reordered::new(engine, seed))) };
                 for choice in CHOICES {
                     let open = |files| read::open(choice, files, faults.meet(engine_options())).and_then(order);
@@ -81,10 +68,7 @@ fn any_engine_with_injected_faults_loads_the_same_lists() {
                 }
                 let in_memory = |files: Arc<[ReadFile]>| {
                     let bytes = files.iter().map(|file| fs::read(file.path()).unwrap());
-                    let options = faults.meet(Options {
-                        depth: 1 + seed as usize,
-                        ..engine_options()
-                    });
+                    let options = faults.meet(Options { depth: 1 + seed as usize, ..engine_options() });
                     order(Box::new(Memory::new(bytes.collect(), options)?))
                 };
                 assert!(load(&store.store, &owned, weighted, 1, &in_memory).unwrap() == expected);
@@ -100,15 +84,10 @@ fn a_disk_error_names_file_and_offset_and_ends_all_threads() {
     let mut folders = BTreeSet::new();
     for fail_from in [0, 1, 2, 5, 20, 60, 200, 500] {
         for (choice, threads) in CHOICES.into_iter().flat_map(|choice| [(choice, 1), (choice, 3)]) {
-            let faults = Faults {
-                fail_from: Some(fail_from),
-                ..Faults::default()
-            };
+            let faults = Faults { fail_from: Some(fail_from), ..Faults::default() };
             let open = |files| read::open(choice, files, faults.meet(engine_options()));
             let error = failure(&store.store, &owned, threads, &open);
-            let Error::Read { path, offset, source } = &error else {
-                panic!("{error}")
-            };
+            let Error::Read { path, offset, source } = &error else { panic!("{error}") };
             assert_eq!(source.raw_os_error(), Some(5), "{error}");
             let length = fs::metadata(path).unwrap().len();
             assert!((128..length).contains(offset), "{error}");

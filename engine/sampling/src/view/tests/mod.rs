@@ -71,10 +71,7 @@ pub fn owning(store: &Store, chunks: &[u32]) -> Owned {
                 None => (other, PartitionId(2)),
             }
         })
-        .map(|(base, variable)| Owners {
-            base,
-            variable: Some(variable),
-        })
+        .map(|(base, variable)| Owners { base, variable: Some(variable) })
         .collect();
     let assignment = Assignment::from_owners(1, 3, "sweep", &owners);
     Owned::of(&assignment, store, PartitionId(0))
@@ -123,33 +120,19 @@ fn read_list<A: AdjacencyLists>(lists: &A, node: NodeId, view: &PartitionView) -
     assert_eq!(sources, one_by_one);
     if view.has_edge_weights() {
         lists.edge_weights(&place, &state, count, &mut edge_weights).unwrap();
-        lists
-            .edge_ids(&place, &state, Positions::First(count), &mut edge_ids)
-            .unwrap();
+        lists.edge_ids(&place, &state, Positions::First(count), &mut edge_ids).unwrap();
         let mut listed = Vec::new();
-        lists
-            .edge_ids(&place, &state, Positions::Listed(&positions), &mut listed)
-            .unwrap();
+        lists.edge_ids(&place, &state, Positions::Listed(&positions), &mut listed).unwrap();
         assert_eq!(edge_ids, listed);
     }
-    ViewList {
-        degrees,
-        sources: sources.into_iter().map(|source| source.0).collect(),
-        edge_weights,
-        edge_ids,
-    }
+    ViewList { degrees, sources: sources.into_iter().map(|source| source.0).collect(), edge_weights, edge_ids }
 }
 
 /// The adjacency lists that a view must have, computed from the definition.
 pub fn expected_lists(graph: &Graph, owned: &Owned, halo: Halo, edge_weights: bool) -> Vec<ViewList> {
     let list_of = |node: usize| {
         if !owned.contains(NodeId(node as u64)) {
-            return ViewList {
-                degrees: Degrees::HALO,
-                sources: vec![],
-                edge_weights: vec![],
-                edge_ids: vec![],
-            };
+            return ViewList { degrees: Degrees::HALO, sources: vec![], edge_weights: vec![], edge_ids: vec![] };
         }
         let list = &graph.lists[node];
         let is_owned = |edge: &(u64, f32)| owned.contains(NodeId(edge.0));
@@ -160,12 +143,7 @@ pub fn expected_lists(graph: &Graph, owned: &Owned, halo: Halo, edge_weights: bo
         if halo != Halo::None {
             edges.extend(numbered().filter(|(_, edge)| !is_owned(edge)));
         }
-        let degrees = Degrees {
-            visible,
-            global: list.len() as u64,
-            listed: edges.len() as u64,
-            halo: false,
-        };
+        let degrees = Degrees { visible, global: list.len() as u64, listed: edges.len() as u64, halo: false };
         let (ids, edges): (Vec<_>, Vec<(u64, f32)>) = edges.into_iter().unzip();
         let (sources, all_weights) = edges.into_iter().unzip();
         ViewList {
@@ -180,21 +158,12 @@ pub fn expected_lists(graph: &Graph, owned: &Owned, halo: Halo, edge_weights: bo
 
 #[test]
 fn a_whole_view_has_the_adjacency_lists_of_the_graph() {
-    for (graph, codec) in [
-        (Graph::mixed(3000), "elias-fano"),
-        (Graph::local(20_000), "gap"),
-        (Graph::new(1, |_| vec![]), "elias-fano"),
-    ] {
+    for (graph, codec) in
+        [(Graph::mixed(3000), "elias-fano"), (Graph::local(20_000), "gap"), (Graph::new(1, |_| vec![]), "elias-fano")]
+    {
         for chunks in [1, 7] {
             let store = graph.store(chunks.min(graph.nodes() as u32));
-            let found = match store
-                .store
-                .chunk(grappa_formats::ChunkId(0))
-                .unwrap()
-                .rows()
-                .meta()
-                .codec
-            {
+            let found = match store.store.chunk(grappa_formats::ChunkId(0)).unwrap().rows().meta().codec {
                 RowCodec::EliasFano => "elias-fano",
                 RowCodec::Gap(_) => "gap",
             };
@@ -233,12 +202,7 @@ fn sources_of_64_bits_equal_those_of_32() {
     let store = graph.store_with(vec![0, 800, 1500, 2000], true);
     for (chunks, halo) in [(&[0, 1, 2][..], Halo::Stop), (&[2, 0], Halo::Stop), (&[1], Halo::None)] {
         let owned = owning(&store.store, chunks);
-        let filter = EdgeFilter {
-            store: &store.store,
-            owned: &owned,
-            halo,
-            edge_data: edge_data(true),
-        };
+        let filter = EdgeFilter { store: &store.store, owned: &owned, halo, edge_data: edge_data(true) };
         let mut wide = view(&store.store, owned.clone(), halo, true, ViewKind::Mapped).unwrap();
         wide.lists = Storage::Memory(Csr::load_as(&filter, false, 2, &any_engine, None, &Silent).unwrap());
         assert!(all_lists(&wide) == expected_lists(&graph, &owned, halo, true));
@@ -251,10 +215,7 @@ fn any_number_of_threads_decodes_the_same_lists() {
     let store = graph.store(3);
     let expected = expected_lists(&graph, &Owned::whole(&store.store), Halo::Stop, false);
     for threads in [1, 2, 7] {
-        let options = ViewOptions {
-            threads,
-            ..options(None)
-        };
+        let options = ViewOptions { threads, ..options(None) };
         let owned = Owned::whole(&store.store);
         let view = PartitionView::open(&store.store, owned, &options).unwrap();
         assert!(all_lists(&view) == expected, "{threads} threads");
@@ -282,16 +243,9 @@ fn views_take_the_bytes_that_the_manifest_says_or_their_limit() {
             let lists = expected_lists(&graph, &owned, halo, edge_weights);
             let edges: u64 = lists.iter().map(|list| list.sources.len() as u64).sum();
             let node_bytes = if chunks.len() == 3 { 8 } else { 16 };
-            let maxima = if edge_weights && chunks.len() == 3 {
-                4 * owned.nodes()
-            } else {
-                0
-            };
+            let maxima = if edge_weights && chunks.len() == 3 { 4 * owned.nodes() } else { 0 };
             let bytes = node_bytes * owned.nodes() + 8 + edges * if edge_weights { 8 } else { 4 } + maxima;
-            assert_eq!(
-                PartitionView::bytes_in_memory(&store.store, &owned, halo, edge_data(edge_weights)),
-                bytes
-            );
+            assert_eq!(PartitionView::bytes_in_memory(&store.store, &owned, halo, edge_data(edge_weights)), bytes);
             let in_memory = view(&store.store, owned.clone(), halo, edge_weights, ViewKind::Memory).unwrap();
             assert_eq!((in_memory.kind(), in_memory.bytes()), (ViewKind::Memory, bytes));
         }
@@ -305,15 +259,9 @@ fn mapped_views_share_a_limit() {
     let owned = || vec![owning(&store.store, &[0]), owning(&store.store, &[1, 2])];
     // So little that pages are released again and again, and enough for all.
     for limit in [2, 1 << 30] {
-        let views = PartitionView::open_all(
-            &store.store,
-            owned(),
-            &options(Some(limit)),
-            &Arc::default(),
-            None,
-            &Silent,
-        )
-        .unwrap();
+        let views =
+            PartitionView::open_all(&store.store, owned(), &options(Some(limit)), &Arc::default(), None, &Silent)
+                .unwrap();
         let taken: u64 = views.iter().map(|view| view.bytes()).sum();
         assert!(taken <= limit && views.iter().all(|view| view.kind() == ViewKind::Mapped));
         for (view, owned) in views.iter().zip(owned()) {
@@ -337,20 +285,8 @@ fn names_of_options_parse_as_they_are_displayed() {
     for kind in ViewKind::ALL {
         assert_eq!(kind.to_string().parse::<ViewKind>().unwrap(), kind);
     }
-    assert!(
-        "all"
-            .parse::<Halo>()
-            .unwrap_err()
-            .to_string()
-            .contains("stop, neighbors and none")
-    );
-    assert!(
-        "disk"
-            .parse::<ViewKind>()
-            .unwrap_err()
-            .to_string()
-            .contains("auto, memory, in-turn and mapped")
-    );
+    assert!("all".parse::<Halo>().unwrap_err().to_string().contains("stop, neighbors and none"));
+    assert!("disk".parse::<ViewKind>().unwrap_err().to_string().contains("auto, memory, in-turn and mapped"));
 }
 
 #[test]
@@ -366,9 +302,6 @@ fn adjacency_lists_that_contradict_the_manifest_are_an_error() {
     for change in [|_| 0, |degree| degree + 5] {
         let store = change_degree(store(), change);
         let error = whole(&store.store, false, ViewKind::Memory).unwrap_err().to_string();
-        assert!(
-            error.contains("chunk-1/edges") || error.contains("chunk-2/edges"),
-            "{error}"
-        );
+        assert!(error.contains("chunk-1/edges") || error.contains("chunk-2/edges"), "{error}");
     }
 }

@@ -41,23 +41,11 @@ fn generated(folder: &Path, only_chunks: Option<Vec<RangeInclusive<u32>>>) -> St
 }
 
 fn fastrp(seed: u64) -> AddFeatures {
-    AddFeatures {
-        kind: FeatureKind::FastRp(FastRp {
-            dim: DIM,
-            hop_weights: vec![1.0, 0.0, 0.5],
-            seed,
-        }),
-        ..degrees()
-    }
+    AddFeatures { kind: FeatureKind::FastRp(FastRp { dim: DIM, hop_weights: vec![1.0, 0.0, 0.5], seed }), ..degrees() }
 }
 
 fn degrees() -> AddFeatures {
-    AddFeatures {
-        kind: FeatureKind::Degrees,
-        dtype: FeatureDtype::F32,
-        budget: BUDGET,
-        writer: "test 1".into(),
-    }
+    AddFeatures { kind: FeatureKind::Degrees, dtype: FeatureDtype::F32, budget: BUDGET, writer: "test 1".into() }
 }
 
 /// The features of a store that has some now.
@@ -124,11 +112,7 @@ fn invalid_requests_are_refused_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     let refused = |dim, hop_weights: &[f32]| {
-        let kind = FeatureKind::FastRp(FastRp {
-            dim,
-            hop_weights: hop_weights.to_vec(),
-            seed: 1,
-        });
+        let kind = FeatureKind::FastRp(FastRp { dim, hop_weights: hop_weights.to_vec(), seed: 1 });
         let options = AddFeatures { kind, ..degrees() };
         add_features(&store, &options, &Silent).unwrap_err().to_string()
     };
@@ -141,10 +125,7 @@ fn invalid_requests_are_refused_with_a_remedy() {
     let error = add_features(&slice, &degrees(), &Silent).unwrap_err().to_string();
     assert!(error.contains("slice") && error.contains("--only-chunks"), "{error}");
     for options in [degrees(), fastrp(1)] {
-        let options = AddFeatures {
-            budget: Budget::new(1000, 1),
-            ..options
-        };
+        let options = AddFeatures { budget: Budget::new(1000, 1), ..options };
         let error = add_features(&store, &options, &Silent).unwrap_err().to_string();
         assert!(error.contains("MiB is needed"), "{error}");
     }

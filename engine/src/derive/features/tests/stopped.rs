@@ -93,10 +93,7 @@ fn a_run_that_is_killed_while_files_go_to_their_places_is_continued() {
         assert_sound(store.path());
         let added = add_features(&store, &fastrp(1), &Silent).unwrap();
         assert_eq!(added.chunks_kept, CHUNKS);
-        assert!(
-            added_files(store.path()) == after,
-            "{placed} chunks were in their places"
-        );
+        assert!(added_files(store.path()) == after, "{placed} chunks were in their places");
         assert!(!store.path().join(files::FEATURES_PARTIAL).exists());
     }
 }
@@ -107,12 +104,7 @@ fn damaged_files_and_files_of_another_recipe_are_remade() {
     let damaged = store(folder.path());
     let after = stopped_before_the_manifest(&damaged, 2);
     let placed = damaged.path().join("chunk-1/features");
-    fs::File::options()
-        .write(true)
-        .open(placed)
-        .unwrap()
-        .set_len(100)
-        .unwrap();
+    fs::File::options().write(true).open(placed).unwrap().set_len(100).unwrap();
     add_features(&damaged, &fastrp(1), &Silent).unwrap();
     assert!(added_files(damaged.path()) == after);
 

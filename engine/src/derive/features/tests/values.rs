@@ -16,10 +16,7 @@ fn sources(store: &Store) -> Vec<Vec<u64>> {
     for chunk in store.present_chunks() {
         let chunk = store.chunk(chunk).unwrap();
         let rows = chunk.rows();
-        sources.extend(
-            rows.range(0..rows.rows())
-                .map(|row| row.unwrap().iter().collect::<Vec<_>>()),
-        );
+        sources.extend(rows.range(0..rows.rows()).map(|row| row.unwrap().iter().collect::<Vec<_>>()));
     }
     sources
 }
@@ -30,10 +27,7 @@ fn degrees_are_those_of_a_naive_count() {
     let store = store(folder.path());
     let sources = sources(&store);
     let mut out_degrees = vec![0usize; sources.len()];
-    sources
-        .iter()
-        .flatten()
-        .for_each(|&source| out_degrees[source as usize] += 1);
+    sources.iter().flatten().for_each(|&source| out_degrees[source as usize] += 1);
     let added = add_features(&store, &degrees(), &Silent).unwrap();
     assert_eq!((added.nodes, added.dim, added.chunks_kept), (512, 36, 0));
     let values = |degree: usize| {
@@ -71,9 +65,7 @@ fn embeddings_are_those_of_the_dense_algorithm() {
             let mut stream = random.stream(store.ids().integer(NodeId(node)).unwrap());
             let factor = (sources[node as usize].len() as f64 + 1.0).sqrt().recip();
             let draws = (0..DIM).map(|_| scale(stream.next_number(), 6));
-            draws
-                .map(|draw| [1.0, -1.0, 0.0, 0.0, 0.0, 0.0][draw as usize] * factor)
-                .collect()
+            draws.map(|draw| [1.0, -1.0, 0.0, 0.0, 0.0, 0.0][draw as usize] * factor).collect()
         })
         .collect();
     let length = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -83,10 +75,7 @@ fn embeddings_are_those_of_the_dense_algorithm() {
             let sum: f64 = sources.iter().map(|&source| rows[source as usize][i]).sum();
             sum / sources.len().max(1) as f64
         };
-        rows = sources
-            .iter()
-            .map(|sources| (0..DIM as usize).map(|i| mean(sources, i)).collect())
-            .collect();
+        rows = sources.iter().map(|sources| (0..DIM as usize).map(|i| mean(sources, i)).collect()).collect();
         for (sum, row) in sums.iter_mut().zip(&rows).filter(|(_, row)| length(row) > 0.0) {
             for (sum, value) in sum.iter_mut().zip(row) {
                 *sum += weight * value / length(row);
@@ -96,10 +85,7 @@ fn embeddings_are_those_of_the_dense_algorithm() {
     let found = features(store.path());
     for (node, (row, sum)) in found.iter().zip(&sums).enumerate() {
         let factor = f64::from(DIM).sqrt() / length(sum).max(1e-9);
-        let near = row
-            .iter()
-            .zip(sum)
-            .all(|(a, b)| (f64::from(*a) - b * factor).abs() < 1e-4);
+        let near = row.iter().zip(sum).all(|(a, b)| (f64::from(*a) - b * factor).abs() < 1e-4);
         assert!(near, "node {node}: {row:?} for {sum:?} times {factor}");
     }
     let zeros = found.iter().filter(|row| row.iter().all(|&value| value == 0.0)).count();
@@ -111,49 +97,28 @@ fn embeddings_are_those_of_the_dense_algorithm() {
 fn any_memory_and_any_threads_give_the_same_bytes() {
     for options in [fastrp(1), degrees()] {
         let mut first = None;
-        for (memory, threads) in [
-            (64 << 20, 1),
-            (OVERHEAD + 20_000, 1),
-            (OVERHEAD, 2),
-            (OVERHEAD + 5_000, 3),
-        ] {
+        for (memory, threads) in [(64 << 20, 1), (OVERHEAD + 20_000, 1), (OVERHEAD, 2), (OVERHEAD + 5_000, 3)] {
             let folder = tempfile::tempdir().unwrap();
             let store = store(folder.path());
-            let options = AddFeatures {
-                budget: Budget { memory, threads },
-                ..options.clone()
-            };
+            let options = AddFeatures { budget: Budget { memory, threads }, ..options.clone() };
             add_features(&store, &options, &Silent).unwrap();
             let files = added_files(store.path());
             let first = first.get_or_insert_with(|| files.clone());
-            assert!(
-                files == *first,
-                "{} in {memory} bytes by {threads} threads",
-                options.kind
-            );
+            assert!(files == *first, "{} in {memory} bytes by {threads} threads", options.kind);
         }
     }
 }
 
 #[test]
 fn memory_that_is_too_small_is_refused_with_one_that_suffices() {
-    for (options, budgets) in [
-        (degrees(), &[0, 1 << 20][..]),
-        (fastrp(1), &[0, 1 << 20, (1 << 20) + 20_000, 2 << 20]),
-    ] {
+    for (options, budgets) in [(degrees(), &[0, 1 << 20][..]), (fastrp(1), &[0, 1 << 20, (1 << 20) + 20_000, 2 << 20])]
+    {
         for &memory in budgets {
             let folder = tempfile::tempdir().unwrap();
             let store = store(folder.path());
             let run = |memory| {
                 let budget = Budget { memory, threads: 2 };
-                add_features(
-                    &store,
-                    &AddFeatures {
-                        budget,
-                        ..options.clone()
-                    },
-                    &Silent,
-                )
+                add_features(&store, &AddFeatures { budget, ..options.clone() }, &Silent)
             };
             let Err(Error::Budget { given, least, .. }) = run(memory) else {
                 panic!("{memory} bytes suffice");
@@ -179,11 +144,7 @@ fn few_counters_count_the_same_degrees() {
     let expected = made("all", 1 << 20, 1);
     assert_eq!(expected.len(), CHUNKS as usize);
     for (counters, threads) in [(512, 3), (511, 2), (100, 1), (7, 2)] {
-        assert_eq!(
-            made(&format!("{counters}"), counters, threads),
-            expected,
-            "{counters} counters"
-        );
+        assert_eq!(made(&format!("{counters}"), counters, threads), expected, "{counters} counters");
     }
 }
 
@@ -192,10 +153,7 @@ fn another_dtype_rounds_the_same_values() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [exact, rounded] = folders.each_ref().map(|folder| store(folder.path()));
     add_features(&exact, &fastrp(1), &Silent).unwrap();
-    let options = AddFeatures {
-        dtype: FeatureDtype::F16,
-        ..fastrp(1)
-    };
+    let options = AddFeatures { dtype: FeatureDtype::F16, ..fastrp(1) };
     add_features(&rounded, &options, &Silent).unwrap();
     let (exact, rounded) = (features(exact.path()), features(rounded.path()));
     for (exact, rounded) in exact.iter().flatten().zip(rounded.iter().flatten()) {
@@ -216,18 +174,9 @@ fn named(folder: &Path, grown: bool) -> Store {
     let out = folder.join("graph.grappa");
     let options = IngestOptions {
         ids: ExternalIds::String,
-        edge_options: EdgeOptions {
-            undirected: true,
-            ..EdgeOptions::default()
-        },
-        layout: StoreLayout {
-            chunks: Some(3),
-            ..StoreLayout::default()
-        },
-        resources: Resources {
-            memory: 64 << 20,
-            ..Resources::default()
-        },
+        edge_options: EdgeOptions { undirected: true, ..EdgeOptions::default() },
+        layout: StoreLayout { chunks: Some(3), ..StoreLayout::default() },
+        resources: Resources { memory: 64 << 20, ..Resources::default() },
         ..IngestOptions::new(vec![input], out.clone())
     };
     ingest(&options, &Silent).unwrap();

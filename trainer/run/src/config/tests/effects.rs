@@ -5,24 +5,15 @@ use super::*;
 #[test]
 fn options_without_effect_are_warned_about() {
     let warned = |config: TrainConfig| warnings(&config, true);
-    let config = |partitions, layers| TrainConfig {
-        partitions: Auto::Value(partitions),
-        layers,
-        ..TrainConfig::default()
-    };
+    let config =
+        |partitions, layers| TrainConfig { partitions: Auto::Value(partitions), layers, ..TrainConfig::default() };
     assert_eq!(warned(config(1, 3)), Vec::<String>::new());
     assert_eq!(warned(config(4, 3)), Vec::<String>::new());
-    let elu = |layers| TrainConfig {
-        activation: Activation::Elu,
-        ..config(1, layers)
-    };
+    let elu = |layers| TrainConfig { activation: Activation::Elu, ..config(1, layers) };
     assert!(warned(elu(2)).is_empty());
     assert!(warned(elu(1))[0].starts_with("--activation elu has no effect with --layers 1"));
 
-    let correction = |partitions| TrainConfig {
-        correction: Correction::Node,
-        ..config(partitions, 3)
-    };
+    let correction = |partitions| TrainConfig { correction: Correction::Node, ..config(partitions, 3) };
     let found = warned(correction(1));
     assert!(
         found.len() == 1 && found[0].starts_with("--correction node has no effect with --partitions 1"),
@@ -30,10 +21,7 @@ fn options_without_effect_are_warned_about() {
     );
     assert!(warned(correction(4)).is_empty());
 
-    let halo = |partitions, layers, halo| TrainConfig {
-        halo,
-        ..config(partitions, layers)
-    };
+    let halo = |partitions, layers, halo| TrainConfig { halo, ..config(partitions, layers) };
     for (layers, same) in [(2, "--halo stop"), (3, "do not follow the parameters")] {
         let found = warnings(&halo(4, layers, HaloMode::History), false);
         assert!(found.len() == 1 && found[0].contains(same), "{found:?}");
@@ -59,15 +47,9 @@ fn options_without_effect_are_warned_about() {
             assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}");
         }
         assert!(warnings(&halo(4, 1, HaloMode::Auto), true).is_empty());
-        let walks = TrainConfig {
-            model: LayerKind::PinSage,
-            ..halo(4, 1, HaloMode::Stop)
-        };
+        let walks = TrainConfig { model: LayerKind::PinSage, ..halo(4, 1, HaloMode::Stop) };
         assert!(warnings(&walks, false).is_empty());
-        let neighbors = TrainConfig {
-            halo_neighbors: "3".parse().unwrap(),
-            ..halo(4, 1, HaloMode::Auto)
-        };
+        let neighbors = TrainConfig { halo_neighbors: "3".parse().unwrap(), ..halo(4, 1, HaloMode::Auto) };
         let found = warnings(&neighbors, false);
         assert!(
             found.len() == 1 && found[0].starts_with("--halo-neighbors 3 has no effect with --layers 1"),
@@ -83,10 +65,7 @@ fn options_without_effect_are_warned_about() {
 #[test]
 fn options_of_hidden_layers_and_other_partitions_need_some() {
     let warned = |options: &[(&'static str, Value)]| {
-        let options = options
-            .iter()
-            .cloned()
-            .map(|(option, value)| (option.to_owned(), value));
+        let options = options.iter().cloned().map(|(option, value)| (option.to_owned(), value));
         let options: Table = options.collect();
         warnings(&TrainConfig::layered(None, None, &options).unwrap(), true)
     };
@@ -111,11 +90,7 @@ fn options_of_hidden_layers_and_other_partitions_need_some() {
             "lr-min" => ("lr-schedule", "cosine".into()),
             _ => ("partitions", "4".into()),
         };
-        assert_eq!(
-            warned(&[layers, (option, value), needed]),
-            Vec::<String>::new(),
-            "{option}"
-        );
+        assert_eq!(warned(&[layers, (option, value), needed]), Vec::<String>::new(), "{option}");
     }
 }
 
@@ -139,42 +114,20 @@ fn an_option_of_another_model_schedule_or_mode_has_no_effect_and_is_warned_about
             let options = [partitions.clone(), layers.clone(), (option, value.clone()), other];
             warnings(&TrainConfig::layered(None, None, &flags(options)).unwrap(), true)
         };
-        let unneeded = if other == "halo" {
-            "stop".into()
-        } else {
-            TrainConfig::default().table()[other].clone()
-        };
+        let unneeded = if other == "halo" { "stop".into() } else { TrainConfig::default().table()[other].clone() };
         let found = warnings((other, unneeded.clone()));
         let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let expected = format!(
-            "--{option} {} has no effect with --{other} {}",
-            shown(&value),
-            shown(&unneeded)
-        );
-        assert!(
-            matches!(&found[..], [warning] if warning.starts_with(&expected)),
-            "{found:?}"
-        );
-        assert_eq!(
-            warnings((other, needed.into())),
-            Vec::<String>::new(),
-            "{option} with {needed}"
-        );
+        let expected = format!("--{option} {} has no effect with --{other} {}", shown(&value), shown(&unneeded));
+        assert!(matches!(&found[..], [warning] if warning.starts_with(&expected)), "{found:?}");
+        assert_eq!(warnings((other, needed.into())), Vec::<String>::new(), "{option} with {needed}");
     }
 }
 
 #[test]
 fn a_warmup_that_takes_the_whole_run_is_a_warning() {
-    let warmup = |warmup| TrainConfig {
-        warmup,
-        epochs: 50,
-        ..TrainConfig::default()
-    };
+    let warmup = |warmup| TrainConfig { warmup, epochs: 50, ..TrainConfig::default() };
     let found = warnings(&warmup(500.0), true);
-    assert!(
-        found[0].contains("--warmup 500 is in epochs") && found[0].contains("0.100 of --lr"),
-        "{found:?}"
-    );
+    assert!(found[0].contains("--warmup 500 is in epochs") && found[0].contains("0.100 of --lr"), "{found:?}");
     for epochs in [0.0, 0.5, 49.0] {
         assert!(warnings(&warmup(epochs), true).is_empty(), "{epochs}");
     }

@@ -27,10 +27,7 @@ fn none() -> Table {
 }
 
 fn flags<const N: usize>(given: [(&str, Value); N]) -> Table {
-    given
-        .into_iter()
-        .map(|(option, value)| (option.to_owned(), value))
-        .collect()
+    given.into_iter().map(|(option, value)| (option.to_owned(), value)).collect()
 }
 
 fn layered(file: &str, flags: &Table) -> Result<TrainConfig> {
@@ -151,11 +148,7 @@ fn whole_views() -> TrainConfig {
 
 /// Another method than by default.
 fn of_method() -> TrainConfig {
-    TrainConfig {
-        method: Method::Full,
-        partitions: Auto::Value(4),
-        ..TrainConfig::default()
-    }
+    TrainConfig { method: Method::Full, partitions: Auto::Value(4), ..TrainConfig::default() }
 }
 
 #[test]
@@ -169,11 +162,7 @@ fn defaults_are_sound_and_resolve_to_what_the_paper_and_pyg_use() {
 
 #[test]
 fn unset_options_follow_from_the_others() {
-    let config = TrainConfig {
-        layers: 4,
-        partitions: Auto::Value(16),
-        ..TrainConfig::default()
-    };
+    let config = TrainConfig { layers: 4, partitions: Auto::Value(16), ..TrainConfig::default() };
     check(&config).unwrap();
     assert_eq!(config.fanouts().to_string(), "15,10,5,5");
     assert_eq!((config.concurrent(), config.batch()), (16, 64));
@@ -181,10 +170,7 @@ fn unset_options_follow_from_the_others() {
     assert_eq!(config.table()["partitions"].as_integer(), Some(16));
     assert_eq!(TrainConfig::default().table()["partitions"].as_str(), Some("auto"));
     assert_eq!(TrainConfig::default().partitions(), 1);
-    let of = |model| TrainConfig {
-        model,
-        ..TrainConfig::default()
-    };
+    let of = |model| TrainConfig { model, ..TrainConfig::default() };
     assert_eq!(of(LayerKind::Sage).norm(), NormKind::None);
     assert_eq!(of(LayerKind::Gin).norm(), NormKind::Batch);
     assert_eq!(of(LayerKind::Gat).halo_neighbors(), 10);
@@ -198,43 +184,24 @@ fn pinsage_keeps_as_many_visited_nodes_at_each_hop() {
         fanouts: fanouts.map_or(Auto::Auto, |fanouts| Auto::Value(fanouts.parse().unwrap())),
         ..TrainConfig::default()
     };
-    let walks = RandomWalks {
-        hops: 2,
-        walks: 50,
-        steps: 2,
-        termination: 0.5,
-        neighbors: 10,
-    };
+    let walks = RandomWalks { hops: 2, walks: 50, steps: 2, termination: 0.5, neighbors: 10 };
     let expected = Sampler::random_walks(walks).unwrap();
     assert_eq!(pinsage(None).sampler(false).unwrap(), expected);
     let five = RandomWalks { neighbors: 5, ..walks };
-    assert_eq!(
-        pinsage(Some("5,5")).sampler(false).unwrap(),
-        Sampler::random_walks(five).unwrap()
-    );
+    assert_eq!(pinsage(Some("5,5")).sampler(false).unwrap(), Sampler::random_walks(five).unwrap());
     for fanouts in ["15,10", "10,-1", "-1,-1"] {
         let error = check(&pinsage(Some(fanouts))).unwrap_err().to_string();
-        assert!(
-            error.contains(fanouts) && error.contains("the same number for each"),
-            "{error}"
-        );
+        assert!(error.contains(fanouts) && error.contains("the same number for each"), "{error}");
     }
 }
 
 #[test]
 fn heads_that_cannot_share_the_hidden_values_are_refused_where_there_are_heads() {
-    let with_three = |model| TrainConfig {
-        model,
-        heads: 3,
-        ..TrainConfig::default()
-    };
+    let with_three = |model| TrainConfig { model, heads: 3, ..TrainConfig::default() };
     check(&with_three(LayerKind::Sage)).unwrap();
     for model in [LayerKind::Gat, LayerKind::Gatv2] {
         let error = check(&with_three(model)).unwrap_err().to_string();
-        assert!(
-            error.contains("heads is 3, which does not divide hidden, 128"),
-            "{error}"
-        );
+        assert!(error.contains("heads is 3, which does not divide hidden, 128"), "{error}");
     }
 }
 
@@ -279,15 +246,9 @@ fn files_go_over_defaults_and_flags_over_files() {
 #[test]
 fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
     let text = error("layers = 2\n\nweight_decay = 0.1\n");
-    assert!(
-        text.contains("RUN.toml:3: there is no option `weight_decay`; did you mean `weight-decay`?"),
-        "{text}"
-    );
+    assert!(text.contains("RUN.toml:3: there is no option `weight_decay`; did you mean `weight-decay`?"), "{text}");
     let text = error("hiden = 2");
-    assert!(
-        text.contains("RUN.toml:1:") && text.contains("did you mean `hidden`?"),
-        "{text}"
-    );
+    assert!(text.contains("RUN.toml:1:") && text.contains("did you mean `hidden`?"), "{text}");
     let text = error("color = 'red'");
     assert!(
         text.contains("no option `color`") && text.contains("boundary-share, candidates, checkpoint-every"),
@@ -320,14 +281,9 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
         "layers = ", "RUN.toml:1:";
     ] {
         let text = error(file);
-        assert!(
-            text.contains(expected) && text.contains("RUN.toml:") && !text.contains('\n'),
-            "{file}: {text}"
-        );
+        assert!(text.contains(expected) && text.contains("RUN.toml:") && !text.contains('\n'), "{file}: {text}");
     }
-    let missing = TrainConfig::layered(None, Some(&PathBuf::from("no/such.toml")), &none())
-        .unwrap_err()
-        .to_string();
+    let missing = TrainConfig::layered(None, Some(&PathBuf::from("no/such.toml")), &none()).unwrap_err().to_string();
     assert!(missing.contains("cannot open no/such.toml"), "{missing}");
 }
 
@@ -393,9 +349,8 @@ fn candidates_are_a_number_or_all_or_else_a_file() {
 
 #[test]
 fn a_flag_too_large_for_a_file_is_an_error() {
-    let error = TrainConfig::layered(None, None, &flags([("epochs", u64::MAX.to_string().into())]))
-        .unwrap_err()
-        .to_string();
+    let error =
+        TrainConfig::layered(None, None, &flags([("epochs", u64::MAX.to_string().into())])).unwrap_err().to_string();
     assert!(error.contains("option") || error.contains("range"), "{error}");
 }
 
@@ -442,20 +397,8 @@ fn devices_are_read_as_they_are_written() {
         assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
     }
     assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(None));
-    for text in [
-        "",
-        "gpu",
-        "CUDA",
-        "cuda:",
-        "cuda:x",
-        "cuda:-1",
-        "cuda:+1",
-        "cuda:99999999999999999999",
-    ] {
+    for text in ["", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda:99999999999999999999"] {
         let error = text.parse::<DeviceChoice>();
-        assert!(
-            matches!(&error, Err(Error::UnknownDevice(named)) if named == text),
-            "{error:?}"
-        );
+        assert!(matches!(&error, Err(Error::UnknownDevice(named)) if named == text), "{error:?}");
     }
 }

@@ -10,11 +10,7 @@ fn a_resumed_run_goes_on_as_it_was_configured() {
     let run = everything();
     assert_eq!(run.resumed(None, None, &none()).unwrap(), run);
     // Repeating an option is no change.
-    assert_eq!(
-        run.resumed(None, None, &flags([("hidden", 256.into()), ("lr", 0.1.into())]))
-            .unwrap(),
-        run
-    );
+    assert_eq!(run.resumed(None, None, &flags([("hidden", 256.into()), ("lr", 0.1.into())])).unwrap(), run);
 }
 
 #[test]
@@ -34,27 +30,13 @@ fn a_resumed_run_may_change_what_changes_nothing_that_was_computed() {
 
 #[test]
 fn options_that_define_the_parameters_must_not_change() {
-    for option in [
-        "model",
-        "layers",
-        "hidden",
-        "seed",
-        "partitions",
-        "concurrent",
-        "batch",
-        "lr",
-        "precision",
-        "fanouts",
-    ] {
+    for option in
+        ["model", "layers", "hidden", "seed", "partitions", "concurrent", "batch", "lr", "precision", "fanouts"]
+    {
         assert!(!may_change(option), "{option}");
     }
-    let error = TrainConfig::default()
-        .resumed(None, None, &flags([("seed", 2.into())]))
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("has seed 1, and seed 2 was given"),
-        "{error}"
-    );
+    let error = TrainConfig::default().resumed(None, None, &flags([("seed", 2.into())])).unwrap_err();
+    assert!(error.to_string().contains("has seed 1, and seed 2 was given"), "{error}");
 }
 
 #[test]
@@ -63,14 +45,9 @@ fn changed_options_are_reported_with_both_values() {
         let option = &option.name;
         let default = TrainConfig::default().table().get(option).cloned();
         let value = default.unwrap_or_else(|| "none by default".into());
-        let run = [everything(), whole_views(), of_method()]
-            .into_iter()
-            .find(|run| run.table()[option] != value);
+        let run = [everything(), whole_views(), of_method()].into_iter().find(|run| run.table()[option] != value);
         let run = run.unwrap_or_else(|| panic!("everything() has another {option} than by default"));
-        let error = run
-            .resumed(None, None, &flags([(option, value.clone())]))
-            .unwrap_err()
-            .to_string();
+        let error = run.resumed(None, None, &flags([(option, value.clone())])).unwrap_err().to_string();
         let expected = format!("has {option} {}, and {option} {value} was given", run.table()[option]);
         assert!(error.contains(&expected), "{error}");
     }
@@ -78,10 +55,7 @@ fn changed_options_are_reported_with_both_values() {
 
 #[test]
 fn options_that_may_change_are_checked() {
-    let error = everything()
-        .resumed(None, None, &flags([("keep", 0.into())]))
-        .unwrap_err()
-        .to_string();
+    let error = everything().resumed(None, None, &flags([("keep", 0.into())])).unwrap_err().to_string();
     assert!(error.contains("keep is 0"), "{error}");
 }
 

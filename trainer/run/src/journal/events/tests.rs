@@ -55,10 +55,7 @@ fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     while !bytes.is_empty() {
         let (head, rest) = bytes.split_at(12);
         let length = u64::from_le_bytes(head[..8].try_into().unwrap()) as usize;
-        assert_eq!(
-            u32::from_le_bytes(head[8..].try_into().unwrap()),
-            masked_crc(&head[..8])
-        );
+        assert_eq!(u32::from_le_bytes(head[8..].try_into().unwrap()), masked_crc(&head[..8]));
         let (record, rest) = rest.split_at(length);
         let (checksum, rest) = rest.split_at(4);
         assert_eq!(u32::from_le_bytes(checksum.try_into().unwrap()), masked_crc(record));
@@ -87,9 +84,7 @@ fn events_read_back_with_their_steps_tags_and_values() {
     assert!(name.starts_with("events.out.tfevents.1700000000."), "{name}");
 
     let records = records(&fs::read(&events.events.path).unwrap());
-    let [version, start, epoch] = &records[..] else {
-        panic!("{records:?}")
-    };
+    let [version, start, epoch] = &records[..] else { panic!("{records:?}") };
     let time = (1, 1_700_000_000.25_f64.to_le_bytes().to_vec());
     let step = |step: u64| (2, step.to_le_bytes().to_vec());
     assert_eq!(fields(version), [time.clone(), step(0), (3, b"brain.Event:2".to_vec())]);
@@ -128,12 +123,7 @@ fn options_are_hyperparameters_and_auto_is_what_it_became() {
     let folder = tempdir().unwrap();
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
     let mut events = EventFile::create(folder.path(), 0, now).unwrap();
-    let config = TrainConfig {
-        lr: 0.25,
-        residual: true,
-        out: Some("a/b".into()),
-        ..TrainConfig::default()
-    };
+    let config = TrainConfig { lr: 0.25, residual: true, out: Some("a/b".into()), ..TrainConfig::default() };
     let chosen = [("fanouts", "15,10".to_owned())].into_iter().collect();
     let start = |summary: &mut Message, seconds| hparams::start(summary, &config, &chosen, seconds);
     events.summary(now, start).unwrap();
@@ -157,10 +147,7 @@ fn options_are_hyperparameters_and_auto_is_what_it_became() {
     assert_eq!(option("fanouts"), Some((3, b"15,10".to_vec())));
     assert_eq!((option("out"), option("norm")), (None, Some((3, b"auto".to_vec()))));
     let end = nested(end, &[5, 1, 9, 1, 2, 4]).remove(0);
-    assert_eq!(
-        fields(&end),
-        [(1, 1u64.to_le_bytes().to_vec()), (2, 7f64.to_le_bytes().to_vec())]
-    );
+    assert_eq!(fields(&end), [(1, 1u64.to_le_bytes().to_vec()), (2, 7f64.to_le_bytes().to_vec())]);
 }
 
 #[test]

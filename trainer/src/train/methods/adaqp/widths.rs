@@ -41,9 +41,8 @@ impl<'a> Channel<'a> {
             let bytes = group.bytes[choice] - group.bytes[choice - 1];
             (group.variance(choice - 1) - group.variance(choice)) / bytes as f64
         };
-        let mut steps: Vec<(usize, usize)> = (0..groups.len())
-            .flat_map(|group| (1..BITS.len()).map(move |choice| (group, choice)))
-            .collect();
+        let mut steps: Vec<(usize, usize)> =
+            (0..groups.len()).flat_map(|group| (1..BITS.len()).map(move |choice| (group, choice))).collect();
         // A group's first step gains more per byte than its second, so they stay in order.
         steps.sort_by(|a, b| gain(b).total_cmp(&gain(a)).then(a.1.cmp(&b.1)));
         Self { groups, steps }
@@ -64,31 +63,18 @@ impl<'a> Channel<'a> {
     }
 
     fn bytes(&self, choices: &[usize]) -> u64 {
-        self.groups
-            .iter()
-            .zip(choices)
-            .map(|(group, &choice)| group.bytes[choice])
-            .sum()
+        self.groups.iter().zip(choices).map(|(group, &choice)| group.bytes[choice]).sum()
     }
 
     fn variance(&self, choices: &[usize]) -> f64 {
-        self.groups
-            .iter()
-            .zip(choices)
-            .map(|(group, &choice)| group.variance(choice))
-            .sum()
+        self.groups.iter().zip(choices).map(|(group, &choice)| group.variance(choice)).sum()
     }
 }
 
 /// The bits of each group of each channel.
 pub(super) fn widths(channels: &[Vec<Group>]) -> Vec<Vec<u8>> {
     let channels: Vec<Channel<'_>> = channels.iter().map(|groups| Channel::new(groups)).collect();
-    let limit_of = |choice| {
-        channels
-            .iter()
-            .map(|channel| channel.bytes(&vec![choice; channel.groups.len()]))
-            .max()
-    };
+    let limit_of = |choice| channels.iter().map(|channel| channel.bytes(&vec![choice; channel.groups.len()])).max();
     let (Some(mut low), Some(mut high)) = (limit_of(0), limit_of(BITS.len() - 1)) else {
         return Vec::new();
     };
@@ -100,11 +86,7 @@ pub(super) fn widths(channels: &[Vec<Group>]) -> Vec<Vec<u8>> {
             time = time.max(channel.bytes(&choices));
             variance += channel.variance(&choices);
         }
-        let relative = if largest_variance > 0.0 {
-            variance / largest_variance
-        } else {
-            0.0
-        };
+        let relative = if largest_variance > 0.0 { variance / largest_variance } else { 0.0 };
         VARIANCE_WEIGHT * relative + (1.0 - VARIANCE_WEIGHT) * time as f64 / largest_time
     };
     let mut best = (f64::INFINITY, low);
@@ -129,10 +111,7 @@ pub(super) fn widths(channels: &[Vec<Group>]) -> Vec<Vec<u8>> {
 }
 
 fn variance(channels: &[Channel<'_>], choice: usize) -> f64 {
-    channels
-        .iter()
-        .map(|channel| channel.variance(&vec![choice; channel.groups.len()]))
-        .sum()
+    channels.iter().map(|channel| channel.variance(&vec![choice; channel.groups.len()])).sum()
 }
 
 #[cfg(test)]
@@ -140,10 +119,7 @@ mod tests {
     use super::*;
 
     fn group(score: f64, rows: u64) -> Group {
-        Group {
-            score,
-            bytes: BITS.map(|bits| rows * (8 * u64::from(bits) + 4)),
-        }
+        Group { score, bytes: BITS.map(|bits| rows * (8 * u64::from(bits) + 4)) }
     }
 
     /// The least cost of all choices.
@@ -175,10 +151,7 @@ mod tests {
                 let choices = (0..groups.len()).map(|index| choice_of(at, index));
                 let chosen: Vec<(&Group, usize)> = groups.iter().zip(choices).collect();
                 time = time.max(chosen.iter().map(|(group, choice)| group.bytes[*choice]).sum());
-                variance += chosen
-                    .iter()
-                    .map(|(group, choice)| group.variance(*choice))
-                    .sum::<f64>();
+                variance += chosen.iter().map(|(group, choice)| group.variance(*choice)).sum::<f64>();
             }
             (time as f64, variance)
         };
@@ -193,9 +166,7 @@ mod tests {
             let draw = |at: u32| f64::from((seed * 7919 + at * 104_729) % 1000 + 1);
             let channels: Vec<Vec<Group>> = (0..2)
                 .map(|channel| {
-                    (0..4)
-                        .map(|index| group(draw(channel * 4 + index).powi(2), 3 + u64::from(index)))
-                        .collect()
+                    (0..4).map(|index| group(draw(channel * 4 + index).powi(2), 3 + u64::from(index))).collect()
                 })
                 .collect();
             let found = cost_of(&channels, &widths(&channels));
