@@ -2,12 +2,13 @@
 //!
 //! Benches are built in the profile of the tests, so nothing is compiled twice.
 
-use std::{fs, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::{
     command::{BUILD, cargo, program, root, run, target_folder},
+    files::{fresh, remove},
     setup,
 };
 
@@ -48,10 +49,7 @@ pub fn benches() -> Result<()> {
     run(&mut cargo(&BUILD))?;
 
     let work = target_folder().join("benches");
-    if work.exists() {
-        fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
-    }
-    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    fresh(&work)?;
     ingest_cora(&work.join("cora.grappa"))?;
     let programs = target_folder().join("debug");
     let trials = PROGRAMS.iter().map(|(name, args)| (program(programs.join(name)), *args));
@@ -65,7 +63,7 @@ pub fn benches() -> Result<()> {
         let mut command = cargo(&["test", "--workspace", "--bench", bench, "--", args]);
         run(command.env("LD_LIBRARY_PATH", libtorch.join("lib")))?;
     }
-    fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
+    remove(&work)
 }
 
 fn script(name: &str) -> Command {
@@ -96,7 +94,7 @@ fn ingest_cora(store: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, fs};
 
     use super::*;
 

@@ -1,10 +1,13 @@
 //! `cargo xtask examples`: runs the examples of the library, on Cora.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::command::{cargo, program, root, run, target_folder};
+use crate::{
+    command::{cargo, program, root, run, target_folder},
+    files::{fresh, remove},
+};
 
 /// Each example with its arguments, in an order in which the first makes the store for the others. They run in a folder of their own.
 const EXAMPLES: [(&str, &[&str]); 2] = [("ingest", &["CORA", "cora.grappa"]), ("minibatches", &[])];
@@ -17,10 +20,7 @@ pub fn build() -> Result<()> {
 /// Runs all of them, as they were built.
 pub fn examples() -> Result<()> {
     let work = target_folder().join("examples");
-    if work.exists() {
-        fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
-    }
-    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    fresh(&work)?;
     let cora = root().join("tests/data/cora");
     for (name, arguments) in EXAMPLES {
         let arguments = arguments.iter().map(|argument| match *argument {
@@ -29,11 +29,13 @@ pub fn examples() -> Result<()> {
         });
         run(program(target_folder().join("debug/examples").join(name)).args(arguments).current_dir(&work))?;
     }
-    fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
+    remove(&work)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Files of the wheel and of the bundle for GPUs.
+//! Files and folders that tasks make.
 
 use std::{fs, io::ErrorKind, path::Path};
 
@@ -32,6 +32,12 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 pub fn make_parent(path: &Path) -> Result<()> {
     let parent = path.parent().expect("a file is in a folder");
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))
+}
+
+/// Makes a folder empty, or makes it.
+pub fn fresh(folder: &Path) -> Result<()> {
+    remove(folder)?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }
 
 /// Removes a folder if it exists.

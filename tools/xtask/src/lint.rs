@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     command::{cargo, run},
-    rust_version, setup, tidy,
+    setup, tidy,
 };
 
 pub fn lint() -> Result<()> {
@@ -15,8 +15,7 @@ pub fn lint() -> Result<()> {
 /// Checks that need no compiler.
 pub fn text() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    tidy::tidy()?;
-    rust_version::check()
+    tidy::tidy()
 }
 
 /// Checks by the compiler. They include the trainer, so they need libtorch's headers.

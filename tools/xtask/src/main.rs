@@ -21,7 +21,6 @@ mod layers;
 mod licenses;
 mod lint;
 mod quickstart;
-mod rust_version;
 mod setup;
 mod test;
 mod tidy;
@@ -90,7 +89,7 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = 60)]
         seconds: u64,
     },
-    /// Check format, tidiness, the minimum Rust version, lints and documentation
+    /// Check format, tidiness, lints and documentation
     Lint,
     /// Check what compilers don't: links, specs, golden files, records, forbidden words
     Tidy,

@@ -19,7 +19,7 @@ use crate::{
     data,
     elf::{Needs, copy_stripped},
     extras,
-    files::{copy, remove},
+    files::{copy, fresh, remove},
     licenses,
     quickstart::Profile,
     setup,
@@ -121,8 +121,7 @@ fn pack(folder: &Path, packages: &Path, needs: &Needs) -> Result<PathBuf> {
     let contents: Vec<&str> = PROGRAMS.into_iter().chain([MODULE]).collect();
     licenses::write_licenses(&contents, &metadata.join("licenses/crates"))?;
 
-    remove(&wheels)?;
-    fs::create_dir_all(&wheels)?;
+    fresh(&wheels)?;
     run(program(&tools).args(["-m", "wheel", "pack"]).arg(packages).arg("--dest-dir").arg(&wheels))?;
     let mut found = fs::read_dir(&wheels)?.map(|entry| entry.map(|entry| entry.path()));
     found.next().context("no wheel was packed")?.map_err(Into::into)
@@ -158,8 +157,7 @@ fn start_programs(bin: &Path, folder: &Path, libtorch: &Path) -> Result<()> {
         failed.status
     );
     let beside = folder.join("torch");
-    remove(&beside)?;
-    fs::create_dir_all(&beside)?;
+    fresh(&beside)?;
     symlink(fs::canonicalize(libtorch)?, beside.join("torch"))?;
     run(start("grappa-train").env("PYTHONPATH", &beside))
 }
@@ -176,8 +174,7 @@ fn test(python: &Path, packages: &[PathBuf]) -> Result<()> {
 /// Runs the examples of the package in a folder of their own.
 fn examples(python: &Path, packages: &[PathBuf]) -> Result<()> {
     let work = target_folder().join("wheel/examples");
-    remove(&work)?;
-    fs::create_dir_all(&work).context("cannot create a folder for the examples")?;
+    fresh(&work)?;
     let has_debian = match data::machine_has_index() {
         Ok(()) => run(data::script().args(["debian", "debian"]).current_dir(&work)).map(|()| true)?,
         Err(why) => {

@@ -20,8 +20,10 @@ use anyhow::{Context, Result, bail, ensure};
 
 use self::blocks::{Block, Language, Runs, blocks};
 use crate::{
-    command::{output, program, root, run, target_folder},
-    extras, wheel,
+    command::{program, root, run, target_folder},
+    extras,
+    files::{copy, remove},
+    wheel,
 };
 
 /// What commands of pages read.
@@ -31,9 +33,7 @@ const FILES: [&str; 1] = ["tests/data/cora"];
 pub fn docs(profile: &str) -> Result<()> {
     let begin = Instant::now();
     let work = target_folder().join("docs");
-    if work.exists() {
-        fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
-    }
+    remove(&work)?;
     let place =
         Place { programs: target_folder().join(profile), python: extras::pyg_python(), packages: wheel::package()? };
     let mut skipped = Vec::new();
@@ -54,7 +54,7 @@ pub fn docs(profile: &str) -> Result<()> {
     println!("\nNot run:");
     skipped.iter().for_each(|block| println!("  {block}"));
     println!("The commands of the pages ran in {:.0} s", begin.elapsed().as_secs_f64());
-    fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
+    remove(&work)
 }
 
 /// The pages that have commands for users.
@@ -85,10 +85,7 @@ impl Place {
     fn run(&self, folder: &Path, at: &str, block: &Block) -> Result<()> {
         if !folder.exists() {
             for file in FILES {
-                let to = folder.join(file);
-                let parent = to.parent().expect("it is below the folder");
-                fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-                output(program("cp").arg("-R").arg(root().join(file)).arg(&to))?;
+                copy(&root().join(file), &folder.join(file))?;
             }
         }
         println!("\n{at}\n{}", block.text.trim_end());
