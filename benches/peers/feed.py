@@ -2,7 +2,7 @@
 
     feed.py prepare FOLDER                                          make arrays of FOLDER/edges.npy, rows (source, destination), for `run`
     feed.py check PEER                                              sample a graph of two nodes; prints the versions as a JSON object
-    feed.py run PEER FOLDER SEEDS BATCHES THREADS FEATURES          sample, and gather, so many batches; prints one JSON object
+    feed.py run PEER FOLDER SEEDS BATCHES THREADS FEATURES          sample, and gather, BATCHES batches; prints one JSON object
 
 PEER is `graphbolt`, `dgl` or `pyg` (which needs pyg-lib or torch-sparse). FEATURES is `none`, `memory`, or `mapped`: FOLDER/features.npy is then
 mapped with MADV_RANDOM, since read-ahead would read what nobody wants. The graph is in memory. Fanouts 15, 10, 5 from the seeds outwards,
