@@ -140,11 +140,11 @@ pub fn known(store: &Store, model: LayerKind, edges: EdgeInput) -> Result<Option
 ///
 /// # Errors
 /// If the store has no features.
-pub fn lacks_features(store: &Store, aggregates: &Aggregates, config: &TrainConfig) -> Result<bool> {
+pub fn lacks_features(store: &Store, aggregates: &Aggregates, memory: u64) -> Result<bool> {
     let manifest = store.manifest();
     let are_alike = manifest.stored_features().map(|spec| spec.dtype) == Some(aggregates.layout().dtype);
     let is_possible = manifest.is_whole() && are_alike && !aggregates.with_features();
-    Ok(is_possible && wants_features_beside(aggregate_bytes(store, false)?, config.memory.0))
+    Ok(is_possible && wants_features_beside(aggregate_bytes(store, false)?, memory))
 }
 
 /// The kind of pre-aggregated features for the first layer of a model that takes `edges`, or the reason why it cannot take any from this

@@ -82,7 +82,7 @@ impl Learner {
             denominator: Denominator::default(),
             gradients: GradientExchange::new(group, config, parameters),
             objective: match data.links() {
-                Some(_) => Objective::Links(LinkLoss::of_run(config)),
+                Some(_) => Objective::Links(LinkLoss::new(config.loss, config.temperature(), config.negatives())),
                 None => Objective::Nodes(Loss::of_run(data.task(), config, &model, on_device)),
             },
             class_weights: weights.as_deref().map(digest),

@@ -42,7 +42,6 @@ mod evaluate;
 pub mod exchange;
 mod facts;
 mod features;
-mod finished;
 pub mod first_hop;
 mod full_graph;
 mod full_graph_epoch;
@@ -82,8 +81,7 @@ mod trainer;
 pub use self::{
     epoch::EpochStats,
     evaluate::Evaluation,
-    finished::finished,
     inference::historical,
-    session::{Watcher, agree_on_options, follow, hello, train, train_first},
+    session::{Watcher, agree_on_options, finished, follow, hello, train, train_first},
     trainer::Trainer,
 };

@@ -9,7 +9,7 @@
 //! softmax    -log(exp(p / t) / (exp(p / t) + sum of exp(n_i / t)))
 //! ```
 
-use grappa_run::config::{LossKind, TrainConfig};
+use grappa_run::config::LossKind;
 use tch::{Kind, Tensor};
 
 use super::pairs::PairTensors;
@@ -20,14 +20,13 @@ use crate::nn::LinkDecoder;
 pub struct LinkLoss {
     kind: LossKind,
     temperature: f64,
-    /// Negatives of each edge, or of each part if its edges share them.
     negatives: i64,
 }
 
 impl LinkLoss {
-    /// The loss of a run.
-    pub fn of_run(config: &TrainConfig) -> Self {
-        Self { kind: config.loss, temperature: config.temperature(), negatives: config.negatives().into() }
+    /// A loss of edges with `negatives` negatives each, or for each part if its edges share them.
+    pub fn new(kind: LossKind, temperature: f64, negatives: u32) -> Self {
+        Self { kind, temperature, negatives: negatives.into() }
     }
 
     /// The loss of each edge, f32 of `[edges]`, from the embeddings of all ends, `[rows, values]`.

@@ -14,7 +14,7 @@
 mod widths;
 
 use grappa_formats::random::draw_at;
-use grappa_run::config::{MessageBits, TrainConfig};
+use grappa_run::config::MessageBits;
 use tch::{Kind, Tensor};
 
 use self::widths::{BITS, Group, widths};
@@ -58,16 +58,16 @@ struct Message {
 }
 
 impl AdaQp {
-    pub(super) fn new(config: &TrainConfig) -> Self {
-        let messages = || (0..config.layers).map(|_| Message::default()).collect();
+    pub(super) fn new(bits: MessageBits, layers: usize, seed: u64) -> Self {
+        let messages = || (0..layers).map(|_| Message::default()).collect();
         Self {
-            fixed: match config.message_bits {
+            fixed: match bits {
                 MessageBits::Auto => None,
                 MessageBits::Two => Some(2),
                 MessageBits::Four => Some(4),
                 MessageBits::Eight => Some(8),
             },
-            seed: config.seed,
+            seed,
             epoch: 0,
             states: messages(),
             gradients: messages(),

@@ -5,7 +5,6 @@
 //! that arrive are divided by p, and so are the gradients that go back, so sums of neighbors are right in expectation.
 
 use grappa_formats::permutation::Feistel;
-use grappa_run::config::TrainConfig;
 use tch::{Kind, Tensor};
 
 use super::{
@@ -26,13 +25,9 @@ pub(super) struct Bns {
 }
 
 impl Bns {
-    pub(super) fn new(config: &TrainConfig) -> Self {
-        Self {
-            share: config.boundary_share,
-            seed: config.seed,
-            drawn: Tensor::from_slice::<i64>(&[]),
-            factors: Tensor::from_slice::<f32>(&[]),
-        }
+    /// An exchange of a `share` of the copies.
+    pub(super) fn new(share: f64, seed: u64) -> Self {
+        Self { share, seed, drawn: Tensor::from_slice::<i64>(&[]), factors: Tensor::from_slice::<f32>(&[]) }
     }
 
     /// Takes the drawn rows; the others are zero.

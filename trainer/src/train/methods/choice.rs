@@ -3,7 +3,13 @@
 use grappa_run::config::{Method, TrainConfig};
 
 use super::{
-    adaqp::AdaQp, bns::Bns, exchange::BoundaryExchange, full::Full, pipegcn::PipeGcn, varco::Varco, wire::Wire,
+    adaqp::AdaQp,
+    bns::Bns,
+    exchange::BoundaryExchange,
+    full::Full,
+    pipegcn::PipeGcn,
+    varco::{Varco, VarcoOptions},
+    wire::Wire,
 };
 
 /// The exchange of a method, over a wire if several processes train. None for methods without one.
@@ -15,9 +21,17 @@ pub(crate) fn exchange_of(config: &TrainConfig, wire: Option<Wire>) -> Option<Bo
     Some(match config.method {
         Method::Grappa | Method::Isolated | Method::CoFree | Method::Llcg | Method::Gern => return None,
         Method::Full => Box::new(Full::new(wire)),
-        Method::Varco => Box::new(Varco::new(config, wire)),
-        Method::AdaQp => Box::new(AdaQp::new(config)),
-        Method::Bns => Box::new(Bns::new(config)),
-        Method::PipeGcn => Box::new(PipeGcn::new(config)),
+        Method::Varco => {
+            let options = VarcoOptions {
+                schedule: config.rate_schedule,
+                unit: config.rate_unit,
+                epochs: config.epochs,
+                seed: config.seed,
+            };
+            Box::new(Varco::new(options, config.layers, wire))
+        }
+        Method::AdaQp => Box::new(AdaQp::new(config.message_bits, config.layers, config.seed)),
+        Method::Bns => Box::new(Bns::new(config.boundary_share, config.seed)),
+        Method::PipeGcn => Box::new(PipeGcn::new(config.smoothing, config.layers)),
     })
 }

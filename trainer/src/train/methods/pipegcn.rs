@@ -5,7 +5,6 @@
 //! last epoch, and zeros in the first. With smoothing s, it takes s times what it took before and 1 - s times what arrived last. Features are exact, and travel
 //! once.
 
-use grappa_run::config::TrainConfig;
 use tch::Tensor;
 
 use super::{
@@ -29,15 +28,9 @@ pub(super) struct PipeGcn {
 }
 
 impl PipeGcn {
-    pub(super) fn new(config: &TrainConfig) -> Self {
-        let none = || (0..config.layers).map(|_| None).collect();
-        Self {
-            smoothing: config.smoothing,
-            has_features: false,
-            states: none(),
-            gradients: none(),
-            error: RowsError::default(),
-        }
+    pub(super) fn new(smoothing: f64, layers: usize) -> Self {
+        let none = || (0..layers).map(|_| None).collect();
+        Self { smoothing, has_features: false, states: none(), gradients: none(), error: RowsError::default() }
     }
 }
 

@@ -6,7 +6,7 @@
 //! go back; the others have none.
 
 use grappa_formats::permutation::Feistel;
-use grappa_run::config::{RateSchedule, RateUnit, TrainConfig};
+use grappa_run::config::{RateSchedule, RateUnit};
 use tch::{Device, Tensor};
 
 use super::{
@@ -20,12 +20,18 @@ use crate::{Result, train::random_key::key};
 const LOWEST: &str = "lowest_loss";
 const STALLS: &str = "stalls";
 
+/// What decides the values that travel.
+pub(super) struct VarcoOptions {
+    pub schedule: RateSchedule,
+    pub unit: RateUnit,
+    /// Epochs of the schedule.
+    pub epochs: u64,
+    pub seed: u64,
+}
+
 /// VARCO's exchange.
 pub(super) struct Varco {
-    schedule: RateSchedule,
-    unit: RateUnit,
-    seed: u64,
-    epochs: u64,
+    options: VarcoOptions,
     epoch: u64,
     rate: f64,
     stalls: Stalls,
@@ -65,17 +71,14 @@ impl Stalls {
 }
 
 impl Varco {
-    pub(super) fn new(config: &TrainConfig, wire: Option<Wire>) -> Self {
+    pub(super) fn new(options: VarcoOptions, layers: usize, wire: Option<Wire>) -> Self {
         Self {
-            schedule: config.rate_schedule,
-            unit: config.rate_unit,
-            seed: config.seed,
-            epochs: config.epochs,
+            options,
             epoch: 0,
             rate: 1.0,
             stalls: Stalls::default(),
             wire,
-            travelling: (0..config.layers).map(|_| None).collect(),
+            travelling: (0..layers).map(|_| None).collect(),
             error: RowsError::default(),
         }
     }
@@ -90,7 +93,7 @@ impl Varco {
         for channel in channels {
             let (first, units) = (channel.copies.start as u64 * per_row, channel.copies.len() as u64 * per_row);
             let pair = (u64::from(channel.from) << 32) | u64::from(channel.to);
-            let order = Feistel::new(units, key([self.seed, self.epoch, layer as u64, pair]));
+            let order = Feistel::new(units, key([self.options.seed, self.epoch, layer as u64, pair]));
             let mut drawn: Vec<u64> = (0..kept(units, self.rate)).collect();
             order.forward_all(&mut drawn);
             indices.extend(drawn.into_iter().map(|unit| (first + unit) as i64));
@@ -105,7 +108,7 @@ impl Varco {
     }
 
     fn units_of_row(&self, width: i64) -> u64 {
-        match self.unit {
+        match self.options.unit {
             RateUnit::Value => width as u64,
             RateUnit::Row => 1,
         }
@@ -113,7 +116,7 @@ impl Varco {
 
     /// The values of some units of `rows`.
     fn taken(&self, rows: &Tensor, units: Option<&Tensor>) -> Tensor {
-        match (units, self.unit) {
+        match (units, self.options.unit) {
             (None, _) => rows.shallow_clone(),
             (Some(units), RateUnit::Value) => rows.reshape([-1]).index_select(0, units),
             (Some(units), RateUnit::Row) => rows.index_select(0, units),
@@ -127,7 +130,7 @@ impl Varco {
             return values.reshape(shape);
         };
         let zeros = Tensor::zeros(shape, (values.kind(), values.device()));
-        match self.unit {
+        match self.options.unit {
             RateUnit::Value => zeros.view([-1]).index_copy(0, units, &values.view([-1])).view(shape),
             RateUnit::Row => zeros.index_copy(0, units, &values.view([-1, width])),
         }
@@ -152,7 +155,7 @@ fn kept(units: u64, rate: f64) -> u64 {
 impl BoundaryExchange for Varco {
     fn begin(&mut self, epoch: u64, _boundary: &Boundary) {
         self.epoch = epoch;
-        self.rate = self.schedule.at(epoch, self.epochs, self.stalls.halvings);
+        self.rate = self.options.schedule.at(epoch, self.options.epochs, self.stalls.halvings);
         self.error = RowsError::default();
     }
 
@@ -193,7 +196,7 @@ impl BoundaryExchange for Varco {
     }
 
     fn observe(&mut self, val_loss: f64) {
-        if let Some(patience) = self.schedule.patience() {
+        if let Some(patience) = self.options.schedule.patience() {
             self.stalls.observe(val_loss, patience);
         }
     }

@@ -141,7 +141,7 @@ fn chosen_first_hop(
                 "pre-aggregated features ({kind}, {}) are in the store now; other runs use them too",
                 ByteSize(aggregates.bytes())
             ));
-        } else if first_hop::lacks_features(store, &aggregates, &config)? {
+        } else if first_hop::lacks_features(store, &aggregates, config.memory.0)? {
             watcher.tell(&format!(
                 "features and pre-aggregated features exceed --memory and are in different files: epochs read half as much after \
                  `grappa-store preaggregate {} --kind {kind} --with-features --replace`",

@@ -3,6 +3,7 @@
 pub(super) mod agreement;
 mod end;
 mod files;
+mod finished;
 mod follow;
 mod logits;
 mod resume;
@@ -13,6 +14,7 @@ mod watcher;
 
 pub use self::{
     agreement::{agree_on_options, hello},
+    finished::finished,
     follow::follow,
     train::{train, train_first},
     watcher::Watcher,
