@@ -90,11 +90,6 @@ impl ChunkMap {
         range.end - range.start
     }
 
-    /// Whether the graph has no nodes.
-    pub fn is_empty(&self) -> bool {
-        self.nodes() == 0
-    }
-
     /// The chunk of `node`.
     ///
     /// # Panics

@@ -41,8 +41,10 @@ pub const WEIGHT: FeatureLayout = FeatureLayout { dtype: FeatureDtype::F32, dim:
 /// Memory: the bytes that were not taken, and an eighth of a byte per node.
 #[derive(Debug)]
 pub struct EdgeRowsEncoder {
-    layout: FeatureLayout,
-    ready: Vec<u8>,
+    /// The layout of a row.
+    pub layout: FeatureLayout,
+    /// The bytes of the payload that are ready. The caller may take them at any time.
+    pub ready: Vec<u8>,
     anchors: Vec<u8>,
     rows: u64,
     edges: u64,
@@ -52,11 +54,6 @@ impl EdgeRowsEncoder {
     /// An encoder of rows in `layout`.
     pub fn new(layout: FeatureLayout) -> Self {
         Self { layout, ready: Vec::new(), anchors: Vec::new(), rows: 0, edges: 0 }
-    }
-
-    /// The layout of a row.
-    pub fn layout(&self) -> FeatureLayout {
-        self.layout
     }
 
     /// Appends the rows of the edges of the next adjacency list: `dim` values per edge.
@@ -89,16 +86,6 @@ impl EdgeRowsEncoder {
         self.rows += 1;
         self.edges += edges;
         self.ready.len()
-    }
-
-    /// Number of bytes that [`EdgeRowsEncoder::take_bytes`] would return.
-    pub fn ready_bytes(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Takes the bytes of the payload that are ready.
-    pub fn take_bytes(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.ready)
     }
 
     /// Ends the payload. Returns the bytes that were not taken.
@@ -223,7 +210,8 @@ impl EdgeRowsMeta {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct EdgeRows<'a> {
-    meta: EdgeRowsMeta,
+    /// The meta of the file.
+    pub meta: EdgeRowsMeta,
     anchors: &'a [u8],
     rows: &'a [u8],
     /// Zeros: four bytes or none.
@@ -239,11 +227,6 @@ impl<'a> EdgeRows<'a> {
         let (rows, anchors) = payload.split_at(meta.anchors_at() as usize);
         let (rows, padding) = rows.split_at(meta.place_of(0..meta.edges).end as usize);
         Ok(Self { meta, anchors, rows, padding, payload_offset: header.payload_offset })
-    }
-
-    /// The meta of the file.
-    pub fn meta(&self) -> &EdgeRowsMeta {
-        &self.meta
     }
 
     /// The edges of node `row` of the chunk, as numbers for [`EdgeRows::rows`] and [`EdgeRows::copy`]. `degree_of`

@@ -218,7 +218,8 @@ impl LabelsMeta {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Labels<'a> {
-    meta: LabelsMeta,
+    /// The meta of the file.
+    pub meta: LabelsMeta,
     payload: &'a [u8],
     payload_offset: u64,
 }
@@ -234,11 +235,6 @@ impl<'a> Labels<'a> {
     #[inline]
     pub fn with_meta(meta: LabelsMeta, payload_offset: u64, payload: &'a [u8]) -> Self {
         Self { meta, payload, payload_offset }
-    }
-
-    /// The meta of the file.
-    pub fn meta(&self) -> &LabelsMeta {
-        &self.meta
     }
 
     /// The class of node `row` of the chunk, or `None` if it has no label.

@@ -282,7 +282,7 @@ impl StoreCheck<'_> {
             KeyKind::Integers => {
                 let keys =
                     IntegerDictionary::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
-                in_parts(keys.len(), RELEASE_BYTES / 8, &mapped, |ids| keys.check_ids(ids))
+                in_parts(keys.keys(), RELEASE_BYTES / 8, &mapped, |ids| keys.check(ids))
                     .map_err(Error::format(file.path()))
             }
             KeyKind::Strings => {
@@ -290,7 +290,7 @@ impl StoreCheck<'_> {
                     StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
                 // Blocks of strings like paths take a few hundred bytes.
                 let blocks_per_release = RELEASE_BYTES / 256;
-                in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| keys.check_blocks(blocks))
+                in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| keys.check(blocks))
                     .map_err(Error::format(file.path()))
             }
         }

@@ -69,7 +69,7 @@ impl<'a> CheckedAdjacency<'a> {
 
     /// The metadata of the adjacency lists.
     pub fn meta(&self) -> &RowsMeta {
-        self.rows.meta()
+        &self.rows.meta
     }
 
     /// The number of rows: the nodes of the chunk.
@@ -235,7 +235,7 @@ impl<'a> CheckedEdgeRows<'a> {
 
     /// The metadata of the file.
     pub fn meta(&self) -> &EdgeRowsMeta {
-        self.rows.meta()
+        &self.rows.meta
     }
 
     /// The indices of a row's edges in the chunk. `rows` are the adjacency lists of the same chunk.
@@ -318,7 +318,7 @@ impl<'a> CheckedLabels<'a> {
 
     /// The metadata of the file.
     pub fn meta(&self) -> &LabelsMeta {
-        self.labels.meta()
+        &self.labels.meta
     }
 
     /// The class of a row, if it has one.

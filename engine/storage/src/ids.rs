@@ -92,8 +92,8 @@ impl StoreIds {
     fn check_counts(&self) -> grappa_formats::Result<()> {
         let keys = match &self.dictionary {
             Dictionary::Dense => self.nodes,
-            Dictionary::Integers(file) => IntegerDictionary::new(file.header(), file.unchecked())?.len(),
-            Dictionary::Strings(file) => StringDictionary::new(file.header(), file.unchecked())?.len(),
+            Dictionary::Integers(file) => IntegerDictionary::new(file.header(), file.unchecked())?.keys(),
+            Dictionary::Strings(file) => StringDictionary::new(file.header(), file.unchecked())?.keys,
         };
         let entries = match &self.permutation {
             StoredPermutation::Formula(_) => self.nodes,
@@ -222,7 +222,7 @@ impl StoreIds {
             return Ok(());
         };
         let mut key = Vec::new();
-        strings(file).get_checked(id, &mut key, |bytes| file.check_bytes(bytes)).map_err(Error::format(file.path()))?;
+        strings(file).get(id, &mut key, |bytes| file.check_bytes(bytes)).map_err(Error::format(file.path()))?;
         text.extend_from_slice(&key);
         Ok(())
     }
@@ -235,7 +235,7 @@ impl StoreIds {
                 find_integer(self.nodes, id, |id| integer(file, id))?
             }
             (Dictionary::Strings(file), ExternalId::String(id)) => {
-                strings(file).find_checked(id, |bytes| file.check_bytes(bytes)).map_err(Error::format(file.path()))?
+                strings(file).find(id, |bytes| file.check_bytes(bytes)).map_err(Error::format(file.path()))?
             }
             _ => None,
         };

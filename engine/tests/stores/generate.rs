@@ -237,7 +237,7 @@ fn classes_features_and_splits_are_those_of_the_generator() {
         let (header, payload) = file("labels", FileKind::LABELS);
         let labels = Labels::new(&header, payload).unwrap();
         labels.check().unwrap();
-        assert_eq!(Some(labels.meta().spec), manifest.labels);
+        assert_eq!(Some(labels.meta.spec), manifest.labels);
         let (header, payload) = file("features", FileKind::FEATURES);
         let FeaturesMeta { layout, .. } = FeaturesMeta::decode(&header).unwrap();
         assert_eq!(layout, FeatureLayout::new(FeatureDtype::F32, dim));

@@ -75,21 +75,21 @@ fn integers_of(store: &Path) -> Vec<u64> {
     let file = fs::read(store.join("ids/dictionary")).unwrap();
     let (header, payload) = container::decode_file(&file, FileKind::DICTIONARY).unwrap();
     let dictionary = IntegerDictionary::new(&header, payload).unwrap();
-    dictionary.check().unwrap();
-    dictionary.iter(0..dictionary.len()).collect()
+    dictionary.check(0..dictionary.keys()).unwrap();
+    dictionary.iter(0..dictionary.keys()).collect()
 }
 
 fn strings_of(store: &Path) -> Vec<String> {
     let file = fs::read(store.join("ids/dictionary")).unwrap();
     let (header, payload) = container::decode_file(&file, FileKind::DICTIONARY).unwrap();
     let dictionary = StringDictionary::new(&header, payload).unwrap();
-    dictionary.check().unwrap();
-    let mut keys = dictionary.iter_from(DenseId(0)).unwrap();
-    let mut strings = Vec::new();
-    while let Some(key) = keys.next_key().unwrap() {
-        strings.push(String::from_utf8(key.to_vec()).unwrap());
-    }
-    strings
+    dictionary.check(0..dictionary.blocks()).unwrap();
+    let string = |id| {
+        let mut key = Vec::new();
+        dictionary.get(DenseId(id), &mut key, |_| Ok(())).unwrap();
+        String::from_utf8(key).unwrap()
+    };
+    (0..dictionary.keys).map(string).collect()
 }
 
 /// Many edges between `nodes` scattered integers. A few nodes have most of them.

@@ -58,8 +58,6 @@ impl Entry<'_> {
 }
 
 impl<'a> Entries<'a> {
-    pub(super) const EMPTY: Self = Self { rest: &[], offset: 0 };
-
     /// The first key of a block.
     #[inline]
     pub(super) fn first(&mut self) -> Result<&'a [u8]> {

@@ -10,7 +10,8 @@ use crate::{DenseId, NODES_MAX, Result, bytes::check_payload_slice, container::H
 pub struct IntegerDictionaryBuilder {
     keys: u64,
     last: u64,
-    ready: Vec<u8>,
+    /// The bytes of the payload that are ready. The caller may take them at any time.
+    pub ready: Vec<u8>,
 }
 
 impl IntegerDictionaryBuilder {
@@ -29,16 +30,6 @@ impl IntegerDictionaryBuilder {
         self.keys += 1;
         self.last = key;
         self.ready.extend_from_slice(&key.to_le_bytes());
-    }
-
-    /// Number of bytes that [`take_bytes`](Self::take_bytes) would return.
-    pub fn ready_bytes(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Takes the bytes of the payload that are ready.
-    pub fn take_bytes(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.ready)
     }
 
     /// Ends the dictionary. Returns its meta and the rest of the payload.
@@ -85,13 +76,8 @@ impl<'a> IntegerDictionary<'a> {
     }
 
     /// Number of keys.
-    pub fn len(&self) -> u64 {
+    pub fn keys(&self) -> u64 {
         self.keys.len() as u64
-    }
-
-    /// Whether there are no keys.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
     }
 
     /// The external id of a dense id.
@@ -105,8 +91,8 @@ impl<'a> IntegerDictionary<'a> {
 
     /// The dense id of the external id `key`, if it is in the dictionary.
     pub fn find(&self, key: u64) -> Option<DenseId> {
-        let found = find_integer(self.len(), key, |id| Ok::<_, Infallible>(self.get(id)));
-        found.unwrap_or_else(|never| match never {})
+        let Ok(found) = find_integer(self.keys(), key, |id| Ok::<_, Infallible>(self.get(id)));
+        found
     }
 
     /// The external ids of a range of dense ids, in order.
@@ -117,17 +103,11 @@ impl<'a> IntegerDictionary<'a> {
         self.keys[ids.start as usize..ids.end as usize].iter().map(|key| u64::from_le_bytes(*key))
     }
 
-    /// Checks that the keys ascend.
-    pub fn check(&self) -> Result<()> {
-        self.check_ids(0..self.len())
-    }
-
-    /// Checks that the keys of a range of dense ids ascend and are above the key before the range. This is one part of
-    /// [`IntegerDictionary::check`], for checks by several threads.
+    /// Checks that the keys of a range of dense ids ascend and are above the key before the range.
     ///
     /// # Panics
     /// If the range ends beyond the number of keys.
-    pub fn check_ids(&self, ids: Range<u64>) -> Result<()> {
+    pub fn check(&self, ids: Range<u64>) -> Result<()> {
         let first = ids.start.saturating_sub(1);
         let mut keys = self.iter(first..ids.end);
         let Some(mut last) = keys.next() else { return Ok(()) };

@@ -41,7 +41,7 @@ pub use self::{
     integers::{IntegerDictionary, IntegerDictionaryBuilder, find_integer},
     meta::{DictionaryMeta, KeyKind},
     string_builder::{StringDictionaryBuilder, StringDictionaryTail},
-    strings::{StringDictionary, StringKeys},
+    strings::StringDictionary,
 };
 
 /// Keys per block of strings.

@@ -14,7 +14,8 @@ pub struct StringDictionaryBuilder {
     keys: u64,
     key_bytes: u64,
     last: Vec<u8>,
-    ready: Vec<u8>,
+    /// The bytes of the payload that are ready. The caller may take them at any time.
+    pub ready: Vec<u8>,
     /// Start of the open block in the payload.
     block_start: u64,
     /// Lengths of the blocks before it, as varints. They take about two bytes per block; starts would take eight.
@@ -58,16 +59,6 @@ impl StringDictionaryBuilder {
         self.last.truncate(shared);
         self.last.extend_from_slice(&key[shared..]);
         self.keys += 1;
-    }
-
-    /// Number of bytes that [`take_bytes`](Self::take_bytes) would return.
-    pub fn ready_bytes(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Takes the bytes of the payload that are ready.
-    pub fn take_bytes(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.ready)
     }
 
     /// Ends the dictionary. Returns its meta and the rest of the payload, in pieces of about 64 KiB.

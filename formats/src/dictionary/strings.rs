@@ -4,7 +4,7 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     BLOCK_KEYS,
-    block::{Entries, common_prefix},
+    block::{BlockKeys, Entries, common_prefix},
     meta::{KeyKind, expect_kind},
 };
 use crate::{
@@ -27,22 +27,23 @@ use crate::{
 /// for key in ["ada", "bob", "eve"] {
 ///     builder.push(key.as_bytes()); // in ascending order
 /// }
-/// let mut payload = builder.take_bytes();
 /// let (meta, tail) = builder.finish();
-/// payload.extend(tail.flatten());
+/// let payload: Vec<u8> = tail.flatten().collect();
 /// let (file, _) = encode_file(FileKind::DICTIONARY, meta.encode(), &payload);
 ///
 /// let (header, payload) = decode_file(&file, FileKind::DICTIONARY)?;
 /// let dictionary = StringDictionary::new(&header, payload)?;
 /// let mut key = Vec::new();
-/// dictionary.get(DenseId(1), &mut key)?;
+/// dictionary.get(DenseId(1), &mut key, |_| Ok(()))?;
 /// assert_eq!(key, b"bob");
-/// assert_eq!((dictionary.find(b"eve")?, dictionary.find(b"dan")?), (Some(DenseId(2)), None));
+/// assert_eq!(dictionary.find(b"eve", |_| Ok(()))?, Some(DenseId(2)));
+/// assert_eq!(dictionary.find(b"dan", |_| Ok(()))?, None);
 /// # Ok::<(), grappa_formats::FormatError>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct StringDictionary<'a> {
-    keys: u64,
+    /// Number of keys.
+    pub keys: u64,
     /// All blocks.
     blocks: &'a [u8],
     /// The start of each block, 8 bytes each.
@@ -63,51 +64,28 @@ impl<'a> StringDictionary<'a> {
         Ok(Self { keys: meta.keys, blocks, table, padding, payload_offset: header.payload_offset })
     }
 
-    /// Number of keys.
-    pub fn len(&self) -> u64 {
-        self.keys
-    }
-
-    /// Whether there are no keys.
-    pub fn is_empty(&self) -> bool {
-        self.keys == 0
-    }
-
-    /// Replaces `key` by the external id of a dense id.
+    /// Replaces `key` by the external id of a dense id. Calls `check` with each range of the payload before reading it.
     ///
     /// # Panics
     /// If the id is not below the number of keys.
-    pub fn get(&self, id: DenseId, key: &mut Vec<u8>) -> Result<()> {
-        self.get_checked(id, key, |_| Ok(()))
-    }
-
-    /// As [`StringDictionary::get`], and calls `check` with each range of the payload before reading it.
-    ///
-    /// # Panics
-    /// If the id is not below the number of keys.
-    pub fn get_checked(&self, id: DenseId, key: &mut Vec<u8>, check: impl Fn(Range<u64>) -> Result<()>) -> Result<()> {
+    pub fn get(&self, id: DenseId, key: &mut Vec<u8>, check: impl Fn(Range<u64>) -> Result<()>) -> Result<()> {
         assert!(id.0 < self.keys, "dense id {id} of {}", self.keys);
-        let mut entries = self.block(id.0 / BLOCK_KEYS, check)?;
-        key.clear();
-        key.extend_from_slice(entries.first()?);
-        for _ in 0..id.0 % BLOCK_KEYS {
-            entries.next(key.len())?.apply_to(key);
+        let Entries { rest, offset } = self.block(id.0 / BLOCK_KEYS, check)?;
+        let mut keys = BlockKeys::new(rest, offset, key);
+        for _ in 0..=id.0 % BLOCK_KEYS {
+            keys.next_key()?;
         }
         Ok(())
     }
 
-    /// The dense id of the external id `key`, if it is in the dictionary.
+    /// The dense id of the external id `key`, if it is in the dictionary. Calls `check` with each range of the payload
+    /// before reading it.
     ///
     /// Costs one access to the table and one to the blocks for each step of a bisection over blocks, then a scan of one
     /// block.
-    pub fn find(&self, key: &[u8]) -> Result<Option<DenseId>> {
-        self.find_checked(key, |_| Ok(()))
-    }
-
-    /// As [`StringDictionary::find`], and calls `check` with each range of the payload before reading it.
-    pub fn find_checked(&self, key: &[u8], check: impl Fn(Range<u64>) -> Result<()>) -> Result<Option<DenseId>> {
+    pub fn find(&self, key: &[u8], check: impl Fn(Range<u64>) -> Result<()>) -> Result<Option<DenseId>> {
         // Find the last block whose first key is not above the wanted key.
-        let (mut low, mut high) = (0, self.keys.div_ceil(BLOCK_KEYS));
+        let (mut low, mut high) = (0, self.blocks());
         while low < high {
             let middle = low + (high - low) / 2;
             match self.block(middle, &check)?.first()?.cmp(key) {
@@ -146,44 +124,25 @@ impl<'a> StringDictionary<'a> {
         Ok(None)
     }
 
-    /// The external ids from a dense id on, in order.
-    ///
-    /// # Panics
-    /// If the id is above the number of keys.
-    pub fn iter_from(&self, id: DenseId) -> Result<StringKeys<'a>> {
-        assert!(id.0 <= self.keys, "dense id {id} of {}", self.keys);
-        let mut keys =
-            StringKeys { dictionary: *self, next: id.0 - id.0 % BLOCK_KEYS, entries: Entries::EMPTY, key: Vec::new() };
-        while keys.next < id.0 {
-            keys.next_key()?;
-        }
-        Ok(keys)
-    }
-
     /// Number of blocks.
     pub fn blocks(&self) -> u64 {
         self.keys.div_ceil(BLOCK_KEYS)
     }
 
-    /// Checks everything: blocks follow each other without a gap, keys ascend, shared prefixes are the longest
-    /// possible.
-    pub fn check(&self) -> Result<()> {
-        self.check_blocks(0..self.blocks())
-    }
-
-    /// Checks a range of blocks, its first key against the key before it, and the start of the block after it. This is
-    /// one part of [`StringDictionary::check`], for checks by several threads.
+    /// Checks a range of blocks, its first key against the key before it, and the start of the block after it: blocks
+    /// follow each other without a gap, keys ascend, shared prefixes are the longest possible. A check of all blocks, in
+    /// parts or at once, checks everything.
     ///
     /// # Panics
     /// If the range ends beyond the number of blocks.
-    pub fn check_blocks(&self, blocks: Range<u64>) -> Result<()> {
+    pub fn check(&self, blocks: Range<u64>) -> Result<()> {
         if blocks.is_empty() && blocks.start > 0 {
             return Ok(());
         }
         let mut key: Vec<u8> = Vec::new();
         let mut start = 0;
         if blocks.start > 0 {
-            self.get(DenseId(blocks.start * BLOCK_KEYS - 1), &mut key)?;
+            self.get(DenseId(blocks.start * BLOCK_KEYS - 1), &mut key, |_| Ok(()))?;
             start = self.block_start(blocks.start);
         }
         let Some(rest) = self.blocks.get(start as usize..) else {
@@ -247,7 +206,7 @@ impl<'a> StringDictionary<'a> {
         check(entries..entries + 16.min(self.payload_bytes() - entries))?;
         let start = u64_entry(self.table, block as usize);
         let end = match block + 1 {
-            next if next < self.keys.div_ceil(BLOCK_KEYS) => u64_entry(self.table, next as usize),
+            next if next < self.blocks() => u64_entry(self.table, next as usize),
             _ => self.blocks.len() as u64,
         };
         check(start..end)?;
@@ -266,35 +225,5 @@ impl<'a> StringDictionary<'a> {
 
     fn table_entry_offset(&self, block: u64) -> u64 {
         self.payload_offset + (self.blocks.len() + self.padding.len()) as u64 + 8 * block
-    }
-}
-
-/// Iterates over the keys of a [`StringDictionary`] in order.
-///
-/// This is not an `Iterator`, because each key is only valid until the next call.
-#[derive(Debug)]
-pub struct StringKeys<'a> {
-    dictionary: StringDictionary<'a>,
-    /// The dense id of the next key.
-    next: u64,
-    entries: Entries<'a>,
-    key: Vec<u8>,
-}
-
-impl StringKeys<'_> {
-    /// The next key, or `None` after the last one.
-    pub fn next_key(&mut self) -> Result<Option<&[u8]>> {
-        if self.next == self.dictionary.keys {
-            return Ok(None);
-        }
-        if self.next.is_multiple_of(BLOCK_KEYS) {
-            self.entries = self.dictionary.block(self.next / BLOCK_KEYS, |_| Ok(()))?;
-            self.key.clear();
-            self.key.extend_from_slice(self.entries.first()?);
-        } else {
-            self.entries.next(self.key.len())?.apply_to(&mut self.key);
-        }
-        self.next += 1;
-        Ok(Some(&self.key))
     }
 }

@@ -4,6 +4,8 @@
 //! as a little-endian integer hold their bits in order. A read is one unaligned load and a shift. It never fails: bits
 //! beyond the end are zero.
 
+use std::ops::Range;
+
 /// Zero bytes after the last bit of a payload of rows. With them, a load at any bit stays inside.
 pub const PADDING_BYTES: usize = 8;
 
@@ -36,6 +38,21 @@ pub(super) fn load_word(bytes: &[u8], at: usize) -> u64 {
 #[inline(always)]
 pub(super) fn load(bytes: &[u8], at: u64) -> u64 {
     load_word(bytes, (at >> 3) as usize) >> (at & 7)
+}
+
+/// The first number of a range for which `is_before` is false.
+#[inline]
+pub(super) fn partition_point(range: Range<u64>, is_before: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }
 
 /// Writes bits to a buffer that grows. Whole bytes can be taken out at any time.

@@ -41,14 +41,14 @@ impl Rows<'_> {
     /// Rows have exactly one encoding. So decoded rows with ascending sources below the universe are encoded again, and
     /// must give the same bytes. Takes as long as decoding and encoding.
     pub fn check(&self, mut on_row: impl FnMut(u64, &[u64])) -> Result<(), RowsProblem> {
-        let meta = self.meta();
+        let meta = &self.meta;
         let mut encoder = RowsEncoder::new(meta.codec, meta.universe, meta.first_node);
         let mut sources = Vec::new();
         let mut compared = 0;
         for (index, row) in (0..meta.rows).zip(self.range(0..meta.rows)) {
             if index.is_multiple_of(LINE_ROWS) {
                 let (line, expected) = (self.directory_line(index).start, encoder.directory_head());
-                if let Some(at) = first_difference(&expected, &self.directory.payload()[line..]) {
+                if let Some(at) = first_difference(&expected, &self.directory.payload[line..]) {
                     let what = format!("row {index} does not start where the directory's line says");
                     return Err(problem(RowsPart::Degrees, line + at, what));
                 }
@@ -71,7 +71,7 @@ impl Rows<'_> {
             let what = format!("the rows end here, {} bytes are left", self.payload.len() - compared);
             return Err(problem(RowsPart::Edges, compared, what));
         }
-        let directory = self.directory.payload();
+        let directory = self.directory.payload;
         if let Some(at) = first_difference(&tail.degrees_payload, directory) {
             let what = match (at / LINE_BYTES) as u64 {
                 line if line * LINE_ROWS < meta.rows => {

@@ -4,9 +4,13 @@ use super::{
     bits::bit_length,
     directory::{LINE_BYTES, LINE_ROWS},
     elias_fano_bits,
-    gap::{self, BLOCK, GapCode, Tokens, code_bits, tokenize, zigzag},
+    gap::{BLOCK, GapCode, Token, code_bits, tokenize, zigzag},
     meta::RowCodec,
 };
+
+/// Gap code is chosen if it takes less than this many tenths of the size of Elias-Fano, because sampling from it is
+/// slower.
+const GAP_TENTHS: u64 = 8;
 
 /// The codec for a chunk, given all its rows or a sample of them, each with its node.
 ///
@@ -27,15 +31,16 @@ pub fn choose_codec<'a>(universe: u64, rows: impl IntoIterator<Item = (u64, &'a 
     for (node, sources) in rows {
         estimator.add(node, sources);
     }
-    estimator.choose()
+    let gap = RowCodec::Gap(estimator.gap_code());
+    let is_smaller = estimator.bits(gap) * 10 < estimator.bits(RowCodec::EliasFano) * GAP_TENTHS;
+    if is_smaller { gap } else { RowCodec::EliasFano }
 }
 
 /// Estimates the size of rows in each codec.
-#[derive(Debug, Clone)]
-pub struct SizeEstimator {
+#[derive(Debug, Clone, Default)]
+pub(super) struct SizeEstimator {
     universe: u64,
     rows: u64,
-    edges: u64,
     elias_fano_bits: u64,
     /// Fields of fixed width in gap code.
     gap_fixed_bits: u64,
@@ -47,41 +52,28 @@ pub struct SizeEstimator {
 }
 
 impl SizeEstimator {
-    /// Gap code is chosen if it takes less than this many tenths of the size of Elias-Fano, because sampling from it is
-    /// slower.
-    const GAP_TENTHS: u64 = 8;
-
     /// An estimator for rows of a graph of `universe` nodes.
-    pub fn new(universe: u64) -> Self {
-        Self {
-            universe,
-            rows: 0,
-            edges: 0,
-            elias_fano_bits: 0,
-            gap_fixed_bits: 0,
-            first_relative: Lengths::default(),
-            first_absolute: Lengths::default(),
-            degrees: Lengths::default(),
-            gaps: Lengths::default(),
-            runs: Lengths::default(),
-        }
+    pub(super) fn new(universe: u64) -> Self {
+        Self { universe, ..Self::default() }
     }
 
     /// Adds the row of `node`, whose `sources` ascend.
-    pub fn add(&mut self, node: u64, sources: &[u64]) {
+    pub(super) fn add(&mut self, node: u64, sources: &[u64]) {
         self.rows += 1;
         let Some(&first) = sources.first() else {
             return;
         };
         let (degree, source_max) = (sources.len() as u64, self.universe.saturating_sub(1));
-        self.edges += degree;
         self.elias_fano_bits += elias_fano_bits(degree, source_max);
         self.first_relative.add(zigzag(first.wrapping_sub(node)));
         self.first_absolute.add(first);
         self.degrees.add(degree - 1);
         let before = self.runs.bits[0] + self.gaps.bits[0];
         for block in sources.chunks(BLOCK as usize) {
-            tokenize(block, &mut CountLengths(self));
+            tokenize(block, |token| match token {
+                Token::Run(length) => self.runs.add(length),
+                Token::Gap(gap) => self.gaps.add(gap),
+            });
         }
         if degree > BLOCK {
             let row_bits = self.runs.bits[0] + self.gaps.bits[0] - before;
@@ -90,15 +82,10 @@ impl SizeEstimator {
         }
     }
 
-    /// Edges so far.
-    pub fn edges(&self) -> u64 {
-        self.edges
-    }
-
     /// Bits of the rows so far in a codec, including their part of the directory.
     ///
     /// Exact for Elias-Fano. For gap code, positions in large rows and exceptions of the directory are estimated.
-    pub fn bits(&self, codec: RowCodec) -> u64 {
+    pub(super) fn bits(&self, codec: RowCodec) -> u64 {
         let directory = (self.rows * LINE_BYTES as u64 * 8).div_ceil(LINE_ROWS);
         directory
             + match codec {
@@ -115,7 +102,7 @@ impl SizeEstimator {
     }
 
     /// The best parameters for gap code.
-    pub fn gap_code(&self) -> GapCode {
+    pub(super) fn gap_code(&self) -> GapCode {
         let first_is_relative = self.first_relative.best().1 <= self.first_absolute.best().1;
         let first = if first_is_relative { &self.first_relative } else { &self.first_absolute };
         GapCode {
@@ -125,12 +112,6 @@ impl SizeEstimator {
             gap_k: self.gaps.best().0,
             run_k: self.runs.best().0,
         }
-    }
-
-    /// The codec to use.
-    pub fn choose(&self) -> RowCodec {
-        let gap = RowCodec::Gap(self.gap_code());
-        if self.bits(gap) * 10 < self.bits(RowCodec::EliasFano) * Self::GAP_TENTHS { gap } else { RowCodec::EliasFano }
     }
 }
 
@@ -154,17 +135,5 @@ impl Lengths {
     /// The best parameter and the total length with it.
     fn best(&self) -> (u8, u64) {
         (0..).zip(self.bits).min_by_key(|&(_, bits)| bits).expect("there are parameters")
-    }
-}
-
-struct CountLengths<'a>(&'a mut SizeEstimator);
-
-impl Tokens for CountLengths<'_> {
-    fn run(&mut self, length: u64) {
-        self.0.runs.add(length);
-    }
-
-    fn gap(&mut self, gap: u64) {
-        self.0.gaps.add(gap::gap_code(gap));
     }
 }

@@ -97,7 +97,7 @@ impl<'a> ChunkDegrees<'a> {
     /// Checks every bit of the payload. In-degrees have exactly one encoding, so decoded ones must give the same bytes.
     /// The offset of an error counts from the start of the payload.
     pub fn check(&self) -> Result<()> {
-        let meta = self.0.meta();
+        let meta = &self.0.meta;
         // The directory has 48 bits for the place of a list.
         let bits_max = meta.edge_bits.min((1 << 48) - 1);
         let mut encoder = DegreesEncoder::new(meta.universe, meta.first_node);

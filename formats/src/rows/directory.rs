@@ -161,7 +161,8 @@ pub(super) struct Place {
 /// A directory in place.
 #[derive(Debug, Clone)]
 pub(super) struct Directory<'a> {
-    payload: &'a [u8],
+    /// The payload it is in.
+    pub payload: &'a [u8],
     lines: &'a [[u8; LINE_BYTES]],
     exceptions: &'a [[u8; EXCEPTION_BYTES]],
     sizes: &'a SizeTable,
@@ -175,11 +176,6 @@ impl<'a> Directory<'a> {
         // The length is right, so the lines fit `usize`.
         let (lines, exceptions) = payload.split_at(rows.div_ceil(LINE_ROWS) as usize * LINE_BYTES);
         Ok(Self { payload, lines: lines.as_chunks().0, exceptions: exceptions.as_chunks().0, sizes })
-    }
-
-    /// The payload it is in.
-    pub(super) fn payload(&self) -> &'a [u8] {
-        self.payload
     }
 
     /// The code of a row.

@@ -82,16 +82,6 @@ impl RowsEncoder {
         self.directory.push(start, code);
     }
 
-    /// Rows so far.
-    pub fn rows(&self) -> u64 {
-        self.directory.rows()
-    }
-
-    /// Edges so far.
-    pub fn edges(&self) -> u64 {
-        self.edges
-    }
-
     /// Number of bytes that [`RowsEncoder::take_bytes`] would return.
     pub fn finished_bytes(&self) -> usize {
         self.rows.finished_bytes()

@@ -19,7 +19,7 @@
 //!
 //! Reading a source decodes all sources before it in its block.
 
-use super::bits::{BitCursor, BitWriter, LOAD_BITS, bit_length, load, mask};
+use super::bits::{BitCursor, BitWriter, LOAD_BITS, bit_length, load, mask, partition_point};
 
 /// Sources per block.
 pub(super) const BLOCK: u64 = 128;
@@ -106,68 +106,28 @@ fn read_long_code(payload: &[u8], at: &mut u64, zeros: u32, k: u32) -> u64 {
     rest + (mask(zeros) << k)
 }
 
-/// Receives the tokens of a block after its first source.
-pub(super) trait Tokens {
-    /// A run of `length` consecutive sources.
-    fn run(&mut self, length: u64);
-    /// The next source is `gap` after the previous one. `gap` is not 1.
-    fn gap(&mut self, gap: u64);
+/// A part of a block after its first source, as the number that is coded.
+pub(super) enum Token {
+    /// Number of sources that follow each other.
+    Run(u64),
+    /// The distance to the next source, which is not 1: 0, or the distance - 1.
+    Gap(u64),
 }
 
 /// Cuts a block into tokens.
 #[inline(always)]
-pub(super) fn tokenize(block: &[u64], tokens: &mut impl Tokens) {
+pub(super) fn tokenize(block: &[u64], mut on_token: impl FnMut(Token)) {
     let mut at = 1;
     while at < block.len() {
         let run_at = at;
         while at < block.len() && block[at] == block[at - 1] + 1 {
             at += 1;
         }
-        tokens.run((at - run_at) as u64);
+        on_token(Token::Run((at - run_at) as u64));
         if at < block.len() {
-            tokens.gap(block[at] - block[at - 1]);
+            on_token(Token::Gap((block[at] - block[at - 1]).saturating_sub(1)));
             at += 1;
         }
-    }
-}
-
-/// The coded number of a gap, which is not 1.
-#[inline(always)]
-pub(super) fn gap_code(gap: u64) -> u64 {
-    gap.saturating_sub(1)
-}
-
-struct PutTokens<'a, 'b> {
-    cursor: &'a mut BitCursor<'b>,
-    gap_k: u32,
-    run_k: u32,
-}
-
-impl Tokens for PutTokens<'_, '_> {
-    #[inline(always)]
-    fn run(&mut self, length: u64) {
-        put_code(self.cursor, length, self.run_k);
-    }
-
-    #[inline(always)]
-    fn gap(&mut self, gap: u64) {
-        put_code(self.cursor, gap_code(gap), self.gap_k);
-    }
-}
-
-struct CountBits {
-    bits: u64,
-    gap_k: u32,
-    run_k: u32,
-}
-
-impl Tokens for CountBits {
-    fn run(&mut self, length: u64) {
-        self.bits += u64::from(code_bits(length, self.run_k));
-    }
-
-    fn gap(&mut self, gap: u64) {
-        self.bits += u64::from(code_bits(gap_code(gap), self.gap_k));
     }
 }
 
@@ -179,17 +139,24 @@ pub(super) fn encode(writer: &mut BitWriter, code: &GapCode, node: u64, sources:
     let start = writer.bits();
     let degree = sources.len() as u64;
     let (gap_k, run_k) = (u32::from(code.gap_k), u32::from(code.run_k));
+    let with_k = |token| match token {
+        Token::Run(length) => (length, run_k),
+        Token::Gap(gap) => (gap, gap_k),
+    };
     let first = code.first_code(first, node);
     let first_k = u32::from(code.first_k);
     let mut room = (degree.min(BLOCK) + 2) * 2 * CODE_BITS_MAX;
     let mut ends = Vec::new();
     if degree > BLOCK {
-        let mut count = CountBits { bits: u64::from(code_bits(first, first_k)), gap_k, run_k };
+        let mut bits = u64::from(code_bits(first, first_k));
         for block in sources.chunks(BLOCK as usize) {
-            tokenize(block, &mut count);
-            ends.push(count.bits);
+            tokenize(block, |token| {
+                let (number, k) = with_k(token);
+                bits += u64::from(code_bits(number, k));
+            });
+            ends.push(bits);
         }
-        room += count.bits + ends.len() as u64 * CODE_BITS_MAX;
+        room += bits + ends.len() as u64 * CODE_BITS_MAX;
     }
     let mut cursor = writer.cursor(room);
     put_code(&mut cursor, degree - 1, u32::from(code.degree_k));
@@ -203,9 +170,11 @@ pub(super) fn encode(writer: &mut BitWriter, code: &GapCode, node: u64, sources:
         }
     }
     put_code(&mut cursor, first, first_k);
-    let mut put = PutTokens { cursor: &mut cursor, gap_k, run_k };
     for block in sources.chunks(BLOCK as usize) {
-        tokenize(block, &mut put);
+        tokenize(block, |token| {
+            let (number, k) = with_k(token);
+            put_code(&mut cursor, number, k);
+        });
     }
     let written = cursor.written();
     writer.advance(written);
@@ -338,16 +307,8 @@ impl<'a> GapRow<'a> {
             return 0;
         }
         // The blocks after the first whose first source is less than `x`.
-        let (mut low, mut high) = (0, (self.degree - 1) / BLOCK);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.entry(middle).1 < x {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let mut walker = self.walker(low);
+        let block = partition_point(0..(self.degree - 1) / BLOCK, |index| self.entry(index).1 < x);
+        let mut walker = self.walker(block);
         loop {
             if walker.source >= x {
                 return walker.index;

@@ -35,7 +35,7 @@ use std::ops::Range;
 pub use self::{
     bits::PADDING_BYTES,
     check::{RowsPart, RowsProblem},
-    choose::{SizeEstimator, choose_codec},
+    choose::choose_codec,
     degrees::{ChunkDegrees, DegreesEncoder},
     directory::{LINE_BYTES, LINE_ROWS},
     encode::{RowsEncoder, RowsTail},
@@ -71,7 +71,8 @@ use crate::{FormatError, Result};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Rows<'a> {
-    meta: RowsMeta,
+    /// Codec, number of rows and edges, and other properties of the rows.
+    pub meta: RowsMeta,
     source_max: u64,
     /// The payload of `edges`, or a part of it.
     payload: &'a [u8],
@@ -150,11 +151,6 @@ impl<'a> Rows<'a> {
             bits: 8 * first..meta.edge_bits.min(8 * padding),
             directory: Directory::new(degrees_payload, meta.rows, meta.exceptions, &sizes.table)?,
         })
-    }
-
-    /// Codec, number of rows and edges, and other properties of the rows.
-    pub fn meta(&self) -> &RowsMeta {
-        &self.meta
     }
 
     /// The number of rows.
@@ -248,7 +244,7 @@ impl<'a> Rows<'a> {
 
     /// The payload of `degrees`.
     pub fn degrees_payload(&self) -> &'a [u8] {
-        self.directory.payload()
+        self.directory.payload
     }
 
     /// Byte range of a row's line in the payload of `degrees`. Prefetch it before [`Rows::locate`].

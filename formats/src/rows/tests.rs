@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{choose::SizeEstimator, *};
 use crate::random::GOLDEN;
 
 /// Rows, and the graph they belong to.
@@ -269,17 +269,17 @@ fn read_all(rows: &Rows<'_>) {
         out.clear();
         row.decode_into(&mut out);
         assert!(row.degree() <= rows.edges());
-        assert!(out.iter().all(|&source| source < rows.meta().universe));
+        assert!(out.iter().all(|&source| source < rows.meta.universe));
         assert_eq!(row.iter().count(), out.len());
-        assert!(row.iter().all(|source| source < rows.meta().universe));
-        let bound = row.lower_bound(rows.meta().universe / 2);
+        assert!(row.iter().all(|source| source < rows.meta.universe));
+        let bound = row.lower_bound(rows.meta.universe / 2);
         assert!(bound <= row.degree());
         let positions: Vec<u64> = (0..row.degree()).step_by(17).collect();
         out.clear();
         row.get_many(&positions, &mut out);
-        assert!(out.iter().all(|&source| source < rows.meta().universe));
+        assert!(out.iter().all(|&source| source < rows.meta.universe));
         for k in positions {
-            assert!(row.get(k) < rows.meta().universe);
+            assert!(row.get(k) < rows.meta.universe);
         }
     }
     assert_eq!(rows.range(0..rows.rows()).count() as u64, rows.rows());

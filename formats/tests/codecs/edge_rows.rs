@@ -9,15 +9,7 @@ use proptest::prelude::*;
 
 use crate::{file, open};
 
-pub fn weights_file(degrees: &[u64], weights: &[f32]) -> Vec<u8> {
-    rows_file(FileKind::WEIGHTS, WEIGHT, degrees, weights)
-}
-
-pub fn edge_features_file(layout: FeatureLayout, degrees: &[u64], values: &[f32]) -> Vec<u8> {
-    rows_file(FileKind::EDGE_FEATURES, layout, degrees, values)
-}
-
-fn rows_file(kind: FileKind, layout: FeatureLayout, degrees: &[u64], values: &[f32]) -> Vec<u8> {
+pub fn rows_file(kind: FileKind, layout: FeatureLayout, degrees: &[u64], values: &[f32]) -> Vec<u8> {
     let span = ChunkSpan { chunk: ChunkId(1), first_node: NodeId(500), rows: degrees.len() as u64 };
     let dim = layout.dim as usize;
     let (mut encoder, mut payload, mut rest) = (EdgeRowsEncoder::new(layout), Vec::new(), values);
@@ -25,8 +17,8 @@ fn rows_file(kind: FileKind, layout: FeatureLayout, degrees: &[u64], values: &[f
         let (list, others) = rest.split_at(degree as usize * dim);
         encoder.push_list(list);
         // Taken now and then, as by a writer that streams.
-        if encoder.ready_bytes() > 16 {
-            payload.extend(encoder.take_bytes());
+        if encoder.ready.len() > 16 {
+            payload.append(&mut encoder.ready);
         }
         rest = others;
     }

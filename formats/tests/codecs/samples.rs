@@ -6,7 +6,7 @@ use grappa_formats::{
     assignment::{Assignment, Current, Owners, Serves},
     container::{FileKind, decode_file},
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
-    edge_rows::EdgeRows,
+    edge_rows::{EdgeRows, WEIGHT},
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
     manifest::*,
@@ -17,12 +17,7 @@ use grappa_formats::{
 };
 use roaring::RoaringTreemap;
 
-use crate::{
-    dictionary,
-    edge_rows::{edge_features_file, weights_file},
-    file,
-    permutation_table::table_file,
-};
+use crate::{dictionary, edge_rows::rows_file, file, permutation_table::table_file};
 
 /// A sample file: its name among the golden files, and its bytes.
 pub struct Sample {
@@ -55,15 +50,9 @@ pub fn all() -> Vec<Sample> {
         sample("assignment", assignment().encode().0),
         sample("assignment-sweep", assignment_of_a_sweep().encode().0),
         sample("assignment-whole", Assignment::whole(3).encode().0),
-        sample("weights", weights_file(&degrees(), &WEIGHTS)),
-        sample(
-            "edge-features-bf16",
-            edge_features_file(FeatureLayout::new(FeatureDtype::Bf16, 3), &degrees(), &EDGE_FEATURES),
-        ),
-        sample(
-            "edge-features-int8",
-            edge_features_file(FeatureLayout::new(FeatureDtype::Int8, 3), &degrees(), &EDGE_FEATURES),
-        ),
+        sample("weights", rows_file(FileKind::WEIGHTS, WEIGHT, &degrees(), &WEIGHTS)),
+        sample("edge-features-bf16", edge_features(FeatureDtype::Bf16)),
+        sample("edge-features-int8", edge_features(FeatureDtype::Int8)),
         sample("edges-elias-fano", rows(RowCodec::EliasFano)[0].clone()),
         sample("degrees-elias-fano", rows(RowCodec::EliasFano)[1].clone()),
         sample("edges-gap", rows(GAP)[0].clone()),
@@ -102,8 +91,8 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
             let (header, payload) = decode_file(bytes, kind)?;
             let rows = EdgeRows::new(&header, payload)?;
             let degrees = degrees();
-            rows.meta().span.expect(&span(degrees.len() as u64))?;
-            let dim = rows.meta().layout.dim as usize;
+            rows.meta.span.expect(&span(degrees.len() as u64))?;
+            let dim = rows.meta.layout.dim as usize;
             for row in 0..degrees.len() {
                 let range = rows.range(row as u64, |row| degrees[row as usize])?;
                 rows.copy(range, &mut vec![0.0; degrees[row] as usize * dim]);
@@ -113,32 +102,29 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "dictionary-integers" => {
             let (header, payload) = decode_file(bytes, FileKind::DICTIONARY)?;
             let dictionary = IntegerDictionary::new(&header, payload)?;
-            for key in INTEGERS.iter().copied().chain(dictionary.iter(0..dictionary.len())) {
+            for key in INTEGERS.iter().copied().chain(dictionary.iter(0..dictionary.keys())) {
                 dictionary.find(key);
             }
-            dictionary.check()
+            dictionary.check(0..dictionary.keys())
         }
         "dictionary-strings" => {
             let (header, payload) = decode_file(bytes, FileKind::DICTIONARY)?;
             let dictionary = StringDictionary::new(&header, payload)?;
             // None of these may panic. Their results are defined only for files that pass the check.
             let mut key = Vec::new();
-            let _ = (0..dictionary.len()).try_for_each(|id| dictionary.get(DenseId(id), &mut key));
-            let _ = string_keys().iter().try_for_each(|key| dictionary.find(key.as_bytes()).map(drop));
-            dictionary.check()?;
-            let mut keys = dictionary.iter_from(DenseId(dictionary.len() / 2))?;
-            while keys.next_key()?.is_some() {}
-            Ok(())
+            let _ = (0..dictionary.keys).try_for_each(|id| dictionary.get(DenseId(id), &mut key, |_| Ok(())));
+            let _ = string_keys().iter().try_for_each(|key| dictionary.find(key.as_bytes(), |_| Ok(())).map(drop));
+            dictionary.check(0..dictionary.blocks())
         }
         name if name.starts_with("labels") => {
             let (header, payload) = decode_file(bytes, FileKind::LABELS)?;
             let labels = Labels::new(&header, payload)?;
-            labels.meta().span.expect(&span(LABEL_ROWS))?;
-            if labels.meta().spec.kind == LabelKind::Multi {
+            labels.meta.span.expect(&span(LABEL_ROWS))?;
+            if labels.meta.spec.kind == LabelKind::Multi {
                 let sets = (0..LABEL_ROWS).filter_map(|row| labels.multi(row));
                 sets.for_each(|set| set.iter().for_each(drop));
             }
-            if labels.meta().spec.kind.has_values() {
+            if labels.meta.spec.kind.has_values() {
                 (0..LABEL_ROWS).for_each(|row| labels.values(row).for_each(drop));
             }
             labels.check()
@@ -286,6 +272,10 @@ pub fn split() -> RoaringTreemap {
     set.insert_range(200..300);
     set.optimize();
     set
+}
+
+fn edge_features(dtype: FeatureDtype) -> Vec<u8> {
+    rows_file(FileKind::EDGE_FEATURES, FeatureLayout::new(dtype, 3), &degrees(), &EDGE_FEATURES)
 }
 
 const FEATURES: [f32; 6] = [1.0, -2.5, 0.1, 127.0, -3.0, 0.0];

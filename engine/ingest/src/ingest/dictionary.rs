@@ -196,14 +196,18 @@ impl DictionaryWriter {
             Builder::Integers(builder) => {
                 let id = id.try_into().expect("integers in runs have eight bytes");
                 builder.push(u64::from_be_bytes(id));
-                (builder.ready_bytes() >= DRAIN_BYTES).then(|| builder.take_bytes())
+                &mut builder.ready
             }
             Builder::Strings(builder) => {
                 builder.push(id);
-                (builder.ready_bytes() >= DRAIN_BYTES).then(|| builder.take_bytes())
+                &mut builder.ready
             }
         };
-        ready.map_or(Ok(()), |bytes| self.file.write(&bytes))
+        if ready.len() >= DRAIN_BYTES {
+            self.file.write(ready)?;
+            ready.clear();
+        }
+        Ok(())
     }
 
     /// Completes the file. Returns the number of ids and the dictionary file, which is not synced.

@@ -52,7 +52,7 @@ impl StoredLabels {
     pub fn for_each(&self, chunk: ChunkId, mut each: impl FnMut(u64, Label<'_>) -> Result<()>) -> Result<()> {
         let mapped = self.mapped(chunk)?;
         let labels = labels(&mapped)?;
-        for row in 0..labels.meta().span.rows {
+        for row in 0..labels.meta.span.rows {
             if let Some(label) = self.label(&labels, &mapped, row)? {
                 each(row, label)?;
             }

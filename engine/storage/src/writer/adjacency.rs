@@ -141,7 +141,7 @@ impl<'a> AdjacencyWriter<'a> {
             writer.drain()?;
         }
         if let Some(writer) = &mut self.features {
-            let stride = writer.encoder.layout().stride as usize;
+            let stride = writer.encoder.layout.stride as usize;
             assert_eq!(features.len(), sources.len() * stride, "one row per edge");
             writer.encoder.push_encoded(features);
             writer.drain()?;
@@ -208,14 +208,15 @@ impl<'a> AdjacencyWriter<'a> {
 impl EdgeRowsWriter {
     /// Writes the rows that are ready, if they are many.
     fn drain(&mut self) -> Result<()> {
-        match self.encoder.ready_bytes() >= DRAIN_BYTES {
-            true => self.file.write(&self.encoder.take_bytes()),
-            false => Ok(()),
+        if self.encoder.ready.len() >= DRAIN_BYTES {
+            self.file.write(&self.encoder.ready)?;
+            self.encoder.ready.clear();
         }
+        Ok(())
     }
 
     fn finish(mut self, span: ChunkSpan, edges: u64) -> Result<WrittenFile> {
-        let layout = self.encoder.layout();
+        let layout = self.encoder.layout;
         self.file.write(&self.encoder.finish())?;
         self.file.finish(EdgeRowsMeta { span, edges, layout }.encode(self.kind))
     }

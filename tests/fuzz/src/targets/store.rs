@@ -265,12 +265,12 @@ fn run_dictionary(input: &Input) -> String {
 fn run_integers(header: &Header, payload: &[u8]) -> Result<String> {
     let dictionary = IntegerDictionary::new(header, payload)?;
     // Before it is checked, none of this may panic.
-    for key in dictionary.iter(0..dictionary.len()).take(200).chain([0, u64::MAX]) {
+    for key in dictionary.iter(0..dictionary.keys()).take(200).chain([0, u64::MAX]) {
         dictionary.find(key);
     }
-    dictionary.check()?;
+    dictionary.check(0..dictionary.keys())?;
     let mut builder = IntegerDictionaryBuilder::new();
-    for id in (0..dictionary.len()).map(DenseId) {
+    for id in (0..dictionary.keys()).map(DenseId) {
         let key = dictionary.get(id);
         assert_eq!(dictionary.find(key), Some(id));
         builder.push(key);
@@ -284,30 +284,22 @@ fn run_strings(header: &Header, payload: &[u8]) -> Result<String> {
     // Before it is checked, none of this may panic; what is found is only defined for what passes the check.
     let mut key = Vec::new();
     let mut some = Vec::new();
-    for id in (0..dictionary.len()).take(100) {
-        if dictionary.get(DenseId(id), &mut key).is_ok() {
+    for id in (0..dictionary.keys).take(100) {
+        if dictionary.get(DenseId(id), &mut key, |_| Ok(())).is_ok() {
             some.push(key.clone());
         }
     }
     some.push(b"zzz".to_vec());
     for key in &some {
-        let _ = dictionary.find(key);
+        let _ = dictionary.find(key, |_| Ok(()));
     }
-    if let Ok(mut keys) = dictionary.iter_from(DenseId(dictionary.len() / 2)) {
-        while let Ok(Some(_)) = keys.next_key() {}
-    }
-    dictionary.check()?;
+    dictionary.check(0..dictionary.blocks())?;
     let mut builder = StringDictionaryBuilder::new();
-    let mut keys = dictionary.iter_from(DenseId(0))?;
-    let mut next = 0;
-    while let Some(found) = keys.next_key()? {
-        dictionary.get(DenseId(next), &mut key)?;
-        assert_eq!(found, key);
-        assert_eq!(dictionary.find(found)?, Some(DenseId(next)));
-        builder.push(found);
-        next += 1;
+    for id in (0..dictionary.keys).map(DenseId) {
+        dictionary.get(id, &mut key, |_| Ok(()))?;
+        assert_eq!(dictionary.find(&key, |_| Ok(()))?, Some(id));
+        builder.push(&key);
     }
-    assert_eq!(next, dictionary.len());
     let (_, pieces) = builder.finish();
     assert_eq!(pieces.collect::<Vec<_>>().concat(), payload, "the same keys make the same bytes");
     Ok("strings accepted".to_owned())
@@ -338,7 +330,7 @@ fn run_permutation(input: &Input) -> String {
 fn run_labels(input: &Input) -> String {
     let result = decode_file(input.bytes, FileKind::LABELS).and_then(|(header, payload)| {
         let labels = Labels::new(&header, payload)?;
-        let (spec, rows) = (labels.meta().spec, labels.meta().span.rows);
+        let (spec, rows) = (labels.meta.spec, labels.meta.span.rows);
         for row in (0..rows).take(100) {
             match spec.kind {
                 LabelKind::Single => drop(labels.single(row)),
@@ -414,8 +406,8 @@ fn run_edge_rows(input: &Input, kind: FileKind) -> String {
     let result = decode_file(input.bytes, kind).and_then(|(header, payload)| {
         let of_edges = EdgeRows::new(&header, payload)?;
         let degrees = degrees();
-        let rows = of_edges.meta().span.rows;
-        let layout = of_edges.meta().layout;
+        let rows = of_edges.meta.span.rows;
+        let layout = of_edges.meta.layout;
         let dim = layout.dim as usize;
         // Degrees come from another file, which may not fit.
         for degree in [0, 3, u64::MAX] {
@@ -429,7 +421,7 @@ fn run_edge_rows(input: &Input, kind: FileKind) -> String {
         of_edges.check(degrees)?;
         let mut values = vec![0.0; dim];
         let mut again = vec![0; layout.stride as usize];
-        for edge in 0..of_edges.meta().edges {
+        for edge in 0..of_edges.meta.edges {
             of_edges.copy(edge..edge + 1, &mut values);
             layout.encode_rows(&values, &mut again);
             // Scales of int8 are chosen anew, and a NaN need not keep its bits.
