@@ -126,17 +126,12 @@ pub struct AggregateFile {
 impl AggregateIndex {
     /// The bytes of the file `aggregates/<kind>/index`.
     pub fn encode(&self) -> Vec<u8> {
-        let mut meta = Vec::with_capacity(META_BYTES);
-        meta.extend_from_slice(&self.manifest_digest.to_le_bytes());
+        let mut meta = self.manifest_digest.to_le_bytes().to_vec();
         meta.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
         meta.push(self.kind as u8);
         meta.resize(META_BYTES, 0);
-        let mut payload = Vec::with_capacity(16 * self.files.len());
-        for file in &self.files {
-            let (bytes, digest) = file.map_or((0, 0), |file| (file.bytes, file.digest));
-            payload.extend_from_slice(&bytes.to_le_bytes());
-            payload.extend_from_slice(&digest.to_le_bytes());
-        }
+        let numbers = self.files.iter().flat_map(|file| file.map_or([0, 0], |file| [file.bytes, file.digest]));
+        let payload: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         container::encode_file(FileKind::AGGREGATES, meta, &payload).0
     }
 

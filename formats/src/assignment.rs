@@ -152,7 +152,11 @@ impl Assignment {
         append: impl Fn(&K, &mut Vec<[u32; 2]>),
     ) -> Self {
         let chunks = keys.len() as u32;
-        check_shape(keys.len() as u64, partitions, schedule);
+        assert!(
+            (1..=u32::MAX as usize).contains(&keys.len()) && (1..NONE).contains(&partitions),
+            "{chunks} chunks, {partitions} partitions"
+        );
+        assert!(is_schedule(schedule.as_bytes()), "a schedule named {schedule:?}");
         let (mut row_of, mut rows) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut distinct: HashMap<K, u32> = HashMap::new();
         for key in keys {
@@ -251,12 +255,8 @@ impl Assignment {
     /// Encodes the file `assignments/<generation>`. Returns its bytes and its digest.
     pub fn encode(&self) -> (Vec<u8>, u64) {
         let distinct = (self.rows.len() / self.chunks as usize) as u32;
-        let mut meta = Vec::with_capacity(META_BYTES);
-        meta.extend_from_slice(&self.generation.to_le_bytes());
-        meta.extend_from_slice(&self.chunks.to_le_bytes());
-        meta.extend_from_slice(&self.partitions.to_le_bytes());
-        meta.extend_from_slice(&distinct.to_le_bytes());
-        meta.extend_from_slice(&0u32.to_le_bytes());
+        let mut meta = self.generation.to_le_bytes().to_vec();
+        meta.extend([self.chunks, self.partitions, distinct, 0].into_iter().flat_map(u32::to_le_bytes));
         meta.extend_from_slice(self.schedule.as_bytes());
         meta.resize(META_BYTES, 0);
         let width = entry_bytes(self.partitions);
@@ -405,18 +405,6 @@ impl Current {
 fn seen(of_destination: [u32; 2], of_source: &Owners) -> [u32; 2] {
     let owners = [Some(of_source.base), of_source.variable];
     of_destination.map(|p| if owners.contains(&Some(PartitionId(p))) { p } else { NONE })
-}
-
-/// Checks the arguments of a new assignment.
-///
-/// # Panics
-/// If they are invalid.
-fn check_shape(chunks: u64, partitions: u32, schedule: &str) {
-    assert!(
-        (1..=u64::from(u32::MAX)).contains(&chunks) && (1..NONE).contains(&partitions),
-        "{chunks} chunks, {partitions} partitions"
-    );
-    assert!(is_schedule(schedule.as_bytes()), "a schedule named {schedule:?}");
 }
 
 /// Displays an entry of the table.

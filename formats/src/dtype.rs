@@ -35,6 +35,9 @@ pub enum FeatureDtype {
 }
 
 impl FeatureDtype {
+    /// All types. The index of a type is its number in files.
+    pub(crate) const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::Int8];
+
     /// Bytes of a feature row of `dim` values, without padding.
     pub fn row_bytes(self, dim: u32) -> u32 {
         match self {
@@ -60,7 +63,11 @@ impl FeatureDtype {
     #[inline]
     pub(crate) fn encode(self, values: &[f32], row: &mut [u8]) {
         match self {
-            Self::F32 => encode_f32(values, row),
+            Self::F32 => {
+                for (bytes, value) in row.as_chunks_mut().0.iter_mut().zip(values) {
+                    *bytes = value.to_le_bytes();
+                }
+            }
             Self::F16 => encode_f16(values, row),
             Self::Bf16 => encode_bf16(values, row),
             Self::Int8 => encode_int8(values, row),
@@ -71,10 +78,13 @@ impl FeatureDtype {
     #[inline]
     pub(crate) fn decode(self, row: &[u8], values: &mut [f32]) {
         match self {
-            Self::F32 => decode_f32(row, values),
+            Self::F32 => convert(row, values, f32::from_le_bytes),
             Self::F16 => decode_f16(row, values),
-            Self::Bf16 => decode_bf16(row, values),
-            Self::Int8 => decode_int8(row, values),
+            Self::Bf16 => convert(row, values, of_bf16),
+            Self::Int8 => {
+                let (scale, quanta) = split_scale(row);
+                convert(quanta, values, |[q]| scale * f32::from(q as i8));
+            }
         }
     }
 
@@ -182,8 +192,8 @@ impl ElementType {
         assert_eq!(source.len(), values.len() * self.bytes(), "bytes of {self:?}");
         match self {
             Self::F16 => decode_f16(source, values),
-            Self::Bf16 => decode_bf16(source, values),
-            Self::F32 => decode_f32(source, values),
+            Self::Bf16 => convert(source, values, of_bf16),
+            Self::F32 => convert(source, values, f32::from_le_bytes),
             Self::F64 => convert(source, values, |b| f64::from_le_bytes(b) as f32),
             Self::I8 => convert(source, values, |b| i8::from_le_bytes(b).into()),
             Self::I16 => convert(source, values, |b| i16::from_le_bytes(b).into()),
@@ -209,16 +219,6 @@ fn add_each<const N: usize>(source: &[u8], sums: &mut [f32], one: impl Fn([u8; N
     for (sum, bytes) in sums.iter_mut().zip(source.as_chunks().0) {
         *sum += one(*bytes);
     }
-}
-
-fn encode_f32(values: &[f32], row: &mut [u8]) {
-    for (bytes, value) in row.as_chunks_mut().0.iter_mut().zip(values) {
-        *bytes = value.to_le_bytes();
-    }
-}
-
-fn decode_f32(row: &[u8], values: &mut [f32]) {
-    convert(row, values, f32::from_le_bytes);
 }
 
 fn encode_f16(values: &[f32], row: &mut [u8]) {
@@ -252,10 +252,6 @@ fn encode_bf16(values: &[f32], row: &mut [u8]) {
         let upper = if value.is_nan() { bits >> 16 | 0x40 } else { rounded };
         *bytes = (upper as u16).to_le_bytes();
     }
-}
-
-fn decode_bf16(row: &[u8], values: &mut [f32]) {
-    convert(row, values, of_bf16);
 }
 
 #[inline(always)]
@@ -295,13 +291,6 @@ fn encode_int8(values: &[f32], row: &mut [u8]) {
 #[inline(always)]
 fn larger(max: f32, magnitude: f32) -> f32 {
     if magnitude > max && magnitude < f32::INFINITY { magnitude } else { max }
-}
-
-fn decode_int8(row: &[u8], values: &mut [f32]) {
-    let (scale, quanta) = split_scale(row);
-    for (value, q) in values.iter_mut().zip(quanta) {
-        *value = scale * f32::from(*q as i8);
-    }
 }
 
 /// The scale and the integers of an int8 feature row.

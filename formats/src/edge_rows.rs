@@ -140,7 +140,7 @@ impl EdgeRowsMeta {
             let at = fields.offset();
             layout = FeatureLayout::decode(&mut fields)?;
             fields.zeros::<7>()?;
-            layout.check(false).map_err(|what| FormatError::invalid(at, what))?;
+            layout.check(false, at)?;
         }
         let meta = Self { span, edges, layout };
         invalid_if!(

@@ -145,7 +145,7 @@ impl FeaturesMeta {
             }
         };
         fields.zeros::<6>()?;
-        layout.check(with_features).map_err(|what| FormatError::invalid(at, what))?;
+        layout.check(with_features, at)?;
         invalid_if!(
             !header.payload_offset.is_multiple_of(PAGE_BYTES),
             16,
@@ -214,42 +214,31 @@ impl FeatureLayout {
     pub(crate) fn encode_into(&self, meta: &mut Vec<u8>) {
         meta.extend_from_slice(&self.dim.to_le_bytes());
         meta.extend_from_slice(&self.stride.to_le_bytes());
-        meta.push(match self.dtype {
-            FeatureDtype::F32 => 0,
-            FeatureDtype::F16 => 1,
-            FeatureDtype::Bf16 => 2,
-            FeatureDtype::Int8 => 3,
-        });
+        meta.push(self.dtype as u8);
     }
 
     /// Reads dim, stride and dtype of a meta. [`FeatureLayout::check`] checks them.
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Self> {
         let (dim, stride) = (fields.u32(), fields.u32());
         let at = fields.offset();
-        let dtype = match fields.u8() {
-            0 => FeatureDtype::F32,
-            1 => FeatureDtype::F16,
-            2 => FeatureDtype::Bf16,
-            3 => FeatureDtype::Int8,
-            other => return Err(FormatError::invalid(at, format!("there is no feature dtype {other}"))),
+        let number = fields.u8();
+        let Some(&dtype) = FeatureDtype::ALL.get(usize::from(number)) else {
+            return Err(FormatError::invalid(at, format!("there is no feature dtype {number}")));
         };
         Ok(Self { dtype, dim, stride })
     }
 
-    /// Checks that dimension and stride are valid. The error is the reason.
-    pub(crate) fn check(&self, with_features: bool) -> std::result::Result<(), String> {
-        if !(1..=DIM_MAX).contains(&self.dim) {
-            return Err(format!("rows have {} values; 1 to {DIM_MAX} are possible", self.dim));
-        }
+    /// Checks that dimension and stride, which are at byte `at`, are valid.
+    pub(crate) fn check(&self, with_features: bool, at: u64) -> Result<()> {
+        let Self { dim, dtype, stride } = *self;
+        invalid_if!(!(1..=DIM_MAX).contains(&dim), at, "rows have {dim} values; 1 to {DIM_MAX} are possible");
         let row = self.bytes(with_features);
-        if (self.stride as usize) < row || !u64::from(self.stride).is_multiple_of(ROW_ALIGN) {
-            return Err(format!(
-                "rows of {} {} values need a stride that is a multiple of {ROW_ALIGN} and at least {row}, not {}",
-                self.dim,
-                self.dtype.name(),
-                self.stride
-            ));
-        }
+        invalid_if!(
+            (stride as usize) < row || !u64::from(stride).is_multiple_of(ROW_ALIGN),
+            at,
+            "rows of {dim} {} values need a stride that is a multiple of {ROW_ALIGN} and at least {row}, not {stride}",
+            dtype.name()
+        );
         Ok(())
     }
 
@@ -414,12 +403,9 @@ impl FeatureLayout {
 }
 
 /// Checks that some bytes of a row at byte `at` of the file are 0.
-fn check_padding(row: &[u8], bytes: Range<usize>, at: u64) -> Result<()> {
-    match row[bytes.clone()].iter().position(|&byte| byte != 0) {
-        Some(i) => {
-            let at = at + (bytes.start + i) as u64;
-            Err(FormatError::invalid(at, "the padding of a feature row is not 0"))
-        }
+fn check_padding(row: &[u8], mut bytes: Range<usize>, at: u64) -> Result<()> {
+    match bytes.find(|&i| row[i] != 0) {
+        Some(i) => Err(FormatError::invalid(at + i as u64, "the padding of a feature row is not 0")),
         None => Ok(()),
     }
 }

@@ -56,6 +56,9 @@ pub enum LabelKind {
 }
 
 impl LabelKind {
+    /// All kinds. The index of a kind is its number in files.
+    const ALL: [Self; 4] = [Self::Single, Self::Multi, Self::Partial, Self::Targets];
+
     /// Whether the label of a node is a value for each class or target, and any of them may be missing.
     pub fn has_values(self) -> bool {
         matches!(self, Self::Partial | Self::Targets)
@@ -106,8 +109,8 @@ impl LabelSpec {
             assert!(class < self.classes, "class {class} of {}", self.classes);
         }
         // The bit after the classes says that there is a label.
-        for &bit in classes.iter().chain([&self.classes]) {
-            row[bit as usize / 8] |= 1 << (bit % 8);
+        for &at in classes.iter().chain([&self.classes]) {
+            set_bit(row, at as usize);
         }
     }
 
@@ -130,9 +133,10 @@ impl LabelSpec {
                 let row = &mut payload[start..];
                 for (class, &value) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
                     assert!(value == 0.0 || value == 1.0, "{value} in class {class}");
-                    let known = values.len() + class;
-                    row[known / 8] |= 1 << (known % 8);
-                    row[class / 8] |= u8::from(value == 1.0) << (class % 8);
+                    set_bit(row, values.len() + class);
+                    if value == 1.0 {
+                        set_bit(row, class);
+                    }
                 }
             }
             kind => panic!("labels of kind {kind:?} have no values"),
@@ -158,12 +162,7 @@ impl LabelsMeta {
         let mut meta = Vec::with_capacity(Self::BYTES);
         self.span.encode_into(&mut meta);
         meta.extend_from_slice(&self.spec.classes.to_le_bytes());
-        meta.push(match self.spec.kind {
-            LabelKind::Single => 0,
-            LabelKind::Multi => 1,
-            LabelKind::Partial => 2,
-            LabelKind::Targets => 3,
-        });
+        meta.push(self.spec.kind as u8);
         meta.resize(Self::BYTES, 0);
         meta
     }
@@ -174,12 +173,9 @@ impl LabelsMeta {
         let span = ChunkSpan::decode(&mut fields)?;
         let at = fields.offset();
         let classes = fields.u32();
-        let kind = match fields.u8() {
-            0 => LabelKind::Single,
-            1 => LabelKind::Multi,
-            2 => LabelKind::Partial,
-            3 => LabelKind::Targets,
-            other => return Err(FormatError::invalid(at + 4, format!("there is no label kind {other}"))),
+        let number = fields.u8();
+        let Some(&kind) = LabelKind::ALL.get(usize::from(number)) else {
+            return Err(FormatError::invalid(at + 4, format!("there is no label kind {number}")));
         };
         fields.zeros::<3>()?;
         invalid_if!(classes == 0, at, "labels of 0 classes");
@@ -271,7 +267,7 @@ impl<'a> Labels<'a> {
     pub fn multi(&self, row: u64) -> Option<ClassSet<'a>> {
         assert_eq!(self.meta.spec.kind, LabelKind::Multi);
         let set = ClassSet { bits: self.row(row), classes: self.meta.spec.classes };
-        set.bit(self.meta.spec.classes).then_some(set)
+        bit(set.bits, set.classes as usize).then_some(set)
     }
 
     /// The value of each class or target of node `row` of the chunk, NaN for one that is missing. Values of classes are 0 and 1.
@@ -282,14 +278,10 @@ impl<'a> Labels<'a> {
         let LabelSpec { classes, kind } = self.meta.spec;
         assert!(kind.has_values(), "labels of kind {kind:?} have no values");
         let bytes = self.row(row);
-        let bit = |bit: usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
         let classes = classes as usize;
         (0..classes).map(move |class| match kind {
-            LabelKind::Targets => {
-                let value = &bytes[4 * class..][..4];
-                f32::from_le_bytes([value[0], value[1], value[2], value[3]])
-            }
-            _ if bit(classes + class) => f32::from(u8::from(bit(class))),
+            LabelKind::Targets => f32::from_le_bytes(bytes.as_chunks().0[class]),
+            _ if bit(bytes, classes + class) => f32::from(u8::from(bit(bytes, class))),
             _ => f32::NAN,
         })
     }
@@ -321,12 +313,11 @@ impl<'a> Labels<'a> {
 
     fn check_partial(&self, row: u64) -> Result<()> {
         let bytes = self.row(row);
-        let bit = |bit: usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
         let classes = self.meta.spec.classes as usize;
-        if (2 * classes..8 * bytes.len()).any(bit) {
+        if (2 * classes..8 * bytes.len()).any(|at| bit(bytes, at)) {
             return Err(self.invalid(row, "a bit beyond the last class is set".into()));
         }
-        match (0..classes).find(|&class| bit(class) && !bit(classes + class)) {
+        match (0..classes).find(|&class| bit(bytes, class) && !bit(bytes, classes + class)) {
             Some(class) => Err(self.invalid(row, format!("the node is in class {class}, which is unknown"))),
             None => Ok(()),
         }
@@ -378,7 +369,6 @@ impl<'a> Labels<'a> {
 ///
 /// let (header, payload) = decode_file(&file, FileKind::LABELS)?;
 /// let classes = Labels::new(&header, payload)?.multi(0).expect("the node has labels");
-/// assert!(classes.contains(99) && !classes.contains(4));
 /// assert_eq!(classes.iter().collect::<Vec<_>>(), [3, 99]);
 /// # Ok::<(), grappa_formats::FormatError>(())
 /// ```
@@ -389,23 +379,18 @@ pub struct ClassSet<'a> {
 }
 
 impl<'a> ClassSet<'a> {
-    /// Whether the node has this class.
-    ///
-    /// # Panics
-    /// If there is no such class.
-    pub fn contains(&self, class: u32) -> bool {
-        assert!(class < self.classes, "class {class} of {}", self.classes);
-        self.bit(class)
-    }
-
     /// The classes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
         let set = *self;
-        (0..self.classes).filter(move |&class| set.bit(class))
+        (0..self.classes).filter(move |&class| bit(set.bits, class as usize))
     }
+}
 
-    #[inline]
-    fn bit(&self, bit: u32) -> bool {
-        self.bits[bit as usize / 8] >> (bit % 8) & 1 == 1
-    }
+#[inline]
+fn bit(bytes: &[u8], at: usize) -> bool {
+    bytes[at / 8] >> (at % 8) & 1 == 1
+}
+
+fn set_bit(bytes: &mut [u8], at: usize) {
+    bytes[at / 8] |= 1 << (at % 8);
 }

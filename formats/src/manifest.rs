@@ -229,7 +229,7 @@ impl Manifest {
 
     /// How the splits were drawn at random, such as `60/20/20, seed 0, stratified`. None if they were given.
     pub fn random_split(&self) -> Option<&str> {
-        self.writer.split("; ").find_map(|part| part.strip_prefix("split: "))
+        self.note("split: ")
     }
 
     /// Encodes the file `manifest`.
@@ -280,10 +280,12 @@ impl Manifest {
 
     /// The files of the features of the graph's edges.
     pub fn edge_feature_files(&self) -> impl Iterator<Item = &FileEntry> {
-        self.files.iter().filter(|file| {
-            let name = file.path.rsplit_once('/');
-            name.is_some_and(|(_, name)| name == EDGE_FEATURES)
-        })
+        self.files_of_chunks(EDGE_FEATURES)
+    }
+
+    /// The files of chunks with this name.
+    fn files_of_chunks(&self, name: &str) -> impl Iterator<Item = &FileEntry> {
+        self.files.iter().filter(move |file| file.path.rsplit_once('/').is_some_and(|(_, file)| file == name))
     }
 
     /// Whether the store has the file `schema`, with the names of features, classes and edge features.
@@ -293,19 +295,19 @@ impl Manifest {
 
     /// The parts of the edges that the store has beside the graph.
     pub fn held_out(&self) -> Vec<EdgePart> {
-        EdgePart::HELD_OUT
-            .into_iter()
-            .filter(|part| {
-                let name = part.file("edges");
-                self.files.iter().any(|file| file.path.split_once('/').is_some_and(|(_, file)| file == name))
-            })
-            .collect()
+        let is_held_out = |part: &EdgePart| self.files_of_chunks(&part.file("edges")).next().is_some();
+        EdgePart::HELD_OUT.into_iter().filter(is_held_out).collect()
     }
 
     /// How edges were held out: at random, such as `80/10/10, seed 0`, or by a column, such as `80/10/10 by time`. None if files named them, or
     /// none were.
     pub fn edge_split(&self) -> Option<&str> {
-        self.writer.split("; ").find_map(|part| part.strip_prefix("edge split: "))
+        self.note("edge split: ")
+    }
+
+    /// What the writer says after `prefix`.
+    fn note(&self, prefix: &str) -> Option<&str> {
+        self.writer.split("; ").find_map(|part| part.strip_prefix(prefix))
     }
 
     /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds and names of features
@@ -374,7 +376,7 @@ impl Manifest {
         invalid_if!(edges != self.edges, 0, "{} edges, but the chunks have {edges}", self.edges);
         if let Some(features) = &self.features {
             let layout = FeatureLayout { dtype: features.dtype, dim: features.dim, stride: features.row_stride };
-            layout.check(false).map_err(|what| FormatError::invalid(0, what))?;
+            layout.check(false, 0)?;
         }
         invalid_if!(self.labels.is_some_and(|labels| labels.classes == 0), 0, "labels of 0 classes");
         for SplitEntry { name, .. } in &self.splits {

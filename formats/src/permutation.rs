@@ -60,21 +60,22 @@ impl Feistel {
     /// In debug builds, if `number` is not in the domain. In release builds, it may then never return.
     #[inline]
     pub fn forward(&self, number: u64) -> u64 {
-        debug_assert!(number < self.size);
-        let mut value = self.rounds(number);
-        while value >= self.size {
-            value = self.rounds(value);
-        }
-        value
+        self.walk(number, |value| self.rounds(value))
     }
 
     /// The inverse of [`Feistel::forward`]: of a node, its dense id.
     #[inline]
     pub fn inverse(&self, number: u64) -> u64 {
+        self.walk(number, |value| self.rounds_back(value))
+    }
+
+    /// Applies `rounds` to a number until it is in the domain.
+    #[inline(always)]
+    fn walk(&self, number: u64, rounds: impl Fn(u64) -> u64) -> u64 {
         debug_assert!(number < self.size);
-        let mut value = self.rounds_back(number);
+        let mut value = rounds(number);
         while value >= self.size {
-            value = self.rounds_back(value);
+            value = rounds(value);
         }
         value
     }

@@ -221,18 +221,11 @@ impl Column {
     /// The names of its dimensions.
     pub fn dimensions(&self) -> Vec<String> {
         let name = &self.name;
-        match &self.encoding {
-            Encoding::Number { missing } | Encoding::Boolean { missing } | Encoding::Date { missing } => {
-                let indicator = missing.has_indicator().then(|| format!("{name}_missing"));
-                [name.clone()].into_iter().chain(indicator).collect()
-            }
-            Encoding::Category { form: CategoryForm::Index, .. } => vec![name.clone()],
-            Encoding::Category { values, form: CategoryForm::OneHot } => {
-                let others = [others_name(values)];
-                let values = values.iter().chain(&others);
-                values.map(|value| format!("{name}={value}")).collect()
-            }
+        if let Encoding::Category { values, form: CategoryForm::OneHot } = &self.encoding {
+            return values.iter().chain([&others_name(values)]).map(|value| format!("{name}={value}")).collect();
         }
+        let indicator = self.encoding.has_indicator().then(|| format!("{name}_missing"));
+        [name.clone()].into_iter().chain(indicator).collect()
     }
 }
 
@@ -240,26 +233,30 @@ impl Encoding {
     /// Number of dimensions.
     pub fn dim(&self) -> u64 {
         match self {
-            Self::Number { missing } | Self::Boolean { missing } | Self::Date { missing } => {
-                1 + u64::from(missing.has_indicator())
-            }
-            Self::Category { form: CategoryForm::Index, .. } => 1,
             Self::Category { values, form: CategoryForm::OneHot } => values.len() as u64 + 1,
+            _ => 1 + u64::from(self.has_indicator()),
         }
+    }
+
+    /// What a missing value becomes. None for categories, which have a place for it.
+    pub fn missing(&self) -> Option<Missing> {
+        match *self {
+            Self::Number { missing } | Self::Boolean { missing } | Self::Date { missing } => Some(missing),
+            Self::Category { .. } => None,
+        }
+    }
+
+    fn has_indicator(&self) -> bool {
+        self.missing().is_some_and(Missing::has_indicator)
     }
 
     /// What is wrong with it, as the rest of a sentence about its column.
     fn problem(&self) -> Option<String> {
-        match self {
-            Self::Number { missing } | Self::Boolean { missing } | Self::Date { missing } => {
-                let value = missing.value().filter(|value| !value.is_finite())?;
-                Some(format!("replaces missing values by {value}"))
-            }
-            Self::Category { values, .. } => {
-                let value = first_twice(values)?;
-                Some(format!("has the value {value:?} twice"))
-            }
+        if let Self::Category { values, .. } = self {
+            return first_twice(values).map(|value| format!("has the value {value:?} twice"));
         }
+        let value = self.missing()?.value().filter(|value| !value.is_finite())?;
+        Some(format!("replaces missing values by {value}"))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     error::invalid_if,
 };
 
-/// The kind of a dictionary's keys.
+/// The kind of a dictionary's keys. The discriminant is its number in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
     /// Integers below 2^64.
@@ -34,16 +34,8 @@ impl DictionaryMeta {
 
     /// The meta of the container file.
     pub fn encode(&self) -> Vec<u8> {
-        let kind: u32 = match self.kind {
-            KeyKind::Integers => 0,
-            KeyKind::Strings => 1,
-        };
-        let mut meta = Vec::with_capacity(Self::BYTES);
-        meta.extend_from_slice(&kind.to_le_bytes());
-        meta.extend_from_slice(&0u32.to_le_bytes());
-        meta.extend_from_slice(&self.keys.to_le_bytes());
-        meta.extend_from_slice(&self.key_bytes.to_le_bytes());
-        meta
+        // The kind takes four bytes, and zeros follow.
+        [self.kind as u64, self.keys, self.key_bytes].map(u64::to_le_bytes).concat()
     }
 
     /// Decodes and checks the meta, and checks the length of the payload against it.
@@ -52,9 +44,7 @@ impl DictionaryMeta {
         let kind = match fields.u32() {
             0 => KeyKind::Integers,
             1 => KeyKind::Strings,
-            other => {
-                return Err(FormatError::invalid(64, format!("there is no kind of dictionary {other}")));
-            }
+            other => return Err(FormatError::invalid(64, format!("there is no kind of dictionary {other}"))),
         };
         fields.zeros::<4>()?;
         let meta = Self { kind, keys: fields.node_count("keys")?, key_bytes: fields.u64() };

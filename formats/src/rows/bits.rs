@@ -98,27 +98,23 @@ impl BitWriter {
         self.bytes
     }
 
-    /// Room for `bits` more bits. Give it back with [`BitWriter::advance`].
-    #[inline]
-    pub(super) fn cursor(&mut self, bits: u64) -> BitCursor<'_> {
-        let end = self.len + (bits / 8) as usize + 16;
+    /// Appends what `put` writes: at most `bits_max` bits.
+    #[inline(always)]
+    pub(super) fn write(&mut self, bits_max: u64, put: impl FnOnce(&mut BitCursor<'_>)) {
+        let end = self.len + (bits_max / 8) as usize + 16;
         if self.bytes.len() < end {
             self.bytes.resize(end.max(self.bytes.len() * 2), 0);
         }
-        BitCursor {
+        let mut cursor = BitCursor {
             room: &mut self.bytes[self.len..end],
             at: 0,
             pending: self.pending,
             pending_bits: self.pending_bits,
-        }
-    }
-
-    /// Accepts what a cursor wrote.
-    #[inline]
-    pub(super) fn advance(&mut self, written: Written) {
-        self.len += written.bytes;
-        self.pending = written.pending;
-        self.pending_bits = written.pending_bits;
+        };
+        put(&mut cursor);
+        let BitCursor { at, pending, pending_bits, .. } = cursor;
+        self.len += at;
+        (self.pending, self.pending_bits) = (pending, pending_bits);
     }
 }
 
@@ -126,13 +122,6 @@ impl BitWriter {
 pub(super) struct BitCursor<'a> {
     room: &'a mut [u8],
     at: usize,
-    pending: u64,
-    pending_bits: u32,
-}
-
-/// The final state of a [`BitCursor`].
-pub(super) struct Written {
-    bytes: usize,
     pending: u64,
     pending_bits: u32,
 }
@@ -155,12 +144,6 @@ impl BitCursor<'_> {
         self.at += (self.pending_bits >> 3) as usize;
         self.pending >>= self.pending_bits & !7;
         self.pending_bits &= 7;
-    }
-
-    /// The state to give to [`BitWriter::advance`].
-    #[inline]
-    pub(super) fn written(self) -> Written {
-        Written { bytes: self.at, pending: self.pending, pending_bits: self.pending_bits }
     }
 }
 
@@ -227,10 +210,7 @@ mod tests {
             let mut writer = BitWriter::default();
             let mut bytes = Vec::new();
             for &(value, bits) in &values {
-                let mut cursor = writer.cursor(u64::from(bits));
-                cursor.put(value & mask(bits), bits);
-                let written = cursor.written();
-                writer.advance(written);
+                writer.write(u64::from(bits), |cursor| cursor.put(value & mask(bits), bits));
                 if value % 5 == 0 {
                     bytes.extend(writer.take_bytes());
                 }

@@ -36,7 +36,7 @@ impl DegreesEncoder {
     /// # Panics
     /// If there are more nodes than the graph has, or in-edges than a chunk can have.
     pub fn push(&mut self, degree: u64) {
-        let node = self.first_node + self.directory.rows();
+        let node = self.first_node + self.directory.rows;
         assert!(node < self.universe, "the in-degree of node {node} of {}", self.universe);
         self.directory.push(self.edge_bits, degree);
         self.edges += degree;
@@ -49,7 +49,7 @@ impl DegreesEncoder {
             codec: RowCodec::EliasFano,
             universe: self.universe,
             first_node: self.first_node,
-            rows: self.directory.rows(),
+            rows: self.directory.rows,
             edges: self.edges,
             edge_bits: self.edge_bits,
             exceptions: self.directory.exceptions(),

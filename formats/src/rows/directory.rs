@@ -72,11 +72,12 @@ pub(super) fn directory_bytes(rows: u64, exceptions: u64) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(super) struct DirectoryWriter {
     lines: Vec<u8>,
-    /// The exceptions after those that were taken.
-    exceptions: Vec<u8>,
+    /// The end of the payload so far: the exceptions after those that were taken.
+    pub(super) exceptions: Vec<u8>,
     /// The number of exceptions that were taken.
     taken: u64,
-    rows: u64,
+    /// Rows so far.
+    pub(super) rows: u64,
 }
 
 impl DirectoryWriter {
@@ -112,22 +113,12 @@ impl DirectoryWriter {
         head
     }
 
-    /// Rows so far.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows
-    }
-
     /// Exceptions so far.
     pub(super) fn exceptions(&self) -> u64 {
         self.taken + (self.exceptions.len() / EXCEPTION_BYTES) as u64
     }
 
-    /// Length of what [`DirectoryWriter::take_exceptions`] would return.
-    pub(super) fn exceptions_bytes(&self) -> usize {
-        self.exceptions.len()
-    }
-
-    /// Takes the end of the payload so far: the exceptions after those that were taken.
+    /// Takes the exceptions so far.
     pub(super) fn take_exceptions(&mut self) -> Vec<u8> {
         self.taken = self.exceptions();
         mem::take(&mut self.exceptions)
@@ -331,11 +322,11 @@ mod tests {
                 writer.push(row, if row % 3 == 0 { 255 + row } else { row % 255 });
                 if row % take_every == take_every - 1 {
                     taken.append(&mut writer.take_exceptions());
-                    assert_eq!(writer.exceptions_bytes(), 0);
+                    assert!(writer.exceptions.is_empty());
                 }
             }
             assert_eq!(writer.exceptions(), 91);
-            if take_every <= writer.rows() {
+            if take_every <= writer.rows {
                 taken.append(&mut writer.take_exceptions());
             }
             [writer.finish(), taken].concat()

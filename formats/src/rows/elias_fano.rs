@@ -84,52 +84,46 @@ fn hints(degree: u64) -> u64 {
     degree.saturating_sub(1) / HINT_EVERY
 }
 
-/// Appends a row: ascending `sources` of at most `source_max`. Returns its size in bits.
-pub(super) fn encode(writer: &mut BitWriter, sources: &[u64], source_max: u64) -> u64 {
+/// Appends a row: ascending `sources` of at most `source_max`.
+pub(super) fn encode(writer: &mut BitWriter, sources: &[u64], source_max: u64) {
     let degree = sources.len() as u64;
     let shape = Shape::of(degree, source_max);
-    let row_bits = shape.row_bits(degree);
     let (low_bits, hint_bits) = (u32::from(shape.low_bits), u32::from(shape.hint_bits));
-    let mut cursor = writer.cursor(row_bits);
-    if shape.upper_bits > 0 {
-        let every = HINT_EVERY as usize;
-        for (i, &source) in sources.iter().enumerate().skip(every).step_by(every) {
-            cursor.put((source >> low_bits) + i as u64, hint_bits);
-        }
-        // Upper bits are collected in a word. It is written when the next bit lies beyond it.
-        let (mut word, mut base) = (0, 0);
-        for (i, &source) in (0..).zip(sources) {
-            let position = (source >> low_bits) + i;
-            while position - base >= WORD_BITS {
+    writer.write(shape.row_bits(degree), |cursor| {
+        if shape.upper_bits > 0 {
+            let every = HINT_EVERY as usize;
+            for (i, &source) in sources.iter().enumerate().skip(every).step_by(every) {
+                cursor.put((source >> low_bits) + i as u64, hint_bits);
+            }
+            // Upper bits are collected in a word. It is written when the next bit lies beyond it.
+            let (mut word, mut base) = (0, 0);
+            for (i, &source) in (0..).zip(sources) {
+                let position = (source >> low_bits) + i;
+                while position - base >= WORD_BITS {
+                    cursor.put(word, WORD_BITS as u32);
+                    (word, base) = (0, base + WORD_BITS);
+                }
+                word |= 1 << (position - base);
+            }
+            while shape.upper_bits - base > WORD_BITS {
                 cursor.put(word, WORD_BITS as u32);
                 (word, base) = (0, base + WORD_BITS);
             }
-            word |= 1 << (position - base);
+            cursor.put(word, (shape.upper_bits - base) as u32);
         }
-        while shape.upper_bits - base > WORD_BITS {
-            cursor.put(word, WORD_BITS as u32);
-            (word, base) = (0, base + WORD_BITS);
+        let low_mask = mask(low_bits);
+        let mut rest = sources;
+        if low_bits <= WORD_BITS as u32 / 2 {
+            let (pairs, last) = sources.as_chunks();
+            for [first, second] in pairs {
+                cursor.put(first & low_mask | (second & low_mask) << low_bits, 2 * low_bits);
+            }
+            rest = last;
         }
-        cursor.put(word, (shape.upper_bits - base) as u32);
-    }
-    let low_mask = mask(low_bits);
-    if low_bits <= WORD_BITS as u32 / 2 {
-        let pairs = sources.chunks_exact(2);
-        let last = pairs.remainder();
-        for pair in pairs {
-            cursor.put(pair[0] & low_mask | (pair[1] & low_mask) << low_bits, 2 * low_bits);
-        }
-        for &source in last {
+        for &source in rest {
             cursor.put(source & low_mask, low_bits);
         }
-    } else {
-        for &source in sources {
-            cursor.put(source & low_mask, low_bits);
-        }
-    }
-    let written = cursor.written();
-    writer.advance(written);
-    row_bits
+    });
 }
 
 /// A row in place.
@@ -326,9 +320,26 @@ impl<'a> EliasFanoRow<'a> {
         partition_point(first..last, |k| self.low(k) < low)
     }
 
-    /// The sources from the first on.
-    pub(super) fn iter(&self) -> EliasFanoIter<'a> {
-        EliasFanoIter { row: *self, upper: self.upper_before(0), next: 0 }
+    /// A walk over all upper bits, for [`EliasFanoRow::next`].
+    #[inline]
+    pub(super) fn upper(&self) -> Upper<'a> {
+        self.upper_before(0)
+    }
+
+    /// Source `k`, the one after the last source that was read with `upper`.
+    #[inline(always)]
+    pub(super) fn next(&self, upper: &mut Upper<'_>, k: u64) -> u64 {
+        if self.shape.upper_bits == 0 {
+            return self.join(0, k);
+        }
+        while upper.word == 0 {
+            if !upper.next_word() {
+                return self.source_max; // damaged: fewer ones than sources
+            }
+        }
+        let position = upper.base.wrapping_add(u64::from(upper.word.trailing_zeros()));
+        upper.word &= upper.word - 1;
+        self.join(position.wrapping_sub(k), k)
     }
 
     #[inline(always)]
@@ -424,7 +435,7 @@ struct Near {
 
 /// A walk over the upper bits, a word at a time.
 #[derive(Debug, Clone, Copy)]
-struct Upper<'a> {
+pub(super) struct Upper<'a> {
     payload: &'a [u8],
     /// Position of the word, and end of the upper bits (rounded up).
     byte: usize,
@@ -467,42 +478,5 @@ impl Upper<'_> {
                 return 0; // damaged: fewer ones than sources
             }
         }
-    }
-}
-
-/// The sources of a row, one by one.
-#[derive(Debug, Clone)]
-pub(super) struct EliasFanoIter<'a> {
-    row: EliasFanoRow<'a>,
-    upper: Upper<'a>,
-    next: u64,
-}
-
-impl Iterator for EliasFanoIter<'_> {
-    type Item = u64;
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        let k = self.next;
-        if k == self.row.degree {
-            return None;
-        }
-        self.next += 1;
-        if self.row.shape.upper_bits == 0 {
-            return Some(self.row.join(0, k));
-        }
-        while self.upper.word == 0 {
-            if !self.upper.next_word() {
-                return Some(self.row.source_max); // damaged: fewer ones than sources
-            }
-        }
-        let position = self.upper.base.wrapping_add(u64::from(self.upper.word.trailing_zeros()));
-        self.upper.word &= self.upper.word - 1;
-        Some(self.row.join(position.wrapping_sub(k), k))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let rest = (self.row.degree - self.next) as usize;
-        (rest, Some(rest))
     }
 }

@@ -61,7 +61,7 @@ impl RowsEncoder {
     /// # Panics
     /// If `sources` do not ascend or are not all below the universe, or there are more rows than nodes.
     pub fn push(&mut self, sources: &[u64]) {
-        let node = self.first_node + self.directory.rows();
+        let node = self.first_node + self.directory.rows;
         assert!(node < self.universe, "the row of node {node} of {}", self.universe);
         assert!(sources.is_sorted(), "the sources of node {node} do not ascend");
         assert!(
@@ -94,7 +94,7 @@ impl RowsEncoder {
 
     /// Number of bytes that [`RowsEncoder::take_exceptions`] would return.
     pub fn exceptions_bytes(&self) -> usize {
-        self.directory.exceptions_bytes()
+        self.directory.exceptions.len()
     }
 
     /// Takes the finished bytes of the end of the payload of `degrees`. If some are taken, all that remain must be
@@ -117,7 +117,7 @@ impl RowsEncoder {
             codec: self.codec,
             universe: self.universe,
             first_node: self.first_node,
-            rows: self.directory.rows(),
+            rows: self.directory.rows,
             edges: self.edges,
             edge_bits: self.rows.bits(),
             exceptions: self.directory.exceptions(),

@@ -158,26 +158,25 @@ pub(super) fn encode(writer: &mut BitWriter, code: &GapCode, node: u64, sources:
         }
         room += bits + ends.len() as u64 * CODE_BITS_MAX;
     }
-    let mut cursor = writer.cursor(room);
-    put_code(&mut cursor, degree - 1, u32::from(code.degree_k));
-    let starts = ends.split_last().map_or(&[][..], |(_, starts)| starts);
-    if let Some(&last) = starts.last() {
-        let (position_bits, source_bits) = (bit_length(last), bit_length(source_max));
-        cursor.put(u64::from(position_bits), WIDTH_BITS);
-        for (&position, block) in starts.iter().zip(sources.chunks(BLOCK as usize).skip(1)) {
-            cursor.put(position, position_bits);
-            cursor.put(block[0], source_bits);
+    writer.write(room, |cursor| {
+        put_code(cursor, degree - 1, u32::from(code.degree_k));
+        let starts = ends.split_last().map_or(&[][..], |(_, starts)| starts);
+        if let Some(&last) = starts.last() {
+            let (position_bits, source_bits) = (bit_length(last), bit_length(source_max));
+            cursor.put(u64::from(position_bits), WIDTH_BITS);
+            for (&position, block) in starts.iter().zip(sources.chunks(BLOCK as usize).skip(1)) {
+                cursor.put(position, position_bits);
+                cursor.put(block[0], source_bits);
+            }
         }
-    }
-    put_code(&mut cursor, first, first_k);
-    for block in sources.chunks(BLOCK as usize) {
-        tokenize(block, |token| {
-            let (number, k) = with_k(token);
-            put_code(&mut cursor, number, k);
-        });
-    }
-    let written = cursor.written();
-    writer.advance(written);
+        put_code(cursor, first, first_k);
+        for block in sources.chunks(BLOCK as usize) {
+            tokenize(block, |token| {
+                let (number, k) = with_k(token);
+                put_code(cursor, number, k);
+            });
+        }
+    });
     writer.bits() - start
 }
 
@@ -324,11 +323,6 @@ impl<'a> GapRow<'a> {
         }
     }
 
-    /// The sources from the first on.
-    pub(super) fn iter(&self) -> GapIter<'a> {
-        GapIter { walker: (self.degree > 0).then(|| self.walker(0)), next: 0 }
-    }
-
     #[inline(always)]
     fn entry_bits(&self) -> u64 {
         u64::from(self.position_bits + self.source_bits)
@@ -390,7 +384,7 @@ impl<'a> GapRow<'a> {
 
     /// A walker at the first source of a block.
     #[inline]
-    fn walker(&self, block: u64) -> Walker<'a> {
+    pub(super) fn walker(&self, block: u64) -> Walker<'a> {
         let mut walker = Walker { row: *self, at: 0, index: 0, source: 0, run: 0, block_end: 0 };
         walker.start_block(block);
         walker
@@ -399,12 +393,12 @@ impl<'a> GapRow<'a> {
 
 /// A place in a row.
 #[derive(Debug, Clone)]
-struct Walker<'a> {
+pub(super) struct Walker<'a> {
     row: GapRow<'a>,
     at: u64,
     index: u64,
     /// Source number `index`.
-    source: u64,
+    pub source: u64,
     /// Number of sources that follow it directly.
     run: u64,
     /// The index after the last source of the block.
@@ -446,7 +440,7 @@ impl Walker<'_> {
 
     /// Moves to index `k`, which is not before the current one.
     #[inline]
-    fn advance_to(&mut self, k: u64) {
+    pub(super) fn advance_to(&mut self, k: u64) {
         if k >= self.block_end {
             self.start_block(k / BLOCK);
         }
@@ -457,34 +451,5 @@ impl Walker<'_> {
         self.index = k;
         self.source += step;
         self.run -= step;
-    }
-}
-
-/// The sources of a row, one by one.
-#[derive(Debug, Clone)]
-pub(super) struct GapIter<'a> {
-    /// `None` for an empty row.
-    walker: Option<Walker<'a>>,
-    next: u64,
-}
-
-impl Iterator for GapIter<'_> {
-    type Item = u64;
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        let walker = self.walker.as_mut()?;
-        if self.next == walker.row.degree {
-            return None;
-        }
-        walker.advance_to(self.next);
-        self.next += 1;
-        Some(walker.source)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let degree = self.walker.as_ref().map_or(0, |walker| walker.row.degree);
-        let rest = (degree - self.next) as usize;
-        (rest, Some(rest))
     }
 }

@@ -5,7 +5,10 @@ use super::{
     directory::directory_bytes,
     gap::{BLOCK, GapCode},
 };
-use crate::{FormatError, NODES_MAX, Result, chunks::ChunkMap};
+use crate::{FormatError, NODES_MAX, Result, chunks::ChunkMap, container::HEADER_BYTES, error::invalid_if};
+
+/// Offset of the meta in the file.
+const META_AT: u64 = HEADER_BYTES as u64;
 
 /// The codec of the rows of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,9 +75,12 @@ impl RowsMeta {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let Some((&[codec, relative, first_k, degree_k, gap_k, run_k, 0, 0], numbers)) = bytes.split_first_chunk()
         else {
-            return Err(wrong("the description of the rows is too short or has reserved bits set"));
+            return Err(FormatError::invalid(
+                META_AT,
+                "the description of the rows is too short or has reserved bits set",
+            ));
         };
-        let &[universe, first_node, rows, edges, edge_bits, exceptions] = numbers.as_chunks::<8>().0 else {
+        let &[universe, first_node, rows, edges, edge_bits, exceptions] = numbers.as_chunks().0 else {
             return Err(FormatError::Length {
                 what: "the description of the rows",
                 expected: Self::BYTES as u64,
@@ -86,17 +92,14 @@ impl RowsMeta {
             (1, 0 | 1) if [first_k, degree_k, gap_k, run_k].iter().all(|&k| k < GapCode::K_END) => {
                 RowCodec::Gap(GapCode { first_is_relative: relative == 1, first_k, degree_k, gap_k, run_k })
             }
-            _ => return Err(wrong(format!("row codec {codec} with parameters {:?}", &bytes[1..8]))),
+            _ => {
+                let what = format!("row codec {codec} with parameters {:?}", &bytes[1..8]);
+                return Err(FormatError::invalid(META_AT, what));
+            }
         };
-        let meta = Self {
-            codec,
-            universe: u64::from_le_bytes(universe),
-            first_node: u64::from_le_bytes(first_node),
-            rows: u64::from_le_bytes(rows),
-            edges: u64::from_le_bytes(edges),
-            edge_bits: u64::from_le_bytes(edge_bits),
-            exceptions: u64::from_le_bytes(exceptions),
-        };
+        let [universe, first_node, rows, edges, edge_bits, exceptions] =
+            [universe, first_node, rows, edges, edge_bits, exceptions].map(u64::from_le_bytes);
+        let meta = Self { codec, universe, first_node, rows, edges, edge_bits, exceptions };
         meta.check()?;
         Ok(meta)
     }
@@ -112,28 +115,21 @@ impl RowsMeta {
     }
 
     fn check(&self) -> Result<()> {
-        if self.universe > NODES_MAX {
-            return Err(wrong(format!("{} nodes are more than 2^40", self.universe)));
-        }
-        let end = self.first_node.checked_add(self.rows);
-        if self.rows > ChunkMap::CHUNK_NODES_MAX || end.is_none_or(|end| end > self.universe) {
-            return Err(wrong(format!(
-                "{} rows from node {} on are more than 2^32, or more than the {} nodes there are",
-                self.rows, self.first_node, self.universe
-            )));
-        }
+        let Self { universe, first_node, rows, edges, edge_bits, exceptions, .. } = *self;
+        invalid_if!(universe > NODES_MAX, META_AT, "{universe} nodes are more than 2^40");
+        let end = first_node.checked_add(rows);
+        invalid_if!(
+            rows > ChunkMap::CHUNK_NODES_MAX || end.is_none_or(|end| end > universe),
+            META_AT,
+            "{rows} rows from node {first_node} on are more than 2^32, or more than the {universe} nodes there are"
+        );
         // The directory stores bit positions in 48 bits, and a block of sources takes at least one bit.
-        if self.edge_bits > 1 << 49 || self.edges > self.edge_bits * BLOCK {
-            return Err(wrong(format!("{} edges do not fit {} bits", self.edges, self.edge_bits)));
-        }
-        if self.exceptions > self.rows {
-            return Err(wrong(format!("{} exceptions among {} rows", self.exceptions, self.rows)));
-        }
+        invalid_if!(
+            edge_bits > 1 << 49 || edges > edge_bits * BLOCK,
+            META_AT,
+            "{edges} edges do not fit {edge_bits} bits"
+        );
+        invalid_if!(exceptions > rows, META_AT, "{exceptions} exceptions among {rows} rows");
         Ok(())
     }
-}
-
-/// An error in the meta, which starts right after the fixed header.
-fn wrong(what: impl Into<String>) -> FormatError {
-    FormatError::invalid(crate::container::HEADER_BYTES as u64, what)
 }

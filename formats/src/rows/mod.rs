@@ -44,8 +44,8 @@ pub use self::{
 };
 use self::{
     directory::{Directory, Place, SizeTable},
-    elias_fano::{EliasFanoIter, EliasFanoRow, Shape},
-    gap::{GapIter, GapRow},
+    elias_fano::{EliasFanoRow, Shape, Upper},
+    gap::{GapRow, Walker},
 };
 use crate::{FormatError, Result};
 
@@ -414,10 +414,11 @@ impl<'a> Row<'a> {
     /// The sources, one by one.
     #[inline]
     pub fn iter(&self) -> RowIter<'a> {
-        RowIter(match &self.0 {
-            RowIn::EliasFano(row) => IterIn::EliasFano(row.iter()),
-            RowIn::Gap(row) => IterIn::Gap(row.iter()),
-        })
+        let sources = match &self.0 {
+            RowIn::EliasFano(row) => Sources::EliasFano(*row, row.upper()),
+            RowIn::Gap(row) => Sources::Gap((!self.is_empty()).then(|| row.walker(0))),
+        };
+        RowIter { sources, positions: 0..self.degree() }
     }
 
     /// The index of the first source that is at least `node`; the degree if there is none. Clips a row to a chunk.
@@ -432,12 +433,17 @@ impl<'a> Row<'a> {
 
 /// The sources of a row, one by one, ascending.
 #[derive(Debug, Clone)]
-pub struct RowIter<'a>(IterIn<'a>);
+pub struct RowIter<'a> {
+    sources: Sources<'a>,
+    /// Of the sources that were not read.
+    positions: Range<u64>,
+}
 
 #[derive(Debug, Clone)]
-enum IterIn<'a> {
-    EliasFano(EliasFanoIter<'a>),
-    Gap(GapIter<'a>),
+enum Sources<'a> {
+    EliasFano(EliasFanoRow<'a>, Upper<'a>),
+    /// `None` for an empty row.
+    Gap(Option<Walker<'a>>),
 }
 
 impl Iterator for RowIter<'_> {
@@ -445,17 +451,19 @@ impl Iterator for RowIter<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u64> {
-        match &mut self.0 {
-            IterIn::EliasFano(sources) => sources.next(),
-            IterIn::Gap(sources) => sources.next(),
+        let k = self.positions.next()?;
+        match &mut self.sources {
+            Sources::EliasFano(row, upper) => Some(row.next(upper, k)),
+            Sources::Gap(walker) => {
+                let walker = walker.as_mut()?;
+                walker.advance_to(k);
+                Some(walker.source)
+            }
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        match &self.0 {
-            IterIn::EliasFano(sources) => sources.size_hint(),
-            IterIn::Gap(sources) => sources.size_hint(),
-        }
+        self.positions.size_hint()
     }
 }
 

@@ -72,7 +72,7 @@ impl Encoder {
 
     /// Whether a missing value of a column is an error only because the first table had none.
     pub fn is_later(&self, column: usize) -> bool {
-        !self.assumed && missing_of(&self.columns[column].encoding) == Some(Missing::Refused)
+        !self.assumed && self.columns[column].encoding.missing() == Some(Missing::Refused)
     }
 
     /// Appends the numbers of a row. A missing value that has no replacement is NaN. A value that does not fit is a problem.
@@ -135,14 +135,6 @@ impl Encoder {
             }
         }
         Ok(())
-    }
-}
-
-/// What a missing value becomes. None for categories, which have a place for it.
-fn missing_of(encoding: &Encoding) -> Option<Missing> {
-    match encoding {
-        Encoding::Number { missing } | Encoding::Boolean { missing } | Encoding::Date { missing } => Some(*missing),
-        Encoding::Category { .. } => None,
     }
 }
 
