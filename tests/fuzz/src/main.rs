@@ -46,7 +46,7 @@ fuzz_target!(
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
     if !seed.is_multiple_of(UNREPAIRED) {
-        (TARGET.repair)(&mut data[..size]);
+        TARGET.repair.apply(&mut data[..size]);
     }
     size
 });

@@ -1,6 +1,11 @@
 //! Targets of the fuzzer.
 
-use crate::scratch::Scratch;
+use grappa_formats::container::FileKind;
+
+use crate::{
+    repair::{container, container_of},
+    scratch::Scratch,
+};
 
 /// A parser or decoder with its seeds and promises.
 pub struct Target {
@@ -10,8 +15,8 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Words of its language, which mutations insert.
     pub words: &'static [&'static str],
-    /// Repairs checksums, and the lengths that locate them, if an input has any.
-    pub repair: fn(&mut [u8]),
+    /// Repairs checksums, and the lengths that locate them.
+    pub repair: Repair,
     /// Decodes the input and returns the outcome: the error, or a few words about the accepted input. Panics if a
     /// promise is broken.
     pub run: fn(&Input) -> String,
@@ -43,5 +48,27 @@ impl Target {
     }
 }
 
-/// Leaves an input as it is, for targets without checksums.
-pub fn no_repair(_: &mut [u8]) {}
+/// How the checksums of an input are repaired.
+#[derive(Clone, Copy)]
+pub enum Repair {
+    /// It has none.
+    Nothing,
+    /// It is a container file.
+    Container,
+    /// It is a container file of this kind.
+    ContainerOf(FileKind),
+    /// In another way.
+    With(fn(&mut [u8])),
+}
+
+impl Repair {
+    /// Repairs an input.
+    pub fn apply(self, input: &mut [u8]) {
+        match self {
+            Self::Nothing => {}
+            Self::Container => container(input),
+            Self::ContainerOf(kind) => container_of(kind, input),
+            Self::With(repair) => repair(input),
+        }
+    }
+}

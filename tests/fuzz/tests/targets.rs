@@ -2,7 +2,7 @@
 
 use std::{fs, panic, path::Path, time::Instant};
 
-use grappa_fuzz::{Input, Target, promises, scratch::Scratch, target::no_repair, targets};
+use grappa_fuzz::{Input, Target, promises, scratch::Scratch, target::Repair, targets};
 
 /// A slow machine under load runs the slowest input in a hundredth of it.
 const SECONDS_MAX: u64 = 20;
@@ -55,7 +55,7 @@ fn memory_that_the_input_does_not_justify_breaks_a_promise() {
         name: "believing",
         seeds: Vec::new,
         words: &[],
-        repair: no_repair,
+        repair: Repair::Nothing,
         run: believing,
         memory_base: 64 << 20,
         memory_per_byte: 16,

@@ -9,14 +9,12 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use grappa_input::{
-    EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, OnBadLine, TextBatch,
-};
+use grappa_input::{EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, OnBadLine, TextBatch};
 use grappa_io::Result;
 use grappa_tests::{archive::write_npz, npy::Npy, parquet::write_parquet};
 
-use super::shared::small;
-use crate::{Input, Target, repair::zip_after_choice, scratch::Scratch};
+use super::shared::{ids_of, same_outcome, small, with_choice};
+use crate::{Input, Target, repair::zip_after_choice, scratch::Scratch, target::Repair};
 
 /// Words of text files.
 const TEXT: &[&str] = &[
@@ -97,13 +95,9 @@ pub fn targets() -> Vec<Target> {
         target("edge-text", TEXT, text_seeds, run_text),
         target("edge-packed", TEXT, packed_seeds, run_packed),
         target("edge-npy", NPY, npy_seeds, run_npy),
-        Target { repair: zip_after_choice, ..target("edge-npz", NPY, npz_seeds, run_npz) },
+        Target { repair: Repair::With(zip_after_choice), ..target("edge-npz", NPY, npz_seeds, run_npz) },
         target("edge-parquet", &["PAR1", "schema", "src", "dst"], parquet_seeds, run_parquet),
     ]
-}
-
-fn with_choice(choice: u8, file: &[u8]) -> Vec<u8> {
-    [&[choice], file].concat()
 }
 
 /// The file that `write` writes to the path that it gets.
@@ -257,17 +251,11 @@ struct Read {
 }
 
 fn read(path: PathBuf, choice: u8, format: EdgeFormat) -> String {
+    let (ids, id_limit) = ids_of(choice);
     let options = |block_bytes| EdgeSourceOptions {
         format,
-        ids: match choice & 0x20 {
-            0 => IdKind::Integer,
-            _ => IdKind::String,
-        },
-        id_limit: match choice >> 3 & 3 {
-            0 => IdLimit::Dense,
-            1 => IdLimit::Nodes(1000),
-            _ => IdLimit::Sparse,
-        },
+        ids,
+        id_limit,
         limited_by: None,
         weights: None,
         allow_empty: choice & 0x40 != 0,
@@ -280,21 +268,14 @@ fn read(path: PathBuf, choice: u8, format: EdgeFormat) -> String {
         ..EdgeSourceOptions::default()
     };
     let block_bytes = [1, 16, 100, 1000][usize::from(choice & 3)];
-    let in_pieces = read_all(&path, options(block_bytes));
-    let whole = read_all(&path, options(1 << 18));
-    match (in_pieces, whole) {
-        (Ok(in_pieces), Ok(whole)) => {
-            assert_eq!(in_pieces, whole, "blocks of {block_bytes} bytes");
-            format!(
-                "accepted, weighted: {}, text: {}, rejected: {}",
-                !whole.weights.is_empty(),
-                !whole.text.is_empty(),
-                whole.rejected.min(2)
-            )
-        }
-        (Err(_), Err(error)) => format!("error: {error}"),
-        (in_pieces, whole) => panic!("in blocks of {block_bytes} bytes: {in_pieces:?}, in one: {whole:?}"),
-    }
+    same_outcome(read_all(&path, options(block_bytes)), read_all(&path, options(1 << 18)), |read| {
+        format!(
+            "accepted, weighted: {}, text: {}, rejected: {}",
+            !read.weights.is_empty(),
+            !read.text.is_empty(),
+            read.rejected.min(2)
+        )
+    })
 }
 
 fn read_all(path: &Path, options: EdgeSourceOptions) -> Result<Read> {

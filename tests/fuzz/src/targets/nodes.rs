@@ -18,9 +18,9 @@ use grappa_tests::{
 
 use super::{
     edges::{NPY, deflated, written},
-    shared::outcome,
+    shared::{ids_of, outcome, same_outcome, with_choice},
 };
-use crate::{Input, Target, repair::zip_after_choice};
+use crate::{Input, Target, repair::zip_after_choice, target::Repair};
 
 /// The most rows that are read. A header can claim an array of terabytes.
 const ROWS_MAX: u64 = 5000;
@@ -33,7 +33,7 @@ fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> St
         name,
         seeds,
         words: NPY,
-        repair: zip_after_choice,
+        repair: Repair::With(zip_after_choice),
         run,
         // Pieces of arrays, lines, and what unpacks them.
         memory_base: 24 << 20,
@@ -51,10 +51,6 @@ pub fn targets() -> Vec<Target> {
     ]
 }
 
-fn with_choice(choice: u8, file: &[u8]) -> Vec<u8> {
-    [&[choice], file].concat()
-}
-
 /// The name selects the format if the first bytes do not.
 fn file(input: &Input) -> (u8, std::path::PathBuf) {
     let (choice, bytes) = input.choice();
@@ -68,7 +64,7 @@ fn csr() -> [(&'static str, Npy); 5] {
         ("indices", Npy::new(&[3], [0i32, 4, 2])),
         ("indptr", Npy::new(&[4], [0i64, 2, 2, 3])),
         ("shape", Npy::new(&[2], [3i64, 5])),
-        ("format", Npy { descr: "|S3".into(), fortran: false, shape: vec![], bytes: b"csr".to_vec() }),
+        ("format", Npy::raw("|S3", &[], b"csr")),
     ]
 }
 
@@ -83,51 +79,48 @@ fn table(columns: &[(&str, Column<'_>)]) -> Vec<u8> {
 fn feature_seeds() -> Vec<Vec<u8>> {
     let dense = || Npy::new(&[3, 4], (0..12).map(|i| i as f32 / 2.0));
     vec![
-        with_choice(0, &dense().encode()),
-        with_choice(4, &Npy::new(&[3, 4], 0..12u64).encode()),
-        with_choice(8, &Npy::new(&[5], [1.5f64; 5]).encode()),
-        with_choice(1, &written(|path| write_npz(path, &[("x", dense())]))),
-        with_choice(1, &deflated(&written(|path| write_npz(path, &[("features", dense())])))),
-        with_choice(5, &written(|path| write_npz(path, &csr()))),
+        with_choice(0, dense().encode()),
+        with_choice(4, Npy::new(&[3, 4], 0..12u64).encode()),
+        with_choice(8, Npy::new(&[5], [1.5f64; 5]).encode()),
+        with_choice(1, written(|path| write_npz(path, &[("x", dense())]))),
+        with_choice(1, deflated(&written(|path| write_npz(path, &[("features", dense())])))),
+        with_choice(5, written(|path| write_npz(path, &csr()))),
         with_choice(2, b"0.5,1,2\n-1e3,4,5.25\n7,8,9\n"),
         with_choice(6, b"1 2\n3 4\n"),
         with_choice(2, b"id,0,1\nn7,0.5,1\n\"a, b\",-1,2\n"),
         with_choice(2, b"Node_ID\tx\ty\n12\t0.5\t1\n3\t1\t2\n"),
-        with_choice(2, &table(&[("id", IDS), ("a", NUMBERS), ("b", NUMBERS)])),
-        with_choice(2, &table(&[("x", Column::Lists(2, &[0.5; 6]))])),
+        with_choice(2, table(&[("id", IDS), ("a", NUMBERS), ("b", NUMBERS)])),
+        with_choice(2, table(&[("x", Column::Lists(2, &[0.5; 6]))])),
     ]
 }
 
 fn label_seeds() -> Vec<Vec<u8>> {
     let single = || Npy::new(&[4], [0i64, 3, -1, 2]);
     vec![
-        with_choice(0, &single().encode()),
-        with_choice(4, &Npy::new(&[3, 4], (0..12).map(|i| (i % 2) as f32)).encode()),
-        with_choice(8, &Npy::new(&[3, 1], [0.0f32, f32::NAN, 2.0]).encode()),
-        with_choice(1, &written(|path| write_npz(path, &[("node_label", single())]))),
-        with_choice(1, &deflated(&written(|path| write_npz(path, &[("y", single())])))),
+        with_choice(0, single().encode()),
+        with_choice(4, Npy::new(&[3, 4], (0..12).map(|i| (i % 2) as f32)).encode()),
+        with_choice(8, Npy::new(&[3, 1], [0.0f32, f32::NAN, 2.0]).encode()),
+        with_choice(1, written(|path| write_npz(path, &[("node_label", single())]))),
+        with_choice(1, deflated(&written(|path| write_npz(path, &[("y", single())])))),
         with_choice(2, b"0\n1\n\n2\nnan\n"),
         with_choice(6, b"0,1,0\n1,0,1\n"),
         with_choice(2, b"id,label\n\"say \"\"hi\"\"\",1\nn3,\nn4,0\n"),
         with_choice(2, b"node a b\n7 0 1\n12  1 1\n"),
         with_choice(2, b"key\tlabel\n7\t\n12\t1\n"),
-        with_choice(2, &table(&[("id", IDS), ("label", Column::Integers(&[0, 3, -1])), ("a", NUMBERS)])),
-        with_choice(2, &table(&[("labels", Column::Lists(2, &[0.0, 1.0, 1.0, 1.0, 0.0, 0.0]))])),
+        with_choice(2, table(&[("id", IDS), ("label", Column::Integers(&[0, 3, -1])), ("a", NUMBERS)])),
+        with_choice(2, table(&[("labels", Column::Lists(2, &[0.0, 1.0, 1.0, 1.0, 0.0, 0.0]))])),
     ]
 }
 
 fn split_seeds() -> Vec<Vec<u8>> {
     vec![
-        with_choice(0, &Npy::new(&[4], [0i64, 3, 7, 2]).encode()),
-        with_choice(
-            0,
-            &Npy { descr: "|b1".into(), fortran: false, shape: vec![5], bytes: vec![1, 0, 1, 1, 0] }.encode(),
-        ),
+        with_choice(0, Npy::new(&[4], [0i64, 3, 7, 2]).encode()),
+        with_choice(0, Npy::raw("|b1", &[5], [1, 0, 1, 1, 0]).encode()),
         with_choice(2, b"0\n5\n# a comment\n12\n"),
         with_choice(0x22, b"apt\nbash\n\xc3\xa9\n"),
         with_choice(0x12, b"18446744073709551614\n"),
-        with_choice(2, &table(&[("id", IDS), ("a", NUMBERS)])),
-        with_choice(0x22, &table(&[("name", Column::Strings(&["apt".to_owned(), "bash".to_owned()]))])),
+        with_choice(2, table(&[("id", IDS), ("a", NUMBERS)])),
+        with_choice(0x22, table(&[("name", Column::Strings(&["apt".to_owned(), "bash".to_owned()]))])),
     ]
 }
 
@@ -137,9 +130,9 @@ fn part_seeds() -> Vec<Vec<u8>> {
 
 fn weight_seeds() -> Vec<Vec<u8>> {
     vec![
-        with_choice(0, &Npy::new(&[4], [0.5f32, 1.0, 2.0, 3.0]).encode()),
-        with_choice(0, &Npy::new(&[4, 1], [0.5f64, 1.0, 2.0, 3.0]).encode()),
-        with_choice(0, &Npy::new(&[4], [1i32, 2, 3, 4]).encode()),
+        with_choice(0, Npy::new(&[4], [0.5f32, 1.0, 2.0, 3.0]).encode()),
+        with_choice(0, Npy::new(&[4, 1], [0.5f64, 1.0, 2.0, 3.0]).encode()),
+        with_choice(0, Npy::new(&[4], [1i32, 2, 3, 4]).encode()),
     ]
 }
 
@@ -147,14 +140,7 @@ fn run_features(input: &Input) -> String {
     let (choice, path) = file(input);
     let few = read_features(&path, 1 + usize::from(choice >> 4));
     let all = read_features(&path, ROWS_MAX as usize);
-    match (few, all) {
-        (Ok(few), Ok(all)) => {
-            assert_eq!(few, all);
-            format!("accepted, rows: {}", all.0.min(3))
-        }
-        (Err(_), Err(error)) => format!("error: {error}"),
-        (few, all) => panic!("a few rows at a time: {few:?}, all at once: {all:?}"),
-    }
+    same_outcome(few, all, |(rows, ..)| format!("accepted, rows: {}", rows.min(3)))
 }
 
 /// The number of rows, the bits of all numbers, and the number of values that are not finite.
@@ -231,14 +217,7 @@ fn run_labels(input: &Input) -> String {
     }
     let few = read_labels(&path, 1 + usize::from(choice >> 4));
     let all = read_labels(&path, ROWS_MAX as usize);
-    match (few, all) {
-        (Ok(few), Ok(all)) => {
-            assert_eq!(few, all);
-            format!("accepted, labelled: {}", all.iter().flatten().count().min(2))
-        }
-        (Err(_), Err(error)) => format!("error: {error}"),
-        (few, all) => panic!("a few rows at a time: {few:?}, all at once: {all:?}"),
-    }
+    same_outcome(few, all, |all| format!("accepted, labelled: {}", all.iter().flatten().count().min(2)))
 }
 
 /// The bits of the first values of labels of a type.
@@ -285,15 +264,7 @@ fn read_labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
 
 fn run_split(input: &Input) -> String {
     let (choice, path) = file(input);
-    let ids = match choice & 0x20 {
-        0 => IdKind::Integer,
-        _ => IdKind::String,
-    };
-    let limit = match choice >> 3 & 3 {
-        0 => IdLimit::Dense,
-        1 => IdLimit::Nodes(1000),
-        _ => IdLimit::Sparse,
-    };
+    let (ids, limit) = ids_of(choice);
     outcome(read_split(&path, ids, limit), |count| format!("accepted, ids: {}", count.min(3)))
 }
 
@@ -355,12 +326,5 @@ fn run_weights(input: &Input) -> String {
         assert_eq!(all.len(), 4);
         Ok(all)
     };
-    match (read(16), read(1 << 16)) {
-        (Ok(in_pieces), Ok(whole)) => {
-            assert_eq!(in_pieces, whole);
-            "accepted".to_owned()
-        }
-        (Err(_), Err(error)) => format!("error: {error}"),
-        (in_pieces, whole) => panic!("in pieces: {in_pieces:?}, at once: {whole:?}"),
-    }
+    same_outcome(read(16), read(1 << 16), |_| "accepted".to_owned())
 }

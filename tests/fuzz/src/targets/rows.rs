@@ -9,14 +9,14 @@ use grappa_formats::{
 use grappa_tests::random::Random;
 
 use super::shared::outcome;
-use crate::{Input, Target, target::no_repair};
+use crate::{Input, Target, target::Repair};
 
 fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {
     Target {
         name,
         seeds,
         words: &[],
-        repair: no_repair,
+        repair: Repair::Nothing,
         run,
         memory_base: 1 << 20,
         // A run of consecutive sources takes a few bits in gap code.
@@ -115,7 +115,7 @@ fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
     let rows = Rows::new(meta, &sizes, edges, degrees)?;
     // Before rows are checked, none of this may panic, and no row may be longer than its bytes can say.
     let mut sources = Vec::new();
-    for row in rows.range(0..rows.rows()).take(200) {
+    for row in rows.range(0..rows.meta.rows).take(200) {
         sources.clear();
         row.decode_into(&mut sources);
         let mut counted = 0;
@@ -133,7 +133,7 @@ fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
     let mut encoder = RowsEncoder::new(meta.codec, meta.universe, meta.first_node);
     let mut edges_payload = Vec::new();
     let (mut drawn, mut decoded) = (Vec::new(), Vec::new());
-    for row in 0..rows.rows() {
+    for row in 0..rows.meta.rows {
         let place = rows.locate(row);
         let found = rows.row_at(&place);
         decoded.clear();

@@ -15,7 +15,7 @@ use grappa_run::{
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::shared::{JSON, outcome, small};
-use crate::{Input, Target, scratch::Scratch};
+use crate::{Input, Target, scratch::Scratch, target::Repair};
 
 /// Words of configuration files.
 const TOML: &[&str] = &[
@@ -56,8 +56,11 @@ pub fn targets() -> Vec<Target> {
         small("gradient", &[], gradient_seeds, run_gradient),
         small("config", TOML, config_seeds, run_config),
         small("safetensors", JSON, tensor_seeds, run_tensors),
-        Target { repair: repair_checkpoint, ..small("checkpoint", JSON, checkpoint_seeds, run_checkpoint) },
-        Target { repair: repair_metrics, ..small("metrics", JSON, metrics_seeds, run_metrics) },
+        Target {
+            repair: Repair::With(repair_checkpoint),
+            ..small("checkpoint", JSON, checkpoint_seeds, run_checkpoint)
+        },
+        Target { repair: Repair::With(repair_metrics), ..small("metrics", JSON, metrics_seeds, run_metrics) },
         small("class-names", &["\n", "\r", "\t", "\u{feff}"], class_name_seeds, run_class_names),
     ]
 }

@@ -7,13 +7,13 @@ use grappa_synthetic::{Generator, Recipe};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::shared::{JSON, outcome, small};
-use crate::{Input, Target};
+use crate::{Input, Target, target::Repair};
 
 pub fn targets() -> Vec<Target> {
     vec![
         // A generator has tables for each bit of a node's number and for the degrees: some MB for graphs of 2^20 nodes.
         Target { memory_base: 16 << 20, ..small("recipe", JSON, recipe_seeds, run_recipe) },
-        Target { repair: repair_journal, ..small("journal", JSON, journal_seeds, run_journal) },
+        Target { repair: Repair::With(repair_journal), ..small("journal", JSON, journal_seeds, run_journal) },
     ]
 }
 

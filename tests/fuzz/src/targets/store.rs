@@ -20,83 +20,50 @@ use grappa_formats::{
 };
 
 use super::shared::outcome;
-use crate::{
-    Input, Target,
-    repair::{container, container_of},
-    target::no_repair,
-};
+use crate::{Input, Target, target::Repair};
 
 /// A target for a decoder of a store's file. It may allocate a multiple of the file, because values are wider in memory
 /// than on disk.
-const fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {
-    Target { name, seeds, words: &[], repair: container, run, memory_base: 1 << 20, memory_per_byte: 64 }
+fn target(name: &'static str, repair: Repair, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {
+    Target { name, seeds, words: &[], repair, run, memory_base: 1 << 20, memory_per_byte: 64 }
 }
 
 pub fn targets() -> Vec<Target> {
+    let of_kind = |name, kind, seeds: fn() -> _, run| target(name, Repair::ContainerOf(kind), seeds, run);
+    let labels = || golden(&["labels-single", "labels-multi", "labels-partial", "labels-targets"]);
+    let features = || golden(&["features-f32", "features-f16", "features-bf16", "features-int8"]);
+    let edge_features = || golden(&["edge-features-bf16", "edge-features-int8"]);
+    let assignments = || golden(&["assignment", "assignment-sweep", "assignment-whole"]);
+    let aggregates = || golden(&["aggregates", "aggregates-weighted"]);
     vec![
-        target("container", container_seeds, run_container),
-        Target {
-            repair: |file| container_of(FileKind::MANIFEST, file),
-            ..target("manifest", || golden(&["manifest", "manifest-slice"]), run_manifest)
-        },
-        Target {
-            repair: |file| container_of(FileKind::ASSIGNMENT, file),
-            ..target("assignment", || golden(&["assignment", "assignment-sweep", "assignment-whole"]), run_assignment)
-        },
+        target("container", Repair::Container, container_seeds, run_container),
+        of_kind("manifest", FileKind::MANIFEST, || golden(&["manifest", "manifest-slice"]), run_manifest),
+        of_kind("assignment", FileKind::ASSIGNMENT, assignments, run_assignment),
         Target {
             words: &["generation ", " ", "\n", "+1", "18446744073709551616"],
-            repair: no_repair,
-            ..target("current", || golden(&["CURRENT"]), run_current)
+            ..target("current", Repair::Nothing, || golden(&["CURRENT"]), run_current)
         },
-        Target {
-            repair: |file| container_of(FileKind::AGGREGATES, file),
-            ..target("aggregates", || golden(&["aggregates", "aggregates-weighted"]), run_aggregates)
-        },
-        Target {
-            repair: |file| container_of(FileKind::DICTIONARY, file),
-            ..target("dictionary", dictionary_seeds, run_dictionary)
-        },
-        Target {
-            repair: |file| container_of(FileKind::PERMUTATION, file),
-            ..target("order", || golden(&["order"]), run_permutation)
-        },
-        Target {
-            repair: |file| container_of(FileKind::LABELS, file),
-            ..target(
-                "labels",
-                || golden(&["labels-single", "labels-multi", "labels-partial", "labels-targets"]),
-                run_labels,
-            )
-        },
-        Target {
-            repair: |file| container_of(FileKind::FEATURES, file),
-            ..target(
-                "features",
-                || golden(&["features-f32", "features-f16", "features-bf16", "features-int8"]),
-                run_features,
-            )
-        },
-        Target {
-            repair: |file| container_of(FileKind::WEIGHTS, file),
-            ..target("weights", || golden(&["weights"]), run_weights)
-        },
-        Target {
-            repair: |file| container_of(FileKind::EDGE_FEATURES, file),
-            ..target("edge-features", || golden(&["edge-features-bf16", "edge-features-int8"]), run_edge_features)
-        },
-        Target { repair: |file| container_of(FileKind::SPLIT, file), ..target("split", split_seeds, run_split) },
+        of_kind("aggregates", FileKind::AGGREGATES, aggregates, run_aggregates),
+        of_kind("dictionary", FileKind::DICTIONARY, dictionary_seeds, run_dictionary),
+        of_kind("order", FileKind::PERMUTATION, || golden(&["order"]), run_permutation),
+        of_kind("labels", FileKind::LABELS, labels, run_labels),
+        of_kind("features", FileKind::FEATURES, features, run_features),
+        of_kind("weights", FileKind::WEIGHTS, || golden(&["weights"]), |input| run_edge_rows(input, FileKind::WEIGHTS)),
+        of_kind("edge-features", FileKind::EDGE_FEATURES, edge_features, |input| {
+            run_edge_rows(input, FileKind::EDGE_FEATURES)
+        }),
+        of_kind("split", FileKind::SPLIT, split_seeds, run_split),
         Target {
             words: &["\"kind\":\"number\"", "{\"mean\":1e9}", "\"one_hot\"", "\"values\":[]", "\\u0000", "null"],
-            repair: |file| container_of(FileKind::SCHEMA, file),
             // A name of a column comes back in the names of its dimensions.
             memory_per_byte: 256,
-            ..target("schema", schema_seeds, run_schema)
+            ..of_kind("schema", FileKind::SCHEMA, schema_seeds, run_schema)
         },
     ]
 }
 
 /// Golden files of the `formats` tests, with both lengths of checksum blocks if there are two.
-pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
+fn golden(names: &[&str]) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden");
     let files = names.iter().flat_map(|name| {
         let found: Vec<_> =
@@ -108,14 +75,14 @@ pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn schema_seeds() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden/v1-pages");
-    let golden = fs::read(folder.join("schema")).expect("the golden file is there");
+    let mut seeds = golden(&["schema"]);
     let numbers = Schema {
         features: (0..10).map(|i| Column::number(format!("f{i}"))).collect(),
         classes: vec!["a".into(), "b".into()],
         edge_features: vec!["amount".into()],
     };
-    vec![golden, numbers.encode().0]
+    seeds.push(numbers.encode().0);
+    seeds
 }
 
 fn run_schema(input: &Input) -> String {
@@ -392,14 +359,6 @@ fn degrees() -> [u64; 66] {
     let mut degrees = [0; 66];
     (degrees[1], degrees[65]) = (2, 1);
     degrees
-}
-
-fn run_weights(input: &Input) -> String {
-    run_edge_rows(input, FileKind::WEIGHTS)
-}
-
-fn run_edge_features(input: &Input) -> String {
-    run_edge_rows(input, FileKind::EDGE_FEATURES)
 }
 
 fn run_edge_rows(input: &Input, kind: FileKind) -> String {
