@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{
     files::{files_of, memory_folder, names_in},
-    program::{self, CommandWords, Ran, command},
+    program::{self, Ran},
 };
 
 /// A folder in which programs run. Names are relative to it, and contain no blanks in lines of commands.
@@ -87,10 +87,7 @@ impl ProgramFolder {
 
     /// The command of a line such as `store info graph.grappa`, for `grappa-store info graph.grappa`.
     pub fn command(&self, line: &str) -> Command {
-        let (name, arguments) = line.split_once(' ').unwrap_or((line, ""));
-        let mut command = command(&format!("grappa-{name}"));
-        command.current_dir(&self.path).words(arguments);
-        command
+        program::line(&self.path, line)
     }
 
     /// Runs the command of a line.

@@ -38,6 +38,10 @@ pub struct GraphFiles {
     pub splits: [PathBuf; 3],
 }
 
+/// The options of ingest for the files of nodes that [`Graph::write`] writes, in their folder.
+pub const NODE_FILES: &str =
+    "--features features.npy --labels labels.npy --train train.npy --val val.npy --test test.npy";
+
 /// Names of the splits on the command line.
 pub const SPLITS: [&str; 3] = ["train", "val", "test"];
 

@@ -9,21 +9,21 @@ mod training;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs,
+    fs,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 pub use self::{
-    damage::{Damage, DamageOutcome},
+    damage::Damage,
     training::{training_jobs, training_jobs_out_of_core},
 };
 
 use crate::{
     files::{copy_folder, files_of},
-    graph::{Graph, GraphFiles},
-    program::{self, command, run},
+    graph::{Graph, NODE_FILES},
+    program::{self, run},
     random::Random,
 };
 
@@ -47,32 +47,13 @@ pub struct Job {
     pub finished: &'static [&'static str],
     /// Maps a file, with its path relative to the folder, to its part of the result.
     pub counts: fn(&Path, Vec<u8>) -> Option<Vec<u8>>,
-    /// The allowed results.
+    /// Number of runs in a row in one folder. The result of each run is an allowed result.
+    pub runs: usize,
+    /// The allowed results, after [`Job::tried`].
     pub expected: Vec<Files>,
-}
-
-/// The outcome of a job that was killed and restarted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// The expected bytes, and nothing else.
-    Same,
-    /// The expected bytes, but the job ended before it was killed.
-    NotKilled,
-    /// The restarted job fails.
-    Stuck(String),
-    /// The result differs.
-    Different(String),
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Same => f.write_str("the same bytes"),
-            Self::NotKilled => f.write_str("ended before it was killed"),
-            Self::Stuck(why) => write!(f, "stuck: {why}"),
-            Self::Different(what) => write!(f, "different: {what}"),
-        }
-    }
+    /// The changes of the file system that a run makes, after [`Job::tried`]. Their number varies a little from run to
+    /// run, because of threads.
+    pub changes: Vec<String>,
 }
 
 impl Job {
@@ -85,100 +66,92 @@ impl Job {
             again: |_| &[],
             finished: &["exists"],
             counts: |_, bytes| Some(bytes),
+            runs: 1,
             expected: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
-    /// Runs the undisturbed job `runs` times in a row in one folder. The result of each run is an allowed result.
+    /// A job that is a line such as `store info FOLDER/graph.grappa`, in which `FOLDER` is the folder of the job. Other
+    /// names are relative to `inputs`.
+    fn line(name: &str, inputs: &Path, line: &str) -> Self {
+        let (inputs, line) = (inputs.to_owned(), line.to_owned());
+        Self::new(name, move |folder| program::line(&inputs, &line.replace("FOLDER", folder.to_str().unwrap())))
+    }
+
+    /// Runs the undisturbed job, for its results and its changes.
     ///
     /// # Panics
-    /// If it fails.
+    /// If it fails, or the program is a release build.
     #[must_use]
-    pub fn tried(mut self, scratch: &Path, runs: usize) -> Self {
+    pub fn tried(mut self, scratch: &Path) -> Self {
         let folder = self.prepare(scratch);
-        for _ in 0..runs {
-            run(&mut (self.command)(&folder)).success();
+        let log = scratch.join("changes");
+        for number in 0..self.runs {
+            let mut command = (self.command)(&folder);
+            if number == 0 {
+                command.env("GRAPPA_KILL_LOG", &log);
+            }
+            run(&mut command).success();
             let result = self.result(&folder);
             self.expected.push(result);
         }
+        let text = fs::read_to_string(&log).expect("programs with debug assertions list their changes");
+        self.changes = text.lines().map(str::to_owned).collect();
+        fs::remove_file(&log).unwrap();
         fs::remove_dir_all(&folder).unwrap();
         self
     }
 
-    /// The changes of the file system that a run makes. Their number varies a little from run to run, because of threads.
-    ///
-    /// # Panics
-    /// If it fails, or the program is a release build.
-    pub fn changes(&self, scratch: &Path) -> Vec<String> {
-        let folder = self.prepare(scratch);
-        let log = scratch.join("changes");
-        run((self.command)(&folder).env("GRAPPA_KILL_LOG", &log)).success();
-        let text = fs::read_to_string(&log).expect("programs with debug assertions list their changes");
-        fs::remove_file(&log).unwrap();
-        fs::remove_dir_all(&folder).unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// Kills a run before its Nth change of the file system, counted from 1. Then lets the job finish.
-    fn kill(&self, scratch: &Path, change: u64) -> Outcome {
-        let folder = self.prepare(scratch);
-        let outcome = match self.kill_once(&mut (self.command)(&folder), change) {
-            Ok(killed) => self.finish(&folder, killed),
-            Err(why) => return Outcome::Stuck(why),
-        };
+    /// Kills a run before its Nth change of the file system, counted from 1. Then lets the job finish. Returns whether it
+    /// was killed before its end, or what is wrong.
+    fn kill(&self, scratch: &Path, change: u64) -> Result<bool, String> {
         // The folder of a failure is kept for inspection.
-        if matches!(outcome, Outcome::Same | Outcome::NotKilled) {
-            fs::remove_dir_all(&folder).unwrap();
+        let folder = self.prepare(scratch);
+        let killed = self.kill_once(&mut (self.command)(&folder), change)?;
+        if killed {
+            let again = run((self.command)(&folder).args((self.again)(&folder)));
+            if again.code != Some(0) && !self.had_finished(&again.stderr) {
+                return Err(format!("it is stuck: {}", again.stderr));
+            }
         }
-        outcome
+        self.compare(&folder)?;
+        fs::remove_dir_all(&folder).unwrap();
+        Ok(killed)
     }
 
-    /// Kills the job, which consists of `runs` runs, before its `last` changes and `others` of the earlier ones. Returns the number
-    /// of its changes, and how often it was killed.
+    /// Kills the job before its `last` changes and `others` of the earlier ones. Returns the number of its changes, and
+    /// how often it was killed.
     ///
     /// # Panics
     /// If a restarted run fails or makes other bytes.
-    pub fn kill_before_changes(self, scratch: &Path, runs: usize, last: usize, others: usize) -> (usize, usize) {
-        let job = self.tried(scratch, runs);
-        let changes = job.changes(scratch);
+    pub fn kill_before_changes(self, scratch: &Path, last: usize, others: usize) -> (usize, usize) {
+        let job = self.tried(scratch);
         let mut killed = 0;
-        for number in sample(changes.len(), last, others, 7) {
+        for number in sample(job.changes.len(), last, others, 7) {
+            let what = job.changes.get(number as usize - 1).map_or("the end", |change| change);
             let outcome = job.kill(scratch, number);
-            let what = changes.get(number as usize - 1).map_or("the end", |change| change);
-            assert!(
-                matches!(outcome, Outcome::Same | Outcome::NotKilled),
-                "{}, killed before {what}: {outcome}",
-                job.name
-            );
-            killed += usize::from(outcome == Outcome::Same);
+            killed +=
+                usize::from(outcome.unwrap_or_else(|fault| panic!("{}, killed before {what}: {fault}", job.name)));
         }
-        (changes.len(), killed)
+        (job.changes.len(), killed)
     }
 
-    fn finish(&self, folder: &Path, killed: bool) -> Outcome {
-        if killed {
-            let again = run((self.command)(folder).args((self.again)(folder)));
-            let had_finished = self.finished.iter().any(|error| again.stderr.contains(error));
-            if again.code != Some(0) && !had_finished {
-                return Outcome::Stuck(again.stderr);
-            }
-        }
-        self.compare(folder, killed)
+    /// Whether a run says that an earlier one had finished.
+    fn had_finished(&self, stderr: &str) -> bool {
+        self.finished.iter().any(|error| stderr.contains(error))
     }
 
     /// Compares the contents of a folder with the allowed results.
-    fn compare(&self, folder: &Path, killed: bool) -> Outcome {
+    fn compare(&self, folder: &Path) -> Result<(), String> {
         let result = self.result(folder);
         if self.expected.contains(&result) {
-            return match killed {
-                true => Outcome::Same,
-                false => Outcome::NotKilled,
-            };
+            return Ok(());
         }
         let expected = &self.expected[0];
         let differs = |path: &&PathBuf| result.get(*path) != expected.get(*path);
         let paths: Vec<_> = result.keys().chain(expected.keys()).filter(differs).collect();
-        Outcome::Different(format!("{paths:?}"))
+        Err(format!("these files differ: {paths:?}"))
     }
 
     /// Whether the command was killed. It is an error if it failed by itself.
@@ -190,7 +163,7 @@ impl Job {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         match output.status.signal() {
             Some(KILL) => Ok(true),
-            _ if output.status.success() || self.finished.iter().any(|error| stderr.contains(error)) => Ok(false),
+            _ if output.status.success() || self.had_finished(&stderr) => Ok(false),
             _ => Err(format!("it failed by itself: {}: {stderr}", output.status)),
         }
     }
@@ -243,120 +216,57 @@ fn sample(changes: usize, last: usize, others: usize, seed: u64) -> Vec<u64> {
     at
 }
 
-/// Ingests of all kinds. Their small input graphs are written to `inputs`. Each job comes with the number of runs whose
-/// results are allowed.
-pub fn ingest_jobs(inputs: &Path) -> Vec<(Job, usize)> {
+/// Ingests of all kinds. Their small input graphs are written to `inputs`.
+pub fn ingest_jobs(inputs: &Path) -> Vec<Job> {
     let graph = Graph::random(1, 3000, 30_000, 8);
-    let files = graph.write(inputs);
-    let jobs = [
-        ingest_dense(&files),
-        ingest_with_tmp(&files),
-        ingest_listed("string", "user-", &graph, inputs),
-        ingest_listed("sparse", "7", &graph, inputs),
-        ingest_joined(&graph, inputs),
-    ];
-    jobs.into_iter().map(|job| (job, 1)).collect()
+    graph.write(inputs);
+    let write = |name: &str, lines: &mut dyn Iterator<Item = String>| {
+        fs::write(inputs.join(name), lines.collect::<String>()).unwrap();
+    };
+    // Ids that need a dictionary, with edge weights and with a bad line.
+    for (ids, prefix) in [("string", "user-"), ("sparse", "7")] {
+        let edge =
+            |(k, (source, target)): (usize, &(u64, u64))| format!("{prefix}{source}\t{prefix}{target}\t{}\n", k % 8);
+        let edges = (0..).zip(&graph.edges).map(edge);
+        write(&format!("{ids}.tsv"), &mut edges.chain(["one-column\n".to_owned()]));
+        let sources: BTreeSet<_> = graph.edges.iter().take(100).map(|(source, _)| source).collect();
+        write(&format!("{ids}.train"), &mut sources.iter().map(|source| format!("{prefix}{source}\n")));
+    }
+    // String ids that exceed the memory budget, so edges are joined with them on disk.
+    let edges = graph.edges.iter().map(|(source, target)| format!("a-{source}\tb-{target}\n"));
+    write("joined.tsv", &mut edges.chain((0..60_000).map(|k| format!("c-{k}\td-{}\n", k + 1))));
+    let dense = format!("edges.tsv {NODE_FILES} --undirected --dedup --memory 24MiB --assign ldg:3");
+    [
+        ("dense ids", &*format!("{dense} --chunks 3 --edge-split 80/10/10")),
+        ("with --tmp", &format!("edges.tsv {NODE_FILES} --chunks 2 --tmp FOLDER/tmp")),
+        ("string ids", "string.tsv --ids string --chunks 2 --on-bad-line skip --train string.train"),
+        ("sparse ids", "sparse.tsv --ids sparse --chunks 2 --on-bad-line skip --train sparse.train"),
+        ("string ids joined on disk", "joined.tsv --ids string --chunks 2 --memory 4MiB --edge-split 90/5/5"),
+    ]
+    .map(|(name, edges)| {
+        let line = format!("ingest --edges {edges} --threads 2 --quiet --out FOLDER/graph.grappa");
+        resumed(Job::line(&format!("ingest, {name}"), inputs, &line))
+    })
+    .into()
 }
 
-/// Generated stores and files.
-pub fn generate_jobs() -> Vec<(Job, usize)> {
-    vec![(generate(), 1), (generate_files(), 1)]
-}
-
-fn store_of(folder: &Path) -> PathBuf {
-    folder.join("graph.grappa")
-}
-
-fn ingest(edges: &Path, folder: &Path) -> Command {
-    let mut command = program::ingest(edges, &store_of(folder));
-    command.args(["--threads", "2", "--quiet"]);
-    command
-}
-
-fn ingest_dense(files: &GraphFiles) -> Job {
-    let files = files.clone();
-    let job = Job::new("ingest, dense ids", move |folder| {
-        let mut command = ingest(&files.edges, folder);
-        files.node_arguments(&mut command);
-        command.args(["--undirected", "--dedup", "--chunks", "3", "--memory", "24MiB", "--assign", "ldg:3"]);
-        command.args(["--edge-split", "80/10/10"]);
-        command
-    });
-    resumed(job)
-}
-
-fn ingest_with_tmp(files: &GraphFiles) -> Job {
-    let files = files.clone();
-    let job = Job::new("ingest, with --tmp", move |folder| {
-        let mut command = ingest(&files.edges, folder);
-        files.node_arguments(&mut command);
-        command.args(["--chunks", "2", "--tmp"]).arg(folder.join("tmp"));
-        command
-    });
-    resumed(job)
-}
-
-/// Ids that need a dictionary, with edge weights and with bad lines.
-fn ingest_listed(ids: &'static str, prefix: &str, graph: &Graph, inputs: &Path) -> Job {
-    let edges = inputs.join(format!("{ids}.tsv"));
-    let mut text: String = (0..)
-        .zip(&graph.edges)
-        .map(|(k, (source, target))| format!("{prefix}{source}\t{prefix}{target}\t{}\n", k % 8))
-        .collect();
-    text.push_str("one-column\n");
-    fs::write(&edges, text).unwrap();
-    let train = inputs.join(format!("{ids}-train.txt"));
-    let sources: BTreeSet<_> = graph.edges.iter().take(100).map(|(source, _)| source).collect();
-    let lines: String = sources.iter().map(|source| format!("{prefix}{source}\n")).collect();
-    fs::write(&train, lines).unwrap();
-    let job = Job::new(&format!("ingest, {ids} ids"), move |folder| {
-        let mut command = ingest(&edges, folder);
-        command.args(["--ids", ids, "--chunks", "2", "--on-bad-line", "skip"]);
-        command.arg("--train").arg(&train);
-        command
-    });
-    resumed(job)
-}
-
-/// String ids that exceed the memory budget, so edges are joined with them on disk.
-fn ingest_joined(graph: &Graph, inputs: &Path) -> Job {
-    let edges = inputs.join("joined.tsv");
-    let line = |(source, target): &(u64, u64)| format!("a-{source}\tb-{target}\n");
-    let more = (0..60_000u64).map(|k| format!("c-{k}\td-{}\n", k + 1));
-    fs::write(&edges, graph.edges.iter().map(line).chain(more).collect::<String>()).unwrap();
-    let job = Job::new("ingest, string ids joined on disk", move |folder| {
-        let mut command = ingest(&edges, folder);
-        command.args(["--ids", "string", "--chunks", "2", "--memory", "4MiB", "--edge-split", "90/5/5"]);
-        command
-    });
-    resumed(job)
-}
-
-/// `grappa-gen sbm` for a graph of `nodes` nodes.
-fn sbm(nodes: u32, options: &[&str], out: &Path) -> Command {
-    let mut command = command("grappa-gen");
-    command.args(["sbm", "--nodes", &nodes.to_string()]).args(options);
-    command.arg("--quiet").arg("--out").arg(out);
-    command
-}
-
-fn generate() -> Job {
-    let job = Job::new("gen, a store", |folder| {
-        sbm(3000, &["--feature-dim", "8", "--chunks", "4", "--threads", "2"], &store_of(folder))
-    });
-    resumed(job)
-}
-
-/// Edge lists. Files of a killed run must be removed first: each is complete, but some are missing.
-fn generate_files() -> Job {
-    Job::new("gen, files", |folder| {
+/// A generated store and generated files.
+pub fn generate_jobs() -> Vec<Job> {
+    let sbm = "gen sbm --nodes 3000 --feature-dim 8 --threads 2 --quiet --out";
+    let files = Job::new("gen, files", move |folder| {
+        // Files of a killed run must be removed first: each is complete, but some are missing.
         for name in crate::files::names_in(folder) {
             if !name.ends_with(".tmp") {
                 fs::remove_file(folder.join(name)).unwrap();
             }
         }
-        sbm(3000, &["--feature-dim", "8", "--threads", "2", "--as", "npy"], &folder.join("edges.npy"))
-    })
+        program::line(folder, &format!("{sbm} edges.npy --as npy"))
+    });
+    vec![resumed(Job::line("gen, a store", Path::new("/"), &format!("{sbm} FOLDER/graph.grappa --chunks 4"))), files]
+}
+
+fn store_of(folder: &Path) -> PathBuf {
+    folder.join("graph.grappa")
 }
 
 /// A job that is restarted with --resume.
@@ -364,95 +274,52 @@ fn resumed(job: Job) -> Job {
     Job { again: |_| &["--resume"], finished: &["something with this name exists"], ..job }
 }
 
-/// Makes a store in `folder` with edges between near nodes, so that its in-degrees are in adjacency lists. Returns the folder.
-fn local_store(folder: &Path) -> PathBuf {
-    fs::create_dir(folder).unwrap();
-    let edges = folder.join("edges.txt");
-    let lines = (0..3000).flat_map(|node| (1..4).map(move |step| format!("{node} {}\n", node + step)));
-    fs::write(&edges, lines.collect::<String>()).unwrap();
-    let mut ingest = command("grappa-ingest");
-    ingest.arg("--edges").arg(&edges).arg("--out").arg(store_of(folder));
-    ingest.args(["--assign", "range", "--chunks", "4", "--quiet"]);
-    run(&mut ingest).success();
-    run(of_store(folder, &["add-features"]).args(["--kind", "degrees"])).success();
-    folder.to_owned()
+/// A new folder in `inputs` with a store `graph.grappa` that a line makes.
+fn made(inputs: &Path, name: &str, line: &str) -> PathBuf {
+    let folder = inputs.join(name);
+    fs::create_dir(&folder).unwrap();
+    run(&mut program::line(&folder, &format!("{line} --quiet --out graph.grappa"))).success();
+    folder
 }
 
 /// Operations on stores, which are made in `inputs`.
-pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
-    let make = |name: &str, options: &[&str]| {
-        let before = inputs.join(name);
-        fs::create_dir(&before).unwrap();
-        let options = [&["--chunks", "4"], options].concat();
-        run(&mut sbm(3000, &options, &store_of(&before))).success();
-        before
-    };
-    let plain = make("plain", &[]);
-    let featured = make("featured", &["--feature-dim", "8"]);
+pub fn store_jobs(inputs: &Path) -> Vec<Job> {
+    let plain = made(inputs, "plain", "gen sbm --nodes 3000 --chunks 4");
+    let featured = made(inputs, "featured", "gen sbm --nodes 3000 --chunks 4 --feature-dim 8");
     let aggregated = inputs.join("aggregated");
     copy_folder(&featured, &aggregated);
-    run(of_store(&aggregated, &["preaggregate"]).args(["--kind", "mean", "--dtype", "f16"])).success();
-    let local = local_store(&inputs.join("local"));
-    let job = |name: &str, before: &Path, arguments: &'static [&'static str], finished| Job {
+    run(&mut program::line(&aggregated, "store preaggregate graph.grappa --kind mean --dtype f16 --quiet")).success();
+    // Edges between near nodes, so that in-degrees are in adjacency lists.
+    let near = (0..3000).flat_map(|node| (1..4).map(move |step| format!("{node} {}\n", node + step)));
+    fs::write(inputs.join("near.txt"), near.collect::<String>()).unwrap();
+    let local = made(inputs, "local", "ingest --edges ../near.txt --assign range --chunks 4");
+    run(&mut program::line(&local, "store add-features graph.grappa --kind degrees --quiet")).success();
+
+    let place = |name: &str, from: &Path, options: &str| {
+        let line = "store place graph.grappa --chunks 1,3 --threads 2 --quiet --to FOLDER/graph.grappa";
+        resumed(Job::line(&format!("place, {name}"), from, &format!("{line} {options}")))
+    };
+    let job = |before: &Path, line: &str, finished| Job {
         before: Some(before.to_owned()),
         finished,
-        ..Job::new(name, move |folder| of_store(folder, arguments))
+        ..Job::line(line, inputs, &format!("store --quiet {}", line.replace("STORE", "FOLDER/graph.grappa")))
     };
-    let export = |what: &'static str, file: &'static str| Job {
-        before: Some(featured.clone()),
-        finished: &["exists; replace it"],
-        ..Job::new(&format!("export {what}"), move |folder| {
-            let mut command = of_store(folder, &["export", what]);
-            command.arg(folder.join(file));
-            command
-        })
-    };
-    let place = |what: &str, before: &Path, options: &'static [&'static str]| {
-        let before = before.to_owned();
-        let job = Job::new(&format!("place, {what}"), move |folder| {
-            let mut command = command("grappa-store");
-            command.arg("place").arg(store_of(&before)).args(["--chunks", "1,3", "--threads", "2", "--quiet"]);
-            command.args(options).arg("--to").arg(store_of(folder));
-            command
-        });
-        resumed(job)
-    };
+    let has_features = &["have features already"];
+    let has_aggregates = &["these aggregates exist"];
+    let is_exported = &["exists; replace it"];
     vec![
-        (place("links", &featured, &[]), 1),
-        (place("copies", &featured, &["--copy"]), 1),
-        (place("edges inside", &aggregated, &["--edges", "inside"]), 1),
-        (place("in-degrees", &local, &["--halo-features"]), 1),
-        (
-            job(
-                "add-features",
-                &plain,
-                &["add-features", "--kind", "fastrp", "--dim", "4", "--hops", "2"],
-                &["have features already"],
-            ),
-            1,
-        ),
-        (job("preaggregate", &featured, &["preaggregate", "--kind", "mean"], &["these aggregates exist"]), 1),
-        (
-            job(
-                "preaggregate --with-features",
-                &featured,
-                &["preaggregate", "--kind", "gcn", "--with-features"],
-                &["these aggregates exist"],
-            ),
-            1,
-        ),
-        (job("preaggregate --replace", &aggregated, &["preaggregate", "--kind", "mean", "--replace"], &[]), 1),
+        place("links", &featured, ""),
+        place("copies", &featured, "--copy"),
+        place("edges inside", &aggregated, "--edges inside"),
+        place("in-degrees", &local, "--halo-features"),
+        job(&plain, "add-features STORE --kind fastrp --dim 4 --hops 2", has_features),
+        job(&featured, "preaggregate STORE --kind mean", has_aggregates),
+        job(&featured, "preaggregate STORE --kind gcn --with-features", has_aggregates),
+        job(&aggregated, "preaggregate STORE --kind mean --replace", &[]),
         // A restarted run makes the next generation if the killed one was complete.
-        (job("repartition", &featured, &["repartition", "--partitions", "2", "--super-epoch", "5"], &[]), 3),
-        (export("--edges", "edges.tsv"), 1),
-        (export("--features", "features.npy"), 1),
-        (export("--labels", "labels.npy"), 1),
+        Job { runs: 3, ..job(&featured, "repartition STORE --partitions 2 --super-epoch 5", &[]) },
+        job(&featured, "export STORE --edges FOLDER/edges.tsv", is_exported),
+        job(&featured, "export STORE --features FOLDER/features.npy", is_exported),
+        job(&featured, "export STORE --labels FOLDER/labels.npy", is_exported),
     ]
-}
-
-fn of_store(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = command("grappa-store");
-    let (verb, options) = arguments.split_first().expect("a verb");
-    command.arg("--quiet").arg(verb).arg(store_of(folder)).args(options);
-    command
 }

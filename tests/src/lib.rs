@@ -34,7 +34,6 @@ pub mod graph;
 pub mod held;
 pub mod kills;
 pub mod npy;
-pub mod pairs;
 pub mod parquet;
 pub mod program;
 pub mod random;

@@ -137,6 +137,14 @@ pub fn command(name: &str) -> Command {
     command
 }
 
+/// The command of a line such as `store info graph.grappa`, for `grappa-store info graph.grappa`, in a folder.
+pub fn line(folder: &Path, line: &str) -> Command {
+    let (name, arguments) = line.split_once(' ').unwrap_or((line, ""));
+    let mut command = command(&format!("grappa-{name}"));
+    command.current_dir(folder).words(arguments);
+    command
+}
+
 /// The same command, with the default effect of SIGINT. Shells start background processes with SIGINT ignored, and
 /// programs keep it so.
 pub fn interruptible(command: &Command) -> Command {

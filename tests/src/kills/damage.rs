@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Job, Outcome, store_of};
+use super::{Job, store_of};
 use crate::{files::files_of, program::Ran, random::Random};
 
 /// How a file is damaged.
@@ -59,36 +59,13 @@ impl Damage {
     }
 }
 
-/// The outcome of a job that was killed, damaged and restarted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DamageOutcome {
-    /// There was nothing to damage: the job ended first, or had no unfinished files.
-    Nothing,
-    /// The expected bytes, and nothing else.
-    Same,
-    /// The restarted job failed and named a file. The command that its error gives led to the expected bytes.
-    Refused,
-    /// A fault: the restarted job made something else, and reported success.
-    Published(String),
-    /// A fault: the restarted job failed, and the error names no file, or no command that helps.
-    Unhelpful(String),
-    /// A fault: the restarted job did not end.
-    Hung,
-}
-
-impl DamageOutcome {
-    /// Whether it must not happen.
-    pub fn is_fault(&self) -> bool {
-        !matches!(self, Self::Nothing | Self::Same | Self::Refused)
-    }
-}
-
 impl Job {
-    /// Kills the job before its Nth change of the file system, damages one of its unfinished files, and restarts it. It has `limit` to end. Returns the
-    /// outcome and the damaged file.
+    /// Kills the job before its Nth change of the file system, damages one of its unfinished files, and restarts it. It
+    /// has `limit` to end.
     ///
-    /// # Panics
-    /// If the first run fails by itself.
+    /// # Errors
+    /// If the job does not end. If it reports success and made something else. Or if its error names no file, or no
+    /// command that leads to the expected bytes.
     pub fn damage(
         &self,
         scratch: &Path,
@@ -96,21 +73,18 @@ impl Job {
         damage: Damage,
         random: &mut Random,
         limit: Duration,
-    ) -> (DamageOutcome, PathBuf) {
+    ) -> Result<(), String> {
+        // The folder of a fault is kept for inspection.
         let folder = self.prepare(scratch);
-        let killed = self.kill_once(&mut (self.command)(&folder), change).unwrap();
+        let killed = self.kill_once(&mut (self.command)(&folder), change)?;
         let files = self.unfinished(&folder);
-        let mut outcome = (DamageOutcome::Nothing, PathBuf::new());
         if killed && !files.is_empty() {
             let file = &files[random.below(files.len() as u64) as usize];
             damage.apply(&folder.join(file), random);
-            outcome = (self.restart_damaged(&folder, limit), file.clone());
+            self.restart_damaged(&folder, limit).map_err(|fault| format!("{}: {fault}", file.display()))?;
         }
-        // The folder of a fault is kept for inspection.
-        if !outcome.0.is_fault() {
-            fs::remove_dir_all(&folder).unwrap();
-        }
-        outcome
+        fs::remove_dir_all(&folder).unwrap();
+        Ok(())
     }
 
     /// The files, not empty, that a killed run has left and that are part of no finished store.
@@ -137,32 +111,23 @@ impl Job {
             .collect()
     }
 
-    fn restart_damaged(&self, folder: &Path, limit: Duration) -> DamageOutcome {
+    fn restart_damaged(&self, folder: &Path, limit: Duration) -> Result<(), String> {
         let mut again = (self.command)(folder);
-        again.args((self.again)(folder));
-        let Some(ran) = run_within(&mut again, limit) else {
-            return DamageOutcome::Hung;
-        };
-        if ran.code == Some(0) || self.finished.iter().any(|error| ran.stderr.contains(error)) {
-            return match self.compare(folder, true) {
-                Outcome::Same => DamageOutcome::Same,
-                other => DamageOutcome::Published(other.to_string()),
-            };
+        let ran = run_within(again.args((self.again)(folder)), limit).ok_or("the restarted job does not end")?;
+        if ran.code == Some(0) || self.had_finished(&ran.stderr) {
+            return self.compare(folder);
         }
-        let names_file = ran.stderr.contains(&*folder.to_string_lossy());
+        let unhelpful = format!("the error does not help: {}", ran.stderr);
         let remedy = ran.stderr.split_once("start again: run `").and_then(|(_, rest)| rest.split_once('`'));
-        let Some((remedy, _)) = remedy.filter(|_| names_file) else {
-            return DamageOutcome::Unhelpful(ran.stderr);
+        let Some((remedy, _)) = remedy.filter(|_| ran.stderr.contains(&*folder.to_string_lossy())) else {
+            return Err(unhelpful);
         };
         let removed = Command::new("sh").args(["-c", remedy]).status().unwrap();
         let fresh = run_within(&mut (self.command)(folder), limit);
-        match fresh {
-            Some(fresh) if removed.success() && fresh.code == Some(0) => match self.compare(folder, true) {
-                Outcome::Same => DamageOutcome::Refused,
-                other => DamageOutcome::Published(format!("after {remedy}: {other}")),
-            },
-            _ => DamageOutcome::Unhelpful(ran.stderr),
+        if !removed.success() || fresh.is_none_or(|fresh| fresh.code != Some(0)) {
+            return Err(unhelpful);
         }
+        self.compare(folder)
     }
 }
 

@@ -1,105 +1,66 @@
 //! Training that is killed and resumed.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use serde_json::Value;
 
-use super::{Job, sbm, store_of};
-use crate::program::{command, run};
+use super::{Job, made};
+use crate::program::{CommandWords, line, run};
 
 /// Link prediction in two partitions, in epochs of a part of the edges.
-const LINKS: [&str; 16] = [
-    "--task",
-    "link",
-    "--layers",
-    "2",
-    "--hidden",
-    "8",
-    "--fanouts",
-    "4,4",
-    "--batch",
-    "200",
-    "--edges-per-epoch",
-    "1000",
-    "--partitions",
-    "2",
-    "--candidates",
-    "20",
-];
+const LINKS: &str = "--task link --layers 2 --hidden 8 --fanouts 4,4 --batch 200 --edges-per-epoch 1000 --partitions 2 \
+                     --candidates 20";
 
 /// Training with `program`, which is grappa-train, in two partitions, with checkpoints after epochs and also after steps. It also makes the
 /// pre-aggregated features.
 pub fn training_jobs(program: &Path, inputs: &Path) -> Vec<Job> {
-    let before = store(inputs, "trained", 2000, &["--feature-dim", "8", "--chunks", "4"]);
-    let options =
-        [&["--layers", "2", "--hidden", "8", "--fanouts", "4,4", "--batch", "200"][..], &["--partitions", "2"]]
-            .concat();
-    let after_steps = [&options[..], &["--checkpoint-minutes", "0.000001"]].concat();
+    let before = made(inputs, "trained", "gen sbm --nodes 2000 --feature-dim 8 --chunks 4");
+    let options = "--layers 2 --hidden 8 --fanouts 4,4 --batch 200 --partitions 2";
     vec![
-        training("train links", program.to_owned(), link_store(inputs, "links", 600), &LINKS),
-        training("train", program.to_owned(), before.clone(), &options),
-        training("train, checkpoints after steps", program.to_owned(), before, &after_steps),
+        training("train links", program, &link_store(inputs, "links", 600), LINKS),
+        training("train", program, &before, options),
+        training(
+            "train, checkpoints after steps",
+            program,
+            &before,
+            &format!("{options} --checkpoint-minutes 0.000001"),
+        ),
     ]
 }
 
 /// Training on a graph that exceeds `--memory`, with `program`, which is grappa-train: with the views of partitions loaded in turn, with
 /// exact evaluations in scratch files, and with sampled ones.
 pub fn training_jobs_out_of_core(program: &Path, inputs: &Path) -> Vec<Job> {
-    let shares = ["--train-fraction", "0.02", "--val-fraction", "0.3", "--test-fraction", "0.3"];
-    let graph = ["--edge-factor", "24", "--feature-dim", "16", "--chunks", "16"];
-    let before = store(inputs, "large", 40_000, &[&graph[..], &shares].concat());
-    let job = |name: &str, options: &[&'static str]| {
-        let options = [&["--batch", "50"], options].concat();
-        training(&format!("train, {name}"), program.to_owned(), before.clone(), &options)
-    };
-    let small = ["--layers", "2", "--fanouts", "4,4", "--memory", "6MiB"];
-    let sampled = ["--first-hop", "sampled", "--hidden", "32"];
-    let evaluated = |how| [&small[..], &sampled, &["--evaluate", how]].concat();
-    let links = [&LINKS[..], &["--memory", "12MiB"]].concat();
+    let graph = "gen sbm --nodes 40000 --edge-factor 24 --feature-dim 16 --chunks 16";
+    let shares = "--train-fraction 0.02 --val-fraction 0.3 --test-fraction 0.3";
+    let before = made(inputs, "large", &format!("{graph} {shares}"));
+    let links = link_store(inputs, "large-links", 40_000);
+    let evaluated = "--batch 50 --layers 2 --fanouts 4,4 --memory 6MiB --first-hop sampled --hidden 32 --evaluate";
+    let in_turn = "--batch 50 --layers 3 --fanouts 4,4,4 --memory 4MiB --hidden 8";
     vec![
-        training(
-            "train links, partitions in turn",
-            program.to_owned(),
-            link_store(inputs, "large-links", 40_000),
-            &links,
-        ),
-        job("partitions in turn", &["--layers", "3", "--fanouts", "4,4,4", "--memory", "4MiB", "--hidden", "8"]),
-        job("exact evaluation", &evaluated("exact")),
-        job("sampled evaluation", &evaluated("sampled")),
+        training("train links, partitions in turn", program, &links, &format!("{LINKS} --memory 12MiB")),
+        training("train, partitions in turn", program, &before, in_turn),
+        training("train, exact evaluation", program, &before, &format!("{evaluated} exact")),
+        training("train, sampled evaluation", program, &before, &format!("{evaluated} sampled")),
     ]
-}
-
-/// A folder with a block model of `nodes` nodes.
-fn store(inputs: &Path, name: &str, nodes: u32, options: &[&str]) -> PathBuf {
-    let folder = inputs.join(name);
-    fs::create_dir(&folder).unwrap();
-    run(&mut sbm(nodes, options, &store_of(&folder))).success();
-    folder
 }
 
 /// A folder with a store of a block model, whose edges are held out in part.
 fn link_store(inputs: &Path, name: &str, nodes: u32) -> PathBuf {
-    let edges = inputs.join(format!("{name}.npy"));
-    run(&mut sbm(nodes, &["--feature-dim", "16", "--as", "npy"], &edges)).success();
-    let folder = inputs.join(name);
-    fs::create_dir(&folder).unwrap();
-    let mut ingest = command("grappa-ingest");
-    ingest.arg("--edges").arg(&edges).arg("--features");
-    ingest.arg(inputs.join(format!("{name}.features.npy")));
-    ingest.args(["--nodes", &nodes.to_string(), "--edge-split", "98/1/1", "--chunks", "16", "--quiet", "--out"]);
-    run(ingest.arg(store_of(&folder))).success();
-    folder
+    let edges = format!("gen sbm --nodes {nodes} --feature-dim 16 --as npy --quiet --out {name}.npy");
+    run(&mut line(inputs, &edges)).success();
+    let files = format!("--edges ../{name}.npy --features ../{name}.features.npy --nodes {nodes}");
+    made(inputs, name, &format!("ingest {files} --edge-split 98/1/1 --chunks 16"))
 }
 
 /// Three epochs of training on the store in `before`.
-fn training(name: &str, program: PathBuf, before: PathBuf, options: &[&'static str]) -> Job {
-    let options = options.to_vec();
+fn training(name: &str, program: &Path, before: &Path, options: &str) -> Job {
+    let (program, options) = (program.to_owned(), options.to_owned());
     Job {
-        before: Some(before),
+        before: Some(before.to_owned()),
         // Without a configuration there is no run to resume.
         again: |folder| match folder.join("run/config.toml").exists() {
             true => &["--resume"],
@@ -109,8 +70,8 @@ fn training(name: &str, program: PathBuf, before: PathBuf, options: &[&'static s
         counts,
         ..Job::new(name, move |folder| {
             let mut command = Command::new(&program);
-            command.current_dir(folder).arg("graph.grappa").args(["--out", "run", "--epochs", "3"]).args(&options);
-            command.args(["--checkpoint-every", "1", "--threads", "1", "--quiet"]);
+            command.current_dir(folder).words("graph.grappa --out run --epochs 3").words(&options);
+            command.words("--checkpoint-every 1 --threads 1 --quiet");
             command
         })
     }

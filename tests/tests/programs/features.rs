@@ -16,7 +16,7 @@ use grappa_tests::{
 };
 
 /// Number of moments at which a run is killed.
-const KILLS: u64 = 12;
+const KILLS: u64 = 6;
 
 /// A folder with a store that has labels and splits but no features.
 fn folder(graph: &Graph, more: &str) -> ProgramFolder {

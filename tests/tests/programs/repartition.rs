@@ -20,7 +20,7 @@ use grappa_tests::{
 use serde_json::{Value, json};
 
 /// Number of moments at which a run is killed.
-const KILLS: u64 = 40;
+const KILLS: u64 = 16;
 const CHUNKS: u64 = 24;
 
 /// Makes an R-MAT store of 4096 nodes with edge factor 16.

@@ -12,7 +12,7 @@ fn training_killed_before_any_change_of_the_file_system_goes_on_to_the_same_para
     let inputs = memory_folder();
     for job in training_jobs(PROGRAM.as_ref(), inputs.path()) {
         let name = job.name.clone();
-        let (_, killed) = job.kill_before_changes(memory_folder().path(), 1, 2, 5);
+        let (_, killed) = job.kill_before_changes(memory_folder().path(), 2, 5);
         assert!(killed >= 5, "{name}: killed {killed} times");
     }
 }
@@ -22,7 +22,7 @@ fn training_out_of_core_that_is_killed_goes_on_to_the_same_parameters() {
     let inputs = memory_folder();
     for job in training_jobs_out_of_core(PROGRAM.as_ref(), inputs.path()) {
         let name = job.name.clone();
-        let (_, killed) = job.kill_before_changes(memory_folder().path(), 1, 1, 2);
+        let (_, killed) = job.kill_before_changes(memory_folder().path(), 1, 2);
         assert!(killed >= 2, "{name}: killed {killed} times");
     }
 }
