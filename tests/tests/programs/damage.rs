@@ -22,55 +22,46 @@ use grappa_formats::{
 use grappa_io::{Result, map::Access, progress::Silent};
 use grappa_storage::Store;
 use grappa_tests::{
-    files::{assert_same, copy_folder, files_of, memory_folder},
+    files::{assert_same, copy_folder, files_of},
+    folder::ProgramFolder,
     graph::{Graph, SPLITS},
-    program::{self, CommandWords, command, run},
     random::Random,
 };
-use tempfile::TempDir;
+use serde_json::json;
 
 /// Default number of flips.
-const FLIPS: u64 = 10_000;
+const FLIPS: u64 = 6000;
 
 /// Offset of the version in a file's header.
 const VERSION_AT: usize = 12;
 
-/// Stores that together have every kind of file.
-fn stores(folder: &Path) -> Vec<PathBuf> {
+/// A folder with stores that together have every kind of file, and the path of each.
+fn fixture() -> (ProgramFolder, Vec<PathBuf>) {
+    let folder = ProgramFolder::new();
     let graph = Graph::random(7, 90, 700, 5);
-    let files = graph.write(folder);
-    let make = |name: &str, edges: &Path, more: &[&str]| {
-        let out = folder.join(name);
-        let mut command = program::ingest(edges, &out);
-        run(command.args(["--chunks", "3"]).args(more)).success();
-        out
-    };
-    let mut all = program::ingest(&files.edges, &folder.join("all.grappa"));
-    run(files.node_arguments(&mut all).words("--chunks 3 --feature-dtype int8")).success();
-    let weighted = folder.join("weighted.tsv");
+    graph.write(folder.root());
     let line = |(k, (source, target)): (usize, &(u64, u64))| format!("{source}\t{target}\t{}\n", k % 7);
-    fs::write(&weighted, graph.edges.iter().enumerate().map(line).collect::<String>()).unwrap();
+    folder.write("weighted.tsv", graph.edges.iter().enumerate().map(line).collect::<String>());
     // String ids in the order of a given partition.
-    let named = folder.join("named.tsv");
     let line = |(source, target): &(u64, u64)| format!("node {source}\tnode {target}\n");
-    fs::write(&named, graph.edges.iter().map(line).collect::<String>()).unwrap();
+    folder.write("named.tsv", graph.edges.iter().map(line).collect::<String>());
     let ids: BTreeSet<u64> = graph.edges.iter().flat_map(|&(source, target)| [source, target]).collect();
-    let parts = folder.join("parts.txt");
-    fs::write(&parts, (0..ids.len()).map(|rank| format!("{}\n", rank % 3)).collect::<String>()).unwrap();
-    let assign = format!("file:{}", parts.display());
-    vec![
-        folder.join("all.grappa"),
-        make("weighted.grappa", &weighted, &["--undirected"]),
-        make("named.grappa", &named, &["--ids", "string", "--format", "tsv", "--assign", &assign]),
-    ]
+    folder.write("parts.txt", (0..ids.len()).map(|rank| format!("{}\n", rank % 3)).collect::<String>());
+    let stores = [
+        ("all.grappa", ALL),
+        ("weighted.grappa", "weighted.tsv --undirected"),
+        ("named.grappa", "named.tsv --ids string --format tsv --assign file:parts.txt"),
+    ];
+    let paths = stores.map(|(name, edges)| {
+        folder.success(&format!("ingest --chunks 3 --out {name} --edges {edges}"));
+        folder.path(name)
+    });
+    (folder, paths.into())
 }
 
-/// A folder with the stores, and the path of each.
-fn fixture() -> (TempDir, Vec<PathBuf>) {
-    let folder = memory_folder();
-    let stores = stores(folder.path());
-    (folder, stores)
-}
+/// Edges of a store with features in int8, labels and splits.
+const ALL: &str = "edges.tsv --features features.npy --labels labels.npy --train train.npy --val val.npy --test test.npy \
+                   --feature-dtype int8";
 
 /// Reads everything in a store, through all readers. Returns a hash of the data.
 fn read_all(path: &Path) -> Result<u64> {
@@ -168,7 +159,7 @@ fn every_flipped_byte_is_reported_and_none_is_read() {
     let threads = 2;
     thread::scope(|scope| {
         for thread in 0..threads {
-            let (folder, stores) = (folder.path(), &stores);
+            let (folder, stores) = (folder.root(), &stores);
             scope.spawn(move || {
                 let copies: Vec<_> = stores
                     .iter()
@@ -214,23 +205,35 @@ fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
     }
 }
 
-/// Damages each file of each store with `damage`, and checks that the report names it.
-fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, what: &str) {
+/// Replaces each file of each store by what `change` makes of it, or removes it, while `check` looks at the store.
+fn with_each_file(mut change: impl FnMut(&[u8]) -> Option<Vec<u8>>, check: impl Fn(&Path, &Path)) {
     let (_folder, stores) = fixture();
-    let mut random = Random::new(9);
     for store in &stores {
         for (path, bytes) in files_of(store) {
             let file = store.join(&path);
-            let damaged = damage(&bytes, &mut random);
-            fs::write(&file, &damaged).unwrap();
-            let what = format!("{} {what}: {} of {} bytes", path.display(), damaged.len(), bytes.len());
+            match change(&bytes) {
+                Some(changed) => fs::write(&file, changed).unwrap(),
+                None => fs::remove_file(&file).unwrap(),
+            }
+            check(store, &path);
+            fs::write(&file, &bytes).unwrap();
+        }
+    }
+}
+
+/// Damages each file of each store with `damage`, and checks that the report names it.
+fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, what: &str) {
+    let mut random = Random::new(9);
+    with_each_file(
+        |bytes| Some(damage(bytes, &mut random)),
+        |store, path| {
+            let what = format!("{} {what}", path.display());
             let (report, _) = survives(store, &what);
             let named = report.problems.iter().any(|problem| Path::new(&problem.file) == path);
             assert!(named, "{what}: {:?}", report.problems);
             assert!(path == Path::new("assignments/CURRENT") || Store::open(store).is_err(), "opened: {what}");
-            fs::write(&file, &bytes).unwrap();
-        }
-    }
+        },
+    );
 }
 
 #[test]
@@ -249,38 +252,30 @@ fn a_file_with_bytes_appended_is_reported_and_not_opened() {
 
 #[test]
 fn a_file_of_a_newer_version_says_so() {
-    let (_folder, stores) = fixture();
-    for store in &stores {
-        for (path, mut bytes) in files_of(store) {
-            if path.ends_with("CURRENT") {
-                continue;
-            }
-            let file = store.join(&path);
-            let whole = bytes.clone();
-            bytes[VERSION_AT] += 1;
-            fs::write(&file, &bytes).unwrap();
-            let what = format!("{} of a newer version", path.display());
-            let (report, _) = survives(store, &what);
-            let newer = report.problems.iter().any(|problem| problem.what.contains("version"));
-            assert!(newer, "{what}: {:?}", report.problems);
-            fs::write(&file, &whole).unwrap();
-        }
-    }
+    let newer = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes[VERSION_AT] += 1;
+        Some(bytes)
+    };
+    with_each_file(newer, |store, path| {
+        let what = format!("{} of a newer version", path.display());
+        let (report, _) = survives(store, &what);
+        let says_so = report.problems.iter().any(|problem| problem.what.contains("version"));
+        // A text file has no version.
+        assert!(says_so || path.ends_with("CURRENT"), "{what}: {:?}", report.problems);
+    });
 }
 
 #[test]
 fn a_missing_file_is_reported_and_the_store_not_opened() {
-    let (_folder, stores) = fixture();
-    for store in &stores {
-        for (path, bytes) in files_of(store) {
-            let file = store.join(&path);
-            fs::remove_file(&file).unwrap();
+    with_each_file(
+        |_| None,
+        |store, path| {
             let what = format!("{} missing", path.display());
             assert!(!survives(store, &what).0.is_ok(), "{what}");
             assert!(Store::open(store).is_err(), "opened: {what}");
-            fs::write(&file, &bytes).unwrap();
-        }
-    }
+        },
+    );
 }
 
 #[test]
@@ -299,13 +294,10 @@ fn swapped_files_are_reported() {
         assert!(verify(store, 1, &Silent).unwrap().is_ok());
     }
     // A file of another store with the same shape is sound by itself.
-    let other = tempfile::tempdir().unwrap();
-    let graph = Graph::random(8, 90, 700, 5);
-    let out = other.path().join("all.grappa");
-    let mut ingest = program::ingest(&graph.write(other.path()).edges, &out);
-    let files = graph.write(other.path());
-    run(files.node_arguments(&mut ingest).words("--chunks 3 --feature-dtype int8")).success();
-    let theirs = files_of(&out);
+    let other = ProgramFolder::new();
+    Graph::random(8, 90, 700, 5).write(other.root());
+    other.success(&format!("ingest --chunks 3 --out all.grappa --edges {ALL}"));
+    let theirs = other.files("all.grappa");
     for (path, bytes) in files_of(&stores[0]) {
         if theirs[&path] == bytes {
             continue;
@@ -320,36 +312,26 @@ fn swapped_files_are_reported() {
 
 #[test]
 fn the_program_names_file_and_offset_and_exits_with_1() {
-    let (_folder, stores) = fixture();
-    let store = &stores[0];
-    let before = files_of(store);
-    let verify = |more: &[&str]| run(command("grappa-store").arg("verify").arg(store).args(more));
-    let sound = verify(&["--json"]).success().json();
-    assert_eq!(sound["ok"], true);
-    assert_eq!(sound["files"].as_u64().unwrap(), before.len() as u64);
-    assert_eq!(sound["problems"].as_array().unwrap().len(), 0);
-    assert_same(store, &before, "verify only reads");
+    let (folder, stores) = fixture();
+    let before = folder.files("all.grappa");
+    let sound = folder.success("store verify all.grappa --json").json();
+    assert_eq!((&sound["ok"], &sound["problems"]), (&json!(true), &json!([])));
+    assert_eq!(sound["files"], before.len());
+    let text = folder.success("store verify all.grappa").stdout;
+    assert!(text.contains("all.grappa: no problems; "), "{text}");
+    assert_same(&stores[0], &before, "verify only reads");
 
-    let file = store.join("chunk-1/features");
-    let mut bytes = fs::read(&file).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&file, bytes).unwrap();
-    let ran = verify(&["--json"]);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    let found = ran.json();
-    assert_eq!(found["ok"], false);
-    let problems: BTreeMap<&str, u64> = found["problems"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|problem| (problem["file"].as_str().unwrap(), problem["offset"].as_u64().unwrap()))
-        .collect();
-    assert_eq!(problems.len(), 1, "{found}");
-    assert!(problems.contains_key("chunk-1/features"), "{found}");
-    assert!(found["problems"][0]["what"].as_str().is_some_and(|what| !what.is_empty()));
-    let ran = verify(&[]).failure(&["all.grappa", "1 problem"]);
-    assert!(ran.stdout.contains("chunk-1/features"), "{}", ran.stdout);
+    with_flip(&stores[0], "chunk-1/features", |_| {
+        let ran = folder.run("store verify all.grappa --json");
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let found = ran.json();
+        assert_eq!(found["ok"], false);
+        let [problem] = &found["problems"].as_array().unwrap()[..] else { panic!("{found}") };
+        assert!(problem["file"] == "chunk-1/features" && problem["offset"].is_u64(), "{found}");
+        assert!(problem["what"].as_str().is_some_and(|what| !what.is_empty()));
+        let ran = folder.run("store verify all.grappa").failure(&["all.grappa", "1 problem"]);
+        assert!(ran.stdout.contains("chunk-1/features"), "{}", ran.stdout);
+    });
 }
 
 /// Flips the byte in the middle of a file's payload while `body` runs. `body` gets the name that errors use for the
@@ -370,65 +352,54 @@ fn with_flip(store: &Path, file: &str, body: impl FnOnce(&str)) {
 
 #[test]
 fn a_program_that_reads_a_damaged_file_names_it_and_the_place() {
-    let (folder, stores) = fixture();
-    let [all, weighted, named] = &stores[..] else { panic!("three stores") };
-    let out = folder.path().join("out");
-    let sample = ["sample", "--seeds", "all", "--batch", "90", "--batches", "1", "--fanouts", "-1"];
-    let sampled = |view| [&sample[..], &["--view", view]].concat();
-    let edges = vec!["export", "--edges", "OUT.tsv"];
+    let (folder, _) = fixture();
+    let edges = "export STORE --edges OUT.tsv";
+    let mean = "preaggregate STORE --kind mean";
+    let sampled = |view| format!("sample STORE --seeds all --batch 90 --batches 1 --fanouts -1 --view {view}");
+    let sampled = ["memory", "mapped"].map(sampled);
+    let [memory, mapped] = sampled.each_ref().map(String::as_str);
     let mut cases = vec![
-        (all, "chunk-1/features", vec!["export", "--features", "OUT.npy"]),
-        (all, "chunk-1/labels", vec!["export", "--labels", "OUT.npy"]),
-        (weighted, "chunk-1/weights", edges.clone()),
-        (named, "ids/dictionary", edges.clone()),
-        (named, "ids/order", edges.clone()),
-        (all, "chunk-1/features", sampled("memory")),
-        (all, "chunk-1/features", vec!["preaggregate", "--kind", "mean"]),
+        ("all", "chunk-1/features", "export STORE --features OUT.npy"),
+        ("all", "chunk-1/labels", "export STORE --labels OUT.npy"),
+        ("weighted", "chunk-1/weights", edges),
+        ("named", "ids/dictionary", edges),
+        ("named", "ids/order", edges),
+        ("all", "chunk-1/features", memory),
+        ("all", "chunk-1/features", mean),
+        // With Elias-Fano code, degrees are not in the adjacency lists.
+        ("weighted", "chunk-1/degrees", "add-features STORE --kind degrees"),
     ];
     for file in ["chunk-1/edges", "chunk-1/degrees"] {
-        cases.extend([
-            (all, file, edges.clone()),
-            (all, file, sampled("memory")),
-            (all, file, sampled("mapped")),
-            (all, file, vec!["preaggregate", "--kind", "mean"]),
-            (weighted, file, vec!["add-features", "--kind", "fastrp", "--dim", "8"]),
-            (all, file, vec!["info", "--coverage"]),
-        ]);
+        cases.extend([edges, memory, mapped, mean, "info STORE --coverage"].map(|line| ("all", file, line)));
+        cases.push(("weighted", file, "add-features STORE --kind fastrp --dim 8"));
     }
-    // With Elias-Fano code, degrees are not in the adjacency lists.
-    cases.push((weighted, "chunk-1/degrees", vec!["add-features", "--kind", "degrees"]));
-    for (number, (store, file, arguments)) in cases.into_iter().enumerate() {
-        with_flip(store, file, |place| {
-            let mut program = command("grappa-store");
-            program.arg(arguments[0]).arg(store);
-            for argument in &arguments[1..] {
-                program.arg(argument.replace("OUT", &format!("{}-{number}", out.display())));
-            }
-            println!("{program:?}");
-            run(&mut program).failure(&[place]);
+    for (number, (store, file, line)) in cases.into_iter().enumerate() {
+        let store = format!("{store}.grappa");
+        with_flip(&folder.path(&store), file, |place| {
+            let line =
+                line.replace("STORE", &folder.path(&store).to_string_lossy()).replace("OUT", &number.to_string());
+            println!("{line}");
+            folder.run(&format!("store {line}")).failure(&[place]);
         });
         // Files that a program would continue with, and another one must not.
-        let unfinished = store.join("features.partial");
-        if unfinished.exists() {
-            fs::remove_dir_all(unfinished).unwrap();
-        }
+        let _ = fs::remove_dir_all(folder.path(&store).join("features.partial"));
     }
 }
 
 #[test]
 fn paths_without_a_store_are_errors() {
     let (folder, stores) = fixture();
-    let told = |path: &Path, parts: &[&str]| {
+    fs::rename(&stores[0], folder.path("all.grappa.partial")).unwrap();
+    for (path, parts) in [
+        ("no.grappa", &["no.grappa", "no such store"][..]),
+        ("edges.tsv", &["edges.tsv", "is a file"]),
+        (".", &["manifest"]),
+        ("all.grappa.partial", &["not finished", "--resume"]),
+        ("all.grappa", &["not finished", "--resume"]),
+    ] {
         for name in ["info", "verify"] {
-            run(command("grappa-store").arg(name).arg(path)).failure(parts);
+            folder.run(&format!("store {name} {path}")).failure(parts);
         }
-    };
-    told(&folder.path().join("no.grappa"), &["no.grappa", "no such store"]);
-    told(&folder.path().join("edges.tsv"), &["edges.tsv", "is a file"]);
-    told(folder.path(), &["manifest"]);
-    let partial = folder.path().join("all.grappa.partial");
-    fs::rename(&stores[0], &partial).unwrap();
-    told(&partial, &["not finished", "--resume"]);
-    told(&stores[0], &["not finished", "--resume"]);
-    run(&mut command("grappa-store")).misuse(&["verify", "info"]);
+    }
+    folder.run("store").misuse(&["verify", "info"]);
 }

@@ -4,80 +4,52 @@
 use std::{
     fs,
     io::Read,
-    path::Path,
     process::{Command, Stdio},
 };
 
 use grappa_tests::{
-    files::{assert_same, files_of, memory_folder, names_in},
-    graph::{Graph, GraphFiles},
+    files::{assert_same, names_in},
+    folder::ProgramFolder,
+    graph::{Graph, NODE_FILES},
     held::{Held, wait_until},
-    program::{self, CommandWords, Ran, run},
+    program::{interruptible, started_by},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Starts a command, sends a signal when the command is about to make `change`, and returns the output. The
-/// thread that makes the change never continues.
-fn interrupt(command: &mut Command, signal: Signal, change: &str) -> Ran {
-    let held = Held::before(change, &mut program::interruptible(command));
-    held.signal(signal);
-    held.wait()
-}
-
-fn graph_files(folder: &Path) -> GraphFiles {
-    Graph::random(1, 20_000, 400_000, 32).write(folder)
-}
-
-/// The command of an ingest, for the path of its store.
-fn ingest_of<'a>(files: &'a GraphFiles) -> impl Fn(&Path) -> Command + 'a {
-    move |store| {
-        let mut command = program::ingest(&files.edges, store);
-        files.node_arguments(&mut command);
-        command.words("--undirected --dedup --chunks 24 --memory 24MiB");
-        command
-    }
-}
-
-fn generator(store: &Path) -> Command {
-    let mut command = program::command("grappa-gen");
-    command.words("sbm --nodes 100000 --feature-dim 64 --chunks 48");
-    command.arg("--out").arg(store);
-    command
-}
+const GENERATE: &str = "gen sbm --nodes 30000 --feature-dim 32 --chunks 48";
 
 #[test]
 fn an_interrupted_store_is_completed_by_resume() {
     need_faults!();
-    let folder = memory_folder();
-    let files = graph_files(folder.path());
-    let ingest = ingest_of(&files);
-    for (name, command, signal, code) in
-        [("ingest", &ingest as &dyn Fn(&Path) -> Command, Signal::INT, 130), ("gen", &generator, Signal::TERM, 143)]
-    {
-        let whole = folder.path().join(format!("{name}-whole.grappa"));
-        run(&mut command(&whole)).success();
-        let store = folder.path().join(format!("{name}.grappa"));
-        let partial = store.with_extension("grappa.partial");
-        // Other chunks are made meanwhile, but this one cannot be.
-        let ran = interrupt(&mut command(&store), signal, "create chunk-9/edges");
+    let folder = ProgramFolder::new();
+    Graph::random(1, 20_000, 200_000, 16).write(folder.root());
+    let ingest = format!("ingest --edges edges.tsv {NODE_FILES} --undirected --dedup --chunks 24 --memory 24MiB");
+    for (line, signal, code) in [(&*ingest, Signal::INT, 130), (GENERATE, Signal::TERM, 143)] {
+        folder.success(&format!("{line} --out whole.grappa"));
+        let line = format!("{line} --out graph.grappa");
+        // Other chunks are made meanwhile, but this one cannot be: its thread never continues.
+        let held = Held::before("create chunk-9/edges", &mut interruptible(&folder.command(&line)));
+        held.signal(signal);
+        let ran = held.wait();
         assert_eq!(ran.code, Some(code), "{}", ran.stderr);
-        let expected = format!("interrupted: what is finished is kept in {}", partial.display());
-        assert!(ran.stderr.contains(&expected) && ran.stderr.contains("--resume"), "{}", ran.stderr);
-        run(command(&store).arg("--resume")).success();
-        assert_same(&store, &files_of(&whole), name);
+        for part in ["interrupted: what is finished is kept in ", "graph.grappa.partial", "--resume"] {
+            assert!(ran.stderr.contains(part), "{}", ran.stderr);
+        }
+        folder.success(&format!("{line} --resume"));
+        assert_same(&folder.path("graph.grappa"), &folder.files("whole.grappa"), &line);
+        folder.remove("graph.grappa");
+        folder.remove("whole.grappa");
     }
 }
 
 #[test]
 fn a_program_that_has_nothing_to_lose_ends_at_once() {
-    let folder = memory_folder();
-    let store = folder.path().join("graph.grappa");
-    run(&mut generator(&store)).success();
-    let mut command = program::command("grappa-store");
+    let folder = ProgramFolder::new();
+    folder.success(&format!("{GENERATE} --out graph.grappa"));
     // It makes no change at which it can be held. But one batch per node takes much longer than a signal.
-    command.words("sample --seeds all --fanouts 10,10 --batch 1 --batches 100000");
-    command.arg(&store).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    let sample = "store sample graph.grappa --seeds all --fanouts 10,10 --batch 1 --batches 100000";
+    let mut command = folder.command(sample);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("a handler of SIGTERM", || catches(child.id(), Signal::TERM));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let mut stderr = String::new();
@@ -96,63 +68,45 @@ fn catches(pid: u32, signal: Signal) -> bool {
 #[test]
 fn files_that_are_not_finished_are_removed() {
     need_faults!();
-    let folder = memory_folder();
-    let store = folder.path().join("graph.grappa");
-    run(&mut generator(&store)).success();
-    let out = folder.path().join("out");
-    let export = |arguments: &[&str]| {
-        let mut command = program::command("grappa-store");
-        command.arg("export").arg(&store).args(["--threads", "1"]);
-        for pair in arguments.chunks_exact(2) {
-            command.arg(pair[0]).arg(out.join(pair[1]));
-        }
-        command
-    };
-    let edges = || {
-        let mut command = program::command("grappa-gen");
-        command.words("rmat --scale 22 --as tsv --threads 1 --out");
-        command.arg(out.join("edges.tsv"));
-        command
-    };
-    for (name, command) in [
-        ("edges.tsv", export(&["--edges", "edges.tsv"])),
-        ("features.npy", export(&["--features", "features.npy"])),
-        ("edges.tsv", edges()),
+    let folder = ProgramFolder::new();
+    folder.success(&format!("{GENERATE} --out graph.grappa"));
+    for (name, line) in [
+        ("edges.tsv", "store export graph.grappa --threads 1 --edges out/edges.tsv"),
+        ("features.npy", "store export graph.grappa --threads 1 --features out/features.npy"),
+        ("edges.tsv", "gen rmat --scale 22 --as tsv --threads 1 --out out/edges.tsv"),
     ] {
-        fs::create_dir(&out).unwrap();
-        let mut held = Held::before(&format!("create {name}.tmp"), &mut program::interruptible(&command));
+        fs::create_dir(folder.path("out")).unwrap();
+        let mut held = Held::before(&format!("create {name}.tmp"), &mut interruptible(&folder.command(line)));
         held.signal(Signal::INT);
         let line = held.line();
         assert!(line.starts_with("interrupted: removing"), "{name}: {line}");
         // Only now, when it knows of the signal, it makes the file.
         held.release();
         wait_until("its end", || held.has_ended());
-        let made = |action: &str| {
-            let change = format!("{action} {}", out.join(format!("{name}.tmp")).display());
-            held.changes().contains(&change)
+        let changes = held.changes();
+        let made = |action| {
+            changes.iter().any(|change| change.starts_with(action) && change.ends_with(&format!("out/{name}.tmp")))
         };
-        assert!(made("create") && made("remove"), "{name}: {:?}", held.changes());
-        assert!(!made("sync"), "{name} is complete: {:?}", held.changes());
+        assert!(made("create") && made("remove"), "{name}: {changes:?}");
+        assert!(!made("sync"), "{name} is complete: {changes:?}");
         assert_eq!(held.wait().code, Some(130), "{name}");
-        assert_eq!(names_in(&out), [""; 0], "{name}");
-        fs::remove_dir(&out).unwrap();
+        assert_eq!(names_in(&folder.path("out")), [""; 0], "{name}");
+        folder.remove("out");
     }
 }
 
 #[test]
 fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
     need_faults!();
-    let folder = memory_folder();
-    let store = folder.path().join("graph.grappa");
+    let folder = ProgramFolder::new();
     // As `nohup` and shells do for background processes.
-    let mut command = Command::new("sh");
-    command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
-    let generator = generator(&store);
-    command.arg(generator.get_program()).args(generator.get_args());
-    let held = Held::before("create chunk-9/edges", &mut command);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
+    let generate = folder.command(&format!("{GENERATE} --out graph.grappa"));
+    let held = Held::before("create chunk-9/edges", &mut started_by(shell, &generate));
     held.signal(Signal::INT);
     held.release();
     let ran = held.wait();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(store.exists());
+    assert!(folder.path("graph.grappa").exists());
 }

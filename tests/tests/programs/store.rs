@@ -33,16 +33,6 @@ fn info(folder: &ProgramFolder, store: &str) -> Value {
 }
 
 #[test]
-fn a_sound_store_is_said_to_be() {
-    let folder = sample();
-    let report = folder.success("store verify sample.grappa --json").json();
-    assert_eq!((&report["ok"], &report["problems"]), (&json!(true), &json!([])));
-    assert_eq!(report["files"], folder.files("sample.grappa").len());
-    let text = folder.success("store verify sample.grappa").stdout;
-    assert!(text.contains("sample.grappa: no problems; "), "{text}");
-}
-
-#[test]
 fn info_tells_people_and_programs_the_same() {
     let folder = sample();
     let object = info(&folder, "sample.grappa");
