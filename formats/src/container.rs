@@ -104,11 +104,6 @@ impl FileKind {
     pub fn block_bytes(self) -> usize {
         if self.is_read_at_random() { PAGE_BYTES as usize } else { BLOCK_BYTES }
     }
-
-    /// Alignment of the payload in new files of this kind, in bytes.
-    pub fn payload_align(self) -> u64 {
-        if self.is_read_at_random() { PAGE_BYTES } else { 64 }
-    }
 }
 
 impl fmt::Display for FileKind {
@@ -160,7 +155,8 @@ pub struct Header {
 impl Header {
     /// Start of the payload in a new file of this kind with `meta_bytes` bytes of meta.
     pub fn payload_offset(kind: FileKind, meta_bytes: usize) -> u64 {
-        (HEADER_BYTES as u64 + meta_bytes as u64).next_multiple_of(kind.payload_align())
+        let align = if kind.is_read_at_random() { PAGE_BYTES } else { 64 };
+        (HEADER_BYTES as u64 + meta_bytes as u64).next_multiple_of(align)
     }
 
     /// Encodes the `payload_offset` bytes before the payload: header, meta and zeros.

@@ -379,6 +379,15 @@ pub struct ClassSet<'a> {
 }
 
 impl<'a> ClassSet<'a> {
+    /// Whether the node has this class.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    pub fn contains(&self, class: u32) -> bool {
+        assert!(class < self.classes, "class {class} of {}", self.classes);
+        bit(self.bits, class as usize)
+    }
+
     /// The classes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
         let set = *self;

@@ -194,7 +194,7 @@ impl RowsCheck<'_> {
         meta.span.expect(&self.span).map_err(Error::format(file.path()))?;
         let mapped = MappedPayload::new(file, Access::Sequential)?;
         let of_edges = EdgeRows::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
-        let degrees = rows.range(0..rows.rows()).map(|row| row.degree());
+        let degrees = rows.range(0..rows.meta.rows).map(|row| row.degree());
         of_edges.check(degrees).map_err(Error::format(file.path()))
     }
 }

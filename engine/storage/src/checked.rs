@@ -47,7 +47,7 @@ impl<'a> CheckedDegrees<'a> {
 
 /// Checks the lines of the rows from `first` to `last`, and their exceptions.
 fn check_lines(rows: &Rows<'_>, degrees: &MappedPayload, first: u64, last: u64) -> Result<()> {
-    assert!(last < rows.rows(), "row {last} of {}", rows.rows());
+    assert!(last < rows.meta.rows, "row {last} of {}", rows.meta.rows);
     let [start, end] = [first, last].map(|row| row / LINE_ROWS * LINE_BYTES as u64);
     degrees.check(start..end + LINE_BYTES as u64)?;
     let [start, end] = [first, last].map(|row| rows.directory_touches(row) as u64);
@@ -74,12 +74,12 @@ impl<'a> CheckedAdjacency<'a> {
 
     /// The number of rows: the nodes of the chunk.
     pub fn rows(&self) -> u64 {
-        self.rows.rows()
+        self.rows.meta.rows
     }
 
     /// The number of edges of all rows.
     pub fn edges(&self) -> u64 {
-        self.rows.edges()
+        self.rows.meta.edges
     }
 
     /// The adjacency list of a row: its sources, ascending.

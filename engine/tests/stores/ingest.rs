@@ -49,7 +49,7 @@ fn edges_of(store: &Path) -> Vec<Edge> {
         });
         let weights = weights.as_ref().map(|(header, payload)| EdgeRows::new(header, payload).unwrap());
         let mut buckets = vec![0; manifest.chunks.len()];
-        for row in 0..rows.rows() {
+        for row in 0..rows.meta.rows {
             let node = manifest.chunk_starts[chunk] + row;
             let mut sources = Vec::new();
             rows.row(row).decode_into(&mut sources);

@@ -65,7 +65,7 @@ use crate::{FormatError, Result};
 ///
 /// let sizes = RowSizes::of(&tail.meta);
 /// let rows = Rows::new(&tail.meta, &sizes, &edges, &tail.degrees_payload)?;
-/// assert_eq!((rows.rows(), rows.edges(), rows.degree(2)), (3, 6, 3));
+/// assert_eq!((rows.meta.rows, rows.meta.edges, rows.degree(2)), (3, 6, 3));
 /// assert_eq!(rows.row(0).iter().collect::<Vec<_>>(), [2, 7, 999]);
 /// # Ok::<(), grappa_formats::FormatError>(())
 /// ```
@@ -151,16 +151,6 @@ impl<'a> Rows<'a> {
             bits: 8 * first..meta.edge_bits.min(8 * padding),
             directory: Directory::new(degrees_payload, meta.rows, meta.exceptions, &sizes.table)?,
         })
-    }
-
-    /// The number of rows.
-    pub fn rows(&self) -> u64 {
-        self.meta.rows
-    }
-
-    /// The number of edges of all rows together.
-    pub fn edges(&self) -> u64 {
-        self.meta.edges
     }
 
     /// The number of sources of a row. In Elias-Fano code the directory has it; in gap code the row starts with it.

@@ -126,8 +126,8 @@ proptest! {
             let rows = files.rows();
             prop_assert_eq!(files.meta.edges_payload_bytes(), files.edges.len() as u64);
             prop_assert_eq!(files.meta.degrees_payload_bytes(), files.degrees.len() as u64);
-            prop_assert_eq!(rows.rows(), naive.rows.len() as u64);
-            prop_assert_eq!(rows.edges(), naive.rows.iter().map(|row| row.len() as u64).sum::<u64>());
+            prop_assert_eq!(rows.meta.rows, naive.rows.len() as u64);
+            prop_assert_eq!(rows.meta.edges, naive.rows.iter().map(|row| row.len() as u64).sum::<u64>());
             let mut end = 0;
             for (i, expected) in (0..).zip(&naive.rows) {
                 let row = rows.row(i);
@@ -165,8 +165,8 @@ proptest! {
                     prop_assert!(got[1..].iter().copied().eq(positions.iter().map(|&k| expected[k as usize])));
                 }
             }
-            let middle = rows.rows() / 2;
-            for range in [0..rows.rows(), middle..rows.rows(), middle / 2..middle] {
+            let middle = rows.meta.rows / 2;
+            for range in [0..rows.meta.rows, middle..rows.meta.rows, middle / 2..middle] {
                 let from = range.start as usize;
                 for (row, expected) in rows.range(range).zip(&naive.rows[from..]) {
                     prop_assert!(row.iter().eq(expected.iter().copied()));
@@ -262,13 +262,13 @@ fn sample() -> Naive {
 /// Reads all rows by all methods.
 fn read_all(rows: &Rows<'_>) {
     let mut out = Vec::new();
-    for i in 0..rows.rows() {
+    for i in 0..rows.meta.rows {
         let row = rows.row(i);
         rows.locate(i).extent();
         rows.degree(i);
         out.clear();
         row.decode_into(&mut out);
-        assert!(row.degree() <= rows.edges());
+        assert!(row.degree() <= rows.meta.edges);
         assert!(out.iter().all(|&source| source < rows.meta.universe));
         assert_eq!(row.iter().count(), out.len());
         assert!(row.iter().all(|source| source < rows.meta.universe));
@@ -282,7 +282,7 @@ fn read_all(rows: &Rows<'_>) {
             assert!(row.get(k) < rows.meta.universe);
         }
     }
-    assert_eq!(rows.range(0..rows.rows()).count() as u64, rows.rows());
+    assert_eq!(rows.range(0..rows.meta.rows).count() as u64, rows.meta.rows);
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn a_huge_row_has_hints_and_a_tiny_graph_has_rows() {
     }
     let none = Naive { universe: 0, first_node: 0, rows: vec![] };
     let files = none.encode(RowCodec::EliasFano);
-    assert_eq!((files.rows().rows(), files.rows().edges()), (0, 0));
+    assert_eq!((files.meta.rows, files.meta.edges), (0, 0));
     files.rows().check(|_, _| {}).unwrap();
 }
 

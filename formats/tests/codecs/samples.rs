@@ -159,7 +159,7 @@ fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
     let sizes = RowSizes::of(&meta);
     let rows = Rows::new(&meta, &sizes, edges, degrees)?;
     let mut sources = Vec::new();
-    for row in rows.range(0..rows.rows()) {
+    for row in rows.range(0..rows.meta.rows) {
         sources.extend(row.iter());
         row.decode_into(&mut sources);
         let positions: Vec<u64> = (0..row.degree()).step_by(3).collect();

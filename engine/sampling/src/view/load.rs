@@ -227,7 +227,7 @@ impl DecodedPiece {
         sources.clear();
         edge_weights.clear();
         let lists = piece.lists();
-        let edges_max = lists.edges();
+        let edges_max = lists.meta.edges;
         let mut edges = 0;
         let mut encoded_weights = piece.edge_weights();
         let mut heads = heads.iter_mut();
