@@ -153,8 +153,10 @@ fn resume_requires_the_same_run() {
     assert!(Held::before("create chunk-1/edges", &mut folder.command(&line)).kill());
     let resume = |change: &str| folder.run(&format!("{line} --resume {change}"));
     resume("--seed 99").failure(&["--seed", "99"]);
-    resume("--tmp elsewhere").failure(&["had no --tmp, this one has --tmp /"]);
-    assert!(!folder.path("elsewhere").exists());
+    let elsewhere = folder.path("elsewhere");
+    let tmp = format!("--tmp {}", elsewhere.display());
+    resume(&tmp).failure(&["had no --tmp, this one has --tmp /"]);
+    assert!(!elsewhere.exists());
     resume("--nodes 7000").failure(&["this one has --nodes 7000"]);
     folder.write("labels.npy", [&folder.bytes("labels.npy")[..], &[0; 8]].concat());
     resume("").failure(&["labels.npy"]);
