@@ -4,7 +4,7 @@ use std::{
     io::{self, BufReader, Read},
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -100,7 +100,7 @@ impl Extent {
     }
 
     /// Fills `into` from `offset` of a plain extent.
-    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
         self.file.read_exact_at(into, self.offset + offset)?;
         self.note(offset, into)
     }
@@ -120,7 +120,8 @@ impl Extent {
         ))
     }
 
-    fn ends_early(&self) -> Error {
+    /// The error about unpacked bytes that end before the announced number.
+    pub fn ends_early(&self) -> Error {
         self.error("its data ends earlier than announced; the file is damaged: write it again")
     }
 
@@ -276,58 +277,5 @@ impl Stream {
                     .in_member(&format!("the {kind} data cannot be unpacked ({error}); fetch or write it again")),
             ),
         }
-    }
-}
-
-/// Reads an extent's unpacked bytes at offsets.
-///
-/// Any number of threads read a plain extent in place. A packed extent is unpacked by one thread at a time. A read that
-/// continues the last one costs nothing extra. A read further ahead unpacks the bytes in between. A read further back
-/// unpacks from the start again.
-pub(crate) struct ExtentReader {
-    extent: Extent,
-    /// The stream, and the number of bytes it has returned.
-    stream: Mutex<Option<(Stream, u64)>>,
-}
-
-impl ExtentReader {
-    pub fn new(extent: Extent) -> Self {
-        Self { extent, stream: Mutex::new(None) }
-    }
-
-    /// Fails unless the CRC-32 is right: see [`Extent::check`].
-    pub fn check(&self) -> Result<()> {
-        self.extent.check()
-    }
-
-    /// Whether only reads in order are cheap.
-    pub fn is_sequential(&self) -> bool {
-        self.extent.compression != Compression::None
-    }
-
-    /// Tells the kernel to start reading this range in the background.
-    pub fn will_need(&self, offset: u64, bytes: u64) {
-        if !self.is_sequential() {
-            let bytes = bytes.min(self.extent.bytes.saturating_sub(offset));
-            self.extent.file.will_need(self.extent.offset + offset, bytes);
-        }
-    }
-
-    /// Fills `into` from `offset`.
-    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
-        if !self.is_sequential() {
-            return self.extent.read_exact_at(into, offset);
-        }
-        let mut guard = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut stream, at) = match guard.take() {
-            Some((stream, at)) if at <= offset => (stream, at),
-            _ => (self.extent.stream()?, 0),
-        };
-        let skipped = stream.skip(offset - at)?;
-        if skipped < offset - at || stream.read_full(into)? < into.len() {
-            return Err(self.extent.ends_early());
-        }
-        *guard = Some((stream, offset + into.len() as u64));
-        Ok(())
     }
 }

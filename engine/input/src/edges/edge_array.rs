@@ -18,7 +18,6 @@ const WEIGHTS: &str = "weights";
 /// An array with a row of values per edge: weights, or features.
 #[derive(Clone)]
 pub(super) struct EdgeArray {
-    array: Arc<NpyArray>,
     reader: Arc<ArrayReader>,
     what: &'static str,
     /// Values of an edge.
@@ -61,15 +60,18 @@ impl EdgeArray {
     }
 
     fn new(array: NpyArray, what: &'static str, width: usize, at: usize) -> Self {
-        Self { reader: Arc::new(array.reader()), array: Arc::new(array), what, width, at }
+        Self { reader: Arc::new(array.reader()), what, width, at }
     }
 
     /// Fails unless there is one row per edge.
     pub fn expect_rows(&self, edges: u64) -> Result<()> {
-        if self.array.shape[0] == edges {
-            return Ok(());
+        let array = &self.reader.array;
+        match array.shape[0] == edges {
+            true => Ok(()),
+            false => {
+                Err(array.error(format!("expected {edges} {}, one per edge, found {}", self.what, array.shape[0])))
+            }
         }
-        Err(self.array.error(format!("expected {edges} {}, one per edge, found {}", self.what, self.array.shape[0])))
     }
 
     /// Fails unless the member of an archive has its CRC-32.
@@ -79,7 +81,7 @@ impl EdgeArray {
 
     /// Whether the values are float16.
     pub fn is_f16(&self) -> bool {
-        self.array.element == grappa_formats::features::ElementType::F16
+        self.reader.array.element == grappa_formats::features::ElementType::F16
     }
 
     /// Whether the values are weights.
@@ -94,7 +96,7 @@ impl EdgeArray {
 
     /// Bytes of a row.
     pub fn row_bytes(&self) -> usize {
-        self.width * self.array.element.bytes()
+        self.width * self.reader.array.element.bytes()
     }
 
     /// Fills `into` with the bytes of the rows from number `first` on.
@@ -105,11 +107,11 @@ impl EdgeArray {
     /// Puts the rows in `bytes` into `into`, which has `width` values per edge.
     pub fn convert(&self, bytes: &[u8], width: usize, into: &mut [f32]) {
         if width == self.width {
-            return self.array.element.to_f32(bytes, into);
+            return self.reader.array.element.to_f32(bytes, into);
         }
         let rows = bytes.chunks_exact(self.row_bytes()).zip(into.chunks_exact_mut(width));
         for (row, into) in rows {
-            self.array.element.to_f32(row, &mut into[self.at..][..self.width]);
+            self.reader.array.element.to_f32(row, &mut into[self.at..][..self.width]);
         }
     }
 }

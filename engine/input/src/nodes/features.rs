@@ -115,7 +115,7 @@ impl MatrixSource {
     pub fn open_with(path: &Path, form: &TableForm) -> Result<Self> {
         let file = NodeFile::open(path, &FORMS, form)?;
         let dtype = match &file.content {
-            Content::Dense { array, .. } => array.element,
+            Content::Dense(reader) => reader.array.element,
             Content::Sparse(sparse) => sparse.element(),
             Content::Text(_) => ElementType::F32,
             Content::Parquet(table) => table.element(),
@@ -319,7 +319,7 @@ impl MatrixSource {
         let of_number = match &self.file.content {
             // The decoded value, its levels, and its place in a column.
             Content::Parquet(_) => 2 * size_of::<f64>() + 2 * size_of::<i16>(),
-            Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => self.dtype.bytes(),
+            Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => self.dtype.bytes(),
         };
         self.dim() * (of_number + size_of::<f32>())
     }
@@ -339,7 +339,8 @@ impl MatrixSource {
         };
         out.clear();
         let read = match &self.file.content {
-            Content::Dense { array, reader } => {
+            Content::Dense(reader) => {
+                let array = &reader.array;
                 out.resize(count * self.dim(), 0.0);
                 // Piece by piece, so that the bytes are still in the cache when they are converted. Columns are read for all
                 // rows at once, because each takes a read.

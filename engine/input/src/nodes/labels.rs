@@ -180,7 +180,7 @@ impl LabelSource {
         }
         let names = match &file.content {
             Content::Parquet(table) => Arc::clone(table.class_names()),
-            Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => Arc::default(),
+            Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => Arc::default(),
         };
         Ok(Self { file, label_type, names, has_one: AtomicBool::new(false), has_others: AtomicBool::new(false) })
     }
@@ -193,7 +193,7 @@ impl LabelSource {
         let is_text = match &self.file.content {
             Content::Text(_) => true,
             Content::Parquet(table) => !table.are_numbers(),
-            Content::Dense { .. } | Content::Sparse(_) => false,
+            Content::Dense(_) | Content::Sparse(_) => false,
         };
         match self.kind() {
             _ if schema.classes.is_empty() => Ok(()),
@@ -295,7 +295,8 @@ impl LabelSource {
         let columns = self.file.columns();
         let mut values = Vec::with_capacity(columns);
         let read = match &self.file.content {
-            Content::Dense { array, reader } => {
+            Content::Dense(reader) => {
+                let array = &reader.array;
                 let rows = array.shape[0].saturating_sub(first);
                 let count = (count as u64).min(rows) as usize;
                 let row_bytes = columns * array.element.bytes();

@@ -36,7 +36,7 @@ pub struct NodeFile {
 }
 
 pub(super) enum Content {
-    Dense { array: NpyArray, reader: ArrayReader },
+    Dense(ArrayReader),
     Sparse(Box<Sparse>),
     Text(TextRows),
     Parquet(ParquetParts),
@@ -112,7 +112,7 @@ impl NodeFile {
         match &self.content {
             Content::Text(text) => text.names(),
             Content::Parquet(table) if !table.is_list() => table.names(),
-            Content::Parquet(_) | Content::Dense { .. } | Content::Sparse(_) => &[],
+            Content::Parquet(_) | Content::Dense(_) | Content::Sparse(_) => &[],
         }
     }
 
@@ -121,7 +121,7 @@ impl NodeFile {
         match &self.content {
             Content::Text(text) => text.are_numbers(),
             Content::Parquet(table) => table.are_numbers(),
-            Content::Dense { .. } | Content::Sparse(_) => true,
+            Content::Dense(_) | Content::Sparse(_) => true,
         }
     }
 
@@ -130,7 +130,7 @@ impl NodeFile {
         match &self.content {
             Content::Parquet(table) => table.place(row),
             Content::Text(text) => Place { path: &self.path, position: text.position(row) },
-            Content::Dense { .. } | Content::Sparse(_) => Place { path: &self.path, position: Position::Row(row) },
+            Content::Dense(_) | Content::Sparse(_) => Place { path: &self.path, position: Position::Row(row) },
         }
     }
 
@@ -149,7 +149,7 @@ impl NodeFile {
         match &self.content {
             Content::Text(text) => text.has_ids(),
             Content::Parquet(table) => table.has_ids(),
-            Content::Dense { .. } | Content::Sparse(_) => false,
+            Content::Dense(_) | Content::Sparse(_) => false,
         }
     }
 
@@ -168,7 +168,7 @@ impl NodeFile {
                     each(row - 1, Ok(cells))
                 })
             }
-            Content::Dense { .. } | Content::Sparse(_) => unreachable!("arrays have no names of columns"),
+            Content::Dense(_) | Content::Sparse(_) => unreachable!("arrays have no names of columns"),
         }
     }
 
@@ -177,7 +177,7 @@ impl NodeFile {
         let reading = match &self.content {
             Content::Text(text) => text.reading(self.what),
             Content::Parquet(table) => table.reading(self.what),
-            Content::Dense { .. } => Reading { format: "array", by_position: Some(true), ..Reading::of(self.what) },
+            Content::Dense(_) => Reading { format: "array", by_position: Some(true), ..Reading::of(self.what) },
             Content::Sparse(_) => {
                 Reading { format: "sparse matrix", by_position: Some(true), ..Reading::of(self.what) }
             }
@@ -190,7 +190,7 @@ impl NodeFile {
         match &self.content {
             Content::Parquet(table) => table.held_bytes(),
             Content::Sparse(sparse) => sparse.held_bytes(),
-            Content::Text(_) | Content::Dense { .. } => 0,
+            Content::Text(_) | Content::Dense(_) => 0,
         }
     }
 
@@ -202,7 +202,7 @@ impl NodeFile {
     /// Whether reading is cheap only front to back, by one thread.
     pub fn is_sequential(&self) -> bool {
         match &self.content {
-            Content::Dense { reader, .. } => reader.is_sequential(),
+            Content::Dense(reader) => reader.is_sequential(),
             Content::Sparse(sparse) => sparse.is_sequential(),
             Content::Text(_) | Content::Parquet(_) => true,
         }
@@ -227,7 +227,7 @@ impl NodeFile {
     /// any row.
     pub fn check(&self) -> Result<()> {
         match &self.content {
-            Content::Dense { reader, .. } => reader.check(),
+            Content::Dense(reader) => reader.check(),
             Content::Sparse(sparse) => sparse.check(),
             // The pages of Parquet have checksums of their own.
             Content::Text(_) | Content::Parquet(_) => Ok(()),
@@ -259,5 +259,5 @@ fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, u64, Content)> 
             Conversion::ColumnsToRows.command(array.path())
         )));
     }
-    Ok((Some(rows), columns, Content::Dense { array, reader }))
+    Ok((Some(rows), columns, Content::Dense(reader)))
 }

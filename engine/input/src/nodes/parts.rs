@@ -30,7 +30,7 @@ pub struct PartSource {
 }
 
 enum PartContent {
-    Array { array: NpyArray, reader: Box<ArrayReader>, next: u64 },
+    Array { reader: Box<ArrayReader>, next: u64 },
     Text(Lines),
 }
 
@@ -50,7 +50,7 @@ impl PartSource {
                     Conversion::RavelIntegers.command(path)
                 )));
             }
-            PartContent::Array { reader: Box::new(array.reader()), array, next: 0 }
+            PartContent::Array { reader: Box::new(array.reader()), next: 0 }
         } else {
             PartContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?)
         };
@@ -62,7 +62,8 @@ impl PartSource {
         out.clear();
         let file = &self.file;
         match &mut self.content {
-            PartContent::Array { array, reader, next } => {
+            PartContent::Array { reader, next } => {
+                let array = &reader.array;
                 let count = (array.shape[0] - *next).min(BATCH as u64) as usize;
                 let width = array.element.bytes();
                 let mut bytes = vec![0; count * width];

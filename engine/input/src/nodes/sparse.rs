@@ -13,7 +13,7 @@ use grappa_io::{Error, Position, Result};
 
 use crate::{
     conversions::Conversion,
-    npy::{ArrayReader, NpyArray},
+    npy::ArrayReader,
     sparse::{Compressed, EntryReader, Places, SparseArrays, indices_of, starts_do_not_rise},
 };
 
@@ -50,7 +50,14 @@ impl Sparse {
     pub fn open(arrays: SparseArrays, path: &Path) -> Result<Self> {
         let (rows, columns, element) = (arrays.rows, arrays.columns, arrays.data.element);
         let entries = match arrays.places {
-            Places::Rows(lines) => Entries::Stored(Box::new(StoredRows::new([rows, columns], lines, arrays.data))),
+            Places::Rows(Compressed { starts, others }) => Entries::Stored(Box::new(StoredRows {
+                rows,
+                columns,
+                starts: starts.reader(),
+                last_end: Mutex::new(None),
+                others: others.reader(),
+                data: arrays.data.reader(),
+            })),
             _ if arrays.entries() > HELD_MAX => {
                 let what = format!(
                     "of a matrix with more than {HELD_MAX} entries, only format csr is read by rows; convert it: {}",
@@ -70,7 +77,7 @@ impl Sparse {
 
     pub fn is_sequential(&self) -> bool {
         match &self.entries {
-            Entries::Stored(stored) => stored.data_reader.is_sequential(),
+            Entries::Stored(stored) => stored.data.is_sequential(),
             Entries::Held(_) => false,
         }
     }
@@ -86,9 +93,9 @@ impl Sparse {
     /// Fails unless the arrays have their CRC-32. It reads the bytes that were not read yet.
     pub fn check(&self) -> Result<()> {
         match &self.entries {
-            Entries::Stored(stored) => [&stored.starts_reader, &stored.others_reader, &stored.data_reader]
-                .into_iter()
-                .try_for_each(ArrayReader::check),
+            Entries::Stored(stored) => {
+                [&stored.starts, &stored.others, &stored.data].into_iter().try_for_each(ArrayReader::check)
+            }
             // They were checked when they were read.
             Entries::Held(_) => Ok(()),
         }
@@ -137,31 +144,14 @@ fn held(arrays: &SparseArrays) -> Result<Vec<Entry>> {
 struct StoredRows {
     rows: u64,
     columns: u64,
-    starts: NpyArray,
-    starts_reader: ArrayReader,
+    starts: ArrayReader,
     /// The row after those read last, and the start of its entries.
     last_end: Mutex<Option<(u64, i64)>>,
-    others: NpyArray,
-    others_reader: ArrayReader,
-    data: NpyArray,
-    data_reader: ArrayReader,
+    others: ArrayReader,
+    data: ArrayReader,
 }
 
 impl StoredRows {
-    fn new([rows, columns]: [u64; 2], Compressed { starts, others }: Compressed, data: NpyArray) -> Self {
-        Self {
-            rows,
-            columns,
-            starts_reader: starts.reader(),
-            last_end: Mutex::new(None),
-            others_reader: others.reader(),
-            data_reader: data.reader(),
-            starts,
-            others,
-            data,
-        }
-    }
-
     /// The starts of the rows' entries, and the end of the last row's.
     fn ends(&self, first: u64, count: usize) -> Result<Vec<i64>> {
         let mut last = self.last_end.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,10 +159,10 @@ impl StoredRows {
         // The start of these rows is the end of those read before. A deflated stream has already passed it.
         let known = last.filter(|&(row, _)| row == first).map(|(_, end)| end);
         let missing = if known.is_some() { count } else { count + 1 };
-        let mut bytes = vec![0; missing * self.starts.element.bytes()];
+        let mut bytes = vec![0; missing * self.starts.array.element.bytes()];
         let from = first + (count + 1 - missing) as u64;
-        self.starts_reader.read(from, &mut bytes)?;
-        indices_of(self.starts.element, &bytes, &mut ends);
+        self.starts.read(from, &mut bytes)?;
+        indices_of(self.starts.array.element, &bytes, &mut ends);
         if let Some(known) = known {
             ends.insert(0, known);
         }
@@ -185,14 +175,14 @@ impl StoredRows {
             return Ok(());
         }
         let ends = self.ends(first, count)?;
-        let entries = self.others.shape[0];
+        let entries = self.others.array.shape[0];
         let in_order = ends.windows(2).all(|pair| pair[0] <= pair[1]);
         let is_first = first == 0;
         let is_last = first + count as u64 == self.rows;
         let in_range = ends[0] >= 0 && ends[count] as u64 <= entries;
         let has_all = (!is_first || ends[0] == 0) && (!is_last || ends[count] as u64 == entries);
         if !in_order || !in_range || !has_all {
-            return Err(starts_do_not_rise(&self.starts, entries));
+            return Err(starts_do_not_rise(&self.starts.array, entries));
         }
         let columns = self.columns as usize;
         let (mut at, end) = (ends[0] as u64, ends[count] as u64);
@@ -200,20 +190,20 @@ impl StoredRows {
         let mut row = 0;
         while at < end {
             let piece = (end - at).min(SPARSE_PIECE as u64) as usize;
-            bytes.resize(piece * self.others.element.bytes(), 0);
-            self.others_reader.read(at, &mut bytes)?;
-            indices_of(self.others.element, &bytes, &mut indices);
-            bytes.resize(piece * self.data.element.bytes(), 0);
-            self.data_reader.read(at, &mut bytes)?;
+            bytes.resize(piece * self.others.array.element.bytes(), 0);
+            self.others.read(at, &mut bytes)?;
+            indices_of(self.others.array.element, &bytes, &mut indices);
+            bytes.resize(piece * self.data.array.element.bytes(), 0);
+            self.data.read(at, &mut bytes)?;
             values.resize(piece, 0.0);
-            self.data.element.to_f32(&bytes, &mut values);
+            self.data.array.element.to_f32(&bytes, &mut values);
             for (&column, &value) in indices.iter().zip(&values) {
                 while ends[row + 1] as u64 <= at {
                     row += 1;
                 }
                 let Some(column) = usize::try_from(column).ok().filter(|&column| column < columns) else {
                     return Err(Error::input(
-                        self.others.extent.file.path(),
+                        self.others.array.path(),
                         Position::Row(first + row as u64),
                         format!(
                             "column {column} does not exist, as there are {columns}; the matrix is damaged: write it again"

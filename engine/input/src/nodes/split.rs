@@ -58,7 +58,6 @@ pub struct SplitSource {
 
 enum IdContent {
     Array {
-        array: NpyArray,
         reader: ArrayReader,
         next: u64,
     },
@@ -197,7 +196,7 @@ impl SplitSource {
                     Conversion::RavelIntegers.command(path)
                 )));
             }
-            IdContent::Array { reader: array.reader(), array, next: 0 }
+            IdContent::Array { reader: array.reader(), next: 0 }
         } else {
             IdContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?)
         };
@@ -253,7 +252,7 @@ impl SplitSource {
     /// Number of ids, if it is known before they are read: in arrays other than masks, and in Parquet.
     pub fn ids(&self) -> Option<u64> {
         match &self.content {
-            IdContent::Array { array, .. } if array.element != ElementType::Bool => Some(array.shape[0]),
+            IdContent::Array { reader, .. } if !self.is_mask() => Some(reader.array.shape[0]),
             IdContent::Parquet(parts) => Some(parts.rows),
             _ => None,
         }
@@ -261,13 +260,14 @@ impl SplitSource {
 
     /// Whether it is a mask, whose rows are dense ids.
     pub fn is_mask(&self) -> bool {
-        matches!(&self.content, IdContent::Array { array, .. } if array.element == ElementType::Bool)
+        matches!(&self.content, IdContent::Array { reader, .. } if reader.array.element == ElementType::Bool)
     }
 
     /// Refuses a mask that does not have one row for each of `nodes` nodes. `if_more` is advice for more rows.
     pub fn expect_rows(&self, nodes: u64, if_more: &str) -> Result<()> {
         match &self.content {
-            IdContent::Array { array, .. } if self.is_mask() && array.shape[0] != nodes => {
+            IdContent::Array { reader, .. } if self.is_mask() && reader.array.shape[0] != nodes => {
+                let array = &reader.array;
                 Err(array.error(wrong_rows(nodes, array.shape[0], if_more)))
             }
             _ => Ok(()),
@@ -303,7 +303,8 @@ impl SplitSource {
         self.positions.clear();
         self.next_part()?;
         match &mut self.content {
-            IdContent::Array { array, reader, next } => {
+            IdContent::Array { reader, next } => {
+                let array = &reader.array;
                 let mut bytes = Vec::new();
                 // A piece of a mask may hold no id. That is not the end.
                 while out.is_empty() && *next < array.shape[0] {

@@ -48,7 +48,7 @@ impl SplitColumns {
     /// `test`, in any case, or nothing; or masks of zeros and ones, called `train_mask` and the like.
     pub fn open(path: &Path, form: &TableForm) -> Result<Self> {
         let file = NodeFile::open(path, &FORMS, form)?;
-        if let Content::Dense { .. } | Content::Sparse(_) = file.content {
+        if let Content::Dense(_) | Content::Sparse(_) = file.content {
             let what = "--split-column names a column of a table, and this is none; give the ids with --train, --val and --test";
             return Err(Error::input(path, Position::Whole, what));
         }

@@ -1,11 +1,14 @@
 //! Reads the elements of an array at any place, as little-endian ones.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
 
 use grappa_io::Result;
 
 use super::array::NpyArray;
-use crate::extent::ExtentReader;
+use crate::extent::{Compression, Stream};
 
 /// Bytes of a column that one read takes, and columns that are read before their elements are put in rows: one cache line
 /// of f32.
@@ -14,45 +17,71 @@ const COLUMNS: usize = 16;
 
 /// A reader of the elements of an array.
 ///
+/// Any number of threads read a plain array in place. A packed array is unpacked by one thread at a time. A read that continues the last
+/// one costs nothing extra. A read further ahead unpacks the bytes in between. A read further back unpacks from the start again.
+///
 /// **Cost**: consecutive elements of a row-major array are one read. Rows of a column-major array (Fortran order) take a read
 /// of each column, for as many rows as are asked for, at most 64 KiB; 1 MiB of columns is in memory, besides the rows. So
 /// ask for many rows at a time: blocks of 8 MiB of 1000 columns of f32 are reads of 8 KiB.
 pub(crate) struct ArrayReader {
-    array: NpyArray,
-    reader: ExtentReader,
+    pub array: NpyArray,
+    /// The stream of a packed array, and the number of bytes it has returned.
+    stream: Mutex<Option<(Stream, u64)>>,
 }
 
 impl NpyArray {
     /// A reader of the elements.
     pub fn reader(&self) -> ArrayReader {
-        ArrayReader { reader: ExtentReader::new(self.extent.clone()), array: self.clone() }
+        ArrayReader { array: self.clone(), stream: Mutex::new(None) }
     }
 }
 
 impl ArrayReader {
     /// Fails unless the member of an archive has its CRC-32: see [`Extent::check`](crate::extent::Extent::check).
     pub fn check(&self) -> Result<()> {
-        self.reader.check()
+        self.array.extent.check()
     }
 
     /// Whether only reads in order are cheap.
     pub fn is_sequential(&self) -> bool {
-        self.reader.is_sequential()
+        self.array.extent.compression != Compression::None
     }
 
     /// Tells the kernel to start reading these elements in the background.
     pub fn will_need(&self, first: u64, count: usize) {
-        let width = self.array.element.bytes() as u64;
-        self.reader.will_need(self.array.data_offset + first * width, count as u64 * width);
+        let NpyArray { extent, data_offset, element, .. } = &self.array;
+        if !self.is_sequential() {
+            let (offset, bytes) = (data_offset + first * element.bytes() as u64, (count * element.bytes()) as u64);
+            extent.file.will_need(extent.offset + offset, bytes.min(extent.bytes.saturating_sub(offset)));
+        }
     }
 
     /// Fills `into` with the elements from `first` on, as they follow one another in the file.
     pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
         let width = self.array.element.bytes();
-        self.reader.read_exact_at(into, self.array.data_offset + first * width as u64)?;
+        self.read_bytes(self.array.data_offset + first * width as u64, into)?;
         if self.array.is_big_endian {
             swap_bytes(into, width);
         }
+        Ok(())
+    }
+
+    /// Fills `into` from `offset` of the unpacked bytes.
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        let extent = &self.array.extent;
+        if !self.is_sequential() {
+            return extent.read_exact_at(into, offset);
+        }
+        let mut guard = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut stream, at) = match guard.take() {
+            Some((stream, at)) if at <= offset => (stream, at),
+            _ => (extent.stream()?, 0),
+        };
+        let skipped = stream.skip(offset - at)?;
+        if skipped < offset - at || stream.read_full(into)? < into.len() {
+            return Err(extent.ends_early());
+        }
+        *guard = Some((stream, offset + into.len() as u64));
         Ok(())
     }
 

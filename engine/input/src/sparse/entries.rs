@@ -21,8 +21,8 @@ pub(crate) struct EntryReader {
 }
 
 enum PlaceReaders {
-    Coordinates { row: IndexReader, column: IndexReader },
-    Compressed { lines: Mutex<Lines>, others: IndexReader, by_row: bool },
+    Coordinates { row: ArrayReader, column: ArrayReader },
+    Compressed { lines: Mutex<Lines>, others: ArrayReader, by_row: bool },
 }
 
 impl EntryReader {
@@ -32,11 +32,11 @@ impl EntryReader {
             columns: arrays.columns,
             places: match &arrays.places {
                 Places::Coordinates { row, column } => {
-                    PlaceReaders::Coordinates { row: IndexReader::of(row), column: IndexReader::of(column) }
+                    PlaceReaders::Coordinates { row: row.reader(), column: column.reader() }
                 }
                 Places::Rows(lines) | Places::Columns(lines) => PlaceReaders::Compressed {
                     lines: Mutex::new(Lines::of(&lines.starts, arrays.entries())),
-                    others: IndexReader::of(&lines.others),
+                    others: lines.others.reader(),
                     by_row: matches!(arrays.places, Places::Rows(_)),
                 },
             },
@@ -46,7 +46,7 @@ impl EntryReader {
     /// Whether only reads in order are cheap.
     pub fn is_sequential(&self) -> bool {
         match &self.places {
-            PlaceReaders::Coordinates { row, .. } => row.reader.is_sequential(),
+            PlaceReaders::Coordinates { row, .. } => row.is_sequential(),
             PlaceReaders::Compressed { .. } => true,
         }
     }
@@ -55,13 +55,13 @@ impl EntryReader {
     pub fn check(&self) -> Result<()> {
         match &self.places {
             PlaceReaders::Coordinates { row, column } => {
-                row.reader.check()?;
-                column.reader.check()
+                row.check()?;
+                column.check()
             }
             PlaceReaders::Compressed { lines, others, .. } => {
                 let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                lines.starts.reader.check()?;
-                others.reader.check()
+                lines.starts.check()?;
+                others.check()
             }
         }
     }
@@ -71,8 +71,8 @@ impl EntryReader {
     pub fn read(&self, first: u64, count: usize, rows: &mut Vec<i64>, columns: &mut Vec<i64>) -> Result<()> {
         match &self.places {
             PlaceReaders::Coordinates { row, column } => {
-                row.read(first, count, self.rows, rows)?;
-                column.read(first, count, self.columns, columns)
+                row.read_indices(first, count, self.rows, rows)?;
+                column.read_indices(first, count, self.columns, columns)
             }
             PlaceReaders::Compressed { lines, others, by_row } => {
                 let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,33 +81,24 @@ impl EntryReader {
                     false => (columns, rows, self.rows),
                 };
                 lines.read(first, count, line_of)?;
-                others.read(first, count, all, other)
+                others.read_indices(first, count, all, other)
             }
         }
     }
 }
 
-/// A reader of int32 or int64.
-struct IndexReader {
-    array: NpyArray,
-    reader: ArrayReader,
-}
-
-impl IndexReader {
-    fn of(array: &NpyArray) -> Self {
-        Self { array: array.clone(), reader: array.reader() }
-    }
-
-    fn read_any(&self, first: u64, count: usize, into: &mut Vec<i64>) -> Result<()> {
+impl ArrayReader {
+    /// Replaces the contents of `into` with int32 or int64.
+    fn read_any_indices(&self, first: u64, count: usize, into: &mut Vec<i64>) -> Result<()> {
         let mut bytes = vec![0; count * self.array.element.bytes()];
-        self.reader.read(first, &mut bytes)?;
+        self.read(first, &mut bytes)?;
         indices_of(self.array.element, &bytes, into);
         Ok(())
     }
 
-    /// Reads indices below `all`.
-    fn read(&self, first: u64, count: usize, all: u64, into: &mut Vec<i64>) -> Result<()> {
-        self.read_any(first, count, into)?;
+    /// The same for indices that must be below `all`.
+    fn read_indices(&self, first: u64, count: usize, all: u64, into: &mut Vec<i64>) -> Result<()> {
+        self.read_any_indices(first, count, into)?;
         let missing = into.iter().position(|&index| u64::try_from(index).map_or(true, |index| index >= all));
         match missing {
             None => Ok(()),
@@ -123,7 +114,7 @@ impl IndexReader {
 
 /// The compressed row, or column, of each entry.
 struct Lines {
-    starts: IndexReader,
+    starts: ArrayReader,
     entries: u64,
     /// Starts that were read, and the number of the first one.
     piece: Vec<i64>,
@@ -135,7 +126,7 @@ struct Lines {
 
 impl Lines {
     fn of(starts: &NpyArray, entries: u64) -> Self {
-        Self { starts: IndexReader::of(starts), entries, piece: Vec::new(), piece_first: 0, line: 0, next: 0 }
+        Self { starts: starts.reader(), entries, piece: Vec::new(), piece_first: 0, line: 0, next: 0 }
     }
 
     /// Replaces the contents of `into` with the lines of `count` entries from `first` on.
@@ -181,7 +172,7 @@ impl Lines {
                 .then(|| self.piece.last().copied())
                 .flatten();
             let count = (all - line).min(STARTS) as usize;
-            self.starts.read_any(line, count, &mut self.piece)?;
+            self.starts.read_any_indices(line, count, &mut self.piece)?;
             self.piece_first = line;
             if let Some(known) = known {
                 self.piece.insert(0, known);
