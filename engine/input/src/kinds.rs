@@ -19,34 +19,46 @@ pub(crate) const PARQUET: &[u8] = b"PAR1";
 /// The first bytes that are enough to know a kind.
 const HEAD_BYTES: usize = 512;
 
-/// Kinds of files that are not read.
+/// A kind of files that is not read: what it is called, and the command that converts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Avro,
-    Bzip2,
-    Compress,
-    Dgl,
-    EncryptedParquet,
-    Feather,
-    Hdf5,
-    Lfs,
-    Lz4,
-    Matlab,
-    Matlab73,
-    Orc,
-    Pickle,
-    PyTorch,
-    Sqlite,
-    Tar,
-    Utf16,
-    WebPage,
-    Xls,
-    Xlsx,
-    Xz,
-    Zip,
-    /// A compressed file of a kind that is read if it is not compressed.
-    Packed(Compression),
-}
+pub(crate) struct Kind(&'static str, Option<Conversion>);
+
+const FEATHER: Kind = Kind("a Feather file (Arrow IPC)", Some(Conversion::FeatherToParquet));
+const PYTORCH: Kind = Kind(
+    "a PyTorch file, which may run any code when Python reads it; convert it if you trust it, and give the arrays, such as --edges \
+     NEW-edge_index.npy --features NEW-x.npy --labels NEW-y.npy --train NEW-train_mask.npy",
+    Some(Conversion::PyTorchToArrays),
+);
+const UTF16: Kind = Kind("text in UTF-16", Some(Conversion::Utf16ToUtf8));
+const EXCEL: Kind = Kind("an Excel file", Some(Conversion::ExcelToText));
+const XZ: Kind = Kind("compressed with xz", Some(Conversion::UnpackXz));
+
+/// The first bytes of kinds.
+const KINDS: [(&[u8], Kind); 20] = [
+    (b"Obj\x01", Kind("an Avro file", Some(Conversion::AvroToParquet))),
+    (b"BZh", Kind("compressed with bzip2", Some(Conversion::UnpackBzip2))),
+    (b"\x1f\x9d", Kind("compressed with compress", Some(Conversion::UnpackGzip))),
+    // The number that DGL writes first, little-endian.
+    (b"\x3f\xa1\xb4\x46\xf0\x4f\x2e\xdd", Kind("a file of DGL graphs", Some(Conversion::DglToArrays))),
+    (b"ARROW1", FEATHER),
+    (b"FEA1", FEATHER),
+    (b"\x89HDF\r\n\x1a\n", Kind("an HDF5 file", Some(Conversion::Hdf5ToArrays))),
+    (LFS, Kind("a pointer of Git LFS to a file that was not fetched", Some(Conversion::FetchLfs))),
+    (b"\x04\x22\x4d\x18", Kind("compressed with LZ4", Some(Conversion::UnpackLz4))),
+    (b"MATLAB 5.0 MAT-file", Kind("a MATLAB file", Some(Conversion::MatlabToArrays))),
+    (b"MATLAB 7.3 MAT-file", Kind("a MATLAB file", Some(Conversion::Matlab73ToArrays))),
+    (b"ORC", Kind("an ORC file", Some(Conversion::OrcToParquet))),
+    // The number of PyTorch before it wrote archives.
+    (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19", PYTORCH),
+    (b"PARE", Kind("an encrypted Parquet file; write it again without encryption", None)),
+    (b"SQLite format 3\0", Kind("a SQLite database", Some(Conversion::SqliteToText))),
+    (b"\xff\xfe", UTF16),
+    (b"\xfe\xff", UTF16),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", EXCEL),
+    (b"\xfd7zXZ\0", XZ),
+    (b"\x5d\0\0\x80\0", XZ),
+];
+const LFS: &[u8] = b"version https://git-lfs";
 
 /// Fails if a file is of a kind that is not read. Compressed files are looked into: text in them is read.
 pub(crate) fn refuse_other_kinds(file: &Arc<InputFile>) -> Result<()> {
@@ -62,13 +74,16 @@ pub(crate) fn refuse_other_kinds(file: &Arc<InputFile>) -> Result<()> {
             let unpacked = &unpacked[..read];
             let is_binary = [NPY, ZIP, PARQUET].iter().any(|magic| unpacked.starts_with(magic));
             let is_packed = Compression::of(unpacked) != Compression::None;
-            (is_binary || is_packed || Kind::of(unpacked).is_some()).then_some(Kind::Packed(compression))
+            (is_binary || is_packed || Kind::of(unpacked).is_some()).then_some(match compression {
+                Compression::Zstd => Kind(
+                    "compressed with Zstandard, and only text is read from such files",
+                    Some(Conversion::UnpackZstd),
+                ),
+                _ => Kind("compressed with gzip, and only text is read from such files", Some(Conversion::UnpackGzip)),
+            })
         }
     };
-    match kind {
-        None => Ok(()),
-        Some(kind) => Err(kind.error(file.path())),
-    }
+    kind.map_or(Ok(()), |kind| Err(kind.error(file.path())))
 }
 
 /// Whether a text begins with `name`, in any case.
@@ -79,109 +94,58 @@ fn begins(text: &[u8], name: &[u8]) -> bool {
 impl Kind {
     /// The kind of a file that begins with these bytes.
     fn of(head: &[u8]) -> Option<Self> {
-        const KINDS: [(&[u8], Kind); 20] = [
-            (b"Obj\x01", Kind::Avro),
-            (b"BZh", Kind::Bzip2),
-            (b"\x1f\x9d", Kind::Compress),
-            // The number that DGL writes first, little-endian.
-            (b"\x3f\xa1\xb4\x46\xf0\x4f\x2e\xdd", Kind::Dgl),
-            (b"ARROW1", Kind::Feather),
-            (b"FEA1", Kind::Feather),
-            (b"\x89HDF\r\n\x1a\n", Kind::Hdf5),
-            (b"version https://git-lfs", Kind::Lfs),
-            (b"\x04\x22\x4d\x18", Kind::Lz4),
-            (b"MATLAB 5.0 MAT-file", Kind::Matlab),
-            (b"MATLAB 7.3 MAT-file", Kind::Matlab73),
-            (b"ORC", Kind::Orc),
-            // The number of PyTorch before it wrote archives.
-            (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19", Kind::PyTorch),
-            (b"PARE", Kind::EncryptedParquet),
-            (b"SQLite format 3\0", Kind::Sqlite),
-            (b"\xff\xfe", Kind::Utf16),
-            (b"\xfe\xff", Kind::Utf16),
-            (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", Kind::Xls),
-            (b"\xfd7zXZ\0", Kind::Xz),
-            (b"\x5d\0\0\x80\0", Kind::Xz),
-        ];
         // Names of columns begin with such letters too: ORCID, FEA1.
         let is_text = head.iter().all(|&byte| byte >= b'\t');
-        let known = KINDS.iter().find(|(magic, kind)| {
-            let may_be_text = *kind != Self::Lfs && magic.iter().all(u8::is_ascii_graphic);
+        let known = KINDS.iter().find(|(magic, _)| {
+            let may_be_text = *magic != LFS && magic.iter().all(u8::is_ascii_graphic);
             head.starts_with(magic) && !(is_text && may_be_text)
         });
         let text = head.trim_ascii_start();
         match known {
             Some(&(_, kind)) => Some(kind),
-            None if head.get(257..262) == Some(b"ustar") => Some(Self::Tar),
+            None if head.get(257..262) == Some(b"ustar") => Some(Self("a tar archive", Some(Conversion::UnpackTar))),
             // Protocol 2 and later; an older pickle is text.
-            None if matches!(head, [0x80, 2..=5, ..]) => Some(Self::Pickle),
-            None if begins(text, b"<!doctype html") || begins(text, b"<html") => Some(Self::WebPage),
+            None if matches!(head, [0x80, 2..=5, ..]) => Some(Self(
+                "a pickle, which may run any code when Python reads it, so convert it only if you trust it",
+                Some(Conversion::PickleToText),
+            )),
+            None if begins(text, b"<!doctype html") || begins(text, b"<html") => {
+                Some(Self("a web page (HTML), perhaps of a failed download; fetch the file again", None))
+            }
             None => None,
         }
     }
 
     /// The kind of an archive with members of these names, if it is no archive of arrays.
     pub fn of_archive<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
-        for (end, kind) in [("data.pkl", Self::PyTorch), ("xl/workbook.xml", Self::Xlsx)] {
+        for (end, kind) in [("data.pkl", PYTORCH), ("xl/workbook.xml", EXCEL)] {
             // The member may be in a folder.
             let mut rests = names.clone().filter_map(|name| name.strip_suffix(end));
             if rests.any(|folder| folder.is_empty() || folder.ends_with('/')) {
                 return Some(kind);
             }
         }
-        names.clone().all(|name| !name.ends_with(".npy")).then_some(Self::Zip)
-    }
-
-    /// What it is called, and the command that converts it.
-    fn remedy(self) -> (&'static str, Option<Conversion>) {
-        match self {
-            Self::Avro => ("an Avro file", Some(Conversion::AvroToParquet)),
-            Self::Bzip2 => ("compressed with bzip2", Some(Conversion::UnpackBzip2)),
-            Self::Compress => ("compressed with compress", Some(Conversion::UnpackGzip)),
-            Self::Dgl => ("a file of DGL graphs", Some(Conversion::DglToArrays)),
-            Self::EncryptedParquet => ("an encrypted Parquet file; write it again without encryption", None),
-            Self::Feather => ("a Feather file (Arrow IPC)", Some(Conversion::FeatherToParquet)),
-            Self::Hdf5 => ("an HDF5 file", Some(Conversion::Hdf5ToArrays)),
-            Self::Lfs => ("a pointer of Git LFS to a file that was not fetched", Some(Conversion::FetchLfs)),
-            Self::Lz4 => ("compressed with LZ4", Some(Conversion::UnpackLz4)),
-            Self::Matlab => ("a MATLAB file", Some(Conversion::MatlabToArrays)),
-            Self::Matlab73 => ("a MATLAB file", Some(Conversion::Matlab73ToArrays)),
-            Self::Orc => ("an ORC file", Some(Conversion::OrcToParquet)),
-            Self::Pickle => (
-                "a pickle, which may run any code when Python reads it, so convert it only if you trust it",
-                Some(Conversion::PickleToText),
-            ),
-            Self::PyTorch => (
-                "a PyTorch file, which may run any code when Python reads it; convert it if you trust it, and give the arrays, such as \
-                 --edges NEW-edge_index.npy --features NEW-x.npy --labels NEW-y.npy --train NEW-train_mask.npy",
-                Some(Conversion::PyTorchToArrays),
-            ),
-            Self::Sqlite => ("a SQLite database", Some(Conversion::SqliteToText)),
-            Self::Tar => ("a tar archive", Some(Conversion::UnpackTar)),
-            Self::Utf16 => ("text in UTF-16", Some(Conversion::Utf16ToUtf8)),
-            Self::WebPage => ("a web page (HTML), perhaps of a failed download; fetch the file again", None),
-            Self::Xls | Self::Xlsx => ("an Excel file", Some(Conversion::ExcelToText)),
-            Self::Xz => ("compressed with xz", Some(Conversion::UnpackXz)),
-            Self::Zip => ("a zip archive", Some(Conversion::UnpackZip)),
-            Self::Packed(Compression::Zstd) => {
-                ("compressed with Zstandard, and only text is read from such files", Some(Conversion::UnpackZstd))
-            }
-            Self::Packed(_) => {
-                ("compressed with gzip, and only text is read from such files", Some(Conversion::UnpackGzip))
-            }
-        }
+        let has_array = names.clone().any(|name| name.ends_with(".npy"));
+        (!has_array).then_some(Self("a zip archive", Some(Conversion::UnpackZip)))
     }
 
     /// The error about a file of this kind.
     pub fn error(self, path: &Path) -> Error {
-        let (name, conversion) = self.remedy();
-        let verb = match self {
-            Self::Lfs => "fetch",
-            Self::Bzip2 | Self::Compress | Self::Lz4 | Self::Packed(_) | Self::Tar | Self::Xz | Self::Zip => "unpack",
-            _ => "convert",
-        };
-        let command =
-            conversion.map_or_else(String::new, |conversion| format!("; {verb} it: {}", conversion.command(path)));
+        let Self(name, conversion) = self;
+        let command = conversion.map_or_else(String::new, |conversion| {
+            let verb = match conversion {
+                Conversion::FetchLfs => "fetch",
+                Conversion::UnpackBzip2
+                | Conversion::UnpackGzip
+                | Conversion::UnpackLz4
+                | Conversion::UnpackTar
+                | Conversion::UnpackXz
+                | Conversion::UnpackZip
+                | Conversion::UnpackZstd => "unpack",
+                _ => "convert",
+            };
+            format!("; {verb} it: {}", conversion.command(path))
+        });
         Error::input(path, Position::Whole, format!("this is {name}{command}"))
     }
 }
@@ -195,15 +159,18 @@ mod tests {
         for text in ["ORCID,name\n", "FEA1,FEA2\n", "BZh,x\n", "ARROW1 x\n", "0 1\n", "ann bob\n"] {
             assert_eq!(Kind::of(text.as_bytes()), None, "{text}");
         }
-        for (head, kind) in [
-            (b"ORC\0\0\x01".as_slice(), Kind::Orc),
-            (b"BZh91AY&SY\x01\x02", Kind::Bzip2),
-            (b"ARROW1\0\0", Kind::Feather),
-            (b"version https://git-lfs.github.com/spec/v1\n", Kind::Lfs),
-            (b"\n<!DOCTYPE html>\n", Kind::WebPage),
-            (b"\x80\x04\x95", Kind::Pickle),
+        for (head, name) in [
+            (b"ORC\0\0\x01".as_slice(), "an ORC file"),
+            (b"BZh91AY&SY\x01\x02", "compressed with bzip2"),
+            (b"ARROW1\0\0", "a Feather file (Arrow IPC)"),
+            (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS to a file that was not fetched"),
+            (b"\n<!DOCTYPE html>\n", "a web page (HTML), perhaps of a failed download; fetch the file again"),
+            (
+                b"\x80\x04\x95",
+                "a pickle, which may run any code when Python reads it, so convert it only if you trust it",
+            ),
         ] {
-            assert_eq!(Kind::of(head), Some(kind));
+            assert_eq!(Kind::of(head).unwrap().0, name);
         }
     }
 }

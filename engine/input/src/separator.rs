@@ -1,6 +1,6 @@
 //! What separates the columns of text, and how it is found from the first lines.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, iter, str::FromStr};
 
 use memchr::{memchr, memchr2};
 
@@ -51,37 +51,30 @@ impl Separator {
     /// All separators.
     pub const ALL: [Self; 5] = [Self::Tab, Self::Comma, Self::Semicolon, Self::Bar, Self::Spaces];
 
+    /// Its word on the command line, its plural, and itself in a command of sed.
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            Self::Tab => ["tab", "tabs", "\\t"],
+            Self::Comma => ["comma", "commas", ","],
+            Self::Semicolon => ["semicolon", "semicolons", ";"],
+            Self::Bar => ["bar", "bars", "|"],
+            Self::Spaces => ["spaces", "spaces", " "],
+        }
+    }
+
     /// The separator in a command of sed.
     pub(crate) fn in_sed(self) -> &'static str {
-        match self {
-            Self::Tab => "\\t",
-            Self::Comma => ",",
-            Self::Semicolon => ";",
-            Self::Bar => "|",
-            Self::Spaces => " ",
-        }
+        self.words()[2]
     }
 
     /// Its word on the command line.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Tab => "tab",
-            Self::Comma => "comma",
-            Self::Semicolon => "semicolon",
-            Self::Bar => "bar",
-            Self::Spaces => "spaces",
-        }
+        self.words()[0]
     }
 
     /// Its plural, for messages.
     pub fn plural(self) -> &'static str {
-        match self {
-            Self::Tab => "tabs",
-            Self::Comma => "commas",
-            Self::Semicolon => "semicolons",
-            Self::Bar => "bars",
-            Self::Spaces => "spaces",
-        }
+        self.words()[1]
     }
 
     /// The byte that separates integers, besides blanks: between these a comma is as good as a blank.
@@ -94,7 +87,7 @@ impl Separator {
     }
 
     /// The first field of `text`, trimmed and without quotes, and what follows its separator.
-    pub(crate) fn first(self, text: &[u8]) -> Result<(Field<'_>, Option<&[u8]>), OpenQuote> {
+    fn first(self, text: &[u8]) -> Result<(Field<'_>, Option<&[u8]>), OpenQuote> {
         // Two tabs in a row enclose an empty column; two blanks are one gap.
         let text = if self == Self::Tab { text } else { trim(text) };
         let end = match self {
@@ -119,22 +112,27 @@ impl Separator {
         })
     }
 
-    /// All fields of a line, trimmed and without quotes.
-    pub(crate) fn fields(self, line: &[u8]) -> Result<Vec<Field<'_>>, OpenQuote> {
-        let mut fields = Vec::new();
+    /// The fields of a line, trimmed and without quotes.
+    pub(crate) fn split(self, line: &[u8]) -> impl Iterator<Item = Result<Field<'_>, OpenQuote>> {
         // A tab at the end of a line is an empty field.
         let mut rest = Some(if self == Self::Tab { line } else { trim(line) });
-        while let Some(text) = rest {
-            let (field, after) = self.first(text)?;
-            fields.push(field);
-            rest = after;
-        }
-        Ok(fields)
+        iter::from_fn(move || {
+            let field = self.first(rest.take()?);
+            Some(field.map(|(field, after)| {
+                rest = after;
+                field
+            }))
+        })
+    }
+
+    /// All of them.
+    pub(crate) fn fields(self, line: &[u8]) -> Result<Vec<Field<'_>>, OpenQuote> {
+        self.split(line).collect()
     }
 
     /// The number of fields on a line. None if a quote is not closed.
     fn count(self, line: &[u8]) -> Option<usize> {
-        self.fields(line).ok().map(|fields| fields.len())
+        self.split(line).try_fold(0, |count, field| field.ok().map(|_| count + 1))
     }
 
     /// Finds what separates the columns of these lines: the separator with the same number of fields, at least two, on each of
@@ -172,11 +170,9 @@ impl Separator {
 
     /// The separator of a line that stands alone.
     fn of_line(line: &[u8]) -> Self {
-        let strong = [Self::Tab, Self::Comma, Self::Semicolon, Self::Bar];
-        strong
-            .into_iter()
-            .find(|separator| separator.count(line).is_some_and(|count| count >= 2))
-            .unwrap_or(Self::Spaces)
+        let strong = [Self::Tab, Self::Comma, Self::Semicolon, Self::Bar].into_iter();
+        let mut fitting = strong.filter(|separator| separator.count(line).is_some_and(|count| count >= 2));
+        fitting.next().unwrap_or(Self::Spaces)
     }
 }
 

@@ -75,9 +75,9 @@ impl LineForm {
         let start = values.len();
         values.resize(start + self.values(), 0.0);
         let mut bad = None;
-        let (mut found, mut rest) = (0, Some(line));
-        while let Some(text) = rest {
-            let (field, after) = self.separator.first(text)?;
+        let mut found = 0;
+        for field in self.separator.split(line) {
+            let field = field?;
             if found == self.columns.source {
                 fields[0] = field;
             } else if found == self.columns.target {
@@ -95,15 +95,11 @@ impl LineForm {
                 return Err(BadEdge::LastColumn);
             }
             found += 1;
-            rest = after;
         }
         if found != self.width {
             return Err(BadEdge::Columns { expected: self.width, found });
         }
-        match bad {
-            None => Ok(fields),
-            Some(bad) => Err(bad),
-        }
+        bad.map_or(Ok(fields), Err)
     }
 }
 

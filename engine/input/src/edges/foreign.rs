@@ -18,15 +18,15 @@ const TRIPLES_MIN: usize = 20;
 /// Fails if a file begins as another format does.
 pub(super) fn refuse_other_formats(head: &[&[u8]], path: &Path) -> Result<()> {
     let first = &head[..head.len().min(LISTS_MIN)];
-    let Some(format) = first.first().and_then(|line| Format::of_first_line(line, first)) else {
+    let Some((name, conversion)) = first.first().and_then(|line| other_format(line, first)) else {
         return Ok(());
     };
-    let remedy = match format.conversion() {
+    let remedy = match conversion {
         Some(conversion) => format!("convert it: {}", conversion.command(path)),
         None => "write a line for each edge, with source and target, or a Parquet file with the columns src and dst"
             .to_owned(),
     };
-    let what = format!("this is {}, not a list of edges; {remedy}", format.name());
+    let what = format!("this is {name}, not a list of edges; {remedy}");
     Err(Error::input(path, Position::Whole, what))
 }
 
@@ -143,91 +143,40 @@ fn fields_of(line: &[u8], separator: Separator) -> impl Iterator<Item = &[u8]> {
     line.split(move |&other| other == byte || other == b' ' || other == b'\t').filter(|field| !field.is_empty())
 }
 
-/// Another format of graphs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    GraphMl,
-    Gexf,
-    Xml,
-    Json,
-    JsonLines,
-    PythonList,
-    ExcelSeparator,
-    Gml,
-    Pajek,
-    Dot,
-    Dimacs,
-    NTriples,
-}
-
-impl Format {
-    /// The format of a file with this first line. `first` has the first lines.
-    fn of_first_line(line: &[u8], first: &[&[u8]]) -> Option<Self> {
-        let text = String::from_utf8_lossy(line).to_ascii_lowercase();
-        let all: Vec<String> = first.iter().map(|line| String::from_utf8_lossy(line).to_ascii_lowercase()).collect();
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        match words[..] {
-            _ if is_triple(line) => Some(Self::NTriples),
-            _ if text.starts_with('<') && all.iter().any(|line| line.contains("<graphml")) => Some(Self::GraphMl),
-            _ if text.starts_with('<') && all.iter().any(|line| line.contains("<gexf")) => Some(Self::Gexf),
-            _ if text.starts_with("<?xml") || text.starts_with("<!doctype") => Some(Self::Xml),
-            _ if text.starts_with("[(") || text.starts_with("{(") => Some(Self::PythonList),
-            [word] if word.len() == 5 && word.starts_with("sep=") => Some(Self::ExcelSeparator),
-            _ if text.starts_with("{\"") && first.len() > 1 && first.iter().all(|line| line.starts_with(b"{")) => {
-                Some(Self::JsonLines)
-            }
-            _ if text == "{"
-                || text.starts_with("{\"")
-                || text.starts_with("[{")
-                || text == "["
-                || text.starts_with("[[") =>
-            {
-                Some(Self::Json)
-            }
-            ["graph", "["] | ["graph["] => Some(Self::Gml),
-            ["creator", ..] if all.iter().any(|line| line == "graph" || line.starts_with("graph [")) => Some(Self::Gml),
-            ["*vertices" | "*network", ..] => Some(Self::Pajek),
-            ["graph" | "digraph" | "strict", .., "{"] | ["graph{" | "digraph{"] => Some(Self::Dot),
-            ["p", "sp" | "edge" | "col" | "max" | "min", _, _] => Some(Self::Dimacs),
-            ["c", ..] if all.iter().any(|line| line.starts_with("p ")) => Some(Self::Dimacs),
-            _ => None,
+/// The other format of graphs of a file with this first line, and the command that writes its edges, if there is one. `first` has the
+/// first lines.
+fn other_format(line: &[u8], first: &[&[u8]]) -> Option<(&'static str, Option<Conversion>)> {
+    let text = String::from_utf8_lossy(line).to_ascii_lowercase();
+    let all: Vec<String> = first.iter().map(|line| String::from_utf8_lossy(line).to_ascii_lowercase()).collect();
+    let any_has = |part: &str| all.iter().any(|line| line.contains(part));
+    let begins_with_one_of = |starts: &[&str]| starts.iter().any(|start| text.starts_with(start));
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let (name, conversion) = match words[..] {
+        _ if is_triple(line) => ("N-Triples of RDF", Conversion::NTriplesToEdges),
+        _ if text.starts_with('<') && any_has("<graphml") => ("GraphML", Conversion::GraphMlToEdges),
+        _ if text.starts_with('<') && any_has("<gexf") => ("GEXF", Conversion::GexfToEdges),
+        _ if begins_with_one_of(&["<?xml", "<!doctype"]) => return Some(("XML", None)),
+        _ if begins_with_one_of(&["[(", "{("]) => ("a list of Python", Conversion::ListToText),
+        [word] if word.len() == 5 && word.starts_with("sep=") => {
+            ("text whose first line tells Excel the separator", Conversion::RemoveHeader)
         }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::GraphMl => "GraphML",
-            Self::Gexf => "GEXF",
-            Self::Xml => "XML",
-            Self::Json => "JSON",
-            Self::JsonLines => "JSON with an object in each line",
-            Self::PythonList => "a list of Python",
-            Self::ExcelSeparator => "text whose first line tells Excel the separator",
-            Self::Gml => "GML",
-            Self::Pajek => "a network of Pajek",
-            Self::Dot => "a graph of Graphviz",
-            Self::Dimacs => "a graph of DIMACS",
-            Self::NTriples => "N-Triples of RDF",
+        _ if text.starts_with("{\"") && first.len() > 1 && first.iter().all(|line| line.starts_with(b"{")) => {
+            ("JSON with an object in each line", Conversion::JsonLinesToText)
         }
-    }
-
-    /// The command that writes its edges, if there is one.
-    fn conversion(self) -> Option<Conversion> {
-        Some(match self {
-            Self::GraphMl => Conversion::GraphMlToEdges,
-            Self::Gexf => Conversion::GexfToEdges,
-            Self::Gml => Conversion::GmlToEdges,
-            Self::Pajek => Conversion::PajekToEdges,
-            Self::Dot => Conversion::DotToEdges,
-            Self::Dimacs => Conversion::DimacsToEdges,
-            Self::NTriples => Conversion::NTriplesToEdges,
-            Self::Json => Conversion::JsonToText,
-            Self::JsonLines => Conversion::JsonLinesToText,
-            Self::PythonList => Conversion::ListToText,
-            Self::ExcelSeparator => Conversion::RemoveHeader,
-            Self::Xml => return None,
-        })
-    }
+        _ if text == "{" || text == "[" || begins_with_one_of(&["{\"", "[{", "[["]) => ("JSON", Conversion::JsonToText),
+        ["graph", "["] | ["graph["] => ("GML", Conversion::GmlToEdges),
+        ["creator", ..] if all.iter().any(|line| line == "graph" || line.starts_with("graph [")) => {
+            ("GML", Conversion::GmlToEdges)
+        }
+        ["*vertices" | "*network", ..] => ("a network of Pajek", Conversion::PajekToEdges),
+        ["graph" | "digraph" | "strict", .., "{"] | ["graph{" | "digraph{"] => {
+            ("a graph of Graphviz", Conversion::DotToEdges)
+        }
+        ["p", "sp" | "edge" | "col" | "max" | "min", _, _] => ("a graph of DIMACS", Conversion::DimacsToEdges),
+        ["c", ..] if all.iter().any(|line| line.starts_with("p ")) => ("a graph of DIMACS", Conversion::DimacsToEdges),
+        _ => return None,
+    };
+    Some((name, Some(conversion)))
 }
 
 /// Whether a line is a triple of RDF: `<subject> <predicate> object .`

@@ -9,7 +9,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     forms::{Forms, TableForm},
-    text_table::{TextTable, split, text_of},
+    text_table::{TextTable, text_of},
 };
 use crate::{
     columns::{Purpose, Roles},
@@ -18,7 +18,7 @@ use crate::{
     line_reader::{Line, Lines},
     messages::one_less,
     reading::Reading,
-    separator::Separator,
+    separator::{OpenQuote, Separator},
 };
 
 /// Gets the number and the fields of a row, or what is wrong with its line. An error says what is wrong with it.
@@ -263,8 +263,7 @@ fn first_row(extent: &Extent, file: &InputFile, forms: &Forms, header: bool) -> 
 impl DataColumns {
     /// The fields of a line with the data.
     fn fields<'a>(&self, line: &'a Line) -> std::result::Result<Vec<Cow<'a, str>>, String> {
-        let mut fields = Vec::new();
-        split(self.separator, &line.bytes, &mut fields)?;
+        let mut fields = self.separator.fields(&line.bytes).map_err(|OpenQuote| OpenQuote::REASON)?;
         if fields.len() != self.width {
             return Err(format!("expected {} columns as in the first line, found {}", self.width, fields.len()));
         }

@@ -10,7 +10,7 @@ use crate::{
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
-    separator::{Field, OpenQuote, Separator, trim, unquoted},
+    separator::{Field, OpenQuote, Separator, unquoted},
     table::{Form, HEXADECIMAL, form_of},
 };
 
@@ -111,11 +111,7 @@ impl TextTable {
     /// The column of ids.
     pub fn ids(&self, path: &Path, form: &TableForm) -> Result<Option<IdColumn>> {
         let id = Roles::id_of(&self.columns(), self.header, &form.columns).map_err(|what| self.refused(path, what))?;
-        Ok(id.map(|column| self.id_column(column)))
-    }
-
-    pub fn id_column(&self, column: usize) -> IdColumn {
-        IdColumn { separator: self.separator, column }
+        Ok(id.map(|column| IdColumn { separator: self.separator, column }))
     }
 }
 
@@ -198,20 +194,18 @@ pub(super) struct IdColumn {
 impl IdColumn {
     /// The id of a line. An error says what is wrong with the line.
     pub fn id(self, line: &[u8]) -> std::result::Result<Field<'_>, String> {
-        let mut rest = Some(trimmed(self.separator, line));
-        let mut column = 0;
-        while let Some(text) = rest {
-            let (field, after) = self.separator.first(text).map_err(|OpenQuote| OpenQuote::REASON)?;
-            if column == self.column {
+        let mut columns = 0;
+        for field in self.separator.split(line) {
+            let field = field.map_err(|OpenQuote| OpenQuote::REASON)?;
+            columns += 1;
+            if columns > self.column {
                 return match field.is_empty() {
-                    true => Err(format!("expected a node id in column {}, found none", column + 1)),
+                    true => Err(format!("expected a node id in column {columns}, found none")),
                     false => Ok(field),
                 };
             }
-            column += 1;
-            rest = after;
         }
-        Err(format!("expected a node id in column {}, found {column} columns", self.column + 1))
+        Err(format!("expected a node id in column {}, found {columns} columns", self.column + 1))
     }
 }
 
@@ -226,30 +220,6 @@ pub(super) fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
     })
 }
 
-/// Replaces the contents of `fields` with the fields of a line.
-pub(super) fn split<'a>(
-    separator: Separator,
-    line: &'a [u8],
-    fields: &mut Vec<Field<'a>>,
-) -> std::result::Result<(), String> {
-    fields.clear();
-    let mut rest = Some(trimmed(separator, line));
-    while let Some(text) = rest {
-        let (field, after) = separator.first(text).map_err(|OpenQuote| OpenQuote::REASON)?;
-        fields.push(field);
-        rest = after;
-    }
-    Ok(())
-}
-
-fn trimmed(separator: Separator, line: &[u8]) -> &[u8] {
-    match separator {
-        // A tab at the end is an empty field.
-        Separator::Tab => line,
-        _ => trim(line),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,11 +231,9 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let file = InputFile::open(&path).unwrap();
         let table = TextTable::read(&file, &TableForm::default()).unwrap().unwrap();
-        let mut fields = Vec::new();
         let line = text.lines().nth(1).unwrap_or_default();
-        split(table.separator, line.as_bytes(), &mut fields).unwrap();
-        let fields = fields.iter().map(|field| String::from_utf8(field.to_vec()).unwrap());
-        let fields = fields.collect();
+        let fields = table.separator.split(line.as_bytes());
+        let fields = fields.map(|field| String::from_utf8(field.unwrap().to_vec()).unwrap()).collect();
         (table, fields)
     }
 
