@@ -11,7 +11,7 @@ use crate::separator::Separator;
 const NAMES_MAX: usize = 6;
 
 /// How an input file is read, or several that are read in the same way.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     /// The first file.
     pub file: PathBuf,
@@ -96,23 +96,6 @@ impl fmt::Display for ColumnReading {
 }
 
 impl Reading {
-    /// A file whose contents alone say what it is.
-    pub(crate) fn of(what: &'static str) -> Self {
-        Self {
-            file: PathBuf::new(),
-            more_files: 0,
-            what,
-            format: "",
-            separator: None,
-            header: false,
-            comments: 0,
-            columns: Vec::new(),
-            encodings: Vec::new(),
-            left_out: Vec::new(),
-            by_position: None,
-        }
-    }
-
     /// Whether another file is read in the same way.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (self.what, self.format, self.separator, self.header)

@@ -162,22 +162,24 @@ impl Content {
     pub fn reading(&self, weighted: bool) -> Option<Reading> {
         if let Self::Parquet { parquet, .. } = self {
             return Some(Reading {
+                what: "edges",
                 format: "Parquet",
                 columns: parquet.roles(),
                 left_out: parquet.left_out(),
-                ..Reading::of("edges")
+                ..Reading::default()
             });
         }
         let Some(layout) = self.layout() else {
             let Self::Table { table, .. } = self else { return None };
             return Some(Reading {
+                what: "edges",
                 format: match (table.matrix_nodes().is_some(), table.has_weights()) {
                     (true, true) => "sparse matrix, an edge from each row to its columns, values are weights",
                     (true, false) => "sparse matrix, an edge from each row to its columns",
                     (false, _) if weighted => "binary, with weights in another file",
                     (false, _) => "binary",
                 },
-                ..Reading::of("edges")
+                ..Reading::default()
             });
         };
         let EdgeColumns { source, target, weight, features } = &layout.form.columns;
@@ -192,6 +194,7 @@ impl Content {
         let columns = roles.map(|(role, &column)| (role, names[column].clone()));
         let left_out = layout.form.columns.left_out(&names.iter().map(String::as_str).collect::<Vec<_>>());
         Some(Reading {
+            what: "edges",
             format: match layout.matrix {
                 None => "text",
                 Some(matrix) if matrix.symmetric => "symmetric Matrix Market",
@@ -202,7 +205,7 @@ impl Content {
             comments: layout.comments,
             columns: columns.collect(),
             left_out: left_out.into_iter().map(str::to_owned).collect(),
-            ..Reading::of("edges")
+            ..Reading::default()
         })
     }
 

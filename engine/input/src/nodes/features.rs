@@ -61,7 +61,6 @@ const FORMS: Forms = Forms {
 pub struct MatrixSource {
     file: NodeFile,
     form: TableForm,
-    dtype: ElementType,
     /// The encoding of the columns, if they have names.
     encoder: Option<Encoder>,
     /// What was fitted.
@@ -114,18 +113,11 @@ impl MatrixSource {
     /// The same, with columns of a table that the user names.
     pub fn open_with(path: &Path, form: &TableForm) -> Result<Self> {
         let file = NodeFile::open(path, &FORMS, form)?;
-        let dtype = match &file.content {
-            Content::Dense(reader) => reader.array.element,
-            Content::Sparse(sparse) => sparse.element(),
-            Content::Text(_) => ElementType::F32,
-            Content::Parquet(table) => table.element(),
-        };
-        let names = file.names();
+        let names = &file.layout.names;
         Ok(Self {
             encoder: (!names.is_empty()).then(|| Encoder::of_numbers(names.to_vec())),
             file,
             form: form.clone(),
-            dtype,
             fitted: Vec::new(),
             allow_nan: false,
             problems: Mutex::default(),
@@ -136,7 +128,7 @@ impl MatrixSource {
 
     /// Numbers per row.
     pub fn dim(&self) -> usize {
-        self.encoder.as_ref().map_or(self.file.columns(), Encoder::dim)
+        self.encoder.as_ref().map_or(self.layout.columns, Encoder::dim)
     }
 
     /// The columns of a table, and what each becomes. Empty if they have no names.
@@ -169,14 +161,14 @@ impl MatrixSource {
             self.encoder = Some(Encoder::new(schema.features.clone()));
             return Ok(());
         }
-        let names = self.file.names().to_vec();
+        let names = self.layout.names.clone();
         if let Some(unknown) = options.missing.columns().find(|name| !names.iter().any(|own| own == name)) {
             return Err(Error::conflict(
                 format!("--missing names the column {unknown}, which is none of the features"),
                 format!("name one of {}", names.join(", ")),
             ));
         }
-        if self.file.are_numbers() && !options.is_given() {
+        if self.layout.are_numbers && !options.is_given() {
             return Ok(());
         }
         progress.stage("examining the columns of features", None);
@@ -258,7 +250,7 @@ impl MatrixSource {
         is_assumed: bool,
     ) -> Result<Error> {
         let message = problems.message(&RowNames {
-            columns: self.file.names(),
+            columns: &self.layout.names,
             id: id_of_row,
             place: &|row| {
                 let Place { path, position } = self.place(row);
@@ -286,7 +278,7 @@ impl MatrixSource {
 
     /// Type of the numbers in the file. Text counts as f32.
     pub fn dtype(&self) -> ElementType {
-        self.dtype
+        self.layout.element
     }
 
     /// How the file is read.
@@ -319,14 +311,14 @@ impl MatrixSource {
         let of_number = match &self.file.content {
             // The decoded value, its levels, and its place in a column.
             Content::Parquet(_) => 2 * size_of::<f64>() + 2 * size_of::<i16>(),
-            Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => self.dtype.bytes(),
+            Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => self.layout.element.bytes(),
         };
         self.dim() * (of_number + size_of::<f32>())
     }
 
     /// Whether each row is a single number that may be a class: an integer, or any number in text.
     pub fn may_be_labels(&self) -> bool {
-        let is_float = self.dtype.is_float();
+        let is_float = self.layout.element.is_float();
         self.dim() == 1 && (matches!(self.file.content, Content::Text(_)) || !is_float)
     }
 
@@ -370,7 +362,9 @@ impl MatrixSource {
                 Ok(())
             })?,
             // An encoder of numbers would do the same.
-            Content::Parquet(table) if table.are_numbers() && self.encoder.as_ref().is_none_or(Encoder::is_assumed) => {
+            Content::Parquet(table)
+                if self.layout.are_numbers && self.encoder.as_ref().is_none_or(Encoder::is_assumed) =>
+            {
                 out.reserve(count * self.dim());
                 table.read(first, count, &mut |row| {
                     out.extend(row.iter().map(|&number| number as f32));

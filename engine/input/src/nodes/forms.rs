@@ -1,7 +1,10 @@
-//! The forms that node data may have, and the options for tables.
+//! The forms that node data may have, the options for tables, and what a file has.
+
+use grappa_formats::features::ElementType;
 
 use crate::{
     columns::{Purpose, TableOptions},
+    reading::Reading,
     separator::Separator,
 };
 
@@ -29,4 +32,25 @@ pub(super) struct Forms {
     pub blank_lines: bool,
     /// What a table is read for.
     pub purpose: Purpose,
+}
+
+/// The rows of a file, as its header, its types or its first lines show them.
+pub(super) struct Layout {
+    pub reading: Reading,
+    /// Numbers per row.
+    pub columns: usize,
+    /// The type of the numbers. Text counts as f32. Of several types it is the type of the first column.
+    pub element: ElementType,
+    /// The names of the columns with the data. Empty if it is a matrix, or has lists.
+    pub names: Vec<String>,
+    /// Whether the data are numbers, as far as types or the first rows of text show it.
+    pub are_numbers: bool,
+}
+
+impl Layout {
+    /// A matrix of numbers, whose rows are in the order of the ids.
+    pub fn matrix(forms: &Forms, format: &'static str, columns: usize, element: ElementType) -> Self {
+        let reading = Reading { what: forms.name, format, by_position: Some(true), ..Reading::default() };
+        Self { reading, columns, element, names: Vec::new(), are_numbers: true }
+    }
 }

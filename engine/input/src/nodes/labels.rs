@@ -172,14 +172,14 @@ impl LabelSource {
     /// The same, with columns of a table that the user names, and values of a type.
     pub fn open_with(path: &Path, form: &TableForm, label_type: LabelType) -> Result<Self> {
         let file = NodeFile::open(path, &FORMS, form)?;
-        if let (Content::Parquet(table), false) = (&file.content, label_type == LabelType::Classes)
-            && !table.are_numbers()
+        if let (Content::Parquet(_), false) = (&file.content, label_type == LabelType::Classes)
+            && !file.layout.are_numbers
         {
             let what = "expected numbers, found text; name other columns with --label, or omit --label-type, which makes classes of text";
             return Err(Error::input(path, Position::Whole, what));
         }
         let names = match &file.content {
-            Content::Parquet(table) => Arc::clone(table.class_names()),
+            Content::Parquet(table) => Arc::clone(&table.class_names),
             Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => Arc::default(),
         };
         Ok(Self { file, label_type, names, has_one: AtomicBool::new(false), has_others: AtomicBool::new(false) })
@@ -192,7 +192,7 @@ impl LabelSource {
     pub fn use_classes_of(&self, schema: &Schema) -> Result<()> {
         let is_text = match &self.file.content {
             Content::Text(_) => true,
-            Content::Parquet(table) => !table.are_numbers(),
+            Content::Parquet(_) => !self.layout.are_numbers,
             Content::Dense(_) | Content::Sparse(_) => false,
         };
         match self.kind() {
@@ -222,7 +222,7 @@ impl LabelSource {
 
     /// Whether each node has one class, a set of classes, or numbers.
     pub fn kind(&self) -> LabelKind {
-        match (self.label_type, self.file.columns()) {
+        match (self.label_type, self.layout.columns) {
             (LabelType::Classes, 1) => LabelKind::Single,
             (LabelType::Classes, _) => LabelKind::Multi,
             (LabelType::Partial, _) => LabelKind::Partial,
@@ -232,7 +232,7 @@ impl LabelSource {
 
     /// The number of classes or targets, if the shape shows it: sets have one column per class.
     pub fn classes(&self) -> Option<u32> {
-        (self.kind() != LabelKind::Single).then_some(self.file.columns() as u32)
+        (self.kind() != LabelKind::Single).then_some(self.layout.columns as u32)
     }
 
     /// Whether labels that were read are names. The classes of [`Self::read_rows`] are right after [`Self::all_were_read`].
@@ -249,14 +249,14 @@ impl LabelSource {
     pub fn class_names(&self) -> Vec<String> {
         match self.kind() {
             LabelKind::Single => self.names.all(),
-            LabelKind::Multi | LabelKind::Partial | LabelKind::Targets => self.file.names().to_vec(),
+            LabelKind::Multi | LabelKind::Partial | LabelKind::Targets => self.layout.names.clone(),
         }
     }
 
     /// Bytes of memory per row that [`Self::read_rows`] takes, with the batch, at worst.
     pub fn read_cost(&self) -> usize {
         // The bytes of the file, and the classes and ends of a batch, which grow by doubling.
-        let columns = self.file.columns();
+        let columns = self.layout.columns;
         let batch = columns * size_of::<u32>() + size_of::<usize>() + size_of::<bool>();
         columns * size_of::<u64>() + 2 * batch
     }
@@ -292,7 +292,7 @@ impl LabelSource {
     /// is below `count` only at the end.
     pub fn read_rows(&self, first: u64, count: usize, out: &mut LabelBatch) -> Result<usize> {
         out.clear();
-        let columns = self.file.columns();
+        let columns = self.layout.columns;
         let mut values = Vec::with_capacity(columns);
         let read = match &self.file.content {
             Content::Dense(reader) => {

@@ -1,12 +1,12 @@
 //! Files with one row of numbers per node: opening them, and the checks that features and labels share.
 
-use std::path::{Path, PathBuf};
+use std::{iter, path::Path};
 
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    forms::{Forms, TableForm},
-    parquet_parts::ParquetParts,
+    forms::{Forms, Layout, TableForm},
+    parquet_parts::{ParquetParts, open_part},
     place::Place,
     sparse::Sparse,
     text_rows::TextRows,
@@ -28,11 +28,9 @@ use crate::{
 /// An open file, or folder of files, with one row of numbers per node.
 pub struct NodeFile {
     pub(super) content: Content,
-    path: PathBuf,
-    what: &'static str,
+    pub(super) layout: Layout,
     bytes: u64,
     rows: Option<u64>,
-    columns: usize,
 }
 
 pub(super) enum Content {
@@ -50,9 +48,9 @@ impl NodeFile {
     /// Opens `path` and checks its shape.
     pub(super) fn open(path: &Path, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         if path.is_dir() {
-            let table = ParquetParts::folder(files_of(path)?, forms, form)?;
-            let (rows, columns, bytes) = (table.rows(), table.columns() as u64, table.total_bytes());
-            return Self::new(path, bytes, Some(rows), columns, Content::Parquet(table), forms);
+            let files = files_of(path)?.into_iter().map(|path| open_part(&path));
+            let (table, layout) = ParquetParts::open(files, forms, form)?;
+            return Self::new(path, table.total_bytes(), Some(table.rows()), layout, Content::Parquet(table), forms);
         }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
@@ -60,7 +58,7 @@ impl NodeFile {
             return Err(Error::input(path, Position::Whole, "this file is empty"));
         }
         refuse_other_kinds(&file)?;
-        let (rows, columns, content) = if head.starts_with(zip::MAGIC) {
+        let (rows, layout, content) = if head.starts_with(zip::MAGIC) {
             let archive = Npz::open(&file)?;
             let matrix = match forms.sparse {
                 true => SparseArrays::find(&archive, "attr_")?,
@@ -69,68 +67,57 @@ impl NodeFile {
             match matrix {
                 Some(matrix) => {
                     let sparse = Sparse::open(matrix, path)?;
-                    (Some(sparse.rows), sparse.columns, Content::Sparse(Box::new(sparse)))
+                    let layout = Layout::matrix(forms, "sparse matrix", sparse.columns as usize, sparse.element);
+                    (Some(sparse.rows), layout, Content::Sparse(Box::new(sparse)))
                 }
                 None => dense(archive.first_of(forms.arrays, forms.name)?, forms)?,
             }
         } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             dense(NpyArray::open(&file)?, forms)?
         } else if head.starts_with(parquet::MAGIC) {
-            let table = ParquetParts::file(&file, forms, form)?;
-            (Some(table.rows()), table.columns() as u64, Content::Parquet(table))
+            let (table, layout) = ParquetParts::open(iter::once(Ok(file.clone())), forms, form)?;
+            (Some(table.rows()), layout, Content::Parquet(table))
         } else {
-            let text = TextRows::open(&file, forms, form)?;
-            (None, text.columns() as u64, Content::Text(text))
+            let (text, layout) = TextRows::open(&file, forms, form)?;
+            (None, layout, Content::Text(text))
         };
         read_past_cache_if_large([&*file].into_iter());
-        Self::new(path, file.bytes(), rows, columns, content, forms)
+        Self::new(path, file.bytes(), rows, layout, content, forms)
     }
 
-    fn new(path: &Path, bytes: u64, rows: Option<u64>, columns: u64, content: Content, forms: &Forms) -> Result<Self> {
-        if rows == Some(0) || !(1..=forms.columns_max).contains(&columns) {
-            return Err(Error::input(
-                path,
-                Position::Whole,
-                format!(
-                    "expected {} of at least one row and 1 to {} columns, found {} by {columns}",
-                    forms.name,
-                    forms.columns_max,
-                    rows.map_or_else(|| "some".to_owned(), |rows| rows.to_string())
-                ),
-            ));
+    fn new(
+        path: &Path,
+        bytes: u64,
+        rows: Option<u64>,
+        mut layout: Layout,
+        content: Content,
+        forms: &Forms,
+    ) -> Result<Self> {
+        if rows == Some(0) || !(1..=forms.columns_max).contains(&(layout.columns as u64)) {
+            let what = format!(
+                "expected {} of at least one row and 1 to {} columns, found {} by {}",
+                forms.name,
+                forms.columns_max,
+                rows.map_or_else(|| "some".to_owned(), |rows| rows.to_string()),
+                layout.columns
+            );
+            return Err(Error::input(path, Position::Whole, what));
         }
-        Ok(Self { content, path: path.to_owned(), what: forms.name, bytes, rows, columns: columns as usize })
+        path.clone_into(&mut layout.reading.file);
+        Ok(Self { content, layout, bytes, rows })
     }
 
     /// The file, or the folder of its parts.
     pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The names of the columns with the data. Empty if it is a matrix, or has lists.
-    pub(super) fn names(&self) -> &[String] {
-        match &self.content {
-            Content::Text(text) => text.names(),
-            Content::Parquet(table) if !table.is_list() => table.names(),
-            Content::Parquet(_) | Content::Dense(_) | Content::Sparse(_) => &[],
-        }
-    }
-
-    /// Whether the data are numbers, as far as types or the first rows of text show it.
-    pub(super) fn are_numbers(&self) -> bool {
-        match &self.content {
-            Content::Text(text) => text.are_numbers(),
-            Content::Parquet(table) => table.are_numbers(),
-            Content::Dense(_) | Content::Sparse(_) => true,
-        }
+        &self.layout.reading.file
     }
 
     /// The place of a row.
     pub fn place(&self, row: u64) -> Place<'_> {
         match &self.content {
             Content::Parquet(table) => table.place(row),
-            Content::Text(text) => Place { path: &self.path, position: text.position(row) },
-            Content::Dense(_) | Content::Sparse(_) => Place { path: &self.path, position: Position::Row(row) },
+            Content::Text(text) => Place { path: self.path(), position: text.position(row) },
+            Content::Dense(_) | Content::Sparse(_) => Place { path: self.path(), position: Position::Row(row) },
         }
     }
 
@@ -139,18 +126,9 @@ impl NodeFile {
         self.rows
     }
 
-    /// Numbers per row.
-    pub(super) fn columns(&self) -> usize {
-        self.columns
-    }
-
     /// Whether it is a table with the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
     pub fn has_ids(&self) -> bool {
-        match &self.content {
-            Content::Text(text) => text.has_ids(),
-            Content::Parquet(table) => table.has_ids(),
-            Content::Dense(_) | Content::Sparse(_) => false,
-        }
+        self.layout.reading.by_position == Some(false)
     }
 
     /// Calls `each` with the number and the values of up to `count` rows of a table from row `first` on, or with what is wrong with a
@@ -174,15 +152,7 @@ impl NodeFile {
 
     /// How the file is read.
     pub fn reading(&self) -> Reading {
-        let reading = match &self.content {
-            Content::Text(text) => text.reading(self.what),
-            Content::Parquet(table) => table.reading(self.what),
-            Content::Dense(_) => Reading { format: "array", by_position: Some(true), ..Reading::of(self.what) },
-            Content::Sparse(_) => {
-                Reading { format: "sparse matrix", by_position: Some(true), ..Reading::of(self.what) }
-            }
-        };
-        Reading { file: self.path.clone(), ..reading }
+        self.layout.reading.clone()
     }
 
     /// Bytes of memory that stay in use between reads: a page of each column of Parquet, or the entries of a sparse matrix.
@@ -235,7 +205,7 @@ impl NodeFile {
     }
 }
 
-fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, u64, Content)> {
+fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, Layout, Content)> {
     let (rows, columns) = match *array.shape {
         [rows] => (rows, 1),
         [rows, columns] => (rows, columns),
@@ -259,5 +229,6 @@ fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, u64, Content)> 
             Conversion::ColumnsToRows.command(array.path())
         )));
     }
-    Ok((Some(rows), columns, Content::Dense(reader)))
+    let layout = Layout::matrix(forms, "array", columns as usize, array.element);
+    Ok((Some(rows), layout, Content::Dense(reader)))
 }

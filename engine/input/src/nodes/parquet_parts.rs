@@ -8,19 +8,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
     class_names::ClassNames,
-    forms::{Forms, TableForm},
+    forms::{Forms, Layout, TableForm},
     parquet_rows::{Chosen, EachCells, EachRow, ParquetRows},
     place::Place,
 };
 use crate::{
     file::{InputFile, are_large},
     parquet,
-    reading::Reading,
 };
 
 /// A table.
@@ -31,15 +29,11 @@ pub(super) struct ParquetParts {
     parts: Vec<Part>,
     bytes: u64,
     held_bytes: u64,
+    /// Numbers per row.
     columns: usize,
-    element: ElementType,
     chosen: Chosen,
-    left_out: Vec<String>,
-    /// Whether all columns have numbers, or zeros and ones.
-    are_numbers: bool,
-    is_list: bool,
-    /// The names of classes, if the data are labels that are names.
-    class_names: Arc<ClassNames>,
+    /// The names of classes that were read, if the data are labels that are names.
+    pub class_names: Arc<ClassNames>,
     /// The part that is read.
     open: Mutex<Option<(usize, ParquetRows)>>,
 }
@@ -52,23 +46,19 @@ struct Part {
 }
 
 impl ParquetParts {
-    /// A table in one file.
-    pub fn file(file: &Arc<InputFile>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
-        let class_names = Arc::default();
-        let table = ParquetRows::open(file, forms, form, &class_names, None)?;
-        let part = Part { path: file.path().to_owned(), first_row: 0, rows: table.rows() };
-        Ok(Self::new(forms, form, vec![part], file.bytes(), table.held_bytes(), class_names, table))
-    }
-
     /// A table whose parts are these files, in their order.
-    pub fn folder(files: Vec<PathBuf>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
+    pub fn open(
+        files: impl Iterator<Item = Result<Arc<InputFile>>>,
+        forms: &'static Forms,
+        form: &TableForm,
+    ) -> Result<(Self, Layout)> {
         let (mut parts, mut bytes, mut held_bytes) = (Vec::new(), 0, 0);
         let (mut rows, mut first) = (0, None::<ParquetRows>);
         let class_names = Arc::default();
-        for path in files {
-            let file = open_part(&path)?;
-            let like = first.as_ref().filter(|first| first.rows() > 0).map(ParquetRows::chosen);
-            let table = ParquetRows::open(&file, forms, form, &class_names, like.as_ref())?;
+        for file in files {
+            let file = file?;
+            let like = first.as_ref().filter(|first| first.rows() > 0).map(|first| &first.chosen);
+            let table = ParquetRows::open(&file, forms, form, &class_names, like)?;
             bytes += file.bytes();
             held_bytes = held_bytes.max(table.held_bytes());
             // Writers that divide a table by keys leave parts without rows.
@@ -76,97 +66,34 @@ impl ParquetParts {
                 first.get_or_insert(table);
                 continue;
             }
-            let part = Part { path, first_row: rows, rows: table.rows() };
+            parts.push(Part { path: file.path().to_owned(), first_row: rows, rows: table.rows() });
             rows += table.rows();
             match &first {
                 Some(first) if first.rows() > 0 => table.check_like(first)?,
                 _ => first = Some(table),
             }
-            parts.push(part);
         }
-        let first = first.expect("a folder has files");
+        let first = first.expect("a table has files");
         if parts.is_empty() {
             parts.push(Part { path: first.path().to_owned(), first_row: 0, rows: 0 });
         }
-        Ok(Self::new(forms, form, parts, bytes, held_bytes, class_names, first))
-    }
-
-    fn new(
-        forms: &'static Forms,
-        form: &TableForm,
-        parts: Vec<Part>,
-        bytes: u64,
-        held_bytes: u64,
-        class_names: Arc<ClassNames>,
-        first: ParquetRows,
-    ) -> Self {
-        Self {
+        let layout = first.layout(forms, parts.len() - 1);
+        let table = Self {
             forms,
             form: form.clone(),
             parts,
             bytes,
             held_bytes,
-            columns: first.columns(),
-            element: first.element(),
-            chosen: first.chosen(),
-            are_numbers: first.are_numbers(),
-            is_list: first.is_list(),
-            left_out: first.left_out(),
+            columns: first.dim,
+            chosen: first.chosen.clone(),
             class_names,
             open: Mutex::new(Some((0, first))),
-        }
+        };
+        Ok((table, layout))
     }
 
     pub fn rows(&self) -> u64 {
         self.parts.last().map_or(0, |part| part.first_row + part.rows)
-    }
-
-    /// Numbers per row.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
-    /// The names of classes that were read, if the data are labels that are names.
-    pub fn class_names(&self) -> &Arc<ClassNames> {
-        &self.class_names
-    }
-
-    pub fn has_ids(&self) -> bool {
-        self.chosen.id.is_some()
-    }
-
-    /// The names of the columns with the data.
-    pub fn names(&self) -> &[String] {
-        &self.chosen.data
-    }
-
-    /// Whether all columns have numbers, or zeros and ones.
-    pub fn are_numbers(&self) -> bool {
-        self.are_numbers
-    }
-
-    /// Whether rows are lists in one column.
-    pub fn is_list(&self) -> bool {
-        self.is_list
-    }
-
-    /// How the table is read.
-    pub fn reading(&self, what: &'static str) -> Reading {
-        let ids = self.chosen.id.iter().map(|name| ("ids", name.clone()));
-        let data = self.chosen.data.iter().map(|name| (what, name.clone()));
-        Reading {
-            format: "Parquet",
-            columns: ids.chain(data).collect(),
-            left_out: self.left_out.clone(),
-            by_position: Some(self.chosen.id.is_none()),
-            more_files: self.parts.len() - 1,
-            ..Reading::of(what)
-        }
-    }
-
-    /// The type of the numbers in the first part. Of several types it is the type of the first column.
-    pub fn element(&self) -> ElementType {
-        self.element
     }
 
     /// Size of the files in bytes.
@@ -235,7 +162,7 @@ impl ParquetParts {
                 }
                 let like = Some(&self.chosen);
                 let table = ParquetRows::open(&file, self.forms, &self.form, &self.class_names, like)?;
-                if table.rows() != *rows || table.columns() != self.columns {
+                if table.rows() != *rows || table.dim != self.columns {
                     let what = "the file changed while it was read; start again";
                     return Err(Error::input(path, Position::Whole, what));
                 }

@@ -20,7 +20,7 @@ use parquet::{
 
 use super::{
     class_names::ClassNames,
-    forms::{Forms, TableForm},
+    forms::{Forms, Layout, TableForm},
     parquet_column::{NextRows, Values, level_in_list},
     parquet_ids::roles_of,
 };
@@ -31,6 +31,7 @@ use crate::{
         ParquetTable, read_column,
         types::{ValueType, is_flat, is_number, name},
     },
+    reading::Reading,
     table::Cell,
 };
 
@@ -47,10 +48,13 @@ pub(super) type EachCells<'a> = dyn FnMut(&[Cell<'_>]) -> std::result::Result<()
 
 /// Rows of numbers in the columns of a table, or in one column of lists.
 pub(super) struct ParquetRows {
-    columns: NumberColumns,
+    table: ParquetTable,
+    pub chosen: Chosen,
     roles: Roles,
+    /// The classes of names, for a column of labels that are names.
+    class_names: Arc<ClassNames>,
     /// Numbers per row.
-    dim: usize,
+    pub dim: usize,
     cursor: Mutex<Cursor>,
 }
 
@@ -87,14 +91,6 @@ fn names_of(schema: &SchemaDescriptor) -> BTreeSet<String> {
     schema.columns().iter().map(|column| name(column).to_owned()).collect()
 }
 
-/// Columns of a table.
-struct NumberColumns {
-    table: ParquetTable,
-    numbers: Vec<usize>,
-    /// The classes of names, for a column of labels that are names.
-    class_names: Arc<ClassNames>,
-}
-
 /// Gets the first row, the number of rows and the columns of a piece.
 type EachPiece<'a> = dyn FnMut(u64, usize, &[Values]) -> Result<()> + 'a;
 
@@ -122,12 +118,12 @@ impl ParquetRows {
             Some(roles) => roles,
             None => roles_of(&table, forms.purpose, form)?,
         };
-        let numbers = roles.data.clone();
+        let numbers = &roles.data;
         if numbers.is_empty() {
             return Err(file.error(format!("expected columns of {}, found none", forms.name)));
         }
         let may_have_names = forms.purpose == Purpose::Labels && numbers.len() == 1;
-        for &column in &numbers {
+        for &column in numbers {
             let described = schema.column(column);
             if may_have_names && ValueType::of(&described) == ValueType::String {
                 continue;
@@ -143,32 +139,37 @@ impl ParquetRows {
             }
         }
         table.check_columns(numbers.iter().copied())?;
-        let is_list = schema.column(numbers[0]).max_rep_level() == 1;
-        let columns = NumberColumns { table, numbers, class_names: Arc::clone(class_names) };
-        let dim = match is_list {
-            true if columns.table.rows() > 0 => columns.first_list()?,
-            true => 1,
-            false => columns.numbers.len(),
+        let chosen = Chosen {
+            id: roles.id.map(|column| schema.columns()[column].name().to_owned()),
+            data: numbers.iter().map(|&column| name(&schema.column(column)).to_owned()).collect(),
+            all: names_of(schema),
         };
-        Ok(Self { columns, roles, dim, cursor: Mutex::default() })
+        let class_names = Arc::clone(class_names);
+        let mut rows = Self { table, chosen, roles, class_names, dim: 1, cursor: Mutex::default() };
+        if !rows.is_list() {
+            rows.dim = rows.roles.data.len();
+        } else if rows.rows() > 0 {
+            rows.dim = rows.first_list()?;
+        }
+        Ok(rows)
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        self.columns.table.file().path()
+        self.table.file().path()
     }
 
     /// Fails unless its rows can follow the rows of another file.
     pub fn check_like(&self, other: &Self) -> Result<()> {
-        let (names, others) = (self.columns.names(), other.columns.names());
+        let (names, others) = (&self.chosen.data, &other.chosen.data);
         if let Some(at) = (0..names.len().max(others.len())).find(|&at| names.get(at) != others.get(at)) {
-            let [found, expected] = [&names, &others].map(|names| match names.get(at) {
+            let [found, expected] = [names, others].map(|names| match names.get(at) {
                 Some(name) => format!("column {at} is {name}"),
                 None => format!("there are {} columns", names.len()),
             });
             return Err(self.unlike(other, &found, &expected));
         }
-        match (self.has_ids(), other.has_ids()) {
+        match (self.chosen.id.is_some(), other.chosen.id.is_some()) {
             (true, false) => Err(self.unlike(other, "there are ids", "none")),
             (false, true) => Err(self.unlike(other, "there are no ids", "some")),
             _ if self.types() != other.types() => {
@@ -197,80 +198,58 @@ impl ParquetRows {
 
     /// What the columns with the data have.
     fn types(&self) -> Vec<ValueType> {
-        let schema = self.columns.table.schema();
-        let columns = self.columns.numbers.iter();
-        columns.map(|&column| ValueType::of(&schema.column(column))).collect()
+        let schema = self.table.schema();
+        self.roles.data.iter().map(|&column| ValueType::of(&schema.column(column))).collect()
     }
 
     pub fn rows(&self) -> u64 {
-        self.columns.table.rows()
+        self.table.rows()
     }
 
-    /// Numbers per row.
-    pub fn columns(&self) -> usize {
-        self.dim
-    }
-
-    pub fn has_ids(&self) -> bool {
-        self.roles.id.is_some()
-    }
-
-    /// The name of the column of ids.
-    pub fn id_name(&self) -> Option<&str> {
-        self.roles.id.map(|column| self.columns.table.schema().columns()[column].name())
-    }
-
-    /// The columns that are read.
-    pub fn chosen(&self) -> Chosen {
-        Chosen { id: self.id_name().map(str::to_owned), data: self.names(), all: names_of(self.columns.table.schema()) }
-    }
-
-    /// The names of the columns with the data.
-    pub fn names(&self) -> Vec<String> {
-        self.columns.names()
-    }
-
-    /// The columns that are left out.
-    pub fn left_out(&self) -> Vec<String> {
-        let columns = self.columns.table.schema().columns();
-        let left_out = self.roles.left_out.iter();
-        left_out.map(|&column| name(&columns[column]).to_owned()).collect()
-    }
-
-    /// The type of the numbers. Of several types it is the type of the first column.
-    pub fn element(&self) -> ElementType {
-        let column = self.columns.table.schema().column(self.columns.numbers[0]);
-        match column.physical_type() {
+    /// What the rows are. `more_files`: the files of the table after this one.
+    pub fn layout(&self, forms: &Forms, more_files: usize) -> Layout {
+        let columns = self.table.schema().columns();
+        let element = match columns[self.roles.data[0]].physical_type() {
             Type::BOOLEAN => ElementType::Bool,
             Type::INT32 => ElementType::I32,
             Type::INT64 => ElementType::I64,
             Type::FLOAT => ElementType::F32,
             _ => ElementType::F64,
+        };
+        let ids = self.chosen.id.iter().map(|name| ("ids", name.clone()));
+        let data = self.chosen.data.iter().map(|name| (forms.name, name.clone()));
+        let left_out = self.roles.left_out.iter().map(|&column| name(&columns[column]).to_owned());
+        let mut layout = Layout::matrix(forms, "Parquet", self.dim, element);
+        layout.reading = Reading {
+            columns: ids.chain(data).collect(),
+            left_out: left_out.collect(),
+            by_position: Some(self.chosen.id.is_none()),
+            more_files,
+            ..layout.reading
+        };
+        if !self.is_list() {
+            layout.names.clone_from(&self.chosen.data);
+            layout.are_numbers = self.types().iter().all(|kind| kind.is_number());
         }
+        layout
     }
 
     /// Bytes of the pages that stay in memory: of each column a dictionary, a page, and its compressed bytes, if the writer did not choose
     /// other sizes.
     pub fn held_bytes(&self) -> u64 {
-        self.columns.numbers.iter().map(|&column| self.columns.table.column_bytes_max(column).min(3 * PAGE_BYTES)).sum()
-    }
-
-    /// Whether all columns have numbers, or zeros and ones.
-    pub fn are_numbers(&self) -> bool {
-        let schema = self.columns.table.schema();
-        self.is_list() || self.columns.numbers.iter().all(|&column| ValueType::of(&schema.column(column)).is_number())
+        self.roles.data.iter().map(|&column| self.table.column_bytes_max(column).min(3 * PAGE_BYTES)).sum()
     }
 
     /// Whether rows are lists in one column.
-    pub fn is_list(&self) -> bool {
-        self.columns.table.schema().column(self.columns.numbers[0]).max_rep_level() == 1
+    fn is_list(&self) -> bool {
+        self.table.schema().column(self.roles.data[0]).max_rep_level() == 1
     }
 
     /// Calls `each` with up to `count` rows of numbers from row `first` on. A missing number is NaN. Returns the number of rows.
     pub fn read(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
         let mut row = Vec::with_capacity(self.dim);
         self.read_pieces(first, count, &mut |from, rows, values| {
-            let columns: Vec<Cow<'_, [f64]>> = values.iter().map(|values| self.columns.as_numbers(values)).collect();
+            let columns: Vec<Cow<'_, [f64]>> = values.iter().map(|values| self.as_numbers(values)).collect();
             for index in 0..rows {
                 row.clear();
                 match &columns[..] {
@@ -291,7 +270,7 @@ impl ParquetRows {
                 row.clear();
                 for (at, column) in values.iter().enumerate() {
                     row.push(column.cell(index).map_err(|_| {
-                        let name = &self.names()[at];
+                        let name = &self.chosen.data[at];
                         let what = format!("expected text in UTF-8 in column {name}, found other bytes");
                         self.refused(from + index as u64, what)
                     })?);
@@ -326,16 +305,16 @@ impl ParquetRows {
         let from = cursor.row;
         let (group, skip, mut readers) = match cursor.open.take() {
             Some((group, readers)) => (group, 0, readers),
-            None => self.columns.open_at(from)?,
+            None => self.open_at(from)?,
         };
-        let bounds = &self.columns.table.groups()[group];
+        let bounds = &self.table.groups()[group];
         let group_end = bounds.first_row + bounds.rows;
         let rows = (end.min(group_end) - from) as usize;
         let mut values = Vec::with_capacity(readers.len());
-        for (reader, &column) in readers.iter_mut().zip(&self.columns.numbers) {
+        for (reader, &column) in readers.iter_mut().zip(&self.roles.data) {
             let next = NextRows {
-                table: &self.columns.table,
-                column: &self.columns.table.schema().column(column),
+                table: &self.table,
+                column: &self.table.schema().column(column),
                 skip,
                 rows,
                 first: from,
@@ -349,14 +328,6 @@ impl ParquetRows {
             cursor.open = Some((group, readers));
         }
         Ok(())
-    }
-}
-
-impl NumberColumns {
-    fn names(&self) -> Vec<String> {
-        let schema = self.table.schema();
-        let names = self.numbers.iter().map(|&column| name(&schema.column(column)).to_owned());
-        names.collect()
     }
 
     /// Values as numbers. The numbers of strings are their classes.
@@ -377,14 +348,14 @@ impl NumberColumns {
         let after = self.table.groups().partition_point(|group| group.first_row <= row);
         let group = after - 1;
         let skip = (row - self.table.groups()[group].first_row) as usize;
-        let readers = self.numbers.iter().map(|&column| self.table.column(group, column)).collect::<Result<_>>()?;
+        let readers = self.roles.data.iter().map(|&column| self.table.column(group, column)).collect::<Result<_>>()?;
         Ok((group, skip, readers))
     }
 
     /// The number of values in the list of the first row.
     fn first_list(&self) -> Result<usize> {
-        let mut reader = self.table.column(0, self.numbers[0])?;
-        let column = self.table.schema().column(self.numbers[0]);
+        let mut reader = self.table.column(0, self.roles.data[0])?;
+        let column = self.table.schema().column(self.roles.data[0]);
         let levels = match &mut reader {
             ColumnReader::BoolColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
             ColumnReader::Int32ColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),

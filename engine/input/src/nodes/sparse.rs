@@ -27,7 +27,7 @@ const HELD_MAX: u64 = 1 << 20;
 pub(super) struct Sparse {
     pub rows: u64,
     pub columns: u64,
-    element: ElementType,
+    pub element: ElementType,
     entries: Entries,
 }
 
@@ -68,11 +68,6 @@ impl Sparse {
             _ => Entries::Held(held(&arrays)?),
         };
         Ok(Self { rows, columns, element, entries })
-    }
-
-    /// The type of the entries.
-    pub fn element(&self) -> ElementType {
-        self.element
     }
 
     pub fn is_sequential(&self) -> bool {

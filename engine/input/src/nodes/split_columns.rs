@@ -52,8 +52,8 @@ impl SplitColumns {
             let what = "--split-column names a column of a table, and this is none; give the ids with --train, --val and --test";
             return Err(Error::input(path, Position::Whole, what));
         }
-        let masks: Option<Vec<usize>> = file.names().iter().map(|name| split_of_mask(name)).collect();
-        if masks.is_none() && file.names().len() != 1 {
+        let masks: Option<Vec<usize>> = file.layout.names.iter().map(|name| split_of_mask(name)).collect();
+        if masks.is_none() && file.layout.names.len() != 1 {
             let what = "give --split-column with one column of train, val and test, or with masks that are called train_mask, \
                         val_mask and test_mask";
             return Err(Error::input(path, Position::Whole, what));
@@ -77,7 +77,7 @@ impl SplitColumns {
 
     fn split_of_masks(&self, masks: &[usize], cells: &[Cell<'_>]) -> std::result::Result<Option<usize>, String> {
         let mut split = None;
-        for ((&mask, &cell), name) in masks.iter().zip(cells).zip(self.file.names()) {
+        for ((&mask, &cell), name) in masks.iter().zip(cells).zip(&self.file.layout.names) {
             let value =
                 boolean_of(cell).map_err(|_| format!("expected 0 or 1 in the mask {name}, found {}", value(cell)))?;
             if value != Some(1.0) {

@@ -5,10 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    forms::{Forms, TableForm},
+    forms::{Forms, Layout, TableForm},
     text_table::{TextTable, text_of},
 };
 use crate::{
@@ -29,19 +30,10 @@ pub(super) type EachLine<'a> =
 pub(super) struct TextRows {
     extent: Extent,
     header: bool,
-    separator: Separator,
     /// The columns that are read, unless it is a matrix.
     table: Option<DataColumns>,
     /// Whether a line with a number for each column is a row of the table as it is of a matrix.
     is_plain: bool,
-    /// Whether all first values are numbers.
-    are_numbers: bool,
-    /// The roles of columns and their names, or their numbers, if it is a table.
-    roles: Vec<(&'static str, String)>,
-    /// The names of the columns with the data, if they have names.
-    names: Vec<String>,
-    left_out: Vec<String>,
-    has_ids: bool,
     /// Numbers per row.
     columns: usize,
     /// The number of rows that there must be, and advice for more rows.
@@ -61,36 +53,24 @@ struct DataColumns {
 
 impl TextRows {
     /// Reads the first lines to find header and columns.
-    pub fn open(file: &Arc<InputFile>, forms: &Forms, form: &TableForm) -> Result<Self> {
-        let compression = Compression::of(&file.head(8)?);
-        let extent = Extent::whole(file, compression);
+    pub fn open(file: &Arc<InputFile>, forms: &Forms, form: &TableForm) -> Result<(Self, Layout)> {
+        let extent = Extent::whole(file, Compression::of(&file.head(8)?));
         let table = TextTable::read(file, form)?;
         let header = table.as_ref().is_some_and(|table| table.header);
         let (Some(columns), Some(table)) = (first_row(&extent, file, forms, header)?, table) else {
-            let what = "there are no rows in this file";
-            return Err(file.error(what));
+            return Err(file.error("there are no rows in this file"));
         };
+        let mut layout = Layout::matrix(forms, "text", columns, ElementType::F32);
+        layout.reading.header = header;
+        layout.reading.separator = (columns > 1).then_some(table.separator);
+        let rows =
+            Self { extent, header, table: None, is_plain: true, columns, expected: None, lines: Mutex::new(None) };
         let are_named = form.columns != Default::default();
-        let mut rows = Self {
-            extent,
-            header,
-            separator: table.separator,
-            table: None,
-            is_plain: true,
-            are_numbers: true,
-            roles: Vec::new(),
-            names: Vec::new(),
-            left_out: Vec::new(),
-            has_ids: false,
-            columns,
-            expected: None,
-            lines: Mutex::new(None),
-        };
         let splits_as_matrix = matches!(table.separator, Separator::Comma | Separator::Tab | Separator::Spaces);
         if table.is_matrix() && !are_named && splits_as_matrix {
-            return Ok(rows);
+            return Ok((rows, layout));
         }
-        let Roles { id, data, left_out } = Roles::of(&table.columns(), table.header, forms.purpose, &form.columns)
+        let Roles { id, data, left_out } = Roles::of(&table.columns(), header, forms.purpose, &form.columns)
             .map_err(|what| table.refused(file.path(), what))?;
         if data.is_empty() {
             let what = format!("expected {} beside the ids, found no such column", forms.name);
@@ -98,62 +78,31 @@ impl TextRows {
         }
         let names = table.names_of(&data);
         let ids = id.map(|column| ("ids", table.names[column].clone()));
-        rows.roles = ids.into_iter().chain(names.iter().map(|name| (forms.name, name.clone()))).collect();
-        rows.left_out = table.names_of(&left_out);
-        rows.has_ids = id.is_some();
-        rows.columns = data.len();
-        rows.are_numbers = table.are_numbers(&data);
+        layout.are_numbers = table.are_numbers(&data);
+        layout.columns = data.len();
+        layout.reading = Reading {
+            separator: (data.len() > 1 || id.is_some()).then_some(table.separator),
+            columns: ids.into_iter().chain(names.iter().map(|name| (forms.name, name.clone()))).collect(),
+            left_out: table.names_of(&left_out),
+            by_position: Some(id.is_none()),
+            ..layout.reading
+        };
+        // Columns without names are known by their numbers if they have no matrix.
+        if header || forms.purpose == Purpose::Splits || forms.purpose == Purpose::Features && !layout.are_numbers {
+            layout.names = names;
+        }
         let is_all = data.iter().copied().eq(0..table.names.len());
         // A name of a class may have spaces and quotes.
-        let may_have_names = forms.purpose == Purpose::Labels && table.header;
-        rows.is_plain = is_all && splits_as_matrix && rows.are_numbers && !table.has_quotes && !may_have_names;
-        // Columns without names are known by their numbers if they have no matrix.
-        if table.header || forms.purpose == Purpose::Splits || forms.purpose == Purpose::Features && !rows.are_numbers {
-            rows.names = names;
-        }
-        rows.table = Some(DataColumns { separator: table.separator, width: table.names.len(), data });
-        Ok(rows)
-    }
-
-    /// Whether a column has the ids of the rows.
-    pub fn has_ids(&self) -> bool {
-        self.has_ids
-    }
-
-    /// How the file is read.
-    pub fn reading(&self, what: &'static str) -> Reading {
-        Reading {
-            format: "text",
-            separator: (self.columns > 1 || self.has_ids).then_some(self.separator),
-            header: self.header,
-            columns: self.roles.clone(),
-            left_out: self.left_out.clone(),
-            by_position: Some(!self.has_ids),
-            ..Reading::of(what)
-        }
-    }
-
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
-    /// The names of the columns with the data. Empty if they have none.
-    pub fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// Whether all first values are numbers.
-    pub fn are_numbers(&self) -> bool {
-        self.are_numbers
+        let may_have_names = forms.purpose == Purpose::Labels && header;
+        let is_plain = is_all && splits_as_matrix && layout.are_numbers && !table.has_quotes && !may_have_names;
+        let columns = data.len();
+        let table = Some(DataColumns { separator: table.separator, width: table.names.len(), data });
+        Ok((Self { table, is_plain, columns, ..rows }, layout))
     }
 
     /// The place of a row.
     pub fn position(&self, row: u64) -> Position {
         Position::Line(row + 1 + u64::from(self.header))
-    }
-
-    pub fn file(&self) -> &InputFile {
-        &self.extent.file
     }
 
     /// Makes it an error when reading meets the end before or after `rows` rows. `if_more` is advice for more rows.
@@ -186,9 +135,9 @@ impl TextRows {
                 {
                     return Err(self.too_many(expected, if_more));
                 }
-                let text = text_of(&line, self.file())?;
+                let text = text_of(&line, &self.extent.file)?;
                 self.row(next, text, &line, each)
-                    .map_err(|what| Error::input(self.file().path(), Position::Line(line.number), what))?;
+                    .map_err(|what| Error::input(self.extent.file.path(), Position::Line(line.number), what))?;
                 read += 1;
             }
             next += 1;
