@@ -5,8 +5,8 @@
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
 use super::{
-    metadata::{FILE_METADATA, PAGE_HEADER, walk_struct},
-    thrift::{BINARY, FALSE, I8, I16, I32, I64, LIST, List, STOP, STRUCT, TRUE, Walk},
+    metadata::{FILE_METADATA, PAGE_HEADER, SCHEMA_ELEMENT, walk_field, walk_struct},
+    thrift::{I16, I32, I64, LIST, List, STOP, STRUCT, Walk},
 };
 
 /// The most bytes that one compressed byte can hold. A zstd block of equal bytes holds 128 KiB in 4 bytes. Other codecs are
@@ -72,10 +72,8 @@ fn strange_schema(what: &str) -> ParquetError {
     ParquetError::General(format!("its schema {what}"))
 }
 
-/// The types of the fields of an element of a schema, whose ids begin with 1. The fifth is its number of children.
-const ELEMENT: [u8; 10] = [I32, I32, I32, BINARY, I32, I32, I32, I32, I32, STRUCT];
+/// The field of an element of a schema that has its number of children.
 const CHILDREN: i64 = 5;
-const LOGICAL_TYPE: i64 = 10;
 /// Groups of a schema may be nested this deep.
 const DEPTH_MAX: usize = 64;
 
@@ -141,62 +139,12 @@ fn children(walk: &mut Walk<'_>) -> Option<u64> {
     loop {
         let field = walk.field(id)?;
         id = field.id;
-        let known = usize::try_from(id - 1).ok().and_then(|index| ELEMENT.get(index));
         match field.kind {
             STOP => return Some(children),
-            // The reader takes it to be of the known type, and would then be elsewhere.
-            kind if known.is_some_and(|&known| known != kind) => return None,
-            _ if id == CHILDREN => children = u64::try_from(walk.integer()?).ok()?,
-            _ if id == LOGICAL_TYPE => logical_type(walk)?,
-            kind => walk.skip(kind)?,
+            I32 if id == CHILDREN => children = u64::try_from(walk.integer()?).ok()?,
+            _ => walk_field(walk, &field, SCHEMA_ELEMENT)?,
         }
     }
-}
-
-/// Walks a logical type: a struct with one field, which is a struct. Its fields must have the types that the reader takes them to have.
-fn logical_type(walk: &mut Walk<'_>) -> Option<()> {
-    const BOOL: &[u8] = &[TRUE, FALSE];
-    let of = walk.field(0)?;
-    let known: &[&[u8]] = match (of.id, of.kind) {
-        // Decimal: scale and precision.
-        (5, STRUCT) => &[&[I32], &[I32]],
-        // Time and timestamp: whether it is in UTC, and the unit.
-        (7 | 8, STRUCT) => &[BOOL, &[STRUCT]],
-        // Integer: bits, and whether it is signed.
-        (10, STRUCT) => &[&[I8], BOOL],
-        // Variant: version.
-        (16, STRUCT) => &[&[I8]],
-        // Geometry and geography: coordinate system, and algorithm.
-        (17, STRUCT) => &[&[BINARY]],
-        (18, STRUCT) => &[&[BINARY], &[I32]],
-        (_, STRUCT) => &[],
-        _ => return None,
-    };
-    let mut id = 0;
-    loop {
-        let field = walk.field(id)?;
-        id = field.id;
-        let known = usize::try_from(id - 1).ok().and_then(|index| known.get(index));
-        match (field.kind, known) {
-            (STOP, _) => break,
-            (kind, Some(kinds)) if !kinds.contains(&kind) => return None,
-            (STRUCT, Some(_)) => unit(walk)?,
-            (kind, _) => walk.skip(kind)?,
-        }
-    }
-    end_of_struct(walk)
-}
-
-/// Walks a unit of time: a struct with one field, which is a struct without fields.
-fn unit(walk: &mut Walk<'_>) -> Option<()> {
-    (walk.field(0)?.kind == STRUCT).then_some(())?;
-    end_of_struct(walk)?;
-    end_of_struct(walk)
-}
-
-/// Walks the end of a struct.
-fn end_of_struct(walk: &mut Walk<'_>) -> Option<()> {
-    (walk.field(0)?.kind == STOP).then_some(())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>.
 
-use super::thrift::{BINARY, DOUBLE, FALSE, I16, I32, I64, LIST, STOP, STRUCT, TRUE, Walk};
+use super::thrift::{BINARY, DOUBLE, FALSE, Field, I8, I16, I32, I64, LIST, STOP, STRUCT, TRUE, Walk};
 
 /// The type of a field or an element.
 pub(super) enum Kind {
@@ -12,11 +12,9 @@ pub(super) enum Kind {
     List(&'static Self),
     /// The types of its fields, whose ids begin with 1.
     Struct(&'static [Self]),
-    /// A struct whose fields are checked elsewhere, or not read.
-    Other,
 }
 
-use Kind::{Bool, List, Other, Plain, Struct};
+use Kind::{Bool, List, Plain, Struct};
 
 const INT: Kind = Plain(I32);
 const LONG: Kind = Plain(I64);
@@ -25,8 +23,38 @@ const BYTES: Kind = Plain(BINARY);
 
 const KEY_VALUE: Kind = Struct(&[BYTES, BYTES]);
 
-/// Repetition, name, number of children and so on. The schema has checks of its own, which know logical types.
-const SCHEMA_ELEMENT: Kind = Struct(&[INT, INT, INT, BYTES, INT, INT, INT, INT, INT, Other]);
+const NO_FIELDS: Kind = Struct(&[]);
+
+/// Whether it is in UTC, and the unit.
+const TIME: Kind = Struct(&[Bool, Struct(&[NO_FIELDS, NO_FIELDS, NO_FIELDS])]);
+
+const LOGICAL_TYPE: Kind = Struct(&[
+    NO_FIELDS,
+    NO_FIELDS,
+    NO_FIELDS,
+    NO_FIELDS,
+    // Decimal: scale and precision.
+    Struct(&[INT, INT]),
+    NO_FIELDS,
+    TIME,
+    TIME,
+    NO_FIELDS,
+    // Integer: bits, and whether it is signed.
+    Struct(&[Plain(I8), Bool]),
+    NO_FIELDS,
+    NO_FIELDS,
+    NO_FIELDS,
+    NO_FIELDS,
+    NO_FIELDS,
+    // Variant: version.
+    Struct(&[Plain(I8)]),
+    // Geometry and geography: coordinate system, and algorithm.
+    Struct(&[BYTES]),
+    Struct(&[BYTES, INT]),
+]);
+
+/// An element of the schema: repetition, name, number of children and so on.
+pub(super) const SCHEMA_ELEMENT: &[Kind] = &[INT, INT, INT, BYTES, INT, INT, INT, INT, INT, LOGICAL_TYPE];
 
 /// Minima and maxima, old and new, counts, and whether minimum and maximum are exact.
 const STATISTICS: Kind = Struct(&[BYTES, BYTES, LONG, LONG, BYTES, BYTES, Bool, Bool, LONG]);
@@ -84,7 +112,7 @@ const ENCRYPTION: Kind = Struct(&[Struct(&[BYTES, BYTES, Bool]), Struct(&[BYTES,
 /// The metadata of a file.
 pub(super) const FILE_METADATA: &[Kind] = &[
     INT,
-    List(&SCHEMA_ELEMENT),
+    List(&Struct(SCHEMA_ELEMENT)),
     LONG,
     List(&ROW_GROUP),
     List(&KEY_VALUE),
@@ -107,20 +135,27 @@ pub(super) const PAGE_HEADER: &[Kind] = &[
     Struct(&[INT, INT, INT, INT, INT, INT, Bool, STATISTICS]),
 ];
 
-/// Walks a struct with fields of these types. Fields of other ids may have any type. `None` if a field has another type, or the bytes end.
+/// Walks a struct with fields of these types. `None` if a field has another type, or the bytes end.
 pub(super) fn walk_struct(walk: &mut Walk<'_>, fields: &[Kind]) -> Option<()> {
     let mut id = 0;
     loop {
         let field = walk.field(id)?;
-        id = field.id;
-        let known = usize::try_from(id - 1).ok().and_then(|index| fields.get(index));
-        match (field.kind, known) {
-            (STOP, _) => return Some(()),
-            (TRUE | FALSE, Some(Bool)) => {}
-            (found, Some(kind)) if found == kind.of_element()? => walk_element(walk, kind)?,
-            (_, Some(_)) => return None,
-            (kind, None) => walk.skip(kind)?,
+        if field.kind == STOP {
+            return Some(());
         }
+        walk_field(walk, &field, fields)?;
+        id = field.id;
+    }
+}
+
+/// Walks the value of a field of such a struct. Fields of other ids may have any type.
+pub(super) fn walk_field(walk: &mut Walk<'_>, field: &Field, fields: &[Kind]) -> Option<()> {
+    let known = usize::try_from(field.id - 1).ok().and_then(|index| fields.get(index));
+    match (field.kind, known) {
+        (TRUE | FALSE, Some(Bool)) => Some(()),
+        (found, Some(kind)) if found == kind.of_element()? => walk_element(walk, kind),
+        (_, Some(_)) => None,
+        (kind, None) => walk.skip(kind),
     }
 }
 
@@ -131,7 +166,7 @@ impl Kind {
             Plain(kind) => Some(*kind),
             Bool => None,
             List(_) => Some(LIST),
-            Struct(_) | Other => Some(STRUCT),
+            Struct(_) => Some(STRUCT),
         }
     }
 }
@@ -141,7 +176,6 @@ fn walk_element(walk: &mut Walk<'_>, kind: &Kind) -> Option<()> {
     match kind {
         Plain(kind) => walk.skip(*kind),
         Bool => None,
-        Other => walk.skip(STRUCT),
         Struct(fields) => walk_struct(walk, fields),
         List(of) => {
             let list = walk.list()?;

@@ -25,10 +25,7 @@ use parquet::{
 };
 
 use self::pages::{CheckedPages, Chunks, guarded, value_bytes};
-use crate::{conversions::Conversion, file::InputFile, kinds};
-
-/// The first bytes of a file.
-pub(crate) const MAGIC: &[u8] = kinds::PARQUET;
+use crate::{conversions::Conversion, file::InputFile};
 
 /// An open file.
 pub(crate) struct ParquetTable {
