@@ -28,6 +28,18 @@ impl<'a> Cell<'a> {
             Self::Date(_) | Self::Missing => None,
         }
     }
+
+    /// What the value looks like.
+    pub fn form(self) -> Form {
+        match self {
+            Self::Missing => Form::Missing,
+            Self::Number(number) if number.is_nan() => Form::Missing,
+            Self::Number(number) => Form::Number(number),
+            Self::Boolean(value) => Form::Boolean(value, TYPED),
+            Self::Date(days) => Form::Date(days),
+            Self::Raw(text) | Self::String(text) => form_of(text),
+        }
+    }
 }
 
 /// What a value looks like.
@@ -37,7 +49,7 @@ pub(crate) enum Form {
     Number(f64),
     /// Digits with a zero in front, such as a zip code.
     Code,
-    /// The value, and the number of the pair of words that has it.
+    /// The value, and the number of the pair of words that has it, or [`TYPED`].
     Boolean(bool, u8),
     Date(f64),
     /// A number as people write it, and not programs: its kind.
@@ -46,6 +58,9 @@ pub(crate) enum Form {
     OtherDate,
     Text,
 }
+
+/// The number in the place of a pair of words if the type of the column says that its values are booleans.
+pub(super) const TYPED: u8 = 7;
 
 /// The kind of a number such as `0x1F`.
 pub(crate) const HEXADECIMAL: &str = "a number in base 16";

@@ -8,7 +8,7 @@ use std::{
 use grappa_formats::schema::{CategoryForm, Column, Encoding, Missing};
 
 use super::{
-    cell::{Cell, Form, form_of, is_code},
+    cell::{Cell, Form, TYPED, form_of, is_code},
     problems::{Kind, Problems},
 };
 
@@ -149,52 +149,34 @@ fn scalar(number: Option<f32>, missing: Missing, out: &mut Vec<f32>) {
 
 /// The number of a value. None if it is missing.
 fn number_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
-    let text = match cell {
-        Cell::Missing => return Ok(None),
-        Cell::Number(number) => return Ok((!number.is_nan()).then_some(number as f32)),
-        Cell::Boolean(value) => return Ok(Some(f32::from(value))),
-        Cell::Date(_) => return Err(Kind::Text),
-        Cell::Raw(text) | Cell::String(text) => text,
-    };
-    match form_of(text) {
-        Form::Missing => Ok(None),
+    match (cell.form(), cell) {
+        (Form::Missing, _) => Ok(None),
         // The nearest 32-bit float of the text: to round to 64 bits first may give another.
-        Form::Number(_) => Ok(text.parse().ok()),
-        Form::Code => Err(Kind::Code),
-        Form::OtherNumber(kind) => Err(Kind::OtherNumber(kind)),
+        (Form::Number(_), Cell::Raw(text) | Cell::String(text)) => Ok(text.parse().ok()),
+        (Form::Number(number), _) => Ok(Some(number as f32)),
+        (Form::Boolean(value, TYPED), _) => Ok(Some(f32::from(value))),
+        (Form::Code, _) => Err(Kind::Code),
+        (Form::OtherNumber(kind), _) => Err(Kind::OtherNumber(kind)),
         _ => Err(Kind::Text),
     }
 }
 
 /// 1 for true, 0 for false. None if the value is missing.
 pub(crate) fn boolean_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
-    match cell {
-        Cell::Missing => Ok(None),
-        Cell::Boolean(value) => Ok(Some(f32::from(value))),
-        Cell::Number(number) if number.is_nan() => Ok(None),
-        Cell::Number(number) if number == 0.0 || number == 1.0 => Ok(Some(number as f32)),
-        Cell::Number(_) | Cell::Date(_) => Err(Kind::NotBoolean),
-        Cell::Raw(text) | Cell::String(text) => match form_of(text) {
-            Form::Missing => Ok(None),
-            Form::Boolean(value, _) => Ok(Some(f32::from(value))),
-            Form::Number(number) if number == 0.0 || number == 1.0 => Ok(Some(number as f32)),
-            _ => Err(Kind::NotBoolean),
-        },
+    match cell.form() {
+        Form::Missing => Ok(None),
+        Form::Boolean(value, _) => Ok(Some(f32::from(value))),
+        Form::Number(number) if number == 0.0 || number == 1.0 => Ok(Some(number as f32)),
+        _ => Err(Kind::NotBoolean),
     }
 }
 
 /// The days since 1970-01-01. None if the value is missing.
 fn date_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
-    match cell {
-        Cell::Missing => Ok(None),
-        Cell::Date(days) => Ok(Some(days as f32)),
-        Cell::Number(number) if number.is_nan() => Ok(None),
-        Cell::Number(_) | Cell::Boolean(_) => Err(Kind::NotDate),
-        Cell::Raw(text) | Cell::String(text) => match form_of(text) {
-            Form::Missing => Ok(None),
-            Form::Date(days) => Ok(Some(days as f32)),
-            Form::OtherDate => Err(Kind::OtherDate),
-            _ => Err(Kind::NotDate),
-        },
+    match cell.form() {
+        Form::Missing => Ok(None),
+        Form::Date(days) => Ok(Some(days as f32)),
+        Form::OtherDate => Err(Kind::OtherDate),
+        _ => Err(Kind::NotDate),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use grappa_formats::schema::{CategoryForm, Column, Encoding, Missing};
 
 use super::{
-    cell::{Cell, Form, form_of},
+    cell::{Cell, Form},
     options::{EncodingOptions, Replacement, TEXT_BYTES_MAX},
     problems::{Found, Kind, Problems},
 };
@@ -51,19 +51,10 @@ impl ColumnFit {
     /// Adds the value of a row. Rows come in their order.
     pub fn add(&mut self, row: u64, cell: Cell<'_>, values_max: usize) {
         self.rows += 1;
-        let form = match cell {
-            Cell::Missing => Form::Missing,
-            Cell::Number(number) if number.is_nan() => Form::Missing,
-            Cell::Number(number) => Form::Number(number),
-            // Its own pair: the type says it.
-            Cell::Boolean(value) => Form::Boolean(value, 7),
-            Cell::Date(days) => Form::Date(days),
-            Cell::Raw(text) => form_of(text),
-            Cell::String(text) => match form_of(text) {
-                // The type says that it is no number.
-                Form::Number(_) => Form::Code,
-                form => form,
-            },
+        let form = match (cell, cell.form()) {
+            // The type says that it is no number.
+            (Cell::String(_), Form::Number(_)) => Form::Code,
+            (_, form) => form,
         };
         let found = match form {
             Form::Missing => return self.missing.add(row, ""),

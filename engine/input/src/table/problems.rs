@@ -165,47 +165,42 @@ impl Problems {
                  with --missing mean"
             ),
             Kind::Text => format!(
-                "text among numbers in {columns}: correct the values{}, or leave the column out: {}",
+                "text among numbers in {columns}: correct the values{}, or leave the column out: {without}",
                 if names.is_assumed {
                     ", or give --categories one-hot if it is a category whose first values are numbers"
                 } else {
                     ""
                 },
-                without
             ),
             Kind::Code => format!(
-                "digits with a zero in front in {columns}, so these are codes and no numbers: {}, or leave the column out: {}",
+                "digits with a zero in front in {columns}, so these are codes and no numbers: {}, or leave the column out: {without}",
                 if names.is_assumed {
                     "give --categories one-hot to read them as categories"
                 } else {
                     "write them as numbers"
                 },
-                without
             ),
             Kind::OtherNumber(what) => format!(
-                "{what} in {columns}: write numbers such as 1234.5 without signs and separators, or leave the column out: {}",
-                without
+                "{what} in {columns}: write numbers such as 1234.5 without signs and separators, or leave the column out: {without}",
             ),
             Kind::OtherDate => format!(
                 "dates that may be read in two ways in {columns}: 01/02/2024 is in January or in February; write dates as 2024-02-01, or \
-                 leave the column out: {}",
-                without
+                 leave the column out: {without}",
             ),
             Kind::NotDate => {
-                format!("other values among dates in {columns}: correct them, or leave the column out: {}", without)
+                format!("other values among dates in {columns}: correct them, or leave the column out: {without}")
             }
             Kind::NotBoolean => {
-                format!("expected true or false in {columns}: correct the values, or leave the column out: {}", without)
+                format!("expected true or false in {columns}: correct the values, or leave the column out: {without}")
             }
             Kind::NotFinite => format!(
                 "infinite numbers, or numbers beyond 32-bit floats, in {columns}: correct them, or accept them with --allow-nan"
             ),
             Kind::ManyTexts(max) => format!(
-                "more than {max} different texts, or texts of more than {TEXT_BYTES_MAX} bytes, in {columns}: leave the column out: {}; or \
+                "more than {max} different texts, or texts of more than {TEXT_BYTES_MAX} bytes, in {columns}: leave the column out: {without}; or \
                  give --categories-max with the number of its texts, if it is a category",
-                without
             ),
-            Kind::Empty => format!("no value in any row of {columns}: leave the column out: {}", without),
+            Kind::Empty => format!("no value in any row of {columns}: leave the column out: {without}"),
         })
     }
 
