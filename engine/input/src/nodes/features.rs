@@ -12,10 +12,7 @@ use std::{
     collections::BTreeMap,
     ops::{Deref, DerefMut},
     path::Path,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use grappa_formats::{
@@ -69,9 +66,7 @@ pub struct MatrixSource {
     allow_nan: bool,
     /// The values so far that do not fit the encoding.
     problems: Mutex<Problems>,
-    non_finite_count: AtomicU64,
-    /// Row and column of the first such number.
-    non_finite_first: Mutex<Option<(u64, usize)>>,
+    non_finite: Mutex<Option<NonFinite>>,
 }
 
 /// Numbers among those read that are NaN or infinite.
@@ -121,8 +116,7 @@ impl MatrixSource {
             fitted: Vec::new(),
             allow_nan: false,
             problems: Mutex::default(),
-            non_finite_count: AtomicU64::new(0),
-            non_finite_first: Mutex::new(None),
+            non_finite: Mutex::default(),
         })
     }
 
@@ -411,17 +405,17 @@ impl MatrixSource {
                 self.note_by_column(encoder, first, piece * 4096, numbers);
             }
             let at = numbers.iter().position(|number| !number.is_finite()).unwrap_or(0) + piece * 4096;
-            let place = (first + (at / self.dim()) as u64, at % self.dim());
-            self.non_finite_count.fetch_add(u64::from(bad), Ordering::Relaxed);
-            let mut found = self.non_finite_first.lock().unwrap_or_else(PoisonError::into_inner);
-            *found = Some(found.map_or(place, |found| found.min(place)));
+            let (row, column) = (first + (at / self.dim()) as u64, at % self.dim());
+            let mut found = self.non_finite.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = found.get_or_insert(NonFinite { count: 0, row, column });
+            found.count += u64::from(bad);
+            (found.row, found.column) = (found.row, found.column).min((row, column));
         }
     }
 
     /// The numbers that are NaN, infinite or beyond the range of f32 among all rows read so far.
     pub fn non_finite(&self) -> Option<NonFinite> {
-        let first = *self.non_finite_first.lock().unwrap_or_else(PoisonError::into_inner);
-        first.map(|(row, column)| NonFinite { count: self.non_finite_count.load(Ordering::Relaxed), row, column })
+        *self.non_finite.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the numbers of a piece, which begins `at` numbers after the row `first`, that are missing or infinite.
@@ -439,34 +433,32 @@ impl MatrixSource {
 
     /// Whether all values read so far are sound. `allow_nan`: NaN and infinity are.
     pub fn is_sound(&self, allow_nan: bool) -> bool {
+        self.unsound(allow_nan).is_empty() && (allow_nan || self.non_finite().is_none())
+    }
+
+    fn unsound(&self, allow_nan: bool) -> Problems {
         match allow_nan {
-            true => self.problems().without_non_finite().is_empty(),
-            false => self.problems().is_empty() && self.non_finite().is_none(),
+            true => self.problems().without_non_finite(),
+            false => self.problems().clone(),
         }
     }
 
     /// Fails unless all values read so far are sound, with all problems of a table. `allow_nan`: NaN and infinity are sound.
     /// `id_of_row` gives the id of a row.
     pub fn check_values(&self, allow_nan: bool, id_of_row: &dyn Fn(u64) -> Result<String>) -> Result<()> {
-        if self.is_sound(allow_nan) {
-            return Ok(());
-        }
-        let problems = match allow_nan {
-            true => self.problems().without_non_finite(),
-            false => self.problems().clone(),
-        };
+        let problems = self.unsound(allow_nan);
         if !problems.is_empty() {
             let is_assumed = self.encoder.as_ref().is_some_and(Encoder::is_assumed);
             return Err(self.refused(&problems, &|row| id_of_row(row).map(Some), is_assumed)?);
         }
-        let Some(NonFinite { count, row, column }) = self.non_finite() else {
-            return Ok(());
-        };
-        Err(self.place(row).error(format!(
-            "column {column} is NaN, infinite or beyond 32-bit floats, and so are {} more numbers; fix the features, or accept them \
-             with --allow-nan",
-            count - 1
-        )))
+        match self.non_finite() {
+            Some(NonFinite { count, row, column }) if !allow_nan => Err(self.place(row).error(format!(
+                "column {column} is NaN, infinite or beyond 32-bit floats, and so are {} more numbers; fix the features, or accept them \
+                 with --allow-nan",
+                count - 1
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -116,34 +116,15 @@ impl LabelBatch {
     }
 }
 
-/// One number of a label file.
-#[derive(Clone, Copy, PartialEq)]
-enum Value {
-    /// NaN, a negative integer or an empty field.
-    Missing,
-    Class(u64),
-    /// A fraction, or an integer beyond 32 bits.
-    Other(f64),
+/// Whether a number means that there is no label.
+fn is_missing(number: f64) -> bool {
+    number.is_nan() || number < 0.0 && number.fract() == 0.0
 }
 
-impl Value {
-    fn of(number: f64) -> Self {
-        if number.is_nan() || number < 0.0 && number.fract() == 0.0 {
-            Self::Missing
-        } else if number >= 0.0 && number.fract() == 0.0 && number <= f64::from(u32::MAX) {
-            Self::Class(number as u64)
-        } else {
-            Self::Other(number)
-        }
-    }
-
-    fn shown(self) -> String {
-        match self {
-            Self::Missing => "none".to_owned(),
-            Self::Class(class) => class.to_string(),
-            Self::Other(number) => number.to_string(),
-        }
-    }
+/// The class that a number is. None for a fraction, or an integer beyond 32 bits.
+fn class_of(number: f64) -> Option<u32> {
+    let is_class = number >= 0.0 && number.fract() == 0.0 && number <= f64::from(u32::MAX);
+    is_class.then_some(number as u32)
 }
 
 /// The file: its path, its places, its rows, and how it is read.
@@ -341,10 +322,7 @@ impl LabelSource {
     /// Checks a row and adds it.
     fn add(&self, numbers: &[f64], out: &mut LabelBatch) -> std::result::Result<(), String> {
         match self.label_type {
-            LabelType::Classes => {
-                let values: Vec<Value> = numbers.iter().map(|&number| Value::of(number)).collect();
-                add_row(&values, self.has_ids(), out)
-            }
+            LabelType::Classes => add_row(numbers, self.has_ids(), out),
             LabelType::Partial => add_values(numbers, out, known_class),
             LabelType::Float => add_values(numbers, out, target),
         }
@@ -357,7 +335,7 @@ impl LabelSource {
             Err(_) if field.is_empty() => f64::NAN,
             Err(_) => return Ok(self.names.class_in_text(field)?.into()),
         };
-        if Value::of(number) == Value::Missing {
+        if is_missing(number) {
             return Ok(f64::NAN);
         }
         if self.names.are_given() {
@@ -398,13 +376,10 @@ fn target(number: f64) -> std::result::Result<f32, String> {
 
 /// Whether a node is in a class: 0, 1, or NaN for unknown.
 fn known_class(number: f64) -> std::result::Result<f32, String> {
-    match Value::of(number) {
-        Value::Missing => Ok(f32::NAN),
-        Value::Class(0) => Ok(0.0),
-        Value::Class(1) => Ok(1.0),
-        Value::Class(_) | Value::Other(_) => {
-            Err(format!("expected 0 or 1, or a negative number, NaN or nothing for an unknown class, found {number}"))
-        }
+    match class_of(number) {
+        _ if is_missing(number) => Ok(f32::NAN),
+        Some(class @ (0 | 1)) => Ok(class as f32),
+        _ => Err(format!("expected 0 or 1, or a negative number, NaN or nothing for an unknown class, found {number}")),
     }
 }
 
@@ -436,57 +411,47 @@ fn in_set(column: usize, field: &str) -> std::result::Result<f64, String> {
 }
 
 /// Checks a row and adds it. `has_ids`: the file is a table with ids.
-fn add_row(values: &[Value], has_ids: bool, out: &mut LabelBatch) -> std::result::Result<(), String> {
-    if let [value] = *values {
-        match value {
-            Value::Missing => out.end_row(false),
-            Value::Class(class) if class < u64::from(CLASSES_MAX) => {
-                out.classes.push(class as u32);
-                out.end_row(true);
-            }
-            _ => {
-                return Err(format!(
-                    "expected a class from 0 to {}, or a negative number or NaN for a node without label, found {}{}",
-                    CLASSES_MAX - 1,
-                    value.shown(),
-                    match value {
-                        Value::Other(number) if number.fract() != 0.0 => {
-                            "; if labels are numbers to predict, give --label-type float"
-                        }
-                        _ => "",
-                    }
-                ));
-            }
-        }
-        return Ok(());
-    }
-    if values.iter().all(|&value| value == Value::Missing) {
+fn add_row(numbers: &[f64], has_ids: bool, out: &mut LabelBatch) -> std::result::Result<(), String> {
+    if numbers.iter().all(|&number| is_missing(number)) {
         out.end_row(false);
         return Ok(());
     }
-    for (class, &value) in values.iter().enumerate() {
-        match value {
-            Value::Class(0) => {}
-            Value::Class(1) => out.classes.push(class as u32),
-            Value::Missing => {
-                return Err(format!(
-                    "column {class} is missing but other columns are not; give all columns of a node, or none, or --label-type partial if \
-                     some classes of a node may be unknown"
-                ));
-            }
+    if let [number] = *numbers {
+        let Some(class) = class_of(number).filter(|&class| class < CLASSES_MAX) else {
+            return Err(format!(
+                "expected a class from 0 to {}, or a negative number or NaN for a node without label, found {number}{}",
+                CLASSES_MAX - 1,
+                match number.fract() != 0.0 {
+                    true => "; if labels are numbers to predict, give --label-type float",
+                    false => "",
+                }
+            ));
+        };
+        out.classes.push(class);
+        out.end_row(true);
+        return Ok(());
+    }
+    for (class, &number) in (0..).zip(numbers) {
+        if is_missing(number) {
+            return Err(format!(
+                "column {class} is missing but other columns are not; give all columns of a node, or none, or --label-type partial if \
+                 some classes of a node may be unknown"
+            ));
+        }
+        match class_of(number) {
+            Some(0) => {}
+            Some(1) => out.classes.push(class),
             _ => {
-                return Err(format!(
-                    "expected zeros and ones, one column per class, found {} in column {class}; {}",
-                    value.shown(),
-                    match values.len() {
-                        _ if matches!(value, Value::Other(number) if number.fract() != 0.0) => {
-                            "if labels are numbers to predict, give --label-type float"
-                        }
-                        _ if has_ids => "if a column has the class of each node, give --label with its name",
-                        2 =>
-                            "save one class per node with shape [N]; if the first column of text has the ids of the nodes, give --id 1",
-                        _ => "save one class per node with shape [N]",
+                let remedy = match numbers.len() {
+                    _ if number.fract() != 0.0 => "if labels are numbers to predict, give --label-type float",
+                    _ if has_ids => "if a column has the class of each node, give --label with its name",
+                    2 => {
+                        "save one class per node with shape [N]; if the first column of text has the ids of the nodes, give --id 1"
                     }
+                    _ => "save one class per node with shape [N]",
+                };
+                return Err(format!(
+                    "expected zeros and ones, one column per class, found {number} in column {class}; {remedy}"
                 ));
             }
         }
