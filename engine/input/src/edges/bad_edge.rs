@@ -5,10 +5,7 @@ use std::path::Path;
 use grappa_formats::dictionary::KEY_BYTES_MAX;
 use grappa_io::{Error, Position};
 
-use super::{
-    options::{EdgeSourceOptions, IdLimit, LimitSource},
-    repair::{Symptom, repair_of},
-};
+use super::options::{EdgeSourceOptions, IdLimit, LimitSource};
 use crate::{
     conversions::Conversion,
     messages::{read_ids_from_one, shown},
@@ -142,15 +139,30 @@ impl BadEdge {
         }
     }
 
+    /// The command that mends a file with bad lines like `line`, and what it is for. None if there is no such command.
+    fn repair(self, line: &[u8]) -> Option<(&'static str, Conversion)> {
+        let is_split = matches!(self, Self::Columns { .. });
+        if !is_split && !matches!(self, Self::NotInteger | Self::Quote) {
+            return None;
+        }
+        let quotes = line.iter().filter(|&&byte| byte == b'"').count();
+        let ends = [b",".as_slice(), b";", b"|"].iter().any(|end| line.trim_ascii_end().ends_with(end));
+        if self == Self::Quote || is_split && quotes % 2 == 1 {
+            Some(("line breaks in quotes, and quotes that are not doubled, are not read: ", Conversion::PlainFields))
+        } else if has_odd_characters(line) {
+            Some(("the line has blanks, digits or invisible characters that are not of ASCII: ", Conversion::PlainText))
+        } else if is_split && ends {
+            Some(("some lines end with separators: ", Conversion::TrimEnds))
+        } else if has_decorated_integers(line) {
+            Some(("to read only the integers of each line: ", Conversion::DigitsOnly))
+        } else {
+            None
+        }
+    }
+
     /// The remedy besides fixing the line or skipping it.
     fn remedy(self, line: &[u8], path: &Path) -> String {
-        let symptom = match self {
-            Self::Columns { .. } => Some(Symptom::Columns),
-            Self::NotInteger => Some(Symptom::Id),
-            Self::Quote => Some(Symptom::Quote),
-            _ => None,
-        };
-        if let Some((why, conversion)) = symptom.and_then(|symptom| repair_of(symptom, line)) {
+        if let Some((why, conversion)) = self.repair(line) {
             return format!("{why}{}; otherwise ", conversion.command(path));
         }
         let remedy = match self {
@@ -184,21 +196,7 @@ impl BadEdge {
             }
             Self::EmptyWeight => "leave weights out with --weight none; otherwise ",
             Self::LastColumn => "say which columns have the edges, such as --src 1 --dst 2; otherwise ",
-            Self::OutsideMatrix(_)
-            | Self::EmptyId
-            | Self::EmptySource
-            | Self::EmptyTarget
-            | Self::LongId
-            | Self::Decimal
-            | Self::Rounded
-            | Self::Weight
-            | Self::WeightNotFinite
-            | Self::EmptyFeature(_)
-            | Self::Feature(_)
-            | Self::FeatureNotFinite(_)
-            | Self::Quote
-            | Self::BinaryKey
-            | Self::Null => "",
+            _ => "",
         };
         remedy.to_owned()
     }
@@ -206,7 +204,8 @@ impl BadEdge {
     /// The whole message about `line`, a line like which all others of the file probably are.
     pub(super) fn message_of_file(self, line: &[u8], path: &Path) -> String {
         match self {
-            _ if has_old_line_ends(line) => {
+            // Line ends of old Macs make one line of many.
+            _ if line.contains(&b'\r') => {
                 let convert = Conversion::MacLineEnds.command(path);
                 format!(
                     "lines end in \\r alone, as on old Macs, the first one starts {}; convert the file: {convert}",
@@ -235,27 +234,22 @@ impl BadEdge {
         )
     }
 
-    /// The error about `line`, at a position of the file `edges`. `message` is the whole message, unless another file is to blame.
+    /// The error about `line`, at a position of the file `edges`. It has `message`, unless another file is to blame.
     pub(super) fn error(
         self,
         options: &EdgeSourceOptions,
         edges: &Path,
         position: Position,
         line: &[u8],
-        message: impl FnOnce(&[u8]) -> String,
+        message: String,
     ) -> Error {
         match (self, &options.limited_by) {
             (Self::TooLarge(IdLimit::Nodes(nodes)), Some(source)) => {
                 too_few_nodes(source, nodes, edges, position, line)
             }
-            _ => Error::input(edges, position, message(line)),
+            _ => Error::input(edges, position, message),
         }
     }
-}
-
-/// Whether what was read as a line, without the line end that it may have, contains line ends of old Macs.
-fn has_old_line_ends(line: &[u8]) -> bool {
-    line.contains(&b'\r')
 }
 
 /// The error about a file that knows fewer nodes than the edges name.
@@ -289,4 +283,53 @@ fn too_few_nodes(source: &LimitSource, nodes: u64, edges: &Path, position: Posit
         }
     };
     Error::input(file, Position::Whole, what)
+}
+
+/// Whether there are blanks or digits beyond ASCII, controls, or characters without width.
+fn has_odd_characters(line: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(line) else {
+        return false;
+    };
+    text.chars().any(|c| match c {
+        '\t' | '\r' => false,
+        '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' => true,
+        c if c.is_ascii() => c.is_control(),
+        c => c.is_whitespace() || c.is_numeric() || c.is_control(),
+    })
+}
+
+/// Whether a line has two or three integers among arrows, brackets and colons.
+fn has_decorated_integers(line: &[u8]) -> bool {
+    let numbers = line.split(|byte| !byte.is_ascii_digit());
+    let count = numbers.filter(|digits| !digits.is_empty()).count();
+    (2..=3).contains(&count)
+        && line.iter().all(|byte| byte.is_ascii_digit() || b"()[]{}<>-=:;,| \t\r'\"".contains(byte))
+        && line.iter().any(|byte| b"()[]{}<>=:'".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_command_that_mends_its_file() {
+        let (split, id, quote) = (BadEdge::Columns { expected: 2, found: 1 }, BadEdge::NotInteger, BadEdge::Quote);
+        for (bad, line, expected) in [
+            (split, "\"a", Some(Conversion::PlainFields)),
+            (quote, "\"a\"b\",c", Some(Conversion::PlainFields)),
+            (split, "0\u{a0}1", Some(Conversion::PlainText)),
+            (id, "\u{200b}0 1", Some(Conversion::PlainText)),
+            (id, "\u{ff10} 1", Some(Conversion::PlainText)),
+            (split, "0\u{b}1", Some(Conversion::PlainText)),
+            (split, "0,1, ", Some(Conversion::TrimEnds)),
+            (split, "0->1", Some(Conversion::DigitsOnly)),
+            (id, "(0, 1)", Some(Conversion::DigitsOnly)),
+            (split, "0::1::5", Some(Conversion::DigitsOnly)),
+            (id, "a b", None),
+            (id, "1_000 2", None),
+            (split, "J\u{fc}rgen", None),
+        ] {
+            assert_eq!(bad.repair(line.as_bytes()).map(|(_, conversion)| conversion), expected, "{line}");
+        }
+    }
 }

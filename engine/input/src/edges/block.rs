@@ -1,8 +1,11 @@
 //! One block of input: its bytes, and parsing them into edges.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use grappa_io::{Error, Position, Result};
@@ -11,19 +14,35 @@ use super::{
     bad_edge::BadEdge,
     batch::{EdgeBatch, Reject, TextBatch},
     content::Content,
-    layout::TextLayout,
     options::{BlockId, EdgeSourceOptions, IdKind, IdLimit, OnBadLine},
-    parse::{BlockLines, parse_edges, parse_entries, parse_keys},
+    parse::{BlockLines, OnBad, Stop, parse_edges, parse_entries, parse_keys},
+    text::TextLines,
 };
-use crate::file::InputFile;
+use crate::{file::InputFile, line_reader::LINE_BYTES_MAX, messages::long_line};
 
 /// A file of edges.
 pub(super) struct EdgeFile {
     pub(super) file: Arc<InputFile>,
-    pub(super) finished: AtomicBool,
     pub(super) content: Content,
+    /// The next block of a file whose number of blocks is known.
+    pub(super) next: AtomicU64,
+    pub(super) finished: AtomicBool,
     /// Entries of a matrix that were parsed.
     pub(super) entries: AtomicU64,
+}
+
+impl EdgeFile {
+    pub(super) fn open(path: &Path, options: &EdgeSourceOptions) -> Result<Self> {
+        let file = InputFile::open(path)?;
+        let content = Content::open(&file, options)?;
+        let finished = AtomicBool::new(matches!(content, Content::Nothing));
+        Ok(Self { file, content, next: AtomicU64::new(0), finished, entries: AtomicU64::new(0) })
+    }
+
+    /// Whether the file may have edges.
+    pub(super) fn has_edges(&self) -> bool {
+        !matches!(self.content, Content::Nothing)
+    }
 }
 
 /// The parts of a source that its blocks share.
@@ -69,22 +88,10 @@ pub struct RawBlock<'a> {
     pub(super) file: &'a EdgeFile,
     pub(super) id: BlockId,
     pub(super) input_bytes: u64,
-    pub(super) buffer: Vec<u8>,
-    pub(super) payload: Payload,
-}
-
-pub(super) enum Payload {
-    /// Whole lines in `buffer[start..end]`. The first one starts at `offset` in the unpacked file.
-    Lines {
-        start: usize,
-        end: usize,
-        offset: u64,
-        /// Number of the first line, from 1, where it is known without counting.
-        first_line: Option<u64>,
-    },
-    /// The output of [`Table::read`](super::table::Table::read), or nothing for Parquet, whose pages are read while they
+    /// Whole lines, or the output of [`Table::read`](super::table::Table::read), or nothing for Parquet, whose pages are read while they
     /// are parsed.
-    Rows,
+    pub(super) buffer: Vec<u8>,
+    pub(super) lines: TextLines,
 }
 
 impl Drop for RawBlock<'_> {
@@ -126,36 +133,22 @@ impl RawBlock<'_> {
 
     fn parse_integers(&self, into: &mut EdgeBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         let limit = self.shared.options.id_limit;
-        match (&self.file.content, &self.payload) {
-            (Content::Parquet { parquet, .. }, _) => {
-                parquet.parse(self.id.block, limit, into, &mut |row, line, bad| {
-                    self.reject(Position::Row(row), line, bad, on_reject)
+        let mut on_bad_row =
+            |row: u64, line: &[u8], bad: BadEdge| self.reject(Position::Row(row), line, bad, on_reject);
+        match &self.file.content {
+            Content::Parquet(parquet) => parquet.parse(self.id.block, limit, into, &mut on_bad_row),
+            Content::Table(table) => table.parse(self.id.block, &self.buffer, limit, into, &mut on_bad_row),
+            content => {
+                let layout = content.layout().expect("text has a layout");
+                self.parse_lines(on_reject, &mut |block, on_bad| {
+                    let Some(matrix) = layout.matrix else {
+                        return parse_edges(block, &layout.form, limit, into, on_bad);
+                    };
+                    let entries = parse_entries(block, &layout.form, matrix, into, on_bad)?;
+                    self.file.entries.fetch_add(entries, Ordering::Relaxed);
+                    Ok(())
                 })
             }
-            (Content::Table { table, .. }, _) => {
-                table.parse(self.id.block, &self.buffer, limit, into, &mut |row, line, bad| {
-                    self.reject(Position::Row(row), line, bad, on_reject)
-                })
-            }
-            (_, &Payload::Lines { start, end, .. }) => {
-                let mut lines = LineCounter::new(start);
-                let layout = self.file.content.layout().expect("text has a layout");
-                let block = BlockLines::new(&self.buffer, start, end);
-                let on_bad = &mut |at: usize, line: &[u8], bad: BadEdge| {
-                    let position = self.line(&mut lines, at)?;
-                    self.reject(position, line, bad, on_reject)
-                };
-                match layout.matrix {
-                    None => parse_edges(block, &layout.form, limit, into, on_bad, &|at, what| self.long(at, what)),
-                    Some(matrix) => {
-                        let entries =
-                            parse_entries(block, &layout.form, matrix, into, on_bad, &|at, what| self.long(at, what))?;
-                        self.file.entries.fetch_add(entries, Ordering::Relaxed);
-                        Ok(())
-                    }
-                }
-            }
-            (_, Payload::Rows) => unreachable!("text has lines"),
         }
     }
 
@@ -166,41 +159,37 @@ impl RawBlock<'_> {
     pub fn parse_text(&self, into: &mut TextBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         assert_eq!(self.shared.options.ids, IdKind::String, "integer ids are parsed by parse");
         into.clear();
-        match (&self.file.content, &self.payload) {
-            (Content::Parquet { parquet, .. }, _) => parquet.parse_text(self.id.block, into, &mut |row, line, bad| {
+        match &self.file.content {
+            Content::Parquet(parquet) => parquet.parse_text(self.id.block, into, &mut |row, line, bad| {
                 self.reject(Position::Row(row), line, bad, on_reject)
             }),
-            (Content::Text { text, .. }, &Payload::Lines { start, end, .. }) => {
-                self.parse_keys(text.layout(), start, end, into, on_reject)
+            Content::Table(_) => unreachable!("tables of numbers are refused when opened for strings"),
+            content => {
+                let layout = content.layout().expect("text has a layout");
+                self.parse_lines(on_reject, &mut |block, on_bad| parse_keys(block, &layout.form, into, on_bad))
             }
-            (Content::PackedText { layout, .. }, &Payload::Lines { start, end, .. }) => {
-                self.parse_keys(layout, start, end, into, on_reject)
-            }
-            (Content::Table { .. }, _) => unreachable!("tables of numbers are refused when opened for strings"),
-            (Content::Nothing, _) => unreachable!("nothing has no blocks"),
-            (_, Payload::Rows) => unreachable!("text has lines"),
         }
     }
 
-    fn parse_keys(
+    /// Calls `parse` with the lines of the block.
+    fn parse_lines(
         &self,
-        layout: &TextLayout,
-        start: usize,
-        end: usize,
-        into: &mut TextBatch,
         on_reject: &mut dyn FnMut(Reject) -> Result<()>,
+        parse: &mut dyn FnMut(BlockLines<'_>, &mut OnBad<'_>) -> std::result::Result<(), Stop>,
     ) -> Result<()> {
-        let mut lines = LineCounter::new(start);
-        parse_keys(
-            BlockLines::new(&self.buffer, start, end),
-            &layout.form,
-            into,
-            &mut |at, line, bad| {
-                let position = self.line(&mut lines, at)?;
-                self.reject(position, line, bad, on_reject)
+        let TextLines { start, end, .. } = self.lines;
+        let mut counter = LineCounter { at: start, line: 0 };
+        let parsed = parse(BlockLines::new(&self.buffer, start, end), &mut |at, line, bad| {
+            let position = self.line(&mut counter, at)?;
+            self.reject(position, line, bad, on_reject)
+        });
+        parsed.map_err(|stop| match stop {
+            Stop::Error(error) => error,
+            Stop::LongLine(at) => match self.line(&mut LineCounter { at: start, line: 0 }, at) {
+                Ok(position) => Error::input(self.file.file.path(), position, long_line(LINE_BYTES_MAX)),
+                Err(error) => error,
             },
-            &|at, what| self.long(at, what),
-        )
+        })
     }
 
     fn reject(
@@ -210,33 +199,20 @@ impl RawBlock<'_> {
         bad: BadEdge,
         on_reject: &mut dyn FnMut(Reject) -> Result<()>,
     ) -> Result<()> {
-        let options = &self.shared.options;
+        let (options, path) = (&self.shared.options, self.file.file.path());
         match options.on_bad_line {
-            OnBadLine::Fail => Err(bad.error(options, self.file.file.path(), position, line, |line| {
-                bad.message(line, self.file.file.path())
-            })),
+            OnBadLine::Fail => Err(bad.error(options, path, position, line, bad.message(line, path))),
             OnBadLine::Skip => on_reject(Reject::new(position, bad, line)),
-        }
-    }
-
-    fn long(&self, at: usize, what: String) -> Error {
-        let Payload::Lines { start, .. } = self.payload else { unreachable!("rows have no length") };
-        match self.line(&mut LineCounter::new(start), at) {
-            Ok(position) => Error::input(self.file.file.path(), position, what),
-            Err(error) => error,
         }
     }
 
     /// The number of the line at `at` in the buffer. Calls with one counter must have rising `at`.
     fn line(&self, counter: &mut LineCounter, at: usize) -> Result<Position> {
-        let &Payload::Lines { offset, first_line, .. } = &self.payload else {
-            unreachable!("rows have no line numbers")
-        };
         if counter.line == 0 {
-            counter.line = match (first_line, &self.file.content) {
+            counter.line = match (self.lines.first_line, &self.file.content) {
                 (Some(line), _) => line,
-                (None, Content::Text { text, .. }) => text.line_at(offset)?,
-                (None, _) => unreachable!("streams count lines as they go"),
+                (None, Content::Text(text)) => text.line_at(self.lines.offset)?,
+                (None, _) => unreachable!("streams count lines as they go, and rows have no lines"),
             };
         }
         counter.line += memchr::memchr_iter(b'\n', &self.buffer[counter.at..at]).count() as u64;
@@ -250,10 +226,4 @@ struct LineCounter {
     at: usize,
     /// The number of the line at `at`; 0 until the number of the block's first line is known.
     line: u64,
-}
-
-impl LineCounter {
-    fn new(start: usize) -> Self {
-        Self { at: start, line: 0 }
-    }
 }

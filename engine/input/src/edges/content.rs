@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, Mutex},
 };
 
 use grappa_formats::features::ElementType;
@@ -18,35 +18,24 @@ use crate::{
     extent::Compression,
     file::InputFile,
     kinds::{self, refuse_other_kinds},
-    npy::{self, NpyArray},
+    npy::NpyArray,
     reading::Reading,
     sparse::SparseArrays,
-    zip::{self, Npz},
+    zip::Npz,
 };
 
 pub(super) enum Content {
     /// A file without edges.
     Nothing,
-    Text {
-        text: TextFile,
-        next: AtomicU64,
-    },
+    Text(TextFile),
     PackedText {
         layout: TextLayout,
         compression: Compression,
         /// Opened by the first worker that needs a block, closed at its end.
         stream: Mutex<Option<TextStream>>,
     },
-    Table {
-        table: Box<Table>,
-        next: AtomicU64,
-        /// Held while a worker reads a table that must be read front to back.
-        turn: Mutex<()>,
-    },
-    Parquet {
-        parquet: ParquetFile,
-        next: AtomicU64,
-    },
+    Table(Box<Table>),
+    Parquet(ParquetFile),
 }
 
 impl Content {
@@ -70,11 +59,9 @@ impl Content {
             let Some(layout) = TextLayout::sniff(file, compression, format == EdgeFormat::Csv, options)? else {
                 return Ok(Self::Nothing);
             };
-            let block_bytes = layout.block_bytes(options.block_bytes);
-            return Ok(if compression == Compression::None {
-                Self::Text { text: TextFile::new(file.clone(), layout, block_bytes), next: AtomicU64::new(0) }
-            } else {
-                Self::PackedText { layout, compression, stream: Mutex::new(None) }
+            return Ok(match compression {
+                Compression::None => Self::Text(TextFile::new(file.clone(), layout, options.block_bytes)),
+                _ => Self::PackedText { layout, compression, stream: Mutex::new(None) },
             });
         }
         let has_magic = [kinds::NPY, kinds::ZIP, kinds::PARQUET].iter().any(|magic| head.starts_with(magic));
@@ -106,10 +93,7 @@ impl Content {
         }
         if format == EdgeFormat::Parquet {
             let parquet = ParquetFile::open(file, options.ids, &options.columns)?;
-            if parquet.rows() == 0 {
-                return Ok(Self::Nothing);
-            }
-            return Ok(Self::Parquet { parquet, next: AtomicU64::new(0) });
+            return Ok(if parquet.rows() == 0 { Self::Nothing } else { Self::Parquet(parquet) });
         }
         if options.columns.is_given() && options.columns != EdgeColumnOptions::without_weights() {
             return Err(file.error(
@@ -118,7 +102,7 @@ impl Content {
             ));
         }
         let table = match format {
-            EdgeFormat::Npy if head.starts_with(zip::MAGIC) => Self::archive(&Npz::open(file)?, options)?,
+            EdgeFormat::Npy if head.starts_with(kinds::ZIP) => Self::archive(&Npz::open(file)?, options)?,
             EdgeFormat::Npy => Table::npy(NpyArray::open(file)?, false)?,
             EdgeFormat::U32 => Table::raw(file, ElementType::U32)?,
             EdgeFormat::U64 => Table::raw(file, ElementType::U64)?,
@@ -132,10 +116,7 @@ impl Content {
                 file.error("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)")
             );
         }
-        if table.rows() == 0 {
-            return Ok(Self::Nothing);
-        }
-        Ok(Self::Table { table: Box::new(table), next: AtomicU64::new(0), turn: Mutex::new(()) })
+        Ok(if table.rows == 0 { Self::Nothing } else { Self::Table(Box::new(table)) })
     }
 
     /// The edges in an archive: an array, or else the entries of a sparse matrix.
@@ -152,28 +133,28 @@ impl Content {
     /// The layout of text.
     pub fn layout(&self) -> Option<&TextLayout> {
         match self {
-            Self::Text { text, .. } => Some(text.layout()),
+            Self::Text(text) => Some(&text.layout),
             Self::PackedText { layout, .. } => Some(layout),
-            Self::Nothing | Self::Table { .. } | Self::Parquet { .. } => None,
+            Self::Nothing | Self::Table(_) | Self::Parquet(_) => None,
         }
     }
 
     /// How the file is read. None if it has no edges. `weighted`: edges have weights, in the file or in another one.
     pub fn reading(&self, weighted: bool) -> Option<Reading> {
-        if let Self::Parquet { parquet, .. } = self {
+        if let Self::Parquet(parquet) = self {
             return Some(Reading {
                 what: "edges",
                 format: "Parquet",
                 columns: parquet.roles(),
-                left_out: parquet.left_out(),
+                left_out: parquet.columns.left_out.clone(),
                 ..Reading::default()
             });
         }
         let Some(layout) = self.layout() else {
-            let Self::Table { table, .. } = self else { return None };
+            let Self::Table(table) = self else { return None };
             return Some(Reading {
                 what: "edges",
-                format: match (table.matrix_nodes().is_some(), table.has_weights()) {
+                format: match (table.nodes.is_some(), table.has_values) {
                     (true, true) => "sparse matrix, an edge from each row to its columns, values are weights",
                     (true, false) => "sparse matrix, an edge from each row to its columns",
                     (false, _) if weighted => "binary, with weights in another file",
@@ -209,19 +190,18 @@ impl Content {
         })
     }
 
+    /// Whether the file has the weights of its edges.
     pub fn weighted(&self) -> bool {
         match self {
-            Self::Nothing => false,
-            Self::Text { text, .. } => text.layout().form.weighted(),
-            Self::PackedText { layout, .. } => layout.form.weighted(),
-            Self::Table { table, .. } => table.has_weights(),
-            Self::Parquet { parquet, .. } => parquet.weighted(),
+            Self::Table(table) => table.has_values,
+            Self::Parquet(parquet) => parquet.columns.weighted,
+            _ => self.layout().is_some_and(|layout| layout.form.weighted()),
         }
     }
 
     /// The names of the columns of edge features, if columns have names.
     pub fn feature_names(&self) -> Vec<String> {
-        if let Self::Parquet { parquet, .. } = self {
+        if let Self::Parquet(parquet) = self {
             return parquet.feature_names();
         }
         let layout = self.layout();
@@ -235,28 +215,49 @@ impl Content {
     /// The number of nodes that a matrix states.
     pub fn stated_nodes(&self) -> Option<u64> {
         match self {
-            Self::Table { table, .. } => table.matrix_nodes(),
-            Self::Text { .. } | Self::PackedText { .. } => Some(self.layout()?.matrix?.nodes),
-            Self::Nothing | Self::Parquet { .. } => None,
+            Self::Table(table) => table.nodes,
+            _ => Some(self.layout()?.matrix?.nodes),
         }
     }
 
+    /// The number of edges. None for text.
     pub fn rows(&self) -> Option<u64> {
         match self {
             Self::Nothing => Some(0),
-            Self::Text { .. } | Self::PackedText { .. } => None,
-            Self::Table { table, .. } => Some(table.rows()),
-            Self::Parquet { parquet, .. } => Some(parquet.rows()),
+            Self::Text(_) | Self::PackedText { .. } => None,
+            Self::Table(table) => Some(table.rows),
+            Self::Parquet(parquet) => Some(parquet.rows()),
+        }
+    }
+
+    /// The number of blocks, which is not known for packed text.
+    pub fn blocks(&self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Text(text) => text.blocks(),
+            Self::PackedText { .. } => unreachable!("a stream ends where it ends"),
+            Self::Table(table) => table.blocks(),
+            Self::Parquet(parquet) => parquet.blocks,
+        }
+    }
+
+    /// The block's share of the file.
+    pub fn input_bytes(&self, block: u64) -> u64 {
+        match self {
+            Self::Text(text) => text.input_bytes(block),
+            Self::Table(table) => table.input_bytes(block),
+            Self::Parquet(parquet) => parquet.input_bytes(block),
+            Self::Nothing | Self::PackedText { .. } => unreachable!("there are no blocks of a known size"),
         }
     }
 }
 
 /// Detects a file's format from its first bytes, else from its name.
 fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeFormat> {
-    if head.starts_with(npy::MAGIC) || head.starts_with(zip::MAGIC) {
+    if head.starts_with(kinds::NPY) || head.starts_with(kinds::ZIP) {
         return Ok(EdgeFormat::Npy);
     }
-    if head.starts_with(b"PAR1") {
+    if head.starts_with(kinds::PARQUET) {
         return Ok(EdgeFormat::Parquet);
     }
     let mut name = PathBuf::from(path.file_name().unwrap_or_default());

@@ -155,8 +155,7 @@ impl TextLayout {
         options: &EdgeSourceOptions,
     ) -> Result<Option<Self>> {
         let head = Head::read(file, compression, options)?;
-        let sniffer = Sniffer { path: file.path(), csv, options, head: &head };
-        sniffer.layout()
+        Sniffer { path: file.path(), csv, options, head: &head }.layout()
     }
 }
 
@@ -165,13 +164,6 @@ struct Sniffer<'a> {
     csv: bool,
     options: &'a EdgeSourceOptions,
     head: &'a Head,
-}
-
-/// What a first line of data is.
-struct FirstData {
-    /// The names of the columns, if it is a header.
-    header: Option<Vec<String>>,
-    note: Option<ReadAs>,
 }
 
 impl Sniffer<'_> {
@@ -198,7 +190,7 @@ impl Sniffer<'_> {
         let Some(first) = head.data.first() else {
             return Ok(None);
         };
-        let FirstData { mut header, note } = self.first_line(all[0], separator);
+        let (mut header, note) = self.first_line(all[0], separator);
         let data = &head.data[usize::from(header.is_some())..];
         let texts = &all[usize::from(header.is_some())..];
         if header.is_none() && !options.columns.is_given() {
@@ -271,9 +263,8 @@ impl Sniffer<'_> {
     /// The error about a line like which all others probably are.
     fn bad(&self, line: &Line, bad: BadEdge) -> Error {
         let bytes = &line.bytes[mark_of(line)..];
-        bad.error(self.options, self.path, Position::Line(line.number), bytes, |line| {
-            bad.message_of_file(line, self.path)
-        })
+        let message = bad.message_of_file(bytes, self.path);
+        bad.error(self.options, self.path, Position::Line(line.number), bytes, message)
     }
 
     /// The separator that the user names, or the separator of the first lines.
@@ -322,8 +313,8 @@ impl Sniffer<'_> {
         Ok(())
     }
 
-    /// Whether the first line of data is a header.
-    fn first_line(&self, text: &[u8], separator: Separator) -> FirstData {
+    /// The names of the columns, if the first line of data is a header, and how it is read.
+    fn first_line(&self, text: &[u8], separator: Separator) -> (Option<Vec<String>>, Option<ReadAs>) {
         let options = self.options;
         let fields = separator.fields(text).unwrap_or_default();
         let names: Vec<String> =
@@ -343,7 +334,7 @@ impl Sniffer<'_> {
             (HeaderLine::Auto, IdKind::String) if is_named => (true, Some(ReadAs::Header)),
             (HeaderLine::Auto, IdKind::String) => (false, None),
         };
-        FirstData { header: is_header.then_some(names), note }
+        (is_header.then_some(names), note)
     }
 
     /// The form of all lines, if this one is an edge, and the weight of the edge between integers.

@@ -19,7 +19,6 @@ mod options;
 mod packed_text;
 mod parquet;
 mod parse;
-mod repair;
 mod row_check;
 mod table;
 mod text;
@@ -46,19 +45,14 @@ pub use self::{
     options::{BlockId, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource, OnBadLine},
 };
 use self::{
-    block::{EdgeFile, Payload, SharedByBlocks},
+    block::{EdgeFile, SharedByBlocks},
     content::Content,
     edge_array::EdgeArray,
     layout::ReadAs,
     packed_text::TextStream,
-    table::Table,
-    text::TextFile,
+    text::TextLines,
 };
-use crate::{
-    conversions::Conversion,
-    file::{InputFile, read_past_cache_if_large},
-    reading::Reading,
-};
+use crate::{conversions::Conversion, file::read_past_cache_if_large, reading::Reading};
 
 /// The edges of a list of files.
 ///
@@ -102,20 +96,11 @@ impl EdgeSource {
             return Err(Error::out_of_range("--edge-features-from", expected, columns));
         }
         let weights = options.weights.as_deref().map(EdgeArray::weights).transpose()?;
-        let mut files = Vec::with_capacity(paths.len());
-        for path in paths {
-            let file = InputFile::open(path)?;
-            let content = Content::open(&file, &options)?;
-            files.push(EdgeFile {
-                file,
-                finished: AtomicBool::new(matches!(content, Content::Nothing)),
-                content,
-                entries: AtomicU64::new(0),
-            });
-        }
+        let mut files: Vec<EdgeFile> =
+            paths.iter().map(|path| EdgeFile::open(path, &options)).collect::<Result<_>>()?;
         let in_column = weights_in_column(&files, options.allow_empty)?;
         if weights.is_some() && in_column {
-            let file = files.iter().find(|file| !matches!(file.content, Content::Nothing)).expect("a file has weights");
+            let file = files.iter().find(|file| file.has_edges()).expect("a file has weights");
             return Err(Error::input(
                 file.file.path(),
                 Position::Whole,
@@ -133,9 +118,9 @@ impl EdgeSource {
         for file in &mut files {
             let rows = file.content.rows().unwrap_or(0);
             match &mut file.content {
-                Content::Table { table, .. } => table.attach(first_row, &arrays, options.block_bytes),
-                Content::Parquet { parquet, .. } => parquet.attach(first_row, &arrays, options.block_bytes),
-                Content::Nothing | Content::Text { .. } | Content::PackedText { .. } => {}
+                Content::Table(table) => table.attach(first_row, &arrays, options.block_bytes),
+                Content::Parquet(parquet) => parquet.attach(first_row, &arrays, options.block_bytes),
+                Content::Nothing | Content::Text(_) | Content::PackedText { .. } => {}
             }
             first_row += rows;
         }
@@ -159,8 +144,8 @@ impl EdgeSource {
             .iter()
             .map(|file| match &file.content {
                 Content::Nothing => 0,
-                Content::Table { table, .. } => table.total_bytes(),
-                Content::Text { .. } | Content::PackedText { .. } | Content::Parquet { .. } => file.file.bytes(),
+                Content::Table(table) => table.bytes,
+                Content::Text(_) | Content::PackedText { .. } | Content::Parquet(_) => file.file.bytes(),
             })
             .sum()
     }
@@ -226,7 +211,7 @@ impl EdgeSource {
 
     /// Whether a file may have edges. Text is known not to have any if it has no line but comments and a header.
     pub fn has_edges(&self, file: usize) -> bool {
-        !matches!(self.files[file].content, Content::Nothing)
+        self.files[file].has_edges()
     }
 
     /// The path of a block's file.
@@ -261,8 +246,7 @@ impl EdgeSource {
     /// The warning about arrays that may have sources and targets in rows or in columns.
     fn square_arrays(&self) -> Option<String> {
         let files = self.files.iter();
-        let mut square =
-            files.filter(|file| matches!(&file.content, Content::Table { table, .. } if table.is_square()));
+        let mut square = files.filter(|file| matches!(&file.content, Content::Table(table) if table.is_square));
         let path = square.next()?.file.path();
         Some(format!(
             "{}: the array of shape (2, 2) is read as two edges, each a row of source and target; if its first row has the \
@@ -275,7 +259,7 @@ impl EdgeSource {
 
     /// The warning about files without edges.
     fn no_edges(&self) -> Option<String> {
-        let is_empty = self.files.iter().all(|file| matches!(file.content, Content::Nothing));
+        let is_empty = !self.files.iter().any(EdgeFile::has_edges);
         is_empty.then(|| {
             format!(
                 "{}: there are no edges in this file{}; the store has nodes only",
@@ -336,15 +320,14 @@ impl EdgeSource {
     /// archives that were not read yet, such as skipped blocks. Call it before you rely on any edge.
     pub fn check(&self) -> Result<()> {
         self.files.iter().try_for_each(|file| match &file.content {
-            Content::Table { table, .. } => table.check(),
-            Content::Text { .. } | Content::PackedText { .. } if !self.has_skipped.load(Ordering::Relaxed) => {
-                match file.content.layout().and_then(|layout| layout.matrix) {
-                    Some(matrix) => matrix.check(file.entries.load(Ordering::Relaxed), file.file.path()),
-                    None => Ok(()),
-                }
-            }
+            Content::Table(table) => table.check(),
             // Compressed text is verified as it is unpacked, Parquet pages as they are read.
-            Content::Nothing | Content::Text { .. } | Content::PackedText { .. } | Content::Parquet { .. } => Ok(()),
+            content => match content.layout().and_then(|layout| layout.matrix) {
+                Some(matrix) if !self.has_skipped.load(Ordering::Relaxed) => {
+                    matrix.check(file.entries.load(Ordering::Relaxed), file.file.path())
+                }
+                _ => Ok(()),
+            },
         })
     }
 
@@ -359,37 +342,24 @@ impl EdgeSource {
             }
         }
         let block = match &self.files[index].content {
-            Content::Nothing => None,
-            Content::Text { text, next } => self
-                .claim(index, next, text.blocks(), &|block| text.input_bytes(block), skip)
-                .map(|id| self.read_text(index, text, id)),
             Content::PackedText { stream, .. } => {
                 let Some(mut stream) = lock(stream, wait) else {
                     return Ok(NextBlock::Busy);
                 };
-                self.read_packed(index, &mut stream, skip).transpose()
+                self.read_packed(index, &mut stream, skip)?
             }
-            Content::Table { table, next, turn } => {
-                let turn = if table.is_sequential() {
-                    match lock(turn, wait) {
-                        Some(turn) => Some(turn),
+            content => {
+                let _turn = match content {
+                    Content::Table(table) if table.is_sequential() => match lock(&table.turn, wait) {
                         None => return Ok(NextBlock::Busy),
-                    }
-                } else {
-                    None
+                        turn => turn,
+                    },
+                    _ => None,
                 };
-                let block = self
-                    .claim(index, next, table.blocks(), &|block| table.input_bytes(block), skip)
-                    .map(|id| self.read_table(index, table, id));
-                drop(turn);
-                block
+                self.claim(index, skip).map(|id| self.read(id)).transpose()?
             }
-            // A worker reads the pages of its block while it parses them.
-            Content::Parquet { parquet, next } => self
-                .claim(index, next, parquet.blocks(), &|block| parquet.input_bytes(block), skip)
-                .map(|id| Ok(self.block(index, id, parquet.input_bytes(id.block)))),
         };
-        Ok(block.transpose()?.map_or(NextBlock::Finished, NextBlock::Block))
+        Ok(block.map_or(NextBlock::Finished, NextBlock::Block))
     }
 
     /// Notes a skipped block.
@@ -399,40 +369,33 @@ impl EdgeSource {
     }
 
     /// Takes the next wanted block of a file whose number of blocks is known. Marks the file finished after its last block.
-    fn claim(
-        &self,
-        index: usize,
-        next: &AtomicU64,
-        blocks: u64,
-        input_bytes: &dyn Fn(u64) -> u64,
-        skip: &dyn Fn(BlockId) -> bool,
-    ) -> Option<BlockId> {
+    fn claim(&self, index: usize, skip: &dyn Fn(BlockId) -> bool) -> Option<BlockId> {
+        let EdgeFile { content, next, finished, .. } = &self.files[index];
         loop {
             // The counter passes the last block by at most one per worker: once finished is set, no worker comes here.
             let block = next.fetch_add(1, Ordering::Relaxed);
-            if block >= blocks {
-                self.files[index].finished.store(true, Ordering::Release);
+            if block >= content.blocks() {
+                finished.store(true, Ordering::Release);
                 return None;
             }
             let id = BlockId { file: index as u32, block };
             if !skip(id) {
                 return Some(id);
             }
-            self.skip(input_bytes(block));
+            self.skip(content.input_bytes(block));
         }
     }
 
-    fn read_text<'a>(&'a self, index: usize, text: &'a TextFile, id: BlockId) -> Result<RawBlock<'a>> {
-        let mut block = self.block(index, id, text.input_bytes(id.block));
-        let lines = text.read(id.block, &mut block.buffer)?;
-        block.payload = Payload::Lines { start: lines.start, end: lines.end, offset: lines.offset, first_line: None };
-        Ok(block)
-    }
-
-    fn read_table<'a>(&'a self, index: usize, table: &'a Table, id: BlockId) -> Result<RawBlock<'a>> {
-        let mut block = self.block(index, id, table.input_bytes(id.block));
-        table.read(id.block, &mut block.buffer)?;
-        block.payload = Payload::Rows;
+    /// Reads a block of a file whose number of blocks is known.
+    fn read(&self, id: BlockId) -> Result<RawBlock<'_>> {
+        let content = &self.files[id.file as usize].content;
+        let mut block = self.block(id, content.input_bytes(id.block));
+        match content {
+            Content::Text(text) => block.lines = text.read(id.block, &mut block.buffer)?,
+            Content::Table(table) => table.read(id.block, &mut block.buffer)?,
+            // A worker reads the pages of its block while it parses them.
+            Content::Nothing | Content::PackedText { .. } | Content::Parquet(_) => {}
+        }
         Ok(block)
     }
 
@@ -452,24 +415,20 @@ impl EdgeSource {
         }
         let open = match stream {
             Some(stream) => stream,
-            None => stream.insert(TextStream::open(
-                &file.file,
-                *compression,
-                layout,
-                layout.block_bytes(self.shared.options.block_bytes),
-            )?),
+            None => {
+                let block_bytes = self.shared.options.block_bytes;
+                stream.insert(TextStream::open(&file.file, *compression, layout, block_bytes)?)
+            }
         };
-        let mut block = self.block(index, BlockId { file: index as u32, block: 0 }, 0);
-        while let Some(lines) = open.next_block(&mut block.buffer)? {
-            let id = BlockId { file: index as u32, block: lines.block };
-            if skip(id) {
-                self.skip(lines.input_bytes);
+        let mut block = self.block(BlockId { file: index as u32, block: 0 }, 0);
+        while let Some(next) = open.next_block(&mut block.buffer)? {
+            block.id.block = next.block;
+            if skip(block.id) {
+                self.skip(next.input_bytes);
                 continue;
             }
-            block.id = id;
-            block.input_bytes = lines.input_bytes + self.skipped_bytes.swap(0, Ordering::Relaxed);
-            block.payload =
-                Payload::Lines { start: 0, end: lines.end, offset: lines.offset, first_line: Some(lines.first_line) };
+            block.input_bytes = next.input_bytes + self.skipped_bytes.swap(0, Ordering::Relaxed);
+            block.lines = next.lines;
             return Ok(Some(block));
         }
         *stream = None;
@@ -478,14 +437,14 @@ impl EdgeSource {
     }
 
     /// A block with an empty buffer.
-    fn block(&self, index: usize, id: BlockId, input_bytes: u64) -> RawBlock<'_> {
+    fn block(&self, id: BlockId, input_bytes: u64) -> RawBlock<'_> {
         RawBlock {
             shared: &self.shared,
-            file: &self.files[index],
+            file: &self.files[id.file as usize],
             id,
             input_bytes: input_bytes + self.skipped_bytes.swap(0, Ordering::Relaxed),
             buffer: self.shared.buffers().pop().unwrap_or_default(),
-            payload: Payload::Rows,
+            lines: TextLines::default(),
         }
     }
 }
@@ -500,7 +459,7 @@ fn in_more_files(more: usize) -> String {
 
 /// Whether the edges have weights in a column. Fails unless all files with edges agree.
 fn weights_in_column(files: &[EdgeFile], allow_empty: bool) -> Result<bool> {
-    let mut with_edges = files.iter().filter(|file| !matches!(file.content, Content::Nothing));
+    let mut with_edges = files.iter().filter(|file| file.has_edges());
     let Some(first) = with_edges.next() else {
         if allow_empty {
             return Ok(false);
@@ -530,7 +489,7 @@ fn weights_in_column(files: &[EdgeFile], allow_empty: bool) -> Result<bool> {
 /// Fails unless a separate file of values goes with the edges: their rows are counted, and it has as many.
 fn check_separate(array: &EdgeArray, files: &[EdgeFile]) -> Result<()> {
     let mut edges = 0;
-    for file in files.iter().filter(|file| !matches!(file.content, Content::Nothing)) {
+    for file in files.iter().filter(|file| file.has_edges()) {
         let Some(rows) = file.content.rows() else {
             let remedy = match array.is_weights() {
                 true => {

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use grappa_io::{Error, Position, Result};
 use memchr::memchr;
 
-use super::{layout::TextLayout, parse::PADDING, text::STEP_BYTES};
+use super::{
+    layout::TextLayout,
+    parse::PADDING,
+    text::{STEP_BYTES, TextLines},
+};
 use crate::{
     extent::{Compression, Extent, Stream},
     file::InputFile,
@@ -26,13 +30,10 @@ pub(super) struct TextStream {
     reported_bytes: u64,
 }
 
-/// The lines of a block, which start at the start of its buffer.
-pub(super) struct StreamLines {
+/// A block of a stream.
+pub(super) struct StreamBlock {
     pub block: u64,
-    pub end: usize,
-    pub offset: u64,
-    /// Number of the first line, from 1.
-    pub first_line: u64,
+    pub lines: TextLines,
     pub input_bytes: u64,
 }
 
@@ -59,7 +60,7 @@ impl TextStream {
         Ok(Self {
             stream,
             file: file.clone(),
-            block_bytes,
+            block_bytes: layout.block_bytes(block_bytes),
             pending: Vec::new(),
             next: 0,
             offset: layout.data_start,
@@ -70,7 +71,7 @@ impl TextStream {
 
     /// Unpacks the next block into `buffer`. Adds a line end if the file lacks the last one, and padding. Returns none at the
     /// end of the file.
-    pub fn next_block(&mut self, buffer: &mut Vec<u8>) -> Result<Option<StreamLines>> {
+    pub fn next_block(&mut self, buffer: &mut Vec<u8>) -> Result<Option<StreamBlock>> {
         // The block ends with the first line end at or after `wanted - 1`.
         let wanted = self.block_bytes.max(1);
         let step = STEP_BYTES.min(wanted.max(16));
@@ -115,17 +116,15 @@ impl TextStream {
         };
         self.pending.extend_from_slice(&buffer[end..length]);
         let consumed = self.stream.consumed();
-        let lines = StreamLines {
+        let block = StreamBlock {
             block: self.next,
-            end,
-            offset: self.offset,
-            first_line: self.line,
+            lines: TextLines { start: 0, end, offset: self.offset, first_line: Some(self.line) },
             input_bytes: consumed - self.reported_bytes,
         };
         self.reported_bytes = consumed;
         self.next += 1;
         self.offset += end as u64;
         self.line += memchr::memchr_iter(b'\n', &buffer[..end]).count() as u64;
-        Ok(Some(lines))
+        Ok(Some(block))
     }
 }

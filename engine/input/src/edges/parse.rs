@@ -14,7 +14,7 @@
 //! All other lines go to the slow path ([`fields`](super::fields)), which splits the line into fields and finds out why it
 //! is bad. Line numbers are counted only once there is a bad line.
 
-use grappa_io::Result;
+use grappa_io::Error;
 use memchr::memchr;
 
 use super::{
@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     line_reader::LINE_BYTES_MAX,
-    messages::long_line,
     separator::{is_blank, trim},
 };
 
@@ -32,10 +31,20 @@ use crate::{
 pub(super) const PADDING: usize = 32;
 
 /// Called for each bad line with its offset in the block's bytes, its text, and its fault. An error ends the block.
-pub(super) type OnBad<'a> = dyn FnMut(usize, &[u8], BadEdge) -> Result<()> + 'a;
+pub(super) type OnBad<'a> = dyn FnMut(usize, &[u8], BadEdge) -> grappa_io::Result<()> + 'a;
 
-/// Makes the error about a line that is too long, given its offset and the message.
-pub(super) type OnLong<'a> = dyn Fn(usize, String) -> grappa_io::Error + 'a;
+/// Why a block was not parsed to its end.
+pub(super) enum Stop {
+    /// The line at this offset is too long.
+    LongLine(usize),
+    Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
 
 /// Whole lines, each ended by LF, followed by [`PADDING`] readable bytes.
 #[derive(Clone, Copy)]
@@ -54,8 +63,22 @@ impl<'a> BlockLines<'a> {
     }
 
     /// Number of lines, comments included.
-    fn lines(&self) -> usize {
+    fn count_lines(&self) -> usize {
         memchr::memchr_iter(b'\n', &self.bytes[self.start..self.end]).count()
+    }
+}
+
+/// The lines without their line ends, and their offsets.
+impl<'a> Iterator for BlockLines<'a> {
+    type Item = Result<(usize, &'a [u8]), Stop>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.start;
+        (at < self.end).then(|| {
+            let (line, next) = line_at(self.bytes, at, self.end)?;
+            self.start = next;
+            Ok((at, line))
+        })
     }
 }
 
@@ -66,14 +89,13 @@ pub(super) fn parse_edges(
     limit: IdLimit,
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
-    on_long: &OnLong<'_>,
-) -> Result<()> {
+) -> Result<(), Stop> {
     // Counting first costs a thirtieth of the parsing, and keeps the batch as small as its edges.
-    into.reserve(block.lines(), form.values());
+    into.reserve(block.count_lines(), form.values());
     match (form.is_plain(), form.weighted()) {
-        (true, true) => parse_integers::<true>(block, form, limit, into, on_bad, on_long),
-        (true, false) => parse_integers::<false>(block, form, limit, into, on_bad, on_long),
-        (false, _) => parse_selected(block, form, limit, into, on_bad, on_long),
+        (true, true) => parse_integers::<true>(block, form, limit, into, on_bad),
+        (true, false) => parse_integers::<false>(block, form, limit, into, on_bad),
+        (false, _) => parse_selected(block, form, limit, into, on_bad),
     }
 }
 
@@ -83,8 +105,7 @@ fn parse_integers<const WEIGHTED: bool>(
     limit: IdLimit,
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
-    on_long: &OnLong<'_>,
-) -> Result<()> {
+) -> Result<(), Stop> {
     let BlockLines { bytes, start, end } = block;
     let (exclusive, between) = (limit.exclusive(), form.separator.byte_between_integers());
     let mut at = start;
@@ -96,7 +117,7 @@ fn parse_integers<const WEIGHTED: bool>(
             at = next;
             continue;
         }
-        let (line, next) = line_at(bytes, at, end, on_long)?;
+        let (line, next) = line_at(bytes, at, end)?;
         match edge_of(line, form, limit) {
             Ok(None) => {}
             Ok(Some(edge)) => into.push(edge, WEIGHTED),
@@ -117,12 +138,9 @@ fn parse_selected(
     limit: IdLimit,
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
-    on_long: &OnLong<'_>,
-) -> Result<()> {
-    let BlockLines { bytes, start, end } = block;
-    let mut at = start;
-    while at < end {
-        let (line, next) = line_at(bytes, at, end, on_long)?;
+) -> Result<(), Stop> {
+    for line in block {
+        let (at, line) = line?;
         let values = into.values.len();
         match selected_edge_of(line, form, limit, &mut into.values) {
             Ok(None) => {}
@@ -135,7 +153,6 @@ fn parse_selected(
                 on_bad(at, line, bad)?;
             }
         }
-        at = next;
     }
     Ok(())
 }
@@ -148,14 +165,12 @@ pub(super) fn parse_entries(
     matrix: Matrix,
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
-    on_long: &OnLong<'_>,
-) -> Result<u64> {
-    let BlockLines { bytes, start, end } = block;
+) -> Result<u64, Stop> {
     let directions = if matrix.symmetric { 2 } else { 1 };
-    into.reserve(directions * block.lines(), form.values());
-    let (mut at, mut entries) = (start, 0);
-    while at < end {
-        let (line, next) = line_at(bytes, at, end, on_long)?;
+    into.reserve(directions * block.count_lines(), form.values());
+    let mut entries = 0;
+    for line in block {
+        let (at, line) = line?;
         entries += u64::from(!trim(line).is_empty());
         match matrix.entry(line, form) {
             Ok(None) => {}
@@ -167,7 +182,6 @@ pub(super) fn parse_entries(
             }
             Err(bad) => on_bad(at, line, bad)?,
         }
-        at = next;
     }
     Ok(entries)
 }
@@ -178,30 +192,27 @@ pub(super) fn parse_keys(
     form: &LineForm,
     into: &mut TextBatch,
     on_bad: &mut OnBad<'_>,
-    on_long: &OnLong<'_>,
-) -> Result<()> {
+) -> Result<(), Stop> {
     let BlockLines { bytes, start, end } = block;
     // One check of the whole block replaces nearly all checks of single lines.
     let plain = std::str::from_utf8(&bytes[start..end]).is_ok() && memchr(0, &bytes[start..end]).is_none();
-    let mut at = start;
-    while at < end {
-        let (line, next) = line_at(bytes, at, end, on_long)?;
+    for line in block {
+        let (at, line) = line?;
         let line_trimmed = trim(line);
         if !line_trimmed.is_empty()
             && let Err(bad) = keys_of(line_trimmed, form, plain, into)
         {
             on_bad(at, line, bad)?;
         }
-        at = next;
     }
     Ok(())
 }
 
 /// The line at `at` without its line end, and the start of the next line.
-fn line_at<'a>(bytes: &'a [u8], at: usize, end: usize, on_long: &OnLong<'_>) -> Result<(&'a [u8], usize)> {
+fn line_at(bytes: &[u8], at: usize, end: usize) -> Result<(&[u8], usize), Stop> {
     let length = memchr(b'\n', &bytes[at..end]).expect("a block's last line is ended");
     if length > LINE_BYTES_MAX {
-        return Err(on_long(at, long_line(LINE_BYTES_MAX)));
+        return Err(Stop::LongLine(at));
     }
     let line = &bytes[at..at + length];
     Ok((line.strip_suffix(b"\r").unwrap_or(line), at + length + 1))

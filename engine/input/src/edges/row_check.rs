@@ -12,8 +12,8 @@ pub(super) struct RowCheck<'a> {
     pub limit: IdLimit,
     /// Whether sources and targets were signed integers. Then values of 2^63 or more were negative.
     pub signed: [bool; 2],
-    /// The faults of each row. None if there are none.
-    pub faults: Option<&'a [Fault]>,
+    /// The faults of each row. Empty if there are none.
+    pub faults: &'a [Fault],
     /// Whether the first value of an edge is its weight.
     pub weighted: bool,
 }
@@ -27,26 +27,26 @@ pub(super) struct Fault {
     pub float: [bool; 2],
 }
 
-impl Fault {
-    /// The id in a float, or the fault of column `column` and what takes the place of the id.
-    pub fn of_float(value: f64, digits: u32, column: usize) -> Result<u64, (Self, u64)> {
-        let mut fault = Self::default();
-        if value.is_nan() {
-            fault.missing = true;
-            return Err((fault, 0));
-        }
-        if let Ok(id) = id_of_float(value, digits) {
-            return Ok(id);
-        }
-        fault.float[column] = true;
-        Err((fault, value.to_bits()))
-    }
+/// The faults of `rows` rows.
+pub(super) fn faults_of(faults: &mut Vec<Fault>, rows: usize) -> &mut [Fault] {
+    faults.resize(rows, Fault::default());
+    faults
+}
 
-    /// Adds the faults of other columns of the row.
-    pub fn add(&mut self, other: Self) {
-        self.missing |= other.missing;
-        self.float[0] |= other.float[0];
-        self.float[1] |= other.float[1];
+/// Turns the bits of floats with `digits` binary digits into the ids of a column, and notes the faults of its rows. A float that is no id
+/// stays.
+pub(super) fn ids_of_floats(ids: &mut [u64], digits: u32, column: usize, faults: &mut Vec<Fault>) {
+    let rows = ids.len();
+    for (row, id) in ids.iter_mut().enumerate() {
+        let value = f64::from_bits(*id);
+        match id_of_float(value, digits) {
+            Ok(found) => *id = found,
+            Err(BadEdge::Null) => {
+                faults_of(faults, rows)[row].missing = true;
+                *id = 0;
+            }
+            Err(_) => faults_of(faults, rows)[row].float[column] = true,
+        }
     }
 }
 
@@ -66,7 +66,7 @@ fn largest(ids: &[u64]) -> u64 {
 impl RowCheck<'_> {
     /// Removes the bad rows. If there are none, which is quick to see, nothing is moved.
     pub fn sift(&self, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> grappa_io::Result<()> {
-        if self.faults.is_none()
+        if self.faults.is_empty()
             && largest(&into.sources) < self.exclusive(0)
             && largest(&into.targets) < self.exclusive(1)
             && into.values.iter().all(|value| value.is_finite())
@@ -101,7 +101,7 @@ impl RowCheck<'_> {
     }
 
     fn fault(&self, row: usize) -> Fault {
-        self.faults.map_or(Fault::default(), |faults| faults[row])
+        self.faults.get(row).copied().unwrap_or_default()
     }
 
     fn bad(&self, row: usize, ids: [u64; 2], values: &[f32]) -> Option<BadEdge> {

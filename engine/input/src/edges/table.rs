@@ -4,7 +4,7 @@
 //! back. A deflated array of shape [2, E] is unpacked by two streams side by side; the second one first skips the sources.
 //! The arrays of a sparse matrix are read side by side; see [`EntryReader`] for what compressed rows cost.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
@@ -12,7 +12,7 @@ use grappa_io::{Error, Position, Result};
 use super::{
     EdgeBatch, IdLimit,
     edge_array::EdgeArray,
-    row_check::{Fault, OnBadRow, RowCheck},
+    row_check::{Fault, OnBadRow, RowCheck, ids_of_floats},
 };
 use crate::{
     conversions::Conversion,
@@ -29,21 +29,23 @@ const ENTRIES: usize = 1 << 15;
 pub(super) struct Table {
     ids: Ids,
     /// Bytes of the edges in the file.
-    bytes: u64,
-    rows: u64,
+    pub bytes: u64,
+    pub rows: u64,
     /// The type of the ids that are read. Ids of entries become int64.
     id: ElementType,
     /// Shape [2, 2], which is read as [E, 2] although it may be [2, E].
-    is_square: bool,
+    pub is_square: bool,
     /// Number of nodes that a matrix has.
-    nodes: Option<u64>,
+    pub nodes: Option<u64>,
     /// The row of separate values that belongs to the first row.
     first_value: u64,
     /// The values of edges, those in the file included.
     arrays: Vec<EdgeArray>,
     /// Whether the weights are the values of the matrix.
-    has_values: bool,
+    pub has_values: bool,
     block_rows: u64,
+    /// Held while a worker reads a table that must be read front to back.
+    pub turn: Mutex<()>,
 }
 
 /// Readers of the ids.
@@ -112,7 +114,7 @@ impl Table {
     /// they are bool.
     pub fn entries(arrays: &SparseArrays, has_values: bool) -> Result<Self> {
         if arrays.rows != arrays.columns {
-            return Err(arrays.data.extent.of_file(format!(
+            return Err(arrays.data.extent.file.error(format!(
                 "the matrix has {} rows and {} columns, but edges between nodes make a square one; if columns are other nodes than \
                  rows, number them after the rows: {}",
                 arrays.rows,
@@ -144,6 +146,7 @@ impl Table {
             arrays: Vec::new(),
             has_values: false,
             block_rows: 1,
+            turn: Mutex::default(),
         }
     }
 
@@ -174,38 +177,14 @@ impl Table {
         self.block_rows = (block_bytes / self.row_bytes()).max(1) as u64;
     }
 
-    pub fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    /// Whether the shape does not tell rows of edges from a row of sources and one of targets.
-    pub fn is_square(&self) -> bool {
-        self.is_square
-    }
-
-    /// Whether it is a sparse matrix, and its number of nodes.
-    pub fn matrix_nodes(&self) -> Option<u64> {
-        self.nodes
-    }
-
-    /// Whether the file has the weights as well.
-    pub fn has_weights(&self) -> bool {
-        self.has_values
-    }
-
     pub fn blocks(&self) -> u64 {
         self.rows.div_ceil(self.block_rows)
     }
 
-    /// Bytes of the edges in the file.
-    pub fn total_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The block's share of these bytes.
+    /// The block's share of the bytes of the edges.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let (first, rows) = self.block(block);
-        share(self.total_bytes(), first + rows as u64, self.rows) - share(self.total_bytes(), first, self.rows)
+        share(self.bytes, first + rows as u64, self.rows) - share(self.bytes, first, self.rows)
     }
 
     /// Whether blocks must be read one after another.
@@ -314,11 +293,11 @@ impl Table {
             ElementType::I32 => self.ids(ids, into, |bytes| i64::from(i32::from_le_bytes(bytes)) as u64),
             ElementType::F32 => {
                 self.ids(ids, into, |bytes| f64::from(f32::from_le_bytes(bytes)).to_bits());
-                faults = faults_of_floats(into, f32::MANTISSA_DIGITS);
+                faults_of_floats(into, f32::MANTISSA_DIGITS, &mut faults);
             }
             ElementType::F64 => {
                 self.ids(ids, into, u64::from_le_bytes);
-                faults = faults_of_floats(into, f64::MANTISSA_DIGITS);
+                faults_of_floats(into, f64::MANTISSA_DIGITS, &mut faults);
             }
             _ => self.ids(ids, into, u64::from_le_bytes),
         }
@@ -333,7 +312,7 @@ impl Table {
             first_row: first,
             limit,
             signed: [is_signed; 2],
-            faults: (!faults.is_empty()).then_some(&faults),
+            faults: &faults,
             weighted: self.arrays.first().is_some_and(EdgeArray::is_weights),
         };
         check.sift(into, on_bad)
@@ -357,21 +336,10 @@ impl Table {
     }
 }
 
-/// Turns the bits of floats, which a batch has instead of ids, into ids. Returns the faults of its rows, or nothing if there are
-/// none.
-fn faults_of_floats(batch: &mut EdgeBatch, digits: u32) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    let rows = batch.sources.len();
-    for (column, ids) in [&mut batch.sources, &mut batch.targets].into_iter().enumerate() {
-        for (row, id) in ids.iter_mut().enumerate() {
-            *id = Fault::of_float(f64::from_bits(*id), digits, column).unwrap_or_else(|(fault, bits)| {
-                faults.resize(rows, Fault::default());
-                faults[row].add(fault);
-                bits
-            });
-        }
-    }
-    faults
+/// Turns the bits of floats, which a batch has instead of ids, into ids.
+fn faults_of_floats(batch: &mut EdgeBatch, digits: u32, faults: &mut Vec<Fault>) {
+    ids_of_floats(&mut batch.sources, digits, 0, faults);
+    ids_of_floats(&mut batch.targets, digits, 1, faults);
 }
 
 /// The part of `total` that belongs to the first `rows` of `all` rows.

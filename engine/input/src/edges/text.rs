@@ -27,18 +27,21 @@ use crate::{file::InputFile, line_reader::LINE_BYTES_MAX, messages::long_line};
 /// The reader searches beyond a block's range for the end of its last line in steps of this size.
 pub(super) const STEP_BYTES: usize = 64 << 10;
 
-/// The place of a block's lines in a buffer.
-pub(super) struct OwnedLines {
+/// The place of a block's lines in its buffer. Rows have none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TextLines {
     pub start: usize,
     pub end: usize,
-    /// Offset of `start` in the file.
+    /// Offset of `start` in the unpacked file.
     pub offset: u64,
+    /// Number of the first line, from 1, where it is known without counting.
+    pub first_line: Option<u64>,
 }
 
 /// A plain text file.
 pub(super) struct TextFile {
     file: Arc<InputFile>,
-    layout: TextLayout,
+    pub layout: TextLayout,
     block_bytes: u64,
     /// Offsets of line starts, and the number of lines before each.
     known_lines: Mutex<BTreeMap<u64, u64>>,
@@ -46,11 +49,8 @@ pub(super) struct TextFile {
 
 impl TextFile {
     pub fn new(file: Arc<InputFile>, layout: TextLayout, block_bytes: usize) -> Self {
-        Self { file, layout, block_bytes: block_bytes as u64, known_lines: Mutex::new(BTreeMap::from([(0, 0)])) }
-    }
-
-    pub fn layout(&self) -> &TextLayout {
-        &self.layout
+        let block_bytes = layout.block_bytes(block_bytes) as u64;
+        Self { file, layout, block_bytes, known_lines: Mutex::new(BTreeMap::from([(0, 0)])) }
     }
 
     pub fn blocks(&self) -> u64 {
@@ -64,35 +64,31 @@ impl TextFile {
     }
 
     /// Reads the lines that block `block` owns into `buffer`. Adds a line end if the file lacks the last one, and padding.
-    pub fn read(&self, block: u64, buffer: &mut Vec<u8>) -> Result<OwnedLines> {
+    pub fn read(&self, block: u64, buffer: &mut Vec<u8>) -> Result<TextLines> {
         let data_start = self.layout.data_start;
         let start = (block * self.block_bytes).max(data_start);
         let end = ((block + 1) * self.block_bytes).min(self.file.bytes());
         self.file.will_need(end, self.block_bytes);
         if end <= start {
             buffer.resize(buffer.len().max(PADDING), 0);
-            return Ok(OwnedLines { start: 0, end: 0, offset: start });
+            return Ok(TextLines { offset: start, ..TextLines::default() });
         }
         // Start one byte earlier, to see whether a line ends there. Data always starts with a line.
         let from = if start > data_start { start - 1 } else { start };
         let mut length = (end - from) as usize;
         buffer.resize(buffer.len().max(length + PADDING), 0);
         self.file.read_exact_at(&mut buffer[..length], from)?;
-        let first = if from == start {
-            0
-        } else {
-            match memchr(b'\n', &buffer[..length]) {
-                Some(line_end) => line_end + 1,
-                None => length,
-            }
+        let first = match from == start {
+            true => 0,
+            false => memchr(b'\n', &buffer[..length]).map_or(length, |line_end| line_end + 1),
         };
         if first == length {
-            return Ok(OwnedLines { start: 0, end: 0, offset: end });
+            return Ok(TextLines { offset: end, ..TextLines::default() });
         }
         if buffer[length - 1] != b'\n' {
             length = self.finish_line(from, length, buffer)?;
         }
-        Ok(OwnedLines { start: first, end: length, offset: from + first as u64 })
+        Ok(TextLines { start: first, end: length, offset: from + first as u64, first_line: None })
     }
 
     /// `buffer[..length]` holds the file from `from`. Reads on to the end of the last line, and returns the new length.

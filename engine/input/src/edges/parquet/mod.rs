@@ -19,7 +19,7 @@ use self::schema::PickedColumns;
 use super::{
     BadEdge, EdgeBatch, IdKind, IdLimit, TextBatch,
     edge_array::EdgeArray,
-    row_check::{Fault, OnBadRow, RowCheck, not_finite},
+    row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite},
     table::share,
 };
 use crate::{
@@ -31,11 +31,11 @@ use crate::{
 /// A Parquet file with edges.
 pub(super) struct ParquetFile {
     table: ParquetTable,
-    columns: PickedColumns,
+    pub columns: PickedColumns,
     /// Number of blocks before each row group.
     first_blocks: Vec<u64>,
     block_rows: u64,
-    blocks: u64,
+    pub blocks: u64,
     first_row: u64,
     arrays: Vec<EdgeArray>,
 }
@@ -72,7 +72,7 @@ impl ParquetFile {
         self.first_row = first_row;
         self.arrays = arrays.to_vec();
         // A weight is decoded beside the ids and their memory. Features take theirs from the block.
-        let features = self.width() - usize::from(self.weighted());
+        let features = self.width() - usize::from(self.columns.weighted);
         self.block_rows = (block_bytes / (16 + 8 * features)).max(1) as u64;
         self.blocks = 0;
         for (group, first) in self.table.groups().iter().zip(&mut self.first_blocks) {
@@ -93,11 +93,6 @@ impl ParquetFile {
         self.table.rows()
     }
 
-    /// Whether a column has weights.
-    pub fn weighted(&self) -> bool {
-        self.columns.weighted
-    }
-
     /// Values of an edge, in columns and in separate arrays.
     fn width(&self) -> usize {
         self.columns.values.len() + self.arrays.iter().map(EdgeArray::width).sum::<usize>()
@@ -105,19 +100,19 @@ impl ParquetFile {
 
     /// Whether the first value of an edge is its weight.
     fn weight_is_first(&self) -> bool {
-        self.weighted() || self.arrays.iter().any(EdgeArray::is_weights)
+        self.columns.weighted || self.arrays.iter().any(EdgeArray::is_weights)
     }
 
     /// The names of the columns of features.
     pub fn feature_names(&self) -> Vec<String> {
-        let features = self.columns.values.iter().skip(usize::from(self.weighted()));
+        let features = self.columns.values.iter().skip(usize::from(self.columns.weighted));
         features.map(|&column| self.name(column)).collect()
     }
 
     /// The roles of columns, and their names.
     pub fn roles(&self) -> Vec<(&'static str, String)> {
         let [source, target] = self.columns.ids;
-        let weight = self.weighted().then_some("weight").into_iter();
+        let weight = self.columns.weighted.then_some("weight").into_iter();
         let values = weight.chain(std::iter::repeat("feature")).zip(&self.columns.values);
         let roles = [("source", &source), ("target", &target)].into_iter().chain(values);
         roles.map(|(role, &column)| (role, self.name(column))).collect()
@@ -125,15 +120,6 @@ impl ParquetFile {
 
     fn name(&self, column: usize) -> String {
         self.table.schema().column(column).name().to_owned()
-    }
-
-    /// The names of the columns that are not read.
-    pub fn left_out(&self) -> Vec<String> {
-        self.columns.left_out.clone()
-    }
-
-    pub fn blocks(&self) -> u64 {
-        self.blocks
     }
 
     /// The block's share of the file.
@@ -146,7 +132,7 @@ impl ParquetFile {
     /// Reads and parses a block of integers.
     pub fn parse(&self, block: u64, limit: IdLimit, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
         let block = &self.rows_of(block);
-        let mut faults = Faults::default();
+        let mut faults = Vec::new();
         self.integers(block, 0, &mut faults, &mut into.sources)?;
         self.integers(block, 1, &mut faults, &mut into.targets)?;
         self.read_values(block, &mut faults, &mut into.values)?;
@@ -155,7 +141,7 @@ impl ParquetFile {
             first_row: block.rows.start,
             limit,
             signed: self.columns.signed,
-            faults: faults.rows.as_deref(),
+            faults: &faults,
         };
         check.sift(into, on_bad)
     }
@@ -163,14 +149,14 @@ impl ParquetFile {
     /// Reads and parses a block of strings.
     pub fn parse_text(&self, block: u64, into: &mut TextBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
         let block = &self.rows_of(block);
-        let mut faults = Faults::default();
+        let mut faults = Vec::new();
         let sources = self.strings(block, 0, &mut faults)?;
         let targets = self.strings(block, 1, &mut faults)?;
         let (mut values, width) = (Vec::new(), self.width());
         self.read_values(block, &mut faults, &mut values)?;
         for (row, (source, target)) in sources.iter().zip(&targets).enumerate() {
             // A missing value has no bytes.
-            let missing = faults.rows.as_ref().is_some_and(|faults| faults[row].missing);
+            let missing = faults.get(row).is_some_and(|fault| fault.missing);
             let [source, target] = [source, target].map(|key| if missing { &[] } else { key.data() });
             let values = &values[row * width..][..width];
             let bad = if missing {
@@ -195,7 +181,7 @@ impl ParquetFile {
         Ok(())
     }
 
-    fn integers(&self, block: &BlockRows, which: usize, faults: &mut Faults, into: &mut Vec<u64>) -> Result<()> {
+    fn integers(&self, block: &BlockRows, which: usize, faults: &mut Vec<Fault>, into: &mut Vec<u64>) -> Result<()> {
         let column = self.columns.ids[which];
         let signed = self.columns.signed[which];
         match self.column(block, column)? {
@@ -205,39 +191,24 @@ impl ParquetFile {
             ColumnReader::Int64ColumnReader(reader) => {
                 self.read(block, column, reader, faults, |values| into.extend(values.map(|value| value as u64)))
             }
+            // pandas writes integers as floats if one of them is missing.
             ColumnReader::FloatColumnReader(reader) => {
-                self.floats(block, which, reader, faults, f32::MANTISSA_DIGITS, into)
+                self.read(block, column, reader, faults, |values| {
+                    into.extend(values.map(|value| f64::from(value).to_bits()))
+                })?;
+                ids_of_floats(into, f32::MANTISSA_DIGITS, which, faults);
+                Ok(())
             }
             ColumnReader::DoubleColumnReader(reader) => {
-                self.floats(block, which, reader, faults, f64::MANTISSA_DIGITS, into)
+                self.read(block, column, reader, faults, |values| into.extend(values.map(f64::to_bits)))?;
+                ids_of_floats(into, f64::MANTISSA_DIGITS, which, faults);
+                Ok(())
             }
             _ => unreachable!("ids are read from columns of integers or floats"),
         }
     }
 
-    /// Reads ids from floats with `digits` binary digits, as pandas writes integers if one of them is missing.
-    fn floats<T: DataType<T: Into<f64>>>(
-        &self,
-        block: &BlockRows,
-        which: usize,
-        reader: ColumnReaderImpl<T>,
-        faults: &mut Faults,
-        digits: u32,
-        into: &mut Vec<u64>,
-    ) -> Result<()> {
-        let mut values: Vec<f64> = Vec::new();
-        self.read(block, self.columns.ids[which], reader, faults, |all| values.extend(all.map(Into::into)))?;
-        let rows = values.len();
-        for (row, value) in values.into_iter().enumerate() {
-            into.push(Fault::of_float(value, digits, which).unwrap_or_else(|(fault, bits)| {
-                faults.of(rows)[row].add(fault);
-                bits
-            }));
-        }
-        Ok(())
-    }
-
-    fn strings(&self, block: &BlockRows, which: usize, faults: &mut Faults) -> Result<Vec<ByteArray>> {
+    fn strings(&self, block: &BlockRows, which: usize, faults: &mut Vec<Fault>) -> Result<Vec<ByteArray>> {
         let column = self.columns.ids[which];
         let mut keys = Vec::new();
         match self.column(block, column)? {
@@ -250,7 +221,7 @@ impl ParquetFile {
     }
 
     /// Reads the values of a block's edges from their columns and files.
-    fn read_values(&self, block: &BlockRows, faults: &mut Faults, into: &mut Vec<f32>) -> Result<()> {
+    fn read_values(&self, block: &BlockRows, faults: &mut Vec<Fault>, into: &mut Vec<f32>) -> Result<()> {
         let (rows, width) = ((block.rows.end - block.rows.start) as usize, self.width());
         into.resize(rows * width, 0.0);
         for array in &self.arrays {
@@ -302,7 +273,7 @@ impl ParquetFile {
         block: &BlockRows,
         column: usize,
         mut reader: ColumnReaderImpl<T>,
-        faults: &mut Faults,
+        faults: &mut Vec<Fault>,
         each: impl FnOnce(&mut dyn Iterator<Item = T::T>),
     ) -> Result<()> {
         let rows = (block.rows.end - block.rows.start) as usize;
@@ -314,7 +285,7 @@ impl ParquetFile {
             return Ok(());
         }
         let mut values = read.values.into_iter();
-        each(&mut read.levels.iter().zip(faults.of(rows)).map(|(&level, fault)| {
+        each(&mut read.levels.iter().zip(faults_of(faults, rows)).map(|(&level, fault)| {
             if level > 0 {
                 values.next().unwrap_or_default()
             } else {
@@ -323,18 +294,5 @@ impl ParquetFile {
             }
         }));
         Ok(())
-    }
-}
-
-/// The faults of a block's rows, if there are any.
-#[derive(Default)]
-struct Faults {
-    rows: Option<Vec<Fault>>,
-}
-
-impl Faults {
-    /// The faults of the `rows` rows.
-    fn of(&mut self, rows: usize) -> &mut [Fault] {
-        self.rows.get_or_insert_with(|| vec![Fault::default(); rows])
     }
 }

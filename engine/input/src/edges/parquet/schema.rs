@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The columns of a table that hold its edges.
-pub(super) struct PickedColumns {
+pub(in crate::edges) struct PickedColumns {
     /// Sources, targets.
     pub ids: [usize; 2],
     /// Whether the ids are signed integers.
