@@ -77,11 +77,6 @@ impl Extent {
         self.file.error(self.in_member(what.as_ref()))
     }
 
-    /// An error about the whole file, whichever member this is.
-    pub fn of_file(&self, what: impl Into<String>) -> Error {
-        self.file.error(what)
-    }
-
     /// An error at an offset of the unpacked bytes.
     pub fn error_at(&self, offset: u64, what: impl AsRef<str>) -> Error {
         let position = match self.compression {
@@ -261,21 +256,19 @@ impl Stream {
         let path = self.extent.file.path();
         let at = Position::Offset(self.extent.offset + self.consumed());
         let kind = self.extent.compression.name();
-        match error.kind() {
-            _ if error.raw_os_error().is_some() => Error::io("read", path)(error),
-            io::ErrorKind::UnexpectedEof => Error::input(
-                path,
-                at,
-                self.extent.in_member(&format!(
-                    "the {kind} data ends too early: the file is truncated; fetch or write it again"
-                )),
-            ),
-            _ => Error::input(
-                path,
-                at,
-                self.extent
-                    .in_member(&format!("the {kind} data cannot be unpacked ({error}); fetch or write it again")),
-            ),
-        }
+        let what = match error.kind() {
+            _ if error.raw_os_error().is_some() => return Error::io("read", path)(error),
+            io::ErrorKind::UnexpectedEof => {
+                format!("the {kind} data ends too early: the file is truncated; fetch or write it again")
+            }
+            _ => format!("the {kind} data cannot be unpacked ({error}); fetch or write it again"),
+        };
+        Error::input(path, at, self.extent.in_member(&what))
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.read_full(into).map_err(io::Error::other)
     }
 }

@@ -1,6 +1,6 @@
 //! Reads a stream line by line.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 
 use grappa_io::{Error, Position, Result};
 
@@ -18,18 +18,10 @@ const ROW_BYTES_MAX: usize = 16 << 20;
 
 /// The lines of a stream with their offsets and numbers.
 pub(crate) struct Lines {
-    reader: BufReader<StreamReader>,
+    reader: BufReader<Stream>,
     offset: u64,
     number: u64,
     line_bytes_max: usize,
-}
-
-struct StreamReader(Stream);
-
-impl Read for StreamReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read_full(into).map_err(io::Error::other)
-    }
 }
 
 /// One line, without its line end.
@@ -59,12 +51,7 @@ impl Lines {
 
     /// Lines longer than `line_bytes_max` are an error.
     pub fn new(stream: Stream, line_bytes_max: usize) -> Self {
-        Self {
-            reader: BufReader::with_capacity(PIECE_BYTES, StreamReader(stream)),
-            offset: 0,
-            number: 0,
-            line_bytes_max,
-        }
+        Self { reader: BufReader::with_capacity(PIECE_BYTES, stream), offset: 0, number: 0, line_bytes_max }
     }
 
     /// The next line. Returns none at the end.
@@ -74,7 +61,7 @@ impl Lines {
         let read = (&mut self.reader).take(limit).read_until(b'\n', &mut bytes).map_err(|error| {
             match error.downcast::<Error>() {
                 Ok(error) => error,
-                Err(error) => Error::io("read", self.reader.get_ref().0.path())(error),
+                Err(error) => Error::io("read", self.reader.get_ref().path())(error),
             }
         })?;
         if read == 0 {
@@ -87,7 +74,7 @@ impl Lines {
             bytes.pop();
         } else if read as u64 == limit {
             return Err(Error::input(
-                self.reader.get_ref().0.path(),
+                self.reader.get_ref().path(),
                 Position::Line(self.number),
                 long_line(self.line_bytes_max),
             ));

@@ -77,15 +77,11 @@ impl fmt::Display for ColumnReading {
             Encoding::Date { .. } => write!(f, "a date (days since 1970-01-01)")?,
             Encoding::Category { values, form } => {
                 let shown: Vec<_> = values.iter().take(NAMES_MAX).map(|value| printable(value)).collect();
-                let more = match values.len().saturating_sub(NAMES_MAX) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
                 let form = match form {
                     CategoryForm::OneHot => "one-hot",
                     CategoryForm::Index => "by index",
                 };
-                write!(f, "one of {}{more}, else other ({form})", shown.join(", "))?;
+                write!(f, "one of {}{}, else other ({form})", shown.join(", "), and_more(values.len()))?;
             }
         }
         if let (Some(missing @ 1..), Some(replacement)) = (self.missing, self.replacement()) {
@@ -134,9 +130,7 @@ impl fmt::Display for Reading {
             write!(f, "{between}{role}{}{}", if role.is_empty() { "" } else { " " }, printable(name))?;
             last = if role.is_empty() { last } else { role };
         }
-        if self.columns.len() > NAMES_MAX {
-            write!(f, " and {} more", self.columns.len() - NAMES_MAX)?;
-        }
+        f.write_str(&and_more(self.columns.len()))?;
         let encoded: Vec<&ColumnReading> = self.encodings.iter().filter(|column| !column.is_plain()).collect();
         for column in encoded.iter().take(NAMES_MAX) {
             write!(f, "; {column}")?;
@@ -149,11 +143,16 @@ impl fmt::Display for Reading {
         }
         if !self.left_out.is_empty() {
             let names: Vec<_> = self.left_out.iter().take(NAMES_MAX).map(|name| printable(name)).collect();
-            write!(f, "; left out: {}", names.join(", "))?;
-            if self.left_out.len() > NAMES_MAX {
-                write!(f, " and {} more", self.left_out.len() - NAMES_MAX)?;
-            }
+            write!(f, "; left out: {}{}", names.join(", "), and_more(self.left_out.len()))?;
         }
         Ok(())
+    }
+}
+
+/// The end of a list of names that shows the first of `count` only.
+fn and_more(count: usize) -> String {
+    match count.saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
     }
 }

@@ -10,7 +10,6 @@
 use std::{
     fs::File,
     io::BufReader,
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -25,19 +24,17 @@ use crate::{
     crc::MemberCrc,
     extent::{Compression, Extent},
     file::InputFile,
-    kinds::{self, Kind},
+    kinds::Kind,
     npy::NpyArray,
 };
 
-pub(crate) const MAGIC: &[u8] = kinds::ZIP;
-
 /// An open archive of arrays.
 pub(crate) struct Npz {
-    file: Arc<InputFile>,
+    pub file: Arc<InputFile>,
     /// Locked while it reads a member's local header.
     archive: Mutex<ZipArchive<BufReader<File>>>,
     /// Names of the arrays, without `.npy`, in the order of the directory.
-    names: Vec<String>,
+    pub names: Vec<String>,
 }
 
 impl Npz {
@@ -56,11 +53,6 @@ impl Npz {
         Ok(Self { file: file.clone(), archive: Mutex::new(archive), names })
     }
 
-    /// Names of the arrays.
-    pub fn names(&self) -> &[String] {
-        &self.names
-    }
-
     pub fn contains(&self, name: &str) -> bool {
         self.names.iter().any(|other| other == name)
     }
@@ -73,23 +65,14 @@ impl Npz {
             (None, [only]) => self.array(only),
             (None, all) => {
                 let first = all.first().map_or("NAME", String::as_str);
-                Err(self.error(&format!(
+                Err(self.file.error(format!(
                     "expected an array of {what} named {}, found {}; save the right one as a file of its own: {}",
                     names.join(" or "),
                     all.join(", "),
-                    Conversion::NamedArray.command_for(self.path(), first)
+                    Conversion::NamedArray.command_for(self.file.path(), first)
                 )))
             }
         }
-    }
-
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// An error about the archive as a whole.
-    pub fn error(&self, what: &str) -> Error {
-        self.file.error(what)
     }
 
     /// The array `name`. Fails if it does not exist.
@@ -101,7 +84,7 @@ impl Npz {
     /// The place of a member, and its unpacked size in bytes.
     pub fn extent(&self, name: &str) -> Result<(Extent, u64)> {
         let Some(index) = self.names.iter().position(|other| other == name) else {
-            return Err(self.error(&format!("expected an array named {name}, found {}", self.names.join(", "))));
+            return Err(self.file.error(format!("expected an array named {name}, found {}", self.names.join(", "))));
         };
         let mut archive = self.archive.lock().unwrap_or_else(PoisonError::into_inner);
         let member = archive.by_index_raw(index).map_err(|error| damaged(&self.file, error))?;

@@ -15,14 +15,13 @@ use crate::{
     conversions::Conversion,
     file::{InputFile, read_past_cache_if_large},
     folder::files_of,
-    kinds::refuse_other_kinds,
+    kinds::{self, refuse_other_kinds},
     messages::wrong_rows,
     npy::{self, ArrayReader, NpyArray},
-    parquet,
     reading::Reading,
     sparse::SparseArrays,
     table::Cell,
-    zip::{self, Npz},
+    zip::Npz,
 };
 
 /// An open file, or folder of files, with one row of numbers per node.
@@ -58,7 +57,7 @@ impl NodeFile {
             return Err(Error::input(path, Position::Whole, "this file is empty"));
         }
         refuse_other_kinds(&file)?;
-        let (rows, layout, content) = if head.starts_with(zip::MAGIC) {
+        let (rows, layout, content) = if head.starts_with(kinds::ZIP) {
             let archive = Npz::open(&file)?;
             let matrix = match forms.sparse {
                 true => SparseArrays::find(&archive, "attr_")?,
@@ -72,9 +71,9 @@ impl NodeFile {
                 }
                 None => dense(archive.first_of(forms.arrays, forms.name)?, forms)?,
             }
-        } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
+        } else if head.starts_with(kinds::NPY) || npy::has_extension(path) {
             dense(NpyArray::open(&file)?, forms)?
-        } else if head.starts_with(parquet::MAGIC) {
+        } else if head.starts_with(kinds::PARQUET) {
             let (table, layout) = ParquetParts::open(iter::once(Ok(file.clone())), forms, form)?;
             (Some(table.rows()), layout, Content::Parquet(table))
         } else {

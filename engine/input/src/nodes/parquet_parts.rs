@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     file::{InputFile, are_large},
-    parquet,
+    kinds,
 };
 
 /// A table.
@@ -177,7 +177,7 @@ impl ParquetParts {
 /// Opens a file of a folder, which must be Parquet.
 pub(super) fn open_part(path: &Path) -> Result<Arc<InputFile>> {
     let file = InputFile::open(path)?;
-    if file.head(parquet::MAGIC.len())? != parquet::MAGIC {
+    if file.head(kinds::PARQUET.len())? != kinds::PARQUET {
         let what = "a folder of node data must have Parquet files only, and this is none; move it elsewhere, or put the data into one \
                     file and name that";
         return Err(Error::input(path, Position::Whole, what));

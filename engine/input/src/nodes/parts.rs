@@ -9,7 +9,7 @@ use crate::{
     conversions::Conversion,
     extent::{Compression, Extent},
     file::InputFile,
-    kinds::refuse_other_kinds,
+    kinds::{self, refuse_other_kinds},
     line_reader::Lines,
     messages::shown,
     npy::{self, ArrayReader, NpyArray},
@@ -40,7 +40,7 @@ impl PartSource {
         let file = InputFile::open(path)?;
         refuse_other_kinds(&file)?;
         let head = file.head(8)?;
-        let content = if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
+        let content = if head.starts_with(kinds::NPY) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() || array.element.bytes() == 1 {
                 return Err(array.error(format!(

@@ -23,13 +23,12 @@ use crate::{
     extent::{Compression, Extent},
     file::InputFile,
     folder::files_of,
-    kinds::refuse_other_kinds,
+    kinds::{self, refuse_other_kinds},
     line_reader::{Line, Lines},
     messages::{shown, wrong_rows},
     npy::{self, ArrayReader, NpyArray},
-    parquet,
     separator::Field,
-    zip::{self, Npz},
+    zip::Npz,
 };
 
 /// Ids that are read at a time.
@@ -61,9 +60,8 @@ enum IdContent {
         reader: ArrayReader,
         next: u64,
     },
-    Text(Lines),
-    /// A table with a column of ids.
-    Table(Lines, IdColumn),
+    /// Text with an id in each line, or a table with a column of ids.
+    Text(Lines, Option<IdColumn>),
     Parquet(Box<ParquetIdFiles>),
 }
 
@@ -99,14 +97,11 @@ impl SplitSource {
         }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
-        if head.starts_with(parquet::MAGIC) {
+        if head.starts_with(kinds::PARQUET) {
             return Self::open_with(path, ids, limit, form);
         }
         let table = TextTable::read(&file, form)?;
-        let column = match &table {
-            Some(table) => table.ids(path, form)?,
-            None => None,
-        };
+        let column = table.as_ref().map(|table| table.ids(path, form)).transpose()?.flatten();
         let (Some(table), Some(column)) = (table, column) else {
             let what = "expected a column of ids, with a name such as id, and other columns";
             return Err(Error::input(path, Position::Line(1), what));
@@ -115,7 +110,7 @@ impl SplitSource {
         if table.header {
             lines.next_line()?;
         }
-        Ok(Self::new(path, file, ids, limit, form, IdContent::Table(lines, column)))
+        Ok(Self::new(path, file, ids, limit, form, IdContent::Text(lines, Some(column))))
     }
 
     /// The ids in the files of a folder, in their order.
@@ -160,19 +155,19 @@ impl SplitSource {
         let file = InputFile::open(path)?;
         refuse_other_kinds(&file)?;
         let head = file.head(8)?;
-        if head.starts_with(zip::MAGIC) {
+        if head.starts_with(kinds::ZIP) {
             let archive = Npz::open(&file)?;
             let what = format!(
                 "a list of ids is not read from a .npz archive, which has {}; save the right array as .npy: {}",
-                archive.names().join(", "),
-                Conversion::NamedArray.command_for(path, archive.names().first().map_or("NAME", String::as_str))
+                archive.names.join(", "),
+                Conversion::NamedArray.command_for(path, archive.names.first().map_or("NAME", String::as_str))
             );
             return Err(Error::input(path, Position::Whole, what));
         }
-        let content = if head.starts_with(parquet::MAGIC) {
+        let content = if head.starts_with(kinds::PARQUET) {
             let ids = ParquetIds::open(&file, ids, form, None)?;
             IdContent::Parquet(Box::new(ParquetIdFiles { rows: ids.rows(), ids, rest: Vec::new().into_iter() }))
-        } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
+        } else if head.starts_with(kinds::NPY) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if ids == IdKind::String {
                 return Err(array.error(
@@ -198,7 +193,7 @@ impl SplitSource {
             }
             IdContent::Array { reader: array.reader(), next: 0 }
         } else {
-            IdContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?)
+            IdContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?, None)
         };
         Ok(Self::new(path, file, ids, limit, form, content))
     }
@@ -230,7 +225,7 @@ impl SplitSource {
 
     /// A warning about the first line of a list of strings that has the name of a column of ids.
     pub fn warning(&self) -> Result<Option<String>> {
-        if self.ids != IdKind::String || !matches!(self.content, IdContent::Text(_)) {
+        if self.ids != IdKind::String || !matches!(self.content, IdContent::Text(_, None)) {
             return Ok(None);
         }
         let extent = Extent::whole(&self.file, Compression::of(&self.file.head(8)?));
@@ -329,27 +324,27 @@ impl SplitSource {
                     *next += count as u64;
                 }
             }
-            IdContent::Text(lines) => {
+            IdContent::Text(lines, column) => {
                 while out.len() < BATCH
                     && let Some(line) = lines.next_line()?
                 {
-                    let text = line.text();
-                    if text.is_empty() || is_comment(text) && !self.in_data {
+                    let (text, remedy) = match column {
+                        Some(column) => (
+                            id_of_row(&self.file, &line, *column)?,
+                            "; names need --ids string; if another column has the ids, give --id",
+                        ),
+                        None => (line.text().into(), ""),
+                    };
+                    if column.is_none() && (text.is_empty() || is_comment(&text) && !self.in_data) {
                         continue;
                     }
                     self.in_data = true;
-                    out.push(integer_of(&self.file, &line, text, self.limit, "")?);
-                    self.positions.push(Position::Line(line.number));
-                }
-            }
-            IdContent::Table(lines, column) => {
-                while out.len() < BATCH
-                    && let Some(line) = lines.next_line()?
-                {
-                    let id = id_of_row(&self.file, &line, *column)?;
-                    let remedy = "; names need --ids string; if another column has the ids, give --id";
-                    out.push(integer_of(&self.file, &line, &id, self.limit, remedy)?);
-                    self.positions.push(Position::Line(line.number));
+                    let position = Position::Line(line.number);
+                    out.push(integer(&text, self.limit).map_err(|reason| {
+                        let what = format!("expected one node id, found {}: {}{remedy}", shown(&text), reason.reason());
+                        Error::input(self.file.path(), position, what)
+                    })?);
+                    self.positions.push(position);
                 }
             }
             IdContent::Parquet(parts) => {
@@ -391,8 +386,7 @@ impl SplitSource {
                 }
                 return Ok(!out.is_empty());
             }
-            IdContent::Text(lines) => (lines, None),
-            IdContent::Table(lines, column) => (lines, Some(*column)),
+            IdContent::Text(lines, column) => (lines, *column),
         };
         while out.len() < BATCH
             && out.bytes.len() < BATCH_BYTES
@@ -423,14 +417,6 @@ impl SplitSource {
 /// The id of a row of a table.
 fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<Field<'a>> {
     column.id(&line.bytes).map_err(|what| Error::input(file.path(), Position::Line(line.number), what))
-}
-
-/// The integer in a line. The error ends in `remedy`.
-fn integer_of(file: &InputFile, line: &Line, text: &[u8], limit: IdLimit, remedy: &str) -> Result<u64> {
-    integer(text, limit).map_err(|reason| {
-        let what = format!("expected one node id, found {}: {}{remedy}", shown(text), reason.reason());
-        Error::input(file.path(), Position::Line(line.number), what)
-    })
 }
 
 fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error {

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Result, size::ByteSize};
 
-use super::header::{Header, NoNumbers, element_type};
+use super::header::{Header, element_type};
 use crate::{
     extent::{Compression, Extent},
     file::InputFile,
@@ -76,7 +76,7 @@ impl NpyArray {
         truncated_if(stream.read_full(&mut header)? < header.len(), &extent)?;
         let header = Header::parse(&header)
             .map_err(|what| extent.error_at(header_offset, format!("this .npy header cannot be read: {what}")))?;
-        let (element, is_big_endian) = element_type(&header.descr).map_err(|NoNumbers { what, conversion }| {
+        let (element, is_big_endian) = element_type(&header.descr).map_err(|(what, conversion)| {
             let remedy = match extent.member {
                 None => conversion.command(extent.file.path()),
                 Some(_) => "save it as a .npy file of its own, whose error has the command".to_owned(),

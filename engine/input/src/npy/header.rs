@@ -4,8 +4,9 @@ use grappa_formats::features::ElementType;
 
 use crate::{conversions::Conversion, messages::shown};
 
-/// The element type that a `descr` such as `<i8` names, and whether elements are big-endian; or why it is refused.
-pub(super) fn element_type(descr: &str) -> Result<(ElementType, bool), NoNumbers> {
+/// The element type that a `descr` such as `<i8` names, and whether elements are big-endian. Or why it is refused, and the command that
+/// converts the array.
+pub(super) fn element_type(descr: &str) -> Result<(ElementType, bool), (String, Conversion)> {
     let (order, kind) = match descr.as_bytes() {
         [order @ (b'<' | b'>' | b'=' | b'|'), ..] => (*order, &descr[1..]),
         _ => (b'|', descr),
@@ -23,29 +24,20 @@ pub(super) fn element_type(descr: &str) -> Result<(ElementType, bool), NoNumbers
         "f2" => ElementType::F16,
         "f4" => ElementType::F32,
         "f8" => ElementType::F64,
-        _ if descr == RECORDS => {
-            return Err(NoNumbers::new("the array has named fields", Conversion::RecordsToText));
-        }
-        "O" => {
-            return Err(NoNumbers::new("the array holds Python objects (dtype object)", Conversion::ArrayToText));
-        }
+        _ if descr == RECORDS => return Err(("the array has named fields".to_owned(), Conversion::RecordsToText)),
+        "O" => return Err(("the array holds Python objects (dtype object)".to_owned(), Conversion::ArrayToText)),
         _ if kind.starts_with(['U', 'S']) => {
-            return Err(NoNumbers::new(
-                &format!("the array holds strings (dtype '{descr}'), and .npy is read for numbers only"),
-                Conversion::ArrayToText,
-            ));
+            let what = format!("the array holds strings (dtype '{descr}'), and .npy is read for numbers only");
+            return Err((what, Conversion::ArrayToText));
         }
         _ => {
-            let what = format!("elements of dtype '{descr}' are not read");
-            return Err(NoNumbers::new(
-                &what,
-                match kind.as_bytes() {
-                    [b'c', ..] => Conversion::ComplexArray,
-                    [b'm' | b'M', ..] => Conversion::TimeArray,
-                    b"V2" => Conversion::Bfloat16Array,
-                    _ => Conversion::WideArray,
-                },
-            ));
+            let conversion = match kind.as_bytes() {
+                [b'c', ..] => Conversion::ComplexArray,
+                [b'm' | b'M', ..] => Conversion::TimeArray,
+                b"V2" => Conversion::Bfloat16Array,
+                _ => Conversion::WideArray,
+            };
+            return Err((format!("elements of dtype '{descr}' are not read"), conversion));
         }
     };
     Ok((element, order == b'>' && element.bytes() > 1))
@@ -53,18 +45,6 @@ pub(super) fn element_type(descr: &str) -> Result<(ElementType, bool), NoNumbers
 
 /// The type of elements that are records.
 const RECORDS: &str = "[records]";
-
-/// An array whose elements are no numbers that are read.
-pub(super) struct NoNumbers {
-    pub what: String,
-    pub conversion: Conversion,
-}
-
-impl NoNumbers {
-    fn new(what: &str, conversion: Conversion) -> Self {
-        Self { what: what.to_owned(), conversion }
-    }
-}
 
 /// A parsed piece of a header, or what is wrong with it.
 type Parsed<T> = Result<T, String>;

@@ -11,9 +11,6 @@ mod reader;
 use std::path::Path;
 
 pub(crate) use self::{array::NpyArray, reader::ArrayReader};
-use crate::kinds;
-
-pub(crate) const MAGIC: &[u8] = kinds::NPY;
 
 /// Whether a file's name says that it is a `.npy` file.
 pub(crate) fn has_extension(path: &Path) -> bool {

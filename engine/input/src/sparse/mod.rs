@@ -62,10 +62,10 @@ impl SparseArrays {
         let format = format_of(archive, prefix)?;
         let [rows, columns] = shape_of(&archive.array(&format!("{prefix}shape"))?)?;
         let data = archive.array(&format!("{prefix}data"))?;
+        let index = |name: &str| index(archive.array(&format!("{prefix}{name}"))?);
         let (places, entries) = match &format[..] {
             b"coo" => {
-                let [row, column] =
-                    [index(archive.array(&format!("{prefix}row"))?)?, index(archive.array(&format!("{prefix}col"))?)?];
+                let [row, column] = [index("row")?, index("col")?];
                 if row.shape != column.shape {
                     let what = format!(
                         "there are {} row numbers and {} column numbers; the matrix is damaged: write it again",
@@ -77,10 +77,7 @@ impl SparseArrays {
                 (Places::Coordinates { row, column }, entries)
             }
             b"csr" | b"csc" => {
-                let [starts, others] = [
-                    index(archive.array(&format!("{prefix}indptr"))?)?,
-                    index(archive.array(&format!("{prefix}indices"))?)?,
-                ];
+                let [starts, others] = [index("indptr")?, index("indices")?];
                 let lines = if format == b"csr" { rows } else { columns };
                 if Some(starts.shape[0]) != lines.checked_add(1) {
                     return Err(starts.error(format!(
@@ -97,10 +94,10 @@ impl SparseArrays {
                 }
             }
             _ => {
-                return Err(archive.error(&format!(
+                return Err(archive.file.error(format!(
                     "expected a sparse matrix in format csr, csc or coo, found {}; convert it: {}",
                     shown(&format),
-                    Conversion::SparseToCsr.command(archive.path())
+                    Conversion::SparseToCsr.command(archive.file.path())
                 )));
             }
         };
