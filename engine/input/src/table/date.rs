@@ -1,5 +1,7 @@
 //! Dates and times of ISO 8601, as days since 1970-01-01 in UTC.
 
+use time::{Date, Month, UtcDateTime};
+
 /// Seconds of a day.
 const DAY_SECONDS: f64 = 86_400.0;
 
@@ -12,16 +14,15 @@ pub fn days_of(text: &str) -> Option<f64> {
         return None;
     };
     let (year, month, day) = (digits(&date[..4])?, digits(&date[5..7])?, digits(&date[8..])?);
-    if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
-        return None;
-    }
-    let days = days_before_year(year) + days_before_month(year, month) + i64::from(day) - 1 - days_before_year(1970);
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(year.try_into().ok()?, month, day.try_into().ok()?).ok()?;
+    let days = date.to_julian_day() - UtcDateTime::UNIX_EPOCH.to_julian_day();
     let fraction = match time {
         [] => 0.0,
         [b'T' | b't' | b' ', time @ ..] => fraction_of(time)?,
         _ => return None,
     };
-    Some(days as f64 + fraction)
+    Some(f64::from(days) + fraction)
 }
 
 /// Whether a text is a date in another order or with other separators: `01/02/2024`, `31.12.24`, `2024/1/5`.
@@ -78,29 +79,6 @@ fn fraction_of(time: &[u8]) -> Option<f64> {
 fn digits(bytes: &[u8]) -> Option<u32> {
     let all = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
     all.then(|| bytes.iter().fold(0, |number, byte| 10 * number + u32::from(byte - b'0')))
-}
-
-fn is_leap(year: u32) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-}
-
-fn days_in_month(year: u32, month: u32) -> u32 {
-    match month {
-        2 => 28 + u32::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-fn days_before_month(year: u32, month: u32) -> i64 {
-    (1..month).map(|month| i64::from(days_in_month(year, month))).sum()
-}
-
-/// The days from the beginning of year 0 to the beginning of `year`.
-fn days_before_year(year: u32) -> i64 {
-    let year = i64::from(year);
-    // Year 0 is a leap year.
-    365 * year + (year + 3) / 4 - (year + 99) / 100 + (year + 399) / 400
 }
 
 #[cfg(test)]
