@@ -16,7 +16,7 @@ use crate::{
     edges::{IdKind, id_of_float},
     file::InputFile,
     parquet::{
-        ParquetTable, read_column,
+        Cursor, ParquetTable, read_column,
         types::{ValueType, described, is_flat, is_integer, is_number, is_signed, is_string, name},
     },
 };
@@ -28,9 +28,7 @@ const FIRST_ROWS: u64 = 100;
 pub(super) struct ParquetIds {
     table: ParquetTable,
     column: usize,
-    row: u64,
-    /// The row group, and its column after `row`.
-    open: Option<(usize, ColumnReader)>,
+    cursor: Cursor,
 }
 
 impl ParquetIds {
@@ -76,7 +74,7 @@ impl ParquetIds {
             }));
         }
         table.check_columns([column].into_iter())?;
-        Ok(Self { table, column, row: 0, open: None })
+        Ok(Self { table, column, cursor: Cursor::default() })
     }
 
     pub fn rows(&self) -> u64 {
@@ -89,55 +87,38 @@ impl ParquetIds {
     }
 
     pub fn is_at_end(&self) -> bool {
-        self.row == self.rows()
+        self.cursor.row == self.rows()
     }
 
     /// The row of the next id.
     pub fn next_row(&self) -> u64 {
-        self.row
+        self.cursor.row
     }
 
     /// The next ids, `count` at most. None of them only at the end.
     pub fn next_integers(&mut self, count: usize) -> Result<Vec<i128>> {
-        let first = self.row;
-        if matches!(self.table.schema().column(self.column).physical_type(), Type::FLOAT | Type::DOUBLE) {
-            let floats = self.next(count, |ids, reader, rows| match reader {
-                ColumnReader::FloatColumnReader(reader) => ids.read(reader, rows, |id| {
-                    id_of_float(id.into(), f32::MANTISSA_DIGITS).map_err(|bad| (f64::from(id), bad))
-                }),
-                ColumnReader::DoubleColumnReader(reader) => {
-                    ids.read(reader, rows, |id| id_of_float(id, f64::MANTISSA_DIGITS).map_err(|bad| (id, bad)))
-                }
-                _ => unreachable!("floats are read from columns of floats"),
-            })?;
-            return (first..)
-                .zip(floats)
-                .map(|(row, id)| {
-                    id.map(i128::from).map_err(|(value, bad)| {
-                        let what = format!("expected a node id, found {value}: {}", bad.reason());
-                        Error::input(self.table.file().path(), Position::Row(row), what)
-                    })
-                })
-                .collect();
-        }
         let signed = is_signed(&self.table.schema().column(self.column));
-        self.next(count, |ids, reader, rows| match reader {
-            ColumnReader::Int32ColumnReader(reader) => ids.read(reader, rows, |id: i32| match signed {
-                true => i128::from(id),
-                false => i128::from(id.cast_unsigned()),
+        self.next(count, |ids, reader| match reader {
+            ColumnReader::Int32ColumnReader(reader) => ids.read(reader, |id| match signed {
+                true => Ok(id.into()),
+                false => Ok(id.cast_unsigned().into()),
             }),
-            ColumnReader::Int64ColumnReader(reader) => ids.read(reader, rows, |id: i64| match signed {
-                true => i128::from(id),
-                false => i128::from(id.cast_unsigned()),
+            ColumnReader::Int64ColumnReader(reader) => ids.read(reader, |id| match signed {
+                true => Ok(id.into()),
+                false => Ok(id.cast_unsigned().into()),
             }),
-            _ => unreachable!("integers are read from columns of integers"),
+            ColumnReader::FloatColumnReader(reader) => {
+                ids.read(reader, |id| integer_of(id.into(), f32::MANTISSA_DIGITS))
+            }
+            ColumnReader::DoubleColumnReader(reader) => ids.read(reader, |id| integer_of(id, f64::MANTISSA_DIGITS)),
+            _ => unreachable!("integers are read from columns of integers or floats"),
         })
     }
 
     /// The next ids, `count` at most. None of them only at the end.
     pub fn next_strings(&mut self, count: usize) -> Result<Vec<ByteArray>> {
-        self.next(count, |ids, reader, rows| match reader {
-            ColumnReader::ByteArrayColumnReader(reader) => ids.read(reader, rows, |id| id),
+        self.next(count, |ids, reader| match reader {
+            ColumnReader::ByteArrayColumnReader(reader) => ids.read(reader, Ok),
             _ => unreachable!("strings are read from columns of strings"),
         })
     }
@@ -145,46 +126,51 @@ impl ParquetIds {
     fn next<T>(
         &mut self,
         count: usize,
-        read: impl Fn(&Self, &mut ColumnReader, usize) -> Result<Vec<T>>,
+        read: impl Fn(&NextIds<'_>, &mut ColumnReader) -> Result<Vec<T>>,
     ) -> Result<Vec<T>> {
         if self.is_at_end() {
             return Ok(Vec::new());
         }
-        let (group, mut reader) = match self.open.take() {
-            Some(open) => open,
-            None => {
-                let after = self.table.groups().partition_point(|group| group.first_row <= self.row);
-                (after - 1, self.table.column(after - 1, self.column)?)
-            }
-        };
-        let bounds = &self.table.groups()[group];
-        let left = bounds.first_row + bounds.rows - self.row;
-        let rows = left.min(count as u64);
-        let ids = read(self, &mut reader, rows as usize)?;
-        self.row += rows;
-        if rows < left {
-            self.open = Some((group, reader));
-        }
-        Ok(ids)
+        let Self { table, column, cursor } = self;
+        let (column, first) = (*column, cursor.row);
+        cursor.read(table, &[column], first + count as u64, |readers, _, rows| {
+            read(&NextIds { table, column, first, rows }, &mut readers[0])
+        })
     }
+}
 
+/// The next ids of a column.
+struct NextIds<'a> {
+    table: &'a ParquetTable,
+    column: usize,
+    first: u64,
+    rows: usize,
+}
+
+impl NextIds<'_> {
+    /// Reads them. `each` makes an id of a value, or says why it is none.
     fn read<T: DataType, U>(
         &self,
         reader: &mut ColumnReaderImpl<T>,
-        rows: usize,
-        each: impl FnMut(T::T) -> U,
+        each: impl Fn(T::T) -> std::result::Result<U, String>,
     ) -> Result<Vec<U>> {
         let column = self.table.schema().column(self.column);
-        let read = read_column(reader, &column, 0, rows).map_err(|error| self.table.damaged(self.row, &error))?;
-        match read.levels.iter().position(|&level| level == 0) {
-            None => Ok(read.values.into_iter().map(each).collect()),
-            Some(missing) => Err(Error::input(
-                self.table.file().path(),
-                Position::Row(self.row + missing as u64),
-                format!("expected a node id in column {}, found a missing value", name(&column)),
-            )),
+        let read =
+            read_column(reader, &column, 0, self.rows).map_err(|error| self.table.damaged(self.first, &error))?;
+        let refused = |row, what| Error::input(self.table.file().path(), Position::Row(row), what);
+        if let Some(missing) = read.levels.iter().position(|&level| level == 0) {
+            let what = format!("expected a node id in column {}, found a missing value", name(&column));
+            return Err(refused(self.first + missing as u64, what));
         }
+        (self.first..).zip(read.values).map(|(row, value)| each(value).map_err(|what| refused(row, what))).collect()
     }
+}
+
+/// The id in a float of a type with `digits` binary digits.
+fn integer_of(value: f64, digits: u32) -> std::result::Result<i128, String> {
+    let id =
+        id_of_float(value, digits).map_err(|bad| format!("expected a node id, found {value}: {}", bad.reason()))?;
+    Ok(id.into())
 }
 
 /// The columns, for their roles.

@@ -28,7 +28,7 @@ use crate::{
     columns::{Purpose, Roles},
     file::InputFile,
     parquet::{
-        ParquetTable, read_column,
+        Cursor, ParquetTable, read_column,
         types::{ValueType, is_flat, is_number, name},
     },
     reading::Reading,
@@ -93,14 +93,6 @@ fn names_of(schema: &SchemaDescriptor) -> BTreeSet<String> {
 
 /// Gets the first row, the number of rows and the columns of a piece.
 type EachPiece<'a> = dyn FnMut(u64, usize, &[Values]) -> Result<()> + 'a;
-
-/// The position of a reader.
-#[derive(Default)]
-struct Cursor {
-    row: u64,
-    /// The row group, and its columns after `row`.
-    open: Option<(usize, Vec<ColumnReader>)>,
-}
 
 impl ParquetRows {
     /// Reads the footer and chooses the columns. `like`: the columns of another part of the table, which are read if both parts have
@@ -289,7 +281,7 @@ impl ParquetRows {
     fn read_pieces(&self, first: u64, count: usize, each: &mut EachPiece<'_>) -> Result<usize> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.row != first {
-            *cursor = Cursor { row: first, open: None };
+            *cursor = Cursor::at(first);
         }
         let end = self.rows().min(first.saturating_add(count as u64));
         let piece = (PIECE_NUMBERS / self.dim).max(1) as u64;
@@ -303,31 +295,15 @@ impl ParquetRows {
     /// Reads rows up to `end`, or up to the end of a row group.
     fn read_piece(&self, cursor: &mut Cursor, end: u64, each: &mut EachPiece<'_>) -> Result<()> {
         let from = cursor.row;
-        let (group, skip, mut readers) = match cursor.open.take() {
-            Some((group, readers)) => (group, 0, readers),
-            None => self.open_at(from)?,
-        };
-        let bounds = &self.table.groups()[group];
-        let group_end = bounds.first_row + bounds.rows;
-        let rows = (end.min(group_end) - from) as usize;
-        let mut values = Vec::with_capacity(readers.len());
-        for (reader, &column) in readers.iter_mut().zip(&self.roles.data) {
-            let next = NextRows {
-                table: &self.table,
-                column: &self.table.schema().column(column),
-                skip,
-                rows,
-                first: from,
-                dim: self.dim,
-            };
-            values.push(next.values(reader)?);
-        }
-        each(from, rows, &values)?;
-        cursor.row = from + rows as u64;
-        if cursor.row < group_end {
-            cursor.open = Some((group, readers));
-        }
-        Ok(())
+        cursor.read(&self.table, &self.roles.data, end, |readers, skip, rows| {
+            let mut values = Vec::with_capacity(readers.len());
+            for (reader, &column) in readers.iter_mut().zip(&self.roles.data) {
+                let column = &self.table.schema().column(column);
+                let next = NextRows { table: &self.table, column, skip, rows, first: from, dim: self.dim };
+                values.push(next.values(reader)?);
+            }
+            each(from, rows, &values)
+        })
     }
 
     /// Values as numbers. The numbers of strings are their classes.
@@ -341,15 +317,6 @@ impl ParquetRows {
                 classes.collect::<Vec<_>>().into()
             }
         }
-    }
-
-    /// The row group of a row, the number of rows before it in the group, and the columns of the group.
-    fn open_at(&self, row: u64) -> Result<(usize, usize, Vec<ColumnReader>)> {
-        let after = self.table.groups().partition_point(|group| group.first_row <= row);
-        let group = after - 1;
-        let skip = (row - self.table.groups()[group].first_row) as usize;
-        let readers = self.roles.data.iter().map(|&column| self.table.column(group, column)).collect::<Result<_>>()?;
-        Ok((group, skip, readers))
     }
 
     /// The number of values in the list of the first row.

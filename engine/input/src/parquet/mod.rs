@@ -152,6 +152,48 @@ impl ParquetTable {
     }
 }
 
+/// The position of a reader of some columns, front to back.
+#[derive(Default)]
+pub(crate) struct Cursor {
+    pub row: u64,
+    /// The row group, and its columns after `row`.
+    open: Option<(usize, Vec<ColumnReader>)>,
+}
+
+impl Cursor {
+    /// The start of a row.
+    pub fn at(row: u64) -> Self {
+        Self { row, open: None }
+    }
+
+    /// Calls `read` with readers of these columns, the number of rows to skip, and the number of rows to read after them: rows up to
+    /// `end`, or up to the end of a row group.
+    pub fn read<T>(
+        &mut self,
+        table: &ParquetTable,
+        columns: &[usize],
+        end: u64,
+        read: impl FnOnce(&mut [ColumnReader], usize, usize) -> Result<T>,
+    ) -> Result<T> {
+        let (group, skip, mut readers) = match self.open.take() {
+            Some((group, readers)) => (group, 0, readers),
+            None => {
+                let group = table.groups.partition_point(|group| group.first_row <= self.row) - 1;
+                let readers = columns.iter().map(|&column| table.column(group, column)).collect::<Result<_>>()?;
+                (group, (self.row - table.groups[group].first_row) as usize, readers)
+            }
+        };
+        let group_end = table.groups[group].first_row + table.groups[group].rows;
+        let rows = end.min(group_end) - self.row;
+        let found = read(&mut readers, skip, rows as usize)?;
+        self.row += rows;
+        if self.row < group_end {
+            self.open = Some((group, readers));
+        }
+        Ok(found)
+    }
+}
+
 /// Values of a column that were read.
 pub(crate) struct ReadValues<T> {
     /// Those that are not missing.
