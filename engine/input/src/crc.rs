@@ -25,17 +25,10 @@ use crc32fast::Hasher;
 /// The expected CRC-32 of a member, and the CRCs of the spans read so far.
 #[derive(Debug)]
 pub(crate) struct MemberCrc {
-    expected: u32,
+    pub expected: u32,
     bytes: u64,
     /// Start, end and CRC of each span that was read. No two spans overlap or touch. One starts at 0; it is empty at first.
     spans: Mutex<Spans>,
-}
-
-/// A member's bytes differ from those that its archive was written with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CrcMismatch {
-    pub expected: u32,
-    pub found: u32,
 }
 
 type Spans = BTreeMap<u64, (u64, u32)>;
@@ -46,8 +39,9 @@ impl MemberCrc {
         Self { expected, bytes, spans: Mutex::new(Spans::from([(0, (0, 0))])) }
     }
 
-    /// Adds the member's `bytes` at `offset`. Fails if all bytes are now known and their CRC is not the expected one.
-    pub fn note(&self, offset: u64, bytes: &[u8]) -> Result<(), CrcMismatch> {
+    /// Adds the member's `bytes` at `offset`. Fails with the CRC of all bytes if they are now known and
+    /// it is not the expected one.
+    pub fn note(&self, offset: u64, bytes: &[u8]) -> Result<(), u32> {
         let wanted = offset..offset + bytes.len() as u64;
         // Hashed outside the lock. Another thread may hash the same bytes in the meantime; the first result is kept.
         loop {
@@ -67,13 +61,13 @@ impl MemberCrc {
         gap_in(&self.lock(), &(0..self.bytes))
     }
 
-    /// Fails if all bytes are known and their CRC is not the expected one.
-    pub fn compare(&self) -> Result<(), CrcMismatch> {
+    /// Fails with the CRC of all bytes if they are known and it is not the expected one.
+    pub fn compare(&self) -> Result<(), u32> {
         let (end, found) = self.lock()[&0];
-        if end < self.bytes || found == self.expected {
-            return Ok(());
+        match end < self.bytes || found == self.expected {
+            true => Ok(()),
+            false => Err(found),
         }
-        Err(CrcMismatch { expected: self.expected, found })
     }
 
     fn lock(&self) -> MutexGuard<'_, Spans> {
@@ -143,11 +137,7 @@ mod tests {
             while let Some(gap) = crc.first_gap() {
                 result = result.and(crc.note(gap.start, &bad[gap.start as usize..gap.end as usize]));
             }
-            let expected = if good == bad {
-                Ok(())
-            } else {
-                Err(CrcMismatch { expected: crc32fast::hash(&good), found: crc32fast::hash(&bad) })
-            };
+            let expected = if good == bad { Ok(()) } else { Err(crc32fast::hash(&bad)) };
             prop_assert_eq!(result, expected);
             prop_assert_eq!(crc.compare(), expected);
         }

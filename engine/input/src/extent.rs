@@ -11,11 +11,7 @@ use std::{
 
 use grappa_io::{Error, Position, Result};
 
-use crate::{
-    crc::{CrcMismatch, MemberCrc},
-    file::InputFile,
-    gzip::GzipMembers,
-};
+use crate::{crc::MemberCrc, file::InputFile, gzip::GzipMembers};
 
 /// Compressed data is read from the file in pieces of this many bytes.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
@@ -103,15 +99,16 @@ impl Extent {
     /// Adds the unpacked bytes at `offset` to the CRC.
     fn note(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         match &self.crc {
-            Some(crc) => crc.note(offset, bytes).map_err(|mismatch| self.mismatch(mismatch)),
+            Some(crc) => crc.note(offset, bytes).map_err(|found| self.mismatch(crc, found)),
             None => Ok(()),
         }
     }
 
-    fn mismatch(&self, CrcMismatch { expected, found }: CrcMismatch) -> Error {
+    fn mismatch(&self, crc: &MemberCrc, found: u32) -> Error {
         self.error(format!(
-            "the CRC-32 of its bytes is {found:08x}, but the archive records {expected:08x}: the file is damaged; fetch \
-             it again, or write it again"
+            "the CRC-32 of its bytes is {found:08x}, but the archive records {:08x}: the file is damaged; fetch \
+             it again, or write it again",
+            crc.expected
         ))
     }
 
@@ -136,7 +133,7 @@ impl Extent {
                 return Err(self.ends_early());
             }
         }
-        crc.compare().map_err(|mismatch| self.mismatch(mismatch))
+        crc.compare().map_err(|found| self.mismatch(crc, found))
     }
 
     /// A reader of the unpacked bytes from their start.

@@ -82,12 +82,12 @@ impl SplitSource {
 
     /// The same, with the column of Parquet that the user names.
     pub fn open_with(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
-        Self::open_if(path, ids, limit, form, "integers of shape [M], or a mask, bool of shape [N]", |_| true)
+        Self::open_list(path, ids, limit, form, false)
     }
 
     /// The same for a list whose order counts, so it may not be a mask.
     pub fn open_ordered(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
-        Self::open_if(path, ids, limit, form, "integers of shape [N]", |element| element != ElementType::Bool)
+        Self::open_list(path, ids, limit, form, true)
     }
 
     /// The ids of the rows of a table, in the column that [`MatrixSource`](super::MatrixSource) finds as well.
@@ -140,15 +140,8 @@ impl SplitSource {
         Ok(Self::new(path, file, ids, limit, form, content))
     }
 
-    /// Opens `path`, which must have `expected` if it is an array.
-    fn open_if(
-        path: &Path,
-        ids: IdKind,
-        limit: IdLimit,
-        form: &TableForm,
-        expected: &str,
-        accepts: impl Fn(ElementType) -> bool,
-    ) -> Result<Self> {
+    /// Opens `path`. `ordered`: it may not be a mask.
+    fn open_list(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm, ordered: bool) -> Result<Self> {
         if path.is_dir() {
             return Self::open_folder(path, ids, limit, form);
         }
@@ -175,7 +168,7 @@ impl SplitSource {
                 ));
             }
             let is_masks = array.element == ElementType::Bool && array.shape.len() == 2 && array.shape[1] > 1;
-            if is_masks && accepts(ElementType::Bool) {
+            if is_masks && !ordered {
                 return Err(array.error(format!(
                     "expected a mask, bool of shape [N]; found several of them, shape {}: choose one, such as the first: {}",
                     array.shape_shown(),
@@ -183,7 +176,11 @@ impl SplitSource {
                 )));
             }
             let is_read = !array.element.is_float() || matches!(array.element, ElementType::F32 | ElementType::F64);
-            if !matches!(*array.shape, [_] | [_, 1]) || !is_read || !accepts(array.element) {
+            if !matches!(*array.shape, [_] | [_, 1]) || !is_read || ordered && array.element == ElementType::Bool {
+                let expected = match ordered {
+                    true => "integers of shape [N]",
+                    false => "integers of shape [M], or a mask, bool of shape [N]",
+                };
                 return Err(array.error(format!(
                     "expected node ids, {expected}; found {} of shape {}; if its numbers are the ids, convert it: {}",
                     array.element.name(),
@@ -312,11 +309,10 @@ impl SplitSource {
                         let id = match array_id(array.element, bytes, row) {
                             Ok(None) => continue,
                             Ok(Some(id)) if id < self.limit.exclusive() => id,
-                            Ok(Some(id)) => return Err(bad(&self.file, position, self.limit, &id.to_string())),
-                            Err((found, bad)) => {
-                                let what = format!("expected a node id, found {found}: {}", bad.reason());
-                                return Err(Error::input(self.file.path(), position, what));
+                            Ok(Some(id)) => {
+                                return Err(bad(&self.file, position, &id.to_string(), BadEdge::TooLarge(self.limit)));
                             }
+                            Err((found, reason)) => return Err(bad(&self.file, position, &found, reason)),
                         };
                         out.push(id);
                         self.positions.push(position);
@@ -353,7 +349,8 @@ impl SplitSource {
                     let position = Position::Row(row);
                     match u64::try_from(id) {
                         Ok(id) if id < self.limit.exclusive() => out.push(id),
-                        _ => return Err(bad(&self.file, position, self.limit, &id.to_string())),
+                        Err(_) if id < 0 => return Err(bad(&self.file, position, &id.to_string(), BadEdge::Negative)),
+                        _ => return Err(bad(&self.file, position, &id.to_string(), BadEdge::TooLarge(self.limit))),
                     }
                     self.positions.push(position);
                 }
@@ -419,15 +416,8 @@ fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<F
     column.id(&line.bytes).map_err(|what| Error::input(file.path(), Position::Line(line.number), what))
 }
 
-fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error {
-    Error::input(
-        file.path(),
-        position,
-        match integer(id.as_bytes(), limit) {
-            Ok(_) => format!("{id} is not a node id"),
-            Err(reason) => format!("expected a node id, found {id}: {}", reason.reason()),
-        },
-    )
+fn bad(file: &InputFile, position: Position, found: &str, reason: BadEdge) -> Error {
+    Error::input(file.path(), position, format!("expected a node id, found {found}: {}", reason.reason()))
 }
 
 /// The id in a float with `digits` binary digits.

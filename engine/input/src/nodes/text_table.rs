@@ -25,9 +25,7 @@ pub(super) struct TextTable {
     pub header: bool,
     /// Their names, or their numbers, from 1.
     pub names: Vec<String>,
-    kinds: Vec<Kind>,
-    /// Whether all first values of a column are numbers.
-    are_numbers: Vec<bool>,
+    values: Vec<FirstValues>,
     /// Whether any of the first lines has a quote.
     pub has_quotes: bool,
     /// The number of the first line.
@@ -67,12 +65,10 @@ impl TextTable {
             .filter(|fields| fields.len() == names.len())
             .collect();
         let columns = (0..names.len()).map(|column| FirstValues::of(data.iter().map(|row| unquoted(&row[column]))));
-        let columns: Vec<FirstValues> = columns.collect();
         Ok(Some(Self {
             separator,
             header,
-            kinds: columns.iter().map(|column| column.kind).collect(),
-            are_numbers: columns.iter().map(|column| column.are_numbers).collect(),
+            values: columns.collect(),
             has_quotes: head.iter().any(|line| line.bytes.contains(&b'"')),
             names: match header {
                 true => names,
@@ -84,8 +80,8 @@ impl TextTable {
 
     /// The columns, for their roles.
     pub fn columns(&self) -> Vec<TableColumn<'_>> {
-        let columns = self.names.iter().zip(&self.kinds);
-        columns.map(|(name, &kind)| TableColumn { name, kind }).collect()
+        let columns = self.names.iter().zip(&self.values);
+        columns.map(|(name, values)| TableColumn { name, kind: values.kind }).collect()
     }
 
     /// The names of these columns.
@@ -95,12 +91,12 @@ impl TextTable {
 
     /// Whether it is a matrix of numbers without names.
     pub fn is_matrix(&self) -> bool {
-        !self.header && !self.kinds.iter().any(|kind| matches!(kind, Kind::Strings | Kind::Encodable))
+        !self.header && !self.values.iter().any(|values| matches!(values.kind, Kind::Strings | Kind::Encodable))
     }
 
     /// Whether all first values of these columns are numbers.
     pub fn are_numbers(&self, columns: &[usize]) -> bool {
-        columns.iter().all(|&column| self.are_numbers[column])
+        columns.iter().all(|&column| self.values[column].are_numbers)
     }
 
     /// The error about its columns.
@@ -284,8 +280,8 @@ mod tests {
             Kind::Encodable,
             Kind::Strings,
         ];
-        assert_eq!(table.kinds, kinds);
+        assert_eq!(table.values.iter().map(|values| values.kind).collect::<Vec<_>>(), kinds);
         let numbers = [true, true, false, true, false, false, false, false, false];
-        assert_eq!(table.are_numbers, numbers);
+        assert_eq!(table.values.iter().map(|values| values.are_numbers).collect::<Vec<_>>(), numbers);
     }
 }
