@@ -166,6 +166,14 @@ impl EdgeColumns {
         Ok(())
     }
 
+    /// The roles of columns, and their names.
+    pub fn roles(&self, names: &[&str]) -> Vec<(&'static str, String)> {
+        let ends = [("source", self.source), ("target", self.target)].into_iter();
+        let weight = self.weight.map(|column| ("weight", column));
+        let features = self.features.iter().map(|&column| ("feature", column));
+        ends.chain(weight).chain(features).map(|(role, column)| (role, names[column].to_owned())).collect()
+    }
+
     /// The names of the columns that have another role, or none.
     pub fn left_out<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
         let used: Vec<usize> = [self.source, self.target].into_iter().chain(self.values()).collect();

@@ -13,7 +13,7 @@ use super::{
     table::Table, text::TextFile,
 };
 use crate::{
-    columns::{EdgeColumnOptions, EdgeColumns},
+    columns::EdgeColumnOptions,
     conversions::Conversion,
     extent::Compression,
     file::InputFile,
@@ -145,7 +145,7 @@ impl Content {
             return Some(Reading {
                 what: "edges",
                 format: "Parquet",
-                columns: parquet.roles(),
+                columns: parquet.columns.roles.clone(),
                 left_out: parquet.columns.left_out.clone(),
                 ..Reading::default()
             });
@@ -163,17 +163,9 @@ impl Content {
                 ..Reading::default()
             });
         };
-        let EdgeColumns { source, target, weight, features } = &layout.form.columns;
-        let names: Vec<String> = match &layout.header {
-            Some(names) => names.clone(),
-            None => (1..=layout.form.width).map(|number| number.to_string()).collect(),
-        };
-        let ends = [("source", source), ("target", target)].into_iter();
-        let values = weight.iter().map(|column| ("weight", column));
-        let features = features.iter().map(|column| ("feature", column));
-        let roles = ends.chain(values).chain(features);
-        let columns = roles.map(|(role, &column)| (role, names[column].clone()));
-        let left_out = layout.form.columns.left_out(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let numbers: Vec<String> = (1..=layout.form.width).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = layout.header.as_ref().unwrap_or(&numbers).iter().map(String::as_str).collect();
+        let columns = &layout.form.columns;
         Some(Reading {
             what: "edges",
             format: match layout.matrix {
@@ -184,8 +176,8 @@ impl Content {
             separator: layout.matrix.is_none().then_some(layout.form.separator),
             header: layout.header.is_some(),
             comments: layout.comments,
-            columns: columns.collect(),
-            left_out: left_out.into_iter().map(str::to_owned).collect(),
+            columns: columns.roles(&names),
+            left_out: columns.left_out(&names).into_iter().map(str::to_owned).collect(),
             ..Reading::default()
         })
     }
@@ -201,15 +193,14 @@ impl Content {
 
     /// The names of the columns of edge features, if columns have names.
     pub fn feature_names(&self) -> Vec<String> {
-        if let Self::Parquet(parquet) = self {
-            return parquet.feature_names();
-        }
-        let layout = self.layout();
-        let Some((layout, names)) = layout.and_then(|layout| Some((layout, layout.header.as_ref()?))) else {
-            return Vec::new();
+        let roles = match (self, self.layout()) {
+            (Self::Parquet(parquet), _) => parquet.columns.roles.clone(),
+            (_, Some(TextLayout { header: Some(names), form, .. })) => {
+                form.columns.roles(&names.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+            _ => Vec::new(),
         };
-        let features = layout.form.columns.features.iter();
-        features.map(|&column| names[column].clone()).collect()
+        roles.into_iter().filter(|&(role, _)| role == "feature").map(|(_, name)| name).collect()
     }
 
     /// The number of nodes that a matrix states.

@@ -40,55 +40,24 @@ pub(super) struct TextLayout {
     pub comments: u64,
     /// The names of the columns, if there is a header.
     pub header: Option<Vec<String>>,
-    /// The first line, if the user should know how it is read.
-    pub first_line: Option<FirstLine>,
+    /// Number and text of the first line, and how it is read, which is one of [`READ_AS`], if the user should know it.
+    pub first_line: Option<(u64, String, &'static str)>,
 }
 
-/// A first line that may be meant in another way than it is read.
-#[derive(Debug, Clone)]
-pub(super) struct FirstLine {
-    /// The number of the line, from 1.
-    pub number: u64,
-    /// The line, for messages.
-    pub text: String,
-    /// How it is read.
-    pub read_as: ReadAs,
-}
+/// A header that may be an edge between strings.
+const IS_HEADER: &str = "is read as a header, not as an edge; if it is an edge, give --header no";
+/// An edge between strings that may be a header.
+const IS_EDGE: &str =
+    "is read as an edge; give --header yes if it has column names, or --header no to say that it has not";
+/// A header that names the targets first.
+const TARGETS_FIRST: &str = "names the targets first, so edges go from the second column to the first; correct it if they do not, or give \
+    --header no if it is an edge";
+/// An edge with a weight that is too large for an exact `f32`.
+const LARGE_WEIGHT: &str = "has a third column, which is stored as edge weights of type f32; if it has others, such as times, leave it \
+    out: --weight none";
 
-/// How a first line is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadAs {
-    /// A header that may be an edge between strings.
-    Header,
-    /// An edge between strings that may be a header.
-    Edge,
-    /// A header that names the targets first.
-    TargetsFirst,
-    /// An edge with a weight that is too large for an exact `f32`.
-    LargeWeight,
-}
-
-impl ReadAs {
-    pub const ALL: [Self; 4] = [Self::Header, Self::Edge, Self::TargetsFirst, Self::LargeWeight];
-
-    /// The message, after the line.
-    pub fn message(self) -> &'static str {
-        match self {
-            Self::Header => "is read as a header, not as an edge; if it is an edge, give --header no",
-            Self::Edge => {
-                "is read as an edge; give --header yes if it has column names, or --header no to say that it has not"
-            }
-            Self::TargetsFirst => {
-                "names the targets first, so edges go from the second column to the first; correct it if they do not, or give \
-                 --header no if it is an edge"
-            }
-            Self::LargeWeight => {
-                "has a third column, which is stored as edge weights of type f32; if it has others, such as times, leave it out: --weight \
-                 none"
-            }
-        }
-    }
-}
+/// How a first line that may be meant in another way is read, for messages after the line.
+pub(super) const READ_AS: [&str; 4] = [IS_HEADER, IS_EDGE, TARGETS_FIRST, LARGE_WEIGHT];
 
 /// The first lines of a file.
 #[derive(Default)]
@@ -216,32 +185,28 @@ impl Sniffer<'_> {
                     let is_first = line.number == first.number;
                     let is_auto = options.ids == IdKind::String && options.header == HeaderLine::Auto;
                     let note = match note {
-                        None if is_first && is_auto && may_be_names(text, &form) => Some(ReadAs::Edge),
+                        None if is_first && is_auto && may_be_names(text, &form) => Some(IS_EDGE),
                         None if header.is_some() && form.targets_first() && !options.columns.is_given() => {
-                            Some(ReadAs::TargetsFirst)
+                            Some(TARGETS_FIRST)
                         }
                         None if weight.is_some_and(|weight| weight.abs() > EXACT_MAX)
                             && options.columns.weight.is_none() =>
                         {
-                            Some(ReadAs::LargeWeight)
+                            Some(LARGE_WEIGHT)
                         }
                         note => note,
                     };
                     if form.weighted() && header.is_none() && !options.columns.is_given() {
                         self.expect_weights(line, texts, separator)?;
                     }
-                    let noted = if note == Some(ReadAs::LargeWeight) { line } else { first };
+                    let noted = if note == Some(LARGE_WEIGHT) { line } else { first };
                     return Ok(Some(TextLayout {
                         data_start: data[0].offset + mark_of(&data[0]) as u64,
                         form,
                         matrix: None,
                         comments: head.comments,
                         header,
-                        first_line: note.map(|read_as| FirstLine {
-                            number: noted.number,
-                            text: shown(noted.text()),
-                            read_as,
-                        }),
+                        first_line: note.map(|read_as| (noted.number, shown(noted.text()), read_as)),
                     }));
                 }
                 Err(error) => {
@@ -314,7 +279,7 @@ impl Sniffer<'_> {
     }
 
     /// The names of the columns, if the first line of data is a header, and how it is read.
-    fn first_line(&self, text: &[u8], separator: Separator) -> (Option<Vec<String>>, Option<ReadAs>) {
+    fn first_line(&self, text: &[u8], separator: Separator) -> (Option<Vec<String>>, Option<&'static str>) {
         let options = self.options;
         let fields = separator.fields(text).unwrap_or_default();
         let names: Vec<String> =
@@ -328,10 +293,8 @@ impl Sniffer<'_> {
             (HeaderLine::Auto, _) if is_given => (true, None),
             (HeaderLine::Auto, IdKind::Integer) => (is_named || self.csv && is_header_of_edges(&fields), None),
             // Words that are separated by spaces rarely have a header.
-            (HeaderLine::Auto, IdKind::String) if is_named && separator == Separator::Spaces => {
-                (false, Some(ReadAs::Edge))
-            }
-            (HeaderLine::Auto, IdKind::String) if is_named => (true, Some(ReadAs::Header)),
+            (HeaderLine::Auto, IdKind::String) if is_named && separator == Separator::Spaces => (false, Some(IS_EDGE)),
+            (HeaderLine::Auto, IdKind::String) if is_named => (true, Some(IS_HEADER)),
             (HeaderLine::Auto, IdKind::String) => (false, None),
         };
         (is_header.then_some(names), note)

@@ -48,7 +48,7 @@ use self::{
     block::{EdgeFile, SharedByBlocks},
     content::Content,
     edge_array::EdgeArray,
-    layout::ReadAs,
+    layout::READ_AS,
     packed_text::TextStream,
     text::TextLines,
 };
@@ -223,24 +223,19 @@ impl EdgeSource {
     /// edges, arrays that may have sources and targets in rows or in columns, and
     /// files without edges.
     pub fn warnings(&self) -> Vec<String> {
-        let first_lines = ReadAs::ALL.into_iter().filter_map(|read_as| self.first_lines(read_as));
+        let first_lines = READ_AS.into_iter().filter_map(|read_as| self.first_lines(read_as));
         first_lines.chain(self.square_arrays()).chain(self.no_edges()).collect()
     }
 
     /// The warning about first lines that are read in one way.
-    fn first_lines(&self, read_as: ReadAs) -> Option<String> {
-        let lines =
-            self.files.iter().filter_map(|file| Some((file.file.path(), file.content.layout()?.first_line.as_ref()?)));
-        let mut alike = lines.filter(|(_, line)| line.read_as == read_as);
-        let (path, line) = alike.next()?;
-        Some(format!(
-            "{}{}: the first line, {}, {}{}",
-            path.display(),
-            Position::Line(line.number),
-            line.text,
-            read_as.message(),
-            in_more_files(alike.count())
-        ))
+    fn first_lines(&self, read_as: &str) -> Option<String> {
+        let mut alike = self.files.iter().filter_map(|file| {
+            let line = file.content.layout()?.first_line.as_ref()?;
+            (line.2 == read_as).then_some((file.file.path(), line))
+        });
+        let (path, (number, text, _)) = alike.next()?;
+        let more = in_more_files(alike.count());
+        Some(format!("{}{}: the first line, {text}, {read_as}{more}", path.display(), Position::Line(*number)))
     }
 
     /// The warning about arrays that may have sources and targets in rows or in columns.

@@ -103,25 +103,6 @@ impl ParquetFile {
         self.columns.weighted || self.arrays.iter().any(EdgeArray::is_weights)
     }
 
-    /// The names of the columns of features.
-    pub fn feature_names(&self) -> Vec<String> {
-        let features = self.columns.values.iter().skip(usize::from(self.columns.weighted));
-        features.map(|&column| self.name(column)).collect()
-    }
-
-    /// The roles of columns, and their names.
-    pub fn roles(&self) -> Vec<(&'static str, String)> {
-        let [source, target] = self.columns.ids;
-        let weight = self.columns.weighted.then_some("weight").into_iter();
-        let values = weight.chain(std::iter::repeat("feature")).zip(&self.columns.values);
-        let roles = [("source", &source), ("target", &target)].into_iter().chain(values);
-        roles.map(|(role, &column)| (role, self.name(column))).collect()
-    }
-
-    fn name(&self, column: usize) -> String {
-        self.table.schema().column(column).name().to_owned()
-    }
-
     /// The block's share of the file.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let Range { start, end } = self.rows_of(block).rows;

@@ -21,6 +21,8 @@ pub(in crate::edges) struct PickedColumns {
     pub values: Vec<usize>,
     /// Whether the first of them has weights.
     pub weighted: bool,
+    /// The roles of columns, and their names.
+    pub roles: Vec<(&'static str, String)>,
     /// The names of the other columns.
     pub left_out: Vec<String>,
 }
@@ -96,6 +98,7 @@ impl PickedColumns {
         Ok(Self {
             signed: picked.map(|column| is_signed(&schema.column(column))),
             left_out: left_out.into_iter().map(str::to_owned).collect(),
+            roles: columns.roles(&names),
             ids: picked,
             values,
             weighted: columns.weight.is_some(),
