@@ -8,13 +8,17 @@ use std::path::Path;
 
 use crate::messages::in_shell;
 
-/// Declares the commands and the list of all of them. `FILE` is replaced by the file.
+/// Declares the commands, each with itself as its docs, and the list of all of them. `FILE` is replaced by the file.
 macro_rules! conversions {
     ($($(#[$doc:meta])* $name:ident: $command:expr;)*) => {
         /// A command that converts a file, or a line that must be removed from it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Conversion {
-            $($(#[$doc])* $name,)*
+            $(
+                $(#[$doc])*
+                #[doc = concat!("`", $command, "`")]
+                $name,
+            )*
         }
 
         impl Conversion {
@@ -77,29 +81,24 @@ macro_rules! networkx {
 conversions! {
     /// Real and imaginary parts as numbers of their own.
     ComplexArray: numpy!("np.save('NEW.npy', a.view(a.real.dtype))");
-    /// Times as integers.
     TimeArray: numpy!("np.save('NEW.npy', a.astype('i8'))");
     /// bfloat16, which NumPy writes as two bytes of no type.
     Bfloat16Array: numpy!("np.save('NEW.npy', (a.view('u2').astype('u4') << 16).view('f4'))");
-    /// Numbers of another size.
     WideArray: numpy!("np.save('NEW.npy', a.astype(float))");
     /// Python objects or strings as text. Two rows are sources and targets.
     ArrayToText: "python3 -c \"import csv, numpy as np, sys; a = np.load(sys.argv[1], allow_pickle=True); \
         a = a.astype(str) if a.dtype.kind == 'S' else a; a = a.T if a.ndim == 2 and len(a) == 2 < a.shape[1] else a; \
         csv.writer(open('NEW.csv', 'w')).writerows(a.reshape(len(a), -1).tolist())\" FILE";
-    /// Named fields as columns.
     RecordsToText: "python3 -c \"import csv, numpy as np, sys; a = np.load(sys.argv[1], allow_pickle=True); \
         csv.writer(open('NEW.csv', 'w')).writerows([a.dtype.names, *a.tolist()])\" FILE";
     /// A packed array of columns.
     ColumnsToRows: "python3 -c \"import numpy as np, sys; a = np.load(sys.argv[1]); \
         np.savez_compressed('NEW.npz', **{n: np.ascontiguousarray(a[n]) for n in a})\" FILE";
-    /// An array of an archive.
     NamedArray: numpy!("np.save('NEW.npy', a['NAME'])");
     /// An array of three axes as one of rows.
     FlattenRows: numpy!("np.save('NEW.npy', a.reshape(len(a), -1))");
     /// A matrix of zeros and ones as edges.
     DenseAdjacency: numpy!("np.save('NEW.npy', np.argwhere(a))");
-    /// Edges of three columns as edges and weights.
     SplitWeights: numpy!(
         "a = a if a.shape[1] == 3 else a.T; np.save('NEW.npy', a[:, :2]); np.save('NEW-weights.npy', a[:, 2])"
     );
@@ -107,9 +106,7 @@ conversions! {
     Transpose: numpy!("np.save('NEW.npy', np.ascontiguousarray(a.T))");
     /// Ids as integers of one axis.
     RavelIntegers: numpy!("np.save('NEW.npy', a.astype('i8').ravel())");
-    /// The first of several masks.
     FirstMask: numpy!("np.save('NEW.npy', a[:, 0])");
-    /// A sparse matrix of any format in compressed rows.
     SparseToCsr: "python3 -c \"import scipy.sparse as sp, sys; sp.save_npz('NEW.npz', sp.load_npz(sys.argv[1]).tocsr())\" FILE";
     /// A matrix between two kinds of nodes: columns are numbered after rows.
     BipartiteNpz: "python3 -c \"import scipy.sparse as sp, sys; a = sp.load_npz(sys.argv[1]); \
@@ -117,51 +114,37 @@ conversions! {
     /// The same in the format of Matrix Market.
     BipartiteMtx: "python3 -c \"import scipy.io as io, scipy.sparse as sp, sys; a = sp.coo_matrix(io.mmread(sys.argv[1])); \
         io.mmwrite('NEW.mtx', sp.bmat([[None, a], [sp.coo_matrix(a.shape[::-1]), None]]))\" FILE";
-    /// A column of another type as integers.
     ParquetToIntegers: "python3 -c \"import pyarrow.parquet as p, sys; t = p.read_table(sys.argv[1]); \
         i = t.column_names.index('COLUMN'); p.write_table(t.set_column(i, 'COLUMN', t[i].cast('int64')), 'NEW.parquet')\" FILE";
-    /// A column of another type as strings.
     ParquetToStrings: "python3 -c \"import pyarrow.parquet as p, sys; t = p.read_table(sys.argv[1]); \
         i = t.column_names.index('COLUMN'); p.write_table(t.set_column(i, 'COLUMN', t[i].cast('string')), 'NEW.parquet')\" FILE";
-    /// A table with a compression that is not read.
     RecompressParquet: "python3 -c \"import pyarrow.parquet as p, sys; \
         p.write_table(p.read_table(sys.argv[1]), 'NEW.parquet', compression='zstd')\" FILE";
     /// A matrix of Matrix Market in another form.
     GeneralMtx: "python3 -c \"import scipy.io as io, scipy.sparse as sp, sys; \
         io.mmwrite('NEW.mtx', sp.coo_matrix(io.mmread(sys.argv[1])).real, symmetry='general')\" FILE";
-    /// A packed file.
     UnpackBzip2: "bzip2 -dc FILE > NEW.EXTENSION";
-    /// A packed file.
     UnpackGzip: "gzip -dc FILE > NEW.EXTENSION";
-    /// A packed file.
     UnpackLz4: "lz4 -dc FILE > NEW.EXTENSION";
-    /// A packed file.
     UnpackXz: "xz -dc FILE > NEW.EXTENSION";
-    /// A packed file.
     UnpackZstd: "zstd -dc FILE > NEW.EXTENSION";
     /// Files of an archive, in the folder NEW.
     UnpackTar: "mkdir NEW && tar -xf FILE -C NEW";
     /// Files of an archive, in the folder NEW.
     UnpackZip: "python3 -m zipfile -e FILE NEW";
-    /// A file that is in another place.
     FetchLfs: "git -C $(dirname FILE) lfs pull";
-    /// A table.
     AvroToParquet: "python3 -c \"import fastavro, pandas as pd, sys; \
         pd.DataFrame(list(fastavro.reader(open(sys.argv[1], 'rb')))).to_parquet('NEW.parquet')\" FILE";
-    /// A table.
     FeatherToParquet: "python3 -c \"import pyarrow.feather as f, pyarrow.parquet as p, sys; \
         p.write_table(f.read_table(sys.argv[1]), 'NEW.parquet')\" FILE";
-    /// A table.
     OrcToParquet: "python3 -c \"import pyarrow.orc as o, pyarrow.parquet as p, sys; \
         p.write_table(o.read_table(sys.argv[1]), 'NEW.parquet')\" FILE";
     /// The first sheet.
     ExcelToText: "python3 -c \"import pandas as pd, sys; pd.read_excel(sys.argv[1]).to_csv('NEW.csv', index=False)\" FILE";
-    /// A file for each table.
     SqliteToText: "python3 -c \"import csv, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); \
         [csv.writer(open('NEW-' + t + '.csv', 'w')).writerows([[c[0] for c in q.description], *q]) \
         for t, in list(db.execute('select name from sqlite_master where type = ?', ['table'])) \
         for q in [db.execute('select * from [' + t + ']')]]\" FILE";
-    /// A file for each array.
     Hdf5ToArrays: "python3 -c \"import h5py, numpy as np, sys; h5py.File(sys.argv[1]).visititems(lambda n, d: \
         np.save('NEW-' + n.replace('/', '-') + '.npy', d[()]) if hasattr(d, 'shape') else None)\" FILE";
     /// A file for each array. MATLAB writes columns first.
@@ -176,7 +159,6 @@ conversions! {
         csv.writer(open('NEW.csv', 'w')).writerows([o.columns, *o.itertuples(index=False)] if hasattr(o, 'itertuples') \
         else o.edges() if hasattr(o, 'edges') else zip(*o.nonzero()) if hasattr(o, 'tocoo') \
         else [(u, v) for u in o for v in o[u]] if isinstance(o, dict) else np.reshape(o, (len(o), -1)).tolist())\" FILE";
-    /// A file for each tensor.
     PyTorchToArrays: "python3 -c \"import numpy as np, sys, torch; \
         d = torch.load(sys.argv[1], map_location='cpu', weights_only=False); d = d[0] if isinstance(d, (list, tuple)) else d; \
         d = d if isinstance(d, dict) else d.to_dict() if hasattr(d, 'to_dict') else {'tensor': d}; \
@@ -192,13 +174,9 @@ conversions! {
         for n, ids in torch.load(sys.argv[1], weights_only=False).items()]\" FILE";
     /// A graph of NetworkX's formats. Edges without direction go both ways.
     GraphMlToEdges: networkx!("nx.read_graphml(sys.argv[1])");
-    /// The same.
     GexfToEdges: networkx!("nx.read_gexf(sys.argv[1])");
-    /// The same.
     GmlToEdges: networkx!("nx.read_gml(sys.argv[1], label=None)");
-    /// The same.
     PajekToEdges: networkx!("nx.read_pajek(sys.argv[1])");
-    /// The same.
     DotToEdges: networkx!("nx.nx_pydot.read_dot(sys.argv[1])");
     /// Edges of DIMACS, which count from 1.
     DimacsToEdges: "awk '$1 == \"a\" || $1 == \"e\" {print $2 - 1, $3 - 1}' FILE > NEW";
@@ -213,24 +191,16 @@ conversions! {
         d = d.get('links', d.get('edges', d)) if isinstance(d, dict) else d; \
         d = [(u, v) for u in d for v in d[u]] if isinstance(d, dict) else d; \
         csv.writer(open('NEW.csv', 'w')).writerows([list(d[0]), *[r.values() for r in d]] if isinstance(d[0], dict) else d)\" FILE";
-    /// An object in each line.
     JsonLinesToText: "python3 -c \"import csv, json, sys; d = [json.loads(line) for line in open(sys.argv[1])]; \
         csv.writer(open('NEW.csv', 'w')).writerows([list(d[0]), *[r.values() for r in d]])\" FILE";
-    /// Text in another encoding.
     Utf16ToUtf8: "iconv -f utf-16 -t utf-8 FILE > NEW.EXTENSION";
-    /// Text in another encoding.
     Latin1ToUtf8: "iconv -f latin1 -t utf-8 FILE > NEW.EXTENSION";
-    /// Lines that end in a carriage return alone.
     MacLineEnds: "tr '\\r' '\\n' < FILE > NEW.EXTENSION";
-    /// Decimal commas as points.
     DecimalCommas: "tr , . < FILE > NEW";
-    /// Lines that begin as comments do.
     RemoveComments: "grep -v '^[#%]' FILE > NEW.EXTENSION";
-    /// The first line.
     RemoveHeader: "tail -n +2 FILE > NEW.EXTENSION";
     /// The class of each row of zeros and ones.
     OneHotToClasses: numpy!("np.save('NEW.npy', a.argmax(axis=1))");
-    /// Zeros and ones as a mask.
     IntegersToMask: numpy!("np.save('NEW.npy', a.astype(bool))");
     /// Fields whose line breaks and quotes are not read.
     PlainFields: "python3 -c \"import csv, sys; csv.writer(open('NEW.csv', 'w')).writerows([f.replace('\\n', ' ') for f in r] \
@@ -242,11 +212,9 @@ conversions! {
     RemoveNuls: "tr -d '\\000' < FILE > NEW.EXTENSION";
     /// Integers without arrows, brackets and colons.
     DigitsOnly: "tr -c '0-9.\\n' ' ' < FILE > NEW";
-    /// Lines without separators at their ends.
     TrimEnds: "sed 's/[,;|]*$//' FILE > NEW.EXTENSION";
     /// A header whose first column has no name, as R writes it.
     NameFirstColumn: "sed '1s/^[[:blank:]]*/row/' FILE > NEW.EXTENSION";
-    /// The literal of a list in Python.
     ListToText: "python3 -c \"import ast, csv, sys; \
         csv.writer(open('NEW.csv', 'w')).writerows(ast.literal_eval(open(sys.argv[1]).read()))\" FILE";
     /// A row for each element of a list.
@@ -254,7 +222,6 @@ conversions! {
     /// A column for each member of a struct.
     ParquetStructs: "python3 -c \"import pyarrow.parquet as p, sys; \
         p.write_table(p.read_table(sys.argv[1]).flatten(), 'NEW.parquet')\" FILE";
-    /// A column of another type as floats.
     ParquetToFloats: "python3 -c \"import pyarrow.parquet as p, sys; t = p.read_table(sys.argv[1]); \
         i = t.column_names.index('COLUMN'); p.write_table(t.set_column(i, 'COLUMN', t[i].cast('double')), 'NEW.parquet')\" FILE";
 }
