@@ -52,9 +52,7 @@ impl Compression {
 #[derive(Debug, Clone)]
 pub(crate) struct Extent {
     pub file: Arc<InputFile>,
-    /// Start in the file.
     pub offset: u64,
-    /// Length in the file.
     pub bytes: u64,
     pub compression: Compression,
     /// The member of the archive, for messages.
@@ -185,7 +183,6 @@ impl Read for Pieces {
 struct Checked<R> {
     unpacked: R,
     extent: Extent,
-    /// Bytes unpacked so far.
     at: u64,
 }
 

@@ -16,7 +16,6 @@ use std::{
 use grappa_io::{Error, Position, Result, direct::DirectFile, machine, regular, size::ByteSize};
 use rustix::fs::Advice;
 
-/// A regular file, open for reading.
 #[derive(Debug)]
 pub(crate) struct InputFile {
     file: File,
@@ -57,7 +56,6 @@ impl InputFile {
         &self.path
     }
 
-    /// The error about the whole file.
     pub fn error(&self, what: impl Into<String>) -> Error {
         Error::input(&self.path, Position::Whole, what)
     }
@@ -87,7 +85,6 @@ impl InputFile {
         })
     }
 
-    /// Whether reads go past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.get().is_some()
     }

@@ -33,7 +33,6 @@ const UTF16: Kind = Kind("text in UTF-16", Some(Conversion::Utf16ToUtf8));
 const EXCEL: Kind = Kind("an Excel file", Some(Conversion::ExcelToText));
 const XZ: Kind = Kind("compressed with xz", Some(Conversion::UnpackXz));
 
-/// The first bytes of kinds.
 const KINDS: [(&[u8], Kind); 20] = [
     (b"Obj\x01", Kind("an Avro file", Some(Conversion::AvroToParquet))),
     (b"BZh", Kind("compressed with bzip2", Some(Conversion::UnpackBzip2))),
@@ -129,7 +128,6 @@ impl Kind {
         (!has_array).then_some(Self("a zip archive", Some(Conversion::UnpackZip)))
     }
 
-    /// The error about a file of this kind.
     pub fn error(self, path: &Path) -> Error {
         let Self(name, conversion) = self;
         let command = conversion.map_or_else(String::new, |conversion| {

@@ -1,11 +1,15 @@
 //! Reads a stream line by line.
 
-use std::io::{BufRead, BufReader, Read};
+use std::{
+    io::{BufRead, BufReader, Read},
+    sync::Arc,
+};
 
 use grappa_io::{Error, Position, Result};
 
 use crate::{
-    extent::{Extent, PIECE_BYTES, Stream},
+    extent::{Compression, Extent, PIECE_BYTES, Stream},
+    file::InputFile,
     messages::long_line,
     separator::trim,
 };
@@ -47,6 +51,11 @@ impl Lines {
     /// The lines of a file with a row for each node, which may be compressed.
     pub fn of(extent: &Extent) -> Result<Self> {
         Ok(Self::new(extent.stream()?, ROW_BYTES_MAX))
+    }
+
+    /// The same for a whole file.
+    pub fn of_file(file: &Arc<InputFile>) -> Result<Self> {
+        Self::of(&Extent::whole(file, Compression::of(&file.head(8)?)))
     }
 
     /// Lines longer than `line_bytes_max` are an error.

@@ -2,6 +2,9 @@
 
 use grappa_io::size::ByteSize;
 
+/// A value, or what is wrong with it.
+pub(crate) type Checked<T> = Result<T, String>;
+
 /// The message about a line beyond `bytes_max`.
 pub(crate) fn long_line(bytes_max: usize) -> String {
     format!(

@@ -19,14 +19,7 @@ use std::{
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
-use crate::{
-    conversions::Conversion,
-    extent::{Compression, Extent},
-    file::InputFile,
-    line_reader::Lines,
-    messages::shown,
-    zip::Npz,
-};
+use crate::{conversions::Conversion, file::InputFile, line_reader::Lines, messages::shown, zip::Npz};
 
 /// The files of a dataset. Each is opened like any other file: the readers of archives find their arrays by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,36 +122,26 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
         }
     }
     found.sort();
-    match found.len() {
-        0 => match pickled {
-            Some(file) => {
-                let what = format!(
-                    "this split is a PyTorch file; write its lists as text beside it: {}; or draw another split with --split",
-                    Conversion::OgbSplitToText.command(&file)
-                );
-                Err(Error::input(file, Position::Whole, what))
-            }
-            None => Ok([None, None, None]),
-        },
-        1 => {
-            let (path, lists) = found.swap_remove(0);
-            whole_split(&path, &lists)?;
-            Ok(lists)
+    match (&found[..], pickled) {
+        ([], None) => Ok([None, None, None]),
+        ([], Some(file)) => {
+            let what = format!(
+                "this split is a PyTorch file; write its lists as text beside it: {}; or draw another split with --split",
+                Conversion::OgbSplitToText.command(&file)
+            );
+            Err(Error::input(file, Position::Whole, what))
         }
-        _ => {
-            let names: Vec<_> = found
-                .iter()
-                .map(|(path, _)| path.file_name().unwrap_or_default().to_string_lossy().into_owned())
-                .collect();
-            Err(Error::input(
-                folder,
-                Position::Whole,
-                format!(
-                    "there are several splits ({}); leave one in this folder, or name the files with --edges, --train, \
-                     --val and --test",
-                    names.join(", ")
-                ),
-            ))
+        ([(path, lists)], _) => {
+            whole_split(path, lists)?;
+            Ok(lists.clone())
+        }
+        (several, _) => {
+            let names = several.iter().map(|(path, _)| path.file_name().unwrap_or_default().to_string_lossy());
+            let what = format!(
+                "there are several splits ({}); leave one in this folder, or name the files with --edges, --train, --val and --test",
+                names.collect::<Vec<_>>().join(", ")
+            );
+            Err(Error::input(folder, Position::Whole, what))
         }
     }
 }
@@ -184,7 +167,7 @@ fn whole_split(folder: &Path, lists: &[Option<PathBuf>; 3]) -> Result<()> {
 /// The one number in `num-node-list`.
 fn nodes_of(path: &Path) -> Result<u64> {
     let file = InputFile::open(path)?;
-    let mut lines = Lines::of(&Extent::whole(&file, Compression::of(&file.head(8)?)))?;
+    let mut lines = Lines::of_file(&file)?;
     let mut numbers = Vec::new();
     while numbers.len() < 2
         && let Some(line) = lines.next_line()?

@@ -28,7 +28,6 @@ use crate::{
     npy::NpyArray,
 };
 
-/// An open archive of arrays.
 pub(crate) struct Npz {
     pub file: Arc<InputFile>,
     /// Locked while it reads a member's local header.

@@ -18,7 +18,6 @@ pub struct EdgeColumnOptions {
     pub features: Vec<String>,
 }
 
-/// The columns of sources, targets, weights and edge features.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EdgeColumns {
     pub source: usize,
@@ -38,7 +37,6 @@ impl EdgeColumnOptions {
         self.all().next().is_some()
     }
 
-    /// The given options.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
         [&self.source, &self.target, &self.weight].into_iter().flatten().chain(&self.features).map(String::as_str)
     }
@@ -166,7 +164,6 @@ impl EdgeColumns {
         Ok(())
     }
 
-    /// The roles of columns, and their names.
     pub fn roles(&self, names: &[&str]) -> Vec<(&'static str, String)> {
         let ends = [("source", self.source), ("target", self.target)].into_iter();
         let weight = self.weight.map(|column| ("weight", column));
@@ -182,7 +179,6 @@ impl EdgeColumns {
     }
 }
 
-/// The column that an option names.
 fn given(names: &[&str], wanted: Option<&str>, option: &str) -> Result<Option<usize>, String> {
     wanted.map(|wanted| find(names, wanted, option)).transpose()
 }
@@ -220,7 +216,6 @@ fn neo4j(name: &str) -> &str {
     }
 }
 
-/// The names of the columns besides these.
 fn without(names: &[&str], taken: &[Option<usize>]) -> String {
     let others = (0..names.len()).filter(|&column| !taken.contains(&Some(column)));
     let others: Vec<&str> = others.map(|column| names[column]).collect();

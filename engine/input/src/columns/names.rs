@@ -1,17 +1,14 @@
 //! Known names of columns. All are compared without regard to case.
 
-/// Names for the column of sources.
 pub(super) const SOURCE_NAMES: &str = "\
     source src from source_id src_id from_id source_node src_node from_node u head subject start start_id \
     :start_id citing follower from_user sender node1 node_1 id1 id_1 user1 user_1 fromnodeid";
 
-/// Names for the column of targets.
 pub(super) const TARGET_NAMES: &str = "\
     target dst dest destination to target_id dst_id destination_id to_id target_node dst_node destination_node \
     to_node v tail object end end_id :end_id cited followee to_user receiver node2 node_2 id2 id_2 user2 \
     user_2 tonodeid";
 
-/// Names for a column of edge weights.
 pub(super) const WEIGHT_NAMES: &str = "\
     weight weights edge_weight w wt value val score strength count freq frequency similarity distance amount \
     rating";
@@ -19,7 +16,6 @@ pub(super) const WEIGHT_NAMES: &str = "\
 /// Names of a column of labels, the preferred one first.
 pub(crate) const LABEL_NAMES: [&str; 7] = ["node_label", "labels", "label", "y", "class", "target", "classes"];
 
-/// Names of a column of the ids of a table's rows.
 const ID_NAMES: &str = "id node node_id nodeid node-id nid _id vertex vertex_id vertexid vid :id";
 
 /// Names that ids often have, and other data rarely.
@@ -47,7 +43,6 @@ const FEATURE_WORDS: &str = "\
 /// What a name says about a column of a table of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Named {
-    /// The ids of the rows.
     Id,
     /// Ids, of the rows or of something else.
     SomeId,

@@ -36,7 +36,6 @@ pub(crate) enum Kind {
     Others,
 }
 
-/// A column of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableColumn<'a> {
     pub name: &'a str,
@@ -71,7 +70,6 @@ impl Purpose {
 pub(crate) struct Roles {
     /// The ids of the rows. None if rows are in the order of the ids.
     pub id: Option<usize>,
-    /// The columns with the data.
     pub data: Vec<usize>,
     /// The others, but the index of pandas.
     pub left_out: Vec<usize>,
@@ -290,7 +288,6 @@ impl Table<'_> {
         ))
     }
 
-    /// Fails if the table has edges.
     fn expect_no_edges(&self) -> Result<(), String> {
         match self.header && self.has_one_of(SOURCE_NAMES) && self.has_one_of(TARGET_NAMES) {
             true => Err(format!(

@@ -224,7 +224,6 @@ impl BadEdge {
         }
     }
 
-    /// The whole message about `line`.
     pub(super) fn message(self, line: &[u8], path: &Path) -> String {
         format!(
             "{}: {}; {}fix it, or leave it out with --on-bad-line skip",

@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{file::InputFile, line_reader::LINE_BYTES_MAX, messages::long_line};
 
-/// A file of edges.
 pub(super) struct EdgeFile {
     pub(super) file: Arc<InputFile>,
     pub(super) content: Content,
@@ -39,13 +38,11 @@ impl EdgeFile {
         Ok(Self { file, content, next: AtomicU64::new(0), finished, entries: AtomicU64::new(0) })
     }
 
-    /// Whether the file may have edges.
     pub(super) fn has_edges(&self) -> bool {
         !matches!(self.content, Content::Nothing)
     }
 }
 
-/// The parts of a source that its blocks share.
 pub(super) struct SharedByBlocks {
     pub(super) options: EdgeSourceOptions,
     /// Whether an edge has the integer 0, or 1.
@@ -171,7 +168,6 @@ impl RawBlock<'_> {
         }
     }
 
-    /// Calls `parse` with the lines of the block.
     fn parse_lines(
         &self,
         on_reject: &mut dyn FnMut(Reject) -> Result<()>,

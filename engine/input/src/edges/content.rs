@@ -25,7 +25,6 @@ use crate::{
 };
 
 pub(super) enum Content {
-    /// A file without edges.
     Nothing,
     Text(TextFile),
     PackedText {
@@ -130,7 +129,6 @@ impl Content {
         Table::npy(archive.first_of(&NAMES, "edges")?, is_edge_index)
     }
 
-    /// The layout of text.
     pub fn layout(&self) -> Option<&TextLayout> {
         match self {
             Self::Text(text) => Some(&text.layout),
@@ -182,7 +180,6 @@ impl Content {
         })
     }
 
-    /// Whether the file has the weights of its edges.
     pub fn weighted(&self) -> bool {
         match self {
             Self::Table(table) => table.has_values,
@@ -203,7 +200,6 @@ impl Content {
         roles.into_iter().filter(|&(role, _)| role == "feature").map(|(_, name)| name).collect()
     }
 
-    /// The number of nodes that a matrix states.
     pub fn stated_nodes(&self) -> Option<u64> {
         match self {
             Self::Table(table) => table.nodes,
@@ -232,7 +228,6 @@ impl Content {
         }
     }
 
-    /// The block's share of the file.
     pub fn input_bytes(&self, block: u64) -> u64 {
         match self {
             Self::Text(text) => text.input_bytes(block),
@@ -300,7 +295,6 @@ fn raw_format(path: &Path, format: EdgeFormat) -> EdgeFormat {
     }
 }
 
-/// A name's last extension, in lower case.
 fn extension(name: &Path) -> String {
     name.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }

@@ -12,27 +12,24 @@ use crate::{
 /// The most features of an edge.
 pub const EDGE_FEATURES_MAX: u64 = 1 << 12;
 
-/// The name of an array of weights in errors.
 const WEIGHTS: &str = "weights";
 
 /// An array with a row of values per edge: weights, or features.
 #[derive(Clone)]
 pub(super) struct EdgeArray {
-    reader: Arc<ArrayReader>,
+    pub reader: Arc<ArrayReader>,
     what: &'static str,
     /// Values of an edge.
-    width: usize,
+    pub width: usize,
     /// Where they begin among all values of an edge.
     at: usize,
 }
 
 impl EdgeArray {
-    /// A file with the weight of each edge.
     pub fn weights(path: &Path) -> Result<Self> {
         Self::weights_of(NpyArray::open(&InputFile::open(path)?)?)
     }
 
-    /// The weights in an array.
     pub fn weights_of(array: NpyArray) -> Result<Self> {
         if !matches!(*array.shape, [_] | [_, 1]) {
             return Err(
@@ -63,7 +60,6 @@ impl EdgeArray {
         Self { reader: Arc::new(array.reader()), what, width, at }
     }
 
-    /// Fails unless there is one row per edge.
     pub fn expect_rows(&self, edges: u64) -> Result<()> {
         let array = &self.reader.array;
         match array.shape[0] == edges {
@@ -74,34 +70,16 @@ impl EdgeArray {
         }
     }
 
-    /// Fails unless the member of an archive has its CRC-32.
-    pub fn check(&self) -> Result<()> {
-        self.reader.check()
-    }
-
-    /// Whether the values are float16.
     pub fn is_f16(&self) -> bool {
         self.reader.array.element == grappa_formats::features::ElementType::F16
     }
 
-    /// Whether the values are weights.
     pub fn is_weights(&self) -> bool {
         self.what == WEIGHTS
     }
 
-    /// Values of an edge.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.width * self.reader.array.element.bytes()
-    }
-
-    /// Fills `into` with the bytes of the rows from number `first` on.
-    pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
-        self.reader.read_rows(first, into)
     }
 
     /// Puts the rows in `bytes` into `into`, which has `width` values per edge.

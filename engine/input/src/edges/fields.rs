@@ -26,7 +26,6 @@ pub(crate) fn is_comment(line: &[u8]) -> bool {
 pub(super) struct LineForm {
     pub separator: Separator,
     pub columns: EdgeColumns,
-    /// The number of columns.
     pub width: usize,
     /// The number of last columns that are empty in all lines.
     pub empty_columns: usize,
@@ -50,7 +49,6 @@ impl LineForm {
         self.columns.weight.is_some()
     }
 
-    /// The number of values of an edge.
     pub fn values(&self) -> usize {
         self.columns.values().count()
     }
@@ -152,7 +150,6 @@ pub(super) fn selected_edge_of(
     )))
 }
 
-/// Parses one integer id.
 pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
     let field = unquoted(field);
     if field.is_empty() {

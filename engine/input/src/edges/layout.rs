@@ -27,16 +27,13 @@ const SNIFFED_BYTES_MAX: usize = 256 << 10;
 /// Larger integers are not all exact as `f32`. Times in seconds are larger.
 const EXACT_MAX: f32 = (1 << f32::MANTISSA_DIGITS) as f32;
 
-/// The layout of a text file.
 #[derive(Debug, Clone)]
 pub(super) struct TextLayout {
     /// Offset of the first line with data, after a byte order mark, comments and a header.
     pub data_start: u64,
-    /// The form of all lines of data.
     pub form: LineForm,
     /// The matrix, if the lines are its entries.
     pub matrix: Option<Matrix>,
-    /// The number of comments before the data.
     pub comments: u64,
     /// The names of the columns, if there is a header.
     pub header: Option<Vec<String>>,
@@ -59,7 +56,6 @@ const LARGE_WEIGHT: &str = "has a third column, which is stored as edge weights 
 /// How a first line that may be meant in another way is read, for messages after the line.
 pub(super) const READ_AS: [&str; 4] = [IS_HEADER, IS_EDGE, TARGETS_FIRST, LARGE_WEIGHT];
 
-/// The first lines of a file.
 #[derive(Default)]
 struct Head {
     /// The first comments before the data, and their number.
@@ -101,7 +97,6 @@ impl Head {
     }
 }
 
-/// The length of a byte order mark.
 fn mark_of(line: &Line) -> usize {
     match line.number == 1 && line.bytes.starts_with(b"\xef\xbb\xbf") {
         true => 3,

@@ -20,15 +20,12 @@ use super::{
 };
 use crate::{conversions::Conversion, line_reader::Line, messages::shown, separator::Separator};
 
-/// The start of the first line.
 const BANNER: &[u8] = b"%%matrixmarket";
 
-/// A matrix whose entries are edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Matrix {
     /// The number of rows, and of columns.
     pub nodes: u64,
-    /// The number of entries.
     entries: u64,
     /// Whether an entry stands for both directions.
     pub symmetric: bool,

@@ -70,7 +70,6 @@ pub struct EdgeSource {
     front: AtomicUsize,
     /// Input bytes of skipped blocks. The next block reports them with its own.
     skipped_bytes: AtomicU64,
-    /// Whether a block was skipped.
     has_skipped: AtomicBool,
 }
 
@@ -79,7 +78,6 @@ enum NextBlock<'a> {
     Block(RawBlock<'a>),
     /// Another worker is unpacking the file.
     Busy,
-    /// There are no more blocks.
     Finished,
 }
 
@@ -111,7 +109,7 @@ impl EdgeSource {
         let features = options.features.as_deref();
         let features = features.map(|path| EdgeArray::features(path, weighted)).transpose()?;
         let has_f16_features = features.as_ref().is_some_and(EdgeArray::is_f16);
-        let width = features.as_ref().map_or(columns, EdgeArray::width);
+        let width = features.as_ref().map_or(columns, |array| array.width);
         let arrays: Vec<EdgeArray> = weights.into_iter().chain(features).collect();
         arrays.iter().try_for_each(|array| check_separate(array, &files))?;
         let mut first_row = 0;
@@ -252,7 +250,6 @@ impl EdgeSource {
         ))
     }
 
-    /// The warning about files without edges.
     fn no_edges(&self) -> Option<String> {
         let is_empty = !self.files.iter().any(EdgeFile::has_edges);
         is_empty.then(|| {
@@ -357,7 +354,6 @@ impl EdgeSource {
         Ok(block.map_or(NextBlock::Finished, NextBlock::Block))
     }
 
-    /// Notes a skipped block.
     fn skip(&self, input_bytes: u64) {
         self.has_skipped.store(true, Ordering::Relaxed);
         self.skipped_bytes.fetch_add(input_bytes, Ordering::Relaxed);

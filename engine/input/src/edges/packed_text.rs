@@ -17,7 +17,6 @@ use crate::{
     messages::long_line,
 };
 
-/// A compressed text file while it is unpacked.
 pub(super) struct TextStream {
     stream: Stream,
     file: Arc<InputFile>,
@@ -30,7 +29,6 @@ pub(super) struct TextStream {
     reported_bytes: u64,
 }
 
-/// A block of a stream.
 pub(super) struct StreamBlock {
     pub block: u64,
     pub lines: TextLines,

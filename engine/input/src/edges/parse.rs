@@ -55,7 +55,6 @@ pub(super) struct BlockLines<'a> {
 }
 
 impl<'a> BlockLines<'a> {
-    /// The lines in `bytes[start..end]`.
     pub fn new(bytes: &'a [u8], start: usize, end: usize) -> Self {
         assert!(bytes.len() >= end + PADDING, "a block needs padding behind it");
         assert!(start == end || bytes[end - 1] == b'\n', "a block's last line must be ended");
@@ -82,7 +81,6 @@ impl<'a> Iterator for BlockLines<'a> {
     }
 }
 
-/// Parses lines with integer ids.
 pub(super) fn parse_edges(
     block: BlockLines<'_>,
     form: &LineForm,
@@ -186,7 +184,6 @@ pub(super) fn parse_entries(
     Ok(entries)
 }
 
-/// Parses lines with string ids.
 pub(super) fn parse_keys(
     block: BlockLines<'_>,
     form: &LineForm,

@@ -21,13 +21,11 @@ pub(super) struct RowCheck<'a> {
 /// Values of a row that are no ids and no weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// Whether a value is missing.
     pub missing: bool,
     /// Whether source and target are floats that are no integers. The ids have the bits of the floats.
     pub float: [bool; 2],
 }
 
-/// The faults of `rows` rows.
 pub(super) fn faults_of(faults: &mut Vec<Fault>, rows: usize) -> &mut [Fault] {
     faults.resize(rows, Fault::default());
     faults
@@ -126,7 +124,6 @@ impl RowCheck<'_> {
         not_finite(values, self.weighted)
     }
 
-    /// The row as a line of text.
     fn line(&self, row: usize, ids: [u64; 2], values: &[f32]) -> String {
         let fault = self.fault(row);
         if fault.missing {

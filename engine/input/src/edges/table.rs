@@ -25,7 +25,6 @@ use crate::{
 /// Entries of a matrix that are read at a time, beside the block that they belong to.
 const ENTRIES: usize = 1 << 15;
 
-/// A table of edges.
 pub(super) struct Table {
     ids: Ids,
     /// Bytes of the edges in the file.
@@ -48,7 +47,6 @@ pub(super) struct Table {
     pub turn: Mutex<()>,
 }
 
-/// Readers of the ids.
 enum Ids {
     /// Sources and targets alternate.
     Pairs(Box<ArrayReader>),
@@ -181,7 +179,6 @@ impl Table {
         self.rows.div_ceil(self.block_rows)
     }
 
-    /// The block's share of the bytes of the edges.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let (first, rows) = self.block(block);
         share(self.bytes, first + rows as u64, self.rows) - share(self.bytes, first, self.rows)
@@ -199,9 +196,8 @@ impl Table {
         2 * self.id.bytes() + self.arrays.iter().map(EdgeArray::row_bytes).sum::<usize>()
     }
 
-    /// Values of an edge.
     fn width(&self) -> usize {
-        self.arrays.iter().map(EdgeArray::width).sum()
+        self.arrays.iter().map(|array| array.width).sum()
     }
 
     /// The first row of an array that belongs to the first row of the table.
@@ -214,7 +210,7 @@ impl Table {
 
     /// Fails unless the members of an archive have their CRC-32.
     pub fn check(&self) -> Result<()> {
-        self.arrays.iter().try_for_each(EdgeArray::check)?;
+        self.arrays.iter().try_for_each(|array| array.reader.check())?;
         match &self.ids {
             // Both halves are in one member.
             Ids::Pairs(ids) | Ids::Halves { sources: ids, .. } => ids.check(),
@@ -264,7 +260,7 @@ impl Table {
         }
         for array in &self.arrays {
             let (bytes, others) = rest.split_at_mut(rows * array.row_bytes());
-            array.read(self.first_of(array) + first, bytes)?;
+            array.reader.read_rows(self.first_of(array) + first, bytes)?;
             rest = others;
         }
         Ok(())

@@ -38,7 +38,6 @@ pub(super) struct TextLines {
     pub first_line: Option<u64>,
 }
 
-/// A plain text file.
 pub(super) struct TextFile {
     file: Arc<InputFile>,
     pub layout: TextLayout,
@@ -57,7 +56,6 @@ impl TextFile {
         self.file.bytes().div_ceil(self.block_bytes)
     }
 
-    /// Size of the block's byte range.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let start = block * self.block_bytes;
         (start + self.block_bytes).min(self.file.bytes()) - start

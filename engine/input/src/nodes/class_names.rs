@@ -13,7 +13,6 @@ use std::{
 
 use crate::messages::shown;
 
-/// The most names of classes.
 const CLASS_NAMES_MAX: usize = 1 << 16;
 /// The most bytes of all names together.
 const CLASS_NAME_BYTES_MAX: usize = 4 << 20;
@@ -42,7 +41,6 @@ struct Names {
 pub(super) const NO_CLASS: f64 = f64::INFINITY;
 
 impl ClassNames {
-    /// Takes the classes of another store, in their order.
     pub fn give(&self, classes: &[String]) {
         let mut names = self.names();
         names.classes = classes.iter().cloned().zip(0..).collect();
@@ -168,7 +166,6 @@ impl ClassNames {
     }
 }
 
-/// The error about a column that has names and numbers.
 fn mixed(found: &str, before: &str) -> String {
     format!(
         "found {found}, but classes before it are {before}; leave the label empty if the node has none, or write all classes as \

@@ -60,7 +60,6 @@ pub struct MatrixSource {
     form: TableForm,
     /// The encoding of the columns, if they have names.
     encoder: Option<Encoder>,
-    /// What was fitted.
     fitted: Vec<Fitted>,
     /// Whether NaN and infinity are values like others.
     allow_nan: bool,
@@ -80,7 +79,6 @@ pub struct NonFinite {
     pub column: usize,
 }
 
-/// The file: its path, its places, its rows, and how it is read.
 impl Deref for MatrixSource {
     type Target = NodeFile;
 
@@ -127,7 +125,7 @@ impl MatrixSource {
 
     /// The columns of a table, and what each becomes. Empty if they have no names.
     pub fn columns(&self) -> &[Column] {
-        self.encoder.as_ref().map_or(&[], Encoder::columns)
+        self.encoder.as_ref().map_or(&[], |encoder| &encoder.columns)
     }
 
     /// Chooses what each column of a table becomes, from all of its values. Reads the table if its types or its first rows have other
@@ -288,7 +286,7 @@ impl MatrixSource {
     /// The columns of categories with values, among those read so far, that the schema does not have, and the number of these values.
     pub fn unseen(&self) -> impl Iterator<Item = (&str, u64)> {
         let columns = self.encoder.iter().flat_map(|encoder| {
-            let columns = encoder.columns().iter().enumerate();
+            let columns = encoder.columns.iter().enumerate();
             columns.map(|(at, column)| (column.name.as_str(), encoder.unseen(at)))
         });
         columns.filter(|&(_, count)| count > 0)
@@ -357,7 +355,7 @@ impl MatrixSource {
             })?,
             // An encoder of numbers would do the same.
             Content::Parquet(table)
-                if self.layout.are_numbers && self.encoder.as_ref().is_none_or(Encoder::is_assumed) =>
+                if self.layout.are_numbers && self.encoder.as_ref().is_none_or(|encoder| encoder.assumed) =>
             {
                 out.reserve(count * self.dim());
                 table.read(first, count, &mut |row| {
@@ -369,7 +367,7 @@ impl MatrixSource {
                 let encoder = self.encoder.as_ref().expect("a table has names");
                 let mut problems = Problems::default();
                 let read = match &self.file.content {
-                    Content::Text(text) if encoder.is_assumed() => text.read(first, count, &mut |row, fields| {
+                    Content::Text(text) if encoder.assumed => text.read(first, count, &mut |row, fields| {
                         match fields {
                             Ok(fields) => encoder.row_of_numbers(row, fields, out, &mut problems),
                             Err(what) => encoder.no_row(row, &what, out, &mut problems),
@@ -448,7 +446,7 @@ impl MatrixSource {
     pub fn check_values(&self, allow_nan: bool, id_of_row: &dyn Fn(u64) -> Result<String>) -> Result<()> {
         let problems = self.unsound(allow_nan);
         if !problems.is_empty() {
-            let is_assumed = self.encoder.as_ref().is_some_and(Encoder::is_assumed);
+            let is_assumed = self.encoder.as_ref().is_some_and(|encoder| encoder.assumed);
             return Err(self.refused(&problems, &|row| id_of_row(row).map(Some), is_assumed)?);
         }
         match self.non_finite() {

@@ -19,18 +19,15 @@ pub struct TableForm {
 
 /// The forms that one kind of node data may have.
 pub(super) struct Forms {
-    /// The kind of data, in messages.
     pub name: &'static str,
     /// Names of the array in a `.npz` archive, the preferred one first.
     pub arrays: &'static [&'static str],
-    /// Accepted shapes, in messages.
     pub shapes: &'static str,
     pub columns_max: u64,
     /// Whether an archive may hold a sparse matrix.
     pub sparse: bool,
     /// Whether a blank line of text is a row.
     pub blank_lines: bool,
-    /// What a table is read for.
     pub purpose: Purpose,
 }
 

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     columns::{LABEL_NAMES, Purpose, shell_list},
-    messages::shown,
+    messages::{Checked, shown},
     table::{Form, form_of},
 };
 
@@ -56,7 +56,6 @@ const FORMS: Forms = Forms {
 pub struct LabelSource {
     file: NodeFile,
     label_type: LabelType,
-    /// The names of classes, if labels are names.
     names: Arc<ClassNames>,
     /// Whether a set of exactly one class was read.
     has_one: AtomicBool,
@@ -127,7 +126,6 @@ fn class_of(number: f64) -> Option<u32> {
     is_class.then_some(number as u32)
 }
 
-/// The file: its path, its places, its rows, and how it is read.
 impl Deref for LabelSource {
     type Target = NodeFile;
 
@@ -247,7 +245,6 @@ impl LabelSource {
         self.has_one.load(Ordering::Relaxed) && !self.has_others.load(Ordering::Relaxed)
     }
 
-    /// Notes the sizes of sets that were read.
     fn note_sizes(&self, batch: &LabelBatch) {
         if self.kind() != LabelKind::Multi {
             return;
@@ -320,7 +317,7 @@ impl LabelSource {
     }
 
     /// Checks a row and adds it.
-    fn add(&self, numbers: &[f64], out: &mut LabelBatch) -> std::result::Result<(), String> {
+    fn add(&self, numbers: &[f64], out: &mut LabelBatch) -> Checked<()> {
         match self.label_type {
             LabelType::Classes => add_row(numbers, self.has_ids(), out),
             LabelType::Partial => add_values(numbers, out, known_class),
@@ -329,7 +326,7 @@ impl LabelSource {
     }
 
     /// The class in a field of text; NaN for none.
-    fn label(&self, field: &str) -> std::result::Result<f64, String> {
+    fn label(&self, field: &str) -> Checked<f64> {
         let number = match field.parse() {
             Ok(number) => number,
             Err(_) if field.is_empty() => f64::NAN,
@@ -347,11 +344,7 @@ impl LabelSource {
 }
 
 /// Adds a row of values that `check` makes of numbers.
-fn add_values(
-    numbers: &[f64],
-    out: &mut LabelBatch,
-    check: fn(f64) -> std::result::Result<f32, String>,
-) -> std::result::Result<(), String> {
+fn add_values(numbers: &[f64], out: &mut LabelBatch, check: fn(f64) -> Checked<f32>) -> Checked<()> {
     let first = out.values.len();
     for (column, &number) in numbers.iter().enumerate() {
         let value = check(number).map_err(|what| match numbers.len() {
@@ -366,7 +359,7 @@ fn add_values(
 }
 
 /// A target, NaN for none.
-fn target(number: f64) -> std::result::Result<f32, String> {
+fn target(number: f64) -> Checked<f32> {
     let value = number as f32;
     match value.is_infinite() {
         true => Err(format!("expected a number of 32 bits, or NaN or nothing for none, found {number}")),
@@ -375,7 +368,7 @@ fn target(number: f64) -> std::result::Result<f32, String> {
 }
 
 /// Whether a node is in a class: 0, 1, or NaN for unknown.
-fn known_class(number: f64) -> std::result::Result<f32, String> {
+fn known_class(number: f64) -> Checked<f32> {
     match class_of(number) {
         _ if is_missing(number) => Ok(f32::NAN),
         Some(class @ (0 | 1)) => Ok(class as f32),
@@ -384,7 +377,7 @@ fn known_class(number: f64) -> std::result::Result<f32, String> {
 }
 
 /// A number in a field of text, NaN for none.
-fn number_in(field: &str) -> std::result::Result<f64, String> {
+fn number_in(field: &str) -> Checked<f64> {
     match field.parse() {
         Ok(number) => Ok(number),
         Err(_) if form_of(field) == Form::Missing => Ok(f64::NAN),
@@ -393,7 +386,7 @@ fn number_in(field: &str) -> std::result::Result<f64, String> {
 }
 
 /// A field of text in one of several columns, NaN for none.
-fn in_set(column: usize, field: &str) -> std::result::Result<f64, String> {
+fn in_set(column: usize, field: &str) -> Checked<f64> {
     if field.is_empty() {
         return Ok(f64::NAN);
     }
@@ -411,7 +404,7 @@ fn in_set(column: usize, field: &str) -> std::result::Result<f64, String> {
 }
 
 /// Checks a row and adds it. `has_ids`: the file is a table with ids.
-fn add_row(numbers: &[f64], has_ids: bool, out: &mut LabelBatch) -> std::result::Result<(), String> {
+fn add_row(numbers: &[f64], has_ids: bool, out: &mut LabelBatch) -> Checked<()> {
     if numbers.iter().all(|&number| is_missing(number)) {
         out.end_row(false);
         return Ok(());

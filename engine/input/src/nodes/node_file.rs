@@ -16,7 +16,7 @@ use crate::{
     file::{InputFile, read_past_cache_if_large},
     folder::files_of,
     kinds::{self, refuse_other_kinds},
-    messages::wrong_rows,
+    messages::{Checked, wrong_rows},
     npy::{self, ArrayReader, NpyArray},
     reading::Reading,
     sparse::SparseArrays,
@@ -40,8 +40,7 @@ pub(super) enum Content {
 }
 
 /// Gets the number and the values of a row, or what is wrong with its line. An error says what is wrong with them.
-pub(super) type EachRow<'a> =
-    dyn FnMut(u64, std::result::Result<&[Cell<'_>], String>) -> std::result::Result<(), String> + 'a;
+pub(super) type EachRow<'a> = dyn FnMut(u64, Checked<&[Cell<'_>]>) -> Checked<()> + 'a;
 
 impl NodeFile {
     /// Opens `path` and checks its shape.
@@ -49,7 +48,7 @@ impl NodeFile {
         if path.is_dir() {
             let files = files_of(path)?.into_iter().map(|path| open_part(&path));
             let (table, layout) = ParquetParts::open(files, forms, form)?;
-            return Self::new(path, table.total_bytes(), Some(table.rows()), layout, Content::Parquet(table), forms);
+            return Self::new(path, table.bytes, Some(table.rows()), layout, Content::Parquet(table), forms);
         }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
@@ -157,7 +156,7 @@ impl NodeFile {
     /// Bytes of memory that stay in use between reads: a page of each column of Parquet, or the entries of a sparse matrix.
     pub fn held_bytes(&self) -> u64 {
         match &self.content {
-            Content::Parquet(table) => table.held_bytes(),
+            Content::Parquet(table) => table.held_bytes,
             Content::Sparse(sparse) => sparse.held_bytes(),
             Content::Text(_) | Content::Dense(_) => 0,
         }

@@ -18,10 +18,8 @@ use crate::{
     table::Cell,
 };
 
-/// The milliseconds of a day.
 const DAY_MILLISECONDS: f64 = 86_400e3;
 
-/// The next values of a column.
 pub(super) enum Values {
     /// A missing number is NaN.
     Numbers(Vec<f64>),
@@ -32,7 +30,6 @@ pub(super) enum Values {
 }
 
 impl Values {
-    /// The value of a row.
     pub fn cell(&self, index: usize) -> std::result::Result<Cell<'_>, Utf8Error> {
         Ok(match self {
             Self::Numbers(values) => Cell::Number(values[index]),
@@ -47,7 +44,6 @@ impl Values {
     }
 }
 
-/// The next rows of a column.
 pub(super) struct NextRows<'a> {
     pub table: &'a ParquetTable,
     pub column: &'a ColumnDescriptor,
@@ -61,7 +57,6 @@ pub(super) struct NextRows<'a> {
 }
 
 impl NextRows<'_> {
-    /// Skips rows and reads the next ones.
     pub fn values(&self, reader: &mut ColumnReader) -> Result<Values> {
         let signed = is_signed(self.column);
         let value_type = ValueType::of(self.column);
@@ -157,7 +152,7 @@ impl NextRows<'_> {
             self.dim,
             name(self.column)
         );
-        Err(Error::input(self.table.file().path(), Position::Row(row), what))
+        Err(Error::input(self.table.file.path(), Position::Row(row), what))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     conversions::Conversion,
     edges::{IdKind, id_of_float},
     file::InputFile,
+    messages::Checked,
     parquet::{
         Cursor, ParquetTable, read_column,
         types::{ValueType, described, is_flat, is_integer, is_number, is_signed, is_string, name},
@@ -24,7 +25,6 @@ use crate::{
 /// The first rows that show what a column has.
 const FIRST_ROWS: u64 = 100;
 
-/// The ids in a column of a table.
 pub(super) struct ParquetIds {
     table: ParquetTable,
     column: usize,
@@ -78,10 +78,9 @@ impl ParquetIds {
     }
 
     pub fn rows(&self) -> u64 {
-        self.table.rows()
+        self.table.rows
     }
 
-    /// The name of the column.
     pub fn name(&self) -> &str {
         self.table.schema().columns()[self.column].name()
     }
@@ -90,7 +89,6 @@ impl ParquetIds {
         self.cursor.row == self.rows()
     }
 
-    /// The row of the next id.
     pub fn next_row(&self) -> u64 {
         self.cursor.row
     }
@@ -139,7 +137,6 @@ impl ParquetIds {
     }
 }
 
-/// The next ids of a column.
 struct NextIds<'a> {
     table: &'a ParquetTable,
     column: usize,
@@ -152,12 +149,12 @@ impl NextIds<'_> {
     fn read<T: DataType, U>(
         &self,
         reader: &mut ColumnReaderImpl<T>,
-        each: impl Fn(T::T) -> std::result::Result<U, String>,
+        each: impl Fn(T::T) -> Checked<U>,
     ) -> Result<Vec<U>> {
         let column = self.table.schema().column(self.column);
         let read =
             read_column(reader, &column, 0, self.rows).map_err(|error| self.table.damaged(self.first, &error))?;
-        let refused = |row, what| Error::input(self.table.file().path(), Position::Row(row), what);
+        let refused = |row, what| Error::input(self.table.file.path(), Position::Row(row), what);
         if let Some(missing) = read.levels.iter().position(|&level| level == 0) {
             let what = format!("expected a node id in column {}, found a missing value", name(&column));
             return Err(refused(self.first + missing as u64, what));
@@ -167,13 +164,12 @@ impl NextIds<'_> {
 }
 
 /// The id in a float of a type with `digits` binary digits.
-fn integer_of(value: f64, digits: u32) -> std::result::Result<i128, String> {
+fn integer_of(value: f64, digits: u32) -> Checked<i128> {
     let id =
         id_of_float(value, digits).map_err(|bad| format!("expected a node id, found {value}: {}", bad.reason()))?;
     Ok(id.into())
 }
 
-/// The columns, for their roles.
 fn columns_of(table: &ParquetTable) -> Result<Vec<TableColumn<'_>>> {
     let columns = table.schema().columns().iter().enumerate();
     columns
@@ -197,7 +193,7 @@ fn kind_of_strings(table: &ParquetTable, at: usize) -> Result<Kind> {
     let column = table.schema().column(at);
     let (mut values, mut rows) = (Vec::new(), 0);
     table.check_columns([at].into_iter())?;
-    for (index, group) in table.groups().iter().enumerate() {
+    for (index, group) in table.groups.iter().enumerate() {
         let count = group.rows.min(FIRST_ROWS - rows);
         if count == 0 {
             break;
@@ -223,11 +219,10 @@ fn kind_of_strings(table: &ParquetTable, at: usize) -> Result<Kind> {
     })
 }
 
-/// The roles of the columns of a table.
 pub(super) fn roles_of(table: &ParquetTable, purpose: Purpose, form: &TableForm) -> Result<Roles> {
     let schema = table.schema();
     let mut columns = columns_of(table)?;
-    let file = table.file();
+    let file = &table.file;
     // Only if no name tells the ids, their values do: reading them takes a page of each column.
     let id = Roles::id_of(&columns, true, &form.columns).map_err(|what| file.error(what))?;
     if id.is_none() {
@@ -243,7 +238,7 @@ pub(super) fn roles_of(table: &ParquetTable, purpose: Purpose, form: &TableForm)
 /// Whether the first values of a column of integers are different ones, none of them negative or missing.
 fn are_distinct(table: &ParquetTable, at: usize) -> Result<bool> {
     let column = table.schema().column(at);
-    let Some(group) = table.groups().first() else {
+    let Some(group) = table.groups.first() else {
         return Ok(false);
     };
     let rows = group.rows.min(FIRST_ROWS) as usize;

@@ -21,20 +21,19 @@ use crate::{
     kinds,
 };
 
-/// A table.
 pub(super) struct ParquetParts {
     forms: &'static Forms,
     form: TableForm,
     /// Those that have rows, or one that has none.
     parts: Vec<Part>,
-    bytes: u64,
-    held_bytes: u64,
+    pub bytes: u64,
+    /// Bytes of memory that stay in use between reads: a page of each column of a part.
+    pub held_bytes: u64,
     /// Numbers per row.
     columns: usize,
     chosen: Chosen,
     /// The names of classes that were read, if the data are labels that are names.
     pub class_names: Arc<ClassNames>,
-    /// The part that is read.
     open: Mutex<Option<(usize, ParquetRows)>>,
 }
 
@@ -96,17 +95,6 @@ impl ParquetParts {
         self.parts.last().map_or(0, |part| part.first_row + part.rows)
     }
 
-    /// Size of the files in bytes.
-    pub fn total_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Bytes of memory that stay in use between reads: a page of each column of a part.
-    pub fn held_bytes(&self) -> u64 {
-        self.held_bytes
-    }
-
-    /// The place of a row.
     pub fn place(&self, row: u64) -> Place<'_> {
         let part = &self.parts[self.part_of(row)];
         Place { path: &part.path, position: Position::Row(row - part.first_row) }

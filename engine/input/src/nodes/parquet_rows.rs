@@ -27,6 +27,7 @@ use super::{
 use crate::{
     columns::{Purpose, Roles},
     file::InputFile,
+    messages::Checked,
     parquet::{
         Cursor, ParquetTable, read_column,
         types::{ValueType, is_flat, is_number, name},
@@ -41,10 +42,10 @@ const PAGE_BYTES: u64 = 1 << 20;
 const PIECE_NUMBERS: usize = 1 << 14;
 
 /// Gets the numbers of a row. An error says what is wrong with them.
-pub(super) type EachRow<'a> = dyn FnMut(&[f64]) -> std::result::Result<(), String> + 'a;
+pub(super) type EachRow<'a> = dyn FnMut(&[f64]) -> Checked<()> + 'a;
 
 /// Gets the values of a row. An error says what is wrong with them.
-pub(super) type EachCells<'a> = dyn FnMut(&[Cell<'_>]) -> std::result::Result<(), String> + 'a;
+pub(super) type EachCells<'a> = dyn FnMut(&[Cell<'_>]) -> Checked<()> + 'a;
 
 /// Rows of numbers in the columns of a table, or in one column of lists.
 pub(super) struct ParquetRows {
@@ -63,7 +64,6 @@ pub(super) struct ParquetRows {
 pub(super) struct Chosen {
     pub id: Option<String>,
     pub data: Vec<String>,
-    /// All of them.
     all: BTreeSet<String>,
 }
 
@@ -146,9 +146,8 @@ impl ParquetRows {
         Ok(rows)
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
-        self.table.file().path()
+        self.table.file.path()
     }
 
     /// Fails unless its rows can follow the rows of another file.
@@ -188,14 +187,13 @@ impl ParquetRows {
         Error::input(self.path(), Position::Whole, what)
     }
 
-    /// What the columns with the data have.
     fn types(&self) -> Vec<ValueType> {
         let schema = self.table.schema();
         self.roles.data.iter().map(|&column| ValueType::of(&schema.column(column))).collect()
     }
 
     pub fn rows(&self) -> u64 {
-        self.table.rows()
+        self.table.rows
     }
 
     /// What the rows are. `more_files`: the files of the table after this one.
@@ -335,7 +333,7 @@ impl ParquetRows {
         let in_list = levels.iter().filter(|&&level| level >= level_in_list(&column));
         match in_list.count() {
             0 => Err(Error::input(
-                self.table.file().path(),
+                self.table.file.path(),
                 Position::Row(0),
                 format!("expected a list of numbers in column {}, found none", name(&column)),
             )),
@@ -345,7 +343,7 @@ impl ParquetRows {
 }
 
 /// Refuses a column that has no numbers, nor lists of numbers. Features may have other values that become numbers.
-fn check_type(column: &ColumnDescriptor, purpose: Purpose) -> std::result::Result<(), String> {
+fn check_type(column: &ColumnDescriptor, purpose: Purpose) -> Checked<()> {
     let is_list = column.max_rep_level() == 1;
     let has_numbers = is_number(column) || column.physical_type() == Type::BOOLEAN;
     let is_encodable = purpose != Purpose::Labels && ValueType::of(column) != ValueType::Other;

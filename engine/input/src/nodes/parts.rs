@@ -7,7 +7,6 @@ use grappa_io::{Error, Position, Result};
 use super::split::array_id;
 use crate::{
     conversions::Conversion,
-    extent::{Compression, Extent},
     file::InputFile,
     kinds::{self, refuse_other_kinds},
     line_reader::Lines,
@@ -16,7 +15,6 @@ use crate::{
     separator::trim,
 };
 
-/// Parts that are read at a time.
 const BATCH: usize = 1 << 16;
 
 /// Parts are below this limit, so that a caller can hold one counter per part.
@@ -52,7 +50,7 @@ impl PartSource {
             }
             PartContent::Array { reader: Box::new(array.reader()), next: 0 }
         } else {
-            PartContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?)
+            PartContent::Text(Lines::of_file(&file)?)
         };
         Ok(Self { file, content })
     }
@@ -94,7 +92,6 @@ impl PartSource {
     }
 }
 
-/// The error about a value that is no part.
 fn bad(file: &InputFile, position: Position, found: &str) -> Error {
     let what = format!("expected the part of a node, an integer from 0 to {}, found {found}", PARTS_MAX - 1);
     Error::input(file.path(), position, what)

@@ -23,7 +23,6 @@ const SPARSE_PIECE: usize = 1 << 16;
 /// The most entries that are held in memory: 24 MiB of them.
 const HELD_MAX: u64 = 1 << 20;
 
-/// A matrix with one row per node.
 pub(super) struct Sparse {
     pub rows: u64,
     pub columns: u64,
@@ -38,7 +37,6 @@ enum Entries {
     Held(Vec<Entry>),
 }
 
-/// A value, and its place.
 struct Entry {
     row: u64,
     column: u64,

@@ -20,7 +20,6 @@ use crate::{
     columns::is_id_name,
     conversions::Conversion,
     edges::{BadEdge, IdKind, IdLimit, Keys, id_of_float, integer, is_comment},
-    extent::{Compression, Extent},
     file::InputFile,
     folder::files_of,
     kinds::{self, refuse_other_kinds},
@@ -31,7 +30,6 @@ use crate::{
     zip::Npz,
 };
 
-/// Ids that are read at a time.
 const BATCH: usize = 1 << 16;
 /// Strings that are read at a time from Parquet.
 const STRINGS: usize = 1 << 12;
@@ -68,9 +66,7 @@ enum IdContent {
 /// The ids in Parquet files, one after another.
 struct ParquetIdFiles {
     ids: ParquetIds,
-    /// The files after it.
     rest: vec::IntoIter<PathBuf>,
-    /// The number of ids of all files.
     rows: u64,
 }
 
@@ -96,8 +92,7 @@ impl SplitSource {
             return Self::open_folder(path, ids, limit, form);
         }
         let file = InputFile::open(path)?;
-        let head = file.head(8)?;
-        if head.starts_with(kinds::PARQUET) {
+        if file.head(8)?.starts_with(kinds::PARQUET) {
             return Self::open_with(path, ids, limit, form);
         }
         let table = TextTable::read(&file, form)?;
@@ -106,14 +101,13 @@ impl SplitSource {
             let what = "expected a column of ids, with a name such as id, and other columns";
             return Err(Error::input(path, Position::Line(1), what));
         };
-        let mut lines = Lines::of(&Extent::whole(&file, Compression::of(&head)))?;
+        let mut lines = Lines::of_file(&file)?;
         if table.header {
             lines.next_line()?;
         }
         Ok(Self::new(path, file, ids, limit, form, IdContent::Text(lines, Some(column))))
     }
 
-    /// The ids in the files of a folder, in their order.
     fn open_folder(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
         let files = files_of(path)?;
         let (mut rows, mut name) = (0, None::<String>);
@@ -190,7 +184,7 @@ impl SplitSource {
             }
             IdContent::Array { reader: array.reader(), next: 0 }
         } else {
-            IdContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?, None)
+            IdContent::Text(Lines::of_file(&file)?, None)
         };
         Ok(Self::new(path, file, ids, limit, form, content))
     }
@@ -225,8 +219,7 @@ impl SplitSource {
         if self.ids != IdKind::String || !matches!(self.content, IdContent::Text(_, None)) {
             return Ok(None);
         }
-        let extent = Extent::whole(&self.file, Compression::of(&self.file.head(8)?));
-        let Some(line) = Lines::of(&extent)?.next_line()? else {
+        let Some(line) = Lines::of_file(&self.file)?.next_line()? else {
             return Ok(None);
         };
         let text = line.text();
@@ -411,7 +404,6 @@ impl SplitSource {
     }
 }
 
-/// The id of a row of a table.
 fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<Field<'a>> {
     column.id(&line.bytes).map_err(|what| Error::input(file.path(), Position::Line(line.number), what))
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     columns::Purpose,
-    messages::shown,
+    messages::{Checked, shown},
     table::{Cell, Form, boolean_of, form_of},
 };
 
@@ -34,7 +34,6 @@ pub struct SplitColumns {
     masks: Option<Vec<usize>>,
 }
 
-/// The file: its path, its places, its rows, and how it is read.
 impl Deref for SplitColumns {
     type Target = NodeFile;
 
@@ -75,7 +74,7 @@ impl SplitColumns {
         })
     }
 
-    fn split_of_masks(&self, masks: &[usize], cells: &[Cell<'_>]) -> std::result::Result<Option<usize>, String> {
+    fn split_of_masks(&self, masks: &[usize], cells: &[Cell<'_>]) -> Checked<Option<usize>> {
         let mut split = None;
         for ((&mask, &cell), name) in masks.iter().zip(cells).zip(&self.file.layout.names) {
             let value =
@@ -102,7 +101,7 @@ fn value(cell: Cell<'_>) -> String {
 }
 
 /// The split that a value names.
-fn split_of_value(cell: Cell<'_>) -> std::result::Result<Option<usize>, String> {
+fn split_of_value(cell: Cell<'_>) -> Checked<Option<usize>> {
     let text = match cell {
         Cell::Missing => return Ok(None),
         Cell::Raw(text) | Cell::String(text) if form_of(text) == Form::Missing || text.eq_ignore_ascii_case("none") => {

@@ -17,14 +17,13 @@ use crate::{
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
-    messages::one_less,
+    messages::{Checked, one_less},
     reading::Reading,
     separator::{OpenQuote, Separator},
 };
 
 /// Gets the number and the fields of a row, or what is wrong with its line. An error says what is wrong with it.
-pub(super) type EachLine<'a> =
-    dyn FnMut(u64, std::result::Result<&[&str], String>) -> std::result::Result<(), String> + 'a;
+pub(super) type EachLine<'a> = dyn FnMut(u64, Checked<&[&str]>) -> Checked<()> + 'a;
 
 /// A text file of rows of numbers, after an optional header.
 pub(super) struct TextRows {
@@ -42,12 +41,9 @@ pub(super) struct TextRows {
     lines: Mutex<Option<(Lines, u64)>>,
 }
 
-/// The columns of a table.
 struct DataColumns {
     separator: Separator,
-    /// Number of all columns.
     width: usize,
-    /// The columns with the data.
     data: Vec<usize>,
 }
 
@@ -100,7 +96,6 @@ impl TextRows {
         Ok((Self { table, is_plain, columns, ..rows }, layout))
     }
 
-    /// The place of a row.
     pub fn position(&self, row: u64) -> Position {
         Position::Line(row + 1 + u64::from(self.header))
     }
@@ -153,7 +148,7 @@ impl TextRows {
     }
 
     /// Calls `each` with the fields of a row, or with what is wrong with its line.
-    fn row(&self, row: u64, text: &str, line: &Line, each: &mut EachLine<'_>) -> std::result::Result<(), String> {
+    fn row(&self, row: u64, text: &str, line: &Line, each: &mut EachLine<'_>) -> Checked<()> {
         if self.is_plain {
             let numbers: Vec<_> = fields(text).collect();
             if numbers.len() == self.columns {
@@ -210,8 +205,7 @@ fn first_row(extent: &Extent, file: &InputFile, forms: &Forms, header: bool) -> 
 }
 
 impl DataColumns {
-    /// The fields of a line with the data.
-    fn fields<'a>(&self, line: &'a Line) -> std::result::Result<Vec<Cow<'a, str>>, String> {
+    fn fields<'a>(&self, line: &'a Line) -> Checked<Vec<Cow<'a, str>>> {
         let mut fields = self.separator.fields(&line.bytes).map_err(|OpenQuote| OpenQuote::REASON)?;
         if fields.len() != self.width {
             return Err(format!("expected {} columns as in the first line, found {}", self.width, fields.len()));

@@ -7,9 +7,9 @@ use grappa_io::{Error, Position, Result};
 use super::forms::TableForm;
 use crate::{
     columns::{Kind, Roles, TableColumn, is_known_name},
-    extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
+    messages::Checked,
     separator::{Field, OpenQuote, Separator, unquoted},
     table::{Form, HEXADECIMAL, form_of},
 };
@@ -28,15 +28,13 @@ pub(super) struct TextTable {
     values: Vec<FirstValues>,
     /// Whether any of the first lines has a quote.
     pub has_quotes: bool,
-    /// The number of the first line.
     line: u64,
 }
 
 impl TextTable {
     /// Reads the first lines. None if they are blank.
     pub fn read(file: &Arc<InputFile>, form: &TableForm) -> Result<Option<Self>> {
-        let extent = Extent::whole(file, Compression::of(&file.head(8)?));
-        let mut lines = Lines::of(&extent)?;
+        let mut lines = Lines::of_file(file)?;
         let (mut head, mut bytes) = (Vec::new(), 0);
         while head.len() < HEAD_LINES
             && bytes < HEAD_BYTES
@@ -78,13 +76,11 @@ impl TextTable {
         }))
     }
 
-    /// The columns, for their roles.
     pub fn columns(&self) -> Vec<TableColumn<'_>> {
         let columns = self.names.iter().zip(&self.values);
         columns.map(|(name, values)| TableColumn { name, kind: values.kind }).collect()
     }
 
-    /// The names of these columns.
     pub fn names_of(&self, columns: &[usize]) -> Vec<String> {
         columns.iter().map(|&column| self.names[column].clone()).collect()
     }
@@ -99,12 +95,10 @@ impl TextTable {
         columns.iter().all(|&column| self.values[column].are_numbers)
     }
 
-    /// The error about its columns.
     pub fn refused(&self, path: &Path, what: String) -> Error {
         Error::input(path, Position::Line(self.line), what)
     }
 
-    /// The column of ids.
     pub fn ids(&self, path: &Path, form: &TableForm) -> Result<Option<IdColumn>> {
         let id = Roles::id_of(&self.columns(), self.header, &form.columns).map_err(|what| self.refused(path, what))?;
         Ok(id.map(|column| IdColumn { separator: self.separator, column }))
@@ -144,7 +138,6 @@ pub(super) struct FirstValues {
 }
 
 impl FirstValues {
-    /// What these values are.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut all, mut missing, mut numbers, mut plain, mut booleans, mut others) = (0, 0, 0, 0, 0, 0);
         let (mut integers, mut texts) = (HashSet::new(), HashSet::new());
@@ -189,7 +182,7 @@ pub(super) struct IdColumn {
 
 impl IdColumn {
     /// The id of a line. An error says what is wrong with the line.
-    pub fn id(self, line: &[u8]) -> std::result::Result<Field<'_>, String> {
+    pub fn id(self, line: &[u8]) -> Checked<Field<'_>> {
         let mut columns = 0;
         for field in self.separator.split(line) {
             let field = field.map_err(|OpenQuote| OpenQuote::REASON)?;
@@ -205,7 +198,6 @@ impl IdColumn {
     }
 }
 
-/// The text of a line of node data.
 pub(super) fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
     std::str::from_utf8(line.text()).map_err(|_| {
         Error::input(

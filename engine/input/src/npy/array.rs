@@ -31,7 +31,6 @@ pub(crate) struct NpyArray {
 }
 
 impl NpyArray {
-    /// Opens the `.npy` file `file`.
     pub fn open(file: &Arc<InputFile>) -> Result<Self> {
         Self::in_extent(Extent::whole(file, Compression::None), file.bytes())
     }
@@ -115,7 +114,6 @@ impl NpyArray {
         shape_shown(&self.shape)
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         self.extent.file.path()
     }

@@ -49,7 +49,6 @@ const RECORDS: &str = "[records]";
 /// A parsed piece of a header, or what is wrong with it.
 type Parsed<T> = Result<T, String>;
 
-/// The entries of a header's dictionary.
 pub(super) struct Header {
     pub descr: String,
     pub fortran_order: bool,

@@ -30,7 +30,6 @@ pub(crate) struct ArrayReader {
 }
 
 impl NpyArray {
-    /// A reader of the elements.
     pub fn reader(&self) -> ArrayReader {
         ArrayReader { array: self.clone(), stream: Mutex::new(None) }
     }

@@ -59,7 +59,7 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
     // Statistics with long values exceed the buffer.
     match walk_struct(&mut walk, PAGE_HEADER) {
         Some(()) => Ok(()),
-        None if walk.has_ended() && (header.len() as u64) < left => Ok(()),
+        None if walk.has_ended && (header.len() as u64) < left => Ok(()),
         None => Err(ParquetError::General("a page header cannot be read".to_owned())),
     }
 }

@@ -4,7 +4,6 @@
 
 use super::thrift::{BINARY, DOUBLE, FALSE, Field, I8, I16, I32, I64, LIST, STOP, STRUCT, TRUE, Walk};
 
-/// The type of a field or an element.
 pub(super) enum Kind {
     /// A type without parts.
     Plain(u8),
@@ -109,7 +108,6 @@ const ROW_GROUP: Kind = Struct(&[
 /// How a file is encrypted, by either of two algorithms.
 const ENCRYPTION: Kind = Struct(&[Struct(&[BYTES, BYTES, Bool]), Struct(&[BYTES, BYTES, Bool])]);
 
-/// The metadata of a file.
 pub(super) const FILE_METADATA: &[Kind] = &[
     INT,
     List(&Struct(SCHEMA_ELEMENT)),

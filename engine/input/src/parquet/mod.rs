@@ -27,25 +27,22 @@ use parquet::{
 use self::pages::{CheckedPages, Chunks, guarded, value_bytes};
 use crate::{conversions::Conversion, file::InputFile};
 
-/// An open file.
 pub(crate) struct ParquetTable {
-    file: Arc<InputFile>,
+    pub file: Arc<InputFile>,
     reader: SerializedFileReader<Chunks>,
-    rows: u64,
-    groups: Vec<RowGroup>,
+    pub rows: u64,
+    /// The row groups that are not empty.
+    pub groups: Vec<RowGroup>,
 }
 
 /// A row group that is not empty.
 pub(crate) struct RowGroup {
-    /// Its number in the file.
     index: usize,
-    /// Number of rows before it.
     pub first_row: u64,
     pub rows: u64,
 }
 
 impl ParquetTable {
-    /// Reads the footer.
     pub fn open(file: &Arc<InputFile>) -> Result<Self> {
         let reader = guarded(|| SerializedFileReader::new(Chunks(file.clone())))
             .map_err(|error| file.error(format!("this Parquet file cannot be read ({error}); write it again")))?;
@@ -63,21 +60,8 @@ impl ParquetTable {
         Ok(Self { file: file.clone(), reader, rows, groups })
     }
 
-    pub fn file(&self) -> &InputFile {
-        &self.file
-    }
-
     pub fn schema(&self) -> &SchemaDescriptor {
         self.reader.metadata().file_metadata().schema_descr()
-    }
-
-    pub fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    /// The row groups that are not empty.
-    pub fn groups(&self) -> &[RowGroup] {
-        &self.groups
     }
 
     /// Refuses columns that cannot be read. Call it before [`Self::column`].
@@ -114,7 +98,6 @@ impl ParquetTable {
         bytes.max().unwrap_or(0)
     }
 
-    /// A column of a row group.
     pub fn column(&self, group: usize, column: usize) -> Result<ColumnReader> {
         let RowGroup { index, first_row, .. } = self.groups[group];
         guarded(|| {
@@ -129,7 +112,6 @@ impl ParquetTable {
         .map_err(|error| self.damaged(first_row, &error))
     }
 
-    /// The message about a column whose compression is not read.
     fn unread_compression(&self, chunk: &ColumnChunkMetaData) -> String {
         format!(
             "column {} is compressed with {}, which is not read; write the file again with another compression: {}",
@@ -161,7 +143,6 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// The start of a row.
     pub fn at(row: u64) -> Self {
         Self { row, open: None }
     }

@@ -25,16 +25,15 @@ const DEPTH_MAX: usize = 64;
 pub(super) struct Walk<'a> {
     /// Those that are not walked yet.
     rest: &'a [u8],
-    has_ended: bool,
+    /// Whether a method returned `None` because the bytes end.
+    pub has_ended: bool,
 }
 
-/// The start of a field of a struct.
 pub(super) struct Field {
     pub id: i64,
     pub kind: u8,
 }
 
-/// The start of a list.
 pub(super) struct List {
     pub kind: u8,
     pub elements: u64,
@@ -48,11 +47,6 @@ impl<'a> Walk<'a> {
     /// Number of bytes that are not walked yet.
     pub fn left(&self) -> u64 {
         self.rest.len() as u64
-    }
-
-    /// Whether a method returned `None` because the bytes end.
-    pub fn has_ended(&self) -> bool {
-        self.has_ended
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -115,7 +109,6 @@ impl<'a> Walk<'a> {
         Some(List { kind: byte & 15, elements })
     }
 
-    /// Skips the value of a field.
     pub fn skip(&mut self, kind: u8) -> Option<()> {
         self.skip_nested(kind, DEPTH_MAX)
     }

@@ -30,7 +30,6 @@ pub(crate) fn is_integer(column: &ColumnDescriptor) -> bool {
         }
 }
 
-/// Whether integers have a sign.
 pub(crate) fn is_signed(column: &ColumnDescriptor) -> bool {
     match column.logical_type_ref() {
         Some(LogicalType::Integer(integer)) => integer.is_signed,
@@ -41,7 +40,6 @@ pub(crate) fn is_signed(column: &ColumnDescriptor) -> bool {
     }
 }
 
-/// Whether a column has strings.
 pub(crate) fn is_string(column: &ColumnDescriptor) -> bool {
     column.physical_type() == Type::BYTE_ARRAY && column.converted_type() != ConvertedType::DECIMAL
 }

@@ -23,11 +23,9 @@ pub(crate) struct SparseArrays {
     pub rows: u64,
     pub columns: u64,
     pub places: Places,
-    /// The value of each entry.
     pub data: NpyArray,
 }
 
-/// Where entries are.
 pub(crate) enum Places {
     /// Row and column of each entry.
     Coordinates { row: NpyArray, column: NpyArray },
@@ -110,7 +108,6 @@ impl SparseArrays {
         Ok(Self { rows, columns, places, data })
     }
 
-    /// The number of entries.
     pub fn entries(&self) -> u64 {
         self.data.shape[0]
     }

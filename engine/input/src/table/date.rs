@@ -2,7 +2,6 @@
 
 use time::{Date, Month, UtcDateTime};
 
-/// Seconds of a day.
 const DAY_SECONDS: f64 = 86_400.0;
 
 /// The days since 1970-01-01 of `2024-02-29`, with a fraction for a time: `2024-02-29T12:30`, `2024-02-29 12:30:05.25+01:00`.

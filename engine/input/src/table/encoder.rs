@@ -12,21 +12,19 @@ use super::{
     problems::{Kind, Problems},
 };
 
-/// Encodes rows as the schema of a table says.
 pub(crate) struct Encoder {
-    columns: Vec<Column>,
+    pub columns: Vec<Column>,
     /// The positions of the values of each category.
     positions: Vec<HashMap<String, usize>>,
     /// The column of each dimension.
     column_of: Vec<usize>,
     /// Whether the columns are numbers only because their first rows are.
-    assumed: bool,
+    pub assumed: bool,
     /// The number of values of each column that are none of its category.
     unseen: Vec<AtomicU64>,
 }
 
 impl Encoder {
-    /// An encoder of these columns.
     pub fn new(columns: Vec<Column>) -> Self {
         let positions = columns.iter().map(|column| match &column.encoding {
             Encoding::Category { values, .. } => values.iter().cloned().zip(0..).collect(),
@@ -47,15 +45,6 @@ impl Encoder {
         Self { assumed: true, ..Self::new(names.into_iter().map(Column::number).collect()) }
     }
 
-    pub fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    pub fn is_assumed(&self) -> bool {
-        self.assumed
-    }
-
-    /// Numbers per row.
     pub fn dim(&self) -> usize {
         self.column_of.len()
     }
@@ -65,7 +54,6 @@ impl Encoder {
         self.unseen[column].load(Ordering::Relaxed)
     }
 
-    /// The column of a dimension.
     pub fn column_of(&self, dim: usize) -> usize {
         self.column_of[dim]
     }

@@ -10,7 +10,6 @@ use super::{
     problems::{Found, Kind, Problems},
 };
 
-/// The values of a column.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnFit {
     rows: u64,
@@ -33,7 +32,6 @@ pub(crate) struct ColumnFit {
     values: Option<HashSet<String>>,
 }
 
-/// A column that was fitted.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fitted {
     pub column: Column,

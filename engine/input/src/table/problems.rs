@@ -41,7 +41,6 @@ pub(crate) enum Kind {
     Empty,
 }
 
-/// A row with a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub row: u64,
@@ -49,7 +48,6 @@ pub(crate) struct Spot {
     pub value: String,
 }
 
-/// The rows of a problem.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub count: u64,
@@ -65,7 +63,6 @@ impl Found {
         }
     }
 
-    /// The rows of both.
     pub fn and(mut self, other: &Self) -> Self {
         self.count += other.count;
         self.first.extend(other.first.iter().cloned());
@@ -96,7 +93,6 @@ impl Problems {
         self.0.is_empty()
     }
 
-    /// Counts a value.
     pub fn add(&mut self, kind: Kind, column: usize, row: u64, value: &str) {
         self.0.entry((kind, column)).or_default().add(row, value);
     }

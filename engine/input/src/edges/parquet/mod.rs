@@ -28,7 +28,6 @@ use crate::{
     parquet::{ParquetTable, read_column, types::is_signed},
 };
 
-/// A Parquet file with edges.
 pub(super) struct ParquetFile {
     table: ParquetTable,
     pub columns: PickedColumns,
@@ -40,7 +39,6 @@ pub(super) struct ParquetFile {
     arrays: Vec<EdgeArray>,
 }
 
-/// The rows of a block.
 struct BlockRows {
     /// The row group, counted among those that are not empty.
     group: usize,
@@ -51,13 +49,12 @@ struct BlockRows {
 }
 
 impl ParquetFile {
-    /// Reads the footer and picks the columns.
     pub fn open(file: &Arc<InputFile>, ids: IdKind, options: &EdgeColumnOptions) -> Result<Self> {
         let table = ParquetTable::open(file)?;
         let columns = PickedColumns::of(table.schema(), ids, options, file.path()).map_err(|what| file.error(what))?;
         table.check_columns(columns.ids.iter().chain(&columns.values).copied())?;
         Ok(Self {
-            first_blocks: vec![0; table.groups().len()],
+            first_blocks: vec![0; table.groups.len()],
             table,
             columns,
             block_rows: 1,
@@ -75,7 +72,7 @@ impl ParquetFile {
         let features = self.width() - usize::from(self.columns.weighted);
         self.block_rows = (block_bytes / (16 + 8 * features)).max(1) as u64;
         self.blocks = 0;
-        for (group, first) in self.table.groups().iter().zip(&mut self.first_blocks) {
+        for (group, first) in self.table.groups.iter().zip(&mut self.first_blocks) {
             *first = self.blocks;
             self.blocks += group.rows.div_ceil(self.block_rows);
         }
@@ -83,19 +80,19 @@ impl ParquetFile {
 
     fn rows_of(&self, block: u64) -> BlockRows {
         let number = self.first_blocks.partition_point(|&first| first <= block) - 1;
-        let group = &self.table.groups()[number];
+        let group = &self.table.groups[number];
         let skip = (block - self.first_blocks[number]) * self.block_rows;
         let end = (skip + self.block_rows).min(group.rows);
         BlockRows { group: number, skip: skip as usize, rows: group.first_row + skip..group.first_row + end }
     }
 
     pub fn rows(&self) -> u64 {
-        self.table.rows()
+        self.table.rows
     }
 
     /// Values of an edge, in columns and in separate arrays.
     fn width(&self) -> usize {
-        self.columns.values.len() + self.arrays.iter().map(EdgeArray::width).sum::<usize>()
+        self.columns.values.len() + self.arrays.iter().map(|array| array.width).sum::<usize>()
     }
 
     /// Whether the first value of an edge is its weight.
@@ -103,10 +100,9 @@ impl ParquetFile {
         self.columns.weighted || self.arrays.iter().any(EdgeArray::is_weights)
     }
 
-    /// The block's share of the file.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let Range { start, end } = self.rows_of(block).rows;
-        let [before, with] = [start, end].map(|rows| share(self.table.file().bytes(), rows, self.rows()));
+        let [before, with] = [start, end].map(|rows| share(self.table.file.bytes(), rows, self.rows()));
         with - before
     }
 
@@ -207,7 +203,7 @@ impl ParquetFile {
         into.resize(rows * width, 0.0);
         for array in &self.arrays {
             let mut bytes = vec![0; rows * array.row_bytes()];
-            array.read(self.first_row + block.rows.start, &mut bytes)?;
+            array.reader.read_rows(self.first_row + block.rows.start, &mut bytes)?;
             array.convert(&bytes, width, into);
         }
         // Separate weights come before the columns, and separate features after the weight in its column.

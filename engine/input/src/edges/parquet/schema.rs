@@ -11,11 +11,9 @@ use crate::{
     parquet::types::{described, is_flat, is_number, is_signed, is_string, name},
 };
 
-/// The columns of a table that hold its edges.
 pub(in crate::edges) struct PickedColumns {
     /// Sources, targets.
     pub ids: [usize; 2],
-    /// Whether the ids are signed integers.
     pub signed: [bool; 2],
     /// The columns of the values of an edge: the weight, if there is one, then the features.
     pub values: Vec<usize>,
