@@ -33,7 +33,7 @@ pub struct PlannedPiece<P> {
 pub fn in_order<P, B: Send>(
     threads: usize,
     window: u64,
-    plan: impl FnMut() -> Option<PlannedPiece<P>> + Send,
+    plan: impl FnMut() -> Result<Option<PlannedPiece<P>>> + Send,
     make: impl Fn(P) -> Result<B> + Sync,
     take: impl FnMut(B) -> Result<()> + Send,
 ) -> Result<()> {
@@ -45,7 +45,7 @@ pub fn in_order<P, B: Send>(
     let take = Mutex::new(take);
     workers::run(threads, |_| {
         let breaks = BreaksLine(&line);
-        while let Some((number, cost_end, piece)) = lock(&plan).next() {
+        while let Some((number, cost_end, piece)) = lock(&plan).next()? {
             if !line.wait_for_room(number, cost_end, window) {
                 break;
             }
@@ -66,14 +66,14 @@ struct PieceQueue<F> {
     cost: u64,
 }
 
-impl<P, F: FnMut() -> Option<PlannedPiece<P>>> PieceQueue<F> {
+impl<P, F: FnMut() -> Result<Option<PlannedPiece<P>>>> PieceQueue<F> {
     /// The next piece: its number, the cost of all pieces up to and including it, and its input.
-    fn next(&mut self) -> Option<(u64, u64, P)> {
-        let PlannedPiece { piece, cost } = (self.next)()?;
-        let number = self.number;
-        self.number += 1;
-        self.cost += cost;
-        Some((number, self.cost, piece))
+    fn next(&mut self) -> Result<Option<(u64, u64, P)>> {
+        Ok((self.next)()?.map(|PlannedPiece { piece, cost }| {
+            self.number += 1;
+            self.cost += cost;
+            (self.number - 1, self.cost, piece)
+        }))
     }
 }
 
@@ -155,9 +155,9 @@ mod tests {
     use super::*;
 
     /// Pieces `0..count`. Piece n costs `cost(n)`.
-    fn pieces(count: u64, cost: impl Fn(u64) -> u64) -> impl FnMut() -> Option<PlannedPiece<u64>> {
+    fn pieces(count: u64, cost: impl Fn(u64) -> u64) -> impl FnMut() -> Result<Option<PlannedPiece<u64>>> {
         let mut numbers = 0..count;
-        move || numbers.next().map(|piece| PlannedPiece { piece, cost: cost(piece) })
+        move || Ok(numbers.next().map(|piece| PlannedPiece { piece, cost: cost(piece) }))
     }
 
     #[test]
@@ -185,12 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_to_make_or_take_ends_the_work_of_all() {
+    fn a_failure_to_plan_make_or_take_ends_the_work_of_all() {
         for threads in [1, 2, 7] {
             let fail = |n: u64| match n {
                 100 => Err(Error::Stopped),
                 _ => Ok(n),
             };
+            let mut numbers = 0..u64::MAX;
+            let plan = || numbers.next().map(|n| Ok(PlannedPiece { piece: fail(n)?, cost: 1 })).transpose();
+            assert!(matches!(in_order(threads, 3, plan, Ok, |_| Ok(())), Err(Error::Stopped)));
             let made = in_order(threads, 3, pieces(u64::MAX, |_| 1), fail, |_| Ok(()));
             assert!(matches!(made, Err(Error::Stopped)));
             let taken = in_order(threads, 3, pieces(u64::MAX, |_| 1), Ok, |n| fail(n).map(drop));

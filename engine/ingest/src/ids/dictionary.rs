@@ -9,11 +9,11 @@ use std::{cmp::Ordering, ops::Range, path::Path};
 use grappa_formats::{
     DenseId,
     container::FileKind,
-    dictionary::{BLOCK_KEYS, BlockKeys, DictionaryMeta, KEY_BYTES_MAX, KeyKind},
+    dictionary::{BLOCK_KEYS, BlockKeys, DictionaryMeta, KEY_BYTES_MAX, KeyKind, find_integer},
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile};
 
-use super::keys::{StringHash, integer_key};
+use super::keys::{Id, StringHash};
 
 /// Bytes per read of a sequential pass.
 const READ_BYTES: u64 = 1 << 20;
@@ -50,7 +50,7 @@ impl Dictionary {
     /// Passes the key and dense id of each id to `each`, ascending by dense id.
     pub fn for_each_key(&self, mut each: impl FnMut(u64, DenseId) -> Result<()>) -> Result<()> {
         match self.meta.kind {
-            KeyKind::Integers => self.for_each_integer(|integer, id| each(integer_key(integer), id)),
+            KeyKind::Integers => self.for_each_integer(|integer, id| each(Id::Integer(integer).key(&self.hash), id)),
             KeyKind::Strings => self.for_each_string(|string, id| each(self.hash.key(string), id)),
         }
     }
@@ -103,8 +103,15 @@ impl Dictionary {
         Ok(())
     }
 
-    /// The integer with a dense id.
-    pub fn integer(&self, id: DenseId) -> Result<u64> {
+    /// The external id with a dense id, as text.
+    pub fn external(&self, id: DenseId) -> Result<String> {
+        Ok(match self.meta.kind {
+            KeyKind::Integers => self.integer(id)?.to_string(),
+            KeyKind::Strings => String::from_utf8_lossy(&self.string(id)?).into_owned(),
+        })
+    }
+
+    fn integer(&self, id: DenseId) -> Result<u64> {
         let mut bytes = [0; 8];
         self.file.read_at(&mut bytes, 8 * id.0)?;
         Ok(u64::from_le_bytes(bytes))
@@ -116,24 +123,19 @@ impl Dictionary {
         self.key_in(start, &block, id.0 % BLOCK_KEYS)
     }
 
-    /// The dense id of an integer, if the integer is there.
-    pub fn find_integer(&self, id: u64) -> Result<Option<DenseId>> {
-        let (mut low, mut high) = (0, self.ids());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.integer(DenseId(middle))?.cmp(&id) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok(Some(DenseId(middle))),
-                Ordering::Greater => high = middle,
-            }
+    /// The dense id of an external id, if it is there.
+    pub fn find(&self, id: Id<'_>) -> Result<Option<DenseId>> {
+        match (self.meta.kind, id) {
+            (KeyKind::Integers, Id::Integer(id)) => find_integer(self.ids(), id, |id| self.integer(id)),
+            (KeyKind::Strings, Id::String(id)) => self.find_string(id),
+            _ => Ok(None),
         }
-        Ok(None)
     }
 
     /// The dense id of a string, if the string is there.
     ///
     /// A binary search over the first strings of blocks finds the block, which is then searched linearly.
-    pub fn find_string(&self, id: &[u8]) -> Result<Option<DenseId>> {
+    fn find_string(&self, id: &[u8]) -> Result<Option<DenseId>> {
         let (mut low, mut high) = (0, self.blocks());
         while low < high {
             let middle = low + (high - low) / 2;

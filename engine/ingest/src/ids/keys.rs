@@ -5,11 +5,40 @@
 //! of a dictionary in a [`KeyTable`](super::table::KeyTable) finds the shared hashes. A string with one of these gets its
 //! key from a second hash.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use grappa_formats::random;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// An external id.
+#[derive(Debug, Clone, Copy)]
+pub enum Id<'a> {
+    /// An integer, dense or sparse.
+    Integer(u64),
+    /// A string.
+    String(&'a [u8]),
+}
+
+impl Id<'_> {
+    /// The key of the id, if the strings of its dictionary have keys from `hash`.
+    #[inline]
+    pub fn key(self, hash: &StringHash) -> u64 {
+        match self {
+            Self::Integer(id) => integer_key(id),
+            Self::String(id) => hash.key(id),
+        }
+    }
+}
+
+impl fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(id) => write!(f, "{id}"),
+            Self::String(id) => f.write_str(&String::from_utf8_lossy(id)),
+        }
+    }
+}
 
 /// The key of an integer: a bijection with evenly spread results.
 #[inline]
@@ -43,23 +72,11 @@ impl StringHash {
     /// The key of a string.
     #[inline]
     pub fn key(&self, id: &[u8]) -> u64 {
-        let first = self.first(id);
-        if self.is_shared(first) {
-            return self.cut(xxh3_64_with_seed(id, self.seed));
+        let first = self.cut(xxh3_64(id));
+        match !self.shared.is_empty() && self.shared.contains(&first) {
+            true => self.cut(xxh3_64_with_seed(id, self.seed)),
+            false => first,
         }
-        first
-    }
-
-    /// The first hash of a string.
-    #[inline]
-    pub fn first(&self, id: &[u8]) -> u64 {
-        self.cut(xxh3_64(id))
-    }
-
-    /// Whether strings with this first hash get their key from the second hash.
-    #[inline]
-    pub fn is_shared(&self, first: u64) -> bool {
-        !self.shared.is_empty() && self.shared.contains(&first)
     }
 
     /// Gives other keys to strings that share a key. All keys from the second hash change, because it gets a new seed: the
@@ -67,7 +84,7 @@ impl StringHash {
     pub fn separate<'a>(&mut self, sharing: impl IntoIterator<Item = &'a [u8]>) {
         self.seed += 1;
         for id in sharing {
-            self.shared.insert(self.first(id));
+            self.shared.insert(self.cut(xxh3_64(id)));
         }
     }
 

@@ -23,12 +23,21 @@ use grappa_storage::NodePermutation;
 
 use self::{
     dictionary::Dictionary,
-    keys::integer_key,
+    keys::{Id, integer_key},
     table::{BYTES_PER_KEY, KeyTable},
 };
 
 /// Keys that are put into a table at a time.
 const LOAD_KEYS: usize = 1 << 12;
+
+/// The strings that are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strings {
+    /// Any strings.
+    Any,
+    /// Strings of the dictionary. With its table, they are found without reading the dictionary, because strings are not compared.
+    Known,
+}
 
 /// Maps external ids to nodes, and nodes to external ids.
 #[derive(Debug)]
@@ -108,101 +117,56 @@ impl IdMap {
         }
     }
 
-    /// The node of an integer. None if no node has this id, or if ids are strings.
-    pub fn node_of_int(&self, external: u64) -> Result<Option<NodeId>> {
-        let id = match &self.listed {
-            None => (external < self.nodes).then_some(DenseId(external)),
-            Some(ListedIds { dictionary, table }) => match (dictionary.kind(), table) {
-                (KeyKind::Strings, _) => None,
-                (KeyKind::Integers, Some(table)) => return Ok(table.find(integer_key(external))),
-                (KeyKind::Integers, None) => dictionary.find_integer(external)?,
-            },
-        };
-        Ok(id.map(|id| self.permutation.node(id)))
-    }
-
-    /// The nodes of integers, as [`IdMap::node_of_int`] gives them, many at a time if the table is loaded.
-    pub fn nodes_of_ints(&self, externals: &[u64], nodes: &mut [Option<NodeId>]) -> Result<()> {
-        match &self.listed {
-            Some(ListedIds { dictionary, table: Some(table) }) if dictionary.kind() == KeyKind::Integers => {
-                let keys: Vec<u64> = externals.iter().map(|&id| integer_key(id)).collect();
-                table.find_each(&keys, nodes);
-            }
-            _ => {
-                for (&id, node) in externals.iter().zip(nodes) {
-                    *node = self.node_of_int(id)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The nodes of strings, as [`IdMap::node_of_known_text`] gives them, many at a time if the table is loaded.
-    pub fn nodes_of_known_texts<'t>(
+    /// Sets `nodes` to the node of each id. None if no node has the id.
+    pub fn nodes_of<'i>(
         &self,
-        externals: impl ExactSizeIterator<Item = &'t [u8]>,
+        ids: impl ExactSizeIterator<Item = Id<'i>> + Clone,
+        strings: Strings,
         nodes: &mut [Option<NodeId>],
     ) -> Result<()> {
         match &self.listed {
-            Some(ListedIds { dictionary, table: Some(table) }) if dictionary.kind() == KeyKind::Strings => {
-                let keys: Vec<u64> = externals.map(|id| dictionary.hash.key(id)).collect();
+            Some(ListedIds { dictionary, table: Some(table) }) => {
+                let keys: Vec<u64> = ids.clone().map(|id| id.key(&dictionary.hash)).collect();
                 table.find_each(&keys, nodes);
+                for (id, node) in ids.zip(nodes) {
+                    if let Some(found) = *node
+                        && !self.has(found, id, strings)?
+                    {
+                        *node = None;
+                    }
+                }
             }
-            _ => {
-                for (id, node) in externals.zip(nodes) {
-                    *node = self.node_of_known_text(id)?;
+            Some(ListedIds { dictionary, table: None }) => {
+                for (id, node) in ids.zip(nodes) {
+                    *node = dictionary.find(id)?.map(|id| self.permutation.node(id));
+                }
+            }
+            None => {
+                for (id, node) in ids.zip(nodes) {
+                    *node = match id {
+                        Id::Integer(id) if id < self.nodes => Some(self.permutation.node(DenseId(id))),
+                        _ => None,
+                    };
                 }
             }
         }
         Ok(())
     }
 
-    /// The node of a string. None if no node has this id, or if ids are integers.
-    pub fn node_of_text(&self, external: &[u8]) -> Result<Option<NodeId>> {
-        let id = match &self.listed {
-            None => None,
-            Some(ListedIds { dictionary, table }) => match (dictionary.kind(), table) {
-                (KeyKind::Integers, _) => None,
-                (KeyKind::Strings, Some(table)) => match table.find(dictionary.hash.key(external)) {
-                    // A string that is not in the dictionary may share its key with one that is, so compare the strings.
-                    Some(node) if self.has_text(node, external)? => return Ok(Some(node)),
-                    _ => None,
-                },
-                (KeyKind::Strings, None) => dictionary.find_string(external)?,
-            },
-        };
-        Ok(id.map(|id| self.permutation.node(id)))
-    }
-
-    /// Whether a node has this string.
-    pub fn has_text(&self, node: NodeId, external: &[u8]) -> Result<bool> {
-        match self.dictionary() {
-            Some(dictionary) => Ok(dictionary.string(self.permutation.dense_id(node)?)? == external),
-            None => Ok(false),
-        }
-    }
-
-    /// The node of a string that the dictionary has. If its table is loaded, another string may get the node of one that the
-    /// dictionary has, because strings are not compared.
-    pub fn node_of_known_text(&self, external: &[u8]) -> Result<Option<NodeId>> {
-        match &self.listed {
-            Some(ListedIds { dictionary, table: Some(table) }) if dictionary.kind() == KeyKind::Strings => {
-                Ok(table.find(dictionary.hash.key(external)))
+    /// Whether a node with the key of an id has the id. A string that no node has may share its key.
+    pub fn has(&self, node: NodeId, id: Id<'_>, strings: Strings) -> Result<bool> {
+        match (id, strings, self.dictionary()) {
+            (Id::String(id), Strings::Any, Some(dictionary)) => {
+                Ok(dictionary.string(self.permutation.dense_id(node)?)? == id)
             }
-            _ => self.node_of_text(external),
+            _ => Ok(true),
         }
     }
 
     /// The external id of a node, as text.
     pub fn external(&self, node: NodeId) -> Result<String> {
         let id = self.permutation.dense_id(node)?;
-        let Some(ListedIds { dictionary, .. }) = &self.listed else {
-            return Ok(id.to_string());
-        };
-        Ok(match dictionary.kind() {
-            KeyKind::Integers => dictionary.integer(id)?.to_string(),
-            KeyKind::Strings => String::from_utf8_lossy(&dictionary.string(id)?).into_owned(),
-        })
+        self.dictionary().map_or_else(|| Ok(id.to_string()), |dictionary| dictionary.external(id))
     }
 
     /// Parses a block of edges and replaces external ids by their keys. Dense ids stay as they are. `text` is a buffer for

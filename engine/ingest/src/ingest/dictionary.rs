@@ -15,7 +15,7 @@ use grappa_formats::{
     dictionary::{DictionaryMeta, IntegerDictionaryBuilder, KEY_BYTES_MAX, KeyKind, StringDictionaryBuilder},
     manifest::FileEntry,
 };
-use grappa_input::{EdgeBatch, EdgeSource, IdKind, Keys, RawBlock, SplitSource, TextBatch};
+use grappa_input::{EdgeBatch, EdgeSource, IdKind, Keys, SplitSource, TextBatch};
 use grappa_io::{
     Error, Result,
     container::{ContainerWriter, WrittenFile},
@@ -28,7 +28,7 @@ use grappa_storage::{files::DICTIONARY, writer::StoreFolder};
 use crate::ingest::{
     journal::Scan,
     plan::IngestBudget,
-    runs::{self, IntegerCollector, Runs, StringCollector},
+    runs::{self, IdCollector, Runs},
 };
 
 /// Encoded bytes per write.
@@ -55,36 +55,36 @@ pub fn build(
     // A quarter of the budget is for blocks. Another quarter is left for the buffers of runs and for strings that are
     // longer than assumed.
     let memory = (budget.memory / 2 / budget.threads as u64).max(RUN_MEMORY_MIN);
-    let edges = match kind {
-        KeyKind::Integers => collect(
-            source,
-            budget.threads,
-            progress,
-            || Ok((EdgeBatch::default(), IntegerCollector::new(&runs, memory))),
-            |(batch, ids), block| {
-                block.parse(batch, &mut |_| Ok(()))?;
-                let all = batch.sources.iter().chain(&batch.targets);
-                all.copied().try_for_each(|id| ids.add(id))?;
-                Ok(batch.sources.len())
-            },
-            |(_, ids)| ids.finish(),
-        )?,
-        KeyKind::Strings => collect(
-            source,
-            budget.threads,
-            progress,
-            || Ok((TextBatch::default(), StringCollector::new(&runs, memory)?)),
-            |(batch, ids), block| {
-                block.parse_text(batch, &mut |_| Ok(()))?;
-                ids.add_all(batch.sources.iter())?;
-                ids.add_all(batch.targets.iter())?;
-                Ok(batch.sources.len())
-            },
-            |(_, ids)| ids.finish(),
-        )?,
-    };
-    for ids in lists {
-        collect_listed(ids, kind, &runs, memory, progress)?;
+    let edges = AtomicU64::new(0);
+    source.read_ahead(budget.threads, &|_| false, |blocks| {
+        workers::run(budget.threads, |turn| {
+            let (mut batch, mut text) = (EdgeBatch::default(), TextBatch::default());
+            let mut ids = IdCollector::new(&runs, memory)?;
+            while turn.goes_on()
+                && let Some(block) = blocks.next()?
+            {
+                let count = match &mut ids {
+                    IdCollector::Integers(ids) => {
+                        block.parse(&mut batch, &mut |_| Ok(()))?;
+                        batch.sources.iter().chain(&batch.targets).try_for_each(|&id| ids.add(id))?;
+                        batch.sources.len()
+                    }
+                    IdCollector::Strings(ids) => {
+                        block.parse_text(&mut text, &mut |_| Ok(()))?;
+                        ids.add_all(text.sources.iter())?;
+                        ids.add_all(text.targets.iter())?;
+                        text.sources.len()
+                    }
+                };
+                edges.fetch_add(count as u64, Ordering::Relaxed);
+                progress.advance(block.input_bytes(), count as u64);
+                check_stopped(progress)?;
+            }
+            ids.finish()
+        })
+    })?;
+    for list in lists {
+        collect_listed(list, IdCollector::new(&runs, memory)?, progress)?;
     }
     progress.stage("sorting ids", Some(runs.bytes()));
     let folder = store.folder("ids")?;
@@ -98,66 +98,27 @@ pub fn build(
     };
     file.sync()?;
     durable::sync_folder(&folder)?;
-    Ok((Scan { nodes, edges }, store.entry(&file)))
-}
-
-/// Collects the ids of all edges on all threads. `new` makes the collector of a thread, `collect` adds the ids of a block to it and returns
-/// the number of its edges, and `finish` writes the rest. Returns the number of edges.
-fn collect<C>(
-    source: &EdgeSource,
-    threads: usize,
-    progress: &dyn Progress,
-    new: impl Fn() -> Result<C> + Sync,
-    collect: impl Fn(&mut C, &RawBlock<'_>) -> Result<usize> + Sync,
-    finish: impl Fn(C) -> Result<()> + Sync,
-) -> Result<u64> {
-    let edges = AtomicU64::new(0);
-    source.read_ahead(threads, &|_| false, |blocks| {
-        workers::run(threads, |turn| {
-            let mut collector = new()?;
-            while turn.goes_on()
-                && let Some(block) = blocks.next()?
-            {
-                let count = collect(&mut collector, &block)? as u64;
-                edges.fetch_add(count, Ordering::Relaxed);
-                progress.advance(block.input_bytes(), count);
-                check_stopped(progress)?;
-            }
-            finish(collector)
-        })
-    })?;
-    Ok(edges.into_inner())
+    Ok((Scan { nodes, edges: edges.into_inner() }, store.entry(&file)))
 }
 
 /// Collects the ids that the user lists.
-fn collect_listed(
-    mut source: SplitSource,
-    kind: KeyKind,
-    runs: &Runs,
-    memory: u64,
-    progress: &dyn Progress,
-) -> Result<()> {
-    match kind {
-        KeyKind::Integers => {
-            let (mut batch, mut ids) = (Vec::new(), IntegerCollector::new(runs, memory));
-            while source.next_ids(&mut batch)? {
-                check_stopped(progress)?;
-                batch.iter().try_for_each(|&id| ids.add(id))?;
+fn collect_listed(mut source: SplitSource, mut ids: IdCollector<'_>, progress: &dyn Progress) -> Result<()> {
+    let (mut integers, mut keys) = (Vec::new(), Keys::default());
+    loop {
+        match &mut ids {
+            IdCollector::Integers(ids) if source.next_ids(&mut integers)? => {
+                integers.iter().try_for_each(|&id| ids.add(id))?;
             }
-            ids.finish()
-        }
-        KeyKind::Strings => {
-            let (mut batch, mut ids) = (Keys::default(), StringCollector::new(runs, memory)?);
-            while source.next_keys(&mut batch)? {
-                check_stopped(progress)?;
-                if let Some(long) = batch.iter().position(|id| id.len() > KEY_BYTES_MAX) {
+            IdCollector::Strings(ids) if source.next_keys(&mut keys)? => {
+                if let Some(long) = keys.iter().position(|id| id.len() > KEY_BYTES_MAX) {
                     let what = format!("a node id is longer than {KEY_BYTES_MAX} bytes; shorten it");
                     return Err(source.place(long).error(what));
                 }
-                ids.add_all(batch.iter())?;
+                ids.add_all(keys.iter())?;
             }
-            ids.finish()
+            _ => return ids.finish(),
         }
+        check_stopped(progress)?;
     }
 }
 
@@ -241,7 +202,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        ids::{IdMap, dictionary::Dictionary, keys::StringHash},
+        ids::{
+            IdMap, Strings,
+            dictionary::Dictionary,
+            keys::{Id, StringHash},
+        },
         ingest::segments::{self, segment_of},
     };
 
@@ -260,6 +225,12 @@ mod tests {
         IdMap::listed(dictionary, NodePermutation::Identity)
     }
 
+    fn node_of(ids: &IdMap, id: Id<'_>, strings: Strings) -> Option<NodeId> {
+        let mut nodes = [None];
+        ids.nodes_of([id].into_iter(), strings, &mut nodes).unwrap();
+        nodes[0]
+    }
+
     #[test]
     fn every_string_has_its_dense_id_though_some_share_a_hash() {
         let folder = tempfile::tempdir().unwrap();
@@ -270,14 +241,14 @@ mod tests {
         names.sort();
         let check = |ids: &IdMap| {
             for (node, name) in (0..).map(NodeId).zip(&names) {
-                assert_eq!(ids.node_of_text(name.as_bytes()).unwrap(), Some(node));
-                assert_eq!(ids.node_of_known_text(name.as_bytes()).unwrap(), Some(node));
+                let id = Id::String(name.as_bytes());
+                assert_eq!([Strings::Any, Strings::Known].map(|strings| node_of(ids, id, strings)), [Some(node); 2]);
                 assert_eq!(&ids.external(node).unwrap(), name);
             }
             for other in (0..3000).map(|i| format!("other {i}")).chain(["".into(), "zzz".into()]) {
-                assert_eq!(ids.node_of_text(other.as_bytes()).unwrap(), None);
+                assert_eq!(node_of(ids, Id::String(other.as_bytes()), Strings::Any), None);
             }
-            assert_eq!(ids.node_of_int(1).unwrap(), None);
+            assert_eq!(node_of(ids, Id::Integer(1), Strings::Any), None);
         };
         check(&ids);
         ids.load().unwrap();
@@ -328,16 +299,16 @@ mod tests {
                 ids.load().unwrap();
             }
             for (node, &id) in (0..).map(NodeId).zip(&all) {
-                assert_eq!(ids.node_of_int(id).unwrap(), Some(node));
+                assert_eq!(node_of(&ids, Id::Integer(id), Strings::Any), Some(node));
                 assert_eq!(ids.external(node).unwrap(), id.to_string());
             }
             for id in (0..5000).chain(u64::MAX - 5..=u64::MAX) {
                 let expected = all.binary_search(&id).ok().map(|index| NodeId(index as u64));
-                assert_eq!(ids.node_of_int(id).unwrap(), expected);
+                assert_eq!(node_of(&ids, Id::Integer(id), Strings::Any), expected);
             }
-            assert_eq!(ids.node_of_text(b"1").unwrap(), None);
+            assert_eq!(node_of(&ids, Id::String(b"1"), Strings::Any), None);
         }
         ids.unload();
-        assert_eq!(ids.node_of_int(all[7]).unwrap(), Some(NodeId(7)));
+        assert_eq!(node_of(&ids, Id::Integer(all[7]), Strings::Any), Some(NodeId(7)));
     }
 }

@@ -1,16 +1,13 @@
 //! The nodes of a list of external ids.
 
-use std::{fmt, fs, path::Path, thread};
+use std::{fs, path::Path, thread};
 
 use grappa_formats::NodeId;
 use grappa_input::{IdKind, Keys, Place, SplitSource};
 use grappa_io::{Result, workers};
 
 use crate::{
-    ids::{
-        IdMap,
-        keys::{StringHash, integer_key},
-    },
+    ids::{IdMap, Strings, keys::Id},
     ingest::segments::{self, JoinPlan, segment_of},
 };
 
@@ -24,15 +21,6 @@ pub const SET_ENTRY_BYTES: u64 = 48;
 /// One search of the dictionary takes about as long as to load this number of ids into tables. A search takes 25 us (10^6 strings, cached, two
 /// threads); loading an id is estimated at 50 ns.
 const SEARCH_COST: u64 = 500;
-
-/// The strings of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strings {
-    /// Any strings.
-    Any,
-    /// Strings of the dictionary. They are found without reading the dictionary if its table is loaded.
-    Known,
-}
 
 /// How the ids of a list are looked up.
 #[derive(Clone, Copy)]
@@ -54,31 +42,6 @@ pub struct Join<'a> {
     pub plan: &'a JoinPlan,
     /// The folder of its files.
     pub scratch: &'a Path,
-}
-
-/// An id of a list.
-#[derive(Debug, Clone, Copy)]
-enum Id<'a> {
-    Integer(u64),
-    String(&'a [u8]),
-}
-
-impl Id<'_> {
-    fn key(self, hash: &StringHash) -> u64 {
-        match self {
-            Self::Integer(id) => integer_key(id),
-            Self::String(id) => hash.key(id),
-        }
-    }
-}
-
-impl fmt::Display for Id<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Integer(id) => write!(f, "{id}"),
-            Self::String(id) => f.write_str(&String::from_utf8_lossy(id)),
-        }
-    }
 }
 
 /// Some ids of a list.
@@ -119,31 +82,6 @@ impl Batch {
 }
 
 impl Lookup<'_> {
-    /// Sets `nodes` to the nodes of the ids from index `first` on.
-    fn nodes_from(&self, batch: &Batch, first: usize, nodes: &mut [Option<NodeId>]) -> Result<()> {
-        let range = first..first + nodes.len();
-        match (batch, self.strings) {
-            (Batch::Integers(ids), _) => self.ids.nodes_of_ints(&ids[range], nodes),
-            (Batch::Strings(ids), Strings::Known) => {
-                self.ids.nodes_of_known_texts(range.map(|index| ids.get(index)), nodes)
-            }
-            (Batch::Strings(ids), Strings::Any) => {
-                for (index, node) in range.zip(nodes) {
-                    *node = self.ids.node_of_text(ids.get(index))?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Whether a node with the key of an id has the id. A string that no node has may share its key.
-    fn has(&self, node: NodeId, id: Id<'_>) -> Result<bool> {
-        match (id, self.strings) {
-            (Id::String(id), Strings::Any) => self.ids.has_text(node, id),
-            (Id::Integer(_), _) | (_, Strings::Known) => Ok(true),
-        }
-    }
-
     /// Replaces the contents of `nodes` with the nodes of a batch. Without a table, a lookup waits for several reads, so all threads
     /// look up.
     fn nodes(&self, batch: &Batch, nodes: &mut Vec<Option<NodeId>>) -> Result<()> {
@@ -153,7 +91,10 @@ impl Lookup<'_> {
         thread::scope(|scope| {
             let parts = nodes.chunks_mut(part).zip((0..).step_by(part));
             let threads: Vec<_> = parts
-                .map(|(nodes, first)| workers::spawn(scope, move || self.nodes_from(batch, first, nodes)))
+                .map(|(nodes, first)| {
+                    let ids = (first..first + nodes.len()).map(|index| batch.get(index));
+                    workers::spawn(scope, move || self.ids.nodes_of(ids, self.strings, nodes))
+                })
                 .collect::<Result<_>>()?;
             threads.into_iter().try_for_each(workers::join)
         })
@@ -221,7 +162,7 @@ fn for_each_by_segment(
                 let (of, key) = segment_of(id.key(&plan.hash), plan.segments());
                 if of == segment {
                     let node = match table.find(key) {
-                        Some(node) if lookup.has(node, id)? => Some(node),
+                        Some(node) if lookup.ids.has(node, id, lookup.strings)? => Some(node),
                         _ => None,
                     };
                     each(first + index as u64, source.place(index), node, &|| id.to_string())?;

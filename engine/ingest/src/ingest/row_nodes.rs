@@ -31,9 +31,9 @@ use grappa_io::{Error, Position, Result, progress::check_stopped, unnamed::unnam
 use grappa_storage::NodePermutation;
 
 use crate::{
-    ids::IdMap,
+    ids::{IdMap, Strings},
     ingest::{
-        id_lists::{self, Join, Lookup, Strings},
+        id_lists::{self, Join, Lookup},
         job::IngestJob,
         journal::Stage,
         node_files::NodeFiles,

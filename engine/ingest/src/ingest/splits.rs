@@ -11,9 +11,9 @@ use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
 use crate::{
-    ids::IdMap,
+    ids::{IdMap, Strings},
     ingest::{
-        id_lists::{self, Join, Lookup, Strings},
+        id_lists::{self, Join, Lookup},
         job::IngestJob,
         options::{IngestOptions, SplitFile, id_kind, id_limit},
         plan::check_sets,

@@ -91,7 +91,7 @@ impl ChunkWriter<'_> {
             || {
                 let mut piece: Piece = pool.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
                 let cost = piece.plan(&mut labels, self.generator);
-                (!piece.labels.is_empty()).then_some(PlannedPiece { piece, cost })
+                Ok((!piece.labels.is_empty()).then_some(PlannedPiece { piece, cost }))
             },
             |piece| Ok(self.make(piece)),
             |piece| {
@@ -145,10 +145,10 @@ impl ChunkWriter<'_> {
             self.teams.team_threads,
             window,
             || {
-                let start = starts.next()?;
-                let piece = start..end.min(start + piece_rows);
-                let cost = (piece.end - piece.start) * u64::from(row_bytes);
-                Some(PlannedPiece { piece, cost })
+                Ok(starts.next().map(|start| {
+                    let piece = start..end.min(start + piece_rows);
+                    PlannedPiece { cost: (piece.end - piece.start) * u64::from(row_bytes), piece }
+                }))
             },
             |nodes| {
                 let mut bytes = Vec::with_capacity((nodes.end - nodes.start) as usize * row_bytes as usize);

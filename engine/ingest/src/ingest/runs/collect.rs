@@ -1,6 +1,9 @@
 //! Collects distinct ids in memory and writes them to runs.
 
-use grappa_formats::{dictionary::KEY_BYTES_MAX, random::GOLDEN};
+use grappa_formats::{
+    dictionary::{KEY_BYTES_MAX, KeyKind},
+    random::GOLDEN,
+};
 use grappa_io::{Error, Result, arena::Arena, heap, prefetch::prefetch, sort::sort_keys};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -15,6 +18,30 @@ const AHEAD: usize = 16;
 const SEEN_BITS: u32 = 17;
 /// Number of ids for which a collector takes memory at first.
 const FIRST_IDS: usize = 1 << 12;
+
+/// Collects the ids of one worker.
+pub enum IdCollector<'a> {
+    Integers(IntegerCollector<'a>),
+    Strings(StringCollector<'a>),
+}
+
+impl<'a> IdCollector<'a> {
+    /// Uses about `memory` bytes.
+    pub fn new(runs: &'a Runs, memory: u64) -> Result<Self> {
+        Ok(match runs.kind {
+            KeyKind::Integers => Self::Integers(IntegerCollector::new(runs, memory)),
+            KeyKind::Strings => Self::Strings(StringCollector::new(runs, memory)?),
+        })
+    }
+
+    /// Writes the ids that are left.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Self::Integers(ids) => ids.finish(),
+            Self::Strings(mut ids) => ids.write(),
+        }
+    }
+}
 
 /// Collects the integers of one worker.
 ///
@@ -258,11 +285,6 @@ impl<'a> StringCollector<'a> {
         }
         self.entries = entries;
         writer.finish()
-    }
-
-    /// Writes the ids that are left.
-    pub fn finish(mut self) -> Result<()> {
-        self.write()
     }
 }
 

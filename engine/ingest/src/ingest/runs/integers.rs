@@ -138,19 +138,14 @@ pub fn merge_integers(
     let mut next = vec![0; files.len()];
     // One piece for each thread, and one that is passed on.
     let ids_max = (memory / (PIECE_COST * (threads as u64 + 1))).min(PIECE_IDS_MAX);
-    let mut failed = false;
     in_order(
         threads,
         memory,
         || {
-            let piece = cut(&files, &mut next, ids_max);
-            if std::mem::replace(&mut failed, piece.is_err()) {
-                return None;
-            }
-            let piece = piece.transpose()?;
-            Some(PlannedPiece { cost: piece.as_ref().map_or(0, |piece| piece.ids * PIECE_COST), piece })
+            let piece = cut(&files, &mut next, ids_max)?;
+            Ok(piece.map(|piece| PlannedPiece { cost: piece.ids * PIECE_COST, piece }))
         },
-        |piece| piece?.make(&files),
+        |piece| piece.make(&files),
         |(count, ids): (u64, Vec<u64>)| {
             advance(count * ID_BYTES);
             ids.iter().try_for_each(|id| each(&id.to_be_bytes()))

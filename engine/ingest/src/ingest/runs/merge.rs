@@ -1,5 +1,10 @@
 //! The merge of sorted runs. Runs of strings are merged here, runs of integers in [`super::integers`].
 
+use std::{
+    cmp::Ordering,
+    collections::{BinaryHeap, binary_heap::PeekMut},
+};
+
 use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
 use grappa_io::{Result, durable};
 
@@ -29,12 +34,9 @@ pub fn merge(runs: Runs, memory: u64, threads: usize, advance: &mut Advance<'_>,
         KeyKind::Strings => BUFFER_BYTES_MIN.max(RUN_BYTES_MIN),
     };
     let width = (memory / run_bytes as u64).clamp(2, MERGE_WIDTH_MAX) as usize;
+    let take_some = |finished: &mut Vec<SortedRun>| finished.drain(..width.min(finished.len())).collect::<Vec<_>>();
     loop {
-        let some: Vec<SortedRun> = {
-            let mut finished = runs.finished();
-            let count = finished.runs.len().min(width);
-            finished.runs.drain(..count).collect()
-        };
+        let some = take_some(&mut runs.finished().runs);
         if runs.finished().runs.is_empty() {
             return merge_some(&runs, &some, memory, threads, advance, each);
         }
@@ -74,80 +76,52 @@ fn merge_strings(
     for run in some {
         let mut reader = RunReader::open(runs.path(run.number), run.bytes, common, buffer_bytes)?;
         if reader.next(advance)? {
-            readers.push(reader);
+            readers.push(HeapRun { prefix: reader.prefix(), reader: Box::new(reader) });
         }
     }
-    let mut heap = Heap::new(readers);
+    let mut heap = BinaryHeap::from(readers);
     // Equal ids follow each other. No id is empty, so the empty one differs from the first.
     let mut last = Vec::new();
-    while let Some(first) = heap.first() {
-        let id = first.id();
+    while let Some(mut first) = heap.peek_mut() {
+        let id = first.reader.id();
         if id != last {
             each(id)?;
             last.clear();
             last.extend_from_slice(id);
         }
-        heap.advance(advance)?;
+        match first.reader.next(advance)? {
+            true => first.prefix = first.reader.prefix(),
+            false => drop(PeekMut::pop(first)),
+        }
     }
     Ok(())
 }
-/// A binary heap of runs by their current id, the smallest first.
-///
-/// The standard library's heap does not serve here, because comparing ids with equal prefixes needs the readers.
-struct Heap {
-    readers: Vec<RunReader>,
-    /// The prefix of the current id, and the index of the reader. The prefix is here so that most comparisons stay in the
-    /// heap's own memory.
-    heap: Vec<(u64, usize)>,
+
+/// A run in a heap. The heap has the largest entry first, and the entry with the smallest current id is the largest.
+struct HeapRun {
+    /// The prefix of the current id. It is here so that most comparisons stay in the heap's own memory.
+    prefix: u64,
+    reader: Box<RunReader>,
 }
 
-impl Heap {
-    fn new(readers: Vec<RunReader>) -> Self {
-        let heap = readers.iter().enumerate().map(|(i, reader)| (reader.prefix(), i)).collect();
-        let mut heap = Self { readers, heap };
-        for at in (0..heap.heap.len() / 2).rev() {
-            heap.sink(at);
-        }
-        heap
-    }
-
-    fn first(&self) -> Option<&RunReader> {
-        self.heap.first().map(|&(_, reader)| &self.readers[reader])
-    }
-
-    /// Moves the first run to its next id.
-    fn advance(&mut self, advance: &mut dyn FnMut(u64)) -> Result<()> {
-        let reader = self.heap[0].1;
-        if self.readers[reader].next(advance)? {
-            self.heap[0].0 = self.readers[reader].prefix();
-        } else {
-            self.heap.swap_remove(0);
-        }
-        self.sink(0);
-        Ok(())
-    }
-
-    /// Moves the entry at `at` down until both its children are larger.
-    fn sink(&mut self, mut at: usize) {
-        loop {
-            let mut child = 2 * at + 1;
-            if child >= self.heap.len() {
-                return;
-            }
-            if child + 1 < self.heap.len() && self.less(child + 1, child) {
-                child += 1;
-            }
-            if !self.less(child, at) {
-                return;
-            }
-            self.heap.swap(child, at);
-            at = child;
-        }
-    }
-
+impl Ord for HeapRun {
     #[inline]
-    fn less(&self, a: usize, b: usize) -> bool {
-        let ((a_prefix, a), (b_prefix, b)) = (self.heap[a], self.heap[b]);
-        a_prefix < b_prefix || a_prefix == b_prefix && self.readers[a].id() < self.readers[b].id()
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.prefix.cmp(&self.prefix).then_with(|| other.reader.id().cmp(self.reader.id()))
     }
 }
+
+impl PartialOrd for HeapRun {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for HeapRun {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for HeapRun {}

@@ -22,11 +22,7 @@ mod integers;
 mod merge;
 mod reader;
 
-pub use self::{
-    collect::{IntegerCollector, StringCollector},
-    files::Runs,
-    merge::merge,
-};
+pub use self::{collect::IdCollector, files::Runs, merge::merge};
 
 #[cfg(test)]
 mod tests {
@@ -35,7 +31,20 @@ mod tests {
     use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
     use proptest::prelude::*;
 
-    use super::{collect::NO_ID, *};
+    use super::{
+        collect::{IntegerCollector, NO_ID, StringCollector},
+        *,
+    };
+
+    fn integers(runs: &Runs, memory: u64, ids: impl IntoIterator<Item = u64>) {
+        let mut collector = IntegerCollector::new(runs, memory);
+        ids.into_iter().try_for_each(|id| collector.add(id)).unwrap();
+        collector.finish().unwrap();
+    }
+
+    fn bytes_of(ids: BTreeSet<u64>) -> Vec<Vec<u8>> {
+        ids.into_iter().map(|id| id.to_be_bytes().to_vec()).collect()
+    }
 
     fn merged(runs: Runs, memory: u64) -> Vec<Vec<u8>> {
         let mut ids = Vec::new();
@@ -61,16 +70,11 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let runs = Runs::new(folder.path(), KeyKind::Integers);
             // Two workers. One of them gets every third id.
-            let mut collectors = [0; 2].map(|_| IntegerCollector::new(&runs, memory));
-            for (i, &id) in ids.iter().enumerate() {
-                collectors[usize::from(i % 3 == 0)].add(id).unwrap();
+            for worker in [true, false] {
+                let of_worker = ids.iter().enumerate().filter(|(i, _)| (i % 3 == 0) == worker);
+                integers(&runs, memory, of_worker.map(|(_, &id)| id));
             }
-            for collector in collectors {
-                collector.finish().unwrap();
-            }
-            let expected: BTreeSet<u64> = ids.into_iter().collect();
-            let found = merged(runs, memory);
-            prop_assert!(found.iter().eq(expected.iter().map(|id| id.to_be_bytes()).collect::<Vec<_>>().iter()));
+            prop_assert_eq!(merged(runs, memory), bytes_of(ids.into_iter().collect()));
         }
 
         #[test]
@@ -90,12 +94,12 @@ mod tests {
                 ids.push(vec![b'l'; KEY_BYTES_MAX]);
                 ids.push(vec![b'l'; KEY_BYTES_MAX - 1]);
             }
-            let mut collectors = [0; 2].map(|_| StringCollector::new(&runs, memory).unwrap());
-            for (i, some) in ids.chunks(70).enumerate() {
-                collectors[i % 2].add_all(some.iter().map(Vec::as_slice)).unwrap();
-            }
-            for collector in collectors {
-                collector.finish().unwrap();
+            for worker in 0..2 {
+                let mut collector = StringCollector::new(&runs, memory).unwrap();
+                for some in ids.chunks(70).skip(worker).step_by(2) {
+                    collector.add_all(some.iter().map(Vec::as_slice)).unwrap();
+                }
+                IdCollector::Strings(collector).finish().unwrap();
             }
             let expected: BTreeSet<Vec<u8>> = ids.into_iter().collect();
             prop_assert!(merged(runs, memory).iter().eq(&expected));
@@ -119,14 +123,9 @@ mod tests {
     fn more_runs_than_can_be_read_at_once_are_merged_in_rounds() {
         let folder = tempfile::tempdir().unwrap();
         let runs = Runs::new(folder.path(), KeyKind::Integers);
-        for start in 0..37u64 {
-            let mut collector = IntegerCollector::new(&runs, 1 << 12);
-            (0..100).try_for_each(|i| collector.add(start + 7 * i)).unwrap();
-            collector.finish().unwrap();
-        }
-        let expected: BTreeSet<u64> = (0..37).flat_map(|start| (0..100).map(move |i| start + 7 * i)).collect();
-        let found = merged(runs, 150 << 10);
-        assert!(found.iter().eq(expected.iter().map(|id| id.to_be_bytes()).collect::<Vec<_>>().iter()));
+        let run = |start: u64| (0..100).map(move |i| start + 7 * i);
+        (0..37).for_each(|start| integers(&runs, 1 << 12, run(start)));
+        assert_eq!(merged(runs, 150 << 10), bytes_of((0..37).flat_map(run).collect()));
     }
 
     #[test]
@@ -136,7 +135,7 @@ mod tests {
         let mut collector = StringCollector::new(&runs, 48 * 100_000).unwrap();
         let mut ids: Vec<String> = (0..40_000).map(|i| format!("user-{}", i * 7919 % 30_000)).collect();
         collector.add_all(ids.iter().map(String::as_bytes)).unwrap();
-        collector.finish().unwrap();
+        IdCollector::Strings(collector).finish().unwrap();
         assert_eq!(runs.finished().runs.len(), 1, "they fit in memory");
         ids.sort();
         ids.dedup();
@@ -147,9 +146,7 @@ mod tests {
     fn few_integers_take_little_memory_however_much_there_may_be() {
         let folder = tempfile::tempdir().unwrap();
         let runs = Runs::new(folder.path(), KeyKind::Integers);
-        let mut collector = IntegerCollector::new(&runs, 1 << 50);
-        (0..10_000).try_for_each(|id| collector.add(id)).unwrap();
-        collector.finish().unwrap();
+        integers(&runs, 1 << 50, 0..10_000);
         assert_eq!(merged(runs, 1 << 50).len(), 10_000);
     }
 }
