@@ -70,10 +70,10 @@
 //! let row = node.0 - store.chunks().range(chunk).start;
 //!
 //! let labels = store.labels(chunk, Access::Random)?.expect("Cora has labels");
-//! assert_eq!(labels.labels().single(row)?, Some(3));
+//! assert_eq!(labels.single(row)?, Some(3));
 //!
 //! let features = store.features(chunk)?.expect("Cora has features");
-//! let (features, mut values) = (features.features(), vec![0.0; 1433]);
+//! let mut values = vec![0.0; 1433];
 //! features.meta().layout.decode_row(features.row(row)?, &mut values);
 //! assert_eq!(values.iter().sum::<f32>(), 9.0); // words of this paper
 //! # Ok::<(), grappa_engine::Error>(())

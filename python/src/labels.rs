@@ -39,7 +39,7 @@ impl Labels {
                 let mut classes = Vec::with_capacity(nodes.len());
                 for place in self.places(store, nodes) {
                     classes.push(match place {
-                        Some((labels, row)) => labels.labels().single(row)?.map_or(-1, i64::from),
+                        Some((labels, row)) => labels.single(row)?.map_or(-1, i64::from),
                         None => -1,
                     });
                 }
@@ -49,7 +49,7 @@ impl Labels {
                 let mut sets = vec![0; nodes.len() * self.classes];
                 for (place, out) in self.places(store, nodes).zip(sets.chunks_exact_mut(self.classes)) {
                     if let Some((labels, row)) = place
-                        && let Some(set) = labels.labels().multi(row)?
+                        && let Some(set) = labels.multi(row)?
                     {
                         set.iter().for_each(|class| out[class as usize] = 1);
                     }
@@ -60,7 +60,7 @@ impl Labels {
                 let mut values = Vec::with_capacity(nodes.len() * self.classes);
                 for place in self.places(store, nodes) {
                     match place {
-                        Some((labels, row)) => values.extend(labels.labels().values(row)?),
+                        Some((labels, row)) => values.extend(labels.values(row)?),
                         None => values.resize(values.len() + self.classes, f32::NAN),
                     }
                 }

@@ -344,8 +344,7 @@ impl Store {
         nodes: &[NodeId],
         values: &mut [f32],
     ) -> grappa_engine::Result<()> {
-        let mapped = self.store.features(chunk)?.expect("features are stored");
-        let features = mapped.features();
+        let features = self.store.features(chunk)?.expect("features are stored");
         let layout = &features.meta().layout;
         let (dim, first) = (layout.dim as usize, self.store.chunks().range(chunk).start);
         for &at in group {

@@ -372,8 +372,7 @@ impl Column for LabelColumn<'_> {
 
     fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let path = self.store.path().join(files::of_chunk(span.chunk, "labels"));
-        let mapped = self.store.labels(span.chunk, Access::Sequential)?.expect("the manifest has labels");
-        let labels = mapped.labels();
+        let labels = self.store.labels(span.chunk, Access::Sequential)?.expect("the manifest has labels");
         if labels.meta().spec != self.spec {
             let what = format!("the file has {:?}, the manifest {:?}", labels.meta().spec, self.spec);
             return Err(Error::input(path, Position::Whole, what));

@@ -21,7 +21,6 @@ fn a_store_gives_back_what_was_written() {
     for chunk in store.present_chunks() {
         let (labels, features) =
             (store.labels(chunk, Access::Random).unwrap().unwrap(), store.features(chunk).unwrap().unwrap());
-        let (labels, features) = (labels.labels(), features.features());
         let chunk = store.chunk(chunk).unwrap();
         let (rows, weights) = (chunk.rows(), chunk.weights().unwrap());
         let edge_features = chunk.edge_features().unwrap();

@@ -11,9 +11,7 @@ use std::{ops::Range, path::Path};
 
 use grappa_formats::{
     edge_rows::{ANCHOR_ROWS, EdgeRows, EdgeRowsMeta},
-    features::FeaturesMeta,
-    labels::{ClassSet, Labels, LabelsMeta},
-    rows::{ChunkDegrees, LINE_BYTES, LINE_ROWS, Row, RowPlace, Rows, RowsMeta},
+    rows::{LINE_BYTES, LINE_ROWS, Row, RowCodec, RowPlace, Rows, RowsMeta},
 };
 use grappa_io::{Error, Result, container::MappedPayload, prefetch::prefetch};
 
@@ -22,31 +20,8 @@ const ROWS_AT_A_TIME: u64 = 64 * LINE_ROWS;
 /// The maximum number of bytes of the exceptions of a line.
 const EXCEPTIONS_BYTES: u64 = 6 * LINE_ROWS;
 
-/// The in-degrees of a chunk whose adjacency lists a slice lacks.
-#[derive(Debug, Clone)]
-pub struct CheckedDegrees<'a> {
-    degrees: ChunkDegrees<'a>,
-    file: &'a MappedPayload,
-}
-
-impl<'a> CheckedDegrees<'a> {
-    pub(super) fn new(degrees: ChunkDegrees<'a>, file: &'a MappedPayload) -> Self {
-        Self { degrees, file }
-    }
-
-    /// The in-degree of a row.
-    ///
-    /// # Panics
-    /// If there is no such row.
-    pub fn degree(&self, row: u64) -> Result<u64> {
-        let directory = self.degrees.directory();
-        check_lines(directory, self.file, row, row)?;
-        Ok(directory.degree(row))
-    }
-}
-
 /// Checks the lines of the rows from `first` to `last`, and their exceptions.
-fn check_lines(rows: &Rows<'_>, degrees: &MappedPayload, first: u64, last: u64) -> Result<()> {
+pub(super) fn check_lines(rows: &Rows<'_>, degrees: &MappedPayload, first: u64, last: u64) -> Result<()> {
     assert!(last < rows.meta.rows, "row {last} of {}", rows.meta.rows);
     let [start, end] = [first, last].map(|row| row / LINE_ROWS * LINE_BYTES as u64);
     degrees.check(start..end + LINE_BYTES as u64)?;
@@ -182,7 +157,7 @@ impl<'a> CheckedAdjacency<'a> {
 
     /// Whether in-degrees are at the start of adjacency lists, and not in the directory.
     pub(super) fn has_degrees_in_rows(&self) -> bool {
-        !matches!(self.meta().codec, grappa_formats::rows::RowCodec::EliasFano)
+        !matches!(self.meta().codec, RowCodec::EliasFano)
     }
 
     /// Checks everything that reading the in-degrees of these rows touches.
@@ -300,91 +275,5 @@ impl<'a> CheckedEdgeRows<'a> {
     /// The file.
     pub fn path(&self) -> &'a Path {
         self.file.path()
-    }
-}
-
-/// The labels of a chunk's nodes.
-#[derive(Debug, Clone, Copy)]
-pub struct CheckedLabels<'a> {
-    labels: Labels<'a>,
-    file: &'a MappedPayload,
-}
-
-impl<'a> CheckedLabels<'a> {
-    #[inline]
-    pub(super) fn new(labels: Labels<'a>, file: &'a MappedPayload) -> Self {
-        Self { labels, file }
-    }
-
-    /// The metadata of the file.
-    pub fn meta(&self) -> &LabelsMeta {
-        &self.labels.meta
-    }
-
-    /// The class of a row, if it has one.
-    ///
-    /// # Panics
-    /// If there is no such row, or labels are no single classes.
-    #[inline]
-    pub fn single(&self, row: u64) -> Result<Option<u32>> {
-        self.check(row)?;
-        self.labels.single(row).map_err(Error::format(self.file.path()))
-    }
-
-    /// The set of classes of a row, if it is labelled.
-    ///
-    /// # Panics
-    /// If there is no such row, or labels are no sets of known classes.
-    #[inline]
-    pub fn multi(&self, row: u64) -> Result<Option<ClassSet<'a>>> {
-        self.check(row)?;
-        Ok(self.labels.multi(row))
-    }
-
-    /// The value of each class or target of a row, NaN for one that is missing. Values of classes are 0 and 1.
-    ///
-    /// # Errors
-    /// If a target is infinite, or the row is damaged.
-    ///
-    /// # Panics
-    /// If there is no such row, or labels are single classes or sets of known classes.
-    pub fn values(&self, row: u64) -> Result<impl Iterator<Item = f32> + Clone + use<'a>> {
-        self.check(row)?;
-        self.labels.check_values(row).map_err(Error::format(self.file.path()))?;
-        Ok(self.labels.values(row))
-    }
-
-    #[inline]
-    fn check(&self, row: u64) -> Result<()> {
-        let width = u64::from(self.meta().spec.row_bytes());
-        self.file.check(row * width..(row + 1) * width)
-    }
-}
-
-/// The encoded feature rows of a chunk.
-#[derive(Debug, Clone, Copy)]
-pub struct CheckedFeatures<'a> {
-    meta: &'a FeaturesMeta,
-    file: &'a MappedPayload,
-}
-
-impl<'a> CheckedFeatures<'a> {
-    pub(super) fn new(meta: &'a FeaturesMeta, file: &'a MappedPayload) -> Self {
-        Self { meta, file }
-    }
-
-    /// The metadata of the file. Its layout decodes feature rows.
-    pub fn meta(&self) -> &'a FeaturesMeta {
-        self.meta
-    }
-
-    /// The encoded feature row of a row of the chunk, without padding.
-    ///
-    /// # Panics
-    /// If there is no such row.
-    #[inline]
-    pub fn row(&self, row: u64) -> Result<&'a [u8]> {
-        let start = self.meta.row_offset(row);
-        self.file.get(start..start + self.meta.layout.row_bytes() as u64)
     }
 }

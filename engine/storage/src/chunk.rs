@@ -15,7 +15,7 @@ use grappa_io::{
 
 use crate::{
     Store,
-    checked::{CheckedAdjacency, CheckedDegrees, CheckedEdgeRows},
+    checked::{CheckedAdjacency, CheckedEdgeRows, check_lines},
     files,
 };
 
@@ -110,14 +110,20 @@ impl HaloDegrees {
         expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(file.path()))?;
         let degrees =
             Self { sizes: store.row_sizes(meta.codec), file: MappedPayload::new(&file, Access::Random)?, meta };
-        // `degrees` expects the decoder to succeed, so it is tried once here.
+        // `degree` expects the decoder to succeed, so it is tried once here.
         degrees.decoder().map_err(Error::format(file.path()))?;
         Ok(Some(degrees))
     }
 
-    /// The in-degrees.
-    pub fn degrees(&self) -> CheckedDegrees<'_> {
-        CheckedDegrees::new(self.decoder().expect("checked when opened"), &self.file)
+    /// The in-degree of a row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn degree(&self, row: u64) -> Result<u64> {
+        let degrees = self.decoder().expect("checked when opened");
+        let directory = degrees.directory();
+        check_lines(directory, &self.file, row, row)?;
+        Ok(directory.degree(row))
     }
 
     fn decoder(&self) -> grappa_formats::Result<ChunkDegrees<'_>> {
@@ -143,12 +149,12 @@ pub struct Chunk {
 impl Store {
     /// Maps the adjacency lists of a chunk for random access.
     pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
-        Chunk::open(self, self.span(chunk)?, Access::Random)
+        self.part(EdgePart::Graph, chunk)
     }
 
     /// Maps the adjacency lists of a chunk for sequential access.
     pub fn chunk_in_order(&self, chunk: ChunkId) -> Result<Chunk> {
-        Chunk::open(self, self.span(chunk)?, Access::Sequential)
+        self.part_in_order(EdgePart::Graph, chunk)
     }
 
     /// Maps the edges of a part whose destinations are in a chunk, as adjacency lists, for sequential access.
@@ -157,7 +163,7 @@ impl Store {
     /// If the store lacks the part or the chunk, or a file cannot be opened.
     pub fn part_in_order(&self, part: EdgePart, chunk: ChunkId) -> Result<Chunk> {
         self.expect_part(part)?;
-        Chunk::open_part(self, self.span(chunk)?, part, Access::Sequential)
+        Chunk::open(self, self.span(chunk)?, part, Access::Sequential)
     }
 
     /// As [`Store::part_in_order`], for random access.
@@ -166,7 +172,7 @@ impl Store {
     /// As [`Store::part_in_order`].
     pub fn part(&self, part: EdgePart, chunk: ChunkId) -> Result<Chunk> {
         self.expect_part(part)?;
-        Chunk::open_part(self, self.span(chunk)?, part, Access::Random)
+        Chunk::open(self, self.span(chunk)?, part, Access::Random)
     }
 
     /// Number of edges of a part.
@@ -196,11 +202,7 @@ impl Store {
 }
 
 impl Chunk {
-    fn open(store: &Store, span: ChunkSpan, access: Access) -> Result<Self> {
-        Self::open_part(store, span, EdgePart::Graph, access)
-    }
-
-    fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, access: Access) -> Result<Self> {
+    fn open(store: &Store, span: ChunkSpan, part: EdgePart, access: Access) -> Result<Self> {
         let AdjacencyFiles { edges, degrees, weights, meta: rows_meta, sizes } =
             AdjacencyFiles::open_part(store, span, part, store.manifest().weighted)?;
         let features = store.edge_features();

@@ -1,26 +1,27 @@
-//! The mapped labels and feature rows of a chunk's nodes.
+//! The mapped labels and feature rows of a chunk's nodes. Each block is compared with its checksum when it is first used.
 
 use grappa_formats::{
     ChunkId,
     features::FeaturesMeta,
-    labels::{Labels, LabelsMeta},
+    labels::{ClassSet, Labels, LabelsMeta},
 };
-use grappa_io::{Error, Result, container::MappedPayload, map::Access, prefetch::prefetch};
-
-use crate::{
-    Store,
-    checked::{CheckedFeatures, CheckedLabels},
-    files,
+use grappa_io::{
+    Error, Result,
+    container::{ContainerFile, MappedPayload},
+    map::Access,
+    prefetch::prefetch,
 };
 
-/// The mapped labels of a chunk. The header was compared with the manifest; a block is compared with its checksum when it is first used.
+use crate::{Store, files};
+
+/// The mapped labels of a chunk.
 #[derive(Debug)]
 pub struct MappedLabels {
     meta: LabelsMeta,
     file: MappedPayload,
 }
 
-/// The mapped feature rows of a chunk, as [`MappedLabels`].
+/// The mapped feature rows of a chunk.
 #[derive(Debug)]
 pub struct MappedFeatures {
     meta: FeaturesMeta,
@@ -37,10 +38,9 @@ impl Store {
         if self.manifest().labels.is_none() {
             return Ok(None);
         }
-        let file = self.file(&files::of_chunk(chunk, "labels"))?;
-        let meta = LabelsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-        meta.span.expect(&span).map_err(Error::format(file.path()))?;
-        Ok(Some(MappedLabels { meta, file: MappedPayload::new(&file, access)? }))
+        let labels = MappedLabels::open(&self.file(&files::of_chunk(chunk, "labels"))?, access)?;
+        labels.meta.span.expect(&span).map_err(Error::format(labels.file.path()))?;
+        Ok(Some(labels))
     }
 
     /// Maps the feature rows of a chunk for random access. None if features are not stored.
@@ -60,11 +60,57 @@ impl Store {
 }
 
 impl MappedLabels {
-    /// The labels. It costs nothing, so it may be called for each node.
+    /// Maps the labels in `file`.
+    ///
+    /// # Errors
+    /// If they are damaged where that shows without a look at each.
+    pub fn open(file: &ContainerFile, access: Access) -> Result<Self> {
+        let meta = LabelsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+        Ok(Self { meta, file: MappedPayload::new(file, access)? })
+    }
+
+    /// The metadata of the file.
+    pub fn meta(&self) -> &LabelsMeta {
+        &self.meta
+    }
+
+    /// The class of a row, if it has one.
+    ///
+    /// # Panics
+    /// If there is no such row, or labels are no single classes.
     #[inline]
-    pub fn labels(&self) -> CheckedLabels<'_> {
-        let labels = Labels::with_meta(self.meta, self.file.header().payload_offset, self.file.unchecked());
-        CheckedLabels::new(labels, &self.file)
+    pub fn single(&self, row: u64) -> Result<Option<u32>> {
+        self.checked(row)?.single(row).map_err(Error::format(self.file.path()))
+    }
+
+    /// The set of classes of a row, if it is labelled.
+    ///
+    /// # Panics
+    /// If there is no such row, or labels are no sets of known classes.
+    #[inline]
+    pub fn multi(&self, row: u64) -> Result<Option<ClassSet<'_>>> {
+        Ok(self.checked(row)?.multi(row))
+    }
+
+    /// The value of each class or target of a row, NaN for one that is missing. Values of classes are 0 and 1.
+    ///
+    /// # Errors
+    /// If a target is infinite, or the row is damaged.
+    ///
+    /// # Panics
+    /// If there is no such row, or labels are single classes or sets of known classes.
+    pub fn values(&self, row: u64) -> Result<impl Iterator<Item = f32> + Clone + '_> {
+        let labels = self.checked(row)?;
+        labels.check_values(row).map_err(Error::format(self.file.path()))?;
+        Ok(labels.values(row))
+    }
+
+    /// The decoder, after a check of the bytes of a row.
+    #[inline]
+    fn checked(&self, row: u64) -> Result<Labels<'_>> {
+        let width = u64::from(self.meta.spec.row_bytes());
+        self.file.check(row * width..(row + 1) * width)?;
+        Ok(Labels::with_meta(self.meta, self.file.header().payload_offset, self.file.unchecked()))
     }
 
     /// Prefetches the label of a row into the processor's cache.
@@ -85,8 +131,18 @@ impl MappedLabels {
 }
 
 impl MappedFeatures {
-    /// The feature rows.
-    pub fn features(&self) -> CheckedFeatures<'_> {
-        CheckedFeatures::new(&self.meta, &self.file)
+    /// The metadata of the file. Its layout decodes feature rows.
+    pub fn meta(&self) -> &FeaturesMeta {
+        &self.meta
+    }
+
+    /// The encoded feature row of a row of the chunk, without padding.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row(&self, row: u64) -> Result<&[u8]> {
+        let start = self.meta.row_offset(row);
+        self.file.get(start..start + self.meta.layout.row_bytes() as u64)
     }
 }

@@ -1,11 +1,11 @@
 //! Store folders: opens, reads and writes them.
 //!
 //! - [`Store`] is an open store. It maps the adjacency lists of its [`Chunk`]s one by one; [`MappedChunks`] has all of them.
-//! - [`MappedLabels`] and [`MappedFeatures`] are labels and feature rows of a chunk's nodes.
+//! - [`MappedLabels`] and [`MappedFeatures`] are labels and feature rows of a chunk's nodes. They compare each block with its checksum
+//!   before its first use.
 //! - [`StoreIds`] maps external ids to nodes and back. [`NodePermutation`] does the step from dense ids to nodes.
 //! - [`Neighbors`] reads the in-neighbors of single nodes.
-//! - [`CheckedAdjacency`] and its siblings read a chunk's files. They compare each block with its checksum before its first
-//!   use.
+//! - [`CheckedAdjacency`] and [`CheckedEdgeRows`] read a chunk's edges, and compare blocks in the same way.
 //! - [`aggregates`] opens pre-aggregated features.
 //! - [`writer`] writes the folder of a new store and the adjacency lists of its chunks.
 //! - [`feature_rows`] writes feature rows for a finished store.
@@ -30,7 +30,7 @@ mod open;
 mod permutation;
 pub mod writer;
 
-pub use checked::{CheckedAdjacency, CheckedDegrees, CheckedEdgeRows, CheckedFeatures, CheckedLabels};
+pub use checked::{CheckedAdjacency, CheckedEdgeRows};
 pub use chunk::{AdjacencyFiles, Chunk, HaloDegrees, expect_adjacency};
 pub use columns::{MappedFeatures, MappedLabels};
 pub use ids::{ExternalId, StoreIds};

@@ -104,7 +104,7 @@ impl MappedChunks {
     pub fn in_degree(&self, node: NodeId) -> Result<u64> {
         let chunk = self.map.chunk_of(node);
         match &self.halo_degrees[chunk.0 as usize] {
-            Some(halo) => halo.degrees().degree(node.0 - self.map.range(chunk).start),
+            Some(halo) => halo.degree(node.0 - self.map.range(chunk).start),
             None => self.degree(node),
         }
     }

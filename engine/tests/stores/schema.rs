@@ -77,7 +77,7 @@ fn names_of_columns_and_classes_are_in_the_store() {
         let chunk = store.chunks().chunk_of(node);
         let labels = store.labels(chunk, grappa_io::map::Access::Random).unwrap().unwrap();
         let row = node.0 - store.chunks().range(chunk).start;
-        let class = labels.labels().single(row).unwrap();
+        let class = labels.single(row).unwrap();
         let found = class.map_or("", |class| &expected.classes[class as usize]);
         assert_eq!(found, PLANS[k as usize % 4], "node {k}");
     }

@@ -89,10 +89,10 @@ fn read_all(path: &Path) -> Result<u64> {
                 values.iter().for_each(|value| value.to_bits().hash(&mut read));
             }
             if let Some(labels) = &labels {
-                labels.labels().single(row)?.hash(&mut read);
+                labels.single(row)?.hash(&mut read);
             }
             if let Some(features) = &features {
-                features.features().row(row)?.hash(&mut read);
+                features.row(row)?.hash(&mut read);
             }
         }
         for row in rows.range(0..rows.rows()) {

@@ -12,7 +12,7 @@ use grappa_formats::{
 };
 use grappa_io::map::Access;
 use grappa_run::model::Task;
-use grappa_storage::{CheckedLabels, MappedLabels, Store, StoreIds};
+use grappa_storage::{MappedLabels, Store, StoreIds};
 use tch::Tensor;
 
 use crate::{Error, Result};
@@ -68,14 +68,14 @@ impl NodeLabels {
     }
 
     /// The labels of a node's chunk, and the node's row in it.
-    fn place(&self, node: NodeId) -> (CheckedLabels<'_>, u64) {
+    fn place(&self, node: NodeId) -> (&MappedLabels, u64) {
         let chunk = self.map.chunk_of(node);
         let labels = self.chunks[chunk.0 as usize].as_ref().expect("the store has the chunk");
         let asked = &self.asked[chunk.0 as usize];
         if !asked.load(Ordering::Relaxed) && !asked.swap(true, Ordering::Relaxed) {
             labels.read_ahead();
         }
-        (labels.labels(), node.0 - self.map.range(chunk).start)
+        (labels, node.0 - self.map.range(chunk).start)
     }
 
     /// Kind and number of the labels.

@@ -44,7 +44,7 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
         store.present_chunks().map(|chunk| store.labels(chunk, Access::Random).unwrap().unwrap()).collect();
     let place = |node: NodeId| {
         let chunk = store.chunks().chunk_of(node);
-        (labels[chunk.0 as usize].labels(), node.0 - store.chunks().range(chunk).start)
+        (&labels[chunk.0 as usize], node.0 - store.chunks().range(chunk).start)
     };
     let labels = match trained.task() {
         Task::MultiClass => {

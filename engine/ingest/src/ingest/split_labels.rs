@@ -104,17 +104,15 @@ fn class_nodes(
         || vec![ClassNodes::None; classes.len()],
         |chunk, nodes| {
             let first = chunks.range(chunk).start;
-            labels.for_each(chunk, |row, label| {
+            labels.for_each(chunk, |row, of_node| {
                 let found = match train.contains(first + row) {
                     true => ClassNodes::Training,
                     false => ClassNodes::Other,
                 };
-                label.for_each_class(|class| {
-                    if classes.contains(&class) {
-                        let nodes = &mut nodes[(class - classes.start) as usize];
-                        *nodes = found.max(*nodes);
-                    }
-                });
+                for class in of_node.iter().filter(|class| classes.contains(class)) {
+                    let nodes = &mut nodes[(class - classes.start) as usize];
+                    *nodes = found.max(*nodes);
+                }
                 Ok(())
             })
         },

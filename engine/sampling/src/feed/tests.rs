@@ -230,8 +230,7 @@ fn row(store: &Store, node: NodeId, output: OutputDtype) -> Vec<u8> {
     match spec.source {
         FeatureSource::Stored => {
             let id = store.chunks().chunk_of(node);
-            let features = store.features(id).unwrap().unwrap();
-            let rows = features.features();
+            let rows = store.features(id).unwrap().unwrap();
             let row = rows.row(node.0 - store.chunks().range(id).start).unwrap();
             rows.meta().layout.decode_row(row, &mut values);
         }

@@ -36,11 +36,7 @@ use grappa_storage::NodePermutation;
 use roaring::RoaringTreemap;
 
 use self::cut::Cut;
-use crate::ingest::{
-    job::IngestJob,
-    shares::RandomSplit,
-    stored_labels::{Label, StoredLabels},
-};
+use crate::ingest::{job::IngestJob, shares::RandomSplit, stored_labels::StoredLabels};
 
 /// The splits, in the order of the manifest and of the shares.
 const SPLITS: [&str; 3] = ["train", "val", "test"];
@@ -126,11 +122,9 @@ impl Population<'_> {
                 Ok(())
             });
         };
-        labels.for_each(chunk, |row, label| {
-            let class = match label {
-                Label::Single(class) if self.split.stratify => class as usize,
-                _ => 0,
-            };
+        labels.for_each(chunk, |row, classes| {
+            // Only single classes are stratified.
+            let class = if self.split.stratify { classes[0] as usize } else { 0 };
             let node = range.start + row;
             each(node, class, keys.of(node)?);
             Ok(())

@@ -78,7 +78,7 @@ impl TestPool {
             aggregate(&store, kind, with_features);
             Aggregates::open(&store, kind).unwrap().unwrap()
         });
-        let layout = store.features(ChunkId(0)).unwrap().unwrap().features().meta().layout;
+        let layout = store.features(ChunkId(0)).unwrap().unwrap().meta().layout;
         let columns: Vec<_> = [layout].into_iter().chain(aggregates.as_ref().map(Aggregates::layout)).collect();
         let format = RowFormat::new(&columns, OutputDtype::F32);
         let geometry = PoolGeometry::for_rows(rows);
