@@ -29,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alias;
 mod block;
 mod features;
 mod generator;

@@ -21,7 +21,10 @@ use grappa_formats::{permutation::Feistel, random::scale};
 use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::random::{Purpose, Source, Stream};
+use crate::{
+    alias::fill_cells,
+    random::{Purpose, Source, Stream},
+};
 
 /// The maximum number of classes. Its tables take 16 MB.
 const CLASSES_MAX: u32 = 1 << 16;
@@ -187,34 +190,20 @@ impl DestinationPatterns<'_> {
     }
 }
 
-/// Makes the alias table of some patterns (Walker, 1977; Vose's method, in integers as for [`super::rmat`]). It is empty if no pattern
-/// has a mass: then no source is of the class.
+/// Makes the alias table of some patterns. It is empty if no pattern has a mass: then no source is of the class.
 fn alias_table(patterns: &[u32], mass: impl Fn(u32) -> f64) -> Vec<Cell> {
     const CELL: u64 = 1 << 32;
     let sum: f64 = patterns.iter().map(|&pattern| mass(pattern)).sum();
     if sum <= 0.0 {
         return Vec::new();
     }
-    let all = CELL * patterns.len() as u64;
-    let mut masses: Vec<u64> =
-        patterns.iter().map(|&pattern| (mass(pattern) / sum * all as f64).round() as u64).collect();
-    // The likeliest pattern gets the rest, so that the masses add up to all cells.
-    let likeliest = (0..masses.len()).max_by_key(|&i| masses[i]).expect("a mass above 0");
-    let others = masses.iter().sum::<u64>() - masses[likeliest];
-    masses[likeliest] = all - others;
-
+    let all = (CELL * patterns.len() as u64) as f64;
+    let mut masses: Vec<u64> = patterns.iter().map(|&pattern| (mass(pattern) / sum * all).round() as u64).collect();
     let mut cells: Vec<Cell> = patterns.iter().map(|&pattern| Cell { pattern, alias: pattern, threshold: 0 }).collect();
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..cells.len()).partition(|&i| masses[i] < CELL);
-    while let Some(poor) = small.pop() {
-        let rich = *large.last().expect("the masses add up to the cells, so some cell has too much");
-        cells[poor].threshold = masses[poor] as u32;
+    fill_cells(&mut masses, CELL, |poor, mass, rich| {
+        cells[poor].threshold = mass as u32;
         cells[poor].alias = patterns[rich];
-        masses[rich] -= CELL - masses[poor];
-        if masses[rich] < CELL {
-            large.pop();
-            small.push(rich);
-        }
-    }
+    });
     cells
 }
 

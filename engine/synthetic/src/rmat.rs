@@ -8,6 +8,7 @@ use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    alias::fill_cells,
     patterns::{PatternSampler, RmatClasses},
     poisson::{MEAN_MAX, Poisson},
     random::Stream,
@@ -128,8 +129,7 @@ struct Group {
     tables_start: usize,
 }
 
-/// An alias table (Walker, "An Efficient Method for Generating Discrete Random Variables", 1977) of the source bits of a
-/// group, given the destination bits.
+/// An alias table of the source bits of a group, given the destination bits.
 ///
 /// A draw takes 32 uniform bits. 8 bits choose a cell, and the other 24 bits choose one of the two outcomes of the cell. The
 /// high 24 bits of cell `i` are a threshold. Below it, the outcome is `i`; otherwise, it is the low 8 bits of the cell. So
@@ -265,24 +265,8 @@ fn alias_table(destination: u32, width: u32, one_given: [f64; 2]) -> Table {
         });
         *mass = (probability * 2f64.powi(32)).round() as u64;
     }
-    // The likeliest outcome gets the rest, so that the masses add up to exactly 2^32.
-    let likeliest = (0..CELLS).max_by_key(|&i| masses[i]).expect("256 outcomes");
-    let others = masses.iter().sum::<u64>() - masses[likeliest];
-    masses[likeliest] = CELL * CELLS as u64 - others;
-
-    // Vose's method, with integers so that no mass is lost: repeatedly fill a cell that has too little mass with mass of one
-    // that has too much. Each step completes one cell.
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..CELLS).partition(|&i| masses[i] < CELL);
     let mut table = std::array::from_fn(|i| i as u32);
-    while let Some(poor) = small.pop() {
-        let rich = *large.last().expect("the masses add up to the cells, so some cell has too much");
-        table[poor] = (masses[poor] as u32) << 8 | rich as u32;
-        masses[rich] -= CELL - masses[poor];
-        if masses[rich] < CELL {
-            large.pop();
-            small.push(rich);
-        }
-    }
+    fill_cells(&mut masses, CELL, |poor, mass, rich| table[poor] = (mass as u32) << 8 | rich as u32);
     table
 }
 
