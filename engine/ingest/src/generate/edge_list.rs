@@ -52,10 +52,11 @@ pub fn write_edge_list<'a>(
     progress.stage("writing edges", expected);
     let mut spans = Spans::new(generator);
     let mut edges = 0;
-    let header_bytes = match format {
-        EdgeListFormat::Tsv => 0,
-        EdgeListFormat::Npy => npy::HEADER_BYTES,
+    let header = |edges| match format {
+        EdgeListFormat::Tsv => Vec::new(),
+        EdgeListFormat::Npy => npy::header("<i8", &[edges, 2]).to_vec(),
     };
+    let header_bytes = header(0).len();
     let payload = NewFile { destination: out.into(), header_bytes, progress }.write(
         || {
             Ok(spans.next().map(|span| {
@@ -70,10 +71,7 @@ pub fn write_edge_list<'a>(
             }
             Ok(())
         },
-        |bytes| match format {
-            EdgeListFormat::Tsv => Vec::new(),
-            EdgeListFormat::Npy => npy::header("<i8", &[bytes / 16, 2]).to_vec(),
-        },
+        |bytes| header(bytes / 16),
     )?;
     Ok(EdgeListSummary { edges, bytes: header_bytes as u64 + payload })
 }
@@ -207,10 +205,6 @@ mod tests {
         edges
     }
 
-    fn with_threads<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool").install(run)
-    }
-
     #[test]
     fn files_have_all_edges_in_order_for_any_number_of_threads() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -227,21 +221,17 @@ mod tests {
             let edges = edges_of(&generator);
             let text: String = edges.iter().map(|(source, target)| format!("{source}\t{target}\n")).collect();
             let pairs: Vec<u8> = edges.iter().flat_map(|(s, t)| [s.to_le_bytes(), t.to_le_bytes()].concat()).collect();
-            for threads in [1, 3] {
-                let summary =
-                    with_threads(threads, || write_edge_list(&generator, &path, EdgeListFormat::Tsv, &Silent))
-                        .expect("written");
+            let header = npy::header("<i8", &[edges.len() as u64, 2]);
+            for (threads, format, header, expected) in [
+                (1, EdgeListFormat::Tsv, &[][..], text.as_bytes()),
+                (3, EdgeListFormat::Tsv, &[], text.as_bytes()),
+                (1, EdgeListFormat::Npy, &header, &pairs),
+                (3, EdgeListFormat::Npy, &header, &pairs),
+            ] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+                let summary = pool.install(|| write_edge_list(&generator, &path, format, &Silent)).expect("written");
                 let file = fs::read(&path).expect("the file");
-                assert!(file == text.as_bytes(), "{:?}", generator.recipe());
-                assert_eq!(summary, EdgeListSummary { edges: edges.len() as u64, bytes: file.len() as u64 });
-                fs::remove_file(&path).expect("removed");
-
-                let summary =
-                    with_threads(threads, || write_edge_list(&generator, &path, EdgeListFormat::Npy, &Silent))
-                        .expect("written");
-                let file = fs::read(&path).expect("the file");
-                assert_eq!(file[..128], npy::header("<i8", &[edges.len() as u64, 2]));
-                assert!(file[128..] == pairs, "{:?}", generator.recipe());
+                assert!(file == [header, expected].concat(), "{format:?}, {:?}", generator.recipe());
                 assert_eq!(summary, EdgeListSummary { edges: edges.len() as u64, bytes: file.len() as u64 });
                 fs::remove_file(&path).expect("removed");
             }

@@ -299,6 +299,14 @@ mod tests {
         }
     }
 
+    /// The memory that an error names: what is given, and the least that would do.
+    fn budgets<T: std::fmt::Debug>(refused: Result<T>) -> [u64; 2] {
+        match refused.unwrap_err() {
+            Error::Budget { given, least, .. } => [given, least],
+            error => panic!("{error}"),
+        }
+    }
+
     #[test]
     fn a_budget_too_small_names_one_that_would_do() {
         let chunks = ChunkMap::uniform(1 << 40, 1024);
@@ -319,10 +327,7 @@ mod tests {
         for part in [0, 2] {
             let reserved = |memory: u64| memory.checked_div(part).unwrap_or(0);
             let given = 64 << 20;
-            let error = plan.within(&chunks, &continued(given, reserved(given))).unwrap_err();
-            let Error::Budget { least, .. } = error else {
-                panic!("{error}");
-            };
+            let [_, least] = budgets(plan.within(&chunks, &continued(given, reserved(given))));
             assert!(least > 4 * (4 << 20) * BLOCK_COST, "{least}");
             let plan = plan.within(&chunks, &continued(least, reserved(least))).unwrap();
             let shards = u64::from(plan.shards_per_chunk) * 64;
@@ -334,11 +339,8 @@ mod tests {
     #[test]
     fn sets_that_exceed_the_budget_are_refused_with_one_that_would_do() {
         let budget = |memory| IngestBudget::new(memory, 2, 2);
-        let error = check_sets("sets".to_owned(), 3 << 20, &budget(8 << 20)).unwrap_err();
-        let Error::Budget { given, least, .. } = error else {
-            panic!("{error}");
-        };
-        assert_eq!((given, least), (16 << 20, 24 << 20));
+        let [given, least] = budgets(check_sets("sets".to_owned(), 3 << 20, &budget(8 << 20)));
+        assert_eq!([given, least], [16 << 20, 24 << 20]);
         check_sets("sets".to_owned(), 3 << 20, &budget(least / 2)).unwrap();
     }
 
@@ -346,10 +348,7 @@ mod tests {
     fn chunks_whose_directories_exceed_the_budget_are_refused_with_one_that_would_do() {
         let budget = |memory, threads| IngestBudget::new(memory, 2, threads);
         let one = ChunkMap::uniform(1 << 24, 1);
-        let error = held_memory(&one, 1, &budget(32 << 20, 4)).unwrap_err();
-        let Error::Budget { given, least, .. } = error else {
-            panic!("{error}");
-        };
+        let [given, least] = budgets(held_memory(&one, 1, &budget(32 << 20, 4)));
         assert_eq!(given, 64 << 20);
         // One thread writes the chunk: 64 bytes per 54 nodes, in half of the memory.
         let bytes = (1u64 << 24).div_ceil(54) * 64;
@@ -363,14 +362,11 @@ mod tests {
     fn edge_buckets_that_exceed_the_budget_are_refused_with_one_that_would_do() {
         let budget = |memory| IngestBudget::new(memory, 2, 2);
         let chunks = ChunkMap::uniform(1 << 20, 4096);
-        let error = held_memory(&chunks, 1, &budget(64 << 20)).unwrap_err();
-        let text = error.to_string();
+        let refused = || held_memory(&chunks, 1, &budget(64 << 20));
+        let text = refused().unwrap_err().to_string();
         assert!(text.contains("4096 x 4096 pairs of chunks") && text.contains("--chunks"), "{text}");
-        let Error::Budget { given, least, .. } = error else {
-            panic!("{text}");
-        };
-        let buckets = 4096 * 4096 * 8;
-        assert_eq!((given, least), (128 << 20, 2 * 3 * buckets));
+        let ([given, least], buckets) = (budgets(refused()), 4096 * 4096 * 8);
+        assert_eq!([given, least], [128 << 20, 2 * 3 * buckets]);
         assert!(held_memory(&chunks, 1, &budget(least / 2)).unwrap() > buckets);
     }
 

@@ -1,6 +1,7 @@
 //! The folder of an unfinished store, from its creation to the rename.
 
 use std::{
+    ffi::OsString,
     fs,
     io::ErrorKind,
     path::{Path, PathBuf},
@@ -339,13 +340,21 @@ fn expect_store(path: &Path) -> Result<()> {
 
 /// Fails if a folder has files that are not a store's.
 fn expect_files_of_store(path: &Path) -> Result<()> {
-    for entry in fs::read_dir(path).map_err(Error::io("list", path))? {
-        let name = entry.map_err(Error::io("list", path))?.file_name();
+    match foreign_file(path)? {
+        Some(file) => Err(not_replaced(path, &format!("{} is no part of a store", Path::new(&file).display()))),
+        None => Ok(()),
+    }
+}
+
+/// The name of a file or folder in a folder that no store has there.
+fn foreign_file(folder: &Path) -> Result<Option<OsString>> {
+    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let name = entry.map_err(Error::io("list", folder))?.file_name();
         if !name.to_str().is_some_and(|name| is_of_store(name) || files::is_left_over(name)) {
-            return Err(not_replaced(path, &format!("{} is no part of a store", Path::new(&name).display())));
+            return Ok(Some(name));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn not_replaced(path: &Path, why: &str) -> Error {
@@ -386,12 +395,9 @@ fn nothing_begun(partial: &Path) -> Result<bool> {
 /// Empties the folder of an unfinished store that has neither a manifest nor records in its journal. Its run was killed while
 /// it began, or while it removed its files. Files that no run writes are an error.
 fn clear(partial: &Path) -> Result<()> {
-    for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {
-        let name = entry.map_err(Error::io("list", partial))?.file_name();
-        if !name.to_str().is_some_and(|name| is_of_store(name) || files::is_left_over(name)) {
-            let what = "this file is in the folder of an unfinished store, but is no part of one; move it, or choose another --out";
-            return Err(Error::input(partial.join(name), Position::Whole, what));
-        }
+    if let Some(file) = foreign_file(partial)? {
+        let what = "this file is in the folder of an unfinished store, but is no part of one; move it, or choose another --out";
+        return Err(Error::input(partial.join(file), Position::Whole, what));
     }
     if let Some(scratch) = scratch::elsewhere(partial)? {
         durable::remove_folder(&scratch)?;
