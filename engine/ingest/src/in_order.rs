@@ -18,7 +18,6 @@ use std::{
 
 use grappa_io::{Result, workers};
 
-/// A piece to be made.
 pub struct PlannedPiece<P> {
     /// The input for making it.
     pub piece: P,

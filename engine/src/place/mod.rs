@@ -241,7 +241,7 @@ impl<'a> Placement<'a> {
         let path = folder.path().join(JOURNAL);
         let earlier = match path.exists() {
             true => {
-                let (journal, mut finished) = Finished::resume(folder, &path, &self.fingerprint()?)?;
+                let (journal, mut finished) = Finished::resume(folder.path(), &self.fingerprint()?)?;
                 self.keep_sound(folder, &mut finished)?;
                 Some((journal, finished))
             }

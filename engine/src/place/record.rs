@@ -7,7 +7,7 @@ use std::{
 
 use grappa_formats::manifest::FileEntry;
 use grappa_io::{Result, journal::Journal};
-use grappa_storage::writer::{StoreFolder, not_begun, same_options};
+use grappa_storage::writer::resume_journal;
 use serde::{Deserialize, Serialize};
 
 /// Adjacency lists that are read between two reports of progress, after which their memory is released.
@@ -47,17 +47,11 @@ pub struct Finished {
 
 impl Finished {
     /// Reads the journal of an earlier run, which must have an equal fingerprint.
-    pub fn resume(
-        folder: &StoreFolder,
-        path: &Path,
-        fingerprint: &BTreeMap<String, String>,
-    ) -> Result<(Journal, Self)> {
-        let (journal, records) = Journal::resume(path)?;
-        let mut records = records.into_iter();
-        let Some(Record::Started(before)) = records.next() else {
-            return Err(not_begun(path));
-        };
-        same_options(folder.path(), &before, fingerprint)?;
+    pub fn resume(folder: &Path, fingerprint: &BTreeMap<String, String>) -> Result<(Journal, Self)> {
+        let (journal, records) = resume_journal(folder, fingerprint, |first| match first {
+            Record::Started(before) => Some(before),
+            _ => None,
+        })?;
         let mut finished = Self::default();
         for record in records {
             match record {

@@ -25,24 +25,20 @@ const READ_STARTS: usize = 8 << 10;
 pub struct Dictionary {
     file: ContainerFile,
     meta: DictionaryMeta,
-    /// The keys of strings.
     pub hash: StringHash,
 }
 
 impl Dictionary {
-    /// Opens the dictionary at `path`.
     pub fn open(path: &Path, hash: StringHash) -> Result<Self> {
         let file = ContainerFile::open(path, FileKind::DICTIONARY)?;
         let meta = DictionaryMeta::decode(file.header()).map_err(Error::format(path))?;
         Ok(Self { file, meta, hash })
     }
 
-    /// Number of ids.
     pub fn ids(&self) -> u64 {
         self.meta.keys
     }
 
-    /// Whether ids are integers or strings.
     pub fn kind(&self) -> KeyKind {
         self.meta.kind
     }

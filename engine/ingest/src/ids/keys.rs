@@ -69,7 +69,6 @@ impl StringHash {
         Self { bits, shared: BTreeSet::new(), seed: 0 }
     }
 
-    /// The key of a string.
     #[inline]
     pub fn key(&self, id: &[u8]) -> u64 {
         let first = self.cut(xxh3_64(id));

@@ -48,7 +48,6 @@ pub struct IdMap {
     listed: Option<ListedIds>,
 }
 
-/// Ids in a dictionary.
 #[derive(Debug)]
 struct ListedIds {
     dictionary: Dictionary,
@@ -66,12 +65,10 @@ impl IdMap {
         Self { nodes: dictionary.ids(), permutation, listed: Some(ListedIds { dictionary, table: None }) }
     }
 
-    /// Number of nodes.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// The node permutation.
     pub fn permutation(&self) -> &NodePermutation {
         &self.permutation
     }

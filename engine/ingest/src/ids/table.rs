@@ -22,7 +22,6 @@ const LINE_SLOTS: usize = 4;
 /// The slots of a cache line: key and node. An empty slot has key 0. No empty slot is before a full one.
 type Line = [[u64; 2]; LINE_SLOTS];
 
-/// A hash table of keys and their nodes.
 #[derive(Debug)]
 pub struct KeyTable {
     /// The lines, on huge pages: most lookups would miss the TLB too.

@@ -33,7 +33,7 @@ use grappa_io::{
 
 use crate::ingest::{
     job::IngestJob,
-    journal::{BlockSet, ChunkDone, Counts, Stage, StageState},
+    journal::{BlockSet, ChunkDone, Counts, Record, Stage, StageState},
     plan::{IngestBudget, SpillPlan},
     row_nodes::RowNodes,
     spill::{Extent, SpillFolder, SpillWriter},
@@ -41,32 +41,13 @@ use crate::ingest::{
 
 /// The rows of the input, one per node at most.
 pub trait ColumnInput: Sync {
-    /// The file of the column in each chunk.
-    fn file(&self) -> ColumnFile;
+    fn form(&self) -> ColumnForm;
 
     /// The metadata of a chunk's file.
     fn meta(&self, span: ChunkSpan) -> Vec<u8>;
 
-    /// Number of rows.
-    fn rows(&self) -> u64;
-
-    /// Length of an encoded row in bytes.
-    fn row_bytes(&self) -> usize;
-
-    /// Bytes of memory per row while rows are read, beside the encoded rows.
-    fn read_cost(&self) -> usize;
-
-    /// Bytes of memory that stay in use between reads.
-    fn held_bytes(&self) -> u64;
-
-    /// Whether rows can only be read in order. One thread reads them all then.
-    fn is_sequential(&self) -> bool;
-
     /// Appends `count` encoded rows, beginning at row `first`.
     fn read(&self, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()>;
-
-    /// The encoded row of nodes that the input has none of. None if it has one of each node.
-    fn other_row(&self) -> Option<Vec<u8>>;
 
     /// Whether all rows read so far are valid. If not, reading continues, so that the error can count all invalid rows, but
     /// the journal records no more progress.
@@ -76,15 +57,23 @@ pub trait ColumnInput: Sync {
     fn finish(&self) -> Result<()>;
 }
 
-/// The file of a column in each chunk.
-#[derive(Debug, Clone, Copy)]
-pub struct ColumnFile {
-    /// The stage that writes it.
+/// A column: its file in each chunk, and the shape and cost of its rows.
+pub struct ColumnForm {
     pub stage: Stage,
-    /// Its name in the chunk's folder.
+    /// The name of the file in the chunk's folder.
     pub name: &'static str,
-    /// Its kind.
     pub kind: FileKind,
+    pub rows: u64,
+    /// Length of an encoded row in bytes.
+    pub row_bytes: usize,
+    /// Bytes of memory per row while rows are read, beside the encoded rows.
+    pub read_cost: usize,
+    /// Bytes of memory that stay in use between reads.
+    pub held_bytes: u64,
+    /// Whether rows can only be read in order. One thread reads them all then.
+    pub is_sequential: bool,
+    /// The encoded row of nodes that the input has none of. None if it has one of each node.
+    pub other_row: Option<Vec<u8>>,
 }
 
 /// A block of rows that was read.
@@ -100,6 +89,7 @@ struct ReadRows {
 /// The rows that are not spilled yet, as blocks.
 struct RowBlocks<'a> {
     input: &'a dyn ColumnInput,
+    rows: u64,
     block_rows: u64,
     /// Blocks that an earlier run has spilled.
     done: BlockSet,
@@ -114,13 +104,13 @@ impl RowBlocks<'_> {
         loop {
             let id = BlockId { file: 0, block: self.next.fetch_add(1, Ordering::Relaxed) };
             let first = id.block * self.block_rows;
-            if first >= self.input.rows() {
+            if first >= self.rows {
                 return Ok(None);
             }
             if self.done.contains(&id) {
                 continue;
             }
-            let count = self.block_rows.min(self.input.rows() - first);
+            let count = self.block_rows.min(self.rows - first);
             let mut bytes = self.spare().pop().unwrap_or_default();
             bytes.clear();
             self.input.read(first, count as usize, &mut bytes)?;
@@ -137,7 +127,7 @@ impl RowBlocks<'_> {
 struct Column<'a> {
     job: &'a IngestJob<'a>,
     input: &'a dyn ColumnInput,
-    file: ColumnFile,
+    form: ColumnForm,
     chunks: &'a ChunkMap,
     /// Maps rows to nodes.
     rows: &'a RowNodes,
@@ -162,42 +152,33 @@ const PLACE_COST: u64 = 10;
 
 /// Writes a column's file in each chunk. `rows` maps the rows of the input to nodes.
 pub fn write(job: &IngestJob<'_>, input: &dyn ColumnInput, chunks: &ChunkMap, rows: &RowNodes) -> Result<()> {
-    let file = input.file();
-    let budget = IngestBudget { reserved: input.held_bytes(), ..job.budget };
-    let record_words = 1 + input.row_bytes().div_ceil(8);
-    let before = job.journal.stage(file.stage);
+    let form = input.form();
+    let budget = IngestBudget { reserved: form.held_bytes, ..job.budget };
+    let record_words = 1 + form.row_bytes.div_ceil(8);
+    let before = job.journal.stage(form.stage);
     let plan = match before.plan {
         Some(plan) if before.chunks.is_empty() => plan.within(chunks, &budget)?,
         Some(plan) => plan,
         None => {
-            let words = input.rows() * record_words as u64;
+            let words = form.rows * record_words as u64;
             let plan = SpillPlan::new(chunks, words, PLACE_COST, ChunkMap::CHUNK_NODES_MAX, &budget)?;
-            job.journal.planned(file.stage, plan)?;
+            job.journal.record(Record::Planned(form.stage, plan))?;
             plan
         }
     };
-    let column = Column {
-        job,
-        input,
-        file,
-        chunks,
-        rows,
-        budget,
-        spill: SpillFolder::new(job.store.lasting_scratch(), file.name, record_words),
-        plan,
-        shards: plan.shards(chunks),
-    };
-    let bytes = input.rows() * input.row_bytes() as u64;
-    job.progress.stage(&format!("reading {}", file.name), Some(bytes));
+    let (stage, name, bytes) = (form.stage, form.name, form.rows * form.row_bytes as u64);
+    let spill = SpillFolder::new(job.store.lasting_scratch(), name, record_words);
+    let column = Column { job, input, form, chunks, rows, budget, spill, plan, shards: plan.shards(chunks) };
+    job.progress.stage(&format!("reading {name}"), Some(bytes));
     // If chunks were written, an earlier run has read and checked all rows, perhaps in other blocks.
     if before.chunks.is_empty() {
         column.spill_rows(before)?;
     }
-    let (spilled, gate) = (job.journal.stage(file.stage), MemoryGate::new(job.budget.memory));
+    let (spilled, gate) = (job.journal.stage(stage), MemoryGate::new(job.budget.memory));
     let buffers = SpareBuffers::new(&gate);
-    job.progress.stage(&format!("writing {}", file.name), Some(bytes));
+    job.progress.stage(&format!("writing {name}"), Some(bytes));
     job.write_chunks(
-        file.stage,
+        stage,
         chunks,
         |chunk| column.write_chunk(chunk, &spilled, &buffers),
         |chunk| {
@@ -211,8 +192,8 @@ impl Column<'_> {
     /// Rows per block. A thread holds a block that is read and a block that is spilled, in the memory that is planned for
     /// blocks of edges, which are read later.
     fn block_rows(&self) -> u64 {
-        let row_bytes = self.input.row_bytes();
-        let cost = 2 * row_bytes + self.input.read_cost() + size_of::<NodeId>();
+        let row_bytes = self.form.row_bytes;
+        let cost = 2 * row_bytes + self.form.read_cost + size_of::<NodeId>();
         let rows = (self.budget.blocks_memory() / cost).min(BLOCK_BYTES_MAX / row_bytes);
         rows.max(1) as u64
     }
@@ -222,12 +203,13 @@ impl Column<'_> {
         let first_worker = before.next_worker();
         let blocks = RowBlocks {
             input: self.input,
+            rows: self.form.rows,
             block_rows: self.block_rows(),
             done: before.blocks,
             next: AtomicU64::new(0),
             spare: Mutex::default(),
         };
-        let readers = if self.input.is_sequential() { 1 } else { self.budget.threads };
+        let readers = if self.form.is_sequential { 1 } else { self.budget.threads };
         workers::read_ahead(
             readers,
             || blocks.read(),
@@ -249,7 +231,7 @@ impl Column<'_> {
         rows: &ReadAhead<ReadRows>,
         blocks: &RowBlocks<'_>,
     ) -> Result<()> {
-        let stage = self.file.stage;
+        let stage = self.form.stage;
         let mut writer = SpillWriter::new(self.spill.clone(), number, self.shards.chunks(), self.plan.buffer_bytes)?;
         let (mut nodes, mut spilled) = (Vec::new(), Vec::new());
         let (mut counts, mut uncommitted) = (Counts::default(), 0);
@@ -257,7 +239,7 @@ impl Column<'_> {
             && let Some(block) = rows.next()?
         {
             self.rows.read(block.first..block.first + block.count, &mut nodes)?;
-            for (&node, row) in nodes.iter().zip(block.bytes.chunks_exact(self.input.row_bytes())) {
+            for (&node, row) in nodes.iter().zip(block.bytes.chunks_exact(self.form.row_bytes)) {
                 let shard = self.shards.chunk_of(NodeId(node)).0;
                 let record = writer.push(shard)?;
                 record[0] = node - self.shards.starts()[shard as usize];
@@ -296,10 +278,10 @@ impl Column<'_> {
         spilled: &StageState,
         buffers: &SpareBuffers<'_, Vec<u8>>,
     ) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let path = self.job.store.chunk(chunk)?.join(self.file.name);
+        let path = self.job.store.chunk(chunk)?.join(self.form.name);
         let meta = self.input.meta(ChunkSpan::of(self.chunks, chunk));
-        let mut writer = ContainerWriter::create(&path, self.file.kind, meta.len())?;
-        let other = self.input.other_row();
+        let mut writer = ContainerWriter::create(&path, self.form.kind, meta.len())?;
+        let other = self.form.other_row.as_deref();
         for shard in self.plan.shards_of(chunk) {
             let rows = self.shards.len(ChunkId(shard));
             let placed: u64 = spilled.files_of(shard).map(|(_, extent)| extent.records).sum();
@@ -310,12 +292,12 @@ impl Column<'_> {
             let step = self.rows_at_once(rows, buffers.total());
             for first in (0..rows).step_by(step as usize) {
                 let range = first..rows.min(first + step);
-                let bytes = (range.end - range.start) as usize * self.input.row_bytes();
+                let bytes = (range.end - range.start) as usize * self.form.row_bytes;
                 let mut places = buffers.take(bytes as u64 + READ_MEMORY);
                 let missing = bytes.saturating_sub(places.len());
                 heap::reserve(&mut places, missing, "the feature rows or labels of a shard")?;
                 places.resize(bytes, 0);
-                if let Some(other) = &other {
+                if let Some(other) = other {
                     places.chunks_exact_mut(other.len()).for_each(|place| place.copy_from_slice(other));
                 }
                 for (worker, extent) in spilled.files_of(shard) {
@@ -333,12 +315,12 @@ impl Column<'_> {
     /// than `memory`. The spill files are read once for each range of rows.
     fn rows_at_once(&self, rows: u64, memory: u64) -> u64 {
         let bytes = memory.saturating_sub(READ_MEMORY).max(memory / 2);
-        (bytes / self.input.row_bytes() as u64).clamp(1, rows.max(1))
+        (bytes / self.form.row_bytes as u64).clamp(1, rows.max(1))
     }
 
     /// Copies a range of the rows of a spill file to their places, and checks the file.
     fn place(&self, worker: u32, shard: u32, extent: Extent, range: Range<u64>, places: &mut [u8]) -> Result<()> {
-        let (record_words, row_bytes) = (self.spill.record_words(), self.input.row_bytes());
+        let (record_words, row_bytes) = (self.spill.record_words(), self.form.row_bytes);
         let records_per_read = (READ_BYTES / 8 / record_words).max(1) as u64;
         self.spill.read_all(worker, shard, extent, records_per_read, |words| {
             for record in words.chunks_exact(record_words) {

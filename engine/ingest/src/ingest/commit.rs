@@ -25,8 +25,6 @@ pub fn commit(
     mut node_data: NodeData,
     rejects: &RejectsFolder,
 ) -> Result<Summary> {
-    let entries = job.journal.take_chunks();
-    let input = job.journal.input_stage();
     let mut files = [job.journal.files(), node_data.split_files].concat();
     node_data.schema.edge_features = values.names;
     if !node_data.schema.is_empty() {
@@ -35,21 +33,14 @@ pub fn commit(
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let manifest = Manifest {
         writer: writer(job.options),
-        nodes: ids.chunks.nodes(),
-        edges: entries.iter().map(|chunk| chunk.edges).sum(),
-        chunk_starts: ids.chunks.starts().to_vec(),
-        chunks: entries,
-        ids: ids.spec,
         features: node_data.features,
         labels: node_data.labels,
         splits: node_data.splits,
         weighted: edges.weighted(),
-        edge_options: job.options.edge_options,
-        edges_read: input.counts().read,
-        rejected: input.counts().rejected,
-        generator: String::new(),
         files,
+        ..manifest_of_edges(job, ids)
     };
+    let input = job.journal.input_stage();
     if manifest.rejected > 0 {
         rejects.collect(&input, &rejects_path(job.options))?;
         warn_of_unknown_nodes(edges, input.counts(), manifest.nodes);
@@ -63,6 +54,28 @@ pub fn commit(
     }
     let bytes_on_disk = job.store.commit(&manifest)?;
     Summary::of(&manifest, bytes_on_disk, job.options)
+}
+
+/// The manifest of a store without data of nodes and weights. Takes the chunks out of the journal.
+pub fn manifest_of_edges(job: &IngestJob<'_>, ids: GraphIds) -> Manifest {
+    let (chunks, counts) = (job.journal.take_chunks(), job.journal.input_stage().counts());
+    Manifest {
+        writer: job.options.writer.clone(),
+        nodes: ids.chunks.nodes(),
+        edges: chunks.iter().map(|chunk| chunk.edges).sum(),
+        chunk_starts: ids.chunks.starts().to_vec(),
+        chunks,
+        ids: ids.spec,
+        features: None,
+        labels: None,
+        splits: Vec::new(),
+        weighted: false,
+        edge_options: job.options.edge_options,
+        edges_read: counts.read,
+        rejected: counts.rejected,
+        generator: String::new(),
+        files: job.journal.files(),
+    }
 }
 
 /// The program, and how it drew splits.

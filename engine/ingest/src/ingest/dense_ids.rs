@@ -4,9 +4,12 @@
 //! could therefore fill a disk. So the scan refuses a graph with far more nodes than edges, unless the user confirms the
 //! number with `--nodes`.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    cmp::Reverse,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use grappa_input::{BlockId, EdgeBatch, EdgeSource, OnBadLine};
@@ -27,29 +30,14 @@ const NODES_FREE: u64 = 1 << 24;
 /// have none, the ids are probably not dense.
 const NODES_PER_EDGE: u64 = 64;
 
-/// The largest id of an input, and the first block that has it.
-#[derive(Debug, Clone, Copy)]
-struct Largest {
-    id: u64,
-    block: BlockId,
-}
-
-impl Largest {
-    /// The larger of two. If they are equal, the one that comes first in the input, so that the error does not depend on
-    /// the number of threads.
-    fn of(self, other: Self) -> Self {
-        match self.id.cmp(&other.id).then(other.block.cmp(&self.block)) {
-            std::cmp::Ordering::Less => other,
-            _ => self,
-        }
-    }
-}
+/// The largest id of an input, and the first block that has it, so that the error does not depend on the number of threads.
+type Largest = (u64, Reverse<BlockId>);
 
 /// Counts the nodes and edges.
 pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress) -> Result<Scan> {
     let source = open_edges(options, None, block_bytes)?;
     progress.stage("scanning ids", Some(source.total_bytes()));
-    let (largest, edges) = (Mutex::new(None::<Largest>), AtomicU64::new(0));
+    let (largest, edges) = (Mutex::new(None), AtomicU64::new(0));
     let threads = options.resources.threads;
     source.read_ahead(threads, &|_| false, |blocks| {
         workers::run(threads, |turn| {
@@ -58,14 +46,12 @@ pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress
                 && let Some(block) = blocks.next()?
             {
                 block.parse(&mut batch, &mut |_| Ok(()))?;
-                if let Some(&id) = batch.sources.iter().chain(&batch.targets).max() {
-                    let found = Largest { id, block: block.id() };
-                    let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
-                    *largest = Some(largest.map_or(found, |largest| largest.of(found)));
-                }
                 edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
                 progress.advance(block.input_bytes(), batch.sources.len() as u64);
                 check_stopped(progress)?;
+                let found = batch.sources.iter().chain(&batch.targets).max().map(|&id| (id, Reverse(block.id())));
+                let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
+                *largest = found.max(*largest);
             }
             Ok(())
         })
@@ -75,7 +61,7 @@ pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress
     let Some(largest) = largest.into_inner().unwrap_or_else(PoisonError::into_inner) else {
         return Ok(Scan { nodes: 0, edges });
     };
-    let nodes = largest.id + 1;
+    let nodes = largest.0 + 1;
     if nodes > edges.saturating_mul(NODES_PER_EDGE).saturating_add(NODES_FREE) {
         return Err(implausible(options, block_bytes, &source, largest, edges));
     }
@@ -87,7 +73,7 @@ fn implausible(
     options: &IngestOptions,
     block_bytes: usize,
     source: &EdgeSource,
-    Largest { id, block }: Largest,
+    (id, Reverse(block)): Largest,
     edges: u64,
 ) -> Error {
     let nodes = id + 1;
@@ -106,17 +92,12 @@ fn position_of(options: &IngestOptions, block_bytes: usize, id: u64, block: Bloc
         edge_form: EdgeForm { on_bad_line: OnBadLine::Fail, ..options.edge_form.clone() },
         ..options.clone()
     };
-    match parse_block(&strict, block_bytes, id, block) {
+    let parsed = open_edges(&strict, Some(id), block_bytes).and_then(|source| {
+        let block = source.next_block(&|other| other != block)?;
+        block.map_or(Ok(()), |block| block.parse(&mut EdgeBatch::default(), &mut |_| Ok(())))
+    });
+    match parsed {
         Err(Error::Input { position, .. }) => Some(position),
         _ => None,
-    }
-}
-
-/// Parses a block, in which ids must be below `limit`.
-fn parse_block(options: &IngestOptions, block_bytes: usize, limit: u64, block: BlockId) -> Result<()> {
-    let source = open_edges(options, Some(limit), block_bytes)?;
-    match source.next_block(&|other| other != block)? {
-        Some(block) => block.parse(&mut EdgeBatch::default(), &mut |_| Ok(())),
-        None => Ok(()),
     }
 }

@@ -1,7 +1,5 @@
 //! The values of an edge, its weight and its features: how records hold them, and how parallel edges merge them.
 
-use std::cmp::Ordering;
-
 use grappa_formats::{FormatError, features::FeatureLayout, manifest::FeatureDtype, schema::Schema};
 use grappa_input::EdgeSource;
 use grappa_io::{Error, Result, text::printable};
@@ -11,7 +9,6 @@ use crate::ingest::{merge::Merge, options::IngestOptions, plan::SORT_COST};
 /// The values of an edge in the store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeValues {
-    /// How records hold the values.
     pub shape: ValueShape,
     /// Whether the first value is the weight.
     pub weighted: bool,
@@ -93,21 +90,13 @@ impl EdgeValues {
         if self.weighted && (wanted == "weight" || columns.weight.as_deref() == Some(wanted)) {
             return Ok(0);
         }
-        (0..self.shape.width - first)
-            .find(|feature| {
-                [self.names.get(*feature), columns.features.get(*feature)]
-                    .into_iter()
-                    .flatten()
-                    .any(|name| name == wanted)
-                    || columns.features.is_empty() && (feature + 1).to_string() == wanted
-            })
-            .map(|feature| first + feature)
-            .ok_or_else(|| {
-                Error::conflict(
-                    format!("--edge-split-by {}: edges have no such value", printable(wanted)),
-                    format!("add --edge-features-from {} if it is a column of the edges", printable(wanted)),
-                )
-            })
+        let feature = feature_called(wanted, self.shape.width - first, &columns.features, &self.names);
+        feature.map(|feature| first + feature).ok_or_else(|| {
+            Error::conflict(
+                format!("--edge-split-by {}: edges have no such value", printable(wanted)),
+                format!("add --edge-features-from {} if it is a column of the edges", printable(wanted)),
+            )
+        })
     }
 
     /// The name of a column, for messages.
@@ -141,9 +130,7 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
     let mut weight = Merge::Sum;
     for option in &options.merge {
         let Some(wanted) = &option.column else { continue };
-        let found = (0..names.len())
-            .find(|&feature| names[feature] == *wanted || header.get(feature).is_some_and(|name| name == wanted));
-        match found {
+        match feature_called(wanted, names.len(), given, &header) {
             Some(feature) => rules[feature] = Some(option.how),
             None if source.weighted() && wanted == "weight" => weight = option.how,
             None => {
@@ -178,6 +165,16 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
     }
     let features = rules.into_iter().flatten();
     Ok(source.weighted().then_some(weight).into_iter().chain(features).collect())
+}
+
+/// The feature that the user calls `wanted`: by its name in the header, by the name that was `given`, or by its number if none was.
+fn feature_called(wanted: &str, features: usize, given: &[String], header: &[String]) -> Option<usize> {
+    let is_called = |names: &[String], feature: usize| names.get(feature).is_some_and(|name| name == wanted);
+    (0..features).find(|&feature| {
+        is_called(header, feature)
+            || is_called(given, feature)
+            || given.is_empty() && (feature + 1).to_string() == wanted
+    })
 }
 
 /// How the words of a record hold the values of its edge: two values in a word, the first one in its low half, and then a word for
@@ -232,13 +229,18 @@ impl ValueShape {
 /// A value in the words of a record.
 #[inline]
 fn value_at(words: &[u64], at: usize) -> f32 {
-    f32::from_bits((words[at / 2] >> (32 * (at % 2))) as u32)
+    f32::from_bits(bits_at(words, at))
+}
+
+/// The 32 bits of a value.
+#[inline]
+fn bits_at(words: &[u64], at: usize) -> u32 {
+    (words[at / 2] >> (32 * (at % 2))) as u32
 }
 
 /// Sorted records: their keys, and what came with each key.
 #[derive(Clone, Copy)]
 pub struct SortedRecords<'a> {
-    /// How records hold values.
     pub shape: ValueShape,
     /// The keys, ascending.
     pub keys: &'a [u64],
@@ -249,37 +251,25 @@ pub struct SortedRecords<'a> {
 }
 
 impl SortedRecords<'_> {
-    /// A value of an edge.
     #[inline]
     pub fn value(&self, edge: usize, column: usize) -> f32 {
         match self.shape.is_payload() {
             true => f32::from_bits(self.payload[edge]),
-            false => value_at(self.words(self.payload[edge]), column),
+            false => value_at(words_of(self.shape, self.records, self.payload[edge]), column),
         }
     }
 
-    /// The place of an edge in the input.
     fn order(&self, edge: usize) -> u64 {
-        *self.words(self.payload[edge]).last().expect("records that are ordered have a place")
-    }
-
-    /// The words of a record after its key.
-    #[inline]
-    fn words(&self, record: u32) -> &[u64] {
-        record_words(self.shape, self.records, record)
+        let words = words_of(self.shape, self.records, self.payload[edge]);
+        *words.last().expect("records that are ordered have a place")
     }
 }
 
+/// The words of a record after its key.
 #[inline]
-fn record_words(shape: ValueShape, records: &[u64], record: u32) -> &[u64] {
+fn words_of(shape: ValueShape, records: &[u64], record: u32) -> &[u64] {
     let length = 1 + shape.words();
     &records[record as usize * length + 1..][..length - 1]
-}
-
-/// The 32 bits of a value.
-#[inline]
-fn half(words: &[u64], at: usize) -> u32 {
-    (words[at / 2] >> (32 * (at % 2))) as u32
 }
 
 /// Sorts the numbers of records with equal keys by the values of their records, and then by their places, so that the result does not
@@ -288,11 +278,10 @@ pub fn sort_equal_keys(shape: ValueShape, keys: &[u64], numbers: &mut [u32], rec
     let mut start = 0;
     for equal in keys.chunk_by(|a, b| a == b) {
         if equal.len() > 1 {
-            numbers[start..start + equal.len()].sort_unstable_by(|&a, &b| -> Ordering {
-                let [a, b] = [a, b].map(|record| record_words(shape, records, record));
-                let by_value = (0..shape.width).map(|at| half(a, at).cmp(&half(b, at)));
-                let found = by_value.into_iter().find(|order| order.is_ne());
-                found.unwrap_or_else(|| a.last().cmp(&b.last()))
+            numbers[start..start + equal.len()].sort_unstable_by(|&a, &b| {
+                let [a, b] = [a, b].map(|record| words_of(shape, records, record));
+                let by_value = (0..shape.width).map(|at| bits_at(a, at)).cmp((0..shape.width).map(|at| bits_at(b, at)));
+                by_value.then_with(|| a.last().cmp(&b.last()))
             });
         }
         start += equal.len();

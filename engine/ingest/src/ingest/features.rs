@@ -12,7 +12,7 @@ use grappa_input::MatrixSource;
 use grappa_io::{Error, Position, Result, text};
 
 use crate::ingest::{
-    columns::{ColumnFile, ColumnInput},
+    columns::{ColumnForm, ColumnInput},
     journal::Stage,
 };
 
@@ -22,7 +22,6 @@ pub struct FeatureInput<'a> {
     layout: FeatureLayout,
     nodes: u64,
     allow_nan: bool,
-    /// The external id of the node of a row.
     id_of_row: &'a IdOfRow<'a>,
     overflows: Mutex<Option<Overflows>>,
 }
@@ -32,7 +31,6 @@ pub type IdOfRow<'a> = dyn Fn(u64) -> Result<String> + Sync + 'a;
 
 /// The values that are finite, but not in the stored type.
 struct Overflows {
-    /// How many there are.
     count: u64,
     /// Row, column and value of the first one.
     first: (u64, usize, f32),
@@ -64,7 +62,6 @@ impl<'a> FeatureInput<'a> {
         Ok(Self { matrix, layout, nodes, allow_nan, id_of_row, overflows: Mutex::default() })
     }
 
-    /// The manifest's entry.
     pub fn spec(&self) -> FeatureSpec {
         let FeatureLayout { dtype, dim, stride } = self.layout;
         FeatureSpec { dim, dtype, row_stride: stride, source: FeatureSource::Stored }
@@ -98,32 +95,22 @@ impl<'a> FeatureInput<'a> {
 }
 
 impl ColumnInput for FeatureInput<'_> {
-    fn file(&self) -> ColumnFile {
-        ColumnFile { stage: Stage::Features, name: "features", kind: FileKind::FEATURES }
+    fn form(&self) -> ColumnForm {
+        ColumnForm {
+            stage: Stage::Features,
+            name: "features",
+            kind: FileKind::FEATURES,
+            rows: self.nodes,
+            row_bytes: self.layout.stride as usize,
+            read_cost: self.matrix.read_cost(),
+            held_bytes: self.matrix.held_bytes(),
+            is_sequential: self.matrix.is_sequential(),
+            other_row: None,
+        }
     }
 
     fn meta(&self, span: ChunkSpan) -> Vec<u8> {
         FeaturesMeta { span, layout: self.layout, with_features: false }.encode()
-    }
-
-    fn rows(&self) -> u64 {
-        self.nodes
-    }
-
-    fn row_bytes(&self) -> usize {
-        self.layout.stride as usize
-    }
-
-    fn read_cost(&self) -> usize {
-        self.matrix.read_cost()
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.matrix.held_bytes()
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.matrix.is_sequential()
     }
 
     fn read(&self, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()> {
@@ -135,13 +122,9 @@ impl ColumnInput for FeatureInput<'_> {
         }
         self.note_overflows(first, &values);
         let start = rows.len();
-        rows.resize(start + count * self.row_bytes(), 0);
+        rows.resize(start + count * self.layout.stride as usize, 0);
         self.layout.encode_rows(&values, &mut rows[start..]);
         Ok(())
-    }
-
-    fn other_row(&self) -> Option<Vec<u8>> {
-        None
     }
 
     fn is_sound(&self) -> bool {

@@ -25,26 +25,21 @@ const SEARCH_COST: u64 = 500;
 /// How the ids of a list are looked up.
 #[derive(Clone, Copy)]
 pub struct Lookup<'a> {
-    /// The nodes of all ids.
     pub ids: &'a IdMap,
-    /// The strings of the list.
     pub strings: Strings,
     /// The segments of ids that exceed the memory.
     pub join: Option<Join<'a>>,
-    /// Threads that look up.
     pub threads: usize,
 }
 
 /// The segments of a join on disk, from which the nodes of long lists come.
 #[derive(Clone, Copy)]
 pub struct Join<'a> {
-    /// The cut of the ids.
     pub plan: &'a JoinPlan,
     /// The folder of its files.
     pub scratch: &'a Path,
 }
 
-/// Some ids of a list.
 enum Batch {
     Integers(Vec<u64>),
     Strings(Keys),

@@ -12,15 +12,11 @@ use crate::ingest::{
     plan::IngestBudget,
 };
 
-/// All input files.
 pub struct IngestInput {
-    /// The edges.
     pub edges: EdgeSource,
-    /// Their values.
     pub values: EdgeValues,
     /// The number of nodes, if it is known before the edges are read.
     pub nodes: Option<u64>,
-    /// The files with data of nodes.
     pub files: NodeFiles,
 }
 
@@ -54,7 +50,6 @@ impl IngestInput {
         Ok(Self { edges, values, nodes, files })
     }
 
-    /// How the files are read.
     pub fn readings(&self) -> Vec<Reading> {
         self.edges.readings().into_iter().chain(self.files.readings()).collect()
     }

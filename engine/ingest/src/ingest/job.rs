@@ -12,7 +12,7 @@ use grappa_io::{
 use grappa_storage::writer::StoreFolder;
 
 use crate::ingest::{
-    journal::{ChunkDone, IngestJournal, Stage},
+    journal::{ChunkDone, IngestJournal, Record, Stage},
     options::IngestOptions,
     plan::IngestBudget,
 };
@@ -21,13 +21,10 @@ use crate::ingest::{
 pub struct IngestJob<'a> {
     /// The options, resolved.
     pub options: &'a IngestOptions,
-    /// Memory and threads.
     pub budget: IngestBudget,
-    /// The unfinished store.
     pub store: &'a StoreFolder,
     /// The record of what is finished.
     pub journal: IngestJournal,
-    /// Gets the progress.
     pub progress: &'a dyn Progress,
 }
 
@@ -45,7 +42,7 @@ impl IngestJob<'_> {
         let missing: Vec<_> = (0..chunks.chunks()).filter(|chunk| !before.contains(chunk)).map(ChunkId).collect();
         self.store.write_chunks(self.options.resources.threads, &missing, write, |chunk, mut done, files| {
             done.files = files;
-            self.journal.chunk_done(stage, chunk, done)?;
+            self.journal.record(Record::Chunk { stage, chunk: chunk.0, done })?;
             after(chunk)
         })
     }

@@ -6,13 +6,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use grappa_formats::{
-    ChunkId,
-    manifest::{ChunkEntry, FileEntry, SplitEntry},
-};
+use grappa_formats::manifest::{ChunkEntry, FileEntry, SplitEntry};
 use grappa_input::BlockId;
 use grappa_io::{Result, journal::Journal};
-use grappa_storage::writer::{JOURNAL, not_begun, same_options};
+use grappa_storage::writer::{JOURNAL, resume_journal};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
@@ -35,10 +32,10 @@ pub enum Stage {
 
 /// One line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-enum Record {
+pub enum Record {
     /// The run began. Has the fingerprint and the block size of the input.
     Started(BTreeMap<String, String>, usize),
-    /// The run was continued with another block size, before a block was recorded.
+    /// The run was continued with another block size. No blocks may be recorded yet.
     BlockBytes(usize),
     /// The input was scanned for its ids.
     Scanned(Scan),
@@ -46,7 +43,8 @@ enum Record {
     Listed(Scan, FileEntry),
     /// The table of the node permutation is on disk. Has the number of nodes of each part.
     Permuted(Vec<u64>, FileEntry),
-    /// The ids do not fit in memory, and were cut into segments. None: an earlier cut is not valid any more.
+    /// The ids do not fit in memory, and were cut into segments. None: an earlier cut is not valid any more, and its files may be
+    /// overwritten.
     Joining(Option<JoinPlan>),
     /// The splits that are lists of ids are on disk. Has the name of each, its number of nodes, and its file.
     Split(Vec<(String, u64, FileEntry)>),
@@ -63,7 +61,6 @@ enum Record {
 /// The size of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
-    /// Number of nodes.
     pub nodes: u64,
     /// Number of edges in the input without skipped ones, or an estimate of it.
     pub edges: u64,
@@ -86,7 +83,6 @@ pub struct Counts {
 /// The valid part of a file of skipped records. A killed run may have written more behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejects {
-    /// Length in bytes.
     pub bytes: u64,
     /// XXH3 of these bytes, 64 bits.
     pub checksum: u64,
@@ -99,7 +95,6 @@ pub struct ChunkDone {
     pub edges: u64,
     /// Number of edges by chunk of the source. Empty in the stages of features and labels.
     pub bucket_edges: Vec<u64>,
-    /// The files.
     pub files: Vec<FileEntry>,
 }
 
@@ -123,7 +118,6 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
-    /// Whether a block is in the set.
     pub fn contains(&self, id: &BlockId) -> bool {
         self.files.get(&id.file).is_some_and(|blocks| blocks.contains(id.block))
     }
@@ -138,7 +132,6 @@ impl BlockSet {
 pub struct Spilled {
     /// The valid part of each file, one per shard.
     pub extents: Vec<Extent>,
-    /// Its counts.
     pub counts: Counts,
 }
 
@@ -154,7 +147,6 @@ impl StageState {
         workers.map(move |(&worker, spilled)| (worker, spilled.extents[shard as usize]))
     }
 
-    /// Number of records spilled.
     pub fn records(&self) -> u64 {
         self.workers.values().flat_map(|worker| &worker.extents).map(|extent| extent.records).sum()
     }
@@ -195,24 +187,19 @@ struct Known {
 impl IngestJournal {
     /// Starts a journal in `folder`, for a run with the fingerprint `options` and blocks of `block_bytes`.
     pub fn create(folder: &Path, options: BTreeMap<String, String>, block_bytes: usize) -> Result<Self> {
-        let journal = Journal::create(&folder.join(JOURNAL))?;
-        let known = Mutex::default();
-        let journal = Self { journal, known };
+        let journal = Self { journal: Journal::create(&folder.join(JOURNAL))?, known: Mutex::default() };
         journal.record(Record::Started(options, block_bytes))?;
         Ok(journal)
     }
 
     /// Reads the journal of an earlier run in `folder`, which must have the fingerprint `options`.
-    pub fn resume(folder: &Path, options: BTreeMap<String, String>) -> Result<Self> {
-        let path = folder.join(JOURNAL);
-        let (journal, records) = Journal::resume(&path)?;
-        let mut records = records.into_iter();
-        let Some(Record::Started(before, block_bytes)) = records.next() else {
-            return Err(not_begun(&path));
-        };
-        same_options(folder, &before, &options)?;
-        let mut known = Known { block_bytes, ..Known::default() };
-        records.for_each(|record| known.apply(record));
+    pub fn resume(folder: &Path, options: &BTreeMap<String, String>) -> Result<Self> {
+        let (journal, records) = resume_journal(folder, options, |first| match first {
+            Record::Started(before, _) => Some(before),
+            _ => None,
+        })?;
+        let mut known = Known::default();
+        records.into_iter().for_each(|record| known.apply(record));
         Ok(Self { journal, known: Mutex::new(known) })
     }
 
@@ -242,16 +229,6 @@ impl IngestJournal {
         self.known().edges_spilled
     }
 
-    /// Records that all edges are spilled by the shard of the destination.
-    pub fn edges_spilled(&self) -> Result<()> {
-        self.record(Record::EdgesSpilled)
-    }
-
-    /// Records another block size. No blocks may be recorded yet.
-    pub fn reblocked(&self, block_bytes: usize) -> Result<()> {
-        self.record(Record::BlockBytes(block_bytes))
-    }
-
     /// The size of the graph, once it is known.
     pub fn scan(&self) -> Option<Scan> {
         self.known().scan
@@ -272,7 +249,6 @@ impl IngestJournal {
         self.known().splits.clone()
     }
 
-    /// The progress of a stage so far.
     pub fn stage(&self, stage: Stage) -> StageState {
         self.known().stages.get(&stage).cloned().unwrap_or_default()
     }
@@ -298,42 +274,6 @@ impl IngestJournal {
         buckets.into_values().map(ChunkEntry::of_buckets).collect()
     }
 
-    /// Records the size of the graph.
-    pub fn scanned(&self, scan: Scan) -> Result<()> {
-        self.record(Record::Scanned(scan))
-    }
-
-    /// Records that the dictionary is finished.
-    pub fn listed(&self, scan: Scan, file: FileEntry) -> Result<()> {
-        self.record(Record::Listed(scan, file))
-    }
-
-    /// Records that the table of the node permutation is finished.
-    pub fn permuted(&self, parts: Vec<u64>, file: FileEntry) -> Result<()> {
-        self.record(Record::Permuted(parts, file))
-    }
-
-    /// Records the cut of ids into segments.
-    pub fn joining(&self, plan: JoinPlan) -> Result<()> {
-        self.record(Record::Joining(Some(plan)))
-    }
-
-    /// Records that there is no cut of ids into segments any more. Its files may be overwritten afterwards.
-    pub fn not_joining(&self) -> Result<()> {
-        self.record(Record::Joining(None))
-    }
-
-    /// Records that the files of all splits are on disk.
-    pub fn split(&self, splits: Vec<(SplitEntry, FileEntry)>) -> Result<()> {
-        let splits = splits.into_iter().map(|(split, file)| (split.name, split.nodes, file));
-        self.record(Record::Split(splits.collect()))
-    }
-
-    /// Records the division of a stage's records.
-    pub fn planned(&self, stage: Stage, plan: SpillPlan) -> Result<()> {
-        self.record(Record::Planned(stage, plan))
-    }
-
     /// Records that a worker has spilled `blocks`, with the extents of all its files.
     pub fn spilled(
         &self,
@@ -347,12 +287,7 @@ impl IngestJournal {
         self.record(Record::Spilled { stage, worker, blocks, extents: extents.to_vec(), counts })
     }
 
-    /// Records that the files of a chunk are on disk.
-    pub fn chunk_done(&self, stage: Stage, chunk: ChunkId, done: ChunkDone) -> Result<()> {
-        self.record(Record::Chunk { stage, chunk: chunk.0, done })
-    }
-
-    fn record(&self, record: Record) -> Result<()> {
+    pub fn record(&self, record: Record) -> Result<()> {
         self.journal.append(&record)?;
         self.known().apply(record);
         Ok(())
@@ -378,15 +313,11 @@ impl Known {
             }
             Record::Joining(plan) => self.join = plan,
             Record::Split(splits) => {
-                self.splits = Some(
-                    splits
-                        .into_iter()
-                        .map(|(name, nodes, file)| {
-                            self.files.push(file);
-                            SplitEntry { name, nodes }
-                        })
-                        .collect(),
-                );
+                let entries = splits.into_iter().map(|(name, nodes, file)| {
+                    self.files.push(file);
+                    SplitEntry { name, nodes }
+                });
+                self.splits = Some(entries.collect());
             }
             Record::Planned(stage, plan) => self.stages.entry(stage).or_default().plan = Some(plan),
             Record::Spilled { stage, worker, blocks, extents, counts } => {

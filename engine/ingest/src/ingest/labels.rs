@@ -11,7 +11,7 @@ use grappa_input::{Conversion, LabelBatch, LabelSource};
 use grappa_io::{Error, Position, Result};
 
 use crate::ingest::{
-    columns::{ColumnFile, ColumnInput},
+    columns::{ColumnForm, ColumnInput},
     journal::Stage,
 };
 
@@ -23,8 +23,8 @@ const CLASSES_FREE: u64 = 1 << 16;
 
 /// The labels of the input.
 pub struct LabelInput {
-    source: LabelSource,
-    spec: LabelSpec,
+    pub source: LabelSource,
+    pub spec: LabelSpec,
     rows: u64,
 }
 
@@ -47,32 +47,22 @@ impl LabelInput {
 
     /// Fails if the classes have names, and the classes of the store of `--schema-of` have none.
     pub fn check_classes_of(&self, schema: &Schema) -> Result<()> {
-        match schema.classes.is_empty() && self.source.has_names() {
-            false => Ok(()),
-            true => {
-                let what =
-                    "these labels are names, but the classes of the store of --schema-of have none; write its numbers";
-                Err(Error::input(self.source.path(), Position::Whole, what))
-            }
+        if schema.classes.is_empty() && self.source.has_names() {
+            let what =
+                "these labels are names, but the classes of the store of --schema-of have none; write its numbers";
+            return Err(Error::input(self.source.path(), Position::Whole, what));
         }
+        Ok(())
     }
 
-    /// The names of the classes. Empty if they have none.
-    pub fn class_names(&self) -> Vec<String> {
-        self.source.class_names()
-    }
-
-    /// The manifest's entry.
-    pub fn spec(&self) -> LabelSpec {
-        self.spec
-    }
-
-    /// Appends the label of a node of a batch.
-    fn encode(&self, batch: &LabelBatch, index: usize, rows: &mut Vec<u8>) {
-        match self.spec.kind {
-            LabelKind::Single => self.spec.encode_single(batch.get(index).map(|classes| classes[0]), rows),
-            LabelKind::Multi => self.spec.encode_multi(batch.get(index), rows),
-            LabelKind::Partial | LabelKind::Targets => self.spec.encode_values(batch.values(index), rows),
+    /// Appends the label of a node of a batch, or the row of a node without a label.
+    fn encode(&self, label: Option<(&LabelBatch, usize)>, rows: &mut Vec<u8>) {
+        let (spec, classes) = (self.spec, label.and_then(|(batch, index)| batch.get(index)));
+        match (spec.kind, label) {
+            (LabelKind::Single, _) => spec.encode_single(classes.map(|classes| classes[0]), rows),
+            (LabelKind::Multi, _) => spec.encode_multi(classes, rows),
+            (_, Some((batch, index))) => spec.encode_values(batch.values(index), rows),
+            (_, None) => spec.encode_values(&vec![f32::NAN; spec.classes as usize], rows),
         }
     }
 }
@@ -125,32 +115,24 @@ fn too_few(source: &LabelSource, nodes: u64, found: u64) -> Error {
 }
 
 impl ColumnInput for LabelInput {
-    fn file(&self) -> ColumnFile {
-        ColumnFile { stage: Stage::Labels, name: "labels", kind: FileKind::LABELS }
+    fn form(&self) -> ColumnForm {
+        let mut unlabelled = Vec::new();
+        self.encode(None, &mut unlabelled);
+        ColumnForm {
+            stage: Stage::Labels,
+            name: "labels",
+            kind: FileKind::LABELS,
+            rows: self.rows,
+            row_bytes: self.spec.row_bytes() as usize,
+            read_cost: self.source.read_cost(),
+            held_bytes: self.source.held_bytes(),
+            is_sequential: self.source.is_sequential(),
+            other_row: self.source.has_ids().then_some(unlabelled),
+        }
     }
 
     fn meta(&self, span: ChunkSpan) -> Vec<u8> {
         LabelsMeta { span, spec: self.spec }.encode()
-    }
-
-    fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    fn row_bytes(&self) -> usize {
-        self.spec.row_bytes() as usize
-    }
-
-    fn read_cost(&self) -> usize {
-        self.source.read_cost()
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.source.held_bytes()
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.source.is_sequential()
     }
 
     fn read(&self, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()> {
@@ -160,21 +142,9 @@ impl ColumnInput for LabelInput {
             return Err(too_few(&self.source, self.rows, first + read as u64));
         }
         for index in 0..count {
-            self.encode(&batch, index, rows);
+            self.encode(Some((&batch, index)), rows);
         }
         Ok(())
-    }
-
-    fn other_row(&self) -> Option<Vec<u8>> {
-        let (spec, mut row) = (self.spec, Vec::new());
-        match spec.kind {
-            LabelKind::Single => spec.encode_single(None, &mut row),
-            LabelKind::Multi => spec.encode_multi(None, &mut row),
-            LabelKind::Partial | LabelKind::Targets => {
-                spec.encode_values(&vec![f32::NAN; spec.classes as usize], &mut row);
-            }
-        }
-        self.source.has_ids().then_some(row)
     }
 
     fn is_sound(&self) -> bool {

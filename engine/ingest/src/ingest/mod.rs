@@ -85,7 +85,7 @@ use self::{
     fingerprint::fingerprint,
     input::IngestInput,
     job::IngestJob,
-    journal::{IngestJournal, Scan},
+    journal::{IngestJournal, Record, Scan},
     node_ids::GraphIds,
     options::open_edges,
     plan::IngestBudget,
@@ -132,7 +132,7 @@ fn begin_or_continue(
 ) -> Result<Summary> {
     let folder = store.path();
     let earlier = match IngestJournal::path(folder).exists() {
-        true => Some(IngestJournal::resume(folder, fingerprint.clone())?),
+        true => Some(IngestJournal::resume(folder, &fingerprint)?),
         false => None,
     };
     if let Some(manifest) = store.committing(options.resources.threads, progress)? {
@@ -155,7 +155,7 @@ fn begin_or_continue(
             input.edges = open_edges(options, input.nodes, journal.block_bytes())?;
             budget.block_bytes = journal.block_bytes();
         } else {
-            journal.reblocked(budget.block_bytes)?;
+            journal.record(Record::BlockBytes(budget.block_bytes))?;
         }
     }
     let job = IngestJob { options, budget, store, journal, progress };

@@ -14,11 +14,8 @@ use crate::ingest::{
 
 /// What the manifest says about the data of nodes.
 pub struct NodeData {
-    /// Features, if there are any.
     pub features: Option<FeatureSpec>,
-    /// Labels, if there are any.
     pub labels: Option<LabelSpec>,
-    /// The splits.
     pub splits: Vec<SplitEntry>,
     /// The files of random splits. The journal lists all others.
     pub split_files: Vec<FileEntry>,
@@ -59,9 +56,9 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
         if let Some(schema) = &job.options.node_data.encoding.schema {
             input.check_classes_of(schema)?;
         }
-        schema.classes = input.class_names();
+        schema.classes = input.source.class_names();
         columns::write(job, &input, &ids.chunks, rows.labels())?;
-        labels = Some(StoredLabels { store: job.store.path().to_owned(), spec: input.spec() });
+        labels = Some(StoredLabels { store: job.store.path().to_owned(), spec: input.spec });
     }
     if let Some(split) = job.options.splits.random {
         (splits, split_files) = random_split::write(job, split, &ids.chunks, ids.map.permutation(), labels.as_ref())?;

@@ -17,9 +17,7 @@ use crate::ingest::{
 
 /// The open input files with one row per node.
 pub struct NodeFiles {
-    /// Features.
     pub features: Option<MatrixSource>,
-    /// Labels.
     pub labels: Option<LabelSource>,
     /// The splits in columns of one of these.
     pub splits: Option<SplitColumns>,
@@ -77,7 +75,12 @@ impl NodeFiles {
         }
         let files = Self { features, labels, splits };
         files.check_columns(options)?;
-        files.check_names()?;
+        if let Some(features) = &files.features {
+            check_schema(features.path(), &files.schema_of_features())?;
+        }
+        if let Some(labels) = &files.labels {
+            check_schema(labels.path(), &Schema { classes: labels.class_names(), ..Schema::default() })?;
+        }
         Ok(files)
     }
 
@@ -87,21 +90,6 @@ impl NodeFiles {
         Schema { features: columns.to_vec(), ..Schema::default() }
     }
 
-    /// Fails if columns of features, or classes of sets, have the same names.
-    fn check_names(&self) -> Result<()> {
-        if let Some(features) = &self.features {
-            check_schema(features.path(), &self.schema_of_features())?;
-        }
-        match &self.labels {
-            Some(labels) => {
-                let classes = labels.class_names();
-                check_schema(labels.path(), &Schema { classes, ..Schema::default() })
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// How the files are read.
     pub fn readings(&self) -> impl Iterator<Item = Reading> {
         let features = self.features.as_ref().map(MatrixSource::reading);
         let labels = self.labels.as_deref().map(NodeFile::reading);

@@ -20,7 +20,7 @@ use crate::{
         dense_ids, dictionary,
         input::IngestInput,
         job::IngestJob,
-        journal::Scan,
+        journal::{Record, Scan},
         node_files::NodeFiles,
         options::{RowIds, open_edges},
         permutation, plan,
@@ -33,9 +33,7 @@ const TEXT_EDGE_BYTES: u64 = 8;
 
 /// The ids of the nodes of a graph.
 pub struct GraphIds {
-    /// From external ids to nodes.
     pub map: IdMap,
-    /// The manifest's entry.
     pub spec: IdSpec,
     /// The chunks, which the node permutation decides.
     pub chunks: ChunkMap,
@@ -54,7 +52,7 @@ pub fn scan(job: &IngestJob<'_>, input: &IngestInput) -> Result<Scan> {
         Some(nodes) => Scan { nodes, edges: edges.edges_hint().unwrap_or(edges.total_bytes() / TEXT_EDGE_BYTES) },
         None => dense_ids::scan(job.options, block_bytes, job.progress)?,
     };
-    job.journal.scanned(scan)?;
+    job.journal.record(Record::Scanned(scan))?;
     Ok(scan)
 }
 
@@ -83,7 +81,7 @@ fn scan_dictionary(job: &IngestJob<'_>, nodes: Option<u64>, files: &NodeFiles) -
             "omit --nodes",
         ));
     }
-    job.journal.listed(scan, file)?;
+    job.journal.record(Record::Listed(scan, file))?;
     Ok(scan)
 }
 
@@ -132,7 +130,7 @@ fn part_sizes(job: &IngestJob<'_>, nodes: u64, path: &Path) -> Result<Vec<u64>> 
     }
     let dense = job.options.ids == ExternalIds::Dense;
     let (parts, file) = permutation::build(path, nodes, dense, job.store, job.progress)?;
-    job.journal.permuted(parts.clone(), file)?;
+    job.journal.record(Record::Permuted(parts.clone(), file))?;
     Ok(parts)
 }
 

@@ -28,7 +28,6 @@ pub struct RejectsWriter {
     file: Option<File>,
     /// Lines that are not in the file yet.
     buffer: Vec<u8>,
-    /// Length of the file.
     bytes: u64,
     /// The checksum of its bytes so far.
     hasher: Xxh3Default,
@@ -38,7 +37,6 @@ pub struct RejectsWriter {
 const BUFFER_BYTES: usize = 64 << 10;
 
 impl RejectsFolder {
-    /// The files in the scratch folder `folder`.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }

@@ -15,7 +15,6 @@
 
 use std::{
     fs::File,
-    io::ErrorKind,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -110,11 +109,11 @@ impl NodesOfFiles {
         let without_ids = files.names();
         let listed = match &job.options.node_data.ids {
             None => RowNodes::Ascending(ids.permutation().clone()),
-            Some(path) => nodes_of_ids(job, RowIds::List(path), &lookup, Demand::AllOf(&without_ids), files)?,
+            Some(path) => nodes_of_ids(job, RowIds::List(path), &lookup, Some(&without_ids), files)?,
         };
         let table = files.ids_of_features();
         let name: Vec<String> = table.iter().map(|table| table.path().display().to_string()).collect();
-        let features = table.map(|table| nodes_of_ids(job, table, &lookup, Demand::AllOf(&name), files));
+        let features = table.map(|table| nodes_of_ids(job, table, &lookup, Some(&name), files));
         // A node without a label needs no row, and an id that no node has is told.
         let any = Lookup { strings: Strings::Any, ..lookup };
         let labels = files.ids_of_labels();
@@ -123,7 +122,7 @@ impl NodesOfFiles {
             _ => false,
         };
         let labels = labels.filter(|_| !one_table);
-        let labels = labels.map(|table| nodes_of_ids(job, table, &any, Demand::Nodes, files));
+        let labels = labels.map(|table| nodes_of_ids(job, table, &any, None, files));
         Ok(Self { listed, features: features.transpose()?, labels: labels.transpose()?, one_table })
     }
 
@@ -142,21 +141,13 @@ impl NodesOfFiles {
     }
 }
 
-/// The requirement on the ids of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Demand<'a> {
-    /// All nodes, for these files.
-    AllOf(&'a [String]),
-    /// Nodes.
-    Nodes,
-}
-
-/// Looks up the ids of rows, unless labels and features are written.
+/// Looks up the ids of rows, unless labels and features are written. They must be the ids of all nodes, if these are rows of the files
+/// `all_of`.
 fn nodes_of_ids(
     job: &IngestJob<'_>,
     list: RowIds<'_>,
     lookup: &Lookup<'_>,
-    demand: Demand<'_>,
+    all_of: Option<&[String]>,
     files: &NodeFiles,
 ) -> Result<RowNodes> {
     if job.journal.stage(Stage::Edges).plan.is_some() {
@@ -170,14 +161,15 @@ fn nodes_of_ids(
     job.progress.stage("looking up the ids of rows", None);
     let folder = job.store.lasting_scratch().to_owned();
     let file = unnamed_file(&folder)?;
-    let (mut rows, mut unknown) = (RowFile::new(&file, &folder), Unknown::default());
+    let (mut rows, mut unknown) =
+        (RowFile { file: &file, folder: &folder, bytes: 0, entries: Vec::new(), first: 0 }, Unknown::default());
     id_lists::for_each_node(
         || list.open(job.options),
         id_kind(job.options.ids),
         lookup,
         |row, place, node, id| {
             let Some(node) = node else {
-                if demand == Demand::Nodes {
+                if all_of.is_none() {
                     unknown.add(row, place, id);
                     return Ok(());
                 }
@@ -201,7 +193,7 @@ fn nodes_of_ids(
     if let RowIds::List(path) = list {
         files.check_number_of_ids(path, found.len())?;
     }
-    if let Demand::AllOf(names) = demand {
+    if let Some(names) = all_of {
         check_complete(path, &found, lookup.ids, nodes, names)?;
     }
     Ok(RowNodes::Listed { nodes: file, folder })
@@ -260,16 +252,14 @@ impl Unknown {
 struct RowFile<'a> {
     file: &'a File,
     folder: &'a Path,
+    /// Length of the file.
+    bytes: u64,
     /// The entries from `first` on, as far as they were read.
     entries: Vec<[u8; ENTRY_BYTES]>,
     first: u64,
 }
 
-impl<'a> RowFile<'a> {
-    fn new(file: &'a File, folder: &'a Path) -> Self {
-        Self { file, folder, entries: Vec::new(), first: 0 }
-    }
-
+impl RowFile<'_> {
     /// Sets the node of a row. Calls `check` before it goes to other entries of the file.
     fn set(&mut self, row: u64, node: NodeId, check: impl FnOnce() -> Result<()>) -> Result<()> {
         if !(self.first..self.first + self.entries.len() as u64).contains(&row) {
@@ -277,26 +267,20 @@ impl<'a> RowFile<'a> {
             self.flush()?;
             self.first = row - row % READ_ENTRIES as u64;
             self.entries.resize(READ_ENTRIES, [0; ENTRY_BYTES]);
-            self.fill()?;
+            self.read()?;
         }
         self.entries[(row - self.first) as usize] = entry(node.0);
         Ok(())
     }
 
-    /// Reads entries. Those beyond the end of the file are zeros.
-    fn fill(&mut self) -> Result<()> {
-        let bytes = self.entries.as_flattened_mut();
-        let (mut at, mut filled) = (self.first * ENTRY_BYTES as u64, 0);
-        while filled < bytes.len() {
-            match self.file.read_at(&mut bytes[filled..], at) {
-                Ok(0) => break,
-                Ok(read) => (at, filled) = (at + read as u64, filled + read),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io("read a scratch file in", self.folder)(error)),
-            }
-        }
-        bytes[filled..].fill(0);
-        Ok(())
+    /// Reads entries. The file grows by zeros where it ends before them.
+    fn read(&mut self) -> Result<()> {
+        let (bytes, at) = (self.entries.as_flattened_mut(), self.first * ENTRY_BYTES as u64);
+        self.bytes = self.bytes.max(at + bytes.len() as u64);
+        self.file
+            .set_len(self.bytes)
+            .and_then(|()| self.file.read_exact_at(bytes, at))
+            .map_err(Error::io("read a scratch file in", self.folder))
     }
 
     /// Writes the entries.

@@ -15,10 +15,8 @@ pub enum RowSet {
     Bits {
         /// The bits, the lowest of each word first.
         words: Vec<u64>,
-        /// How many are set.
         count: u64,
     },
-    /// The compressed set.
     Compressed(RoaringTreemap),
 }
 
@@ -47,7 +45,6 @@ impl RowSet {
         }
     }
 
-    /// Number of nodes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Bits { count, .. } => *count,

@@ -26,14 +26,12 @@ pub const READ_RECORDS: u64 = 1 << 16;
 /// A finished cut of ids into segments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinPlan {
-    /// Maps strings to keys.
     pub hash: StringHash,
     /// The file of each segment's keys.
     extents: Vec<Extent>,
 }
 
 impl JoinPlan {
-    /// Number of segments.
     pub fn segments(&self) -> u32 {
         self.extents.len() as u32
     }

@@ -15,6 +15,7 @@ use crate::{
     ingest::{
         id_lists::{self, Join, Lookup},
         job::IngestJob,
+        journal::Record,
         options::{IngestOptions, SplitFile, id_kind, id_limit},
         plan::check_sets,
     },
@@ -52,8 +53,11 @@ pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) ->
 
 /// Writes a file with the nodes of each split, and records the splits.
 pub fn write(job: &IngestJob<'_>, nodes: u64, sets: &[(&str, &RoaringTreemap)]) -> Result<Vec<SplitEntry>> {
-    let written = sets.iter().map(|&(name, set)| job.store.write_split(name, nodes, set));
-    job.journal.split(written.collect::<Result<_>>()?)?;
+    let written = sets.iter().map(|&(name, set)| {
+        let (split, file) = job.store.write_split(name, nodes, set)?;
+        Ok((split.name, split.nodes, file))
+    });
+    job.journal.record(Record::Split(written.collect::<Result<_>>()?))?;
     Ok(job.journal.splits().expect("they are recorded now"))
 }
 

@@ -18,7 +18,7 @@ use std::{
 use bytemuck::cast_slice;
 use grappa_formats::{
     ChunkId,
-    manifest::{EdgeOptions, ExternalIds, Manifest},
+    manifest::{EdgeOptions, ExternalIds},
 };
 use grappa_io::{
     Result,
@@ -32,6 +32,7 @@ use grappa_storage::{
 };
 
 use crate::ingest::{
+    commit::manifest_of_edges,
     edge_values::EdgeValues,
     edges,
     job::IngestJob,
@@ -113,29 +114,8 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     let held = plan::held_memory(&ids.chunks, 1, &nested.budget)?;
     let rejects = RejectsFolder::new(store.lasting_scratch());
     edges::write(&nested, &source, &EdgeValues::none(), scan, &mut ids, held, &rejects)?;
-    store.commit(&manifest(&nested, ids))?;
+    store.commit(&manifest_of_edges(&nested, ids))?;
     Store::open(&path)
-}
-
-fn manifest(job: &IngestJob<'_>, ids: GraphIds) -> Manifest {
-    let chunks = job.journal.take_chunks();
-    Manifest {
-        writer: job.options.writer.clone(),
-        nodes: ids.chunks.nodes(),
-        edges: chunks.iter().map(|chunk| chunk.edges).sum(),
-        chunk_starts: ids.chunks.starts().to_vec(),
-        chunks,
-        ids: ids.spec,
-        features: None,
-        labels: None,
-        splits: Vec::new(),
-        weighted: false,
-        edge_options: job.options.edge_options,
-        edges_read: job.journal.input_stage().counts().read,
-        rejected: 0,
-        generator: String::new(),
-        files: job.journal.files(),
-    }
 }
 
 /// The parts of nodes so far.

@@ -19,7 +19,7 @@
 //!
 //! - [`StoreFolder`] begins, resumes and commits a store;
 //! - [`AdjacencyWriter`] encodes the adjacency lists of a chunk;
-//! - [`same_options`] and [`not_begun`] check the first record of a journal;
+//! - [`resume_journal`] reads the journal of a run that is resumed;
 //! - [`finished`] compares files that an earlier process finished with their checksums;
 //! - [`scratch_error`] and [`damaged_scratch`] are errors that a resumed run would meet again. [`StoreFolder::failed`] adds how
 //!   to start again.
@@ -35,7 +35,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_io::{Error, Position, Result};
+use grappa_io::{Error, Position, Result, journal::Journal};
+use serde::de::DeserializeOwned;
 
 pub use self::{
     adjacency::AdjacencyWriter,
@@ -46,27 +47,32 @@ pub use self::{
 /// Name of the journal in the folder of an unfinished store.
 pub const JOURNAL: &str = "journal";
 
-/// Fails unless a run that resumes the store in `folder` has the same options as the run that began it. Both maps have the
-/// name and value of each option that the store depends on, as on the command line. The value of a flag is empty.
-pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
-    let Some(name) = before.keys().chain(now.keys()).find(|name| before.get(*name) != now.get(*name)) else {
-        return Ok(());
+/// Reads the journal of the run that began the store in `folder`. The first record has the options of that run, which `options_of` takes
+/// from it, and the run that resumes must have the same `options`. Both maps have the name and value of each option that the store
+/// depends on, as on the command line. The value of a flag is empty. Returns the journal and all records.
+pub fn resume_journal<R: DeserializeOwned>(
+    folder: &Path,
+    options: &BTreeMap<String, String>,
+    options_of: impl Fn(&R) -> Option<&BTreeMap<String, String>>,
+) -> Result<(Journal, Vec<R>)> {
+    let path = folder.join(JOURNAL);
+    let (journal, records) = Journal::resume(&path)?;
+    let Some(before) = records.first().and_then(options_of) else {
+        let what = "the journal does not begin with the options of a run";
+        return Err(Error::input(&path, Position::Whole, what));
     };
-    let [before, now] = [before, now].map(|options| match options.get(name) {
-        None => format!("no {name}"),
-        Some(value) if value.is_empty() => name.clone(),
-        Some(value) => format!("{name} {value}"),
-    });
-    Err(Error::conflict(
-        format!("cannot resume {}: the run that began it had {before}, this one has {now}", folder.display()),
-        "give the same options, or remove that folder and start again",
-    ))
-}
-
-/// The error about a journal that does not begin with the options of its run.
-pub fn not_begun(journal: &Path) -> Error {
-    let what = "the journal does not begin with the options of a run";
-    Error::input(journal, Position::Whole, what)
+    if let Some(name) = before.keys().chain(options.keys()).find(|name| before.get(*name) != options.get(*name)) {
+        let [before, now] = [before, options].map(|options| match options.get(name) {
+            None => format!("no {name}"),
+            Some(value) if value.is_empty() => name.clone(),
+            Some(value) => format!("{name} {value}"),
+        });
+        return Err(Error::conflict(
+            format!("cannot resume {}: the run that began it had {before}, this one has {now}", folder.display()),
+            "give the same options, or remove that folder and start again",
+        ));
+    }
+    Ok((journal, records))
 }
 
 /// The folder in which the store `store` grows until it is complete.

@@ -32,11 +32,8 @@ const COLUMN_PIECE_BYTES: u64 = 256 << 10;
 /// Bytes of feature rows or labels that a team holds per thread, except for one larger row.
 pub(super) const COLUMN_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Writes the files of chunks.
 pub(super) struct ChunkWriter<'a> {
-    /// The unfinished store.
     pub(super) folder: &'a StoreFolder,
-    /// The chunks of the graph.
     pub(super) chunks: &'a ChunkMap,
     pub(super) generator: &'a Generator,
     /// The node permutation. Without one, a node is its own label.

@@ -169,7 +169,7 @@ impl<'a> Generation<'a> {
     fn finish(&self, folder: &StoreFolder) -> Result<StoreSummary> {
         let path = folder.path().join(JOURNAL);
         let earlier = match path.exists() {
-            true => Some(journal::resume(folder, &path, &self.fingerprint())?),
+            true => Some(journal::resume(folder.path(), &self.fingerprint())?),
             false => None,
         };
         if let Some(manifest) = folder.committing(self.options.threads, self.progress)? {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use grappa_formats::manifest::FileEntry;
 use grappa_io::{Result, journal::Journal};
-use grappa_storage::writer::{StoreFolder, not_begun, same_options};
+use grappa_storage::writer::resume_journal;
 use serde::{Deserialize, Serialize};
 
 /// One line of the journal.
@@ -16,32 +16,26 @@ pub(super) enum Record {
     Chunk(u32, ChunkDone),
 }
 
-/// A finished chunk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ChunkDone {
-    /// Number of edges.
     pub(super) edges: u64,
     /// Number of edges before the edge options were applied.
     pub(super) drawn: u64,
     /// Number of edges by chunk of the source.
     pub(super) bucket_edges: Vec<u64>,
-    /// The files.
     pub(super) files: Vec<FileEntry>,
 }
 
 /// Reads the journal of an earlier run. Returns the chunks that it finished.
 pub(super) fn resume(
-    folder: &StoreFolder,
-    path: &Path,
+    folder: &Path,
     fingerprint: &BTreeMap<String, String>,
 ) -> Result<(Journal, BTreeMap<u32, ChunkDone>)> {
-    let (journal, records) = Journal::resume(path)?;
-    let mut records = records.into_iter();
-    let Some(Record::Started(before)) = records.next() else {
-        return Err(not_begun(path));
-    };
-    same_options(folder.path(), &before, fingerprint)?;
-    let done = records.filter_map(|record| match record {
+    let (journal, records) = resume_journal(folder, fingerprint, |first| match first {
+        Record::Started(before) => Some(before),
+        Record::Chunk(..) => None,
+    })?;
+    let done = records.into_iter().filter_map(|record| match record {
         Record::Chunk(chunk, done) => Some((chunk, done)),
         Record::Started(_) => None,
     });

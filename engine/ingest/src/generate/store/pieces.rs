@@ -17,9 +17,7 @@ const LABEL_BLOCK: u64 = 1 << 10;
 /// The adjacency lists of some consecutive nodes.
 #[derive(Default)]
 pub struct Piece<'a> {
-    /// The first node.
     pub first_node: u64,
-    /// The label of each node.
     pub labels: Vec<u64>,
     /// Upper bound of the number of edges.
     pub bound: u64,

@@ -23,18 +23,15 @@ pub trait EdgeBlocks: Sync {
     fn next(&self, buffers: &mut BlockBuffers, on_reject: OnReject<'_>) -> Result<Option<ReadBlock>>;
 }
 
-/// A block that was read.
 pub struct ReadBlock {
     /// Identifies the block. It is the same in every run with the same block size.
     pub id: BlockId,
-    /// Number of bytes read.
     pub bytes: u64,
 }
 
 /// The buffers that a worker reuses from block to block.
 #[derive(Debug, Default)]
 pub struct BlockBuffers {
-    /// The edges of the block.
     pub batch: EdgeBatch,
     /// The places of its edges in the input. Empty if they do not matter.
     pub places: Vec<u64>,
@@ -54,13 +51,10 @@ impl BlockBuffers {
 
 /// The blocks of the user's files, parsed and with their external ids replaced.
 pub struct InputBlocks<'a, 's> {
-    /// The files.
     pub source: &'s EdgeSource,
     /// Their blocks, as other threads read them.
     pub blocks: &'a ReadAhead<RawBlock<'s>>,
-    /// Maps external ids to nodes.
     pub ids: &'a IdMap,
-    /// The replacement of external ids.
     pub replace: Replace,
     /// Whether the places of edges in the input matter.
     pub with_places: bool,

@@ -32,7 +32,7 @@ use crate::{
             spilled_blocks::SpilledBlocks,
         },
         job::IngestJob,
-        journal::Stage,
+        journal::{Record, Stage},
         plan::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, IngestBudget},
         rejects::RejectsFolder,
         segments::{self, JoinPlan},
@@ -60,7 +60,7 @@ pub fn plan_join(job: &IngestJob<'_>, ids: &mut IdMap) -> Result<Option<JoinPlan
         return Ok(before);
     }
     if before.is_some() {
-        job.journal.not_joining()?;
+        job.journal.record(Record::Joining(None))?;
     } else if table <= memory {
         return Ok(None);
     }
@@ -72,7 +72,7 @@ pub fn plan_join(job: &IngestJob<'_>, ids: &mut IdMap) -> Result<Option<JoinPlan
     };
     let scratch = job.store.lasting_scratch();
     let plan = segments::cut(dictionary, &permutation, segments, scratch, memory)?;
-    job.journal.joining(plan.clone())?;
+    job.journal.record(Record::Joining(Some(plan.clone())))?;
     Ok(Some(plan))
 }
 

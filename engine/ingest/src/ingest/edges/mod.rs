@@ -55,7 +55,7 @@ use crate::{
         edge_split::{EdgeSplit, KeyParts},
         edge_values::{EdgeValues, ValueShape},
         job::IngestJob,
-        journal::{Scan, Stage},
+        journal::{Record, Scan, Stage},
         node_ids::GraphIds,
         plan::{IngestBudget, SpillPlan},
         rejects::RejectsFolder,
@@ -119,7 +119,7 @@ pub fn write(
     }
     if !are_spilled {
         source.check()?;
-        job.journal.edges_spilled()?;
+        job.journal.record(Record::EdgesSpilled)?;
     }
 
     let spilled = job.journal.stage(Stage::Edges);
@@ -196,6 +196,6 @@ fn plan_edges(
     }
     let directions = if job.options.edge_options.undirected { 2 } else { 1 };
     let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_cost, source_bits, &budget)?;
-    job.journal.planned(Stage::Edges, plan)?;
+    job.journal.record(Record::Planned(Stage::Edges, plan))?;
     Ok(plan)
 }

@@ -18,7 +18,6 @@ pub enum Route<'a> {
     /// To the shard of the destination, for pass 2. Both ends are nodes. A record is the [`EdgeKeys`] key and the
     /// values of the edge.
     Shard {
-        /// Shards and keys.
         keys: &'a EdgeKeys,
         /// Whether to add reverse edges, and which self-loops to drop.
         options: EdgeOptions,
@@ -28,17 +27,13 @@ pub enum Route<'a> {
     Segment {
         /// The end that decides.
         end: EdgeEnd,
-        /// Number of segments.
         segments: u32,
     },
 }
 
-/// One end of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeEnd {
-    /// The source.
     Source,
-    /// The destination.
     Target,
 }
 
@@ -156,7 +151,6 @@ impl EdgeKeys {
         Self { shards: plan.shards(chunks), source_bits: Self::source_bits(chunks, parts), parts }
     }
 
-    /// Bits of a source.
     pub fn source_bits(chunks: &ChunkMap, parts: Option<KeyParts>) -> u32 {
         bits_for(chunks.nodes()) + KeyParts::bits(parts)
     }
@@ -182,7 +176,6 @@ impl EdgeKeys {
         key & ((1 << self.source_bits) - 1)
     }
 
-    /// The node of a source.
     pub fn node(&self, source: u64) -> NodeId {
         NodeId(self.parts.map_or(source, |_| KeyParts::divide(source).0))
     }

@@ -55,17 +55,12 @@ const SORTING: &str = "sorting the edges of some adjacency lists";
 pub struct SortPass<'a> {
     /// The ingest. Its options decide which parallel edges are merged, and which self-loops are added.
     pub job: &'a IngestJob<'a>,
-    /// Chunks of the graph.
     pub chunks: &'a ChunkMap,
-    /// Division of chunks into shards.
     pub plan: &'a SpillPlan,
-    /// Shard and key of each edge.
     pub keys: &'a EdgeKeys,
     /// Result of pass 1.
     pub spilled: &'a StageState,
-    /// Spill files of pass 1.
     pub spill: &'a SpillFolder,
-    /// The values of edges.
     pub values: &'a EdgeValues,
     /// Names nodes in errors.
     pub ids: &'a IdMap,
@@ -85,9 +80,7 @@ struct ShardPart {
     first_node: u64,
     /// Destinations of this part, as indices in the shard. Includes those without records.
     targets: Range<u64>,
-    /// Where the records are.
     spill: SpillFolder,
-    /// Worker, shard and extent of each file.
     files: Vec<(u32, u32, Extent)>,
 }
 
@@ -144,7 +137,6 @@ impl<'a> SortPass<'a> {
         Ok((done, files))
     }
 
-    /// Removes the spill files of a chunk.
     pub fn remove_spill(&self, chunk: ChunkId) -> Result<()> {
         self.spill.remove_all(self.plan.shards_of(chunk), self.spilled.workers.keys().copied())
     }

@@ -41,23 +41,16 @@ const COMMIT_BYTES: u64 = 256 << 20;
 /// input must have fewer entries per byte.
 const COMMITS_MAX: u64 = 1000;
 
-/// A pass over blocks of edges.
 pub struct SpillPass<'a> {
     /// The stage under which the journal records the pass.
     pub stage: Stage,
     /// The name of the pass for progress.
     pub title: &'a str,
-    /// The spill file of each edge.
     pub route: Route<'a>,
-    /// How records hold the values of edges.
     pub shape: ValueShape,
-    /// The spill files.
     pub spill: &'a SpillFolder,
-    /// The files of skipped lines.
     pub rejects: &'a RejectsFolder,
-    /// Bytes of each spill buffer.
     pub buffer_bytes: usize,
-    /// Number of worker threads.
     pub threads: usize,
 }
 
@@ -84,7 +77,6 @@ impl SpillPass<'_> {
         })
     }
 
-    /// Spills every block of `blocks`.
     pub fn run(&self, blocks: &dyn EdgeBlocks, journal: &IngestJournal, progress: &dyn Progress) -> Result<()> {
         progress.stage(self.title, Some(blocks.total_bytes()));
         let commit_bytes = COMMIT_BYTES.max(blocks.total_bytes() / COMMITS_MAX);

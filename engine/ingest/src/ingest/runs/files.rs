@@ -61,17 +61,14 @@ impl Runs {
         Self { folder: folder.to_owned(), kind, finished: Mutex::default() }
     }
 
-    /// The file of a run.
     pub fn path(&self, number: u32) -> PathBuf {
         self.folder.join(format!("run-{number}"))
     }
 
-    /// The runs that are finished.
     pub fn finished(&self) -> MutexGuard<'_, FinishedRuns> {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a run.
     pub fn writer(&self) -> Result<RunWriter<'_>> {
         let mut finished = self.finished();
         let number = finished.next;

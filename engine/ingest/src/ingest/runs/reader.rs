@@ -37,7 +37,6 @@ impl RunReader {
         })
     }
 
-    /// The current id.
     #[inline]
     pub fn id(&self) -> &[u8] {
         &self.buffer[self.id.clone()]
