@@ -6,7 +6,7 @@ use grappa_io::{Result, progress::Silent};
 use grappa_storage::Store;
 
 use super::{
-    minibatches::Loader,
+    open::Loader,
     options::{LoaderOptions, Seeds},
 };
 use crate::{

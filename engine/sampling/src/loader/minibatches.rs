@@ -1,109 +1,23 @@
-//! A loader: partitions that are open, and the feed that delivers their minibatches.
+//! The minibatches of a loader, and the feed that delivers them.
 
 use std::sync::Arc;
 
-use grappa_formats::{ChunkId, assignment::Assignment};
+use grappa_formats::ChunkId;
 use grappa_io::{Result, progress::Progress};
-use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
-use super::{
-    open::OpenPartitions,
-    options::{LoaderOptions, Seeds},
-};
+use super::open::Loader;
 use crate::{
     feed::{
         BatchSource, Division, Epoch, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, MinibatchOptions, Part,
         PartitionBatches, Seeded,
     },
-    links::Positives,
     partition::{Owned, Share},
     sample::Sampler,
-    view::{HaloLists, PartitionView, ViewKind, ViewSource},
+    view::{ViewKind, ViewSource},
 };
 
-/// Samples minibatches and delivers them with features, epoch after epoch.
-///
-/// ```no_run
-/// use std::{path::Path, sync::Arc};
-///
-/// use grappa_sampling::Loader;
-/// use grappa_storage::{MappedChunks, Store};
-///
-/// let store = Arc::new(Store::open(Path::new("graph.grappa"))?);
-/// let mut loader = Loader::open(&store).fanouts([15, 10, 5]).batch(1024).memory(4 << 30).start()?;
-/// for epoch in 0..3 {
-///     for batch in loader.epoch(epoch)? {
-///         let batch = batch?;
-///         let (nodes, features) = (&batch.minibatch().nodes, batch.features().unwrap());
-///         assert_eq!(nodes.len(), features.rows());
-///     }
-/// }
-/// # Ok::<(), grappa_io::Error>(())
-/// ```
-pub struct Loader {
-    store: Arc<Store>,
-    pub(super) options: LoaderOptions,
-    open: OpenPartitions,
-    /// A mapped view of the whole graph, for [`Loader::whole_graph_batches`] of several partitions.
-    whole: Option<Arc<PartitionView>>,
-    /// The feed of training. Evaluations use it if it is open.
-    feed: Option<Feed>,
-    /// A feed that was opened for [`Loader::whole_graph_batches`]. Its memory is divided for their size, so training
-    /// closes it.
-    pub(super) evaluation: Option<Feed>,
-}
-
 impl Loader {
-    /// A loader without partitions. [`Loader::partition`] opens some.
-    pub fn new(store: &Arc<Store>, options: LoaderOptions) -> Self {
-        Self {
-            store: store.clone(),
-            options,
-            open: OpenPartitions::default(),
-            whole: None,
-            feed: None,
-            evaluation: None,
-        }
-    }
-
-    /// Opens the views of the partitions of `assignment` that this worker serves. The memory of the previous views is
-    /// freed first.
-    ///
-    /// # Errors
-    /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` asks to stop.
-    pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds, progress: &dyn Progress) -> Result<()> {
-        self.open = OpenPartitions::default();
-        self.open = OpenPartitions::open(&self.store, &self.options, assignment, seeds, progress)?;
-        Ok(())
-    }
-
-    /// Samples in-neighbors of the halo nodes of the open partitions that this worker serves, as
-    /// [`Halo::Neighbors`](crate::view::Halo::Neighbors) does. `generation` is the generation of the assignment. None
-    /// if minibatches expand no halo nodes.
-    ///
-    /// # Errors
-    /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
-    pub fn sample_halo_neighbors(&self, generation: u64, progress: &dyn Progress) -> Result<Option<HaloLists>> {
-        self.open.sample_halo_neighbors(&self.store, &self.options, generation, progress)
-    }
-
-    /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbors`] made. To be called
-    /// before the first batch of these partitions.
-    pub fn set_halo_lists(&mut self, lists: HaloLists) {
-        self.open.set_halo_lists(lists);
-    }
-
-    /// Gives the open partitions that this worker serves their positives, in the order of partitions. `of_all` has the number of positives of
-    /// each partition, also of other workers.
-    ///
-    /// # Panics
-    /// If numbers disagree, or [`MinibatchOptions::links`] is none.
-    pub fn set_positives(&mut self, positives: Vec<Arc<Positives>>, of_all: &[u64]) {
-        assert!(self.options.minibatches.links.is_some(), "minibatches are of links");
-        self.open.set_positives(positives, of_all);
-    }
-
     /// The minibatches of an epoch that this worker serves and `choose` selects. Opens the feed if it is closed, and maps
     /// views for which there is too little memory.
     ///
@@ -118,11 +32,11 @@ impl Loader {
         self.evaluation = None;
         let mut batches = make(self);
         if self.feed.is_none() {
-            let may_map = self.open.may_map(&self.options);
+            let may_map = self.may_map();
             let mut plan = self.plan_feed(&batches, self.options.host.clone(), may_map)?;
             if may_map && !plan.fits() {
                 drop((plan, batches));
-                self.open.map(&self.store, &self.options)?;
+                self.map()?;
                 batches = make(self);
                 plan = self.plan_feed(&batches, self.options.host.clone(), false)?;
             }
@@ -155,7 +69,7 @@ impl Loader {
             (_, Some(whole)) => whole.clone(),
             (_, None) => {
                 let owned = vec![Owned::whole(&self.store)];
-                let views = self.open.open_views(&self.store, &self.options, owned, ViewKind::Mapped, progress)?;
+                let views = self.open_views(owned, ViewKind::Mapped, progress)?;
                 let view = views.into_iter().next().expect("there is one partition");
                 self.whole.insert(view).clone()
             }
@@ -194,34 +108,6 @@ impl Loader {
     pub fn epoch(&mut self, epoch: u64) -> Result<Epoch<'_>> {
         let batches = self.batches(epoch, |batches| batches)?;
         Ok(self.deliver(&batches))
-    }
-
-    /// The open partitions that this worker serves, each with its view and its seeds.
-    pub fn served(&self) -> impl Iterator<Item = &Seeded> {
-        self.open.served()
-    }
-
-    /// The sampled in-neighbors of the halo nodes of these partitions, if they have any.
-    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
-        self.open.halo_lists.as_ref()
-    }
-
-    /// Bytes of memory that the adjacency lists of the partitions take at most, the lists of halo nodes, and the features of edges.
-    pub fn adjacency_bytes(&self) -> u64 {
-        self.open.bytes()
-    }
-
-    /// Frees the views that are in memory in turn; the next epoch loads them again. Returns the bytes that adjacency
-    /// lists still take.
-    pub fn free_views_in_turn(&self) -> u64 {
-        let bytes = self.open.bytes();
-        match self.open.turns() {
-            Some(turns) => {
-                turns.free();
-                bytes - turns.bytes()
-            }
-            None => bytes,
-        }
     }
 
     /// The feed, if it is open. A clone of it delivers while the owner of the loader is changed.
@@ -271,7 +157,7 @@ impl Loader {
         let options = FeedOptions {
             memory_bytes: self.options.memory.saturating_sub(views),
             adjacency_bytes: views,
-            mapped_adjacency_bytes: self.open.mapped_bytes(),
+            mapped_adjacency_bytes: self.mapped_bytes(),
             rows: self.options.rows.clone(),
             edge_features: self.open.edge_features.clone(),
             host,

@@ -25,7 +25,7 @@ mod tests;
 
 pub use self::{
     builder::LoaderBuilder,
-    minibatches::Loader,
     numbers::NumberOptions,
+    open::Loader,
     options::{LoaderOptions, Seeds},
 };

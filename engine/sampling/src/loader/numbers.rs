@@ -10,7 +10,7 @@ use super::options::LoaderOptions;
 use crate::{
     partition::{Owned, RepartitionOptions, Schedule, Share, assign, check_concurrent, groups},
     placement::{NumberChoice, PartitionNumbers, PartitionSizes},
-    view::{Halo, PartitionView, Turns},
+    view::{Halo, Turns},
 };
 
 /// Partitions change from one super-epoch to the next, and their sizes with them. Sizes are computed for this many.
@@ -63,28 +63,23 @@ struct StoreSizes<'a> {
 
 impl PartitionSizes for StoreSizes<'_> {
     fn whole(&self) -> u64 {
-        self.bytes_of(&Owned::whole(self.store))
+        self.loader.list_bytes(self.store, &Owned::whole(self.store))
     }
 
     fn all(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64> {
         self.largest_share(partitions, concurrent, enough, |groups| {
-            groups.iter().flatten().map(|owned| self.bytes_of(owned)).sum()
+            groups.iter().flatten().map(|owned| self.loader.list_bytes(self.store, owned)).sum()
         })
     }
 
     fn two_groups(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64> {
         self.largest_share(partitions, concurrent, enough, |groups| {
-            Turns::bytes_of(groups, |owned| self.bytes_of(owned))
+            Turns::bytes_of(groups, |owned| self.loader.list_bytes(self.store, owned))
         })
     }
 }
 
 impl StoreSizes<'_> {
-    fn bytes_of(&self, owned: &Owned) -> u64 {
-        let edge_data = self.loader.minibatches.sampler.edge_data();
-        PartitionView::bytes_in_memory(self.store, owned, self.loader.halo, edge_data)
-    }
-
     /// The most that `bytes_of` counts in any super-epoch for the groups of partitions that a worker serves. Once it
     /// exceeds `enough`, later super-epochs are not counted.
     fn largest_share(

@@ -1,4 +1,4 @@
-//! The partitions that are open: their views, and the sampled in-neighbors of their halo nodes.
+//! A loader, and the partitions that it opens: their views, and the sampled in-neighbors of their halo nodes.
 
 use std::{mem, sync::Arc};
 
@@ -12,7 +12,7 @@ use roaring::RoaringTreemap;
 
 use super::options::{LoaderOptions, Seeds};
 use crate::{
-    feed::{Part, Seeded},
+    feed::{Feed, Part, Seeded},
     halo_neighbors::HaloNeighbors,
     links::Positives,
     partition::{Owned, SeedNodes, groups},
@@ -23,69 +23,107 @@ use crate::{
     },
 };
 
+/// Samples minibatches and delivers them with features, epoch after epoch.
+///
+/// ```no_run
+/// use std::{path::Path, sync::Arc};
+///
+/// use grappa_sampling::Loader;
+/// use grappa_storage::{MappedChunks, Store};
+///
+/// let store = Arc::new(Store::open(Path::new("graph.grappa"))?);
+/// let mut loader = Loader::open(&store).fanouts([15, 10, 5]).batch(1024).memory(4 << 30).start()?;
+/// for epoch in 0..3 {
+///     for batch in loader.epoch(epoch)? {
+///         let batch = batch?;
+///         let (nodes, features) = (&batch.minibatch().nodes, batch.features().unwrap());
+///         assert_eq!(nodes.len(), features.rows());
+///     }
+/// }
+/// # Ok::<(), grappa_io::Error>(())
+/// ```
+pub struct Loader {
+    pub(super) store: Arc<Store>,
+    pub(super) options: LoaderOptions,
+    pub(super) open: OpenPartitions,
+    /// A mapped view of the whole graph, for [`Loader::whole_graph_batches`] of several partitions.
+    pub(super) whole: Option<Arc<PartitionView>>,
+    /// The feed of training. Evaluations use it if it is open.
+    pub(super) feed: Option<Feed>,
+    /// A feed that was opened for [`Loader::whole_graph_batches`]. Its memory is divided for their size, so training
+    /// closes it.
+    pub(super) evaluation: Option<Feed>,
+}
+
 /// The open partitions of a loader, as far as its worker serves them.
 #[derive(Debug, Default)]
 pub(super) struct OpenPartitions {
     pub parts: Vec<Part>,
     /// The sampled in-neighbors of halo nodes, if they have any.
-    pub halo_lists: Option<Arc<HaloLists>>,
+    halo_lists: Option<Arc<HaloLists>>,
     /// The memory of all mapped files.
     mapped: Arc<MappedMemory>,
     /// The features of edges, if batches have them.
     pub edge_features: Option<Arc<EdgeFeatures>>,
 }
 
-impl OpenPartitions {
-    /// Opens the views of the partitions of `assignment` that the worker serves, with their seeds.
-    pub fn open(
-        store: &Arc<Store>,
-        options: &LoaderOptions,
-        assignment: &Assignment,
-        seeds: &Seeds,
-        progress: &dyn Progress,
-    ) -> Result<Self> {
-        let (owned, seeds) = owned_and_seeds(store, options, assignment, seeds)?;
-        let mut open = Self::default();
-        if options.edge_features {
-            let edges = EdgeFeatures::open(store, options.edge_feature_bytes(store), &open.mapped)?;
-            open.edge_features = Some(Arc::new(edges));
+impl Loader {
+    /// A loader without partitions. [`Loader::partition`] opens some.
+    pub fn new(store: &Arc<Store>, options: LoaderOptions) -> Self {
+        Self {
+            store: store.clone(),
+            options,
+            open: OpenPartitions::default(),
+            whole: None,
+            feed: None,
+            evaluation: None,
         }
-        if options.halo == Halo::Neighbors && seeds.len() > 1 {
+    }
+
+    /// Opens the views of the partitions of `assignment` that this worker serves. The memory of the previous views is
+    /// freed first.
+    ///
+    /// # Errors
+    /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` asks to stop.
+    pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds, progress: &dyn Progress) -> Result<()> {
+        self.open = OpenPartitions::default();
+        let (owned, seeds) = owned_and_seeds(&self.store, &self.options, assignment, seeds)?;
+        if self.options.edge_features {
+            let bytes = self.options.edge_feature_bytes(&self.store);
+            self.open.edge_features = Some(Arc::new(EdgeFeatures::open(&self.store, bytes, &self.open.mapped)?));
+        }
+        if self.options.halo == Halo::Neighbors && seeds.len() > 1 {
             let partitions: Vec<_> = owned.iter().zip(seeds.iter().filter_map(PartSeeds::listed)).collect();
-            let lists = draw_halo_lists(store, options, assignment.generation(), &partitions, progress)?;
-            open.halo_lists = Some(Arc::new(lists));
+            let lists = self.draw_halo_lists(assignment.generation(), &partitions, progress)?;
+            self.open.halo_lists = Some(Arc::new(lists));
         }
-        open.open_parts(store, options, owned, seeds, options.view, progress)?;
-        Ok(open)
+        self.open_parts(owned, seeds, self.options.view, progress)
     }
 
-    /// The open partitions that the worker serves.
+    /// The open partitions that this worker serves, each with its view and its seeds.
     pub fn served(&self) -> impl Iterator<Item = &Seeded> {
-        self.parts.iter().filter_map(Part::served)
+        self.open.parts.iter().filter_map(Part::served)
     }
 
-    /// See [`Loader::sample_halo_neighbors`](super::Loader::sample_halo_neighbors).
-    pub fn sample_halo_neighbors(
-        &self,
-        store: &Store,
-        options: &LoaderOptions,
-        generation: u64,
-        progress: &dyn Progress,
-    ) -> Result<Option<HaloLists>> {
-        if options.minibatches.sampler.edges_from_seeds() == 1 && options.minibatches.links.is_none() {
+    /// Samples in-neighbors of the halo nodes of the open partitions that this worker serves, as [`Halo::Neighbors`]
+    /// does. `generation` is the generation of the assignment. None if minibatches expand no halo nodes.
+    ///
+    /// # Errors
+    /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
+    pub fn sample_halo_neighbors(&self, generation: u64, progress: &dyn Progress) -> Result<Option<HaloLists>> {
+        if self.options.minibatches.sampler.edges_from_seeds() == 1 && self.options.minibatches.links.is_none() {
             // Only seeds are expanded, and the partition owns them.
             return Ok(None);
         }
-        let partitions = self.served().map(|part| (part.view.owned(), &*part.seeds));
-        let partitions: Vec<_> = partitions.collect();
-        draw_halo_lists(store, options, generation, &partitions, progress).map(Some)
+        let partitions: Vec<_> = self.served().map(|part| (part.view.owned(), &*part.seeds)).collect();
+        self.draw_halo_lists(generation, &partitions, progress).map(Some)
     }
 
-    /// See [`Loader::set_halo_lists`](super::Loader::set_halo_lists).
+    /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbors`] made. To be called
+    /// before the first batch of these partitions.
     pub fn set_halo_lists(&mut self, lists: HaloLists) {
         let lists = Arc::new(lists);
-        for part in &mut self.parts {
-            let Part::Served(part) = part else { continue };
+        for part in self.open.parts.iter_mut().filter_map(Part::served_mut) {
             match &mut part.view {
                 ViewSource::Open(view) => {
                     let view = Arc::get_mut(view).expect("no batch has the view yet");
@@ -94,39 +132,24 @@ impl OpenPartitions {
                 ViewSource::InTurn(turns, _) => turns.set_halo_lists(lists.clone()),
             }
         }
-        self.halo_lists = Some(lists);
+        self.open.halo_lists = Some(lists);
     }
 
-    /// Whether adjacency lists are in memory, and the options allow to map them.
-    pub fn may_map(&self, options: &LoaderOptions) -> bool {
-        options.view == ViewKind::Auto && self.served().any(|part| part.view.kind() != ViewKind::Mapped)
+    /// The sampled in-neighbors of the halo nodes of these partitions, if they have any.
+    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
+        self.open.halo_lists.as_ref()
     }
 
-    /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
-    pub fn map(&mut self, store: &Arc<Store>, options: &LoaderOptions) -> Result<()> {
-        let (mut owned, mut seeds, mut positives) = (Vec::new(), Vec::new(), Vec::new());
-        // Frees the views in memory before it opens others.
-        for part in mem::take(&mut self.parts) {
-            seeds.push(match part {
-                Part::Elsewhere { seeds } => PartSeeds::Elsewhere(seeds),
-                Part::Served(part) => {
-                    owned.push(part.view.owned().clone());
-                    positives.push(part.positives);
-                    PartSeeds::Served(part.seeds)
-                }
-            });
-        }
-        self.open_parts(store, options, owned, seeds, ViewKind::Mapped, &Silent)?;
-        let served = self.parts.iter_mut().filter_map(Part::served_mut);
-        served.zip(positives).for_each(|(part, of_part)| part.positives = of_part);
-        Ok(())
-    }
-
-    /// See [`Loader::set_positives`](super::Loader::set_positives).
+    /// Gives the open partitions that this worker serves their positives, in the order of partitions. `of_all` has the number of positives of
+    /// each partition, also of other workers.
+    ///
+    /// # Panics
+    /// If numbers disagree, or [`MinibatchOptions::links`](crate::feed::MinibatchOptions::links) is none.
     pub fn set_positives(&mut self, positives: Vec<Arc<Positives>>, of_all: &[u64]) {
-        assert_eq!(self.parts.len(), of_all.len(), "a number for each partition");
+        assert!(self.options.minibatches.links.is_some(), "minibatches are of links");
+        assert_eq!(self.open.parts.len(), of_all.len(), "a number for each partition");
         let mut positives = positives.into_iter();
-        for (part, &count) in self.parts.iter_mut().zip(of_all) {
+        for (part, &count) in self.open.parts.iter_mut().zip(of_all) {
             match part {
                 Part::Elsewhere { seeds } => *seeds = count,
                 Part::Served(part) => {
@@ -138,21 +161,42 @@ impl OpenPartitions {
         }
     }
 
+    /// Whether adjacency lists are in memory, and the options allow to map them.
+    pub(super) fn may_map(&self) -> bool {
+        self.options.view == ViewKind::Auto && self.served().any(|part| part.view.kind() != ViewKind::Mapped)
+    }
+
+    /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
+    pub(super) fn map(&mut self) -> Result<()> {
+        let (mut owned, mut seeds, mut positives) = (Vec::new(), Vec::new(), Vec::new());
+        // Frees the views in memory before it opens others.
+        for part in mem::take(&mut self.open.parts) {
+            seeds.push(match part {
+                Part::Elsewhere { seeds } => PartSeeds::Elsewhere(seeds),
+                Part::Served(part) => {
+                    owned.push(part.view.owned().clone());
+                    positives.push(part.positives);
+                    PartSeeds::Served(part.seeds)
+                }
+            });
+        }
+        self.open_parts(owned, seeds, ViewKind::Mapped, &Silent)?;
+        let served = self.open.parts.iter_mut().filter_map(Part::served_mut);
+        served.zip(positives).for_each(|(part, of_part)| part.positives = of_part);
+        Ok(())
+    }
+
     /// Opens views in memory or mapped.
-    pub fn open_views(
+    pub(super) fn open_views(
         &self,
-        store: &Store,
-        options: &LoaderOptions,
         owned: Vec<Owned>,
         kind: ViewKind,
         progress: &dyn Progress,
     ) -> Result<Vec<Arc<PartitionView>>> {
-        let budget = self.budget(store, options);
-        let view_options = ViewOptions {
-            mapped_bytes_max: (kind == ViewKind::Mapped).then(|| budget.share()),
-            ..self.view_options(options)
-        };
-        let views = PartitionView::open_all(store, owned, &view_options, &self.mapped, None, progress)?;
+        let budget = self.lists_budget();
+        let mapped_bytes_max = (kind == ViewKind::Mapped).then(|| budget.share());
+        let options = ViewOptions { mapped_bytes_max, ..self.view_options() };
+        let views = PartitionView::open_all(&self.store, owned, &options, &self.open.mapped, None, progress)?;
         if views.iter().map(|view| view.mapped_bytes()).sum::<u64>() <= budget.read_ahead_max() {
             views.iter().for_each(|view| view.read_ahead());
         }
@@ -160,22 +204,31 @@ impl OpenPartitions {
     }
 
     /// Bytes of the mapped files of adjacency lists that are open all the time.
-    pub fn mapped_bytes(&self) -> u64 {
+    pub(super) fn mapped_bytes(&self) -> u64 {
         self.opened().map(PartitionView::mapped_bytes).sum()
     }
 
     /// Bytes of memory that the adjacency lists of the partitions take at most, the lists of halo nodes, and the features of edges.
-    pub fn bytes(&self) -> u64 {
+    pub fn adjacency_bytes(&self) -> u64 {
         let views = match self.turns() {
             Some(turns) => turns.bytes(),
             None => self.opened().map(PartitionView::bytes).sum(),
         };
-        let edge_features = self.edge_features.as_ref().map_or(0, |edges| edges.bytes());
+        let edge_features = self.open.edge_features.as_ref().map_or(0, |edges| edges.bytes());
         views + self.halo_list_bytes() + edge_features
     }
 
+    /// Frees the views that are in memory in turn; the next epoch loads them again. Returns the bytes that adjacency
+    /// lists still take.
+    pub fn free_views_in_turn(&self) -> u64 {
+        let bytes = self.adjacency_bytes();
+        let Some(turns) = self.turns() else { return bytes };
+        turns.free();
+        bytes - turns.bytes()
+    }
+
     /// The views that are in memory in turn, if they are.
-    pub fn turns(&self) -> Option<&Arc<Turns>> {
+    fn turns(&self) -> Option<&Arc<Turns>> {
         match &self.served().next()?.view {
             ViewSource::InTurn(turns, _) => Some(turns),
             ViewSource::Open(_) => None,
@@ -191,22 +244,22 @@ impl OpenPartitions {
     }
 
     fn halo_list_bytes(&self) -> u64 {
-        self.halo_lists.as_ref().map_or(0, |lists| lists.bytes())
+        self.open.halo_lists.as_ref().map_or(0, |lists| lists.bytes())
     }
 
     /// The memory that views share with features.
-    fn budget(&self, store: &Store, options: &LoaderOptions) -> ListsBudget {
-        options.lists_budget(store).beside(self.halo_list_bytes())
+    fn lists_budget(&self) -> ListsBudget {
+        self.options.lists_budget(&self.store).beside(self.halo_list_bytes())
     }
 
-    fn view_options(&self, options: &LoaderOptions) -> ViewOptions {
+    fn view_options(&self) -> ViewOptions {
         ViewOptions {
-            halo: options.halo,
-            halo_lists: self.halo_lists.clone(),
-            edge_data: options.minibatches.sampler.edge_data(),
+            halo: self.options.halo,
+            halo_lists: self.open.halo_lists.clone(),
+            edge_data: self.options.minibatches.sampler.edge_data(),
             mapped_bytes_max: None,
-            threads: options.threads,
-            engine: options.read_engine,
+            threads: self.options.threads,
+            engine: self.options.read_engine,
         }
     }
 
@@ -214,15 +267,12 @@ impl OpenPartitions {
     /// partitions.
     fn open_parts(
         &mut self,
-        store: &Arc<Store>,
-        options: &LoaderOptions,
         owned: Vec<Owned>,
         seeds: Vec<PartSeeds>,
         kind: ViewKind,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let views = self.view_sources(store, options, owned, seeds.len(), kind, progress)?;
-        let mut views = views.into_iter();
+        let mut views = self.view_sources(owned, seeds.len(), kind, progress)?.into_iter();
         let parts = seeds.into_iter().map(|seeds| match seeds {
             PartSeeds::Elsewhere(seeds) => Part::Elsewhere { seeds },
             PartSeeds::Served(seeds) => Part::Served(Seeded {
@@ -231,40 +281,69 @@ impl OpenPartitions {
                 positives: None,
             }),
         });
-        self.parts = parts.collect();
+        self.open.parts = parts.collect();
         Ok(())
     }
 
     /// The views of some of `count` partitions, where the budget has room for them.
     fn view_sources(
         &self,
-        store: &Arc<Store>,
-        options: &LoaderOptions,
         owned: Vec<Owned>,
         count: usize,
         kind: ViewKind,
         progress: &dyn Progress,
     ) -> Result<Vec<ViewSource>> {
-        let groups = groups(&owned, count, options.concurrent(count));
-        let bytes: &dyn Fn(&Owned) -> u64 = &|owned| {
-            PartitionView::bytes_in_memory(store, owned, options.halo, options.minibatches.sampler.edge_data())
-        };
+        let groups = groups(&owned, count, self.options.concurrent(count));
+        let bytes: &dyn Fn(&Owned) -> u64 = &|owned| self.options.list_bytes(&self.store, owned);
         let sizes = ListSizes {
             all: owned.iter().map(bytes).sum(),
             two_groups: (groups.len() > 1).then(|| Turns::bytes_of(&groups, bytes)),
         };
-        let place = self.budget(store, options).place(kind, sizes)?;
+        let place = self.lists_budget().place(kind, sizes)?;
         if place != ViewKind::InTurn {
-            let views = self.open_views(store, options, owned, place, progress)?;
+            let views = self.open_views(owned, place, progress)?;
             return Ok(views.into_iter().map(ViewSource::Open).collect());
         }
         let places: Vec<TurnPlace> = (0..)
             .zip(&groups)
             .flat_map(|(group, partitions)| (0..partitions.len()).map(move |index| TurnPlace { group, index }))
             .collect();
-        let turns = Arc::new(Turns::new(store, groups, self.view_options(options)));
-        let in_turn = places.into_iter().map(|place| ViewSource::InTurn(turns.clone(), place));
-        Ok(in_turn.collect())
+        let turns = Arc::new(Turns::new(&self.store, groups, self.view_options()));
+        Ok(places.into_iter().map(|place| ViewSource::InTurn(turns.clone(), place)).collect())
+    }
+
+    fn draw_halo_lists(
+        &self,
+        generation: u64,
+        partitions: &[(&Owned, &SeedNodes)],
+        progress: &dyn Progress,
+    ) -> Result<HaloLists> {
+        let minibatches = &self.options.minibatches;
+        if minibatches.sampler.draws_by_weight() {
+            return Err(Error::conflict(
+                "in-neighbors of halo nodes are sampled uniformly, and then not drawn by edge weight",
+                "choose another halo mode, or sample uniformly",
+            ));
+        }
+        // The ends of links are owned nodes and their in-neighbors.
+        let ends: Vec<(&Owned, SeedNodes)> = match minibatches.links {
+            Some(_) => partitions.iter().map(|&(owned, _)| (owned, owned.all_nodes())).collect(),
+            None => Vec::new(),
+        };
+        let ends: Vec<(&Owned, &SeedNodes)> = ends.iter().map(|(owned, nodes)| (*owned, nodes)).collect();
+        let (partitions, beyond) = if ends.is_empty() { (partitions, 0) } else { (&ends[..], 1) };
+        let neighbors = HaloNeighbors {
+            chunks: &MappedChunks::open(&self.store)?,
+            edge_data: minibatches.sampler.edge_data(),
+            first_edges: &self.store.first_edges(),
+            per_node: self.options.halo_neighbors,
+            hops: minibatches.sampler.edges_from_seeds() + beyond,
+            seed: random::combine(random::hash(minibatches.seed), generation),
+            memory: self.options.lists_budget(&self.store).share(),
+            threads: self.options.threads,
+        };
+        let lists = neighbors.draw(partitions, progress);
+        lists.map_err(Error::in_budget(self.options.memory, |least: u64| least.saturating_mul(LISTS_SHARE)))
     }
 }
 
@@ -313,41 +392,6 @@ fn split(store: &Store, name: &str) -> Result<RoaringTreemap> {
     store.split(name)?.ok_or_else(|| {
         Error::missing(format!("split `{name}`"), store.path(), "sample from all nodes, or name the nodes")
     })
-}
-
-fn draw_halo_lists(
-    store: &Store,
-    options: &LoaderOptions,
-    generation: u64,
-    partitions: &[(&Owned, &SeedNodes)],
-    progress: &dyn Progress,
-) -> Result<HaloLists> {
-    if options.minibatches.sampler.draws_by_weight() {
-        return Err(Error::conflict(
-            "in-neighbors of halo nodes are sampled uniformly, and then not drawn by edge weight",
-            "choose another halo mode, or sample uniformly",
-        ));
-    }
-    let chunks = MappedChunks::open(store)?;
-    // The ends of links are owned nodes and their in-neighbors.
-    let ends: Vec<(&Owned, SeedNodes)> = match options.minibatches.links {
-        Some(_) => partitions.iter().map(|&(owned, _)| (owned, owned.all_nodes())).collect(),
-        None => Vec::new(),
-    };
-    let ends: Vec<(&Owned, &SeedNodes)> = ends.iter().map(|(owned, nodes)| (*owned, nodes)).collect();
-    let (partitions, beyond) = if ends.is_empty() { (partitions, 0) } else { (&ends[..], 1) };
-    let neighbors = HaloNeighbors {
-        chunks: &chunks,
-        edge_data: options.minibatches.sampler.edge_data(),
-        first_edges: &store.first_edges(),
-        per_node: options.halo_neighbors,
-        hops: options.minibatches.sampler.edges_from_seeds() + beyond,
-        seed: random::combine(random::hash(options.minibatches.seed), generation),
-        memory: options.lists_budget(store).share(),
-        threads: options.threads,
-    };
-    let lists = neighbors.draw(partitions, progress);
-    lists.map_err(Error::in_budget(options.memory, |least: u64| least.saturating_mul(LISTS_SHARE)))
 }
 
 /// The seeds of a partition, as far as this worker needs them.

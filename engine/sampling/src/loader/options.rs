@@ -12,7 +12,7 @@ use crate::{
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
     policy::{HALO_NEIGHBORS, LISTS_SHARE},
-    view::{Halo, ViewKind},
+    view::{Halo, PartitionView, ViewKind},
 };
 
 /// By default a loader takes 1/DEFAULT_MEMORY_SHARE of the free memory.
@@ -99,6 +99,11 @@ impl LoaderOptions {
             memory: self.memory.saturating_sub(self.edge_feature_bytes(store)),
             feature_bytes: self.feature_bytes(store),
         }
+    }
+
+    /// Bytes of the adjacency lists of a partition in memory.
+    pub(super) fn list_bytes(&self, store: &Store, owned: &Owned) -> u64 {
+        PartitionView::bytes_in_memory(store, owned, self.halo, self.minibatches.sampler.edge_data())
     }
 
     /// Bytes of memory for the features of edges: all, if they take at most half of it, or a share. 0 if they are not loaded.
