@@ -12,7 +12,7 @@ use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment, chunk
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
-use super::seeds::SeedNodes;
+use super::seeds::{Runs, SeedNodes};
 
 /// The index of a node among the nodes that a partition owns, in ascending order of node ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,13 +28,10 @@ pub struct Owned {
     chunks: ChunkMap,
     base: Vec<ChunkId>,
     variable: Vec<ChunkId>,
-    /// Ascending, not empty, not adjacent.
-    runs: Vec<Range<u64>>,
-    /// The local id of the first node of each run.
-    run_locals: Vec<u64>,
+    /// The index of a node here is its local id.
+    runs: Runs,
     /// The local id of the first node of each chunk of the store, or [`NOT_OWNED`].
     chunk_locals: Vec<u64>,
-    nodes: u64,
 }
 
 impl Owned {
@@ -72,10 +69,8 @@ impl Owned {
             chunks: chunks.clone(),
             base: Vec::new(),
             variable: Vec::new(),
-            runs: Vec::new(),
-            run_locals: Vec::new(),
+            runs: Runs::default(),
             chunk_locals: vec![NOT_OWNED; chunks.chunks() as usize],
-            nodes: 0,
         };
         for chunk in (0..chunks.chunks()).map(ChunkId).filter(|&chunk| is_present(chunk)) {
             let owners = assignment.owners(chunk);
@@ -86,7 +81,8 @@ impl Owned {
             } else {
                 continue;
             }
-            owned.add(chunk);
+            owned.chunk_locals[chunk.0 as usize] = owned.runs.nodes;
+            owned.runs.push(chunks.range(chunk));
         }
         owned
     }
@@ -94,23 +90,6 @@ impl Owned {
     /// All nodes of the chunks that `store` has: the only partition of a store that was not partitioned.
     pub fn whole(store: &Store) -> Self {
         Self::of(&Assignment::whole(store.chunks().chunks()), store, PartitionId(0))
-    }
-
-    /// Gives local ids to the nodes of the next owned chunk. Chunks are added in ascending order.
-    fn add(&mut self, chunk: ChunkId) {
-        let range = self.chunks.range(chunk);
-        self.chunk_locals[chunk.0 as usize] = self.nodes;
-        if range.is_empty() {
-            return;
-        }
-        match self.runs.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => {
-                self.runs.push(range.clone());
-                self.run_locals.push(self.nodes);
-            }
-        }
-        self.nodes += range.end - range.start;
     }
 
     /// The id of the partition.
@@ -140,12 +119,12 @@ impl Owned {
 
     /// The owned node ids as the smallest number of ranges: ascending, not empty, not adjacent.
     pub fn runs(&self) -> &[Range<u64>] {
-        &self.runs
+        &self.runs.ranges
     }
 
     /// Number of owned nodes.
     pub fn nodes(&self) -> u64 {
-        self.nodes
+        self.runs.nodes
     }
 
     /// Whether a chunk is owned.
@@ -191,9 +170,8 @@ impl Owned {
     /// If there is none.
     #[inline]
     pub fn at(&self, local: LocalId) -> NodeId {
-        assert!(local.0 < self.nodes, "local id {} of {}", local.0, self.nodes);
-        let run = self.run_locals.partition_point(|&first| first <= local.0) - 1;
-        NodeId(self.runs[run].start + (local.0 - self.run_locals[run]))
+        assert!(local.0 < self.nodes(), "local id {} of {}", local.0, self.nodes());
+        self.runs.at(local.0)
     }
 
     /// Number of the seeds of this partition, which [`Owned::seeds`] lists.
@@ -223,20 +201,12 @@ impl Owned {
 
     /// All nodes that are owned.
     pub fn all_nodes(&self) -> SeedNodes {
-        SeedNodes::ranges(self.runs.clone())
+        SeedNodes::ranges(self.runs.ranges.iter().cloned())
     }
 
     /// All nodes of its base. Each can be a seed of this partition.
     pub fn all_seeds(&self) -> SeedNodes {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        let base = self.base.iter().map(|&chunk| self.chunks.range(chunk));
-        for range in base.filter(|range| !range.is_empty()) {
-            match ranges.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => ranges.push(range),
-            }
-        }
-        SeedNodes::ranges(ranges)
+        SeedNodes::ranges(self.base.iter().map(|&chunk| self.chunks.range(chunk)))
     }
 }
 

@@ -12,34 +12,57 @@ pub struct SeedNodes(Kind);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     List(Vec<NodeId>),
-    Ranges {
-        ranges: Vec<Range<u64>>,
-        /// The index of the first node of each range.
-        firsts: Vec<u64>,
-        nodes: u64,
-    },
+    Runs(Runs),
+}
+
+/// Nodes as the smallest number of ranges, and their number in this order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Runs {
+    /// Ascending, not empty, not adjacent.
+    pub ranges: Vec<Range<u64>>,
+    /// The index of the first node of each range.
+    firsts: Vec<u64>,
+    pub nodes: u64,
+}
+
+impl Runs {
+    /// Adds a range after all others.
+    pub fn push(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let first = self.nodes;
+        self.nodes += range.end - range.start;
+        match self.ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => {
+                self.ranges.push(range);
+                self.firsts.push(first);
+            }
+        }
+    }
+
+    /// The node at an index, which must be in range.
+    #[inline]
+    pub fn at(&self, index: u64) -> NodeId {
+        let range = self.firsts.partition_point(|&first| first <= index) - 1;
+        NodeId(self.ranges[range].start + (index - self.firsts[range]))
+    }
 }
 
 impl SeedNodes {
-    /// All nodes of `ranges`, which are ascending, not empty and not adjacent.
-    pub(super) fn ranges(ranges: Vec<Range<u64>>) -> Self {
-        let mut nodes = 0;
-        let firsts = ranges
-            .iter()
-            .map(|range| {
-                let first = nodes;
-                nodes += range.end - range.start;
-                first
-            })
-            .collect();
-        Self(Kind::Ranges { ranges, firsts, nodes })
+    /// All nodes of some ranges, which ascend.
+    pub(super) fn ranges(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
+        let mut runs = Runs::default();
+        ranges.into_iter().for_each(|range| runs.push(range));
+        Self(Kind::Runs(runs))
     }
 
     /// Number of nodes.
     pub fn len(&self) -> u64 {
         match &self.0 {
             Kind::List(list) => list.len() as u64,
-            Kind::Ranges { nodes, .. } => *nodes,
+            Kind::Runs(runs) => runs.nodes,
         }
     }
 
@@ -56,10 +79,9 @@ impl SeedNodes {
     pub fn get(&self, index: u64) -> NodeId {
         match &self.0 {
             Kind::List(list) => list[index as usize],
-            Kind::Ranges { ranges, firsts, nodes } => {
-                assert!(index < *nodes, "seed {index} of {nodes}");
-                let range = firsts.partition_point(|&first| first <= index) - 1;
-                NodeId(ranges[range].start + (index - firsts[range]))
+            Kind::Runs(runs) => {
+                assert!(index < runs.nodes, "seed {index} of {}", runs.nodes);
+                runs.at(index)
             }
         }
     }
@@ -73,7 +95,7 @@ impl SeedNodes {
     pub fn bytes(&self) -> u64 {
         let bytes = match &self.0 {
             Kind::List(list) => list.capacity() * size_of::<NodeId>(),
-            Kind::Ranges { ranges, firsts, .. } => {
+            Kind::Runs(Runs { ranges, firsts, .. }) => {
                 ranges.capacity() * size_of::<Range<u64>>() + firsts.capacity() * size_of::<u64>()
             }
         };
@@ -94,17 +116,16 @@ mod tests {
     #[test]
     fn ranges_number_their_nodes_as_a_list_does() {
         let far = (1 << 40) - 3;
-        let ranges = SeedNodes::ranges(vec![3..4, 10..14, far..1 << 40]);
+        let ranges = SeedNodes::ranges([3..4, 10..12, 12..14, far..1 << 40]);
         let list = SeedNodes::from([3, 10, 11, 12, 13, far, far + 1, far + 2].map(NodeId).to_vec());
         assert!(ranges.iter().eq(list.iter()));
         assert_eq!((ranges.len(), list.len(), ranges.is_empty()), (8, 8, false));
-        assert!(SeedNodes::ranges(Vec::new()).is_empty());
+        assert!(SeedNodes::ranges([]).is_empty());
     }
 
     #[test]
     fn all_nodes_of_a_graph_take_no_memory_to_speak_of() {
-        let nodes = 0..1 << 40;
-        let all = SeedNodes::ranges(vec![nodes]);
+        let all = SeedNodes::ranges([0..1 << 40]);
         assert_eq!((all.len(), all.get((1 << 40) - 1)), (1 << 40, NodeId((1 << 40) - 1)));
         assert!(all.bytes() < 100);
     }
@@ -112,6 +133,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "seed 5 of 5")]
     fn there_is_no_seed_beyond_the_last() {
-        SeedNodes::ranges(vec![0..2, 7..10]).get(5);
+        SeedNodes::ranges([0..2, 7..10]).get(5);
     }
 }
