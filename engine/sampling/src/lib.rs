@@ -22,6 +22,7 @@ pub mod partition;
 mod placement;
 pub mod policy;
 pub mod sample;
+mod tags;
 pub mod view;
 
 pub use in_neighbors::{DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, NeighborSample, Pieces};

@@ -10,7 +10,7 @@ use grappa_synthetic::Features;
 use super::{
     buffer::FeatureBuffer,
     files::RowFiles,
-    pool::rows::PoolRows,
+    pool::PoolRows,
     resident::{RESIDENT, Resident},
     rows::{Column, RowFormat, RowScratch},
     stats::Counters,

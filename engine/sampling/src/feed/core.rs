@@ -50,15 +50,22 @@ impl FeedCore {
 
     /// Stops all threads. The consumer gets no more batches.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.lock().stop();
-        self.changed.notify_all();
+        self.stop_with(|_| {});
     }
 
     /// Stops all threads. The consumer gets the first error.
     pub fn fail(&self, error: Error) {
+        self.stop_with(|state| {
+            state.failure.get_or_insert(error);
+        });
+    }
+
+    fn stop_with(&self, change: impl FnOnce(&mut State)) {
         self.stop.store(true, Ordering::Relaxed);
-        self.lock().fail(error);
+        let mut state = self.lock();
+        state.stop = true;
+        change(&mut state);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -75,9 +82,7 @@ pub(super) struct Alarm<'a>(pub &'a FeedCore);
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.stop.store(true, Ordering::Relaxed);
-            self.0.lock().panicked();
-            self.0.changed.notify_all();
+            self.0.stop_with(|state| state.panicked = true);
         }
     }
 }

@@ -1,13 +1,27 @@
 //! A feed, and the epochs that it delivers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
 
 use grappa_io::{Result, read::ReadEngine};
 
 use super::{
-    access::RowAccess, batch::Batch, budget::FeedBudget, core::FeedCore, pipeline::EpochThreads,
-    pool::geometry::PoolGeometry, resident_rows::ResidentRows, source::BatchSource, stats::FeedStats,
+    access::RowAccess,
+    batch::Batch,
+    budget::FeedBudget,
+    core::FeedCore,
+    pipeline::{read_windows, spawn},
+    pool::geometry::PoolGeometry,
+    resident_rows::ResidentRows,
+    source::BatchSource,
+    state::Stage,
+    stats::{FeedStats, Stall},
+    worker::Worker,
 };
+use crate::view::TurnsEpoch;
 
 /// Delivers minibatches with features, epoch after epoch. Clones are the same feed, so one of them can deliver while
 /// the owner of another is changed.
@@ -27,9 +41,22 @@ impl Feed {
     /// # Panics
     /// If a thread of an earlier epoch panicked, or another epoch has not ended.
     pub fn epoch<S: BatchSource>(&self, source: &Arc<S>) -> Epoch<'_> {
-        self.core.lock().check_idle();
+        let core = &self.core;
+        core.lock().check_idle();
         let engine = self.engine().take();
-        Epoch { threads: EpochThreads::start(&self.core, source, self.threads, engine), feed: self }
+        core.stop.store(false, Ordering::Relaxed);
+        core.lock().begin(source.batches());
+        let turns = source.begin();
+        let workers = (0..self.threads).filter_map(|_| {
+            let source = source.clone();
+            spawn(core, "feed-worker", move |core| Worker(core).run(&*source))
+        });
+        Epoch {
+            feed: self,
+            workers: workers.collect(),
+            reader: engine.and_then(|engine| spawn(core, "feed-reader", |core| read_windows(core, engine))),
+            turns,
+        }
     }
 
     fn engine(&self) -> MutexGuard<'_, Option<Box<dyn ReadEngine>>> {
@@ -79,7 +106,10 @@ impl Feed {
 /// Iterates over the batches of an epoch, in order. When it is dropped, it stops the threads.
 pub struct Epoch<'a> {
     feed: &'a Feed,
-    threads: EpochThreads,
+    workers: Vec<JoinHandle<()>>,
+    reader: Option<JoinHandle<Box<dyn ReadEngine>>>,
+    /// The turns of views, until all workers have ended.
+    turns: Option<TurnsEpoch>,
 }
 
 impl Epoch<'_> {
@@ -92,12 +122,37 @@ impl Epoch<'_> {
     /// batches but `batches`. A batch that lacks memory then waits for theirs. By default this is an error if the
     /// consumer waits for that batch.
     pub fn hold_while_waiting(&self, batches: u64) {
-        self.feed.core.lock().hold_while_waiting(batches);
+        self.feed.core.lock().consumer.held_while_waiting = batches;
     }
 
     /// Ends the epoch from another thread than the one that waits for batches.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.feed.core.clone())
+    }
+
+    /// Stops all threads, waits for them, and returns the engine. If a thread panicked, resumes its panic.
+    fn join(&mut self) -> Option<Box<dyn ReadEngine>> {
+        self.feed.core.stop();
+        if let Some(turns) = &self.turns {
+            turns.stop();
+        }
+        let mut panic = None;
+        for worker in self.workers.drain(..) {
+            panic = panic.or(worker.join().err());
+        }
+        self.turns = None;
+        let engine = self.reader.take().and_then(|reader| match reader.join() {
+            Ok(engine) => Some(engine),
+            Err(of_reader) => {
+                panic.get_or_insert(of_reader);
+                None
+            }
+        });
+        match panic {
+            // A second panic while this thread unwinds would abort the process.
+            Some(panic) if !thread::panicking() => std::panic::resume_unwind(panic),
+            _ => engine,
+        }
     }
 }
 
@@ -120,15 +175,49 @@ impl Iterator for Epoch<'_> {
     /// # Panics
     /// If a thread panicked.
     fn next(&mut self) -> Option<Result<Batch>> {
-        self.threads.next()
+        let core = &self.feed.core;
+        let mut state = core.lock();
+        loop {
+            if state.panicked {
+                drop(state);
+                self.join();
+                unreachable!("join resumes the panic");
+            }
+            if let Some(error) = state.failure.take() {
+                return Some(Err(error));
+            }
+            if state.is_delivered() || state.stop {
+                return None;
+            }
+            if let Some((index, batch, features)) = state.deliver() {
+                drop(state);
+                core.changed.notify_all();
+                core.counters.add(|stats| {
+                    stats.batches += 1;
+                    stats.edges += batch.minibatch.edges() as u64;
+                });
+                return Some(Ok(Batch { index, batch, features, core: core.clone() }));
+            }
+            let stall: fn(&mut Stall) -> &mut f64 = match state.next_stage() {
+                None | Some(Stage::Sampling | Stage::Unreserved | Stage::Sampled) => |stall| &mut stall.sample,
+                Some(Stage::Planned(window)) if !state.is_fetched(window) => |stall| &mut stall.read,
+                Some(Stage::Planned(_) | Stage::Assembling | Stage::Ready) => |stall| &mut stall.assemble,
+            };
+            if state.wait_for_batch() {
+                core.changed.notify_all();
+            }
+            let since = Instant::now();
+            state = core.wait(state);
+            core.counters.add(|stats| *stall(&mut stats.stall) += since.elapsed().as_secs_f64());
+        }
     }
 }
 
 impl Drop for Epoch<'_> {
     fn drop(&mut self) {
-        *self.feed.engine() = self.threads.join();
+        *self.feed.engine() = self.join();
         let mut state = self.feed.core.lock();
-        if !state.has_panicked() {
+        if !state.panicked {
             state.end();
         }
     }

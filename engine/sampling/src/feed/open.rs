@@ -29,11 +29,11 @@ use super::{
     files::RowFiles,
     options::{FeedOptions, HostProcesses},
     planner::Planner,
-    pool::{Pool, rows::PoolRows},
+    pool::{Pool, PoolRows},
     reserve::MemoryReserve,
     resident::Resident,
     rows::RowFormat,
-    sharing::{Room, SharedRows, decline_sharing},
+    sharing::{Room, SharedRows},
     source::BatchSource,
     state::{InFlightBatch, State},
     stats::Counters,
@@ -132,7 +132,8 @@ impl FeedPlan {
                     let room = Room { for_all: budget.resident_bytes > 0, for_part: with_part.is_some() };
                     shared = SharedRows::agree(host, files, owned, identity, room)?;
                 }
-                None => decline_sharing(&**host)?,
+                // Tells the others that this process shares no rows.
+                None => drop(host.exchange(&[])?),
             }
             budget = with_part.filter(|_| shared.is_some()).unwrap_or(budget);
         }

@@ -1,6 +1,6 @@
 //! The replacement policy of the row pool: which feature rows are in which slots, and which row is evicted.
 //!
-//! [`Slots`](grappa_io::slots::Slots) holds the bytes of the rows. The pool works like a set-associative cache. A hash
+//! [`Slots`] holds the bytes of the rows. The pool works like a set-associative cache. A hash
 //! of the node selects two *buckets* of eight slots, and the row may be in any of these sixteen. So a lookup touches
 //! one or two cache lines, which are prefetched, and there are no lists to maintain and no hash table to delete from.
 //! The pool keeps eight bytes per row:
@@ -30,14 +30,13 @@
 //! spare slots, which any row may take.
 
 pub(super) mod geometry;
-pub(super) mod rows;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 
 use grappa_formats::NodeId;
-use grappa_io::prefetch::prefetch;
+use grappa_io::{prefetch::prefetch, slots::Slots};
 
 use self::geometry::{Miss, PoolGeometry, WAYS};
 
@@ -91,6 +90,15 @@ struct SpareRow {
     slot: u32,
     /// The last batch that needed the row.
     batch: u64,
+}
+
+/// The memory of the rows.
+#[derive(Debug)]
+pub(super) struct PoolRows {
+    pub geometry: PoolGeometry,
+    pub slots: Slots,
+    /// The coalescing gap: gaps of at most this many bytes between missing rows are read.
+    pub coalescing_gap_bytes: u64,
 }
 
 /// Maps nodes to slots.

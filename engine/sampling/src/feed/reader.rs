@@ -13,45 +13,37 @@
 //! Rows are verified with the checksums of their blocks before they go to their slots. So a block is read completely
 //! when it is used for the first time. In new files this needs no additional reads, because blocks are pages.
 
-mod in_flight;
+mod reads;
 mod runs;
 #[cfg(test)]
 mod tests;
 pub(super) mod whole;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{cell::RefCell, sync::atomic::AtomicBool};
 
 use grappa_io::{
     Result,
-    read::{Read, ReadEngine},
+    read::{FileIndex, Read, ReadEngine},
 };
 
+pub(super) use self::reads::FetchOutcome;
 use self::{
-    in_flight::{DepthMeter, InFlightRuns, TouchedFiles},
-    runs::{Run, Runs, pages_bytes},
-    whole::{SUBMIT_READS, abandon},
+    reads::read_all,
+    runs::{Run, Runs},
 };
 use super::{
     files::RowFiles,
-    pool::{geometry::Miss, rows::PoolRows},
+    pool::{PoolRows, geometry::Miss},
     rows::RowFormat,
     stats::Counters,
 };
+use crate::tags::Tags;
 
 /// Reads windows into the slots of the row pool.
 pub(super) struct WindowReader<'a> {
     pub files: &'a RowFiles,
     pub format: &'a RowFormat,
     pub pool: &'a PoolRows,
-}
-
-/// How reading a window ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FetchOutcome {
-    /// All rows are in their slots.
-    Complete,
-    /// The feed was stopped.
-    Stopped,
 }
 
 impl WindowReader<'_> {
@@ -63,57 +55,27 @@ impl WindowReader<'_> {
         counters: &Counters,
         stop: &AtomicBool,
     ) -> Result<FetchOutcome> {
-        let mut touched = TouchedFiles::new(self.files.files().len());
+        let mut touched = vec![false; self.files.files().len()];
         let length_max = u64::from(engine.read_bytes_max());
         let gap_bytes = self.pool.coalescing_gap_bytes;
         let rows = self.files.rows().iter();
-        let mut runs = rows.flat_map(|row| Runs::new(self.files, gap_bytes, row, misses, length_max));
-        let mut in_flight = InFlightRuns::default();
-        let mut waiting: Vec<Read> = Vec::with_capacity(SUBMIT_READS);
-        let mut meter = DepthMeter::new(counters);
-        loop {
-            if stop.load(Ordering::Relaxed) {
-                abandon(engine);
-                return Ok(FetchOutcome::Stopped);
-            }
-            loop {
-                for (read, run) in runs.by_ref().take(SUBMIT_READS - waiting.len()) {
-                    touched.add(read.file);
-                    waiting.push(Read { tag: in_flight.add(run), ..read });
-                }
-                let submitted = engine.submit(&waiting)?;
-                for read in waiting.drain(..submitted) {
-                    counters.add(|stats| {
-                        stats.reads += 1;
-                        stats.bytes_read += pages_bytes(&read);
-                    });
-                }
-                if submitted == 0 || engine.in_flight() >= engine.depth() {
-                    break;
-                }
-            }
-            meter.start(engine.in_flight());
-            let mut stored = Ok(());
-            let completed = engine.complete(&mut |read, bytes| {
-                let run = in_flight.remove(read.tag);
-                if stored.is_ok() {
-                    stored = self.store(misses, &run, read, bytes);
-                }
-            })?;
-            meter.stop();
-            if let Err(error) = stored {
-                abandon(engine);
-                return Err(error);
-            }
-            if completed == 0 && waiting.is_empty() {
-                break;
+        let runs = rows.flat_map(|row| Runs::new(self.files, gap_bytes, row, misses, length_max));
+        let in_flight = RefCell::new(Tags::default());
+        let reads = runs.map(|(read, run)| {
+            touched[read.file.0 as usize] = true;
+            Read { tag: in_flight.borrow_mut().add(run), ..read }
+        });
+        let outcome = read_all(reads, engine, Some((counters, stop)), |read, bytes| {
+            let run = in_flight.borrow_mut().remove(read.tag);
+            self.store(misses, &run, read, bytes)
+        })?;
+        if outcome == FetchOutcome::Complete {
+            for (file, _) in (0..).map(FileIndex).zip(touched).filter(|(_, touched)| *touched) {
+                self.files.files()[file.0 as usize].check_unchanged()?;
+                self.files.checksums(file).release();
             }
         }
-        for file in touched.iter() {
-            self.files.files()[file.0 as usize].check_unchanged()?;
-            self.files.checksums(file).release();
-        }
-        Ok(FetchOutcome::Complete)
+        Ok(outcome)
     }
 
     /// Verifies the bytes of a completed read, and copies the rows of `run` into their slots.

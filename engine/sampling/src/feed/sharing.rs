@@ -72,7 +72,7 @@ impl SharedRows {
                 .ok(),
             (None, Err(_)) => None,
         };
-        let are_open = all(&**host, &[u64::from(memory.is_some())], |told| *told == [1])?;
+        let are_open = host.exchange(&[u64::from(memory.is_some())])?.iter().all(|told| *told == [1]);
         Ok(memory.filter(|_| are_open).map(|memory| Self { host: host.clone(), memory }))
     }
 
@@ -86,17 +86,4 @@ impl SharedRows {
         self.host.exchange(&[])?;
         Ok(rows)
     }
-}
-
-/// Tells the others that this process shares no rows.
-///
-/// # Errors
-/// If another process has ended.
-pub(super) fn decline_sharing(host: &dyn HostProcesses) -> Result<()> {
-    host.exchange(&[]).map(drop)
-}
-
-/// Whether all processes told what is expected.
-fn all(host: &dyn HostProcesses, told: &[u64], is_expected: impl Fn(&Vec<u64>) -> bool) -> Result<bool> {
-    Ok(host.exchange(told)?.iter().all(is_expected))
 }

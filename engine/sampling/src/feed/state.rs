@@ -48,13 +48,13 @@ struct Planning {
 
 /// The consumer of batches.
 #[derive(Debug)]
-struct Consumer {
+pub(super) struct Consumer {
     /// Whether it waits for the next batch.
-    waits: bool,
+    pub waits: bool,
     /// Number of batches that were delivered and have not returned.
     held: u64,
     /// How many of them stay while it waits.
-    held_while_waiting: u64,
+    pub held_while_waiting: u64,
 }
 
 /// The shared state.
@@ -62,16 +62,19 @@ struct Consumer {
 pub(super) struct State {
     queue: Queue,
     pub stock: Stock,
-    consumer: Consumer,
+    pub consumer: Consumer,
     /// Number of batches that workers assemble now.
     assembling: usize,
     threads: usize,
     lookahead: usize,
     planning: Option<Planning>,
     is_running: bool,
-    stop: bool,
-    panicked: bool,
-    failure: Option<Error>,
+    /// All threads stop before the end of the epoch.
+    pub stop: bool,
+    /// A thread panicked.
+    pub panicked: bool,
+    /// The first error.
+    pub failure: Option<Error>,
 }
 
 impl State {
@@ -182,11 +185,6 @@ impl State {
         index > self.queue.next_deliver || !consumer.waits || consumer.held > consumer.held_while_waiting
     }
 
-    /// While the consumer waits, all but `batches` of the batches that it has will return.
-    pub fn hold_while_waiting(&mut self, batches: u64) {
-        self.consumer.held_while_waiting = batches;
-    }
-
     /// The consumer returns a batch.
     pub fn returned(&mut self, batch: InFlightBatch, buffer: Option<FeatureBuffer>, reserve: &MemoryReserve) {
         self.consumer.held -= 1;
@@ -261,12 +259,6 @@ impl State {
         Some(delivered)
     }
 
-    /// Whether the consumer waits for the next batch.
-    #[cfg(test)]
-    pub fn is_awaited(&self) -> bool {
-        self.consumer.waits
-    }
-
     /// Whether all batches were delivered.
     pub fn is_delivered(&self) -> bool {
         self.queue.next_deliver == self.queue.batches
@@ -285,37 +277,6 @@ impl State {
     /// Whether the rows of a window were read.
     pub fn is_fetched(&self, window: u64) -> bool {
         self.planning.as_ref().is_none_or(|planning| window < planning.fetched)
-    }
-
-    /// Stops all threads because of an error. The first error is kept.
-    pub fn fail(&mut self, error: Error) {
-        self.stop = true;
-        self.failure.get_or_insert(error);
-    }
-
-    /// Stops all threads because one of them panicked.
-    pub fn panicked(&mut self) {
-        (self.stop, self.panicked) = (true, true);
-    }
-
-    /// Stops all threads.
-    pub fn stop(&mut self) {
-        self.stop = true;
-    }
-
-    /// Whether all threads stop before the end of the epoch.
-    pub fn is_stopped(&self) -> bool {
-        self.stop
-    }
-
-    /// Removes the error.
-    pub fn take_failure(&mut self) -> Option<Error> {
-        self.failure.take()
-    }
-
-    /// Whether a thread panicked.
-    pub fn has_panicked(&self) -> bool {
-        self.panicked
     }
 }
 

@@ -14,26 +14,20 @@ use super::{
 };
 
 /// A worker of a feed.
-pub(super) struct Worker<'a> {
-    core: &'a FeedCore,
-}
+pub(super) struct Worker<'a>(pub &'a FeedCore);
 
-impl<'a> Worker<'a> {
-    pub(super) fn new(core: &'a FeedCore) -> Self {
-        Self { core }
-    }
-
+impl Worker<'_> {
     /// Works until the epoch ends.
     pub(super) fn run<S: BatchSource>(&self, source: &S) {
-        let _alarm = Alarm(self.core);
-        let mut scratch = ScratchReservation::new(source.scratch(), self.core.scratch_bytes, &self.core.reserve);
-        let mut row_scratch = self.core.format.as_ref().map(RowFormat::scratch);
+        let _alarm = Alarm(self.0);
+        let mut scratch = ScratchReservation::new(source.scratch(), self.0.scratch_bytes, &self.0.reserve);
+        let mut row_scratch = self.0.format.as_ref().map(RowFormat::scratch);
         loop {
             let task = {
-                let mut state = self.core.lock();
+                let mut state = self.0.lock();
                 loop {
                     match state.worker_task() {
-                        WorkerTask::Wait => state = self.core.wait(state),
+                        WorkerTask::Wait => state = self.0.wait(state),
                         task => break task,
                     }
                 }
@@ -41,18 +35,15 @@ impl<'a> Worker<'a> {
             match task {
                 WorkerTask::Sample { index, mut batch } => match self.sample(source, index, &mut scratch, &mut batch) {
                     Ok(()) => self.reserve_batch(index, batch),
-                    Err(error) => {
-                        self.core.lock().stock.take_back(batch, None, &self.core.reserve);
-                        self.core.fail(error);
-                    }
+                    Err(error) => self.give_up(batch, None, error),
                 },
                 WorkerTask::Reserve { index, batch } => self.reserve_batch(index, batch),
                 WorkerTask::Plan { index, batch, planner, serial, pinned } => {
                     self.plan(index, batch, planner, serial, pinned)
                 }
                 WorkerTask::Close { mut planner, next_batch, misses } => {
-                    let window = planner.close(next_batch, misses, &self.core.counters);
-                    self.core.lock().closed(planner, window);
+                    let window = planner.close(next_batch, misses, &self.0.counters);
+                    self.0.lock().closed(planner, window);
                 }
                 WorkerTask::Assemble { index, batch, buffer } => {
                     self.assemble(index, batch, buffer, row_scratch.as_mut());
@@ -60,9 +51,9 @@ impl<'a> Worker<'a> {
                 WorkerTask::Wait => unreachable!("the loop above waits"),
                 WorkerTask::End => break,
             }
-            self.core.changed.notify_all();
+            self.0.changed.notify_all();
         }
-        self.core.changed.notify_all();
+        self.0.changed.notify_all();
     }
 
     fn sample<S: BatchSource>(
@@ -76,7 +67,7 @@ impl<'a> Worker<'a> {
         source.sampled(index);
         scratch.grow_to(source.scratch_bytes(&scratch.scratch, batch.minibatch.nodes.len()));
         batch.slots.clear();
-        if let Some(edges) = &self.core.edge_features {
+        if let Some(edges) = &self.0.edge_features {
             // Reserved with the minibatch, and filled when it is assembled.
             for block in &mut batch.minibatch.blocks {
                 block.edge_features.resize(edges.dim() * block.edge_ids.len(), 0.0);
@@ -90,7 +81,7 @@ impl<'a> Worker<'a> {
         let bytes = minibatch_bytes(&batch.minibatch).max(batch.reserved_bytes);
         let more = bytes - batch.reserved_bytes;
         if more > 0 {
-            match self.core.lock().in_turn(index, batch) {
+            match self.0.lock().in_turn(index, batch) {
                 Some(next) => batch = next,
                 None => return,
             }
@@ -98,28 +89,25 @@ impl<'a> Worker<'a> {
         match self.reserving(index, |reserve| reserve.take_for_minibatch(more)) {
             Ok(true) => {
                 batch.reserved_bytes = bytes;
-                self.core.lock().sampled(index, batch);
+                self.0.lock().sampled(index, batch);
             }
-            Ok(false) => self.core.lock().unreserved(index, batch),
-            Err(error) => {
-                self.core.lock().stock.take_back(batch, None, &self.core.reserve);
-                self.core.fail(error);
-            }
+            Ok(false) => self.0.lock().unreserved(index, batch),
+            Err(error) => self.give_up(batch, None, error),
         }
     }
 
     /// Calls `take`, which takes from the reserve. While that has too little, retires batches and calls it again.
     /// Returns false if there is still too little, but memory may return before batch `index` is delivered.
     fn reserving(&self, index: u64, mut take: impl FnMut(&MemoryReserve) -> Result<()>) -> Result<bool> {
-        if take(&self.core.reserve).is_ok() {
+        if take(&self.0.reserve).is_ok() {
             return Ok(true);
         }
         // No memory returns while the state is locked.
-        let mut state = self.core.lock();
+        let mut state = self.0.lock();
         loop {
-            match take(&self.core.reserve) {
+            match take(&self.0.reserve) {
                 Ok(()) => return Ok(true),
-                Err(Error::Budget { .. }) if state.stock.retire_batch(&self.core.reserve) => {}
+                Err(Error::Budget { .. }) if state.stock.retire_batch(&self.0.reserve) => {}
                 Err(Error::Budget { .. }) if state.memory_may_return(index) => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -127,27 +115,19 @@ impl<'a> Worker<'a> {
     }
 
     fn plan(&self, index: u64, mut batch: InFlightBatch, mut planner: Box<Planner>, serial: u64, pinned: u64) {
-        let planned =
-            planner.plan(&batch.minibatch.nodes, &mut batch.slots, serial, serial - pinned, &self.core.counters);
+        let planned = planner.plan(&batch.minibatch.nodes, &mut batch.slots, serial, serial - pinned, &self.0.counters);
         let rows = batch.minibatch.nodes.len();
         let (full, error) = match planned {
             Ok(PlanOutcome::Complete) => (None, None),
             // All pinned rows are its own, so waiting for other batches would not help.
-            Ok(PlanOutcome::PoolFull) if pinned == 0 => (Some(0), Some(self.pool_too_small(rows))),
+            Ok(PlanOutcome::PoolFull) if pinned == 0 => (Some(0), Some(pool_too_small(rows))),
             Ok(PlanOutcome::PoolFull) => (Some(pinned), None),
             Err(error) => (Some(pinned), Some(error)),
         };
-        self.core.lock().planned(index, batch, planner, full);
+        self.0.lock().planned(index, batch, planner, full);
         if let Some(error) = error {
-            self.core.fail(error);
+            self.0.fail(error);
         }
-    }
-
-    fn pool_too_small(&self, rows: usize) -> Error {
-        Error::conflict(
-            format!("the {rows} feature rows of a minibatch do not fit the row pool of the feed"),
-            "raise --memory, or use smaller batches or fewer neighbors (--fanouts)",
-        )
     }
 
     fn assemble(
@@ -161,19 +141,19 @@ impl<'a> Worker<'a> {
         let resized =
             buffer.as_mut().map_or(Ok(true), |buffer| self.reserving(index, |reserve| buffer.resize(nodes, reserve)));
         if !matches!(resized, Ok(true)) {
-            self.core.lock().not_assembled(index, batch, buffer);
+            self.0.lock().not_assembled(index, batch, buffer);
             if let Err(error) = resized {
-                self.core.fail(error);
+                self.0.fail(error);
             }
             return;
         }
-        let gathered = match (&self.core.format, scratch, &mut buffer) {
+        let gathered = match (&self.0.format, scratch, &mut buffer) {
             (Some(format), Some(scratch), Some(buffer)) => {
-                self.core.access.gather(format, &batch.minibatch.nodes, &batch.slots, scratch, buffer)
+                self.0.access.gather(format, &batch.minibatch.nodes, &batch.slots, scratch, buffer)
             }
             _ => Ok(()),
         };
-        let gathered = gathered.and_then(|()| match &self.core.edge_features {
+        let gathered = gathered.and_then(|()| match &self.0.edge_features {
             Some(edges) => {
                 let mut blocks = batch.minibatch.blocks.iter_mut();
                 blocks.try_for_each(|block| edges.gather(&block.edge_ids, &mut block.edge_features))
@@ -182,13 +162,22 @@ impl<'a> Worker<'a> {
         });
         match gathered {
             Ok(()) => {
-                self.core.access.count_unplanned(nodes, &self.core.counters);
-                self.core.lock().assembled(index, batch, buffer);
+                self.0.access.count_unplanned(nodes, &self.0.counters);
+                self.0.lock().assembled(index, batch, buffer);
             }
-            Err(error) => {
-                self.core.lock().stock.take_back(batch, buffer, &self.core.reserve);
-                self.core.fail(error);
-            }
+            Err(error) => self.give_up(batch, buffer, error),
         }
     }
+
+    fn give_up(&self, batch: InFlightBatch, buffer: Option<FeatureBuffer>, error: Error) {
+        self.0.lock().stock.take_back(batch, buffer, &self.0.reserve);
+        self.0.fail(error);
+    }
+}
+
+fn pool_too_small(rows: usize) -> Error {
+    Error::conflict(
+        format!("the {rows} feature rows of a minibatch do not fit the row pool of the feed"),
+        "raise --memory, or use smaller batches or fewer neighbors (--fanouts)",
+    )
 }

@@ -10,7 +10,10 @@ use grappa_io::{
 use grappa_storage::{Store, aggregates::Aggregates};
 use tempfile::TempDir;
 
-use super::{runs::PAGE, *};
+use super::{
+    runs::{PAGE, pages_bytes},
+    *,
+};
 use crate::feed::{
     OutputDtype,
     pool::{Pool, PoolClock, PoolLookup, geometry::PoolGeometry},
@@ -243,7 +246,7 @@ fn a_window_may_miss_more_rows_than_fit_24_bits() {
 #[test]
 fn a_tag_is_used_again_only_when_its_read_is_complete() {
     let run = |first: usize| Run { columns: first % 2..2, misses: first..first + 3 };
-    let mut in_flight = InFlightRuns::default();
+    let mut in_flight = Tags::default();
     let far = 1 << 40;
     let tags = [far, far + 1, far + 2].map(|first| in_flight.add(run(first)));
     assert_eq!(tags, [0, 1, 2]);
@@ -258,7 +261,7 @@ fn a_tag_is_used_again_only_when_its_read_is_complete() {
 #[test]
 #[should_panic(expected = "completes once")]
 fn a_read_that_completes_twice_is_noticed() {
-    let mut in_flight = InFlightRuns::default();
+    let mut in_flight = Tags::default();
     let run = Run { columns: 0..1, misses: 0..1 };
     let tag = in_flight.add(run);
     in_flight.remove(tag);

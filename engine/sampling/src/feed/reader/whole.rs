@@ -6,10 +6,8 @@ use grappa_io::{
     read::{FileIndex, Read, ReadEngine},
 };
 
+use super::reads::read_all;
 use crate::feed::files::RowFiles;
-
-/// Number of reads that are passed to the engine at once.
-pub(super) const SUBMIT_READS: usize = 64;
 
 /// The first bytes of the payload of a file, and where in memory they go.
 #[derive(Debug, Clone, Copy)]
@@ -28,56 +26,34 @@ pub(in crate::feed) fn read_whole(
     memory: &mut Arena,
 ) -> Result<()> {
     let length_max = u64::from(engine.read_bytes_max());
-    let mut reads = payloads
-        .iter()
-        .flat_map(|payload| {
-            let header = files.checksums(payload.file).header();
-            let block_bytes = u64::from(header.block_bytes);
-            // Reads have whole blocks, so that each can be verified while it is in the processor's cache.
-            let length_max = match length_max - length_max % block_bytes {
-                0 => length_max,
-                blocks => blocks,
-            };
-            (0..payload.bytes.div_ceil(length_max)).map(move |part| {
-                let at = part * length_max;
-                Read {
-                    file: payload.file,
-                    offset: header.payload_offset + at,
-                    length: (payload.bytes - at).min(length_max) as u32,
-                    tag: payload.to + at,
-                }
-            })
+    let reads = payloads.iter().flat_map(|payload| {
+        let header = files.checksums(payload.file).header();
+        let block_bytes = u64::from(header.block_bytes);
+        // Reads have whole blocks, so that each can be verified while it is in the processor's cache.
+        let length_max = match length_max - length_max % block_bytes {
+            0 => length_max,
+            blocks => blocks,
+        };
+        (0..payload.bytes.div_ceil(length_max)).map(move |part| {
+            let at = part * length_max;
+            Read {
+                file: payload.file,
+                offset: header.payload_offset + at,
+                length: (payload.bytes - at).min(length_max) as u32,
+                tag: payload.to + at,
+            }
         })
-        .peekable();
-    let mut waiting = Vec::with_capacity(SUBMIT_READS);
-    loop {
-        loop {
-            waiting.extend(reads.by_ref().take(SUBMIT_READS - waiting.len()));
-            let submitted = engine.submit(&waiting)?;
-            waiting.drain(..submitted);
-            if submitted == 0 || engine.in_flight() >= engine.depth() {
-                break;
-            }
+    });
+    read_all(reads, engine, None, |read, bytes| {
+        let place = read.tag as usize..read.tag as usize + bytes.len();
+        memory[place.clone()].copy_from_slice(bytes);
+        memory.filled(place.end);
+        // Blocks that are longer than a read are verified at the end.
+        match u64::from(files.checksums(read.file).header().block_bytes) <= length_max {
+            true => files.check_read(read.file, read.offset, bytes),
+            false => Ok(()),
         }
-        let mut checked = Ok(());
-        let completed = engine.complete(&mut |read, bytes| {
-            let place = read.tag as usize..read.tag as usize + bytes.len();
-            memory[place.clone()].copy_from_slice(bytes);
-            memory.filled(place.end);
-            let checksums = files.checksums(read.file);
-            // Blocks that are longer than a read are verified at the end.
-            if checked.is_ok() && u64::from(checksums.header().block_bytes) <= length_max {
-                checked = files.check_read(read.file, read.offset, bytes);
-            }
-        })?;
-        if let Err(error) = checked {
-            abandon(engine);
-            return Err(error);
-        }
-        if completed == 0 && waiting.is_empty() && reads.peek().is_none() {
-            break;
-        }
-    }
+    })?;
     for payload in payloads {
         files.files()[payload.file.0 as usize].check_unchanged()?;
         let bytes = &memory[payload.to as usize..(payload.to + payload.bytes) as usize];
@@ -87,10 +63,4 @@ pub(in crate::feed) fn read_whole(
         checksums.release();
     }
     Ok(())
-}
-
-/// Waits for the reads in flight, and ignores their results.
-pub(super) fn abandon(engine: &mut dyn ReadEngine) {
-    // After an error nothing is in flight.
-    while matches!(engine.complete(&mut |_, _| {}), Ok(1..)) {}
 }

@@ -109,7 +109,7 @@ fn a_batch_waits_for_the_memory_of_those_that_another_thread_returns() {
                 let (mut before, mut taken) = (None, 0);
                 for batch in receiver {
                     let end = Instant::now() + patience;
-                    while before.is_some() && !core.lock().is_stopped() && Instant::now() < end {
+                    while before.is_some() && !core.lock().stop && Instant::now() < end {
                         thread::sleep(Duration::from_micros(100));
                     }
                     before = Some(batch);

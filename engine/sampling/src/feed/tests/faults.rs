@@ -80,7 +80,7 @@ fn a_consumer_that_waits_for_a_batch_gets_none_when_another_thread_ends_the_epoc
                 GATE.store(true, Ordering::Relaxed);
                 ended
             });
-            while !core.lock().is_awaited() {
+            while !core.lock().consumer.waits {
                 std::thread::yield_now();
             }
             stopper.stop();

@@ -9,7 +9,7 @@ use crate::feed::{
     access::StoredRows,
     files::RowFiles,
     planner::{PlanOutcome, Planner, Window},
-    pool::{Pool, geometry::PoolGeometry, rows::PoolRows},
+    pool::{Pool, PoolRows, geometry::PoolGeometry},
     rows::RowFormat,
     stats::Counters,
 };

@@ -14,6 +14,7 @@ use super::{
     piece::{Blocks, Directory, Piece, PieceMemory},
     plan::{Payload, StreamPlan},
 };
+use crate::tags::Tags;
 
 impl StreamPlan {
     /// Reads all pieces and sends them in order. Returns early after [`DecoderMessage::Stop`].
@@ -28,8 +29,7 @@ impl StreamPlan {
             plan: self,
             store,
             engine: open(self.files.clone())?,
-            targets: Vec::new(),
-            free_tags: Vec::new(),
+            targets: Tags::default(),
             waiting: VecDeque::new(),
             directories: self.chunks.iter().map(|_| PartialDirectory::default()).collect(),
             next_directory: 0,
@@ -50,9 +50,8 @@ struct Reader<'a> {
     plan: &'a StreamPlan,
     store: &'a Store,
     engine: Box<dyn ReadEngine>,
-    /// The targets of the reads in flight, by tag.
-    targets: Vec<Option<Target>>,
-    free_tags: Vec<usize>,
+    /// The targets of the reads in flight.
+    targets: Tags<Target>,
     /// Reads that the engine has no room for yet.
     waiting: VecDeque<Read>,
     directories: Vec<PartialDirectory>,
@@ -202,19 +201,15 @@ impl Reader<'_> {
             return self.arrived(target);
         }
         let length_max = u64::from(self.engine.read_bytes_max());
-        let tag = self.free_tags.pop().unwrap_or_else(|| {
-            self.targets.push(None);
-            self.targets.len() - 1
-        });
+        let tag = self.targets.add(target);
         let payload_offset = payload.checksums.header().payload_offset;
         let starts = bytes.clone().step_by(length_max as usize);
         self.waiting.extend(starts.map(|start| Read {
             file: payload.file,
             offset: payload_offset + start,
             length: (bytes.end - start).min(length_max) as u32,
-            tag: tag as u64,
+            tag,
         }));
-        self.targets[tag] = Some(target);
         Ok(())
     }
 
@@ -223,18 +218,17 @@ impl Reader<'_> {
         let targets = &mut self.targets;
         let mut complete = Vec::new();
         self.engine.complete(&mut |read, bytes| {
-            let target = targets[read.tag as usize].as_mut().expect("a tag in use");
+            let target = targets.get_mut(read.tag);
             let blocks = &mut target.blocks;
             let at = (read.offset - blocks.checksums.header().payload_offset - blocks.start) as usize;
             blocks.bytes[at..at + bytes.len()].copy_from_slice(bytes);
             target.missing_bytes -= bytes.len();
             if target.missing_bytes == 0 {
-                complete.push(read.tag as usize);
+                complete.push(read.tag);
             }
         })?;
         for tag in complete {
-            let target = self.targets[tag].take().expect("a tag in use");
-            self.free_tags.push(tag);
+            let target = self.targets.remove(tag);
             self.arrived(target)?;
         }
         Ok(())
