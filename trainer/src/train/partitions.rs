@@ -170,7 +170,7 @@ impl OpenPartitions {
         let served = all.served();
         let mut minibatch = Minibatch::default();
         if served.batches() > 0 && served.places(0)[0].step == 0 {
-            served.sample(0, &mut served.scratch(), &mut minibatch)?;
+            served.sample(0, &mut Default::default(), &mut minibatch)?;
         }
         // Processes that divide the partitions sample as many together. Their nodes are fewer: the partitions of one process share nodes.
         let mut sampled = [(minibatch.seeds + minibatch.edges()) as u64];

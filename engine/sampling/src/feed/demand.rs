@@ -84,7 +84,7 @@ impl MinibatchDemand {
         let mut demand = Self { batches: source.batches(), ..Self::default() };
         let from = source.probes();
         let batches = from.end - from.start;
-        let (mut scratch, mut minibatch) = (source.scratch(), Minibatch::default());
+        let (mut scratch, mut minibatch) = (Default::default(), Minibatch::default());
         let (mut probes, mut nodes) = (0, 0);
         let (mut kept, mut kept_share) = (Vec::new(), 1);
         for probe in 0..Self::PROBES_MAX.min(batches) {

@@ -54,11 +54,6 @@ impl MinibatchOptions {
         }
     }
 
-    /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches.
-    fn seeds_of_batch(&self, seeds: u64, batch: u64, batches: u64) -> Range<u64> {
-        self.division.share(seeds, self.batch as u64, batch, batches)
-    }
-
     /// A random number of the run and an epoch.
     fn of_epoch(&self, epoch: u64) -> u64 {
         random::combine(random::hash(self.seed), epoch)
@@ -147,7 +142,7 @@ impl PartitionBatches {
             let first_partition = (number * concurrent) as u32;
             for batch in 0..taken {
                 for (partition, part) in (first_partition..).zip(group) {
-                    if !options.seeds_of_batch(part.seeds(), batch, steps).is_empty() {
+                    if !options.division.share(part.seeds(), options.batch as u64, batch, steps).is_empty() {
                         places.push(BatchPlace {
                             step: first_step + batch,
                             partition: PartitionId(partition),
@@ -315,8 +310,8 @@ impl PartitionBatches {
     /// The seeds of a minibatch, as indices of the seeds of its partition.
     fn indices(&self, place: BatchPlace) -> Range<u64> {
         let partition = place.partition.0 as usize;
-        let seeds = self.parts[partition].seeds();
-        self.options.seeds_of_batch(seeds, place.batch, self.steps_of_partition[partition])
+        let (seeds, size) = (self.parts[partition].seeds(), self.options.batch as u64);
+        self.options.division.share(seeds, size, place.batch, self.steps_of_partition[partition])
     }
 
     fn sample_part(
@@ -355,10 +350,8 @@ impl PartitionBatches {
 
     /// The groups of the batches, in order, each with the number of its batches.
     fn groups(&self) -> Vec<(usize, u64)> {
-        let groups = (0..self.batches()).map(|index| self.group(index));
-        let chunks = groups.collect::<Vec<_>>();
-        let chunks = chunks.chunk_by(|a, b| a == b);
-        chunks.map(|group| (group[0], group.len() as u64)).collect()
+        let groups: Vec<usize> = (0..self.batches()).map(|index| self.group(index)).collect();
+        groups.chunk_by(|a, b| a == b).map(|group| (group[0], group.len() as u64)).collect()
     }
 
     /// The views of the partitions, if these are in memory in turn.
@@ -444,10 +437,6 @@ impl BatchSource for PartitionBatches {
         let places = (0..self.batches()).map(|index| self.places(index).iter());
         let seeds = places.map(|places| places.map(|&place| self.seeds_of(place) as u64).sum());
         seeds.max().unwrap_or(0)
-    }
-
-    fn scratch(&self) -> Self::Scratch {
-        Self::Scratch::default()
     }
 
     fn probes(&self) -> Range<u64> {

@@ -10,7 +10,7 @@ use crate::{sample::Minibatch, view::TurnsEpoch};
 /// with the same result.
 pub trait BatchSource: Send + Sync + 'static {
     /// The sampler state of a thread, which is reused from batch to batch.
-    type Scratch: Send;
+    type Scratch: Default + Send;
 
     /// Number of minibatches.
     fn batches(&self) -> u64;
@@ -20,13 +20,14 @@ pub trait BatchSource: Send + Sync + 'static {
     fn nodes_max(&self) -> u64;
 
     /// Bytes of memory that the source itself takes, for example for lists of seeds.
-    fn bytes(&self) -> u64;
+    fn bytes(&self) -> u64 {
+        0
+    }
 
     /// A lower bound of the nodes of the largest minibatch: its seeds. Known without sampling.
-    fn nodes_min(&self) -> u64;
-
-    /// Creates the sampler state of a thread.
-    fn scratch(&self) -> Self::Scratch;
+    fn nodes_min(&self) -> u64 {
+        0
+    }
 
     /// Bytes of memory that `scratch` takes after a minibatch of `nodes` nodes. A few minibatches were sampled with it
     /// before.

@@ -170,16 +170,6 @@ impl BatchSource for SkewedSource {
         self.nodes
     }
 
-    fn bytes(&self) -> u64 {
-        0
-    }
-
-    fn nodes_min(&self) -> u64 {
-        0
-    }
-
-    fn scratch(&self) {}
-
     fn scratch_bytes(&self, (): &(), _: usize) -> u64 {
         0
     }

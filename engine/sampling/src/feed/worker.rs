@@ -20,7 +20,7 @@ impl Worker<'_> {
     /// Works until the epoch ends.
     pub(super) fn run<S: BatchSource>(&self, source: &S) {
         let _alarm = Alarm(self.0);
-        let mut scratch = ScratchReservation::new(source.scratch(), self.0.scratch_bytes, &self.0.reserve);
+        let mut scratch = ScratchReservation::new(S::Scratch::default(), self.0.scratch_bytes, &self.0.reserve);
         let mut row_scratch = self.0.format.as_ref().map(RowFormat::scratch);
         loop {
             let task = {

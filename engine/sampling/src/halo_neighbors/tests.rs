@@ -45,7 +45,7 @@ fn opened(store: &Arc<Store>, options: LoaderOptions, partitions: u32, super_epo
 
 fn minibatches(loader: &Loader) -> Vec<Minibatch> {
     let batches = loader.all_batches(0);
-    let mut scratch = batches.scratch();
+    let mut scratch = Default::default();
     let sampled = (0..batches.batches()).map(|index| {
         let mut minibatch = Minibatch::default();
         batches.sample(index, &mut scratch, &mut minibatch).unwrap();

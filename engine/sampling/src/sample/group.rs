@@ -106,8 +106,7 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
         drawn: DrawnPositions,
         weights: &mut Vec<f32>,
     ) -> Result<()> {
-        if self.lists.weight_max(&self.places[index]).is_some() {
-            let all = self.lists.weights(&self.places[index]);
+        if let Some((all, _)) = self.lists.weights_in_memory(&self.places[index]) {
             let positions = drawn.positions(&self.scratch.positions);
             positions.for_each(|at| weights.push(all[at as usize]));
             return Ok(());

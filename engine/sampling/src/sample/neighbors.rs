@@ -134,11 +134,9 @@ impl NeighborHop<'_> {
     ) -> Result<DrawnPositions> {
         let few = self.fanout.filter(|&fanout| weighted::is_long(pool, fanout));
         let lists = group.lists;
-        let place = &group.places[index];
-        let known = few.and_then(|_| lists.weight_max(place)).filter(|max| !max.is_nan());
+        let known = few.and_then(|_| lists.weights_in_memory(&group.places[index])).filter(|(_, max)| !max.is_nan());
         group.scratch.draw.drawn.clear();
-        if let (Some(few), Some(max)) = (few, known) {
-            let weights = lists.weights(place);
+        if let (Some(few), Some((weights, max))) = (few, known) {
             let GroupScratch { positions, draw, .. } = &mut *group.scratch;
             let drawn = &mut draw.drawn;
             weighted::by_rejection(&mut draws, (pool, few, self.replace), max, |at| weights[at as usize], drawn);

@@ -46,7 +46,7 @@ impl RelabelTable {
         if nodes > DIRECT_NODES_MAX {
             return &mut self.hashed;
         }
-        if self.direct.as_ref().is_none_or(|table| table.nodes() != nodes) {
+        if self.direct.as_ref().is_none_or(|table| table.table.len() as u64 != nodes) {
             self.direct = None;
         }
         self.direct.get_or_insert_with(|| Direct::new(nodes))
@@ -55,7 +55,7 @@ impl RelabelTable {
     /// Bytes of memory after a batch of `nodes` nodes.
     pub(super) fn bytes(&self, nodes: usize) -> u64 {
         match &self.direct {
-            Some(direct) => direct.bytes(),
+            Some(direct) => (direct.table.capacity() * size_of::<u32>()) as u64,
             None => self.hashed.bytes(nodes),
         }
     }
@@ -78,19 +78,8 @@ pub(super) struct Direct {
 }
 
 impl Direct {
-    /// A table for the nodes `0..nodes`.
     pub(super) fn new(nodes: u64) -> Self {
         Self { table: vec![0; nodes as usize], index_bits: INDEX_BITS_MIN, batch: 0 }
-    }
-
-    /// Bytes of memory.
-    pub(super) fn bytes(&self) -> u64 {
-        (self.table.capacity() * size_of::<u32>()) as u64
-    }
-
-    /// The number of nodes of the graph.
-    pub(super) fn nodes(&self) -> u64 {
-        self.table.len() as u64
     }
 
     /// Widens local indices for `count` nodes, and enters `nodes` again.

@@ -37,15 +37,13 @@ impl Sampler {
     /// Draws in-neighbors uniformly: without replacement, at most as many as the fanout; with replacement, exactly as
     /// many if there are any. A fanout of -1 keeps all in-edges in either case.
     pub fn uniform(fanouts: Fanouts, replace: bool) -> Self {
-        let by_weight = false;
-        Self::of(Method::Neighbors { fanouts, replace, by_weight })
+        Self::of(Method::Neighbors { fanouts, replace, by_weight: false })
     }
 
     /// Draws in-neighbors with probabilities proportional to edge weights; without replacement, among the remaining
     /// edges. Edges of weight 0 are never drawn, not even if the fanout is -1.
     pub fn by_weight(fanouts: Fanouts, replace: bool) -> Self {
-        let by_weight = true;
-        Self::of(Method::Neighbors { fanouts, replace, by_weight })
+        Self::of(Method::Neighbors { fanouts, replace, by_weight: true })
     }
 
     /// Takes the nodes that random walks visit most often. The edge weights of blocks are the numbers of visits.
@@ -158,8 +156,8 @@ impl Sampler {
         out: &mut Minibatch,
     ) -> Result<()> {
         let needed = self.edge_data();
-        assert!(view.has_edge_weights() || !needed.weights, "the sampler needs a view with edge weights");
-        assert!(view.has_edge_ids() || !needed.ids, "the sampler needs a view with ids of edges");
+        assert!(view.edge_data().weights || !needed.weights, "the sampler needs a view with edge weights");
+        assert!(view.edge_data().ids || !needed.ids, "the sampler needs a view with ids of edges");
         let Scratch { table, hop: scratch } = scratch;
         let relabel = table.of(view.nodes());
         begin(view, seeds, relabel, self.hops(), &mut scratch.seeds, out)?;

@@ -75,15 +75,10 @@ pub(crate) trait AdjacencyLists {
         count: u64,
         edge_weights: &mut Vec<f32>,
     ) -> Result<()>;
-    /// The largest weight of the edges of the list if all are in memory; NaN if a weight is negative or not finite. Otherwise none.
+    /// The weights of the list's edges if all are in memory, and the largest; that is NaN if a weight is negative or not finite.
     #[inline(always)]
-    fn weight_max(&self, _: &Self::Place) -> Option<f32> {
+    fn weights_in_memory(&self, _: &Self::Place) -> Option<(&[f32], f32)> {
         None
-    }
-    /// The weights of the list's edges if [`AdjacencyLists::weight_max`] knows the largest.
-    #[inline(always)]
-    fn weights(&self, _: &Self::Place) -> &[f32] {
-        &[]
     }
     /// Appends the ids of the edges at `positions`: their places in the store.
     fn edge_ids(

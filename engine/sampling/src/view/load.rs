@@ -21,7 +21,7 @@ use std::{
 };
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
-use grappa_formats::{ChunkId, FormatError, NodeId};
+use grappa_formats::{ChunkId, FormatError};
 use grappa_io::{
     Error, Result,
     progress::{Progress, check_stopped},
@@ -72,14 +72,6 @@ struct FreeSpace<'a, S> {
     edge_weights: &'a mut [f32],
     /// A thread failed, so waiting is in vain.
     failed: bool,
-}
-
-/// The place of a piece.
-struct PiecePlace<'a, S> {
-    /// The number of edges before it.
-    first: u64,
-    sources: &'a mut [S],
-    edge_weights: &'a mut [f32],
 }
 
 /// Fills `heads`, `sources` and `edge_weights` with the adjacency lists that `filter` includes. Their lengths must be
@@ -136,21 +128,21 @@ impl<'a, S: Source> Decoders<'a, S> {
             let chunk = piece.chunk;
             // If the reader has failed, it returns the error.
             let _ = self.to_reader.send(DecoderMessage::Decoded(piece.into_memory()));
-            let Some(place) = self.place(number, decoded.sources.len()) else {
+            let Some((first, sources, edge_weights)) = self.place(number, decoded.sources.len()) else {
                 break;
             };
-            if place.sources.len() != decoded.sources.len() {
+            if sources.len() != decoded.sources.len() {
                 return Err(disagrees(self.filter.store, chunk));
             }
             // `fill` let the lists of the piece start at 0.
             for start in heads.iter_mut().step_by(self.numbers_per_head()) {
-                *start += place.first;
+                *start += first;
             }
-            for (place, &source) in place.sources.iter_mut().zip(&decoded.sources) {
-                *place = S::from_node(NodeId(source));
+            for (place, &source) in sources.iter_mut().zip(&decoded.sources) {
+                *place = S::of(source);
             }
             if self.filter.edge_data.weights {
-                place.edge_weights.copy_from_slice(&decoded.edge_weights);
+                edge_weights.copy_from_slice(&decoded.edge_weights);
             }
         }
         mem::forget(failure);
@@ -172,9 +164,9 @@ impl<'a, S: Source> Decoders<'a, S> {
         Some((number, piece, heads))
     }
 
-    /// Waits until all earlier pieces have their places. Returns a place for `edges`, or for fewer if there is no more
-    /// memory; none if another thread failed.
-    fn place(&self, piece: usize, edges: usize) -> Option<PiecePlace<'a, S>> {
+    /// Waits until all earlier pieces have their places. Returns the number of edges before the piece, and places for the
+    /// sources and weights of `edges`, or of fewer if there is no more memory; none if another thread failed.
+    fn place(&self, piece: usize, edges: usize) -> Option<(u64, &'a mut [S], &'a mut [f32])> {
         let mut free = self.lock_free();
         while free.pieces < piece && !free.failed {
             free = self.changed.wait(free).unwrap_or_else(PoisonError::into_inner);
@@ -182,11 +174,7 @@ impl<'a, S: Source> Decoders<'a, S> {
         if free.failed {
             return None;
         }
-        let place = PiecePlace {
-            first: free.edges,
-            sources: split_off(&mut free.sources, edges),
-            edge_weights: split_off(&mut free.edge_weights, edges),
-        };
+        let place = (free.edges, split_off(&mut free.sources, edges), split_off(&mut free.edge_weights, edges));
         free.edges += edges as u64;
         free.pieces += 1;
         self.changed.notify_all();

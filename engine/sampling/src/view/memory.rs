@@ -246,13 +246,8 @@ impl AdjacencyLists for WholeCsr<'_> {
     }
 
     #[inline(always)]
-    fn weight_max(&self, place: &WholePlace) -> Option<f32> {
-        place.weight_max
-    }
-
-    #[inline(always)]
-    fn weights(&self, place: &WholePlace) -> &[f32] {
-        &self.edge_weights[place.start..place.end]
+    fn weights_in_memory(&self, place: &WholePlace) -> Option<(&[f32], f32)> {
+        place.weight_max.map(|max| (&self.edge_weights[place.start..place.end], max))
     }
 
     fn edge_ids(&self, place: &WholePlace, (): &(), positions: Positions<'_>, ids: &mut Vec<u64>) -> Result<()> {

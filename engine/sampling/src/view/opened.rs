@@ -191,14 +191,9 @@ impl PartitionView {
         self.halo_lists = Some(lists);
     }
 
-    /// Whether the view has edge weights.
-    pub fn has_edge_weights(&self) -> bool {
-        self.edge_data.weights
-    }
-
-    /// Whether the view has the ids of edges.
-    pub fn has_edge_ids(&self) -> bool {
-        self.edge_data.ids
+    /// What the view has of edges.
+    pub fn edge_data(&self) -> EdgeData {
+        self.edge_data
     }
 
     /// Where the adjacency lists are: [`ViewKind::Memory`] or [`ViewKind::Mapped`].

@@ -56,34 +56,21 @@ impl Sources<'_> {
 }
 
 /// A source in memory: `u32` if all nodes fit, otherwise `u64`.
-pub(super) trait Source: AnyBitPattern + NoUninit + Send + Sync {
-    /// Stores a node.
-    fn from_node(node: NodeId) -> Self;
-    /// The stored node.
-    fn node(self) -> NodeId;
+pub(super) trait Source: AnyBitPattern + NoUninit + Send + Sync + Into<u64> {
+    fn of(source: u64) -> Self;
 }
 
 impl Source for u32 {
     #[inline(always)]
-    fn from_node(node: NodeId) -> Self {
-        node.0 as Self
-    }
-
-    #[inline(always)]
-    fn node(self) -> NodeId {
-        NodeId(self.into())
+    fn of(source: u64) -> Self {
+        source as Self
     }
 }
 
 impl Source for u64 {
     #[inline(always)]
-    fn from_node(node: NodeId) -> Self {
-        node.0
-    }
-
-    #[inline(always)]
-    fn node(self) -> NodeId {
-        NodeId(self)
+    fn of(source: u64) -> Self {
+        source
     }
 }
 
@@ -112,9 +99,9 @@ fn prefetch_at<S>(sources: &[S], start: usize, positions: Positions<'_>) {
 #[inline(always)]
 fn append_at<S: Source>(list: &[S], positions: Positions<'_>, sources: &mut Vec<NodeId>) {
     match positions {
-        Positions::First(count) => sources.extend(list[..count as usize].iter().map(|&source| source.node())),
+        Positions::First(count) => sources.extend(list[..count as usize].iter().map(|&source| NodeId(source.into()))),
         Positions::Listed(positions) => {
-            sources.extend(positions.iter().map(|&position| list[position as usize].node()));
+            sources.extend(positions.iter().map(|&position| NodeId(list[position as usize].into())));
         }
     }
 }

@@ -20,12 +20,6 @@ impl BatchSource for Turns {
         77
     }
 
-    fn nodes_min(&self) -> u64 {
-        0
-    }
-
-    fn scratch(&self) {}
-
     fn scratch_bytes(&self, (): &(), nodes: usize) -> u64 {
         8 * nodes as u64
     }
@@ -60,16 +54,6 @@ impl BatchSource for Overlapping {
     fn nodes_max(&self) -> u64 {
         u64::MAX
     }
-
-    fn bytes(&self) -> u64 {
-        0
-    }
-
-    fn nodes_min(&self) -> u64 {
-        0
-    }
-
-    fn scratch(&self) {}
 
     fn scratch_bytes(&self, (): &(), _: usize) -> u64 {
         0

@@ -64,7 +64,7 @@ fn seeds_are_divided_evenly_among_the_steps_of_a_group() {
             assert_eq!(batches.steps(), steps, "{concurrent} at a time");
             assert!((batches.seeds_per_step() - 145.0 / steps as f64).abs() < 1e-9);
             let (mut seen, mut sizes) = (Vec::new(), BTreeMap::new());
-            let mut scratch = batches.scratch();
+            let mut scratch = Default::default();
             let mut minibatch = Minibatch::default();
             for index in 0..batches.batches() {
                 let &[place] = batches.places(index) else {
@@ -91,7 +91,7 @@ fn seeds_are_divided_evenly_among_the_steps_of_a_group() {
 
 /// The seeds of each minibatch, with its place.
 fn seeds(batches: &PartitionBatches) -> Vec<(BatchPlace, Vec<u64>)> {
-    let mut scratch = batches.scratch();
+    let mut scratch = Default::default();
     let of = |index| {
         let mut minibatch = Minibatch::default();
         batches.sample(index, &mut scratch, &mut minibatch).unwrap();
@@ -230,7 +230,7 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
         let joined = |parts: &[Part]| joined(parts, 10, concurrent, Join::SharedInput);
         let (steps, separate) = (joined(&parts), batches(&parts, 10, concurrent, true));
         assert_eq!((steps.steps(), steps.batches()), (separate.steps(), separate.steps()));
-        let (mut scratch, mut of_separate) = (steps.scratch(), separate.scratch());
+        let (mut scratch, mut of_separate) = Default::default();
         let (mut next, mut shares, mut seeds_max) = (0, false, 0);
         for step in 0..steps.steps() {
             let mut minibatches = Vec::new();
@@ -321,7 +321,7 @@ fn every_worker_has_a_batch_in_every_step_and_the_weights_of_all_count_each_seed
         assert_eq!((batches.steps(), batches.seeds_per_step()), (steps, seeds_per_step));
         let batches = batches.served().in_every_step(steps);
         assert_eq!((batches.batches(), batches.steps()), (steps, steps));
-        let (mut scratch, mut minibatch) = (batches.scratch(), Minibatch::default());
+        let (mut scratch, mut minibatch) = (Default::default(), Minibatch::default());
         for step in 0..steps {
             batches.sample(step, &mut scratch, &mut minibatch).unwrap();
             assert_eq!(batches.places(step)[0].step, step);

@@ -34,11 +34,6 @@ pub(crate) struct MappedMemory {
 }
 
 impl MappedMemory {
-    fn add(&self, chunks: &Arc<Chunks>, bytes: u64, limit: u64) {
-        self.limit.add(bytes, limit);
-        self.lock().push(Arc::downgrade(chunks));
-    }
-
     /// Releases all pages if they exceed the limit.
     pub(super) fn keep(&self, faults: &FaultMeter) {
         self.limit.keep(faults, || {
@@ -60,10 +55,23 @@ impl Mapped {
     pub(in crate::view) fn open(filter: &EdgeFilter<'_>, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
         let chunks = (0..filter.store.chunks().chunks()).map(ChunkId);
         let chunks = chunks.map(|chunk| filter.owned.owns(chunk).then(|| filter.store.chunk(chunk)).transpose());
-        let chunks: Arc<Chunks> = Arc::new(chunks.collect::<Result<_>>()?);
-        let files = chunks.iter().flatten().map(|chunk| chunk.row_bytes(filter.edge_data.weights)).sum();
-        memory.add(&chunks, files, bytes);
-        Ok(Self { chunks, first_edges: filter.store.first_edges(), bytes: bytes.min(files), memory: memory.clone() })
+        let weights = filter.edge_data.weights;
+        Ok(Self::new(filter.store, chunks.collect::<Result<_>>()?, |chunk| chunk.row_bytes(weights), bytes, memory))
+    }
+
+    /// `bytes_of` counts the bytes of the files that are read of each chunk.
+    fn new(
+        store: &Store,
+        chunks: Chunks,
+        bytes_of: impl Fn(&Chunk) -> u64,
+        bytes: u64,
+        memory: &Arc<MappedMemory>,
+    ) -> Self {
+        let (chunks, memory) = (Arc::new(chunks), memory.clone());
+        let files = chunks.iter().flatten().map(bytes_of).sum();
+        memory.limit.add(files, bytes);
+        memory.lock().push(Arc::downgrade(&chunks));
+        Self { chunks, first_edges: store.first_edges(), bytes: bytes.min(files), memory }
     }
 
     /// Maps the present chunks of `store` for the features of their edges. As [`Mapped::open`] otherwise.
@@ -72,13 +80,12 @@ impl Mapped {
         for chunk in store.present_chunks() {
             chunks[chunk.0 as usize] = Some(store.chunk(chunk)?);
         }
-        let chunks = Arc::new(chunks);
-        let files = chunks.iter().flatten().map(Chunk::edge_feature_bytes).sum();
-        memory.add(&chunks, files, bytes);
-        if files <= bytes {
-            chunks.iter().flatten().for_each(Chunk::read_ahead_edge_features);
+        let mapped = Self::new(store, chunks, Chunk::edge_feature_bytes, bytes, memory);
+        let chunks = mapped.chunks.iter().flatten();
+        if chunks.clone().map(Chunk::edge_feature_bytes).sum::<u64>() <= bytes {
+            chunks.for_each(Chunk::read_ahead_edge_features);
         }
-        Ok(Self { chunks, first_edges: store.first_edges(), bytes: bytes.min(files), memory: memory.clone() })
+        Ok(mapped)
     }
 
     /// All chunks of the store, mapped or not.

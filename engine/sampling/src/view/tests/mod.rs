@@ -118,7 +118,7 @@ fn read_list<A: AdjacencyLists>(lists: &A, node: NodeId, view: &PartitionView) -
     lists.prefetch_sources(&place, Positions::Listed(&positions));
     lists.sources_at(&place, &mut state, Positions::Listed(&positions), &mut one_by_one);
     assert_eq!(sources, one_by_one);
-    if view.has_edge_weights() {
+    if view.edge_data().weights {
         lists.edge_weights(&place, &state, count, &mut edge_weights).unwrap();
         lists.edge_ids(&place, &state, Positions::First(count), &mut edge_ids).unwrap();
         let mut listed = Vec::new();
