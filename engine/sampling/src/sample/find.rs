@@ -28,8 +28,7 @@ pub(crate) fn find_edges(
     match &view.lists() {
         ViewLists::Whole(lists) => find(lists, edges, scratch, found),
         ViewLists::Partition(lists) => find(lists, edges, scratch, found),
-        ViewLists::MappedWhole(lists) => find(lists, edges, scratch, found),
-        ViewLists::MappedPartition(lists) => find(lists, edges, scratch, found),
+        ViewLists::Mapped(lists) => find(lists, edges, scratch, found),
         ViewLists::Halo(lists) => find(lists, edges, scratch, found),
         ViewLists::MappedHalo(lists) => find(lists, edges, scratch, found),
     }

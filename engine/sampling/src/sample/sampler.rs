@@ -164,8 +164,7 @@ impl Sampler {
         match &view.lists() {
             ViewLists::Whole(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
             ViewLists::Partition(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::MappedWhole(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::MappedPartition(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::Mapped(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
             ViewLists::Halo(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
             ViewLists::MappedHalo(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
         }

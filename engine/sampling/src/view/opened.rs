@@ -15,7 +15,7 @@ use super::{
     halo::Halo,
     halo_lists::{HaloLists, WithHalo},
     kind::ViewKind,
-    mapped::{MappedPartition, MappedWhole},
+    mapped::MappedLists,
     memory::{Csr, PartitionCsr, WholeCsr},
     spare::SpareArenas,
     stream::open_engine,
@@ -61,22 +61,20 @@ pub(super) enum Storage {
     Mapped(Mapped),
 }
 
-/// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each. Lists of the
-/// whole graph take half of the heads in memory, and need no split as mapped lists. For lists in memory and mapped lists,
-/// see `benches/record/feed.md` and `2026-11-23-mapped-lists.md`.
+/// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each. In memory,
+/// lists of the whole graph take half of the heads. For lists in memory and mapped lists, see `benches/record/feed.md`
+/// and `2026-11-23-mapped-lists.md`.
 pub(crate) enum ViewLists<'a> {
     /// The whole graph, in memory.
     Whole(WholeCsr<'a>),
     /// A partition, in memory.
     Partition(PartitionCsr<'a>),
-    /// The whole graph, mapped.
-    MappedWhole(MappedWhole<'a>),
-    /// A partition, mapped.
-    MappedPartition(MappedPartition<'a>),
+    /// The whole graph or a partition, mapped.
+    Mapped(MappedLists<'a>),
     /// A partition with lists of halo nodes, in memory.
     Halo(WithHalo<'a, PartitionCsr<'a>>),
     /// A partition with lists of halo nodes, mapped.
-    MappedHalo(WithHalo<'a, MappedPartition<'a>>),
+    MappedHalo(WithHalo<'a, MappedLists<'a>>),
 }
 
 impl PartitionView {
@@ -215,7 +213,6 @@ impl PartitionView {
         let is_whole = owned.nodes() == self.nodes;
         match (&self.lists, &self.halo_lists) {
             (Storage::Memory(csr), _) if is_whole => ViewLists::Whole(csr.whole()),
-            (Storage::Mapped(mapped), _) if is_whole => ViewLists::MappedWhole(MappedWhole::new(mapped, owned)),
             (Storage::Memory(csr), None) => {
                 ViewLists::Partition(csr.partition(owned, keeps_halo || self.edge_data.ids, keeps_halo))
             }
@@ -223,10 +220,10 @@ impl PartitionView {
                 ViewLists::Halo(WithHalo::new(owned, csr.partition(owned, true, true), halo))
             }
             (Storage::Mapped(mapped), halo) => {
-                let lists = MappedPartition::new(mapped, owned, keeps_halo);
+                let lists = MappedLists::new(mapped, owned, is_whole, keeps_halo);
                 match halo {
-                    None => ViewLists::MappedPartition(lists),
-                    Some(halo) => ViewLists::MappedHalo(WithHalo::new(owned, lists, halo)),
+                    Some(halo) if !is_whole => ViewLists::MappedHalo(WithHalo::new(owned, lists, halo)),
+                    _ => ViewLists::Mapped(lists),
                 }
             }
         }

@@ -49,11 +49,8 @@ fn reads_that_are_started_early_spare_page_faults() {
         let [without, with] = [false, true].map(|read_ahead| {
             evict(store.store.path());
             let view = view(&store.store, owned.clone(), Halo::Stop, false, ViewKind::Mapped).unwrap();
-            match &view.lists() {
-                ViewLists::MappedWhole(lists) => disk_reads(lists, graph.nodes(), read_ahead),
-                ViewLists::MappedPartition(lists) => disk_reads(lists, graph.nodes(), read_ahead),
-                _ => unreachable!("the lists are mapped"),
-            }
+            let ViewLists::Mapped(lists) = &view.lists() else { unreachable!("the lists are mapped") };
+            disk_reads(lists, graph.nodes(), read_ahead)
         });
         if without == 0 {
             grappa_skip::skip!("temporary files cannot be dropped from the page cache");
@@ -69,9 +66,7 @@ fn samples_from_the_disk_are_those_from_memory() {
     let in_memory = all_lists(&whole(&store.store, true, ViewKind::Memory).unwrap());
     evict(store.store.path());
     let mapped = whole(&store.store, true, ViewKind::Mapped).unwrap();
-    let ViewLists::MappedWhole(lists) = &mapped.lists() else {
-        unreachable!("the view is of the whole graph");
-    };
+    let ViewLists::Mapped(lists) = &mapped.lists() else { unreachable!("the lists are mapped") };
     for node in 0..graph.nodes() {
         lists.files().unwrap().read_ahead_head(NodeId(node));
         lists.read_ahead_list(&lists.locate(lists.head(NodeId(node))));

@@ -95,8 +95,7 @@ pub fn all_lists(view: &PartitionView) -> Vec<ViewList> {
     match &view.lists() {
         ViewLists::Whole(lists) => all(lists, view),
         ViewLists::Partition(lists) => all(lists, view),
-        ViewLists::MappedWhole(lists) => all(lists, view),
-        ViewLists::MappedPartition(lists) => all(lists, view),
+        ViewLists::Mapped(lists) => all(lists, view),
         ViewLists::Halo(lists) => all(lists, view),
         ViewLists::MappedHalo(lists) => all(lists, view),
     }
