@@ -89,23 +89,14 @@
 //! # let (_cora, store) = grappa_cora::Cora::ingest();
 //! use grappa_engine::{
 //!     NodeId, PartitionId,
-//!     io::read::Choice,
 //!     sample::{
 //!         BatchKey, Minibatch, Sampler, Scratch,
 //!         partition::Owned,
-//!         view::{EdgeData, Halo, PartitionView, ViewOptions},
+//!         view::{PartitionView, ViewOptions},
 //!     },
 //! };
 //!
-//! let options = ViewOptions {
-//!     halo: Halo::default(),
-//!     halo_lists: None,
-//!     edge_data: EdgeData::default(),
-//!     mapped_bytes_max: None, // in memory
-//!     threads: 1,
-//!     engine: Choice::Auto,
-//! };
-//! let view = PartitionView::open(&store, Owned::whole(&store), &options)?;
+//! let view = PartitionView::open(&store, Owned::whole(&store), &ViewOptions::default())?; // in memory
 //! let sampler = Sampler::uniform("10,5".parse()?, false);
 //! let key = BatchKey { seed: 1, epoch: 0, partition: PartitionId(0), batch: 0 };
 //! let (mut scratch, mut first, mut second) = (Scratch::default(), Minibatch::default(), Minibatch::default());

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use grappa_engine::{
     Minibatch, PartitionId, Store as EngineStore,
-    io::read::Choice,
     sample::{
         BatchKey, LoaderOptions, Sampler as EngineSampler, Scratch,
         feed::MinibatchOptions,
@@ -46,14 +45,9 @@ impl Sampler {
             let owned = Owned::whole(&store);
             let edge_data = sampler.edge_data();
             let bytes = PartitionView::bytes_in_memory(&store, &owned, Halo::default(), edge_data);
-            let options = ViewOptions {
-                halo: Halo::default(),
-                halo_lists: None,
-                edge_data,
-                mapped_bytes_max: (bytes > memory).then_some(memory / MAPPED_SHARE),
-                threads: defaults.threads,
-                engine: Choice::Auto,
-            };
+            let mapped_bytes_max = (bytes > memory).then_some(memory / MAPPED_SHARE);
+            let options =
+                ViewOptions { edge_data, mapped_bytes_max, threads: defaults.threads, ..ViewOptions::default() };
             let view = PartitionView::open(&store, owned, &options).map_err(exception)?;
             Ok(Self { store, view, sampler, layout, buffers: Mutex::default() })
         })

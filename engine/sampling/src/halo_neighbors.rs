@@ -14,7 +14,11 @@ use std::sync::{
 };
 
 use grappa_formats::NodeId;
-use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_io::{
+    Error, Result,
+    progress::{Progress, check_stopped},
+    workers,
+};
 use grappa_storage::MappedChunks;
 
 use crate::{
@@ -22,7 +26,7 @@ use crate::{
     in_neighbors::List,
     node_set::GrowingSet,
     partition::{Owned, SeedNodes},
-    view::{EdgeData, Given, HaloEdges, HaloLists, HaloPiece},
+    view::{EdgeData, HaloEdges, HaloLists, HaloPiece},
 };
 
 /// Which in-neighbors are drawn.
@@ -66,38 +70,28 @@ impl HaloNeighbors<'_> {
             }
             lists = self.lists_of(halo, progress)?;
         }
-        let mut given = Given::default();
         for (reached, (owned, _)) in reached.iter().zip(partitions) {
             let (_, outside) = reached.split(owned.runs());
             let (sources, listed) = self.sources_of(&lists, &outside, progress)?;
-            given.listed += outside.len() + listed;
-            given.rows += sources.split(owned.runs()).1.len();
+            lists.given.listed += outside.len() + listed;
+            lists.given.rows += sources.split(owned.runs()).1.len();
         }
-        Ok(lists.with_given(given))
+        Ok(lists)
     }
 
     /// The nodes in the lists of some nodes, and the length of all these lists.
     fn sources_of(&self, lists: &HaloLists, nodes: &NodeSet, progress: &dyn Progress) -> Result<(NodeSet, u64)> {
         let found = GrowingSet::new(nodes.universe());
+        let listed = AtomicU64::new(0);
         // Not `Pieces`, which reads the adjacency lists of the store ahead.
-        let (next, listed) = (AtomicU64::new(0), AtomicU64::new(0));
-        workers::run(self.threads, |worker| {
+        let pieces: Vec<u64> = (0..nodes.len()).step_by(Pieces::NODES as usize).collect();
+        workers::for_each(self.threads, &pieces, |first| {
+            check_stopped(progress)?;
             let mut members = Vec::new();
-            while worker.goes_on() {
-                if progress.is_stopped() {
-                    return Err(Error::Stopped);
-                }
-                let first = next.fetch_add(Pieces::NODES, Ordering::Relaxed).min(nodes.len());
-                let end = (first + Pieces::NODES).min(nodes.len());
-                if first == end {
-                    break;
-                }
-                members.clear();
-                nodes.nodes_at(first..end, &mut members);
-                let sources = members.iter().flat_map(|&node| lists.sources(node));
-                let count = sources.inspect(|source| found.add(source.0)).count();
-                listed.fetch_add(count as u64, Ordering::Relaxed);
-            }
+            nodes.nodes_at(first..(first + Pieces::NODES).min(nodes.len()), &mut members);
+            let sources = members.iter().flat_map(|&node| lists.sources(node));
+            let count = sources.inspect(|source| found.add(source.0)).count();
+            listed.fetch_add(count as u64, Ordering::Relaxed);
             Ok(())
         })?;
         Ok((found.finish(), listed.into_inner()))
@@ -131,9 +125,7 @@ impl HaloNeighbors<'_> {
             while worker.goes_on()
                 && let Some(positions) = pieces.next(&mut members)
             {
-                if progress.is_stopped() {
-                    return Err(Error::Stopped);
-                }
+                check_stopped(progress)?;
                 let piece = self.piece(&nodes, &members, &mut scratch)?;
                 let number = positions.start / Pieces::NODES;
                 *drawn[number as usize].lock().expect("no thread panics") = Some(piece);

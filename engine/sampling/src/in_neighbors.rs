@@ -10,7 +10,11 @@ use std::{
 };
 
 use grappa_formats::{NodeId, random, rows::Row};
-use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_io::{
+    Result,
+    progress::{Progress, check_stopped},
+    workers,
+};
 use grappa_storage::{CheckedEdgeRows, Chunk, MappedChunks};
 
 use crate::{NodeSet, node_set::GrowingSet, sample::Draw};
@@ -168,7 +172,10 @@ impl<'a> InNeighbors<'a> {
                         }
                     }
                 }
-                None => (start..end).try_for_each(|index| visit(index, List::empty()))?,
+                None => {
+                    let empty = || List { row: Row::empty(), drawn: None, values: None };
+                    (start..end).try_for_each(|index| visit(index, empty()))?;
+                }
             }
             start = end;
         }
@@ -261,9 +268,7 @@ impl<'a> InNeighbors<'a> {
         workers::run(threads, |worker| {
             let (mut nodes, mut decoded, mut scratch) = (Vec::new(), DecodedEdges::default(), ListScratch::default());
             while worker.goes_on() && pieces.next(&mut nodes).is_some() {
-                if progress.is_stopped() {
-                    return Err(Error::Stopped);
-                }
+                check_stopped(progress)?;
                 let add = |decoded: &mut DecodedEdges| {
                     grown.add_all(&decoded.sources);
                     edges.fetch_add(decoded.sources.len() as u64, Ordering::Relaxed);
@@ -301,10 +306,6 @@ impl NeighborSample {
 }
 
 impl<'a> List<'a> {
-    fn empty() -> Self {
-        Self { row: Row::empty(), drawn: None, values: None }
-    }
-
     /// The in-degree of the node.
     pub fn degree(&self) -> u64 {
         self.row.degree()

@@ -91,7 +91,6 @@ impl Bits {
         Self { table: vec![EMPTY; nodes.div_ceil(PAGE_NODES) as usize], lines: Vec::new() }
     }
 
-    /// The bits of all nodes.
     fn all(nodes: u64) -> Self {
         let mut bits = Self::empty(nodes);
         bits.lines.reserve_exact(bits.table.len() * PAGE_LINES);
@@ -130,7 +129,6 @@ impl Bits {
         &mut lines[self.table[page] as usize..][..PAGE_LINES]
     }
 
-    /// Pages that have nodes, ascending.
     fn pages(&self) -> impl Iterator<Item = (usize, &[Line])> {
         (0..self.table.len()).filter_map(|page| Some((page, self.page(page)?)))
     }

@@ -30,7 +30,7 @@ use grappa_sampling::{
     feed::{MinibatchOptions, RowOptions},
     partition::Owned,
     sample::Sampler,
-    view::{EdgeData, Halo, PartitionView, ViewOptions},
+    view::{PartitionView, ViewOptions},
 };
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Model, Recipe, Rmat};
@@ -169,14 +169,7 @@ fn read(store: &Store) -> Result<f64> {
 
 /// Nanoseconds of a thread to load an edge into a view in memory.
 fn load(store: &Store, threads: usize) -> Result<f64> {
-    let options = ViewOptions {
-        halo: Halo::Stop,
-        halo_lists: None,
-        edge_data: EdgeData::default(),
-        mapped_bytes_max: None,
-        threads,
-        engine: read::Choice::Auto,
-    };
+    let options = ViewOptions { threads, ..ViewOptions::default() };
     let begin = Instant::now();
     PartitionView::open(store, Owned::whole(store), &options)?;
     Ok(begin.elapsed().as_nanos() as f64 * threads as f64 / store.manifest().edges as f64)

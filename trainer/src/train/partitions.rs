@@ -156,7 +156,7 @@ impl OpenPartitions {
         };
         let features = store.manifest().features.as_ref();
         let row_bytes = features.map_or(0, |features| u64::from(features.row_stride));
-        lists.given().listed * ID_BYTES + lists.given().rows * row_bytes
+        lists.given.listed * ID_BYTES + lists.given.rows * row_bytes
     }
 
     /// The work of training an epoch in all processes, in the unit of [`Needed::work`](super::inference::Needed::work). Counts the edges of

@@ -70,7 +70,7 @@ impl RowAccess {
         scratch: &mut RowScratch,
         out: &mut FeatureBuffer,
     ) -> Result<()> {
-        for (number, column) in format.columns().iter().enumerate() {
+        for (number, column) in format.columns.iter().enumerate() {
             let rows = out.column_mut(number).chunks_exact_mut(column.output_bytes());
             let request = GatherRequest { number, column, nodes, slots };
             match self {
@@ -117,7 +117,7 @@ impl StoredRows {
         scratch: &mut RowScratch,
         rows: impl Iterator<Item = &'a mut [u8]>,
     ) -> Result<()> {
-        let offset = |node: NodeId| resident.offset(number, self.files.chunks().chunk_of(node), node);
+        let offset = |node: NodeId| resident.offset(number, self.files.chunks.chunk_of(node), node);
         let lines = lines(column);
         // A ring with the offsets of the next rows. Each is computed once, when the row is prefetched.
         let mut ahead = [None; AHEAD];
@@ -153,7 +153,7 @@ impl StoredRows {
         let row_bytes = column.stored.row_bytes();
         let locate = |node: NodeId| {
             let resident = resident.expect("a row is marked as resident");
-            let offset = resident.offset(number, self.files.chunks().chunk_of(node), node);
+            let offset = resident.offset(number, self.files.chunks.chunk_of(node), node);
             (resident, offset.expect("the chunk of the row is resident"))
         };
         let prefetch = |i: usize| match slots.get(i) {

@@ -39,7 +39,6 @@ pub(super) struct FeedBudget {
     pub lookahead: usize,
     /// Number of in-flight batches: sampled and not yet dropped by the consumer.
     pub in_flight_batches: usize,
-    /// Number of feature buffers.
     pub buffers: usize,
     /// Bytes of resident rows; 0 if the chunks that should be resident are not.
     pub resident_bytes: u64,
@@ -59,14 +58,14 @@ impl FeedBudget {
     ) -> grappa_io::Result<Self> {
         let mut shortage = match FeedCosts::new(options, demand, format).divide(options, rows) {
             Ok(budget) => return Ok(budget),
-            Err(Shortage(bytes)) => bytes,
+            Err(shortage) => shortage,
         };
         // The reserve and the read buffers grow with the memory, so adding the shortage once may not be sufficient.
         let mut enough = options.clone();
         loop {
             enough.memory_bytes = u64::try_from(i128::from(enough.memory_bytes) + shortage).unwrap_or(u64::MAX);
             match FeedCosts::new(&enough, demand, format).divide(&enough, rows) {
-                Err(Shortage(bytes)) => shortage = bytes,
+                Err(bytes) => shortage = bytes,
                 Ok(_) => break,
             }
         }
@@ -80,24 +79,21 @@ impl FeedBudget {
 }
 
 /// The bytes by which a budget is too small.
-struct Shortage(i128);
+type Shortage = i128;
 
 /// The costs of the parts of a feed, in bytes.
 struct FeedCosts {
     /// Memory that is left after the parts of fixed size. Negative if there is too little for these.
     left: i128,
     demand: MinibatchDemand,
-    /// A minibatch.
     minibatch: u64,
     /// The slots of the rows of a minibatch.
     batch_slots: u64,
-    /// A feature buffer.
     buffer: u64,
     /// A row in the pool, with its bookkeeping.
     pool_slot: u64,
     /// Number of slots of the smallest pool.
     pool_slots_min: u64,
-    /// The read buffers.
     engine: u64,
 }
 
@@ -141,7 +137,7 @@ impl FeedCosts {
         let batch = i128::from(self.minibatch + self.buffer);
         let left = self.left - i128::from(resident_bytes) - i128::from(engine);
         if left < 2 * batch {
-            return Err(Shortage(2 * batch - left));
+            return Err(2 * batch - left);
         }
         let buffers = (left / batch.max(1)).min(options.threads as i128 + 2) as usize;
         Ok(FeedBudget { lookahead: 1, in_flight_batches: buffers, buffers, resident_bytes, pool: None })
@@ -156,7 +152,7 @@ impl FeedCosts {
         // assembled and one at the consumer. The last two have buffers.
         let least = 4 * waiting + 2 * buffer + i128::from(self.pool_slots_min * self.pool_slot);
         if left < least {
-            return Err(Shortage(least - left));
+            return Err(least - left);
         }
         let spare = left - least;
         let buffers = 2 + (spare / i128::from(BUFFERS_SHARE) / buffer.max(1)).min(options.threads as i128) as usize;

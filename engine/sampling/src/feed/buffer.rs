@@ -36,7 +36,7 @@ impl FeatureBuffer {
             registration: None,
             arena: Arena::new(0)?,
             rows: 0,
-            columns: format.columns().len(),
+            columns: format.columns.len(),
             dim: format.dim(),
             dtype: format.output(),
         };

@@ -70,7 +70,7 @@ fn seconds_per_read(
 ) -> Result<Option<f64>> {
     let long_enough: Vec<(FileIndex, u64)> = (0..)
         .map(FileIndex)
-        .zip(files.files().iter())
+        .zip(files.files.iter())
         .filter_map(|(index, file)| Some((index, file.bytes().checked_sub(length.into())?)))
         .collect();
     if long_enough.is_empty() {

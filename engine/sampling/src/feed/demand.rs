@@ -12,7 +12,6 @@ use crate::sample::{Block, LinkPairs, Minibatch};
 /// The size of the minibatches of a source, and of what samples them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct MinibatchDemand {
-    /// Number of minibatches.
     pub batches: u64,
     /// Nodes, and therefore feature rows, of a minibatch.
     pub rows: usize,

@@ -17,13 +17,16 @@ use grappa_storage::{Store, StoreIds, aggregates::Aggregates, files};
 /// The files of a store's features, and of its pre-aggregated features if they are requested.
 #[derive(Debug)]
 pub(super) struct RowFiles {
-    chunks: ChunkMap,
+    /// The division of nodes into chunks.
+    pub chunks: ChunkMap,
     ids: Arc<StoreIds>,
-    files: Arc<[ReadFile]>,
+    /// All files, by their index.
+    pub files: Arc<[ReadFile]>,
     /// One for each file.
     checksums: Vec<Checksums>,
     columns: Vec<ColumnFiles>,
-    rows: Vec<FileRow>,
+    /// The rows that files have of a node, each of other columns.
+    pub rows: Vec<FileRow>,
 }
 
 /// Files that were opened so far.
@@ -134,11 +137,6 @@ impl RowFiles {
         .collect()
     }
 
-    /// All files, by their index.
-    pub fn files(&self) -> &Arc<[ReadFile]> {
-        &self.files
-    }
-
     /// The checksums of a file.
     pub fn checksums(&self, file: FileIndex) -> &Checksums {
         &self.checksums[file.0 as usize]
@@ -165,19 +163,9 @@ impl RowFiles {
         })
     }
 
-    /// The division of nodes into chunks.
-    pub fn chunks(&self) -> &ChunkMap {
-        &self.chunks
-    }
-
     /// The layout of the rows of each column.
     pub fn layouts(&self) -> impl ExactSizeIterator<Item = FeatureLayout> + Clone {
         self.columns.iter().map(|column| column.layout)
-    }
-
-    /// The rows that files have of a node, each of other columns.
-    pub fn rows(&self) -> &[FileRow] {
-        &self.rows
     }
 
     /// The offset of a column in a row of a file.

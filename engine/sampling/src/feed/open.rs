@@ -29,7 +29,7 @@ use super::{
     files::RowFiles,
     options::{FeedOptions, HostProcesses},
     planner::Planner,
-    pool::{Pool, PoolRows},
+    pool::{Pool, PoolRows, geometry::PoolGeometry},
     reserve::MemoryReserve,
     resident::Resident,
     rows::RowFormat,
@@ -56,10 +56,9 @@ struct FeedInputs {
     stored: Option<StoredDemand>,
 }
 
-/// Rows that are stored.
 struct StoredDemand {
     files: RowFiles,
-    /// The chunks that should be resident.
+    /// The chunks that should be resident, as far as the store has their rows, each once.
     owned: Vec<ChunkId>,
     rows: RowDemand,
 }
@@ -109,7 +108,7 @@ impl FeedPlan {
     /// # Errors
     /// If the memory is too small, or files cannot be read.
     pub fn open(self) -> Result<Feed> {
-        self.open_with(|files, options| read::open(options.engine, files.files().clone(), options.read.clone()))
+        self.open_with(|files, options| read::open(options.engine, files.files.clone(), options.read.clone()))
     }
 
     /// Opens the feed with the engine that `open_engine` returns.
@@ -145,7 +144,11 @@ impl FeedPlan {
                     None if budget.resident_bytes > 0 => Some(Resident::load(&files, &owned, &mut *engine)?),
                     None => None,
                 };
-                let rows = Arc::new(stored_rows(files, resident, format, &budget, options, &mut *engine)?);
+                let pool = match budget.pool {
+                    Some(geometry) => Some(pool_rows(geometry, &files, format, options, &mut *engine)?),
+                    None => None,
+                };
+                let rows = Arc::new(StoredRows { files, resident, pool });
                 let planner = budget.pool.map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
                 (RowAccess::Stored(rows), planner, Some(engine))
             }
@@ -216,9 +219,13 @@ impl FeedInputs {
         });
         let stored = match &format {
             Some(format) if is_stored => {
-                let files = RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?;
-                let owned = with_rows(store, owned);
-                let rows = row_demand(store, &files, &owned);
+                let files = RowFiles::open(store, format.columns[0].stored, aggregates.as_ref())?;
+                let owned: BTreeSet<_> = owned.iter().copied().collect();
+                let owned: Vec<_> = store.feature_chunks().filter(|chunk| owned.contains(chunk)).collect();
+                let all_rows = store.feature_nodes();
+                let resident: u64 = owned.iter().map(|&chunk| store.chunks().len(chunk)).sum();
+                let resident_bytes = Resident::bytes(&files, &owned);
+                let rows = RowDemand { resident_bytes, other_rows: all_rows - resident, all_rows };
                 Some(StoredDemand { files, owned, rows })
             }
             _ => None,
@@ -276,28 +283,16 @@ fn identity(store: &Store, aggregates: Option<&Aggregates>) -> Result<u64> {
     Ok(random::combine(manifest_digest(store.path())?, kind))
 }
 
-/// Allocates the pool.
-fn stored_rows(
-    files: RowFiles,
-    resident: Option<Resident>,
+fn pool_rows(
+    geometry: PoolGeometry,
+    files: &RowFiles,
     format: &RowFormat,
-    budget: &FeedBudget,
     options: &FeedOptions,
     engine: &mut dyn ReadEngine,
-) -> Result<StoredRows> {
-    let pool = match budget.pool {
-        Some(geometry) => Some(PoolRows {
-            geometry,
-            slots: Slots::new(geometry.slots(), format.slot_bytes())?,
-            coalescing_gap_bytes: match options.coalescing_gap_bytes {
-                Some(bytes) => bytes,
-                None => measure_coalescing_gap(&files, engine)?,
-            }
-            .into(),
-        }),
-        None => None,
-    };
-    Ok(StoredRows { files, resident, pool })
+) -> Result<PoolRows> {
+    let slots = Slots::new(geometry.slots(), format.slot_bytes())?;
+    let gap = options.coalescing_gap_bytes.map_or_else(|| measure_coalescing_gap(files, engine), Ok)?;
+    Ok(PoolRows { geometry, slots, coalescing_gap_bytes: gap.into() })
 }
 
 fn open_aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Result<Aggregates> {
@@ -318,16 +313,4 @@ fn open_aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Resul
             format!("make them with `grappa-store preaggregate {} --kind {kind}`", store.path().display()),
         )
     })
-}
-
-/// The chunks of `chunks` whose feature rows the store has, each once.
-fn with_rows(store: &Store, chunks: &[ChunkId]) -> Vec<ChunkId> {
-    let chunks: BTreeSet<_> = chunks.iter().copied().collect();
-    store.feature_chunks().filter(|chunk| chunks.contains(chunk)).collect()
-}
-
-fn row_demand(store: &Store, files: &RowFiles, owned: &[ChunkId]) -> RowDemand {
-    let all = store.feature_nodes();
-    let resident: u64 = owned.iter().map(|&chunk| store.chunks().len(chunk)).sum();
-    RowDemand { resident_bytes: Resident::bytes(files, owned), other_rows: all - resident, all_rows: all }
 }

@@ -109,7 +109,6 @@ pub struct PartitionBatches {
     options: MinibatchOptions,
     /// Number of partitions that take part in a step.
     concurrent: usize,
-    /// The number of the epoch.
     epoch: u64,
     /// The step and partition of each minibatch.
     places: Vec<BatchPlace>,
@@ -117,7 +116,6 @@ pub struct PartitionBatches {
     starts: Vec<usize>,
     /// For each partition, the number of steps that its seeds are divided among.
     steps_of_partition: Vec<u64>,
-    /// Nodes of the graph.
     nodes: u64,
 }
 
@@ -343,7 +341,6 @@ impl PartitionBatches {
         part.unwrap_or_else(|| panic!("another worker serves partition {}", place.partition))
     }
 
-    /// The group that a batch is of.
     fn group(&self, index: u64) -> usize {
         self.places(index)[0].partition.0 as usize / self.concurrent
     }
@@ -367,7 +364,6 @@ impl PartitionBatches {
     }
 }
 
-/// The order of groups in an epoch.
 fn order(groups: usize, options: &MinibatchOptions, epoch: u64) -> Vec<usize> {
     let groups = groups as u64;
     let shuffle = Feistel::new(groups, options.of_epoch(epoch));

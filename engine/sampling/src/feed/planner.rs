@@ -44,7 +44,8 @@ pub(super) enum PlanOutcome {
 pub(super) struct Planner {
     pool: Pool,
     rows: Arc<StoredRows>,
-    window: Window,
+    /// The open window.
+    pub window: Window,
 }
 
 impl Planner {
@@ -59,15 +60,10 @@ impl Planner {
         self.window.from = batch;
     }
 
-    /// The open window.
-    pub fn window(&self) -> &Window {
-        &self.window
-    }
-
     /// Whether the window should get no more batches. It may use half of the pool, because the rows of the next window
     /// need slots while the rows of this window are pinned.
     pub fn is_full(&self, batches_max: usize) -> bool {
-        self.window.batches >= batches_max || self.window.rows >= self.pool.geometry().slots() / 2
+        self.window.batches >= batches_max || self.window.rows >= self.pool.geometry.slots() / 2
     }
 
     /// Appends the slots of the rows of `nodes` to `slots`. Continues after the rows that have slots from an earlier
@@ -120,7 +116,7 @@ impl Planner {
             if let Some(&later) = nodes.get(i + AHEAD) {
                 self.pool.prefetch(later);
             }
-            if resident.is_some_and(|resident| resident.has(files.chunks().chunk_of(node))) {
+            if resident.is_some_and(|resident| resident.has(files.chunks.chunk_of(node))) {
                 slots.push(RESIDENT);
                 resident_rows += 1;
                 continue;
@@ -154,7 +150,7 @@ impl Planner {
     /// Requests the rows of a batch again that are in spare slots. All earlier batches are assembled, so the open
     /// window has only misses of this batch.
     fn leave_spare_slots(&mut self, nodes: &[NodeId], slots: &mut [u32], clock: PoolClock) {
-        let geometry = self.pool.geometry();
+        let geometry = self.pool.geometry;
         let dropped = self.window.misses.extract_if(.., |miss| geometry.is_spare(geometry.slot(*miss)));
         self.window.rows -= dropped.count();
         let spare: Vec<usize> = (0..slots.len()).filter(|&i| geometry.is_spare(slots[i])).collect();
@@ -180,7 +176,7 @@ impl Planner {
     pub fn close(&mut self, next_batch: u64, misses: Vec<Miss>, counters: &Counters) -> Window {
         debug_assert!(misses.is_empty(), "the misses belong to another window");
         self.window.misses.sort_unstable();
-        if self.pool.unused() > 0 {
+        if self.pool.unused > 0 {
             self.adopt(counters);
         }
         self.open(next_batch, misses)
@@ -188,7 +184,7 @@ impl Planner {
 
     /// Assigns empty slots to rows in the gaps that will be read. No batch needs these rows yet, but they cost no read.
     fn adopt(&mut self, counters: &Counters) {
-        let chunks = self.rows.files.chunks();
+        let chunks = &self.rows.files.chunks;
         // A gap is read in each column, so the column with the longest rows decides how many rows a gap may have.
         let stride = self.rows.files.layouts().map(|layout| u64::from(layout.stride)).max().unwrap_or(1);
         let gap_bytes_max = self.rows.pool.as_ref().map_or(0, |pool| pool.coalescing_gap_bytes);
@@ -205,7 +201,7 @@ impl Planner {
             for node in gap.map(NodeId) {
                 self.window.misses.extend(self.pool.adopt(node, pinned_to));
             }
-            if self.pool.unused() == 0 {
+            if self.pool.unused == 0 {
                 break;
             }
         }

@@ -56,7 +56,6 @@ pub(super) const AHEAD: usize = 12;
 /// Batch numbers at the time of a request. They count batches since the pool was created.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PoolClock {
-    /// The batch that requests rows.
     pub batch: u64,
     /// The first batch that is not assembled. Rows of this batch and all later ones are pinned.
     pub pinned_from: u64,
@@ -104,10 +103,10 @@ pub(super) struct PoolRows {
 /// Maps nodes to slots.
 #[derive(Debug)]
 pub(super) struct Pool {
-    geometry: PoolGeometry,
+    pub geometry: PoolGeometry,
     buckets: Vec<Bucket>,
     /// Number of empty slots in buckets.
-    unused: usize,
+    pub unused: usize,
     spare: HashMap<NodeId, SpareRow>,
     spare_free: Vec<u32>,
 }
@@ -121,15 +120,6 @@ impl Pool {
             spare: HashMap::new(),
             spare_free: (0..geometry.spare as u32).rev().collect(),
         }
-    }
-
-    pub fn geometry(&self) -> PoolGeometry {
-        self.geometry
-    }
-
-    /// Number of empty slots in buckets.
-    pub fn unused(&self) -> usize {
-        self.unused
     }
 
     /// Prefetches the memory that [`Pool::request`] touches.

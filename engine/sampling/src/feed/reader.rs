@@ -55,10 +55,10 @@ impl WindowReader<'_> {
         counters: &Counters,
         stop: &AtomicBool,
     ) -> Result<FetchOutcome> {
-        let mut touched = vec![false; self.files.files().len()];
+        let mut touched = vec![false; self.files.files.len()];
         let length_max = u64::from(engine.read_bytes_max());
         let gap_bytes = self.pool.coalescing_gap_bytes;
-        let rows = self.files.rows().iter();
+        let rows = self.files.rows.iter();
         let runs = rows.flat_map(|row| Runs::new(self.files, gap_bytes, row, misses, length_max));
         let in_flight = RefCell::new(Tags::default());
         let reads = runs.map(|(read, run)| {
@@ -71,7 +71,7 @@ impl WindowReader<'_> {
         })?;
         if outcome == FetchOutcome::Complete {
             for (file, _) in (0..).map(FileIndex).zip(touched).filter(|(_, touched)| *touched) {
-                self.files.files()[file.0 as usize].check_unchanged()?;
+                self.files.files[file.0 as usize].check_unchanged()?;
                 self.files.checksums(file).release();
             }
         }
@@ -87,7 +87,7 @@ impl WindowReader<'_> {
             let (_, row) = location.expect("the planner checked it");
             let slot = self.pool.geometry.slot(miss) as usize;
             for number in run.columns.clone() {
-                let column = &self.format.columns()[number];
+                let column = &self.format.columns[number];
                 let start = row + self.files.offset(number);
                 let end = start + column.stored.row_bytes() as u64;
                 // A row that is longer than a read arrives in parts.

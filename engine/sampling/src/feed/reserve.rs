@@ -29,16 +29,12 @@ impl MemoryReserve {
         Self { left: AtomicI64::new((options.memory_bytes / RESERVE_SHARE).cast_signed()), options: options.clone() }
     }
 
-    fn budget(&self) -> u64 {
-        self.options.memory_bytes
-    }
-
     /// Takes `bytes` for the nodes and edges of a minibatch. With 0 bytes, checks that the sampler's tables did not
     /// overdraw it too much.
     pub fn take_for_minibatch(&self, bytes: u64) -> Result<()> {
         let least = match bytes {
             0 => self.least(),
-            _ => (self.budget() / Self::FEATURES_SHARE).cast_signed(),
+            _ => (self.options.memory_bytes / Self::FEATURES_SHARE).cast_signed(),
         };
         self.take(bytes, least, "its nodes, its edges and the sampler's tables")
     }
@@ -49,7 +45,7 @@ impl MemoryReserve {
     }
 
     fn least(&self) -> i64 {
-        -(self.budget() / Self::OVERDRAFT_SHARE).cast_signed()
+        -(self.options.memory_bytes / Self::OVERDRAFT_SHARE).cast_signed()
     }
 
     /// Takes `bytes` for `what`, a noun phrase for the error, and leaves `least` or more.
@@ -60,17 +56,17 @@ impl MemoryReserve {
         match taken {
             Ok(_) => Ok(()),
             Err(left) => {
-                let missing = bytes.saturating_add_signed(least - left);
+                let (budget, missing) = (self.options.memory_bytes, bytes.saturating_add_signed(least - left));
                 // What may be taken of each byte of the budget.
-                let share = (RESERVE_SHARE as f64).recip() - least as f64 / self.budget() as f64;
+                let share = (RESERVE_SHARE as f64).recip() - least as f64 / budget as f64;
                 // Both parts are rounded down.
-                let enough = self.budget() + ((missing + 2) as f64 / share).ceil() as u64;
+                let enough = budget + ((missing + 2) as f64 / share).ceil() as u64;
                 Err(Error::Budget {
                     what: format!(
                         "a minibatch that is much larger than those that were sampled in advance: {} are missing for {what}",
                         ByteSize(missing)
                     ),
-                    given: self.budget() + self.options.adjacency_bytes,
+                    given: budget + self.options.adjacency_bytes,
                     least: enough + self.options.adjacency_bytes_beside(enough),
                     remedy: "raise --memory, or use smaller batches or fewer neighbors (--fanouts)",
                 })

@@ -30,8 +30,8 @@ struct ResidentColumn {
 impl Resident {
     /// Bytes of the rows of `chunks`.
     pub fn bytes(files: &RowFiles, chunks: &[ChunkId]) -> u64 {
-        let rows: u64 = chunks.iter().map(|&chunk| files.chunks().len(chunk)).sum();
-        let strides: u64 = files.rows().iter().map(|row| row.stride).sum();
+        let rows: u64 = chunks.iter().map(|&chunk| files.chunks.len(chunk)).sum();
+        let strides: u64 = files.rows.iter().map(|row| row.stride).sum();
         rows.saturating_mul(strides)
     }
 
@@ -52,10 +52,10 @@ impl Resident {
     ) -> Result<Self> {
         let (mut payloads, mut columns) = (Vec::new(), Vec::new());
         let mut at = 0u64;
-        for row in files.rows() {
-            let mut bases = vec![None; files.chunks().chunks() as usize];
+        for row in &files.rows {
+            let mut bases = vec![None; files.chunks.chunks() as usize];
             for &chunk in chunks {
-                let range = files.chunks().range(chunk);
+                let range = files.chunks.range(chunk);
                 let bytes = (range.end - range.start) * row.stride;
                 let (file, _) = files.chunk(row.columns.start, chunk).expect("resident chunks have rows");
                 bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(row.stride)));

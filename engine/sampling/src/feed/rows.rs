@@ -12,7 +12,7 @@ use super::options::OutputDtype;
 /// second.
 #[derive(Debug, Clone)]
 pub(super) struct RowFormat {
-    columns: Vec<Column>,
+    pub columns: Vec<Column>,
 }
 
 /// The format of one column.
@@ -46,10 +46,6 @@ impl RowFormat {
             dim: spec.dim,
             stride: spec.row_stride,
         }
-    }
-
-    pub fn columns(&self) -> &[Column] {
-        &self.columns
     }
 
     /// Values per row of a column.

@@ -200,7 +200,7 @@ impl State {
     /// A worker planned a batch. `full` is None if all rows have slots. Otherwise a row found no free slot, and `full`
     /// is the number of preceding batches that were not assembled at that time.
     pub fn planned(&mut self, index: u64, batch: InFlightBatch, planner: Box<Planner>, full: Option<u64>) {
-        let number = planner.window().number;
+        let number = planner.window.number;
         let planning = self.planning.as_mut().expect("a pool has a planner");
         planning.planner = Some(planner);
         planning.full_at = full.map(|pinned| index - pinned);
@@ -244,7 +244,6 @@ impl State {
         planning.closed = Some(window);
     }
 
-    /// A worker assembled a batch.
     pub fn assembled(&mut self, index: u64, batch: InFlightBatch, buffer: Option<FeatureBuffer>) {
         self.assembling -= 1;
         let job = self.queue.put(index, Stage::Ready, batch);

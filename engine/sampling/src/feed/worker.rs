@@ -13,7 +13,6 @@ use super::{
     state::{InFlightBatch, schedule::WorkerTask},
 };
 
-/// A worker of a feed.
 pub(super) struct Worker<'a>(pub &'a FeedCore);
 
 impl Worker<'_> {

@@ -135,7 +135,7 @@ fn a_halo_node_has_a_few_of_its_in_neighbors_and_others_after_a_repartition() {
         differ += u64::from(all.len() > 8 && later.nodes().contains(node) && drawn != of(&later));
     }
     assert!(nodes > 100 && differ > 50, "{differ} of {nodes}");
-    let given = first.given();
+    let given = first.given;
     // Three partitions, each without a third of the nodes, and up to 4 in-neighbors of each of these.
     assert!(given.listed > nodes && given.listed <= 3 * 400 * 5, "{given:?}");
     assert!(given.rows > 0 && given.rows <= 3 * 400, "{given:?}");

@@ -6,7 +6,7 @@ use std::{
 };
 
 use grappa_formats::{EdgePart, NodeId, PartitionId};
-use grappa_io::{progress::Silent, read::Choice};
+use grappa_io::progress::Silent;
 use grappa_storage::Store;
 
 use super::*;
@@ -16,7 +16,7 @@ use crate::{
     partition::{Owned, Schedule, assignment, chunk_sizes},
     sample::{BatchKey, Join, Minibatch, Sampler, Scratch},
     view::{
-        EdgeData, Halo, PartitionView, ViewKind, ViewOptions,
+        PartitionView, ViewKind, ViewOptions,
         tests::graph::{Graph, TestStore},
     },
 };
@@ -92,15 +92,7 @@ impl Fixture {
     /// The error of a minibatch with the edge from node 1 to node 2.
     fn refused(&self, task: &LinkTask) -> String {
         let key = BatchKey { seed: 5, epoch: 0, partition: PartitionId(0), batch: 0 };
-        let options = ViewOptions {
-            halo: Halo::Stop,
-            halo_lists: None,
-            edge_data: EdgeData::default(),
-            mapped_bytes_max: None,
-            threads: 1,
-            engine: Choice::Auto,
-        };
-        let view = PartitionView::open(&self.store, Owned::whole(&self.store), &options).unwrap();
+        let view = PartitionView::open(&self.store, Owned::whole(&self.store), &ViewOptions::default()).unwrap();
         let sampled = task.sample(
             &Sampler::uniform("2".parse().unwrap(), false),
             &view,

@@ -27,7 +27,6 @@ impl GrowingSet {
         Self { nodes, pages: (0..pages).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The nodes of a set.
     pub(crate) fn from(set: &NodeSet) -> Self {
         let bits = set.to_bits();
         let pages = (0..bits.table.len()).map(|at| {
@@ -68,7 +67,6 @@ impl GrowingSet {
         }
     }
 
-    /// The finished set.
     pub(crate) fn finish(self) -> NodeSet {
         let mut bits = Bits::empty(self.nodes);
         let with_nodes = self.pages.iter().filter(|page| page.get().is_some()).count();

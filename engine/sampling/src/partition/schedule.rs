@@ -94,7 +94,6 @@ pub fn assignment(
     Ok(Assignment::from_owners(generation, partitions, schedule.name(), &owners))
 }
 
-/// The error for more partitions than chunks.
 pub(super) fn too_few_chunks(chunks: usize, partitions: u32) -> Error {
     Error::conflict(
         format!("the store has {chunks} chunks, and each of the {partitions} partitions needs at least one"),

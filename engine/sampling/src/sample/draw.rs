@@ -33,7 +33,6 @@ pub(super) struct DrawScratch {
 }
 
 impl DrawScratch {
-    /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         let Self { bits, weight_sums, times, drawn } = self;
         let bytes = (bits.capacity() + drawn.capacity()) * size_of::<u64>()

@@ -32,7 +32,6 @@ pub(super) struct GroupScratch {
 }
 
 impl GroupScratch {
-    /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         let Self { drawn, positions, sources, edge_weights, draw } = self;
         let bytes = drawn.capacity() * size_of::<DrawnPositions>()
@@ -44,7 +43,6 @@ impl GroupScratch {
 }
 
 impl<'a, A: AdjacencyLists> Group<'a, A> {
-    /// An empty group.
     pub(super) fn new(lists: &'a A, scratch: &'a mut GroupScratch) -> Self {
         Self {
             lists,
@@ -117,7 +115,6 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
         Ok(())
     }
 
-    /// Appends the ids of the drawn edges of a list to `ids`.
     pub(super) fn read_edge_ids(&self, index: usize, ids: &mut Vec<u64>) -> Result<()> {
         let positions = self.scratch.drawn[index].positions(&self.scratch.positions);
         self.lists.edge_ids(&self.places[index], &self.state, positions, ids)

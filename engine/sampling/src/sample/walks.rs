@@ -95,7 +95,6 @@ pub(super) struct WalkScratch {
 }
 
 impl WalkScratch {
-    /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         let Self { walks, visits, counts, sources } = self;
         let bytes = walks.capacity() * size_of::<Walk>()
@@ -169,7 +168,6 @@ impl WalkHop<'_> {
         Ok(())
     }
 
-    /// Takes a step of each walk that has not ended.
     fn step<A: AdjacencyLists>(&self, group: &mut Group<'_, A>, scratch: &mut WalkScratch, step: u32) -> Result<()> {
         let walks = &mut scratch.walks;
         if step > 0 {

@@ -51,7 +51,7 @@ impl EdgeFeatures {
 
     /// The most bytes that their resident pages take.
     pub fn bytes(&self) -> u64 {
-        self.mapped.bytes()
+        self.mapped.bytes
     }
 
     /// Puts the features of the edges with these ids into `values`, row by row.

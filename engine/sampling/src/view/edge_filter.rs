@@ -6,7 +6,7 @@ use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Error, Result};
 use grappa_storage::Store;
 
-use super::halo::Halo;
+use super::{halo::Halo, sources::NARROW_NODES_MAX};
 use crate::partition::Owned;
 
 /// In a list with at least this number of sources for each run of owned nodes, the ends of runs are searched. In
@@ -32,9 +32,13 @@ pub(super) struct EdgeFilter<'a> {
 }
 
 impl EdgeFilter<'_> {
-    /// Whether every node is owned.
     pub(super) fn is_whole(&self) -> bool {
         self.owned.nodes() == self.store.manifest().nodes
+    }
+
+    /// Whether sources take 32 bits in memory.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.store.manifest().nodes <= NARROW_NODES_MAX
     }
 
     /// Whether edges from nodes that are not owned are included. Without them, the place of an edge in the store is unknown.
@@ -52,7 +56,6 @@ impl EdgeFilter<'_> {
         buckets.filter(|&(j, _)| self.owned.owns(j)).map(|(_, edges)| edges).sum()
     }
 
-    /// The number of included edges.
     pub(super) fn edges(&self) -> u64 {
         self.owned.chunks().map(|chunk| self.edges_of(chunk)).sum()
     }

@@ -27,7 +27,8 @@ pub struct HaloLists {
     low: Vec<u32>,
     high: Vec<u8>,
     edges: HaloEdges,
-    given: Given,
+    /// Counts of the nodes that the partitions get with these lists.
+    pub given: Given,
 }
 
 /// What lists have of their edges, besides their sources.
@@ -80,11 +81,6 @@ impl HaloLists {
         let lists = self.heads.len() * size_of::<Head>() + 4 * self.low.len() + self.high.len();
         let edges = 8 * self.edges.ids.len() + 4 * self.edges.weights.len();
         (lists + edges) as u64 + self.nodes.bytes()
-    }
-
-    /// Counts of the nodes that the partitions get with these lists.
-    pub fn given(&self) -> Given {
-        self.given
     }
 
     /// The nodes that have lists.
@@ -141,11 +137,6 @@ impl HaloLists {
         assert_eq!(lists.heads.len() as u64, lists.nodes.len(), "one list for each node");
         lists.heads.push(Head { start: lists.low.len() as u64, degree: 0 });
         lists
-    }
-
-    /// Sets what the partitions get.
-    pub(crate) fn with_given(self, given: Given) -> Self {
-        Self { given, ..self }
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     adjacency::{AdjacencyLists, Degrees, Positions, weight_max},
     edge_filter::EdgeFilter,
     load::load,
-    sources::{NARROW_NODES_MAX, Sources},
+    sources::Sources,
     spare::{ReturnedArena, SpareArenas},
     stream::OpenEngine,
 };
@@ -39,27 +39,15 @@ pub(super) struct Csr {
 }
 
 impl Csr {
-    /// The number of bytes that the lists take.
     pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
         let weight_bytes = if filter.edge_data.weights { size_of::<f32>() } else { 0 };
         let maxima = if filter.edge_data.weights && filter.is_whole() { 4 * filter.owned.nodes() } else { 0 };
-        maxima + 8 * head_numbers(filter) + (source_bytes(is_narrow(filter)) + weight_bytes) as u64 * filter.edges()
+        maxima + 8 * head_numbers(filter) + (source_bytes(filter.is_narrow()) + weight_bytes) as u64 * filter.edges()
     }
 
-    /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them. Takes memory from
-    /// `spare`, and returns it there in the end.
+    /// Loads the lists, with sources of 32 or 64 bits. The engine that `open` returns reads them, and `threads` threads
+    /// decode them. Takes memory from `spare`, and returns it there in the end.
     pub(super) fn load(
-        filter: &EdgeFilter<'_>,
-        threads: usize,
-        open: OpenEngine<'_>,
-        spare: Option<&Arc<SpareArenas>>,
-        progress: &dyn Progress,
-    ) -> Result<Self> {
-        Self::load_as(filter, is_narrow(filter), threads, open, spare, progress)
-    }
-
-    /// [`Csr::load`] with sources of either width.
-    pub(super) fn load_as(
         filter: &EdgeFilter<'_>,
         is_narrow: bool,
         threads: usize,
@@ -144,10 +132,6 @@ fn chunk_shifts(filter: &EdgeFilter<'_>) -> Vec<(u64, u64)> {
         store += entry.edges;
     }
     shifts
-}
-
-fn is_narrow(filter: &EdgeFilter<'_>) -> bool {
-    filter.store.manifest().nodes <= NARROW_NODES_MAX
 }
 
 fn source_bytes(is_narrow: bool) -> usize {

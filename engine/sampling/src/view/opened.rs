@@ -22,8 +22,8 @@ use super::{
 };
 use crate::partition::Owned;
 
-/// Options of a [`PartitionView`].
-#[derive(Debug, Clone)]
+/// Options of a [`PartitionView`]. By default, lists are in memory without edge data.
+#[derive(Debug, Clone, Default)]
 pub struct ViewOptions {
     /// How sources are treated that the partition does not own.
     pub halo: Halo,
@@ -35,7 +35,7 @@ pub struct ViewOptions {
     /// memory, although the system could reclaim them; the view releases them when they exceed this. Otherwise the
     /// lists are in memory.
     pub mapped_bytes_max: Option<u64>,
-    /// Number of threads that decode adjacency lists into memory.
+    /// Number of threads that decode adjacency lists into memory; 0 counts as 1.
     pub threads: usize,
     /// The engine that reads adjacency lists into memory.
     pub engine: Choice,
@@ -100,12 +100,12 @@ impl PartitionView {
         let (lists, bytes) = match options.mapped_bytes_max {
             Some(bytes_max) => {
                 let mapped = Mapped::open(&filter, bytes_max, mapped)?;
-                let bytes = mapped.bytes();
+                let bytes = mapped.bytes;
                 (Storage::Mapped(mapped), bytes)
             }
             None => {
-                let csr =
-                    Csr::load(&filter, options.threads, &|files| open_engine(options.engine, files), spare, progress)?;
+                let open = |files| open_engine(options.engine, files);
+                let csr = Csr::load(&filter, filter.is_narrow(), options.threads, &open, spare, progress)?;
                 (Storage::Memory(csr), Csr::bytes(&filter))
             }
         };

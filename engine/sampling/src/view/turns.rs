@@ -139,21 +139,6 @@ impl Turns {
         self.lock().groups.len()
     }
 
-    /// The nodes that a partition owns.
-    pub fn owned(&self, partition: TurnPlace) -> &Owned {
-        &self.groups[partition.group][partition.index]
-    }
-
-    /// Number of nodes of the graph.
-    pub fn nodes(&self) -> u64 {
-        self.store.manifest().nodes
-    }
-
-    /// The adjacency lists of halo nodes, if they have any.
-    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
-        self.halo_lists.get()
-    }
-
     /// Gives halo nodes adjacency lists, unless they have some. To be called before the first epoch.
     pub fn set_halo_lists(&self, lists: Arc<HaloLists>) {
         // A group that was opened to measure has none.
@@ -268,7 +253,6 @@ impl Turns {
 }
 
 impl State {
-    /// The place of a group in the queue.
     fn position(&self, group: usize) -> Option<usize> {
         self.queue.iter().position(|&(queued, _)| queued == group)
     }
@@ -335,7 +319,7 @@ impl ViewSource {
     pub fn owned(&self) -> &Owned {
         match self {
             Self::Open(view) => view.owned(),
-            Self::InTurn(turns, partition) => turns.owned(*partition),
+            Self::InTurn(turns, partition) => &turns.groups[partition.group][partition.index],
         }
     }
 
@@ -343,7 +327,7 @@ impl ViewSource {
     pub fn nodes(&self) -> u64 {
         match self {
             Self::Open(view) => view.nodes(),
-            Self::InTurn(turns, _) => turns.nodes(),
+            Self::InTurn(turns, _) => turns.store.manifest().nodes,
         }
     }
 
@@ -351,7 +335,7 @@ impl ViewSource {
     pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
         match self {
             Self::Open(view) => view.halo_lists(),
-            Self::InTurn(turns, _) => turns.halo_lists(),
+            Self::InTurn(turns, _) => turns.halo_lists.get(),
         }
     }
 

@@ -37,8 +37,8 @@ fn no_two_rows_share_a_slot_and_pinned_rows_keep_theirs() {
                     rows.push((node, slot));
                 }
                 PoolLookup::Missing { slot, miss } => {
-                    assert_eq!((miss.node(), pool.geometry().slot(miss)), (node, slot));
-                    assert!((slot as usize) < pool.geometry().slots());
+                    assert_eq!((miss.node(), pool.geometry.slot(miss)), (node, slot));
+                    assert!((slot as usize) < pool.geometry.slots());
                     // A spare slot that was freed still has its row in the model, but the pool does not find it.
                     model.retain(|_, other| *other != node.0);
                     model.insert(slot, node.0);
@@ -103,11 +103,11 @@ fn a_row_counts_once_for_a_window() {
 #[test]
 fn adopted_rows_get_empty_slots_only() {
     let mut pool = Pool::new(PoolGeometry::within(80));
-    assert_eq!(pool.unused(), 64);
+    assert_eq!(pool.unused, 64);
     let needed = pool.request(NodeId(0), at(0, 0));
     let adopted: Vec<Miss> = (0..10_000).filter_map(|node| pool.adopt(NodeId(node), 0)).collect();
-    assert_eq!((adopted.len(), pool.unused()), (63, 0));
-    let mut slots: Vec<u32> = adopted.iter().map(|&miss| pool.geometry().slot(miss)).collect();
+    assert_eq!((adopted.len(), pool.unused), (63, 0));
+    let mut slots: Vec<u32> = adopted.iter().map(|&miss| pool.geometry.slot(miss)).collect();
     slots.sort_unstable();
     slots.dedup();
     assert_eq!(slots.len(), 63);

@@ -112,7 +112,7 @@ impl TestPool {
     }
 
     fn engine(&self, options: read::Options) -> Box<dyn ReadEngine> {
-        read::open(read::Choice::Pread, self.files.files().clone(), options).unwrap()
+        read::open(read::Choice::Pread, self.files.files.clone(), options).unwrap()
     }
 
     fn fetch(&self, misses: &[Miss], engine: &mut dyn ReadEngine, counters: &Counters, stop: bool) -> FetchOutcome {
@@ -130,7 +130,7 @@ impl TestPool {
             let node = miss.node();
             let slot = self.rows.geometry.slot(miss) as usize;
             let mut found = Vec::new();
-            for column in self.format.columns() {
+            for column in &self.format.columns {
                 let mut row = vec![0; column.stored.row_bytes()];
                 self.rows.slots.read(slot, column.offset, &mut row);
                 found.extend(row);

@@ -55,7 +55,7 @@ pub(in crate::feed) fn read_whole(
         }
     })?;
     for payload in payloads {
-        files.files()[payload.file.0 as usize].check_unchanged()?;
+        files.files[payload.file.0 as usize].check_unchanged()?;
         let bytes = &memory[payload.to as usize..(payload.to + payload.bytes) as usize];
         let checksums = files.checksums(payload.file);
         // Blocks that are verified already cost nothing here.

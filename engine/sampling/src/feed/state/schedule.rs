@@ -44,7 +44,6 @@ pub(in crate::feed) enum WorkerTask {
         /// Number of preceding batches that are not assembled.
         pinned: u64,
     },
-    /// Close the open window.
     Close {
         planner: Box<Planner>,
         /// The first batch of the next window, counted since the feed was opened.
@@ -72,7 +71,6 @@ pub(in crate::feed) enum ReaderTask {
 }
 
 impl State {
-    /// Chooses the next task of a worker.
     pub fn worker_task(&mut self) -> WorkerTask {
         if self.stop {
             return WorkerTask::End;
@@ -99,7 +97,6 @@ impl State {
         if self.queue.unassembled() == self.queue.batches { WorkerTask::End } else { WorkerTask::Wait }
     }
 
-    /// Chooses the next task of the reader.
     pub fn reader_task(&mut self) -> ReaderTask {
         if self.stop {
             return ReaderTask::End;
@@ -112,7 +109,7 @@ impl State {
             planning.reading = true;
             return ReaderTask::Read(window);
         }
-        let open = planning.planner.as_ref().is_none_or(|planner| planner.window().batches > 0);
+        let open = planning.planner.as_ref().is_none_or(|planner| planner.window.batches > 0);
         if all_planned && !open { ReaderTask::End } else { ReaderTask::Wait }
     }
 
@@ -226,8 +223,8 @@ impl State {
             || no_more
             || planning.full_at.is_some()
             || planner.is_full(lookahead)
-            || planner.window().misses.len() <= SPARSE_MISSES;
-        if planner.window().batches == 0 || !due {
+            || planner.window.misses.len() <= SPARSE_MISSES;
+        if planner.window.batches == 0 || !due {
             return None;
         }
         Some(WorkerTask::Close {

@@ -11,7 +11,7 @@ fn open(store: &Arc<Store>, source: &SkewedSource, faults: Faults, reorder: Opti
     let options = FeedOptions { lookahead: Some(4), ..options(0, 2) };
     let options = with_little(store, source, 30 << 10, options);
     FeedPlan::new(store, &[], source, &options)?.open_with(|files, options| {
-        let engine = read::open(options.engine, files.files().clone(), faults.meet(options.read.clone()))?;
+        let engine = read::open(options.engine, files.files.clone(), faults.meet(options.read.clone()))?;
         Ok(match reorder {
             Some(seed) => Box::new(Reordered::new(engine, seed)),
             None => engine,

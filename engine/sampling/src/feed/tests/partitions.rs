@@ -3,26 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grappa_formats::PartitionId;
-use grappa_io::read::Choice;
 
 use super::*;
 use crate::{
     partition::{Owned, Share},
     sample::{Fanouts, Join, JoinScratch, Sampler, Scratch},
-    view::{EdgeData, Halo, PartitionView, ViewOptions, ViewSource},
+    view::{PartitionView, ViewOptions, ViewSource},
 };
 
-fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
-    let options = ViewOptions {
-        halo: Halo::Stop,
-        halo_lists: None,
-        edge_data: EdgeData::default(),
-        mapped_bytes_max: None,
-        threads: 1,
-        engine: Choice::Auto,
-    };
-    let whole = Owned::whole(store);
-    let view = Arc::new(PartitionView::open(store, whole, &options).unwrap());
+/// Parts of a graph with some seeds each.
+fn parts(seeds: &[&[u64]]) -> Vec<Part> {
+    let folder = tempfile::tempdir().unwrap();
+    parts_of(&stored(folder.path(), FeatureDtype::F32, 4), seeds)
+}
+
+fn parts_of(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
+    let view = Arc::new(PartitionView::open(store, Owned::whole(store), &ViewOptions::default()).unwrap());
     let part = |seeds: &&[u64]| {
         Part::Served(Seeded {
             view: ViewSource::Open(view.clone()),
@@ -53,11 +49,9 @@ fn options_of(batch: usize, shuffle: bool) -> MinibatchOptions {
 
 #[test]
 fn seeds_are_divided_evenly_among_the_steps_of_a_group() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 4);
     let (many, some, few): (Vec<u64>, Vec<u64>, Vec<u64>) =
         ((0..103).collect(), (200..240).collect(), (300..302).collect());
-    let parts = parts(&store, &[&many, &some, &few, &[]]);
+    let parts = parts(&[&many, &some, &few, &[]]);
     for (concurrent, steps) in [(4, 11), (1, 11 + 4 + 1), (2, 11 + 1), (3, 11)] {
         for shuffle in [false, true] {
             let batches = batches(&parts, 10, concurrent, shuffle);
@@ -103,11 +97,9 @@ fn seeds(batches: &PartitionBatches) -> Vec<(BatchPlace, Vec<u64>)> {
 
 #[test]
 fn workers_divide_the_minibatches_of_each_step() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 4);
     let (many, some, few): (Vec<u64>, Vec<u64>, Vec<u64>) =
         ((0..200).collect(), (200..300).collect(), (300..310).collect());
-    let parts = parts(&store, &[&many, &some, &few]);
+    let parts = parts(&[&many, &some, &few]);
     for concurrent in [1, 2, 3, 4] {
         let epoch = |parts| PartitionBatches::new(parts, options_of(10, true), concurrent, 0);
         let whole = epoch(parts.clone());
@@ -139,10 +131,8 @@ fn workers_divide_the_minibatches_of_each_step() {
 
 #[test]
 fn workers_that_serve_the_same_partitions_take_consecutive_batches() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 4);
     let (many, few): (Vec<u64>, Vec<u64>) = ((0..203).collect(), (300..302).collect());
-    let parts = parts(&store, &[&many, &few]);
+    let parts = parts(&[&many, &few]);
     for workers in [1, 2, 5, 30] {
         let of_share = |share| seeds(&batches(&parts, 10, 1, false).of_share(share));
         let shares: Vec<_> = Share::each(workers).map(of_share).collect();
@@ -155,12 +145,10 @@ fn workers_that_serve_the_same_partitions_take_consecutive_batches() {
 
 #[test]
 fn full_batches_leave_the_rest_to_a_smaller_one_or_drop_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 4);
     let sizes = |count: u64, division| {
         let nodes: Vec<u64> = (0..count).collect();
         let options = MinibatchOptions { division, ..options_of(10, false) };
-        let batches = PartitionBatches::new(parts(&store, &[&nodes]), options, 1, 0);
+        let batches = PartitionBatches::new(parts(&[&nodes]), options, 1, 0);
         seeds(&batches).iter().map(|(_, seeds)| seeds.len()).collect::<Vec<_>>()
     };
     assert_eq!(sizes(24, Division::Full), [10, 10, 4]);
@@ -172,11 +160,9 @@ fn full_batches_leave_the_rest_to_a_smaller_one_or_drop_it() {
 
 #[test]
 fn an_epoch_of_few_steps_takes_other_seeds_each_time_from_all_groups() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 4);
     let (many, some, few): (Vec<u64>, Vec<u64>, Vec<u64>) =
         ((0..200).collect(), (200..300).collect(), (300..310).collect());
-    let parts = parts(&store, &[&many, &some, &few]);
+    let parts = parts(&[&many, &some, &few]);
     let epoch = |steps_max, epoch, concurrent| {
         let options = MinibatchOptions { steps_max, ..options_of(10, true) };
         PartitionBatches::new(parts.clone(), options, concurrent, epoch)
@@ -221,11 +207,9 @@ fn an_epoch_of_few_steps_takes_other_seeds_each_time_from_all_groups() {
 
 #[test]
 fn the_batch_of_a_step_is_its_minibatches_joined() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 4);
     let (many, some, few): (Vec<u64>, Vec<u64>, Vec<u64>) =
         ((0..60).collect(), (60..100).collect(), (100..103).collect());
-    let parts = parts(&store, &[&many, &some, &few, &[]]);
+    let parts = parts(&[&many, &some, &few, &[]]);
     for concurrent in [1, 2, 4] {
         let joined = |parts: &[Part]| joined(parts, 10, concurrent, Join::SharedInput);
         let (steps, separate) = (joined(&parts), batches(&parts, 10, concurrent, true));
@@ -243,15 +227,7 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
             }
             let (mut expected, mut batch) = (Minibatch::default(), Minibatch::default());
             let (mut tables, mut join) = (Scratch::default(), JoinScratch::default());
-            Minibatch::join(
-                &minibatches,
-                Join::SharedInput,
-                store.manifest().nodes,
-                &mut tables,
-                &mut join,
-                &mut expected,
-            )
-            .unwrap();
+            Minibatch::join(&minibatches, Join::SharedInput, NODES, &mut tables, &mut join, &mut expected).unwrap();
             steps.sample(step, &mut scratch, &mut batch).unwrap();
             assert_eq!(batch, expected, "step {step}, {concurrent} partitions");
             seeds_max = seeds_max.max(batch.seeds as u64);
@@ -282,7 +258,7 @@ fn a_joined_batch_has_the_features_of_every_part() {
         let seeds: Vec<Vec<u64>> = (0..4).map(|part| (part * 100..part * 100 + 100).collect()).collect();
         let seeds: Vec<&[u64]> = seeds.iter().map(Vec::as_slice).collect();
         for join in [Join::SharedInput, Join::Apart] {
-            let source = Arc::new(joined(&parts(&store, &seeds), 10, 4, join));
+            let source = Arc::new(joined(&parts_of(&store, &seeds), 10, 4, join));
             let generous = options(64 << 20, 2);
             let little = with_little(&store, &*source, 20 << 10, generous.clone());
             for (owned, options) in [(&all_chunks()[..], &generous), (&[ChunkId(1)], &generous), (&[], &little)] {
@@ -305,9 +281,7 @@ fn a_joined_batch_has_the_features_of_every_part() {
 
 #[test]
 fn every_worker_has_a_batch_in_every_step_and_the_weights_of_all_count_each_seed_alike() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 4);
-    let all = parts(&store, &[&[1, 2, 3, 4, 5, 6, 7], &[100, 101, 102], &[200, 201]]);
+    let all = parts(&[&[1, 2, 3, 4, 5, 6, 7], &[100, 101, 102], &[200, 201]]);
     let of_worker = |worker: usize| -> Vec<Part> {
         let others = all.iter().map(|part| Part::Elsewhere { seeds: part.seeds() });
         let mut parts: Vec<Part> = others.collect();

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment};
+use grappa_formats::{ChunkId, NodeId, assignment::Assignment};
 use grappa_io::{Result, progress::Progress, workers};
 use grappa_storage::{Store, files};
 
@@ -19,7 +19,6 @@ const RELEASE_BYTES: u64 = 16 << 20;
 /// Adjacency lists between two checks of how many bytes were read.
 const RELEASE_LISTS: u64 = 1 << 10;
 
-/// One pass over adjacency lists.
 pub(super) struct Pass {
     partitions: Range<u32>,
     /// Only these sources are counted as halo nodes.
@@ -49,28 +48,16 @@ pub(super) fn passes(nodes: u64, partitions: u32, memory: u64) -> Vec<Pass> {
 }
 
 impl Pass {
-    fn range(&self) -> Range<usize> {
-        self.partitions.start as usize..self.partitions.end as usize
-    }
-
-    /// The index of a partition in the pass, if the pass contains it.
-    fn index_of(&self, partition: Option<PartitionId>) -> Option<usize> {
-        let partition = partition.filter(|partition| self.partitions.contains(&partition.0))?;
-        Some((partition.0 - self.partitions.start) as usize)
-    }
-
-    /// The indices of a chunk's owners in the pass: base, variable part.
+    /// The indices of a chunk's owners in the pass, as far as it contains them: base, variable part.
     fn owners(&self, assignment: &Assignment, chunk: ChunkId) -> [Option<usize>; 2] {
         let owners = assignment.owners(chunk);
-        [owners.base, owners.variable].map(|owner| self.index_of(owner))
-    }
-
-    fn reads(&self, assignment: &Assignment, chunk: ChunkId) -> bool {
-        self.owners(assignment, chunk).iter().any(Option::is_some)
+        [owners.base, owners.variable].map(|owner| {
+            let partition = owner.filter(|owner| self.partitions.contains(&owner.0))?;
+            Some((partition.0 - self.partitions.start) as usize)
+        })
     }
 }
 
-/// Executes `passes`.
 pub(super) fn count(
     store: &Store,
     assignment: &Assignment,
@@ -80,7 +67,10 @@ pub(super) fn count(
 ) -> Result<Vec<Coverage>> {
     let chunks: Vec<Vec<ChunkId>> = passes
         .iter()
-        .map(|pass| store.present_chunks().filter(|&chunk| pass.reads(assignment, chunk)).collect())
+        .map(|pass| {
+            let present = store.present_chunks();
+            present.filter(|&chunk| pass.owners(assignment, chunk) != [None; 2]).collect()
+        })
         .collect();
     progress.stage(
         "counting halo nodes and coverage",
@@ -105,7 +95,8 @@ pub(super) fn count(
             Ok(())
         })?;
         let histograms = histograms.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for ((found, bitmap), histogram) in found[pass.range()].iter_mut().zip(&bitmaps).zip(&histograms) {
+        let found = found.iter_mut().skip(pass.partitions.start as usize);
+        for ((found, bitmap), histogram) in found.zip(&bitmaps).zip(&histograms) {
             found.halo_nodes += bitmap.count();
             // Every range of sources reads the same lists, so only the first one may count them.
             if pass.sources.start == 0 {

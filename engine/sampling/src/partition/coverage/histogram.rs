@@ -26,7 +26,6 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts a node.
     pub(super) fn count(&mut self, visible: u64, degree: u64) {
         let nodes = match visible {
             _ if degree == 0 => &mut self.no_in_edges,

@@ -27,13 +27,13 @@ fn samplers() -> [Sampler; 3] {
 
 /// Minibatches of all owned nodes.
 fn sampled(store: &Store, owned: &Owned, way: (ViewKind, Choice)) -> Result<Vec<Minibatch>> {
+    let mapped_bytes_max = (way.0 == ViewKind::Mapped).then_some(u64::MAX);
     let options = ViewOptions {
-        halo: Halo::Stop,
-        halo_lists: None,
         edge_data: edge_data(true),
-        mapped_bytes_max: (way.0 == ViewKind::Mapped).then_some(u64::MAX),
+        mapped_bytes_max,
         threads: 2,
         engine: way.1,
+        ..ViewOptions::default()
     };
     let view = PartitionView::open(store, owned.clone(), &options)?;
     let seeds = nodes(owned.runs().iter().cloned().flatten());

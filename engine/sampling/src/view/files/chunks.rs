@@ -18,7 +18,8 @@ pub(in crate::view) struct Mapped {
     pub(super) chunks: Arc<Chunks>,
     /// The id of the first edge of each chunk.
     pub(super) first_edges: Vec<u64>,
-    bytes: u64,
+    /// The maximum number of bytes of resident pages.
+    pub(in crate::view) bytes: u64,
     pub(super) memory: Arc<MappedMemory>,
 }
 
@@ -112,17 +113,11 @@ impl Mapped {
         self.memory.disk.are_next(seen)
     }
 
-    /// The maximum number of bytes of resident pages.
-    pub(in crate::view) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Bytes of the files that sampling reads.
     pub(in crate::view) fn file_bytes(&self, edge_weights: bool) -> u64 {
         self.chunks.iter().flatten().map(|chunk| chunk.row_bytes(edge_weights)).sum()
     }
 
-    /// Asks the system to read these files ahead.
     pub(in crate::view) fn read_ahead(&self, edge_weights: bool) {
         self.chunks.iter().flatten().for_each(|chunk| chunk.read_ahead(edge_weights));
     }

@@ -35,7 +35,6 @@ pub(in crate::view) struct GroupsSeen {
 }
 
 impl GroupsSeen {
-    /// Starts to count.
     pub(in crate::view) fn start() -> Self {
         Self { faults: FaultMeter::start(), groups: Cell::new(0) }
     }

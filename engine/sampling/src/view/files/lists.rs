@@ -55,7 +55,6 @@ pub(crate) type FileHead = Option<(ChunkId, u64)>;
 pub(crate) struct FilePlace(Option<(ChunkId, RowPlace)>);
 
 impl<'a> MappedFiles<'a> {
-    /// The files of a view that owns `owned`.
     pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned) -> Self {
         let chunks = mapped.chunks.iter().zip(&mapped.first_edges).map(|(chunk, &first_edge)| {
             chunk.as_ref().map(|chunk| ChunkFiles {

@@ -79,7 +79,6 @@ impl Piece {
 }
 
 impl Blocks {
-    /// Fails if a block is damaged.
     pub(super) fn check(&self) -> Result<()> {
         self.checksums.check(self.start, &self.bytes).map_err(Error::format(self.checksums.path()))
     }

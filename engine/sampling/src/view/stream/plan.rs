@@ -65,7 +65,6 @@ impl StreamPlan {
         Ok(Self { files: opened.into(), chunks })
     }
 
-    /// The number of pieces.
     pub(in crate::view) fn pieces(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.pieces.len()).sum()
     }

@@ -41,7 +41,7 @@ fn load(
 ) -> Result<Vec<ViewList>> {
     let filter = EdgeFilter { store, owned, halo: Halo::Stop, edge_data: edge_data(edge_weights) };
     let mut view = view(store, owned.clone(), Halo::Stop, edge_weights, ViewKind::Mapped)?;
-    view.lists = Storage::Memory(Csr::load(&filter, threads, open, None, &Silent)?);
+    view.lists = Storage::Memory(Csr::load(&filter, true, threads, open, None, &Silent)?);
     Ok(all_lists(&view))
 }
 
@@ -178,14 +178,7 @@ fn loading_stops_before_any_piece() {
     let store = store(&graph, false);
     let owned = || vec![owning(&store.store, &[0, 2]), owning(&store.store, &[4, 5])];
     let open = |stop_at, threads| {
-        let options = ViewOptions {
-            halo: Halo::Stop,
-            halo_lists: None,
-            edge_data: EdgeData::default(),
-            mapped_bytes_max: None,
-            threads,
-            engine: Choice::Auto,
-        };
+        let options = ViewOptions { threads, ..ViewOptions::default() };
         let progress = StopsAt(stop_at, AtomicU64::new(0));
         let views = PartitionView::open_all(&store.store, owned(), &options, &Arc::default(), None, &progress);
         (views.map(|views| views.len()), progress.1.into_inner())

@@ -41,14 +41,9 @@ pub fn edge_data(all: bool) -> EdgeData {
 
 /// A view of the `owned` nodes, without a memory limit. It has ids of edges if it has weights.
 pub fn view(store: &Store, owned: Owned, halo: Halo, edge_weights: bool, kind: ViewKind) -> Result<PartitionView> {
-    let options = ViewOptions {
-        halo,
-        halo_lists: None,
-        edge_data: edge_data(edge_weights),
-        mapped_bytes_max: (kind == ViewKind::Mapped).then_some(u64::MAX),
-        threads: 2,
-        engine: Choice::Auto,
-    };
+    let mapped_bytes_max = (kind == ViewKind::Mapped).then_some(u64::MAX);
+    let edge_data = edge_data(edge_weights);
+    let options = ViewOptions { halo, edge_data, mapped_bytes_max, threads: 2, ..ViewOptions::default() };
     PartitionView::open(store, owned, &options)
 }
 
@@ -203,7 +198,7 @@ fn sources_of_64_bits_equal_those_of_32() {
         let owned = owning(&store.store, chunks);
         let filter = EdgeFilter { store: &store.store, owned: &owned, halo, edge_data: edge_data(true) };
         let mut wide = view(&store.store, owned.clone(), halo, true, ViewKind::Mapped).unwrap();
-        wide.lists = Storage::Memory(Csr::load_as(&filter, false, 2, &any_engine, None, &Silent).unwrap());
+        wide.lists = Storage::Memory(Csr::load(&filter, false, 2, &any_engine, None, &Silent).unwrap());
         assert!(all_lists(&wide) == expected_lists(&graph, &owned, halo, true));
     }
 }
@@ -214,21 +209,10 @@ fn any_number_of_threads_decodes_the_same_lists() {
     let store = graph.store(3);
     let expected = expected_lists(&graph, &Owned::whole(&store.store), Halo::Stop, false);
     for threads in [1, 2, 7] {
-        let options = ViewOptions { threads, ..options(None) };
+        let options = ViewOptions { threads, ..ViewOptions::default() };
         let owned = Owned::whole(&store.store);
         let view = PartitionView::open(&store.store, owned, &options).unwrap();
         assert!(all_lists(&view) == expected, "{threads} threads");
-    }
-}
-
-fn options(mapped_bytes_max: Option<u64>) -> ViewOptions {
-    ViewOptions {
-        halo: Halo::Stop,
-        halo_lists: None,
-        edge_data: EdgeData::default(),
-        mapped_bytes_max,
-        threads: 1,
-        engine: Choice::Auto,
     }
 }
 
@@ -258,9 +242,8 @@ fn mapped_views_share_a_limit() {
     let owned = || vec![owning(&store.store, &[0]), owning(&store.store, &[1, 2])];
     // So little that pages are released again and again, and enough for all.
     for limit in [2, 1 << 30] {
-        let views =
-            PartitionView::open_all(&store.store, owned(), &options(Some(limit)), &Arc::default(), None, &Silent)
-                .unwrap();
+        let options = ViewOptions { mapped_bytes_max: Some(limit), ..ViewOptions::default() };
+        let views = PartitionView::open_all(&store.store, owned(), &options, &Arc::default(), None, &Silent).unwrap();
         let taken: u64 = views.iter().map(|view| view.bytes()).sum();
         assert!(taken <= limit && views.iter().all(|view| view.kind() == ViewKind::Mapped));
         for (view, owned) in views.iter().zip(owned()) {
