@@ -208,22 +208,12 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
     fn bytes<T>(vec: &Vec<T>) -> u64 {
         (vec.capacity() * size_of::<T>()) as u64
     }
-    bytes(&minibatch.nodes)
-        + minibatch
-            .blocks
-            .iter()
-            .map(|block| {
-                bytes(&block.offsets)
-                    + bytes(&block.indices)
-                    + bytes(&block.own)
-                    + bytes(&block.edge_weights)
-                    + bytes(&block.edge_ids)
-                    + bytes(&block.edge_features)
-                    + bytes(&block.visible)
-                    + bytes(&block.global)
-                    + bytes(&block.halo)
-                    + size_of::<Block>() as u64
-            })
-            .sum::<u64>()
-        + minibatch.links.bytes()
+    let of_block = |block: &Block| -> u64 {
+        let indices = bytes(&block.offsets) + bytes(&block.indices) + bytes(&block.own);
+        let edges = bytes(&block.edge_weights) + bytes(&block.edge_ids) + bytes(&block.edge_features);
+        let degrees = bytes(&block.visible) + bytes(&block.global) + bytes(&block.halo);
+        indices + edges + degrees + size_of::<Block>() as u64
+    };
+    let blocks: u64 = minibatch.blocks.iter().map(of_block).sum();
+    bytes(&minibatch.nodes) + blocks + minibatch.links.bytes()
 }

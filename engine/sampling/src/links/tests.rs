@@ -34,6 +34,11 @@ fn graph() -> Graph {
     })
 }
 
+/// All pairs of a node and one of some targets.
+fn pairs_to(targets: std::ops::Range<u64>) -> impl Iterator<Item = (NodeId, NodeId)> {
+    (0..NODES).flat_map(move |source| targets.clone().map(move |target| (NodeId(source), NodeId(target))))
+}
+
 fn edges_of(graph: &Graph) -> BTreeSet<(NodeId, NodeId)> {
     let edges = (0..NODES).flat_map(|target| graph.sources(target).map(move |source| (NodeId(source), NodeId(target))));
     edges.collect()
@@ -122,6 +127,11 @@ fn sampled(batches: &PartitionBatches, index: u64) -> (Minibatch, Samples) {
     let is_negative = minibatch.links.is_negative.clone();
     let samples = Samples { positives, negatives, is_negative };
     (minibatch, samples)
+}
+
+/// The negatives of all minibatches.
+fn negatives(batches: &PartitionBatches) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+    (0..batches.batches()).flat_map(|index| sampled(batches, index).1.negatives)
 }
 
 /// The edges of each block, as nodes, with the number of copies.
@@ -238,12 +248,8 @@ fn no_negative_is_an_edge_unless_that_is_wished() {
 #[test]
 fn known_edges_of_a_list_are_no_negatives() {
     let fixture = Fixture::new();
-    let every: Vec<_> =
-        (0..NODES).flat_map(|source| (5..NODES).map(move |target| (NodeId(source), NodeId(target)))).collect();
-    let task = LinkTask {
-        known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
-        ..fixture.task(Negatives::Pairs(1.0))
-    };
+    let known = KnownEdges::new(&fixture.store, &[], pairs_to(5..NODES).collect()).unwrap();
+    let task = LinkTask { known: Some(known), ..fixture.task(Negatives::Pairs(1.0)) };
     let batches = fixture.batches("2", task, ViewKind::Auto);
     let (_, samples) = sampled(&batches, 0);
     assert!(samples.negatives.iter().all(|&(_, target)| target.0 < 5));
@@ -268,12 +274,10 @@ fn listed_negatives_are_destinations_of_their_source_and_no_edges() {
     for negatives in [Negatives::Destinations(3), Negatives::Pairs(1.0), Negatives::Shared(9)] {
         let batches = fixture.batches("2", task(listed.iter().copied().collect(), negatives), ViewKind::Auto);
         let targets: BTreeSet<_> = listed.iter().map(|pair| pair.1).collect();
-        for index in 0..batches.batches() {
-            for pair in sampled(&batches, index).1.negatives {
-                match negatives {
-                    Negatives::Destinations(_) => assert!(listed.contains(&pair) && !edges.contains(&pair), "{pair:?}"),
-                    _ => assert!(targets.contains(&pair.1)),
-                }
+        for pair in self::negatives(&batches) {
+            match negatives {
+                Negatives::Destinations(_) => assert!(listed.contains(&pair) && !edges.contains(&pair), "{pair:?}"),
+                _ => assert!(targets.contains(&pair.1)),
             }
         }
     }
@@ -301,14 +305,12 @@ fn sources_without_a_listed_negative_have_uniform_ones_if_that_is_wished() {
     };
     let batches = fixture.batches("2", task, ViewKind::Auto);
     let mut others = BTreeSet::new();
-    for index in 0..batches.batches() {
-        for pair in sampled(&batches, index).1.negatives {
-            match of_source.of(pair.0) {
-                [] => {
-                    others.insert(pair.1);
-                }
-                listed => assert!(listed.contains(&pair), "{pair:?}"),
+    for pair in negatives(&batches) {
+        match of_source.of(pair.0) {
+            [] => {
+                others.insert(pair.1);
             }
+            listed => assert!(listed.contains(&pair), "{pair:?}"),
         }
     }
     assert!(others.len() > 100, "{}", others.len());
@@ -317,12 +319,8 @@ fn sources_without_a_listed_negative_have_uniform_ones_if_that_is_wished() {
 #[test]
 fn a_source_with_edges_to_all_nodes_is_an_error() {
     let fixture = Fixture::new();
-    let every: Vec<_> =
-        (0..NODES).flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target)))).collect();
-    let task = LinkTask {
-        known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
-        ..fixture.task(Negatives::Destinations(1))
-    };
+    let known = KnownEdges::new(&fixture.store, &[], pairs_to(0..NODES).collect()).unwrap();
+    let task = LinkTask { known: Some(known), ..fixture.task(Negatives::Destinations(1)) };
     let error = fixture.refused(&task);
     assert!(error.contains("found no node without an edge from"), "{error}");
 }
@@ -338,11 +336,9 @@ fn negatives_by_degree_have_the_frequencies_of_degree_to_the_power_of_three_quar
     let batches = fixture.batches("2", task, ViewKind::Auto);
     let mut counts = vec![0.0; NODES as usize];
     let mut drawn = 0.0;
-    for index in 0..batches.batches() {
-        for (_, target) in sampled(&batches, index).1.negatives {
-            counts[target.0 as usize] += 1.0;
-            drawn += 1.0;
-        }
+    for (_, target) in negatives(&batches) {
+        counts[target.0 as usize] += 1.0;
+        drawn += 1.0;
     }
     let weights: Vec<f64> = (0..NODES).map(|node| (fixture.graph.sources(node).count() as f64).powf(0.75)).collect();
     let sum: f64 = weights.iter().sum();
@@ -449,8 +445,7 @@ fn the_known_edges_of_sources_are_read_from_all_lists() {
 fn partitions_have_the_edges_to_their_nodes_and_draw_negatives_from_them() {
     let fixture = Fixture::new();
     let edges = edges_of(&fixture.graph);
-    let pairs = (0..NODES).flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target))));
-    let listed = pairs.filter(|pair| pair.0 != pair.1 && !edges.contains(pair)).step_by(3);
+    let listed = pairs_to(0..NODES).filter(|pair| pair.0 != pair.1 && !edges.contains(pair)).step_by(3);
     for candidates in [
         Candidates::by_degree(&fixture.store).unwrap(),
         Candidates::Listed(Arc::new(ListedPairs::new(listed.collect()).or_uniform())),

@@ -14,7 +14,6 @@
 //! for each range of sources. Lists are decoded from mapped files, whose pages are released on the way. So memory is
 //! the bitmaps plus some megabytes per thread.
 
-mod bitmap;
 mod count;
 mod histogram;
 #[cfg(test)]
