@@ -14,7 +14,7 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -139,51 +139,21 @@ fn refused(bytes: usize) {
             std::thread::park();
         }
     }
-    let mut line = Line::default();
+    let mut line = [0; 512];
+    let mut rest = &mut line[..];
     // Overwrite the progress bar, if there is one.
-    if io::stderr().is_terminal() {
-        line.push(b"\r\x1b[K");
-    }
-    line.push(b"error: cannot get ");
-    line.push_number(bytes.div_ceil(1 << 20));
-    line.push(
-        b" MiB of memory; give a smaller --memory or fewer --threads, or raise the limit (`ulimit -v`, the \
-          container's); what is not finished can be continued with --resume\n",
+    let start = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    let _ = writeln!(
+        rest,
+        "{start}error: cannot get {} MiB of memory; give a smaller --memory or fewer --threads, or raise the limit (`ulimit -v`, \
+         the container's); what is not finished can be continued with --resume",
+        bytes.div_ceil(1 << 20)
     );
-    // SAFETY: the line has at least `line.bytes` bytes. `_exit` runs no code of this process that could need memory.
+    let bytes = 512 - rest.len();
+    // SAFETY: the line has at least `bytes` bytes. `_exit` runs no code of this process that could need memory.
     unsafe {
-        libc::write(libc::STDERR_FILENO, line.text.as_ptr().cast(), line.bytes);
+        libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), bytes);
         libc::_exit(1);
-    }
-}
-
-/// A line of text on the stack.
-struct Line {
-    text: [u8; 512],
-    bytes: usize,
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        Self { text: [0; 512], bytes: 0 }
-    }
-}
-
-impl Line {
-    fn push(&mut self, text: &[u8]) {
-        self.text[self.bytes..self.bytes + text.len()].copy_from_slice(text);
-        self.bytes += text.len();
-    }
-
-    fn push_number(&mut self, mut number: usize) {
-        let mut digits = [0; 20];
-        let mut first = digits.len();
-        while first == digits.len() || number > 0 {
-            first -= 1;
-            digits[first] = b'0' + (number % 10) as u8;
-            number /= 10;
-        }
-        self.push(&digits[first..]);
     }
 }
 
@@ -210,14 +180,5 @@ mod tests {
         let mut values = vec![0u8; 10];
         reserve(&mut values, 1000, "a test").unwrap();
         assert!(values.capacity() >= 1010);
-    }
-
-    #[test]
-    fn numbers_are_written_in_decimal() {
-        for (number, shown) in [(0, "0"), (7, "7"), (1024, "1024"), (usize::MAX, "18446744073709551615")] {
-            let mut line = Line::default();
-            line.push_number(number);
-            assert_eq!(&line.text[..line.bytes], shown.as_bytes());
-        }
     }
 }

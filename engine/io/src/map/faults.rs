@@ -1,6 +1,6 @@
 //! Handler of SIGBUS: a program touched a mapped byte that can no longer be read.
 
-use std::{mem::MaybeUninit, sync::OnceLock};
+use std::{io::Write, mem::MaybeUninit, sync::OnceLock};
 
 use libc::{c_int, c_void, siginfo_t};
 
@@ -71,25 +71,14 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _context: *mut c
 
 /// The message and its length in bytes. Allocates nothing.
 fn line(place: &Place) -> ([u8; LINE_BYTES], usize) {
-    let mut digits = [b'0'; 20];
-    let (mut first, mut offset) = (digits.len(), place.offset);
-    while first == digits.len() || offset > 0 {
-        first -= 1;
-        digits[first] = b'0' + (offset % 10) as u8;
-        offset /= 10;
-    }
-    let parts: [&[u8]; 5] = [
-        b"error: cannot read ",
-        place.name(),
-        b" at offset ",
-        &digits[first..],
-        b": it was truncated or its disk failed while it was mapped; restore it and run again\n",
-    ];
-    let (mut line, mut bytes) = ([0; LINE_BYTES], 0);
-    for part in parts {
-        line[bytes..bytes + part.len()].copy_from_slice(part);
-        bytes += part.len();
-    }
+    let mut line = [0; LINE_BYTES];
+    let mut rest = &mut line[..];
+    let why = "it was truncated or its disk failed while it was mapped; restore it and run again";
+    let _ = rest
+        .write_all(b"error: cannot read ")
+        .and_then(|()| rest.write_all(place.name()))
+        .and_then(|()| writeln!(rest, " at offset {}: {why}", place.offset));
+    let bytes = LINE_BYTES - rest.len();
     (line, bytes)
 }
 
