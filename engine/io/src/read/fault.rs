@@ -18,8 +18,8 @@ use rustix::io::Errno;
 
 pub use super::request::FaultInjector;
 use super::{
-    options::Options,
-    request::{FileIndex, Read, ReadEngine},
+    options::{Options, ReadEngine},
+    request::{FileIndex, Read},
 };
 use crate::Result;
 
@@ -43,6 +43,7 @@ pub struct Faults {
 }
 
 /// Faults, and the number of calls so far.
+#[derive(Debug, Default)]
 struct InjectedFaults {
     faults: Faults,
     answers: AtomicU64,
@@ -53,11 +54,7 @@ impl Faults {
     /// Engine options that inject these faults.
     pub fn meet(self, options: Options) -> Options {
         Options {
-            fault_injector: Some(Arc::new(InjectedFaults {
-                faults: self,
-                answers: AtomicU64::new(0),
-                entries: AtomicU64::new(0),
-            })),
+            fault_injector: Some(Arc::new(InjectedFaults { faults: self, ..InjectedFaults::default() })),
             ..options
         }
     }
@@ -141,12 +138,8 @@ impl ReadEngine for Reordered {
         self.engine.name()
     }
 
-    fn read_bytes_max(&self) -> u32 {
-        self.engine.read_bytes_max()
-    }
-
-    fn depth(&self) -> usize {
-        self.engine.depth()
+    fn options(&self) -> &Options {
+        self.engine.options()
     }
 
     fn in_flight(&self) -> usize {
@@ -154,7 +147,7 @@ impl ReadEngine for Reordered {
     }
 
     fn submit(&mut self, reads: &[Read]) -> Result<usize> {
-        let count = reads.len().min(self.depth() - self.in_flight());
+        let count = reads.len().min(self.options().depth - self.in_flight());
         self.engine.submit(&reads[..count]).inspect_err(|_| self.held.clear())
     }
 

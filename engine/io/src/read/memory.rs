@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, io, path::PathBuf};
 
 use super::{
-    options::Options,
-    request::{Read, ReadEngine},
+    options::{Options, ReadEngine},
+    request::Read,
     transfer::{Transfer, check_end},
 };
 use crate::{Error, Result};
@@ -44,12 +44,8 @@ impl ReadEngine for Memory {
         "memory"
     }
 
-    fn read_bytes_max(&self) -> u32 {
-        self.options.read_bytes_max
-    }
-
-    fn depth(&self) -> usize {
-        self.options.depth
+    fn options(&self) -> &Options {
+        &self.options
     }
 
     fn in_flight(&self) -> usize {
@@ -57,7 +53,7 @@ impl ReadEngine for Memory {
     }
 
     fn submit(&mut self, reads: &[Read]) -> Result<usize> {
-        let count = reads.len().min(self.depth() - self.in_flight());
+        let count = reads.len().min(self.options.depth - self.in_flight());
         for read in &reads[..count] {
             self.options.check_read(read, self.files.len());
             let bytes = self.read(read);

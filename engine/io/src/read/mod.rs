@@ -25,8 +25,8 @@ use std::sync::{Arc, Once};
 
 pub use self::{
     files::ReadFile,
-    options::{DEPTH_MAX, Options, READ_BYTES_MAX},
-    request::{FileIndex, Read, ReadEngine},
+    options::{DEPTH_MAX, Options, READ_BYTES_MAX, ReadEngine},
+    request::{FileIndex, Read},
 };
 use self::{pread::Pread, uring::Uring};
 use crate::{Error, Result};

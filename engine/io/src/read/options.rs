@@ -1,6 +1,6 @@
-//! Options of read engines.
+//! Read engines, and their options.
 
-use std::{fmt, io, sync::Arc};
+use std::{io, sync::Arc};
 
 use super::{
     files::ALIGN_MAX,
@@ -9,8 +9,42 @@ use super::{
 };
 use crate::{Error, Result, size::ByteSize};
 
+/// Reads pieces of files, many at a time.
+///
+/// All engines return the same bytes, or an error that names file and offset. A short read is continued. A read beyond
+/// the end of the file is an error.
+pub trait ReadEngine: Send {
+    /// Its name in reports: `uring`, `pread`, `memory`.
+    fn name(&self) -> &'static str;
+
+    /// The options that it was made with.
+    fn options(&self) -> &Options;
+
+    /// Number of reads in flight: submitted, and their completion not yet seen by the caller.
+    fn in_flight(&self) -> usize;
+
+    /// Starts as many of `reads` as fit, from the first on, and returns their number. It is 0 only if reads are in
+    /// flight or `reads` is empty. [`Options::depth`] reads fit; fewer fit only if they use more files than the
+    /// process may have open.
+    ///
+    /// # Errors
+    /// If a read ends beyond the end of its file, or a file cannot be opened. Then the reads in flight are lost.
+    ///
+    /// # Panics
+    /// If a read is empty, too long, or of a file that is not in the list.
+    fn submit(&mut self, reads: &[Read]) -> Result<usize>;
+
+    /// Waits until at least one read is complete, then calls `done` with each completed read and its bytes. Returns
+    /// their number; 0 if none is in flight.
+    ///
+    /// # Errors
+    /// If a read fails: [`Error::Read`](crate::Error::Read) with file and offset. Then the reads in flight are lost. Bytes already passed
+    /// to `done` are valid, and the engine may be used again.
+    fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize>;
+}
+
 /// Options of an engine.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Maximum number of reads in flight, from 1 to [`DEPTH_MAX`].
     pub depth: usize,
@@ -100,18 +134,5 @@ impl Options {
             Some(injector) => injector.answer(file, offset, part, answer),
             None => answer,
         }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { depth, read_bytes_max, threads, direct, fault_injector } = self;
-        f.debug_struct("Options")
-            .field("depth", depth)
-            .field("read_bytes_max", read_bytes_max)
-            .field("threads", threads)
-            .field("direct", direct)
-            .field("fault_injector", &fault_injector.is_some())
-            .finish()
     }
 }

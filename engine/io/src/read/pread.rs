@@ -18,8 +18,8 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::{
     files::{Descriptors, Open, ReadFile},
-    options::Options,
-    request::{Read, ReadEngine},
+    options::{Options, ReadEngine},
+    request::Read,
     transfer::Transfer,
 };
 use crate::{Error, Result};
@@ -148,12 +148,8 @@ impl ReadEngine for Pread {
         "pread"
     }
 
-    fn read_bytes_max(&self) -> u32 {
-        self.options.read_bytes_max
-    }
-
-    fn depth(&self) -> usize {
-        self.options.depth
+    fn options(&self) -> &Options {
+        &self.options
     }
 
     fn in_flight(&self) -> usize {

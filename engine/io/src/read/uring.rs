@@ -35,8 +35,8 @@ use rustix::io::Errno;
 
 use super::{
     files::{ALIGN_MAX, Descriptors, Open, ReadFile},
-    options::Options,
-    request::{Read, ReadEngine},
+    options::{Options, ReadEngine},
+    request::Read,
     transfer::{Step, Transfer},
 };
 use crate::{Error, Result, arena::Arena};
@@ -315,12 +315,8 @@ impl ReadEngine for Uring {
         "uring"
     }
 
-    fn read_bytes_max(&self) -> u32 {
-        self.options.read_bytes_max
-    }
-
-    fn depth(&self) -> usize {
-        self.options.depth
+    fn options(&self) -> &Options {
+        &self.options
     }
 
     fn in_flight(&self) -> usize {

@@ -178,7 +178,7 @@ fn direct_reads_that_are_refused_go_through_the_page_cache() {
 }
 
 /// A file system that accepts direct opens and refuses every direct read, including those in flight at the first refusal.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct RefusesDirect {
     refused: Mutex<HashSet<u64>>,
 }
@@ -259,7 +259,7 @@ fn submit_takes_at_most_depth_reads() {
                 continue;
             };
             let reads = files.reads(1000, 300, 9);
-            assert_eq!(engine.depth(), depth);
+            assert_eq!(engine.options().depth, depth);
             assert_eq!(engine.submit(&reads).unwrap(), depth.min(1000));
             assert_eq!(engine.submit(&reads[depth..]).unwrap(), 0);
             assert_eq!(engine.in_flight(), depth);

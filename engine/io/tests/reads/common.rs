@@ -118,7 +118,7 @@ impl Files {
             let count = engine.submit(left)?;
             left = &left[count..];
             submitted += count;
-            assert!(engine.in_flight() <= engine.depth());
+            assert!(engine.in_flight() <= engine.options().depth);
             let mut seen = 0;
             let completed = engine.complete(&mut |read, bytes| {
                 seen += 1;

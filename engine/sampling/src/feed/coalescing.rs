@@ -34,7 +34,7 @@ const GAP_BYTES_MAX: f64 = (1 << 20) as f64;
 
 /// Measures the coalescing gap, in bytes. Takes some hundredths of a second.
 pub(super) fn measure_coalescing_gap(files: &RowFiles, engine: &mut dyn ReadEngine) -> Result<u32> {
-    let long_bytes = engine.read_bytes_max();
+    let long_bytes = engine.options().read_bytes_max;
     let (mut short, mut long) = (None, None);
     for round in 0..ROUNDS {
         let now = seconds_per_read(files, engine, SHORT_BYTES, SHORT_READS, round)?;

@@ -56,7 +56,7 @@ impl WindowReader<'_> {
         stop: &AtomicBool,
     ) -> Result<FetchOutcome> {
         let mut touched = vec![false; self.files.files.len()];
-        let length_max = u64::from(engine.read_bytes_max());
+        let length_max = u64::from(engine.options().read_bytes_max);
         let gap_bytes = self.pool.coalescing_gap_bytes;
         let rows = self.files.rows.iter();
         let runs = rows.flat_map(|row| Runs::new(self.files, gap_bytes, row, misses, length_max));

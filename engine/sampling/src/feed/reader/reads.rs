@@ -50,7 +50,7 @@ pub(super) fn read_all(
                     stats.bytes_read += bytes;
                 });
             }
-            if submitted == 0 || engine.in_flight() >= engine.depth() {
+            if submitted == 0 || engine.in_flight() >= engine.options().depth {
                 break;
             }
         }

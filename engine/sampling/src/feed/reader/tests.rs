@@ -31,12 +31,8 @@ impl ReadEngine for Recorder {
         self.engine.name()
     }
 
-    fn read_bytes_max(&self) -> u32 {
-        self.engine.read_bytes_max()
-    }
-
-    fn depth(&self) -> usize {
-        self.engine.depth()
+    fn options(&self) -> &read::Options {
+        self.engine.options()
     }
 
     fn in_flight(&self) -> usize {

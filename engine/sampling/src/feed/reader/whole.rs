@@ -25,7 +25,7 @@ pub(in crate::feed) fn read_whole(
     engine: &mut dyn ReadEngine,
     memory: &mut Arena,
 ) -> Result<()> {
-    let length_max = u64::from(engine.read_bytes_max());
+    let length_max = u64::from(engine.options().read_bytes_max);
     let reads = payloads.iter().flat_map(|payload| {
         let header = files.checksums(payload.file).header();
         let block_bytes = u64::from(header.block_bytes);

@@ -200,7 +200,7 @@ impl Reader<'_> {
         if length == 0 {
             return self.arrived(target);
         }
-        let length_max = u64::from(self.engine.read_bytes_max());
+        let length_max = u64::from(self.engine.options().read_bytes_max);
         let tag = self.targets.add(target);
         let payload_offset = payload.checksums.header().payload_offset;
         let starts = bytes.clone().step_by(length_max as usize);
