@@ -50,7 +50,7 @@ impl Aggregates {
                 let what = "the feature rows have another layout than in the chunks before";
                 return Err(Error::format(file.path())(FormatError::invalid(64, what)));
             }
-            files.push(Some(file.close()?));
+            files.push(Some(file.close()));
         }
         Ok(layout.map(|(layout, with_features)| Self { kind, layout, with_features, files }))
     }

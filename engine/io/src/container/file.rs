@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io,
     num::NonZeroU64,
-    ops::Range,
+    ops::{Deref, Range},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -21,12 +21,12 @@ use crate::{Error, Result, identity::Identity, regular};
 
 /// A closed container file whose header and length were checked. A reader can keep one per chunk, even if there are
 /// more chunks than files that a process may open.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ClosedFile {
     path: PathBuf,
     identity: Identity,
     header: Header,
-    digest: u64,
+    /// Made when the payload is first read.
     checksums: Arc<OnceLock<Checksums>>,
 }
 
@@ -77,32 +77,31 @@ impl ClosedFile {
     pub fn open(&self) -> Result<ContainerFile> {
         let file = regular::open(&self.path)?;
         self.identity.check_file(&file, &self.path)?;
-        Ok(ContainerFile {
-            path: self.path.clone(),
-            file,
-            header: self.header.clone(),
-            digest: self.digest,
-            checksums: Arc::clone(&self.checksums),
-        })
+        Ok(ContainerFile { file, closed: self.clone() })
     }
 }
 
-/// An open container file whose header and length were checked.
+/// An open container file whose header and length were checked. Dereferences to what it is when it is closed.
 #[derive(Debug)]
 pub struct ContainerFile {
-    path: PathBuf,
     file: File,
-    header: Header,
-    digest: u64,
-    /// Made when the payload is first read.
-    checksums: Arc<OnceLock<Checksums>>,
+    closed: ClosedFile,
+}
+
+impl Deref for ContainerFile {
+    type Target = ClosedFile;
+
+    fn deref(&self) -> &ClosedFile {
+        &self.closed
+    }
 }
 
 impl ContainerFile {
     /// Opens a file, checks header, kind and length. The payload is not read.
     pub fn open(path: &Path, kind: FileKind) -> Result<Self> {
         let file = regular::open(path)?;
-        let file_bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
+        let identity = Identity::of(&file, path)?;
+        let file_bytes = identity.bytes();
         // Most headers fit with their meta; then one read is enough.
         let mut prefix = vec![0; file_bytes.min(256) as usize];
         file.read_exact_at(&mut prefix, 0).map_err(Error::io("read", path))?;
@@ -118,24 +117,12 @@ impl ContainerFile {
             }
         }
         let header = Header::decode(&prefix, kind, file_bytes).map_err(Error::format(path))?;
-        let digest = header.digest();
-        Ok(Self { path: path.to_owned(), file, header, digest, checksums: Arc::default() })
+        Ok(Self { file, closed: ClosedFile { path: path.to_owned(), identity, header, checksums: Arc::default() } })
     }
 
     /// Closes it. It can be opened again.
-    pub fn close(self) -> Result<ClosedFile> {
-        Ok(ClosedFile {
-            identity: Identity::of(&self.file, &self.path)?,
-            path: self.path,
-            header: self.header,
-            digest: self.digest,
-            checksums: self.checksums,
-        })
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn close(self) -> ClosedFile {
+        self.closed
     }
 
     /// The open file.
@@ -143,19 +130,9 @@ impl ContainerFile {
         &self.file
     }
 
-    /// Its header.
-    pub fn header(&self) -> &Header {
-        &self.header
-    }
-
     /// The checksum in the header. It covers the whole file.
     pub fn digest(&self) -> u64 {
-        self.digest
-    }
-
-    /// Length in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.header.table_offset() + self.header.blocks() * 8
+        self.header.digest()
     }
 
     /// Reads the whole payload. For small files.

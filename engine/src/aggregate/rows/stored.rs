@@ -176,7 +176,7 @@ impl<'a> StoreFeatures<'a> {
                     let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
                     let span = ChunkSpan::of(store.chunks(), chunk);
                     meta.span.expect(&span).map_err(Error::format(file.path()))?;
-                    file.close()
+                    Ok(file.close())
                 };
                 let layout = FeatureLayout { dtype: spec.dtype, dim: spec.dim, stride: spec.row_stride };
                 let mut files: Vec<Option<ClosedFile>> = Vec::new();

@@ -116,7 +116,7 @@ pub fn make(
         let files = (0..store.chunks().chunks())
             .map(|chunk| {
                 let (file, meta) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
-                Ok((file.close()?, meta.layout))
+                Ok((file.close(), meta.layout))
             })
             .collect::<Result<Vec<_>>>()?;
         let (files, layouts): (Vec<_>, Vec<_>) = files.into_iter().unzip();
