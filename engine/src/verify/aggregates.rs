@@ -67,8 +67,10 @@ pub(super) fn of_chunk(
         return;
     };
     let path = path_of(kind, &files::aggregate(chunk));
-    if let Some(file) = check.checksums(&path, Ok(file)) {
-        check.result(&path, check.feature_rows(&meta, &file));
+    if let Some(file) = check.checksums(&path, Ok(file))
+        && let Err(error) = check.feature_rows(&meta, &file)
+    {
+        check.failed(&path, error);
     }
 }
 

@@ -129,6 +129,15 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
+    /// Checks the content of a file that the manifest may list, if its checksums are right.
+    pub(super) fn content(&self, manifest: &Manifest, path: &str, check: impl FnOnce(&ContainerFile) -> Result<()>) {
+        if let Some(file) = self.listed(manifest, path)
+            && let Err(error) = check(&file)
+        {
+            self.failed(path, error);
+        }
+    }
+
     /// A file that the manifest may list, if its checksums are right.
     pub(super) fn listed(&self, manifest: &Manifest, path: &str) -> Option<ContainerFile> {
         self.file(entry_of(manifest, path)?)
@@ -138,12 +147,6 @@ impl StoreCheck<'_> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.files += 1;
         found.bytes += bytes;
-    }
-
-    pub(super) fn result(&self, path: &str, result: Result<()>) {
-        if let Err(error) = result {
-            self.failed(path, error);
-        }
     }
 
     pub(super) fn failed(&self, path: &str, error: Error) {

@@ -158,12 +158,16 @@ impl StoreCheck<'_> {
                 Part::Halo(chunk) => {
                     let span = ChunkSpan::of(&chunks, chunk);
                     self.stored_features(manifest, span);
-                    self.halo_degrees(manifest, span);
+                    // A slice may have no in-degrees of the chunk.
+                    let path = files::of_chunk(chunk, "degrees");
+                    self.content(manifest, &path, |file| rows::halo_degrees(manifest, span, file));
                 }
-                Part::Dictionary => self.dictionary(manifest),
-                Part::Permutation => self.permutation(manifest),
+                Part::Dictionary => self.content(manifest, files::DICTIONARY, |file| dictionary(manifest, file)),
+                Part::Permutation => self.content(manifest, files::PERMUTATION, |file| permutation(manifest, file)),
                 Part::Splits => self.splits(manifest),
-                Part::Schema => self.schema(manifest),
+                Part::Schema => {
+                    self.content(manifest, files::SCHEMA, |_| read_schema(self.root, manifest).map(drop));
+                }
                 Part::Assignment(path) => assignments::assignment(self, manifest, path),
                 Part::Aggregates(kind) => aggregates::indexed(self, manifest, &chunks, kind),
                 Part::AggregatesOf(kind, chunk, file) => aggregates::of_chunk(self, &chunks, kind, chunk, &file),
@@ -207,26 +211,13 @@ impl StoreCheck<'_> {
             }
         }
         self.stored_features(manifest, span);
-        let path = files::of_chunk(chunk, "labels");
-        if let Some(file) = self.listed(manifest, &path) {
-            self.result(&path, self.labels(manifest, span, &file));
-        }
+        self.content(manifest, &files::of_chunk(chunk, "labels"), |file| self.labels(manifest, span, file));
     }
 
     /// The features of a chunk, if they are stored.
     fn stored_features(&self, manifest: &Manifest, span: ChunkSpan) {
         let path = files::of_chunk(span.chunk, "features");
-        if let Some(file) = self.listed(manifest, &path) {
-            self.result(&path, self.features(manifest, span, &file));
-        }
-    }
-
-    /// The in-degrees of a chunk that a slice lacks, if it has them.
-    fn halo_degrees(&self, manifest: &Manifest, span: ChunkSpan) {
-        let path = files::of_chunk(span.chunk, "degrees");
-        if let Some(file) = self.listed(manifest, &path) {
-            self.result(&path, rows::halo_degrees(manifest, span, &file));
-        }
+        self.content(manifest, &path, |file| self.features(manifest, span, file));
     }
 
     fn features(&self, manifest: &Manifest, span: ChunkSpan, file: &ContainerFile) -> Result<()> {
@@ -256,77 +247,6 @@ impl StoreCheck<'_> {
         Labels::new(mapped.header(), mapped.unchecked())
             .and_then(|labels| labels.check())
             .map_err(Error::format(file.path()))
-    }
-
-    fn dictionary(&self, manifest: &Manifest) {
-        if let Some(file) = self.listed(manifest, files::DICTIONARY) {
-            self.result(files::DICTIONARY, self.check_dictionary(manifest, &file));
-        }
-    }
-
-    fn check_dictionary(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
-        let meta = DictionaryMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-        let kind = match manifest.ids.external {
-            ExternalIds::String => KeyKind::Strings,
-            _ => KeyKind::Integers,
-        };
-        if (meta.kind, meta.keys) != (kind, manifest.nodes) {
-            let what = format!(
-                "{} keys of kind {:?}, but the graph has {} nodes with {kind:?}",
-                meta.keys, meta.kind, manifest.nodes
-            );
-            return Err(Error::format(file.path())(FormatError::invalid(64, what)));
-        }
-        let mapped = MappedPayload::new(file, Access::Sequential)?;
-        match kind {
-            KeyKind::Integers => {
-                let keys =
-                    IntegerDictionary::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
-                in_parts(keys.keys(), RELEASE_BYTES / 8, &mapped, |ids| keys.check(ids))
-                    .map_err(Error::format(file.path()))
-            }
-            KeyKind::Strings => {
-                let keys =
-                    StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
-                // Blocks of strings like paths take a few hundred bytes.
-                let blocks_per_release = RELEASE_BYTES / 256;
-                in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| keys.check(blocks))
-                    .map_err(Error::format(file.path()))
-            }
-        }
-    }
-
-    fn permutation(&self, manifest: &Manifest) {
-        if let Some(file) = self.listed(manifest, files::PERMUTATION) {
-            self.result(files::PERMUTATION, self.check_permutation(manifest, &file));
-        }
-    }
-
-    fn check_permutation(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
-        let meta = PermutationTableMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-        if meta.nodes != manifest.nodes {
-            let what = format!("a node permutation of {} nodes, but the graph has {}", meta.nodes, manifest.nodes);
-            return Err(Error::format(file.path())(FormatError::invalid(64, what)));
-        }
-        let mapped = MappedPayload::new(file, Access::Sequential)?;
-        let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
-        // Both tables have the same pairs if each is the inverse of the other. Sums of the pairs' hashes say whether they do, and take one
-        // pass from front to back over each table. Lookups in any order would take a page fault each.
-        let (mut of_ids, mut of_nodes) = (0u64, 0u64);
-        let rows = RELEASE_BYTES / ENTRY_BYTES as u64;
-        in_parts(meta.nodes, rows, &mapped, |part| {
-            of_ids = of_ids.wrapping_add(table.sum_of_ids(part.clone())?);
-            of_nodes = of_nodes.wrapping_add(table.sum_of_nodes(part)?);
-            Ok(())
-        })
-        .map_err(Error::format(file.path()))?;
-        if of_ids == of_nodes {
-            return Ok(());
-        }
-        // Finds the entry. Each reverse lookup may bring in another page.
-        let mapped = MappedPayload::new(file, Access::Random)?;
-        let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
-        in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ids| table.check(ids)).map_err(Error::format(file.path()))
     }
 
     fn splits(&self, manifest: &Manifest) {
@@ -359,12 +279,58 @@ impl StoreCheck<'_> {
             before.push((&entry.name, set));
         }
     }
+}
 
-    fn schema(&self, manifest: &Manifest) {
-        if self.listed(manifest, files::SCHEMA).is_some() {
-            self.result(files::SCHEMA, read_schema(self.root, manifest).map(drop));
-        }
+fn dictionary(manifest: &Manifest, file: &ContainerFile) -> Result<()> {
+    let meta = DictionaryMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+    let kind = match manifest.ids.external {
+        ExternalIds::String => KeyKind::Strings,
+        _ => KeyKind::Integers,
+    };
+    if (meta.kind, meta.keys) != (kind, manifest.nodes) {
+        let what = format!(
+            "{} keys of kind {:?}, but the graph has {} nodes with {kind:?}",
+            meta.keys, meta.kind, manifest.nodes
+        );
+        return Err(Error::format(file.path())(FormatError::invalid(64, what)));
     }
+    let mapped = MappedPayload::new(file, Access::Sequential)?;
+    let (header, payload) = (mapped.header(), mapped.unchecked());
+    match kind {
+        KeyKind::Integers => IntegerDictionary::new(header, payload)
+            .and_then(|keys| in_parts(keys.keys(), RELEASE_BYTES / 8, &mapped, |ids| keys.check(ids))),
+        // Blocks of strings like paths take a few hundred bytes.
+        KeyKind::Strings => StringDictionary::new(header, payload)
+            .and_then(|keys| in_parts(keys.blocks(), RELEASE_BYTES / 256, &mapped, |blocks| keys.check(blocks))),
+    }
+    .map_err(Error::format(file.path()))
+}
+
+fn permutation(manifest: &Manifest, file: &ContainerFile) -> Result<()> {
+    let meta = PermutationTableMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+    if meta.nodes != manifest.nodes {
+        let what = format!("a node permutation of {} nodes, but the graph has {}", meta.nodes, manifest.nodes);
+        return Err(Error::format(file.path())(FormatError::invalid(64, what)));
+    }
+    let mapped = MappedPayload::new(file, Access::Sequential)?;
+    let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
+    // Both tables have the same pairs if each is the inverse of the other. Sums of the pairs' hashes say whether they do, and take one
+    // pass from front to back over each table. Lookups in any order would take a page fault each.
+    let (mut of_ids, mut of_nodes) = (0u64, 0u64);
+    let rows = RELEASE_BYTES / ENTRY_BYTES as u64;
+    in_parts(meta.nodes, rows, &mapped, |part| {
+        of_ids = of_ids.wrapping_add(table.sum_of_ids(part.clone())?);
+        of_nodes = of_nodes.wrapping_add(table.sum_of_nodes(part)?);
+        Ok(())
+    })
+    .map_err(Error::format(file.path()))?;
+    if of_ids == of_nodes {
+        return Ok(());
+    }
+    // Finds the entry. Each reverse lookup may bring in another page.
+    let mapped = MappedPayload::new(file, Access::Random)?;
+    let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
+    in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ids| table.check(ids)).map_err(Error::format(file.path()))
 }
 
 /// Checks `0..end` in steps of `step`, and releases the pages of the file after each.
