@@ -89,6 +89,15 @@ pub fn for_each<T: Copy + Sync>(threads: usize, items: &[T], work: impl Fn(T) ->
     })
 }
 
+/// Runs `work` for each of `items` on a thread of its own. Returns the results in order, or the first error.
+pub fn each<I: Send, T: Send>(items: impl Iterator<Item = I>, work: impl Fn(I) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items.map(|item| spawn(scope, move || work(item))).collect::<Result<_>>()?;
+        threads.into_iter().map(join).collect()
+    })
+}
+
 /// Pieces that threads of [`read_ahead`] have read. Any number of workers share it.
 pub struct ReadAhead<T>(Receiver<Result<T>>);
 

@@ -1,8 +1,8 @@
 //! The choice between rows in memory and rows that are streamed.
 
-use std::{ops::Range, thread};
+use std::ops::Range;
 
-use grappa_io::{Result, progress::Progress, workers};
+use grappa_io::{Result, progress::Progress};
 
 use super::{
     aggregation::{Aggregation, OwnRows, Sink, SinkWithRows},
@@ -10,7 +10,7 @@ use super::{
     budget::Budget,
     in_memory::InMemory,
     reduce::Reduce,
-    rows::{NodeRows, StateRows},
+    rows::{NodeRows, StateRows, in_ranges},
     stream::{BegunAggregation, Stream},
     tile,
 };
@@ -74,7 +74,9 @@ impl Aggregation<'_> {
         }
         if !self.streams() {
             let mut rows = StateRows::new(self.sources.len(), self.rows.width())?;
-            read_all(self.rows, rows.values_mut(), self.budget.threads)?;
+            in_ranges(0, rows.values_mut(), self.rows.width(), self.budget.threads, |positions, out| {
+                self.rows.read(positions, out)
+            })?;
             let less = Aggregation {
                 budget: Budget { memory: self.budget.memory - self.bytes_in_memory(), ..self.budget },
                 rows: &rows,
@@ -120,20 +122,4 @@ impl Aggregation<'_> {
         let blocks = Blocks::new(self.sources.len(), self.rows.layout().stride, memory);
         Ok(bytes.div_ceil(memory.saturating_sub(blocks.bytes()).max(1)))
     }
-}
-
-/// Reads all rows on `threads` threads.
-fn read_all(rows: &dyn NodeRows, out: &mut [f32], threads: usize) -> Result<()> {
-    let width = rows.width();
-    let part = (out.len() / width).div_ceil(threads).max(1);
-    thread::scope(|scope| {
-        let parts = out.chunks_mut(part * width).zip((0..).step_by(part));
-        let readers: Vec<_> = parts
-            .map(|(out, first)| {
-                let positions = first..first + (out.len() / width) as u64;
-                workers::spawn(scope, move || rows.read(positions, out))
-            })
-            .collect::<Result<_>>()?;
-        readers.into_iter().try_for_each(workers::join)
-    })
 }

@@ -13,7 +13,7 @@ use super::{
     aggregation::{Aggregation, OwnRows, SinkWithRows},
     blocks::{Blocks, DestinationRows},
     reduce::Reduce,
-    rows::NodeRows,
+    rows::{NodeRows, in_ranges},
     tile::{Tile, Tiler},
 };
 
@@ -149,19 +149,7 @@ impl<'a, R: Reduce> BegunAggregation<'a, R> {
 /// Reads encoded rows on `threads` threads to the start of `out`.
 fn read(rows: &dyn NodeRows, positions: Range<u64>, out: &mut [u8], threads: usize) -> Result<()> {
     rows.read_ahead(positions.clone());
-    let count = (positions.end - positions.start) as usize;
-    let part = count.div_ceil(threads).max(1);
     let stride = rows.layout().stride as usize;
-    thread::scope(|scope| {
-        let readers: Vec<_> = out[..count * stride]
-            .chunks_mut(part * stride)
-            .enumerate()
-            .map(|(i, out)| {
-                let first = positions.start + (i * part) as u64;
-                let positions = first..first + (out.len() / stride) as u64;
-                workers::spawn(scope, move || rows.read_encoded(positions, out))
-            })
-            .collect::<Result<_>>()?;
-        readers.into_iter().try_for_each(workers::join)
-    })
+    let out = &mut out[..(positions.end - positions.start) as usize * stride];
+    in_ranges(positions.start, out, stride, threads, |positions, out| rows.read_encoded(positions, out))
 }

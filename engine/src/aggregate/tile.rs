@@ -1,6 +1,6 @@
 //! Tiles: destinations that are reduced together, and their edges by block of sources.
 
-use std::{iter, mem, ops::Range, thread};
+use std::{iter, mem, ops::Range};
 
 use grappa_formats::{NodeId, features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{
@@ -193,14 +193,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let kept = emptied(spare.kept, destinations * self.blocks.stride as usize);
         let spare_edges = spare.edges.into_iter().map(Some).chain(iter::repeat_with(|| None));
         let this = &*self;
-        let strips: Vec<Strip> = thread::scope(|scope| {
-            let threads: Vec<_> = strips
-                .into_iter()
-                .zip(spare_edges)
-                .map(|(strip, spare)| workers::spawn(scope, move || this.strip(strip, spare)))
-                .collect::<Result<_>>()?;
-            threads.into_iter().map(workers::join).collect::<Result<_>>()
-        })?;
+        let strips = strips.into_iter().zip(spare_edges);
+        let strips = workers::each(strips, |(strip, spare)| this.strip(strip, spare))?;
         // Strips end early when the operation shall stop.
         check_stopped(self.progress)?;
         tracing::debug!(
@@ -487,8 +481,7 @@ impl<R: Reduce> Tile<'_, R> {
                     }
                 }
             }
-        })?;
-        Ok(())
+        })
     }
 
     /// Completes the states. Returns them, and the rows that were kept.
@@ -526,19 +519,18 @@ impl<R: Reduce> Tile<'_, R> {
     }
 
     /// Runs `work` for each strip and its states, each on its own thread.
-    fn each_strip<T: Send>(&mut self, work: impl Fn(&Strip, &mut [f32]) -> T + Sync) -> Result<Vec<T>> {
+    fn each_strip(&mut self, work: impl Fn(&Strip, &mut [f32]) + Sync) -> Result<()> {
         let width = self.reduce.state_width();
-        let work = &work;
-        thread::scope(|scope| {
-            let mut states = self.states.as_mut_slice();
-            let mut threads = Vec::new();
-            for strip in &self.strips {
-                let (now, rest) = states.split_at_mut(strip.states * width);
-                states = rest;
-                threads.push(workers::spawn(scope, move || work(strip, now))?);
-            }
-            Ok(threads.into_iter().map(workers::join).collect())
+        let mut states = self.states.as_mut_slice();
+        let strips = self.strips.iter().map(|strip| {
+            let now = states.split_off_mut(..strip.states * width).expect("strips have all states");
+            (strip, now)
+        });
+        workers::each(strips, |(strip, states)| {
+            work(strip, states);
+            Ok(())
         })
+        .map(drop)
     }
 }
 

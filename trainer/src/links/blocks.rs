@@ -75,20 +75,12 @@ fn visit<S: Send>(
 ) -> Result<()> {
     let count = (positions.end - positions.start) as usize;
     let part = states.len().div_ceil(threads.max(1));
-    std::thread::scope(|scope| {
-        let parts = states.chunks_mut(part).zip(scores.chunks(part * count));
-        let visitors: Vec<_> = parts
-            .map(|(states, scores)| {
-                workers::spawn(scope, move || {
-                    for (state, scores) in states.iter_mut().zip(scores.chunks_exact(count)) {
-                        let positions = positions.clone();
-                        each(state, BlockScores { positions, scores });
-                    }
-                    Ok::<_, grappa_io::Error>(())
-                })
-            })
-            .collect::<grappa_io::Result<_>>()?;
-        visitors.into_iter().try_for_each(workers::join)
+    let parts = states.chunks_mut(part).zip(scores.chunks(part * count));
+    workers::each(parts, |(states, scores)| {
+        for (state, scores) in states.iter_mut().zip(scores.chunks_exact(count)) {
+            each(state, BlockScores { positions: positions.clone(), scores });
+        }
+        Ok(())
     })?;
     Ok(())
 }

@@ -44,17 +44,8 @@ impl RankedEdges<'_> {
     /// The candidates of all edges.
     fn drawn(&self, threads: usize) -> Result<Vec<Ranked>> {
         let part = self.edges.len().div_ceil(threads.max(1)).max(1);
-        let parts = std::thread::scope(|scope| {
-            let drawing: Vec<_> = (0..self.edges.len())
-                .step_by(part)
-                .map(|start| {
-                    let edges = self.part(start, start + part);
-                    workers::spawn(scope, move || edges.draw())
-                })
-                .collect::<grappa_io::Result<_>>()?;
-            drawing.into_iter().map(workers::join).collect::<grappa_io::Result<Vec<_>>>()
-        })?;
-        Ok(parts.concat())
+        let parts = (0..self.edges.len()).step_by(part);
+        Ok(workers::each(parts, |start| self.part(start, start + part).draw())?.concat())
     }
 
     fn draw(&self) -> grappa_io::Result<Vec<Ranked>> {

@@ -1,6 +1,6 @@
 //! The nodes of a list of external ids.
 
-use std::{fs, path::Path, thread};
+use std::{fs, path::Path};
 
 use grappa_formats::NodeId;
 use grappa_input::{IdKind, Keys, Place, SplitSource};
@@ -83,16 +83,12 @@ impl Lookup<'_> {
         nodes.clear();
         nodes.resize(batch.len(), None);
         let part = batch.len().div_ceil(self.threads).max(PART_IDS_MIN);
-        thread::scope(|scope| {
-            let parts = nodes.chunks_mut(part).zip((0..).step_by(part));
-            let threads: Vec<_> = parts
-                .map(|(nodes, first)| {
-                    let ids = (first..first + nodes.len()).map(|index| batch.get(index));
-                    workers::spawn(scope, move || self.ids.nodes_of(ids, self.strings, nodes))
-                })
-                .collect::<Result<_>>()?;
-            threads.into_iter().try_for_each(workers::join)
+        let parts = nodes.chunks_mut(part).zip((0..).step_by(part));
+        workers::each(parts, |(nodes, first)| {
+            let ids = (first..first + nodes.len()).map(|index| batch.get(index));
+            self.ids.nodes_of(ids, self.strings, nodes)
         })
+        .map(drop)
     }
 }
 

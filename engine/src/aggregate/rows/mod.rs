@@ -5,7 +5,7 @@ mod scan;
 mod states;
 mod stored;
 
-use std::{ops::Range, thread};
+use std::ops::Range;
 
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{Result, workers};
@@ -153,15 +153,22 @@ fn in_parts<T: Send>(
         return read(positions, out);
     }
     let part = positions.len().div_ceil(threads);
-    let read = &read;
-    thread::scope(|scope| {
-        let readers: Vec<_> = positions
-            .chunks(part)
-            .zip(out.chunks_mut(part * row))
-            .map(|(positions, out)| workers::spawn(scope, move || read(positions, out)))
-            .collect::<Result<_>>()?;
-        readers.into_iter().try_for_each(workers::join)
-    })
+    let parts = positions.chunks(part).zip(out.chunks_mut(part * row));
+    workers::each(parts, |(positions, out)| read(positions, out)).map(drop)
+}
+
+/// Calls `read` on each of `threads` threads with a part of successive positions from `first` on and of `out`, which has `row` items for a
+/// position.
+pub(super) fn in_ranges<T: Send>(
+    first: u64,
+    out: &mut [T],
+    row: usize,
+    threads: usize,
+    read: impl Fn(Range<u64>, &mut [T]) -> Result<()> + Sync,
+) -> Result<()> {
+    let part = (out.len() / row).div_ceil(threads).max(1);
+    let parts = (first..).step_by(part).zip(out.chunks_mut(part * row));
+    workers::each(parts, |(first, out)| read(first..first + (out.len() / row) as u64, out)).map(drop)
 }
 
 /// Passes the encoded row at each of the ascending positions to `each`.
