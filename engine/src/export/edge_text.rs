@@ -3,7 +3,7 @@
 use grappa_io::Result;
 use grappa_storage::Store;
 
-use crate::export::edge_table;
+use crate::export::{edge_table, table::push_quoted};
 
 /// The first line of text.
 pub fn header(store: &Store, separator: u8) -> Result<Vec<u8>> {
@@ -15,9 +15,7 @@ pub fn header(store: &Store, separator: u8) -> Result<Vec<u8>> {
         }
         // In tabs, there are no quotes: a name that needs them loses its tabs and line ends.
         match separator {
-            b',' if name.contains([',', '"', '\n', '\r']) => {
-                line.extend(format!("\"{}\"", name.replace('"', "\"\"")).bytes());
-            }
+            b',' if name.contains([',', '"', '\n', '\r']) => push_quoted(name.as_bytes(), &mut line),
             b',' => line.extend(name.bytes()),
             _ => line.extend(name.replace(['\t', '\n', '\r'], " ").bytes()),
         }
@@ -26,20 +24,10 @@ pub fn header(store: &Store, separator: u8) -> Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The text formats in which an id needs quotes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quotes {
-    /// All formats.
-    Always,
-    /// Formats with commas.
-    WithCommas,
-}
-
-pub fn needs_quotes(id: &[u8]) -> Option<Quotes> {
-    if id.contains(&b'\t') || id.starts_with(b" ") || id.ends_with(b" ") {
-        return Some(Quotes::Always);
-    }
-    (id.contains(&b',') || id.contains(&b'"')).then_some(Quotes::WithCommas)
+/// Whether an id needs quotes in text with this separator.
+pub fn needs_quotes(id: &[u8], separator: u8) -> bool {
+    let is_special = |byte: &u8| *byte == b'\t' || separator == b',' && matches!(byte, b',' | b'"');
+    id.starts_with(b" ") || id.ends_with(b" ") || id.iter().any(is_special)
 }
 
 #[cfg(test)]
@@ -48,18 +36,19 @@ mod tests {
 
     #[test]
     fn ids_are_quoted_where_they_would_be_read_as_something_else() {
-        for (id, quotes) in [
-            ("plain", None),
-            ("with blank", None),
-            ("a,b", Some(Quotes::WithCommas)),
-            ("say \"a\"", Some(Quotes::WithCommas)),
-            ("a\tb", Some(Quotes::Always)),
-            (" a", Some(Quotes::Always)),
-            ("a ", Some(Quotes::Always)),
+        for (id, with_tabs, with_commas) in [
+            ("plain", false, false),
+            ("with blank", false, false),
+            ("a,b", false, true),
+            ("say \"a\"", false, true),
+            ("a\tb", true, true),
+            (" a", true, true),
+            ("a ", true, true),
             // Comments end at the header.
-            ("#a", None),
+            ("#a", false, false),
         ] {
-            assert_eq!(needs_quotes(id.as_bytes()), quotes, "{id:?}");
+            let found = [b'\t', b','].map(|separator| needs_quotes(id.as_bytes(), separator));
+            assert_eq!(found, [with_tabs, with_commas], "{id:?}");
         }
     }
 }

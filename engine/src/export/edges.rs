@@ -19,9 +19,10 @@ use grappa_storage::{Chunk, Store};
 use crate::export::{
     ExportBudget, Exported,
     edge_table::{self, EdgeColumns},
-    edge_text::{Quotes, header, needs_quotes},
-    id_descr, pool,
-    table::{TableFormat, TableOut, write_table},
+    edge_text::{header, needs_quotes},
+    node_table::id_descr,
+    pool,
+    table::{TableFormat, TableOut, push_quoted, write_table},
 };
 
 /// The most edges in a block; 1 MiB in binary.
@@ -74,21 +75,11 @@ pub fn export_edges<'a>(
         let bytes = pool(budget.threads)?.install(|| writer.write_table(destination, budget, progress))?;
         return Ok(Exported { rows: edges, bytes });
     }
-    let header = |payload: u64| match format {
-        EdgeFormat::Tsv | EdgeFormat::Csv => writer.header.clone(),
-        EdgeFormat::Npy => npy::header(writer.descr, &[payload / 16, 2]).to_vec(),
-        EdgeFormat::NpyWeights => npy::header(writer.descr, &[payload / 4]).to_vec(),
-        EdgeFormat::NpyFeatures => {
-            let dim = writer.width() as u64;
-            npy::header(writer.descr, &[payload / 4 / dim, dim]).to_vec()
-        }
-        EdgeFormat::Parquet => Vec::new(),
-    };
-    let file = NewFile { destination, header_bytes: header(0).len(), progress };
+    let file = NewFile { destination, header_bytes: writer.header.len(), progress };
     let payload = pool(budget.threads)?.install(|| {
         let plan = writer.spans(writer.block_edges(budget)?);
         writer.start(progress);
-        file.write(plan.planner(), |span, buffers, out| writer.append(span, buffers, out), header)
+        file.write(plan.planner(), |span, buffers, out| writer.append(span, buffers, out), |_| writer.header.clone())
     })?;
     Ok(Exported { rows: edges, bytes: payload + file.header_bytes as u64 })
 }
@@ -228,30 +219,22 @@ struct EdgeWriter<'a> {
     strings: bool,
     /// Whether the format has the weights of edges, and whether it has their features.
     has_values: [bool; 2],
-    /// The first line of text.
+    /// The first line of text, or the header of an array.
     header: Vec<u8>,
-    /// NumPy's name of the element type.
-    descr: &'static str,
 }
 
 impl<'a> EdgeWriter<'a> {
     fn new(store: &'a Store, part: EdgePart, format: EdgeFormat) -> Result<Self> {
         let manifest = store.manifest();
         let strings = manifest.ids.external == ExternalIds::String;
-        let descr = match format {
-            EdgeFormat::Npy => id_descr(store)?,
-            EdgeFormat::NpyWeights if manifest.weighted => "<f4",
-            EdgeFormat::NpyWeights => {
-                let what = "the edges have no weights";
-                return Err(Error::input(store.path(), Position::Whole, what));
-            }
-            EdgeFormat::NpyFeatures if store.edge_features().is_some() => "<f4",
-            EdgeFormat::NpyFeatures => {
-                let what = "the edges have no features";
-                return Err(Error::input(store.path(), Position::Whole, what));
-            }
-            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => "",
+        let missing = match format {
+            EdgeFormat::NpyWeights if !manifest.weighted => Some("weights"),
+            EdgeFormat::NpyFeatures if store.edge_features().is_none() => Some("features"),
+            _ => None,
         };
+        if let Some(missing) = missing {
+            return Err(Error::input(store.path(), Position::Whole, format!("the edges have no {missing}")));
+        }
         let has_values = match format {
             EdgeFormat::Npy => [false, false],
             EdgeFormat::NpyWeights => [true, false],
@@ -260,13 +243,18 @@ impl<'a> EdgeWriter<'a> {
                 [manifest.weighted, store.edge_features().is_some()]
             }
         };
-        // Without a header, an edge between nodes called `source` and `target` would look like one.
+        let edges = store.part_edges(part)?;
+        let writer = Self { store, part, edges, format, strings, has_values, header: Vec::new() };
         let header = match format {
             EdgeFormat::Csv => header(store, b',')?,
+            // Without a header, an edge between nodes called `source` and `target` would look like one.
             EdgeFormat::Tsv if strings => header(store, b'\t')?,
-            _ => Vec::new(),
+            EdgeFormat::Tsv | EdgeFormat::Parquet => Vec::new(),
+            EdgeFormat::Npy => npy::header(id_descr(store)?, &[edges, 2]).to_vec(),
+            EdgeFormat::NpyWeights => npy::header("<f4", &[edges]).to_vec(),
+            EdgeFormat::NpyFeatures => npy::header("<f4", &[edges, writer.width() as u64]).to_vec(),
         };
-        Ok(Self { store, part, edges: store.part_edges(part)?, format, strings, has_values, header, descr })
+        Ok(Self { header, ..writer })
     }
 
     /// All edges, in spans of `span_edges`.
@@ -283,20 +271,33 @@ impl<'a> EdgeWriter<'a> {
         usize::from(weights) + features.map_or(0, |layout| layout.dim as usize)
     }
 
+    /// Bytes of an edge, if the format is an array.
+    fn array_bytes(&self) -> Option<u64> {
+        match self.format {
+            EdgeFormat::Npy => Some(16),
+            EdgeFormat::NpyWeights | EdgeFormat::NpyFeatures => Some(4 * self.width() as u64),
+            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => None,
+        }
+    }
+
+    /// The byte between the columns of text.
+    fn separator(&self) -> u8 {
+        if self.format == EdgeFormat::Csv { b',' } else { b'\t' }
+    }
+
     /// Edges of a block, so that all blocks that the pool of threads has at once fit the budget.
     ///
     /// # Errors
     /// [`Error::Budget`] if not even small blocks fit.
     fn block_edges(&self, budget: &ExportBudget) -> Result<u64> {
         let width = self.width() as u64;
-        let in_file = match self.format {
-            EdgeFormat::Npy => 16,
-            EdgeFormat::NpyWeights | EdgeFormat::NpyFeatures => 4 * width,
-            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => 2 * self.id_bytes()? + TEXT_BYTES * width.max(1),
+        let in_file = match self.array_bytes() {
+            Some(bytes) => bytes,
+            None => 2 * self.id_bytes()? + TEXT_BYTES * width.max(1),
         };
         let of_group = match self.format {
             EdgeFormat::Parquet => edge_table::group_of(self.store, self.id_bytes()?).1,
-            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Npy | EdgeFormat::NpyWeights | EdgeFormat::NpyFeatures => 0,
+            _ => 0,
         };
         let bytes_of_edge = blocks_at_once() as u64 * (in_file + EDGE_BYTES + VALUE_BYTES * width);
         match budget.memory.saturating_sub(of_group) / bytes_of_edge {
@@ -345,15 +346,12 @@ impl<'a> EdgeWriter<'a> {
     }
 
     fn start(&self, progress: &dyn Progress) {
-        let edges = self.edges;
-        match self.format {
-            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => progress.stage("writing edges", None),
-            EdgeFormat::Npy => progress.stage("writing edges", Some(edges * 16)),
-            EdgeFormat::NpyWeights => progress.stage("writing weights", Some(edges * 4)),
-            EdgeFormat::NpyFeatures => {
-                progress.stage("writing edge features", Some(edges * 4 * self.width() as u64));
-            }
-        }
+        let stage = match self.format {
+            EdgeFormat::NpyWeights => "writing weights",
+            EdgeFormat::NpyFeatures => "writing edge features",
+            _ => "writing edges",
+        };
+        progress.stage(stage, self.array_bytes().map(|bytes| self.edges * bytes));
     }
 
     fn append(&self, span: &Span, buffers: &mut Buffers, out: &mut Vec<u8>) -> Result<()> {
@@ -433,7 +431,7 @@ impl<'a> EdgeWriter<'a> {
                 }
             }
             EdgeFormat::Tsv | EdgeFormat::Csv => {
-                let separator = if self.format == EdgeFormat::Csv { b',' } else { b'\t' };
+                let separator = self.separator();
                 text.clear();
                 text.push(separator);
                 self.append_id(target, id, text)?;
@@ -460,19 +458,10 @@ impl<'a> EdgeWriter<'a> {
         if id.is_empty() || id.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0)) {
             return Err(self.unprintable(id, "no text format of edges can hold it"));
         }
-        match (self.format, needs_quotes(id)) {
-            (EdgeFormat::Csv, Some(_)) => {
-                out.push(b'"');
-                for &byte in id.iter() {
-                    out.push(byte);
-                    out.extend((byte == b'"').then_some(byte));
-                }
-                out.push(b'"');
-            }
-            (EdgeFormat::Tsv, Some(Quotes::Always)) => {
-                return Err(self.unprintable(id, "export to a file called .csv, which has quotes"));
-            }
-            _ => out.extend_from_slice(id),
+        match (needs_quotes(id, self.separator()), self.format) {
+            (false, _) => out.extend_from_slice(id),
+            (true, EdgeFormat::Csv) => push_quoted(id, out),
+            (true, _) => return Err(self.unprintable(id, "export to a file called .csv, which has quotes")),
         }
         Ok(())
     }

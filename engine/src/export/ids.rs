@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_formats::{DenseId, NodeId, manifest::ExternalIds};
 use grappa_io::{
     Error, Position, Result,
     durable::Destination,
@@ -13,8 +13,8 @@ use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use crate::export::{
-    Exported, id_descr, is_npy,
-    node_table::{DenseIds, NodeTable},
+    Exported, is_npy,
+    node_table::{DenseIds, NodeTable, id_descr},
     table::{TableFormat, TableOut},
 };
 
@@ -81,26 +81,17 @@ fn write_ids(store: &Store, out: Destination<'_>, dense_ids: &DenseIds, progress
         let bytes = table.write_ids(TableOut::File(out, TableFormat::Parquet), progress)?;
         return Ok(Exported { rows, bytes });
     }
-    let header = match is_npy(out.path) {
-        true => Some(npy::header(id_descr(store)?, &[rows])),
-        false => None,
-    };
+    let descr = is_npy(out.path).then(|| id_descr(store)).transpose()?;
     let temporary = out.begin()?;
-    match header {
+    match descr {
         None => write_text(store, dense_ids, progress, |bytes| temporary.write_all(bytes))?,
-        Some(header) => {
-            let mut bytes = header.to_vec();
-            for group in dense_ids.groups(IDS_AT_ONCE) {
-                for id in dense_ids.of(group) {
-                    bytes.extend_from_slice(&store.ids().integer_at(id)?.to_le_bytes());
-                }
-                temporary.write_all(&bytes)?;
-                progress.advance(bytes.len() as u64, 0);
-                check_stopped(progress)?;
-                bytes.clear();
-            }
-            // Without ids there is the header alone.
-            temporary.write_all(&bytes)?;
+        Some(descr) => {
+            temporary.write_all(&npy::header(descr, &[rows]))?;
+            let append = |id, bytes: &mut Vec<u8>| {
+                bytes.extend_from_slice(&store.ids().integer_at(id)?.to_le_bytes());
+                Ok(())
+            };
+            write_groups(dense_ids, progress, append, |bytes| temporary.write_all(bytes))?;
         }
     }
     let bytes = temporary.file.metadata().map_err(Error::io("read", &temporary.path))?.len();
@@ -108,24 +99,36 @@ fn write_ids(store: &Store, out: Destination<'_>, dense_ids: &DenseIds, progress
     Ok(Exported { rows, bytes })
 }
 
-/// Passes lines with the ids to `write`, in large pieces.
+/// Passes lines with the ids to `write`.
 fn write_text(
     store: &Store,
     dense_ids: &DenseIds,
     progress: &dyn Progress,
-    mut write: impl FnMut(&[u8]) -> Result<()>,
+    write: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let strings = store.manifest().ids.external == ExternalIds::String;
+    let append = |id, bytes: &mut Vec<u8>| {
+        let start = bytes.len();
+        store.ids().append_text_at(id, bytes)?;
+        if strings {
+            expect_line(store, &bytes[start..])?;
+        }
+        bytes.push(b'\n');
+        Ok(())
+    };
+    write_groups(dense_ids, progress, append, write)
+}
+
+/// Passes the bytes that `append` makes of the ids to `write`, in large pieces.
+fn write_groups(
+    dense_ids: &DenseIds,
+    progress: &dyn Progress,
+    append: impl Fn(DenseId, &mut Vec<u8>) -> Result<()>,
+    mut write: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     let mut bytes = Vec::new();
     for group in dense_ids.groups(IDS_AT_ONCE) {
-        for id in dense_ids.of(group) {
-            let start = bytes.len();
-            store.ids().append_text_at(id, &mut bytes)?;
-            if strings {
-                expect_line(store, &bytes[start..])?;
-            }
-            bytes.push(b'\n');
-        }
+        dense_ids.of(group).try_for_each(|id| append(id, &mut bytes))?;
         write(&bytes)?;
         progress.advance(bytes.len() as u64, 0);
         check_stopped(progress)?;

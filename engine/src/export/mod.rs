@@ -25,7 +25,6 @@ pub mod table;
 
 use std::{io, path::Path};
 
-use grappa_formats::{DenseId, manifest::ExternalIds};
 use grappa_io::{Error, Position, Result, workers};
 use grappa_storage::Store;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -59,21 +58,6 @@ fn pool(threads: usize) -> Result<ThreadPool> {
 /// Whether a file is called `.npy`.
 fn is_npy(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "npy")
-}
-
-/// NumPy's name for the type of integer ids: signed if that is large enough, as most programs expect.
-fn id_descr(store: &Store) -> Result<&'static str> {
-    let nodes = store.manifest().nodes;
-    let ids = store.ids();
-    match store.manifest().ids.external {
-        ExternalIds::Sparse if nodes > 0 && ids.integer_at(DenseId(nodes - 1))? > i64::MAX as u64 => Ok("<u8"),
-        ExternalIds::Dense | ExternalIds::Sparse => Ok("<i8"),
-        ExternalIds::String => {
-            let what =
-                "ids are strings, which a .npy of integers cannot hold; export to a file called .tsv, .csv or .txt";
-            Err(Error::input(store.path(), Position::Whole, what))
-        }
-    }
 }
 
 /// Fails for a slice, which lacks some nodes.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use grappa_formats::{DenseId, manifest::ExternalIds};
 use grappa_io::{
-    Result,
+    Error, Position, Result,
     progress::{Progress, check_stopped},
 };
 use grappa_storage::Store;
@@ -144,22 +144,32 @@ pub(super) fn id_scalar(store: &Store) -> Result<Scalar> {
     })
 }
 
+/// NumPy's name for the type of integer ids.
+pub(super) fn id_descr(store: &Store) -> Result<&'static str> {
+    match id_scalar(store)? {
+        Scalar::Unsigned => Ok("<u8"),
+        Scalar::Text => {
+            let what =
+                "ids are strings, which a .npy of integers cannot hold; export to a file called .tsv, .csv or .txt";
+            Err(Error::input(store.path(), Position::Whole, what))
+        }
+        _ => Ok("<i8"),
+    }
+}
+
 /// The external ids of some nodes.
 pub(super) fn id_values(store: &Store, ids: impl Iterator<Item = DenseId>, escapes: bool) -> Result<Values> {
     if store.manifest().ids.external != ExternalIds::String {
-        return ids
-            .map(|id| Ok(store.ids().integer_at(id)?.cast_signed()))
-            .collect::<Result<_>>()
-            .map(Values::Integers);
+        let integers = ids.map(|id| Ok(store.ids().integer_at(id)?.cast_signed()));
+        return Ok(Values::Integers(integers.collect::<Result<_>>()?));
     }
-    ids.map(|id| {
+    let texts = ids.map(|id| {
         let mut text = Vec::new();
         store.ids().append_text_at(id, &mut text)?;
         Ok(match escapes && std::str::from_utf8(&text).is_err() {
             true => text.escape_ascii().to_string().into_bytes(),
             false => text,
         })
-    })
-    .collect::<Result<_>>()
-    .map(Values::Texts)
+    });
+    Ok(Values::Texts(texts.collect::<Result<_>>()?))
 }

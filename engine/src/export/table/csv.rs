@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -28,17 +29,13 @@ impl<'a, W: Write> CsvWriter<'a, W> {
     pub fn new(out: W, path: &Path, columns: &'a [Column]) -> Result<Self> {
         let mut text = Vec::new();
         for column in columns {
-            match column.shape {
-                Shape::Vector(width) => {
-                    for number in 0..width {
-                        push_text(format!("{}_{number}", column.name).as_bytes(), &mut text);
-                        text.push(b',');
-                    }
-                }
-                Shape::One | Shape::Optional | Shape::List => {
-                    push_text(column.name.as_bytes(), &mut text);
-                    text.push(b',');
-                }
+            let names = match column.shape {
+                Shape::Vector(width) => (0..width).map(|number| format!("{}_{number}", column.name)).collect(),
+                Shape::One | Shape::Optional | Shape::List => vec![column.name.clone()],
+            };
+            for name in names {
+                push_text(name.as_bytes(), &mut text);
+                text.push(b',');
             }
         }
         end_line(&mut text);
@@ -71,23 +68,19 @@ impl<W: Write + Send> GroupSink for CsvWriter<'_, W> {
                 let count = cells.count(column, row).unwrap_or(0);
                 let values = *next..*next + count;
                 *next += count;
-                match column.shape {
-                    Shape::Vector(_) => {
-                        for at in values {
-                            push_text(&cells.values.shown(column.scalar, at), &mut self.text);
-                            self.text.push(b',');
-                        }
-                    }
-                    Shape::One | Shape::Optional | Shape::List => {
-                        let shown: Vec<_> = values.map(|at| cells.values.shown(column.scalar, at)).collect();
-                        match &shown[..] {
-                            [] => {}
-                            [one] => push_text(one, &mut self.text),
-                            several => push_text(&several.join(&b';'), &mut self.text),
-                        }
+                let mut shown = values.map(|at| cells.values.shown(column.scalar, at));
+                if matches!(column.shape, Shape::Vector(_)) {
+                    for value in shown {
+                        push_text(&value, &mut self.text);
                         self.text.push(b',');
                     }
+                    continue;
                 }
+                if let Some(first) = shown.next() {
+                    let all: Vec<_> = iter::once(first).chain(shown).collect();
+                    push_text(&all.join(&b';'), &mut self.text);
+                }
+                self.text.push(b',');
             }
             end_line(&mut self.text);
             if self.text.len() >= WRITE_BYTES {
@@ -103,10 +96,14 @@ fn push_text(cell: &[u8], out: &mut Vec<u8>) {
     let ends = [cell.first(), cell.last()];
     let needs_quotes = ends.iter().any(|end| matches!(end, None | Some(b' ' | b'\t')))
         || cell.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
-    if !needs_quotes {
-        out.extend_from_slice(cell);
-        return;
+    match needs_quotes {
+        true => push_quoted(cell, out),
+        false => out.extend_from_slice(cell),
     }
+}
+
+/// Appends a cell in quotes.
+pub fn push_quoted(cell: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in cell {
         out.push(byte);

@@ -16,6 +16,7 @@ use std::{io::Write, path::Path};
 use grappa_io::{Error, Result, durable::Destination};
 
 pub use self::cells::{Cells, Column, GroupSink, Scalar, Shape, Values};
+pub(super) use self::csv::push_quoted;
 use self::{csv::CsvWriter, parquet::ParquetWriter};
 
 /// Rows of a group at most, and bytes of them.
