@@ -234,11 +234,11 @@
 //!
 //! ```
 //! # let (_cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{Silent, aggregate::{Budget, StoreFeatures, Sum, WholeGraph}, sample::EdgeValues};
+//! use grappa_engine::{Silent, aggregate::{Budget, store_features, Sum, WholeGraph}, sample::EdgeValues};
 //!
-//! let rows = StoreFeatures::open(&store)?;
+//! let rows = store_features(&store)?;
 //! let budget = Budget { memory: 64 << 20, threads: 2 };
-//! let graph = WholeGraph { store: &store, rows: &rows, edge_values: EdgeValues::Nothing, budget, scratch: None };
+//! let graph = WholeGraph { store: &store, rows: &*rows, edge_values: EdgeValues::Nothing, budget, scratch: None };
 //! let mut words = 0.0;
 //! graph.run(&Sum { width: 1433 }, 0, &Silent, &mut |_nodes, states| {
 //!     words += states.iter().map(|&count| f64::from(count)).sum::<f64>();

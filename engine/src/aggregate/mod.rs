@@ -46,7 +46,7 @@ pub use self::{
     reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum, WeightedGcnSum, WeightedMean, WeightedSum},
     rows::{
         Beside, GrowingRows, NodeRows, RowScan, RowValues, RowsWriter, ScaledRows, ScannedColumn, ScannedPart,
-        SelectedRows, StateRows, StoreFeatures, StoredRows, read_each, read_each_ahead,
+        SelectedRows, StateRows, StoredRows, read_each, read_each_ahead, store_features,
     },
     stream::BegunAggregation,
     weight_sums::AllWeights,

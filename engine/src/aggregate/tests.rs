@@ -110,7 +110,7 @@ fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f
 
 #[test]
 fn any_memory_and_any_threads_give_the_same_bits() {
-    fn check<R: Reduce>(store: &Store, features: &StoreFeatures<'_>, expected: &[f32], reduce: &R) {
+    fn check<R: Reduce>(store: &Store, features: &dyn NodeRows, expected: &[f32], reduce: &R) {
         for (memory, tiles_min) in [(1 << 20, 1), (40_000, 2), (20_000, 3)] {
             for threads in [1, 2, 3] {
                 let (found, tiles) = aggregated(store, features, reduce, memory, threads);
@@ -122,19 +122,19 @@ fn any_memory_and_any_threads_give_the_same_bits() {
     for dtype in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Int8] {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path(), FeatureSource::Stored, dtype);
-        let features = StoreFeatures::open(&store).unwrap();
-        let (sources, rows) = whole(&store, &features);
+        let features = store_features(&store).unwrap();
+        let (sources, rows) = whole(&store, &*features);
         assert!(sources.iter().any(Vec::is_empty) && sources.iter().any(|s| s.len() > 50));
         let (mean, sum, max) = (Mean { width: DIM }, Sum { width: DIM }, Max { width: DIM });
-        check(&store, &features, &naive(&sources, &rows, &mean), &mean);
-        check(&store, &features, &naive(&sources, &rows, &sum), &sum);
-        check(&store, &features, &naive(&sources, &rows, &max), &max);
+        check(&store, &*features, &naive(&sources, &rows, &mean), &mean);
+        check(&store, &*features, &naive(&sources, &rows, &sum), &sum);
+        check(&store, &*features, &naive(&sources, &rows, &max), &max);
     }
 }
 
 #[test]
 fn lists_of_hubs_in_parts_and_pieces_give_the_same_bits() {
-    fn check<R: Reduce>(store: &Store, features: &StoreFeatures<'_>, expected: &[f32], reduce: &R) {
+    fn check<R: Reduce>(store: &Store, features: &dyn NodeRows, expected: &[f32], reduce: &R) {
         // The rows exceed the smaller memory, so they are streamed.
         for (memory, tiles_min) in [(500_000, 2), (16 << 20, 1)] {
             for threads in [1, 2] {
@@ -148,12 +148,12 @@ fn lists_of_hubs_in_parts_and_pieces_give_the_same_bits() {
     let dim = 256;
     let rmat = Rmat::graph500(9, 600.0);
     let store = store_of(rmat, dim, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (sources, rows) = whole(&store, &features);
+    let features = store_features(&store).unwrap();
+    let (sources, rows) = whole(&store, &*features);
     assert!(sources.iter().any(|sources| sources.len() > 20_000));
     let (mean, max) = (Mean { width: dim }, Max { width: dim });
-    check(&store, &features, &naive(&sources, &rows, &mean), &mean);
-    check(&store, &features, &naive(&sources, &rows, &max), &max);
+    check(&store, &*features, &naive(&sources, &rows, &mean), &mean);
+    check(&store, &*features, &naive(&sources, &rows, &max), &max);
 }
 
 #[test]
@@ -195,9 +195,9 @@ fn reductions_do_what_their_names_say() {
 fn the_normalized_sum_is_that_of_the_paper() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (sources, rows) = whole(&store, &features);
-    let scaled = ScaledRows::new(&features, &store).unwrap();
+    let features = store_features(&store).unwrap();
+    let (sources, rows) = whole(&store, &*features);
+    let scaled = ScaledRows::new(&*features, &store).unwrap();
     let (found, _) = aggregated(&store, &scaled, &GcnSum { width: DIM }, 30_000, 2);
     let weight = |u: u64, v: usize| {
         let degree = |node: usize| sources[node].len() as f64 + 1.0;
@@ -217,8 +217,8 @@ fn samples_of_in_neighbors_give_the_same_bits_in_any_memory() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let nodes = store.manifest().nodes;
-    let features = StoreFeatures::open(&store).unwrap();
-    let (sources, rows) = whole(&store, &features);
+    let features = store_features(&store).unwrap();
+    let (sources, rows) = whole(&store, &*features);
     let chunks = MappedChunks::open(&store).unwrap();
     let all = NodeSet::all(nodes);
     let sample = |per_node, replace| NeighborSample { per_node, replace, seed: 9 };
@@ -282,7 +282,7 @@ fn samples_of_in_neighbors_give_the_same_bits_in_any_memory() {
                     store: &store,
                     lists,
                     sources: &all,
-                    rows: &features,
+                    rows: &*features,
                     destinations: &all,
                     budget: Budget { memory, threads },
                 };
@@ -299,7 +299,7 @@ fn one_in_neighbor_is_drawn_with_equal_chances() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let nodes = store.manifest().nodes;
-    let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
+    let (sources, _) = whole(&store, &*store_features(&store).unwrap());
     // Rows that tell the node.
     let mut ids = StateRows::new(nodes, 1).unwrap();
     let numbers: Vec<f32> = (0..nodes).map(|node| node as f32).collect();
@@ -336,7 +336,7 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let nodes = store.manifest().nodes;
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     let rows = |of: &NodeSet, rows: &dyn NodeRows, rows_of: &NodeSet| {
         let mut out = StateRows::new(of.len(), DIM).unwrap();
         let drawn = DrawnNeighbors::draw(&MappedChunks::open(&store).unwrap(), of, 5, 2, &Silent).unwrap();
@@ -344,13 +344,13 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
         (drawn, out)
     };
     let all = NodeSet::all(nodes);
-    let (_, mut of_all) = rows(&all, &features, &all);
+    let (_, mut of_all) = rows(&all, &*features, &all);
     let some = NodeSet::of(nodes, (0..nodes).filter(|node| node % 3 == 1).map(NodeId));
     let drawn = DrawnNeighbors::draw(&MappedChunks::open(&store).unwrap(), &some, 5, 1, &Silent).unwrap();
     // Rows of the neighbors alone are enough.
     let neighbors = NodeSet::of(nodes, drawn.nodes());
     assert!(neighbors.len() < nodes);
-    let selected = SelectedRows { rows: &features, set: &neighbors };
+    let selected = SelectedRows { rows: &*features, set: &neighbors };
     let (_, mut of_some) = rows(&some, &selected, &neighbors);
     let expected: Vec<f32> = of_all.values_mut().chunks(DIM).skip(1).step_by(3).flatten().copied().collect();
     assert_eq!(of_some.values_mut(), expected);
@@ -360,12 +360,12 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
 fn memory_too_small_for_a_row_names_what_suffices() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     let mean = Mean { width: DIM };
     for threads in [1, 3] {
         let run = |memory| {
             let budget = Budget { memory, threads };
-            aggregate(&store, &features, &mean, 0, budget, &mut |_, _| Ok(()))
+            aggregate(&store, &*features, &mean, 0, budget, &mut |_, _| Ok(()))
         };
         let mut refused = 0;
         for memory in (500..20_000).step_by(2000) {
@@ -387,10 +387,10 @@ fn memory_too_small_for_a_row_names_what_suffices() {
 fn a_failing_sink_ends_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     let calls = Mutex::new(0);
     let budget = Budget::new(8_000, 2);
-    let result = aggregate(&store, &features, &Mean { width: DIM }, 0, budget, &mut |_, _| {
+    let result = aggregate(&store, &*features, &Mean { width: DIM }, 0, budget, &mut |_, _| {
         *calls.lock().unwrap() += 1;
         Err(Error::Stopped)
     });
@@ -402,12 +402,12 @@ fn a_failing_sink_ends_it() {
 fn a_part_of_the_nodes_is_aggregated_alone() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     let mean = Mean { width: DIM };
-    let (whole, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
+    let (whole, _) = aggregated(&store, &*features, &mean, 1 << 20, 2);
     for first in [0, 100, 511, 512] {
         let (mut part, budget) = (Vec::new(), Budget::new(20_000, 2));
-        aggregate(&store, &features, &mean, first, budget, &mut |_, states| {
+        aggregate(&store, &*features, &mean, first, budget, &mut |_, states| {
             part.extend_from_slice(states);
             Ok(())
         })
@@ -426,7 +426,7 @@ fn some_nodes(store: &Store) -> NodeSet {
 fn in_neighbors_of_a_set_are_those_of_its_adjacency_lists() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
+    let (sources, _) = whole(&store, &*store_features(&store).unwrap());
     let set = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
     for threads in [1, 3] {
@@ -451,10 +451,10 @@ fn in_neighbors_of_a_set_are_those_of_its_adjacency_lists() {
 fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (_, own) = whole(&store, &features);
+    let features = store_features(&store).unwrap();
+    let (_, own) = whole(&store, &*features);
     let mean = Mean { width: DIM };
-    let (all, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
+    let (all, _) = aggregated(&store, &*features, &mean, 1 << 20, 2);
     let destinations = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
     let (sources, _) = InNeighbors::all(&chunks).with_sources(&destinations, 2, &Silent).unwrap();
@@ -466,7 +466,7 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
             store: &store,
             lists: InNeighbors::all(&chunks),
             sources: &sources,
-            rows: &SelectedRows { rows: &features, set: &sources },
+            rows: &SelectedRows { rows: &*features, set: &sources },
             destinations: &destinations,
             budget: Budget { memory, threads },
         };

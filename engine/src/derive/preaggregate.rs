@@ -41,8 +41,8 @@ use grappa_storage::{
 use serde::Serialize;
 
 use crate::aggregate::{
-    AllWeights, Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, WeightedGcnSum, WeightedMean,
-    WeightedSum, WholeGraph,
+    AllWeights, Budget, GcnSum, Mean, NodeRows, ScaledRows, Sum, WeightedGcnSum, WeightedMean, WeightedSum, WholeGraph,
+    store_features,
 };
 
 /// Options of [`preaggregate`].
@@ -110,7 +110,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     check_absent(&target, options.replace)?;
     check_weights(store, options.kind)?;
     let layout = layout(store, options.dtype, options.with_features)?;
-    let features = StoreFeatures::open(store)?;
+    let features = store_features(store)?;
     let partial = partial_folder(store, options.kind);
     let lock = FolderLock::wait(&partial)?.watch(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
@@ -123,7 +123,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         false => FeatureRowsWriter::new(store, &partial, layout),
     };
     let made =
-        check_disk(store, layout, &partial).and_then(|()| make(store, options, &features, &mut writer, progress));
+        check_disk(store, layout, &partial).and_then(|()| make(store, options, &*features, &mut writer, progress));
     let (files, kept) = match made {
         Err(error) if error.is_disk_full() => {
             drop(writer);
@@ -165,7 +165,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
 fn make(
     store: &Store,
     options: &AggregateOptions,
-    features: &StoreFeatures<'_>,
+    features: &dyn NodeRows,
     writer: &mut FeatureRowsWriter,
     progress: &dyn Progress,
 ) -> Result<(Vec<AggregateFile>, u32)> {

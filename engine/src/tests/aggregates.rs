@@ -21,7 +21,7 @@ use grappa_storage::{
 
 use super::sample::{DIM, NODES, Sample};
 use crate::{
-    aggregate::{Budget, NodeRows, StoreFeatures, StoredRows},
+    aggregate::{Budget, NodeRows, StoredRows, store_features},
     derive::preaggregate::{AggregateOptions, preaggregate},
     verify::verify,
 };
@@ -157,8 +157,7 @@ fn check_rows_in_memory(store: &Arc<Store>) {
     loader.batches(0, |batches| batches).unwrap();
     let feed = loader.feed().unwrap();
     let aggregates = Aggregates::open(store, OPTIONS.kind).unwrap().unwrap();
-    let columns: [&dyn NodeRows; 2] =
-        [&StoreFeatures::open(store).unwrap(), &StoredRows::of_aggregates(store, aggregates)];
+    let columns: [&dyn NodeRows; 2] = [&*store_features(store).unwrap(), &StoredRows::of_aggregates(store, aggregates)];
     for (column, expected) in columns.into_iter().enumerate() {
         let rows = feed.resident_rows(column).expect("they fit");
         assert_eq!(rows.width(), expected.width());
@@ -191,7 +190,7 @@ fn features_follow_aggregates_with_the_bytes_that_the_store_has() {
         let aggregates = Aggregates::open(&store, OPTIONS.kind).unwrap().unwrap();
         assert!(aggregates.with_features());
         assert_eq!(rows(&aggregates), expected);
-        let (layout, features) = (aggregates.layout(), StoreFeatures::open(&store).unwrap());
+        let (layout, features) = (aggregates.layout(), store_features(&store).unwrap());
         let mut node = 0;
         for file in aggregates.files().iter().flatten() {
             let payload = file.open().unwrap().read_payload().unwrap();

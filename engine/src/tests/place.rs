@@ -11,7 +11,7 @@ use super::{
     sample::{CHUNKS, DIM, NODES, Sample},
 };
 use crate::{
-    aggregate::{NodeRows, StoreFeatures},
+    aggregate::store_features,
     derive::preaggregate::preaggregate,
     info::info,
     place::{PlaceOptions, Placed, SliceEdges, place},
@@ -116,7 +116,7 @@ fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
     assert_eq!(aggregates(&slice), aggregates(&store));
     let rows = |store: &Store| {
         let mut rows = vec![0.0; NODES as usize * DIM as usize];
-        StoreFeatures::open(store).unwrap().read(0..NODES, &mut rows).unwrap();
+        store_features(store).unwrap().read(0..NODES, &mut rows).unwrap();
         rows
     };
     assert_eq!(rows(&slice), rows(&store));

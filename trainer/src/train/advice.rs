@@ -1,6 +1,6 @@
 //! Hints for a user whose data suggest other options, before the first epoch.
 
-use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{NodeRows, store_features};
 use grappa_formats::{aggregates::AggregateKind, manifest::LabelKind};
 use grappa_io::{
     machine::{MemoryLimit, free_memory_bytes},
@@ -52,7 +52,7 @@ fn scales_of(store: &Store) -> Result<Option<String>> {
     let Some(chunk) = store.present_chunks().next() else {
         return Ok(None);
     };
-    let features = StoreFeatures::open(store)?;
+    let features = store_features(store)?;
     let width = features.width();
     let range = store.chunks().range(chunk);
     let rows = (LOOKED_AT_BYTES / (4 * width)).max(1) as u64;

@@ -1,6 +1,6 @@
 //! The graph of a method whose steps take all of it ([`super::methods`]).
 
-use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{NodeRows, store_features};
 use grappa_formats::NodeId;
 use grappa_io::progress::Progress;
 use grappa_run::config::Method;
@@ -78,7 +78,7 @@ impl NodeFeatures {
         let mut nodes = nodes.to_vec();
         nodes.sort_unstable();
         nodes.dedup();
-        let of_store = StoreFeatures::open(store)?;
+        let of_store = store_features(store)?;
         let width = of_store.width();
         let mut values = vec![0.0; nodes.len() * width];
         let mut start = 0;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
+use grappa_engine::aggregate::{Budget, NodeRows, StoredRows, store_features};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
 use grappa_run::{model::Precision, scores::TargetScale};
@@ -159,7 +159,7 @@ impl ModelOnGraph<'_> {
     fn features(&self) -> Result<Box<dyn NodeRows + '_>> {
         match self.partitions.loader.feed().and_then(|feed| feed.resident_rows(FEATURES)) {
             Some(rows) => Ok(Box::new(rows)),
-            None => Ok(Box::new(StoreFeatures::open(&self.data.store)?)),
+            None => Ok(store_features(&self.data.store)?),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{NodeRows, store_features};
 use grappa_formats::NodeId;
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_run::class_names;
@@ -30,14 +30,14 @@ pub(super) fn measure_features(
     let Some((mean, deviation)) = model.feature_moments() else {
         return Ok(());
     };
-    let features = StoreFeatures::open(store)?;
+    let features = store_features(store)?;
     // The first rank of each host measures its chunks. On one host, each rank measures all.
     let chunks = store.present_chunks().filter(|&chunk| match processes.hosts.count() {
         1 => true,
         _ => processes.share_within().worker() == 0 && processes.trains(chunk),
     });
     let chunks = chunks.map(|chunk| store.chunks().range(chunk));
-    let mut moments = moments(&features, chunks, progress)?;
+    let mut moments = moments(&*features, chunks, progress)?;
     if let Some(column) = moments.mean.iter().chain(&moments.variance).position(|value| !value.is_finite()) {
         return Err(Error::NotFinite(format!(
             "--normalize-features standard: feature {} has values that are not finite; ingest without --allow-nan to get a list \

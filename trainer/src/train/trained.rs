@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
+use grappa_engine::aggregate::{Budget, NodeRows, StoredRows, store_features};
 use grappa_formats::{
     ChunkId, NodeId,
     manifest::{EdgeOptions, FeatureDtype, SelfLoops},
@@ -324,7 +324,7 @@ impl Trained {
         }
         check_present(store, &wanted.nodes)?;
         let chunks = Arc::new(MappedChunks::open(store)?);
-        let features = StoreFeatures::open(store)?;
+        let features = store_features(store)?;
         let order = match Match::of_features(&self.schema, &store.schema()?) {
             Match::Reordered(order) => Some(order),
             _ => None,
@@ -340,7 +340,7 @@ impl Trained {
         // An aggregate of features has their columns.
         let aggregates = aggregates.as_ref().map(|rows| rows as &dyn NodeRows);
         let order = order.as_deref();
-        let ordered = order.map(|order| reordered(&features, order));
+        let ordered = order.map(|order| reordered(&*features, order));
         let ordered_aggregates = order.zip(aggregates).map(|(order, rows)| reordered(rows, order));
         let (options, threads) = (self.model.options(), budget.threads);
         let weight_sums = edge_data::weight_sums(store, &chunks, options.layer, options.edges, threads)?;
@@ -349,7 +349,7 @@ impl Trained {
             store,
             chunks: &chunks,
             weight_sums: weight_sums.as_ref(),
-            features: ordered.as_ref().map_or(&features as &dyn NodeRows, |rows| rows),
+            features: ordered.as_ref().map_or(&*features as &dyn NodeRows, |rows| rows),
             first_hop: ordered_aggregates.as_ref().map(|rows| rows as &dyn NodeRows).or(aggregates),
             first_inputs: None,
             budget,

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_engine::aggregate::StoreFeatures;
+use grappa_engine::aggregate::store_features;
 use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::progress::Silent;
 use grappa_run::{
@@ -68,7 +68,7 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), EDGE_DATA);
     let chunks = Arc::new(MappedChunks::open(&store).unwrap());
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
     let sums = weight_sums(&chunks);
     let sample = |per_node, replace| Some(NeighborSample { per_node, replace, seed: 8 });
@@ -82,7 +82,7 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             let minibatch = minibatch(&chunks, &wanted, &samples, input_of(layer).values());
             let degrees: Vec<f32> = minibatch.nodes.iter().map(|node| sums[node.0 as usize]).collect();
-            let expected = outputs_of(&model, &minibatch, &degrees, &features);
+            let expected = outputs_of(&model, &minibatch, &degrees, &*features);
             let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
             let set = NodeSet::of(NODES, wanted.iter().copied());
             let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
@@ -91,7 +91,7 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
             for budget in BUDGETS {
                 let inference = Inference {
                     weight_sums: Some(&sums),
-                    ..inference(&store, &chunks, &features, None, budget, folder.path())
+                    ..inference(&store, &chunks, &*features, None, budget, folder.path())
                 };
                 let found = logits(&inference, &model, &needed);
                 assert_eq!(found.len(), expected.len());

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, StateRows, StoreFeatures};
+use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, StateRows, store_features};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
@@ -67,7 +67,7 @@ pub fn needed_options(layers: usize, knows_first_hop: bool, work_max: f64) -> Ne
 }
 
 /// The means of the in-neighbors' features of all nodes.
-fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
+fn means(store: &Store, features: &dyn NodeRows) -> StateRows {
     let all = NodeSet::all(NODES);
     let chunks = MappedChunks::open(store).unwrap();
     let mut rows = StateRows::new(NODES, features.width()).unwrap();
@@ -93,8 +93,8 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let chunks = Arc::new(MappedChunks::open(&store).unwrap());
-    let features = StoreFeatures::open(&store).unwrap();
-    let means = means(&store, &features);
+    let features = store_features(&store).unwrap();
+    let means = means(&store, &*features);
     let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
     for layer in MODELS {
         for layers in [1, 2, 3] {
@@ -109,7 +109,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 let in_file = FirstInputs::new(0, folder.path(), 64 << 20);
                 let inference = |budget, first_inputs| Inference {
                     first_inputs,
-                    ..inference(&store, &chunks, &features, first_hop, budget, folder.path())
+                    ..inference(&store, &chunks, &*features, first_hop, budget, folder.path())
                 };
                 let whole = logits(&inference(BUDGETS[0], None), &model, &Needed::all(&store, layers));
                 let expected: Vec<f32> = wanted
@@ -171,8 +171,8 @@ fn logits_of_many_classes_come_in_pieces_of_16_mib() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let chunks = Arc::new(MappedChunks::open(&store).unwrap());
-    let features = StoreFeatures::open(&store).unwrap();
-    let means = means(&store, &features);
+    let features = store_features(&store).unwrap();
+    let means = means(&store, &*features);
     for layers in [1, 2] {
         let config = TrainConfig { layers, ..config() };
         let options = config.model_options(DENSE.dim as usize, MANY, Task::MultiClass);
@@ -180,7 +180,7 @@ fn logits_of_many_classes_come_in_pieces_of_16_mib() {
         let first_inputs = FirstInputs::new(0, folder.path(), 64 << 20);
         let inference = Inference {
             first_inputs: Some(&first_inputs),
-            ..inference(&store, &chunks, &features, Some(&means), BUDGETS[0], folder.path())
+            ..inference(&store, &chunks, &*features, Some(&means), BUDGETS[0], folder.path())
         };
         let needed = Needed::all(&store, layers);
         // The second time, the inputs of the first layer are those that the first time left.
@@ -204,13 +204,13 @@ fn with_overlapped_layers(scratch: &Path, check: impl Fn(&dyn Fn(&dyn Progress) 
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let chunks = Arc::new(MappedChunks::open(&store).unwrap());
-    let features = StoreFeatures::open(&store).unwrap();
-    let means = means(&store, &features);
+    let features = store_features(&store).unwrap();
+    let means = means(&store, &*features);
     // The last layer would take products of the states.
     let config = TrainConfig { layers: 3, ..config() };
     let options = config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass);
     let model = Model::new(options, 3, Device::Cpu).unwrap();
-    let inference = inference(&store, &chunks, &features, Some(&means), BUDGETS[2], scratch);
+    let inference = inference(&store, &chunks, &*features, Some(&means), BUDGETS[2], scratch);
     let needed = Needed::all(&store, 2);
     check(&|progress| inference.run_needed(&model, &needed, progress, &mut |_, _| Ok(())));
 }
@@ -291,7 +291,7 @@ pub fn minibatch(
 }
 
 /// The outputs of a model on a minibatch. `degrees` are the in-degrees of its nodes, or sums of weights.
-pub fn outputs_of(model: &Model, minibatch: &Minibatch, degrees: &[f32], features: &StoreFeatures<'_>) -> Vec<f32> {
+pub fn outputs_of(model: &Model, minibatch: &Minibatch, degrees: &[f32], features: &dyn NodeRows) -> Vec<f32> {
     let blocks = nn::Block::of_minibatch(minibatch, Some(degrees), Device::Cpu);
     let (nodes, width) = (minibatch.nodes.len(), features.width());
     let mut rows = vec![0.0; nodes * width];
@@ -309,7 +309,7 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let chunks = Arc::new(MappedChunks::open(&store).unwrap());
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
     for layer in MODELS.into_iter().filter(|layer| *layer != LayerKind::PinSage) {
         for replace in [false, true] {
@@ -325,7 +325,7 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
 
             let minibatch = minibatch(&chunks, &wanted, &samples, EdgeValues::Nothing);
             let degrees: Vec<f32> = minibatch.nodes.iter().map(|node| chunks.degree(*node).unwrap() as f32).collect();
-            let expected = outputs_of(&model, &minibatch, &degrees, &features);
+            let expected = outputs_of(&model, &minibatch, &degrees, &*features);
 
             let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
             let set = NodeSet::of(NODES, wanted.iter().copied());
@@ -333,7 +333,7 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
             let needed = needed.expect("there is no limit");
             assert!(needed.is_sampled());
             for budget in BUDGETS {
-                let inference = inference(&store, &chunks, &features, None, budget, folder.path());
+                let inference = inference(&store, &chunks, &*features, None, budget, folder.path());
                 let found = logits(&inference, &model, &needed);
                 assert_eq!(found.len(), expected.len());
                 for (found, expected) in found.iter().zip(&expected) {

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use grappa_engine::{
-    aggregate::{Budget, NodeRows, StoreFeatures, StoredRows},
+    aggregate::{Budget, NodeRows, StoredRows, store_features},
     derive::preaggregate::{AggregateOptions, preaggregate},
 };
 use grappa_formats::{NodeId, aggregates::AggregateKind};
@@ -59,13 +59,13 @@ fn all(store: &Store, keep: Keep) -> HistoricalNodes {
 
 /// The historical embeddings of some nodes.
 fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, memory: u64) -> HistoricalRows {
-    let features = StoreFeatures::open(store).unwrap();
+    let features = store_features(store).unwrap();
     let known = Aggregates::open(store, kind(model)).unwrap().unwrap();
     let known = StoredRows::of_aggregates(store, known);
     let chunks = chunks(store);
     let inference = Inference {
         kept_memory: memory,
-        ..inference(store, &chunks, &features, Some(&known as &dyn NodeRows), BUDGET, scratch)
+        ..inference(store, &chunks, &*features, Some(&known as &dyn NodeRows), BUDGET, scratch)
     };
     let needed = nodes.needed(&chunks, true, f64::INFINITY, 1, &Silent).unwrap();
     let needed = needed.expect("there is no limit");

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
-use grappa_engine::aggregate::{Budget, StoreFeatures};
+use grappa_engine::aggregate::{Budget, store_features};
 use grappa_formats::NodeId;
 use grappa_io::progress::Silent;
 use grappa_run::{
@@ -85,10 +85,10 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
             let config = TrainConfig { model: layer, layers, ..config() };
             let options = config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass);
             let model = Model::new(options, 3, Device::Cpu).unwrap();
-            let features = StoreFeatures::open(&store).unwrap();
+            let features = store_features(&store).unwrap();
             let chunks = Arc::new(MappedChunks::open(&store).unwrap());
             let budget = Budget::new(64 << 20, 2);
-            let inference = inference(&store, &chunks, &features, None, budget, folder.path());
+            let inference = inference(&store, &chunks, &*features, None, budget, folder.path());
             let mut found = BTreeSet::new();
             let mut take = |nodes: std::ops::Range<u64>, logits: &Tensor| {
                 let of_nodes = logits.isnan().any_dim(1, false);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{Budget, NodeRows, store_features};
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
 use grappa_ingestion::ingest::{
     EdgeSplit, IngestOptions, NodeData, Resources, SplitFile, SplitOptions, StoreLayout, ingest,
@@ -90,7 +90,7 @@ pub fn refused_at(store: &Arc<Store>, config: &TrainConfig, path: &Path) -> Stri
 pub fn inference<'a>(
     store: &'a Store,
     chunks: &'a Arc<MappedChunks>,
-    features: &'a StoreFeatures<'a>,
+    features: &'a dyn NodeRows,
     first_hop: Option<&'a dyn NodeRows>,
     budget: Budget,
     scratch: &'a Path,

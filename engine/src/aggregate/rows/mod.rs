@@ -16,7 +16,7 @@ pub use self::{
     growing::{GrowingRows, RowsWriter},
     scan::{RowScan, ScannedColumn, ScannedPart},
     states::StateRows,
-    stored::{StoreFeatures, StoredRows},
+    stored::{StoredRows, store_features},
 };
 
 /// Bytes of stored rows that are read at a time before they are decoded.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
     features::{FeatureLayout, FeaturesMeta},
-    manifest::{FeatureDtype, FeatureSource},
+    manifest::FeatureSource,
 };
 use grappa_io::{
     Error, Result,
@@ -15,19 +15,7 @@ use grappa_sampling::feed::ResidentRows;
 use grappa_storage::{Store, aggregates::Aggregates, files, no_features};
 use grappa_synthetic::{Features, Generator, Recipe};
 
-use super::{NodeRows, READ_BYTES, RowValues, check_room, pieces, read_decoded, rows_of};
-
-/// The features of a store, stored or procedural.
-pub struct StoreFeatures<'a> {
-    store: &'a Store,
-    width: usize,
-    source: FeatureRows<'a>,
-}
-
-enum FeatureRows<'a> {
-    Stored(StoredRows<'a>),
-    Procedural(Features),
-}
+use super::{NodeRows, READ_BYTES, RowValues, check_room, pieces, read_decoded};
 
 /// Rows in one file for each chunk.
 pub struct StoredRows<'a> {
@@ -155,99 +143,49 @@ impl NodeRows for StoredRows<'_> {
     }
 }
 
-impl<'a> StoreFeatures<'a> {
-    /// Opens the feature files of all chunks, or of those whose feature rows a slice has.
-    ///
-    /// # Errors
-    /// If the store has no features, or its files are damaged.
-    pub fn open(store: &'a Store) -> Result<Self> {
-        let manifest = store.manifest();
-        let Some(spec) = &manifest.features else {
-            return Err(no_features(store.path()));
-        };
-        let source = match &spec.source {
-            FeatureSource::Procedural => {
-                let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
-                FeatureRows::Procedural(generator.features(spec.dim as usize))
-            }
-            FeatureSource::Stored => {
-                let open = |chunk: ChunkId| {
-                    let file = store.file(&files::of_chunk(chunk, "features"))?;
-                    let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-                    let span = ChunkSpan::of(store.chunks(), chunk);
-                    meta.span.expect(&span).map_err(Error::format(file.path()))?;
-                    Ok(file.close())
-                };
-                let layout = FeatureLayout { dtype: spec.dtype, dim: spec.dim, stride: spec.row_stride };
-                let mut files: Vec<Option<ClosedFile>> = Vec::new();
-                files.resize_with(store.chunks().chunks() as usize, || None);
-                for chunk in store.feature_chunks() {
-                    files[chunk.0 as usize] = Some(open(chunk)?);
-                }
-                FeatureRows::Stored(StoredRows { store, files, layout, content: RowContent::Features })
-            }
-        };
-        Ok(Self { store, width: spec.dim as usize, source })
+/// Opens the features of a store: the files of all chunks, or of those whose feature rows a slice has. Procedural features are computed.
+///
+/// # Errors
+/// If the store has no features, or its files are damaged.
+pub fn store_features(store: &Store) -> Result<Box<dyn NodeRows + '_>> {
+    let manifest = store.manifest();
+    let Some(spec) = &manifest.features else {
+        return Err(no_features(store.path()));
+    };
+    if spec.source == FeatureSource::Procedural {
+        let features = Generator::new(Recipe::from_json(&manifest.generator)?)?.features(spec.dim as usize);
+        return Ok(Box::new(ProceduralRows { store, width: spec.dim as usize, features }));
     }
+    let mut files: Vec<Option<ClosedFile>> = Vec::new();
+    files.resize_with(store.chunks().chunks() as usize, || None);
+    for chunk in store.feature_chunks() {
+        let file = store.file(&files::of_chunk(chunk, "features"))?;
+        let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+        meta.span.expect(&ChunkSpan::of(store.chunks(), chunk)).map_err(Error::format(file.path()))?;
+        files[chunk.0 as usize] = Some(file.close());
+    }
+    let layout = FeatureLayout { dtype: spec.dtype, dim: spec.dim, stride: spec.row_stride };
+    Ok(Box::new(StoredRows { store, files, layout, content: RowContent::Features }))
 }
 
-impl NodeRows for StoreFeatures<'_> {
+/// The features of a generated graph.
+struct ProceduralRows<'a> {
+    store: &'a Store,
+    width: usize,
+    features: Features,
+}
+
+impl NodeRows for ProceduralRows<'_> {
     fn width(&self) -> usize {
         self.width
     }
 
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
         check_room(&nodes, self.width, out);
-        match &self.source {
-            FeatureRows::Procedural(features) => {
-                for (node, row) in nodes.zip(out.chunks_exact_mut(self.width)) {
-                    features.row(self.store.ids().dense_id(NodeId(node))?.0, row);
-                }
-                Ok(())
-            }
-            FeatureRows::Stored(rows) => rows.read(nodes, out),
+        for (node, row) in nodes.zip(out.chunks_exact_mut(self.width)) {
+            self.features.row(self.store.ids().dense_id(NodeId(node))?.0, row);
         }
-    }
-
-    fn layout(&self) -> FeatureLayout {
-        match &self.source {
-            FeatureRows::Procedural(_) => rows_of(self.width, FeatureDtype::F32),
-            FeatureRows::Stored(rows) => rows.layout(),
-        }
-    }
-
-    fn read_encoded(&self, nodes: Range<u64>, out: &mut [u8]) -> Result<()> {
-        match &self.source {
-            FeatureRows::Procedural(_) => self.read(nodes, bytemuck::cast_slice_mut(out)),
-            FeatureRows::Stored(rows) => rows.read_encoded(nodes, out),
-        }
-    }
-
-    fn read_ahead(&self, nodes: Range<u64>) {
-        if let FeatureRows::Stored(rows) = &self.source {
-            rows.read_ahead(nodes);
-        }
-    }
-
-    fn file_bytes(&self) -> u64 {
-        match &self.source {
-            FeatureRows::Procedural(_) => 0,
-            FeatureRows::Stored(rows) => rows.file_bytes(),
-        }
-    }
-
-    fn file_end(&self, node: u64) -> u64 {
-        match &self.source {
-            FeatureRows::Procedural(_) => u64::MAX,
-            FeatureRows::Stored(rows) => rows.file_end(node),
-        }
-    }
-
-    fn stored(&self) -> Option<&StoredRows<'_>> {
-        match &self.source {
-            FeatureRows::Procedural(_) => None,
-            FeatureRows::Stored(rows) => Some(rows),
-        }
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ fn procedural_features_equal_stored_ones() {
         .zip(&folders)
         .map(|(source, folder)| store(folder.path(), source, FeatureDtype::F32))
         .collect();
-    let rows = stores.iter().map(|store| whole(store, &StoreFeatures::open(store).unwrap()).1);
+    let rows = stores.iter().map(|store| whole(store, &*store_features(store).unwrap()).1);
     let rows: Vec<_> = rows.collect();
     assert!(rows[0] == rows[1]);
 }
@@ -25,13 +25,13 @@ fn procedural_features_equal_stored_ones() {
 fn rows_beside_each_other_are_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     let mut numbers = StateRows::new(store.manifest().nodes, 2).unwrap();
     numbers.write(7, &[1.0, 2.0, 3.0, 4.0]).unwrap();
     let mut own = vec![0.0; 3 * DIM];
     features.read(6..9, &mut own).unwrap();
     let mut both = vec![0.0; 3 * (DIM + 2)];
-    Beside(&features, &numbers).read(6..9, &mut both).unwrap();
+    Beside(&*features, &numbers).read(6..9, &mut both).unwrap();
     let expected = [[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]];
     for ((row, own), numbers) in both.chunks(DIM + 2).zip(own.chunks(DIM)).zip(expected) {
         assert_eq!((&row[..DIM], &row[DIM..]), (own, &numbers[..]));
@@ -53,15 +53,15 @@ fn spaces(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype) -> [State
 fn copies_of_padded_rows_are_the_rows_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(Rmat::graph500(9, 2.0), 250, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     assert!(features.layout().stride as usize > features.layout().row_bytes());
     let places = [3, 4, 200, 511];
     let nodes = NodeSet::of(512, places.map(NodeId));
     let budget = Budget::new(1 << 20, 2);
-    let copy = StateRows::copied(folder.path(), &features, &nodes, budget, &Silent).unwrap();
+    let copy = StateRows::copied(folder.path(), &*features, &nodes, budget, &Silent).unwrap();
     let [mut copied, mut expected] = [(); 2].map(|()| vec![0.0; places.len() * 250]);
     copy.read(0..4, &mut copied).unwrap();
-    read_each(&features, &places, &mut expected, 1).unwrap();
+    read_each(&*features, &places, &mut expected, 1).unwrap();
     assert!(copied == expected);
 }
 
@@ -108,14 +108,14 @@ fn states_of_a_smaller_type_are_rounded_to_it() {
 fn rows_here_and_there_are_those_that_are_read_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (_, rows) = whole(&store, &features);
+    let features = store_features(&store).unwrap();
+    let (_, rows) = whole(&store, &*features);
     let positions: Vec<u64> = [0, 1, 2, 5, 100, 101, 511].into_iter().chain((200..400).step_by(3)).collect();
     let mut positions = positions;
     positions.sort_unstable();
     let expected: Vec<f32> = positions.iter().flat_map(|&at| rows[at as usize].clone()).collect();
     let mut found = vec![0.0; expected.len()];
-    read_each(&features, &positions, &mut found, 2).unwrap();
+    read_each(&*features, &positions, &mut found, 2).unwrap();
     assert!(found == expected);
     let mut memory = StateRows::new(512, DIM).unwrap();
     features.read(0..512, memory.values_mut()).unwrap();
@@ -160,19 +160,19 @@ fn a_scan_reads_the_rows_that_are_read_one_by_one() {
     for dtype in [FeatureDtype::F32, FeatureDtype::F16] {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path(), FeatureSource::Stored, dtype);
-        let features = StoreFeatures::open(&store).unwrap();
+        let features = store_features(&store).unwrap();
         let nodes = store.manifest().nodes;
         let all = NodeSet::all(nodes);
         let set = NodeSet::of(nodes, (0..nodes).filter(|node| node % 7 < 2 || *node > 400).map(NodeId));
         let mut numbers = StateRows::new(set.len(), 1).unwrap();
         let values: Vec<f32> = (0..set.len()).map(|number| number as f32).collect();
         numbers.write(0, &values).unwrap();
-        let columns = [ScannedColumn { rows: &features, of: &all }, ScannedColumn { rows: &numbers, of: &set }];
+        let columns = [ScannedColumn { rows: &*features, of: &all }, ScannedColumn { rows: &numbers, of: &set }];
         let mut places = Vec::new();
         set.nodes_at(0..set.len(), &mut places);
         let places: Vec<u64> = places.iter().map(|node| node.0).collect();
         let mut expected = vec![0.0; places.len() * DIM];
-        read_each(&features, &places, &mut expected, 1).unwrap();
+        read_each(&*features, &places, &mut expected, 1).unwrap();
         let stride = features.layout().stride as usize;
         let mut encoded = vec![0u8; places.len() * stride];
         for (place, out) in places.iter().zip(encoded.chunks_mut(stride)) {
@@ -208,7 +208,7 @@ fn a_scan_takes_features_from_the_rows_of_aggregates() {
     preaggregate(&store, &options, &Silent).unwrap();
     let aggregates = Aggregates::open(&store, options.kind).unwrap().unwrap();
     let aggregates = StoredRows::of_aggregates(&store, aggregates);
-    let columns = [&aggregates as &dyn NodeRows, &StoreFeatures::open(&store).unwrap()];
+    let columns = [&aggregates as &dyn NodeRows, &*store_features(&store).unwrap()];
     let expected = columns.map(|rows| whole(&store, rows).1.concat());
     for chunk in store.present_chunks() {
         let path = store.path().join(files::of_chunk(chunk, "features"));
@@ -217,8 +217,8 @@ fn a_scan_takes_features_from_the_rows_of_aggregates() {
         bytes[4096] ^= 1;
         fs::write(&path, bytes).unwrap();
     }
-    let (all, damaged) = (NodeSet::all(store.manifest().nodes), StoreFeatures::open(&store).unwrap());
-    let columns = [&aggregates as &dyn NodeRows, &damaged].map(|rows| ScannedColumn { rows, of: &all });
+    let (all, damaged) = (NodeSet::all(store.manifest().nodes), store_features(&store).unwrap());
+    let columns = [&aggregates as &dyn NodeRows, &*damaged].map(|rows| ScannedColumn { rows, of: &all });
     let mut scan = RowScan::new(&columns, &all, 100, 0, 2).unwrap();
     let mut found = [Vec::new(), Vec::new()];
     while let Some(part) = scan.next(&Silent).unwrap() {
@@ -238,8 +238,8 @@ fn a_scan_of_damaged_or_changed_rows_is_an_error() {
     let path = store.path().join(files::of_chunk(ChunkId(0), "features"));
     let whole = fs::read(&path).unwrap();
     let scan = |change: &dyn Fn()| {
-        let features = StoreFeatures::open(&store).unwrap();
-        let columns = [ScannedColumn { rows: &features, of: &nodes }];
+        let features = store_features(&store).unwrap();
+        let columns = [ScannedColumn { rows: &*features, of: &nodes }];
         let mut scan = RowScan::new(&columns, &nodes, 100, 0, 1).unwrap();
         change();
         let mut read = || -> Result<()> {

@@ -19,8 +19,8 @@ fn tiles(run: impl FnOnce(&mut SinkWithRows<'_>) -> Result<()>) -> Vec<Tile> {
 fn an_aggregation_that_begins_before_its_rows_are_made_gives_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (_, rows) = whole(&store, &features);
+    let features = store_features(&store).unwrap();
+    let (_, rows) = whole(&store, &*features);
     let all = NodeSet::all(store.manifest().nodes);
     let mean = Mean { width: DIM };
     // Lists stay in memory, or are read and released piece by piece.
@@ -47,7 +47,7 @@ fn an_aggregation_that_begins_before_its_rows_are_made_gives_the_same_bits() {
             added.join().unwrap().unwrap();
         });
         let found = tiles(|sink| begun.finish(sink));
-        let expected = tiles(|sink| of(&features).run_with_rows(&mean, &Silent, sink));
+        let expected = tiles(|sink| of(&*features).run_with_rows(&mean, &Silent, sink));
         assert!(found == expected && found.len() > 1, "{} tiles", found.len());
 
         let aggregation = of(&never_made);
@@ -70,7 +70,7 @@ fn sets_of_nodes_are_the_same_if_lists_are_released_piece_by_piece() {
         let edges = lists.edges_to(&sources, 2).unwrap();
         (nodes(&destinations), nodes(&sources), edges)
     });
-    let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
+    let (sources, _) = whole(&store, &*store_features(&store).unwrap());
     let destinations = (0..).zip(&sources).filter(|(_, sources)| !sources.is_empty());
     assert!(destinations.map(|(node, _)| NodeId(node)).eq(found[0].0.iter().copied()));
     assert!(found[0] == found[1] && found[0].2 > 0);

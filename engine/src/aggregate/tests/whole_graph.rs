@@ -8,8 +8,8 @@ use super::*;
 fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (sources, _) = whole(&store, &features);
+    let features = store_features(&store).unwrap();
+    let (sources, _) = whole(&store, &*features);
     let mut needed: Vec<u64> = sources.into_iter().flatten().collect();
     needed.sort_unstable();
     needed.dedup();
@@ -20,7 +20,7 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
     for (memory, is_copied) in [(1 << 20, false), (5_000, true)] {
         let graph = WholeGraph {
             store: &store,
-            rows: &features,
+            rows: &*features,
             edge_values: EdgeValues::Nothing,
             budget: Budget { memory, threads: 2 },
             scratch: Some(store.path()),
@@ -30,7 +30,7 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
             store: &store,
             lists: InNeighbors::all(&chunks),
             sources: &all,
-            rows: &features,
+            rows: &*features,
             destinations: &destinations,
             budget: graph.budget,
         };
@@ -40,7 +40,7 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
         assert!(nodes.iter().map(|node| node.0).eq(needed.iter().copied()));
         let (mut copied, mut expected) = (vec![0.0; needed.len() * DIM], vec![0.0; needed.len() * DIM]);
         rows.read(0..nodes.len(), &mut copied).unwrap();
-        read_each(&features, &needed, &mut expected, 1).unwrap();
+        read_each(&*features, &needed, &mut expected, 1).unwrap();
         assert_eq!(copied, expected);
         assert_eq!(rows.layout(), features.layout());
     }
@@ -52,8 +52,9 @@ fn a_run_that_resumes_after_the_last_node_makes_nothing() {
     let model = Model::Er(ErdosRenyi::new(2 * 384, 1.0));
     let folder = tempfile::tempdir().unwrap();
     let store = store_of_model(model, DIM, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
+    let features = store_features(&store).unwrap();
     let budget = Budget::new(1 << 20, 2);
     let mean = Mean { width: DIM };
-    aggregate(&store, &features, &mean, 2 * 384, budget, &mut |nodes, _| panic!("{nodes:?} are made already")).unwrap();
+    aggregate(&store, &*features, &mean, 2 * 384, budget, &mut |nodes, _| panic!("{nodes:?} are made already"))
+        .unwrap();
 }

@@ -10,10 +10,7 @@ use grappa_io::progress::Silent;
 use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::*;
-use crate::{
-    aggregate::{NodeRows, StoreFeatures},
-    verify::verify,
-};
+use crate::{aggregate::store_features, verify::verify};
 
 const CHUNKS: u32 = 5;
 const DIM: u32 = 12;
@@ -51,7 +48,7 @@ fn degrees() -> AddFeatures {
 /// The features of a store that has some now.
 fn features(path: &Path) -> Vec<Vec<f32>> {
     let store = Store::open(path).unwrap();
-    let rows = StoreFeatures::open(&store).unwrap();
+    let rows = store_features(&store).unwrap();
     let mut values = vec![0.0; store.manifest().nodes as usize * rows.width()];
     rows.read(0..store.manifest().nodes, &mut values).unwrap();
     values.chunks_exact(rows.width()).map(<[f32]>::to_vec).collect()
