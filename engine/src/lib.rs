@@ -99,9 +99,9 @@
 //!
 //! ```
 //! # let (cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{EdgePart, Silent, export::{ExportBudget, edges::{EdgeFormat, export_edges}}};
+//! use grappa_engine::{EdgePart, Silent, export::{Budget, edges::{EdgeFormat, export_edges}}};
 //!
-//! let (path, budget) = (cora.path("edges.tsv"), ExportBudget { threads: 2, memory: 64 << 20 });
+//! let (path, budget) = (cora.path("edges.tsv"), Budget { threads: 2, memory: 64 << 20 });
 //! let exported = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &budget, &Silent)?;
 //! assert_eq!(exported.rows, 10_556);
 //! assert!(std::fs::read_to_string(&path).unwrap().lines().any(|line| line == "633\t0"));
@@ -112,9 +112,9 @@
 //!
 //! ```
 //! # let (cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{EdgePart, Silent, export::{ExportBudget, columns::export_labels, ids::export_ids}};
+//! use grappa_engine::{EdgePart, Silent, export::{Budget, columns::export_labels, ids::export_ids}};
 //!
-//! let budget = ExportBudget { threads: 2, memory: 64 << 20 };
+//! let budget = Budget { threads: 2, memory: 64 << 20 };
 //! assert_eq!(export_labels(&store, &cora.path("labels.csv"), &budget, &Silent)?.rows, 2708);
 //! assert_eq!(export_ids(&store, Some("train"), &cora.path("train.npy"), &Silent)?.rows, 140);
 //! # Ok::<(), grappa_engine::Error>(())

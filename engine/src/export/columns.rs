@@ -19,7 +19,7 @@ use grappa_storage::{Store, files};
 use grappa_synthetic::{Generator, Recipe};
 
 use crate::export::{
-    ExportBudget, Exported, expect_whole,
+    Budget, Exported, expect_whole,
     made::MadeRows,
     node_table::{self, DenseIds, NodeTable},
     order::{Column, READ_BYTES, export_column},
@@ -36,7 +36,7 @@ use crate::export::{
 pub fn export_features<'a>(
     store: &Store,
     out: impl Into<Destination<'a>>,
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let out = out.into();
@@ -56,7 +56,6 @@ pub fn export_features<'a>(
         return Ok(Exported { rows: manifest.nodes, bytes });
     }
     let column = FeatureColumn::new(store, spec, false);
-    column.announce(progress);
     export_column(store, out, &column, &column.header(), budget, progress)
 }
 
@@ -69,7 +68,7 @@ pub fn features_table(
     store: &Store,
     out: TableOut<'_>,
     scratch: &Path,
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let spec = feature_spec(store)?;
@@ -78,26 +77,34 @@ pub fn features_table(
         FeatureSource::Procedural => procedural_rows(store, dim, scratch, budget, progress)?,
         _ => {
             let column = FeatureColumn::new(store, spec, true);
-            column.announce(progress);
             expect_whole(store, column.name())?;
             MadeRows::of_column(store, &column, scratch, budget, progress)?
         }
     };
     let names = store.schema()?.feature_names();
-    let (columns, width) = match names.is_empty() || names.iter().any(|name| name == node_table::ID) {
-        true => (vec![table::Column::new("features", Scalar::Float, Shape::Vector(dim))], dim),
-        false => (of_each(&names, Scalar::Float), 1),
-    };
-    write_rows(store, out, columns, &rows, progress, |bytes| {
-        let (values, _) = bytes.as_chunks();
-        let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
-        divided(&values, dim, width).map(|values| Values::Floats(values).into()).collect()
-    })
+    let whole = table::Column::new("features", Scalar::Float, Shape::Vector(dim));
+    let (columns, width) = named_columns(&names, whole, dim);
+    write_rows(store, out, columns, &rows, progress, |bytes| float_cells(bytes, dim, width))
 }
 
-/// A column of one value for each name.
-fn of_each(names: &[String], scalar: Scalar) -> Vec<table::Column> {
-    names.iter().map(|name| table::Column::new(name, scalar, Shape::One)).collect()
+/// Whether each value of a row can be a column of its own: it has a name that the column of ids does not have.
+fn can_divide(names: &[String]) -> bool {
+    !names.is_empty() && names.iter().all(|name| name != node_table::ID)
+}
+
+/// A column of one value for each name, or the column `whole` of `dim` values if there are no such columns. Also the values of a column.
+fn named_columns(names: &[String], whole: table::Column, dim: usize) -> (Vec<table::Column>, usize) {
+    match can_divide(names) {
+        true => (names.iter().map(|name| table::Column::new(name, whole.scalar, Shape::One)).collect(), 1),
+        false => (vec![whole], dim),
+    }
+}
+
+/// The cells of rows of `dim` f32 values, in columns of `width` values.
+fn float_cells(bytes: &[u8], dim: usize, width: usize) -> Vec<Cells> {
+    let (values, _) = bytes.as_chunks();
+    let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
+    divided(&values, dim, width).map(|values| Values::Floats(values).into()).collect()
 }
 
 /// The values of each column of `width` values, where a row of `dim` values has one column after another.
@@ -113,7 +120,7 @@ fn procedural_rows(
     store: &Store,
     dim: usize,
     scratch: &Path,
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<MadeRows> {
     let generator = Generator::new(Recipe::from_json(&store.manifest().generator)?)?;
@@ -136,11 +143,8 @@ fn procedural_rows(
 }
 
 fn feature_spec(store: &Store) -> Result<&FeatureSpec> {
-    store
-        .manifest()
-        .features
-        .as_ref()
-        .ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no features"))
+    let features = store.manifest().features.as_ref();
+    features.ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no features"))
 }
 
 /// Writes the labels of all nodes to a new file: a table as [`labels_table`] if it is called `.parquet` or `.csv`, else a NumPy array. With
@@ -152,7 +156,7 @@ fn feature_spec(store: &Store) -> Result<&FeatureSpec> {
 pub fn export_labels<'a>(
     store: &Store,
     out: impl Into<Destination<'a>>,
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let out = out.into();
@@ -161,7 +165,6 @@ pub fn export_labels<'a>(
         return labels_table(store, TableOut::File(out, format), scratch, budget, progress);
     }
     let column = LabelColumn::new(store)?;
-    column.announce(progress);
     export_column(store, out, &column, &column.header(), budget, progress)
 }
 
@@ -175,25 +178,23 @@ pub fn labels_table(
     store: &Store,
     out: TableOut<'_>,
     scratch: &Path,
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let column = LabelColumn::new(store)?;
-    column.announce(progress);
     expect_whole(store, column.name())?;
     let rows = MadeRows::of_column(store, &column, scratch, budget, progress)?;
     let names = store.schema()?.classes;
     let classes = column.spec.classes as usize;
-    match (column.spec.kind, names.is_empty() || names.iter().any(|name| name == node_table::ID)) {
-        (LabelKind::Single, true) => {
-            let column = label_column(Scalar::Integer, Shape::One);
-            write_rows(store, out, vec![column], &rows, progress, |bytes| {
+    let label = |scalar, shape| table::Column { repeats: true, ..table::Column::new("label", scalar, shape) };
+    match column.spec.kind {
+        LabelKind::Single if !can_divide(&names) => {
+            write_rows(store, out, vec![label(Scalar::Integer, Shape::One)], &rows, progress, |bytes| {
                 vec![Values::Integers(classes_of(bytes).collect()).into()]
             })
         }
-        (LabelKind::Single, false) => {
-            let column = label_column(Scalar::Text, Shape::Optional);
-            write_rows(store, out, vec![column], &rows, progress, |bytes| {
+        LabelKind::Single => {
+            write_rows(store, out, vec![label(Scalar::Text, Shape::Optional)], &rows, progress, |bytes| {
                 let named: Vec<_> = classes_of(bytes).map(|class| names.get(usize::try_from(class).ok()?)).collect();
                 let texts = named.iter().flatten().map(|name| name.as_bytes().to_vec());
                 vec![Cells {
@@ -202,34 +203,19 @@ pub fn labels_table(
                 }]
             })
         }
-        (LabelKind::Partial | LabelKind::Targets, has_no_names) => {
-            let columns = match (has_no_names, classes) {
-                (true, 1) => vec![label_column(Scalar::Float, Shape::One)],
-                (true, _) => vec![label_column(Scalar::Float, Shape::Vector(classes))],
-                (false, _) => of_each(&names, Scalar::Float),
-            };
-            let width = if has_no_names { classes } else { 1 };
-            write_rows(store, out, columns, &rows, progress, |bytes| {
-                let (values, _) = bytes.as_chunks();
-                let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
-                divided(&values, classes, width).map(|values| Values::Floats(values).into()).collect()
-            })
+        LabelKind::Partial | LabelKind::Targets => {
+            let shape = if classes == 1 { Shape::One } else { Shape::Vector(classes) };
+            let (columns, width) = named_columns(&names, label(Scalar::Float, shape), classes);
+            write_rows(store, out, columns, &rows, progress, |bytes| float_cells(bytes, classes, width))
         }
-        (LabelKind::Multi, has_no_names) => {
-            let (columns, width) = match has_no_names {
-                true => (vec![label_column(Scalar::Integer, Shape::Vector(classes))], classes),
-                false => (of_each(&names, Scalar::Integer), 1),
-            };
+        LabelKind::Multi => {
+            let (columns, width) = named_columns(&names, label(Scalar::Integer, Shape::Vector(classes)), classes);
             write_rows(store, out, columns, &rows, progress, |bytes| {
                 let values: Vec<i64> = bytes.iter().map(|&byte| byte.cast_signed().into()).collect();
                 divided(&values, classes, width).map(|values| Values::Integers(values).into()).collect()
             })
         }
     }
-}
-
-fn label_column(scalar: Scalar, shape: Shape) -> table::Column {
-    table::Column { repeats: true, ..table::Column::new("label", scalar, shape) }
 }
 
 /// The classes of rows with one class each, -1 for none.
@@ -266,11 +252,6 @@ impl<'a> FeatureColumn<'a> {
         Self { store, layout, as_f32 }
     }
 
-    fn announce(&self, progress: &dyn Progress) {
-        let bytes = self.store.manifest().nodes.saturating_mul(u64::from(self.layout.stride));
-        progress.stage("reading features", Some(bytes));
-    }
-
     /// Whether the store's rows have the bits that the output needs.
     fn is_verbatim(&self) -> bool {
         match self.layout.dtype {
@@ -291,6 +272,10 @@ impl Column for FeatureColumn<'_> {
         "features"
     }
 
+    fn stage(&self) -> (&'static str, u64) {
+        ("reading", self.layout.stride.into())
+    }
+
     fn row_bytes(&self) -> usize {
         match self.is_verbatim() {
             true => self.layout.row_bytes(),
@@ -305,9 +290,10 @@ impl Column for FeatureColumn<'_> {
         let stride = self.layout.stride as usize;
         let mut stored = vec![0; (READ_BYTES / stride).max(1) * stride];
         let (mut values, mut bytes) = (vec![0.0; self.layout.dim as usize], Vec::new());
-        let (mut at, end) = (0, span.rows * stride as u64);
-        while at < end {
-            let part = &mut stored[..(end - at).min((READ_BYTES / stride).max(1) as u64 * stride as u64) as usize];
+        let end = span.rows * stride as u64;
+        for at in (0..end).step_by(stored.len()) {
+            let length = stored.len().min((end - at) as usize);
+            let part = &mut stored[..length];
             file.read_at(part, at)?;
             for row in part.chunks_exact(stride) {
                 if self.is_verbatim() {
@@ -319,7 +305,6 @@ impl Column for FeatureColumn<'_> {
                     each(&bytes)?;
                 }
             }
-            at += part.len() as u64;
             progress.advance(part.len() as u64, 0);
             check_stopped(progress)?;
         }
@@ -334,16 +319,9 @@ struct LabelColumn<'a> {
 
 impl<'a> LabelColumn<'a> {
     fn new(store: &'a Store) -> Result<Self> {
-        let spec = store
-            .manifest()
-            .labels
-            .ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no labels"))?;
+        let spec = store.manifest().labels;
+        let spec = spec.ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no labels"))?;
         Ok(Self { store, spec })
-    }
-
-    fn announce(&self, progress: &dyn Progress) {
-        let bytes = self.store.manifest().nodes.saturating_mul(u64::from(self.spec.row_bytes()));
-        progress.stage("reading labels", Some(bytes));
     }
 
     fn header(&self) -> [u8; npy::HEADER_BYTES] {
@@ -362,6 +340,10 @@ impl Column for LabelColumn<'_> {
         "labels"
     }
 
+    fn stage(&self) -> (&'static str, u64) {
+        ("reading", self.spec.row_bytes().into())
+    }
+
     fn row_bytes(&self) -> usize {
         match self.spec.kind {
             LabelKind::Single => 8,
@@ -377,29 +359,25 @@ impl Column for LabelColumn<'_> {
             let what = format!("the file has {:?}, the manifest {:?}", labels.meta().spec, self.spec);
             return Err(Error::input(path, Position::Whole, what));
         }
-        let mut row_of_set = vec![0u8; self.row_bytes()];
+        let mut bytes = vec![0u8; self.row_bytes()];
         for row in 0..span.rows {
             match self.spec.kind {
                 LabelKind::Single => {
-                    let class = labels.single(row)?;
-                    each(&class.map_or(-1, i64::from).to_le_bytes())?;
+                    bytes.copy_from_slice(&labels.single(row)?.map_or(-1, i64::from).to_le_bytes());
                 }
-                LabelKind::Multi => {
-                    match labels.multi(row)? {
-                        Some(set) => {
-                            row_of_set.fill(0);
-                            set.iter().for_each(|class| row_of_set[class as usize] = 1);
-                        }
-                        None => row_of_set.fill(u8::MAX),
+                LabelKind::Multi => match labels.multi(row)? {
+                    Some(set) => {
+                        bytes.fill(0);
+                        set.iter().for_each(|class| bytes[class as usize] = 1);
                     }
-                    each(&row_of_set)?;
-                }
+                    None => bytes.fill(u8::MAX),
+                },
                 LabelKind::Partial | LabelKind::Targets => {
-                    row_of_set.clear();
-                    row_of_set.extend(labels.values(row)?.flat_map(f32::to_le_bytes));
-                    each(&row_of_set)?;
+                    bytes.clear();
+                    bytes.extend(labels.values(row)?.flat_map(f32::to_le_bytes));
                 }
             }
+            each(&bytes)?;
         }
         progress.advance(span.rows * u64::from(self.spec.row_bytes()), 0);
         check_stopped(progress)

@@ -17,7 +17,7 @@ use grappa_io::{
 use grappa_storage::{Chunk, Store};
 
 use crate::export::{
-    ExportBudget, Exported,
+    Budget, Exported,
     edge_table::{self, EdgeColumns},
     edge_text::{header, needs_quotes},
     node_table::id_descr,
@@ -65,7 +65,7 @@ pub fn export_edges<'a>(
     part: EdgePart,
     out: impl Into<Destination<'a>>,
     format: EdgeFormat,
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let destination = out.into();
@@ -89,7 +89,7 @@ pub fn print_edges(
     store: &Store,
     part: EdgePart,
     out: &mut (impl Write + Send),
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let writer = EdgeWriter::new(store, part, EdgeFormat::Tsv)?;
@@ -289,7 +289,7 @@ impl<'a> EdgeWriter<'a> {
     ///
     /// # Errors
     /// [`Error::Budget`] if not even small blocks fit.
-    fn block_edges(&self, budget: &ExportBudget) -> Result<u64> {
+    fn block_edges(&self, budget: &Budget) -> Result<u64> {
         let width = self.width() as u64;
         let in_file = match self.array_bytes() {
             Some(bytes) => bytes,
@@ -326,7 +326,7 @@ impl<'a> EdgeWriter<'a> {
     }
 
     /// Writes the edges as a table, on the threads of the current pool. Returns the number of bytes.
-    fn write_table(&self, out: Destination<'_>, budget: &ExportBudget, progress: &dyn Progress) -> Result<u64> {
+    fn write_table(&self, out: Destination<'_>, budget: &Budget, progress: &dyn Progress) -> Result<u64> {
         let plan = self.spans(self.block_edges(budget)?);
         let (group_rows, _) = edge_table::group_of(self.store, self.id_bytes()?);
         let mut columns = EdgeColumns::new(self.store, group_rows)?;

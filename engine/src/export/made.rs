@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{BufWriter, Write},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -18,7 +19,7 @@ use grappa_io::{
 use grappa_storage::Store;
 
 use crate::export::{
-    ExportBudget, Exported, expect_whole,
+    Budget, Exported, expect_whole,
     order::{Column, READ_BYTES, Target, check_memory, export_column, write_column},
 };
 
@@ -57,7 +58,7 @@ impl MadeRows {
     ///
     /// # Errors
     /// [`Error::Budget`], with a sufficient budget.
-    pub fn check_memory(&self, store: &Store, budget: &ExportBudget) -> Result<()> {
+    pub fn check_memory(&self, store: &Store, budget: &Budget) -> Result<()> {
         check_memory(store, self.row_bytes, self.name, budget)
     }
 
@@ -95,15 +96,10 @@ impl MadeRows {
         store: &Store,
         out: impl Into<Destination<'a>>,
         (descr, columns): (&str, Option<u64>),
-        budget: &ExportBudget,
+        budget: &Budget,
         progress: &dyn Progress,
     ) -> Result<Exported> {
-        let nodes = store.manifest().nodes;
-        let header = match columns {
-            None => npy::header(descr, &[nodes]),
-            Some(columns) => npy::header(descr, &[nodes, columns]),
-        };
-        self.announce(store, progress);
+        let header = array_header(descr, store.manifest().nodes, columns);
         export_column(store, out.into(), self, &header, budget, progress)
     }
 
@@ -111,9 +107,8 @@ impl MadeRows {
     ///
     /// # Errors
     /// If the store is a slice, or files cannot be read or written.
-    pub fn by_dense_id(&self, store: &Store, budget: &ExportBudget, progress: &dyn Progress) -> Result<Self> {
+    pub fn by_dense_id(&self, store: &Store, budget: &Budget, progress: &dyn Progress) -> Result<Self> {
         expect_whole(store, self.name)?;
-        self.announce(store, progress);
         Self::of_column(store, self, &self.folder, budget, progress)
     }
 
@@ -122,7 +117,7 @@ impl MadeRows {
         store: &Store,
         column: &dyn Column,
         folder: &Path,
-        budget: &ExportBudget,
+        budget: &Budget,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let ordered = Self::create(folder, column.name(), column.row_bytes())?;
@@ -162,32 +157,33 @@ impl MadeRows {
         (descr, columns): (&str, Option<u64>),
         progress: &dyn Progress,
     ) -> Result<Exported> {
-        let out = out.into();
-        let (temporary, path) = (out.begin()?, out.path);
-        let shape: Vec<u64> = [rows].into_iter().chain(columns).collect();
-        let mut bytes = npy::header(descr, &shape).to_vec();
-        let piece = (READ_BYTES / self.row_bytes).max(1) as u64;
-        let mut written = 0;
-        for first in (0..rows).step_by(piece as usize) {
-            check_stopped(progress)?;
-            let start = bytes.len();
-            bytes.resize(start + piece.min(rows - first) as usize * self.row_bytes, 0);
-            self.read(first, &mut bytes[start..])?;
-            temporary.file.write_all_at(&bytes, written).map_err(Error::io("write", path))?;
-            written += bytes.len() as u64;
-            bytes.clear();
-        }
-        // Without rows there is the header alone.
-        temporary.file.write_all_at(&bytes, written).map_err(Error::io("write", path))?;
-        written += bytes.len() as u64;
+        let temporary = out.into().begin()?;
+        temporary.write_all(&array_header(descr, rows, columns))?;
+        self.each_piece(0..rows, |bytes| {
+            temporary.write_all(bytes)?;
+            check_stopped(progress)
+        })?;
         temporary.finish()?;
-        Ok(Exported { rows, bytes: written })
+        Ok(Exported { rows, bytes: npy::HEADER_BYTES as u64 + rows * self.row_bytes as u64 })
     }
 
-    fn announce(&self, store: &Store, progress: &dyn Progress) {
-        let bytes = store.manifest().nodes.saturating_mul(self.row_bytes as u64);
-        progress.stage(&format!("ordering {}", self.name), Some(bytes));
+    /// Reads some rows, and passes them to `each` in large pieces.
+    fn each_piece(&self, rows: Range<u64>, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let piece = (READ_BYTES / self.row_bytes).max(1) as u64;
+        let mut bytes = Vec::new();
+        for first in rows.clone().step_by(piece as usize) {
+            bytes.resize(piece.min(rows.end - first) as usize * self.row_bytes, 0);
+            self.read(first, &mut bytes)?;
+            each(&bytes)?;
+        }
+        Ok(())
     }
+}
+
+/// The header of an array of `rows` rows, of one dimension without `columns`.
+fn array_header(descr: &str, rows: u64, columns: Option<u64>) -> [u8; npy::HEADER_BYTES] {
+    let shape: Vec<u64> = [rows].into_iter().chain(columns).collect();
+    npy::header(descr, &shape)
 }
 
 impl Column for MadeRows {
@@ -195,21 +191,20 @@ impl Column for MadeRows {
         self.name
     }
 
+    fn stage(&self) -> (&'static str, u64) {
+        ("ordering", self.row_bytes as u64)
+    }
+
     fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
     fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let piece = (READ_BYTES / self.row_bytes).max(1) as u64;
-        let mut bytes = Vec::new();
-        for first in (0..span.rows).step_by(piece as usize) {
-            let count = piece.min(span.rows - first);
-            bytes.resize(count as usize * self.row_bytes, 0);
-            self.read(span.first_node.0 + first, &mut bytes)?;
+        let first = span.first_node.0;
+        self.each_piece(first..first + span.rows, |bytes| {
             bytes.chunks_exact(self.row_bytes).try_for_each(&mut *each)?;
             progress.advance(bytes.len() as u64, 0);
-            check_stopped(progress)?;
-        }
-        Ok(())
+            check_stopped(progress)
+        })
     }
 }

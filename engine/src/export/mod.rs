@@ -29,14 +29,7 @@ use grappa_io::{Error, Position, Result, workers};
 use grappa_storage::Store;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Memory and threads of an export.
-#[derive(Debug, Clone, Copy)]
-pub struct ExportBudget {
-    /// Worker threads.
-    pub threads: usize,
-    /// Bytes of memory for rows that are sorted, or for blocks of edges.
-    pub memory: u64,
-}
+pub use crate::aggregate::Budget;
 
 /// The result of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use grappa_io::{
 use grappa_storage::Store;
 
 use crate::export::{
-    ExportBudget, Exported, expect_whole,
+    Budget, Exported, expect_whole,
     spill::{Buffers, Spill},
 };
 
@@ -39,6 +39,9 @@ const BUFFER_BYTES_MAX: u64 = 256 << 10;
 pub(super) trait Column: Sync {
     /// The name of the column in errors.
     fn name(&self) -> &'static str;
+
+    /// What reading its rows is called, without its name, and the bytes that are read for a row.
+    fn stage(&self) -> (&'static str, u64);
 
     /// Length of an exported row in bytes.
     fn row_bytes(&self) -> usize;
@@ -62,7 +65,7 @@ struct Shards {
 
 impl Shards {
     /// Divides the dense ids so that an export of `name` fits the budget.
-    fn new(nodes: u64, row_bytes: usize, name: &str, budget: &ExportBudget) -> Result<Self> {
+    fn new(nodes: u64, row_bytes: usize, name: &str, budget: &Budget) -> Result<Self> {
         let shards = Self::within(nodes, row_bytes, budget);
         if shards.bytes(budget.threads) <= budget.memory {
             return Ok(shards);
@@ -81,7 +84,7 @@ impl Shards {
 
     /// Divides them so that each worker can hold one shard in half of its share of the memory. The other half is for
     /// buffers. If there is less memory than for a row of each shard, it takes more.
-    fn within(nodes: u64, row_bytes: usize, budget: &ExportBudget) -> Self {
+    fn within(nodes: u64, row_bytes: usize, budget: &Budget) -> Self {
         let share = budget.memory / budget.threads as u64 / 2;
         let rows = (share / row_bytes as u64).clamp(1, nodes.max(1));
         let record_bytes = 8 * record_words(row_bytes) as u64;
@@ -123,7 +126,7 @@ fn record_words(row_bytes: usize) -> usize {
 }
 
 /// Fails if the memory is too small to sort rows of `row_bytes` bytes, one for each node.
-pub(super) fn check_memory(store: &Store, row_bytes: usize, name: &str, budget: &ExportBudget) -> Result<()> {
+pub(super) fn check_memory(store: &Store, row_bytes: usize, name: &str, budget: &Budget) -> Result<()> {
     Shards::new(store.manifest().nodes, row_bytes, name, budget).map(drop)
 }
 
@@ -133,7 +136,7 @@ pub(super) fn export_column(
     out: Destination<'_>,
     column: &dyn Column,
     header: &[u8; npy::HEADER_BYTES],
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     expect_whole(store, column.name())?;
@@ -161,7 +164,7 @@ pub(super) fn write_column(
     target: Target<'_>,
     column: &dyn Column,
     scratch: &Path,
-    budget: &ExportBudget,
+    budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<u64> {
     let nodes = store.manifest().nodes;
@@ -174,6 +177,8 @@ pub(super) fn write_column(
         spill: Spill::create(scratch, record_words(column.row_bytes()), records)?,
         progress,
     };
+    let (verb, read_bytes) = column.stage();
+    progress.stage(&format!("{verb} {}", column.name()), Some(nodes.saturating_mul(read_bytes)));
     work.scatter(budget.threads)?;
     let bytes = nodes.saturating_mul(column.row_bytes() as u64);
     progress.stage(&format!("writing {}", column.name()), Some(bytes));
@@ -244,7 +249,7 @@ mod tests {
         for (nodes, row_bytes, memory) in
             [(0, 8, 1 << 20), (1, 8, 1 << 20), (1_000_000, 512, 16 << 20), (10, 1 << 20, 16 << 20)]
         {
-            let budget = ExportBudget { threads: 2, memory };
+            let budget = Budget { threads: 2, memory };
             let shards = Shards::new(nodes, row_bytes, "rows", &budget).unwrap();
             let rows: u64 = (0..shards.count()).map(|shard| shards.len(shard)).sum();
             assert_eq!(rows, nodes);
@@ -258,7 +263,7 @@ mod tests {
         for (nodes, row_bytes, threads, memory) in
             [(10, 1 << 20, 2, 1), (1 << 31, 512, 16, 64 << 20), (1 << 27, 8, 2, 256 << 10)]
         {
-            let new = |memory| Shards::new(nodes, row_bytes, "features", &ExportBudget { threads, memory });
+            let new = |memory| Shards::new(nodes, row_bytes, "features", &Budget { threads, memory });
             let least = match new(memory).unwrap_err() {
                 Error::Budget { given, least, .. } if given == memory => least,
                 other => panic!("{other}"),

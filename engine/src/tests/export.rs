@@ -16,7 +16,7 @@ use grappa_storage::Store;
 
 use super::sample::{DIM, NODES, Sample};
 use crate::export::{
-    ExportBudget,
+    Budget,
     columns::{export_features, export_labels},
     edges::{EdgeFormat, export_edges, print_edges},
     ids::export_ids,
@@ -24,13 +24,13 @@ use crate::export::{
 };
 
 /// So little memory that there are several shards.
-const BUDGET: ExportBudget = ExportBudget { threads: 2, memory: 4 << 10 };
+const BUDGET: Budget = Budget { threads: 2, memory: 4 << 10 };
 
 /// Edges are exported in blocks of at least 1024.
-const OF_EDGES: ExportBudget = ExportBudget { threads: 2, memory: 4 << 20 };
+const OF_EDGES: Budget = Budget { threads: 2, memory: 4 << 20 };
 
 /// Tables take more.
-const OF_TABLES: ExportBudget = ExportBudget { threads: 2, memory: 64 << 20 };
+const OF_TABLES: Budget = Budget { threads: 2, memory: 64 << 20 };
 
 /// The external id of a node, as text.
 fn id_of(store: &Store, node: u64) -> String {

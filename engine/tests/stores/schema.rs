@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use grappa_engine::{
     export::{
-        ExportBudget,
+        Budget,
         columns::{export_features, export_labels},
     },
     verify::verify,
@@ -139,7 +139,7 @@ fn exported_tables_bring_the_names_back() {
     let options = options(folder.path());
     ingest(&options, &Silent).unwrap();
     let store = Store::open(&options.out).unwrap();
-    let budget = ExportBudget { memory: 64 << 20, threads: 2 };
+    let budget = Budget { memory: 64 << 20, threads: 2 };
     for format in ["csv", "parquet"] {
         let [features, labels] = ["features", "labels"].map(|what| folder.path().join(format!("{what}.{format}")));
         export_features(&store, features.as_path(), &budget, &Silent).unwrap();

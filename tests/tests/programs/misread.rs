@@ -17,7 +17,7 @@ use std::{fs, ops::Deref, path::Path, process::Command};
 use grappa_engine::{
     EdgePart, IngestOptions, Silent, SplitFile, Store,
     export::{
-        ExportBudget,
+        Budget,
         columns::{export_features, export_labels},
         edges::{EdgeFormat, export_edges},
     },
@@ -188,7 +188,7 @@ impl IngestFolder {
 }
 
 /// What exports may take.
-const BUDGET: ExportBudget = ExportBudget { threads: 1, memory: 64 << 20 };
+const BUDGET: Budget = Budget { threads: 1, memory: 64 << 20 };
 
 /// An exported edge as `a>b`, or `a>b:weight`.
 fn edge(line: &str) -> String {

@@ -11,7 +11,7 @@ use grappa_console::{Bars, ByteSize, Console, Summary, count, duration, peak_rss
 use grappa_engine::{
     EdgePart, Store,
     export::{
-        ExportBudget, Exported,
+        Budget, Exported,
         columns::{export_features, export_labels, features_table, labels_table},
         edges::{EdgeFormat, export_edges, print_edges},
         ids::{export_ids, print_ids},
@@ -60,7 +60,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     signals::stops_by_itself("removing the unfinished file");
     let store = Store::open(&options.store)?;
     check_requests(&store, &requests)?;
-    let budget = ExportBudget { threads: options.threads.get()?, memory: options.memory.0 };
+    let budget = Budget { threads: options.threads.get()?, memory: options.memory.0 };
     if let Some((what, _)) = requests.iter().find(|(_, path)| is_stdout(path)) {
         if console.json() || requests.len() > 1 {
             bail!("{} - prints on stdout, so --json and other exports are not possible; give it a file", what.option());
@@ -119,7 +119,7 @@ fn export(
     store: &Store,
     what: What<'_>,
     out: Destination<'_>,
-    budget: &ExportBudget,
+    budget: &Budget,
     bars: &Bars,
 ) -> grappa_engine::Result<Exported> {
     match what {
@@ -134,7 +134,7 @@ fn export(
 }
 
 /// Prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.
-fn print(store: &Store, what: What<'_>, budget: &ExportBudget, console: &Console) -> anyhow::Result<()> {
+fn print(store: &Store, what: What<'_>, budget: &Budget, console: &Console) -> anyhow::Result<()> {
     let mut out = grappa_console::stdout();
     let bars = console.bars();
     // Scratch files of tables.

@@ -5,7 +5,6 @@ use std::{io::Write, path::Path};
 use grappa_engine::{
     aggregate::Budget,
     export::{
-        ExportBudget,
         made::MadeRows,
         node_table::DenseIds,
         table::{TableFormat, TableOut},
@@ -151,7 +150,7 @@ fn predict_to(
         memory: budget.memory / 4 * 3,
         threads: budget.threads,
     };
-    let order = ExportBudget { threads: budget.threads, memory: budget.memory / 2 };
+    let order = Budget { threads: budget.threads, memory: budget.memory / 2 };
     if some.is_none() {
         // Before the inference, which may take hours.
         made.check_memory(store, &order)

@@ -9,7 +9,7 @@ use std::{fs, path::PathBuf, process::Command};
 use grappa_engine::{
     EdgePart,
     export::{
-        ExportBudget,
+        Budget,
         columns::export_features,
         edges::{EdgeFormat, export_edges},
     },
@@ -64,7 +64,7 @@ fn exported(folder: PathBuf, shape: Shape, config: TrainConfig) -> (PathBuf, &'s
     let path = |name: &str| folder.join(name);
     export(&trained, &path("model.safetensors")).unwrap();
     predict_file(&trained, &store, &path("logits.npy"), Values::Logits, BUDGET, &Silent).unwrap();
-    let budget = ExportBudget { threads: 2, memory: 64 << 20 };
+    let budget = Budget { threads: 2, memory: 64 << 20 };
     export_features(&store, &path("x.npy"), &budget, &Silent).unwrap();
     let edges_to = |name: &str, format| {
         export_edges(&store, EdgePart::Graph, &path(name), format, &budget, &Silent).unwrap();
