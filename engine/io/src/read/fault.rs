@@ -175,7 +175,7 @@ impl ReadEngine for Reordered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::memory::Memory;
+    use crate::read::{Choice, ReadFile, open};
 
     #[test]
     fn faults_come_as_often_as_asked() {
@@ -205,8 +205,11 @@ mod tests {
 
     #[test]
     fn completions_are_held_back_and_reordered() {
-        let engine = Memory::new(vec![vec![0; 100]], Options::default()).unwrap();
-        let mut engine = Reordered::new(Box::new(engine), 1);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, [0; 100]).unwrap();
+        let files = [ReadFile::open(&path, None).unwrap()].into();
+        let mut engine = Reordered::new(open(Choice::Pread, files, Options::default()).unwrap(), 1);
         let reads: Vec<_> = (0..100).map(|tag| Read { file: FileIndex(0), offset: tag, length: 1, tag }).collect();
         assert_eq!(engine.submit(&reads).unwrap(), 100);
         let (mut order, mut calls) = (Vec::new(), 0);

@@ -7,14 +7,12 @@
 //! - [`uring`]: io_uring, bypassing the page cache. Large stores are read with it;
 //! - [`pread`]: blocking threads, through the page cache. It is the reference, and the fallback where io_uring is
 //!   refused;
-//! - [`memory`]: reads from byte vectors;
 //! - [`fault`]: fault injection, for tests.
 //!
 //! All engines return the same bytes.
 
 pub mod fault;
 mod files;
-pub mod memory;
 mod options;
 pub mod pread;
 mod request;

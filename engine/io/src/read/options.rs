@@ -14,7 +14,7 @@ use crate::{Error, Result, size::ByteSize};
 /// All engines return the same bytes, or an error that names file and offset. A short read is continued. A read beyond
 /// the end of the file is an error.
 pub trait ReadEngine: Send {
-    /// Its name in reports: `uring`, `pread`, `memory`.
+    /// Its name in reports: `uring`, `pread`.
     fn name(&self) -> &'static str;
 
     /// The options that it was made with.

@@ -111,7 +111,7 @@ fn reading_beyond_the_end_is_an_error_that_names_file_and_offset() {
 
 #[test]
 fn a_truncated_file_is_an_error() {
-    for kind in [Kind::UringDirect, Kind::UringBuffered, Kind::Pread] {
+    for kind in KINDS {
         for left in [0u64, 5000, 8192, 60_000] {
             let files = Files::of(&[100_000]);
             let list = files.list();

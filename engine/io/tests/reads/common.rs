@@ -10,7 +10,7 @@ use std::{
 
 use grappa_io::{
     Result,
-    read::{self, Choice, FileIndex, Options, Read, ReadEngine, ReadFile, memory::Memory},
+    read::{self, Choice, FileIndex, Options, Read, ReadEngine, ReadFile},
 };
 
 /// The engines with their options.
@@ -19,10 +19,9 @@ pub enum Kind {
     UringDirect,
     UringBuffered,
     Pread,
-    Memory,
 }
 
-pub const KINDS: [Kind; 4] = [Kind::UringDirect, Kind::UringBuffered, Kind::Pread, Kind::Memory];
+pub const KINDS: [Kind; 3] = [Kind::UringDirect, Kind::UringBuffered, Kind::Pread];
 
 /// Files with known bytes.
 pub struct Files {
@@ -68,7 +67,6 @@ impl Files {
     /// An engine that reads the files. An error says why the machine refuses it.
     pub fn try_engine(&self, kind: Kind, options: Options) -> std::result::Result<Box<dyn ReadEngine>, String> {
         let engine = match kind {
-            Kind::Memory => Ok(Box::new(Memory::new(self.contents.clone(), options).unwrap()) as _),
             Kind::Pread => read::open(Choice::Pread, self.list(), options),
             Kind::UringDirect => read::open(Choice::Uring, self.list(), options),
             Kind::UringBuffered => {

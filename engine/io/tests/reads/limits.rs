@@ -186,7 +186,7 @@ fn files_in_memory_are_read_too() {
         grappa_skip::skip!("there is no /dev/shm to write to");
     };
     let files = Files::at(folder, &[1, 4096, 1_000_000]);
-    for kind in [Kind::UringDirect, Kind::UringBuffered, Kind::Pread] {
+    for kind in KINDS {
         let Some(mut engine) = files.engine(kind, Options::default()) else {
             continue;
         };

@@ -14,7 +14,6 @@ use grappa_io::{
     read::{
         self, Options,
         fault::{Faults, Reordered},
-        memory::Memory,
     },
     workers::THREADS_MAX,
 };
@@ -66,12 +65,9 @@ fn any_engine_with_injected_faults_loads_the_same_lists() {
                     let found = load(&store.store, &owned, weighted, 3, &open).unwrap();
                     assert!(found == expected, "{choice:?}, seed {seed}");
                 }
-                let in_memory = |files: Arc<[ReadFile]>| {
-                    let bytes = files.iter().map(|file| fs::read(file.path()).unwrap());
-                    let options = faults.meet(Options { depth: 1 + seed as usize, ..engine_options() });
-                    order(Box::new(Memory::new(bytes.collect(), options)?))
-                };
-                assert!(load(&store.store, &owned, weighted, 1, &in_memory).unwrap() == expected);
+                let few = faults.meet(Options { depth: 1 + seed as usize, ..engine_options() });
+                let open = |files| read::open(Choice::Pread, files, few.clone()).and_then(order);
+                assert!(load(&store.store, &owned, weighted, 1, &open).unwrap() == expected);
             }
         }
     }
