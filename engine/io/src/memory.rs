@@ -34,11 +34,9 @@ impl MemoryGate {
     /// Waits until `bytes` are free and takes them. A request above the total gets the total, so its worker runs alone.
     pub fn take(&self, bytes: u64) -> Taken<'_> {
         let bytes = bytes.min(self.total);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        while *free < bytes {
-            free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
-        }
-        *free -= bytes;
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.returned.wait_while(free, |free| *free < bytes);
+        *waited.unwrap_or_else(PoisonError::into_inner) -= bytes;
         Taken { gate: self, bytes }
     }
 }
@@ -104,9 +102,9 @@ impl<'g, B: Default> SpareBuffers<'g, B> {
         if let Some((buffer, mut taken)) = reused
             && taken.grow(bytes)
         {
-            return self.lend(buffer, taken);
+            return Lent { from: self, held: Some((buffer, taken)) };
         }
-        self.lend(B::default(), self.take_from_gate(spare, bytes))
+        Lent { from: self, held: Some((B::default(), self.take_from_gate(spare, bytes))) }
     }
 
     /// Takes `bytes` without a buffer, once that much memory is free.
@@ -122,10 +120,6 @@ impl<'g, B: Default> SpareBuffers<'g, B> {
         let taken = self.gate.take(bytes);
         self.lock().waiting -= 1;
         taken
-    }
-
-    fn lend(&self, buffer: B, taken: Taken<'g>) -> Lent<'_, 'g, B> {
-        Lent { from: self, held: Some((buffer, taken)) }
     }
 }
 

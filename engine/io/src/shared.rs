@@ -46,12 +46,10 @@ impl SharedMemory {
     /// If the system does not tell the inode.
     pub fn name(&self) -> Result<SharedName> {
         let descriptor = self.file.as_raw_fd();
-        let stat = fstat(&self.file).map_err(|error| Error::Io {
-            action: "inspect",
-            path: path_of(std::process::id().into(), descriptor as u64),
-            source: error.into(),
-        })?;
-        Ok(SharedName([std::process::id().into(), descriptor as u64, stat.st_dev, stat.st_ino]))
+        let (process, descriptor) = (u64::from(std::process::id()), descriptor as u64);
+        let stat =
+            fstat(&self.file).map_err(|error| Error::io("inspect", path_of(process, descriptor))(error.into()))?;
+        Ok(SharedName([process, descriptor, stat.st_dev, stat.st_ino]))
     }
 
     /// Opens the `bytes` that another process made.
@@ -63,13 +61,11 @@ impl SharedMemory {
         let path = path_of(process, descriptor);
         // A process that got the number of one that ended may have anything there.
         let file = open(&path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, rustix::fs::Mode::empty());
-        let file: File = file
-            .map(OwnedFd::into)
-            .map_err(|error| Error::io("open the memory of another process", &path)(error.into()))?;
-        let stat =
-            fstat(&file).map_err(|error| Error::io("open the memory of another process", &path)(error.into()))?;
+        let failed = |source| Error::io("open the memory of another process", &path)(source);
+        let file: File = file.map(OwnedFd::into).map_err(|error| failed(error.into()))?;
+        let stat = fstat(&file).map_err(|error| failed(error.into()))?;
         if (stat.st_dev, stat.st_ino, stat.st_size as u64) != (device, inode, bytes) {
-            return Err(Error::io("open the memory of another process", &path)(io::ErrorKind::NotFound.into()));
+            return Err(failed(io::ErrorKind::NotFound.into()));
         }
         Ok(Self { file, bytes })
     }

@@ -248,16 +248,11 @@ impl Uring {
                 }
                 continue;
             };
-            match Errno::from_io_error(&error) {
-                Some(Errno::INTR) => {}
-                Some(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) if refusals < REFUSALS_MAX => {
-                    if !self.ring.completion().is_empty() {
-                        return Ok(());
-                    }
-                    refusals += 1;
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                _ => return Err(self.error(error)),
+            if !passes(&error, &mut refusals) {
+                return Err(self.error(error));
+            }
+            if !self.ring.completion().is_empty() {
+                return Ok(());
             }
         }
     }
@@ -290,15 +285,10 @@ impl Uring {
     fn wait_for_all(&mut self) -> bool {
         let mut refusals = 0;
         while self.owed > 0 {
-            if let Err(error) = self.ring.submit_and_wait(1) {
-                match Errno::from_io_error(&error) {
-                    Some(Errno::INTR) => {}
-                    Some(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) if refusals < REFUSALS_MAX => {
-                        refusals += 1;
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    _ => return false,
-                }
+            if let Err(error) = self.ring.submit_and_wait(1)
+                && !passes(&error, &mut refusals)
+            {
+                return false;
             }
             let mut queue = self.ring.completion();
             self.owed -= queue.by_ref().count();
@@ -406,6 +396,19 @@ impl Buffers {
             }
             (Target::Descriptor(fd), false) => opcode::Read::new(types::Fd(fd), address, length).offset(offset).build(),
         }
+    }
+}
+
+/// Whether an entry may succeed if it is tried again. Waits a moment after a refusal.
+fn passes(error: &io::Error, refusals: &mut u32) -> bool {
+    match Errno::from_io_error(error) {
+        Some(Errno::INTR) => true,
+        Some(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) if *refusals < REFUSALS_MAX => {
+            *refusals += 1;
+            std::thread::sleep(Duration::from_millis(1));
+            true
+        }
+        _ => false,
     }
 }
 
