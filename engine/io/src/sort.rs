@@ -38,7 +38,7 @@ pub fn sort_keys(keys: &mut [u64], scratch: &mut Vec<u64>, significant_bits: u32
     scratch.resize(n, 0);
     let from = Lanes { keys, payload: &mut vec![(); n] };
     let to = Lanes { keys: scratch, payload: &mut vec![(); n] };
-    sort(from, to, significant_bits, Land::Here);
+    sort(from, to, significant_bits, false);
 }
 
 /// Sorts `keys` as [`sort_keys`] does, and moves each key's payload with it. Equal keys are sorted by payload, so the
@@ -60,7 +60,7 @@ pub fn sort_pairs(
     payload_scratch.resize(n, 0);
     let from = Lanes { keys, payload };
     let to = Lanes { keys: keys_scratch, payload: payload_scratch };
-    sort(from, to, significant_bits, Land::Here);
+    sort(from, to, significant_bits, false);
 }
 
 /// Number of low bits that the ids below `end` need.
@@ -117,25 +117,6 @@ struct Lanes<'a, P> {
     payload: &'a mut [P],
 }
 
-/// Which of two equally long buffers the sorted keys end up in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Land {
-    /// The one that holds the input.
-    Here,
-    /// The other.
-    There,
-}
-
-impl Land {
-    /// The same place, seen from the other buffer.
-    fn seen_from_there(self) -> Self {
-        match self {
-            Self::Here => Self::There,
-            Self::There => Self::Here,
-        }
-    }
-}
-
 impl<P: Payload> Lanes<'_, P> {
     fn len(&self) -> usize {
         self.keys.len()
@@ -151,74 +132,62 @@ impl<P: Payload> Lanes<'_, P> {
     }
 }
 
-fn sort<'a, P: Payload>(here: Lanes<'a, P>, mut there: Lanes<'a, P>, bits: u32, land: Land) {
+/// Sorts the keys in `here`. They end up in `there`, which is equally long, if `to_there`, and else in `here`.
+fn sort<'a, P: Payload>(here: Lanes<'a, P>, mut there: Lanes<'a, P>, bits: u32, to_there: bool) {
     let n = here.len();
     if n <= P::FEW {
-        match land {
-            Land::Here => P::sort_few(here),
-            Land::There => {
-                there.copy_from(&here);
-                P::sort_few(there);
-            }
+        if to_there {
+            there.copy_from(&here);
         }
+        P::sort_few(if to_there { there } else { here });
     } else if n <= INNER_MAX || bits == 0 {
-        sort_inner(here, there, bits, land);
+        sort_inner(here, there, bits, to_there);
     } else {
-        sort_outer(here, there, bits, land);
+        sort_outer(here, there, bits, to_there);
     }
 }
 
 /// Scatters by the leading digit from `here` to `there`, then sorts each part on its own.
-fn sort_outer<P: Payload>(mut here: Lanes<'_, P>, mut there: Lanes<'_, P>, bits: u32, land: Land) {
+fn sort_outer<P: Payload>(mut here: Lanes<'_, P>, mut there: Lanes<'_, P>, bits: u32, to_there: bool) {
     let digit = (here.len() / INNER_WANTED).ilog2().min(DIGIT_MAX).min(bits);
     let shift = bits - digit;
     let mut places: Places = [0; 1 << DIGIT_MAX];
     if !find_places(here.keys, &mut places, shift, digit) {
-        return sort(here, there, shift, land);
+        return sort(here, there, shift, to_there);
     }
     scatter(&here, &mut there, &mut places, shift, digit);
     let mut start = 0;
     for &end in &places[..1 << digit] {
         if end > start {
-            sort(there.part(start, end), here.part(start, end), shift, land.seen_from_there());
+            sort(there.part(start, end), here.part(start, end), shift, !to_there);
         }
         start = end;
     }
 }
 
 /// Sorts by all `bits`, least significant digit first, moving between the two buffers.
-fn sort_inner<'a, P: Payload>(mut here: Lanes<'a, P>, mut there: Lanes<'a, P>, bits: u32, land: Land) {
+fn sort_inner<'a, P: Payload>(mut here: Lanes<'a, P>, mut there: Lanes<'a, P>, bits: u32, to_there: bool) {
     // More places than keys: clearing and summing them would cost more than they save.
     let widest = (here.len().ilog2() + 1).min(DIGIT_MAX);
     let passes = bits.div_ceil(widest);
     let mut places: Places = [0; 1 << DIGIT_MAX];
-    let mut landed = Land::Here;
     let mut shift = 0;
+    // Each move swaps the names, so the keys are always here.
+    let mut is_wanted_there = to_there;
     for pass in 0..passes {
         let digit = (bits - shift).div_ceil(passes - pass);
-        let (from, to) = match landed {
-            Land::Here => (&here, &mut there),
-            Land::There => (&there, &mut here),
-        };
-        if find_places(from.keys, &mut places, shift, digit) {
-            scatter(from, to, &mut places, shift, digit);
-            landed = landed.seen_from_there();
+        if find_places(here.keys, &mut places, shift, digit) {
+            scatter(&here, &mut there, &mut places, shift, digit);
+            std::mem::swap(&mut here, &mut there);
+            is_wanted_there = !is_wanted_there;
         }
         shift += digit;
     }
-    let mut sorted = match (landed, land) {
-        (Land::Here, Land::Here) => here,
-        (Land::There, Land::There) => there,
-        (Land::Here, Land::There) => {
-            there.copy_from(&here);
-            there
-        }
-        (Land::There, Land::Here) => {
-            here.copy_from(&there);
-            here
-        }
-    };
-    order_payloads(&mut sorted);
+    if is_wanted_there {
+        there.copy_from(&here);
+        here = there;
+    }
+    order_payloads(&mut here);
 }
 
 /// Computes the output place for each value of a digit. False if all keys have the same digit: then no key moves.
