@@ -19,8 +19,8 @@ use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::{Store, aggregates::Aggregates, files};
 use serde::Serialize;
 
-/// Buckets of degrees: one for 0, and one for each number of bits, since degrees are below 2^48.
-const BUCKETS_MAX: usize = 49;
+/// Degrees are below 2^48.
+const DEGREE_BITS_MAX: u32 = 48;
 /// Adjacency lists whose pages stay in memory while a chunk is counted.
 const RELEASE_ROWS: u64 = 1 << 22;
 
@@ -291,18 +291,16 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
 }
 
 fn aggregates(store: &Store) -> Result<Vec<AggregatesInfo>> {
-    let mut found = Vec::new();
-    for kind in AggregateKind::ALL {
-        if let Some(of_kind) = Aggregates::open(store, kind)? {
-            found.push(AggregatesInfo {
-                kind: kind.name(),
-                dtype: of_kind.layout().dtype.name(),
-                with_features: of_kind.with_features(),
-                bytes: of_kind.bytes(),
-            });
-        }
-    }
-    Ok(found)
+    let found = AggregateKind::ALL.into_iter().filter_map(|kind| {
+        let info = |of_kind: Aggregates| AggregatesInfo {
+            kind: kind.name(),
+            dtype: of_kind.layout().dtype.name(),
+            with_features: of_kind.with_features(),
+            bytes: of_kind.bytes(),
+        };
+        Aggregates::open(store, kind).map(|found| found.map(info)).transpose()
+    });
+    found.collect()
 }
 
 fn bytes(store: &Store, aggregates: u64) -> Result<Bytes> {
@@ -341,13 +339,14 @@ fn bytes(store: &Store, aggregates: u64) -> Result<Bytes> {
 }
 
 /// Counts of some chunks.
+#[derive(Default)]
 struct Counted {
     nodes: u64,
     /// Bytes of adjacency lists and directories, without headers and checksums.
     row_bytes: u64,
     max: u64,
     /// Nodes of degree 0, then of degrees with one bit, two bits, ...
-    by_bits: [u64; BUCKETS_MAX],
+    by_bits: Vec<u64>,
 }
 
 fn count_degrees(store: &Store, threads: usize, bytes: u64, progress: &dyn Progress) -> Result<Counted> {
@@ -363,12 +362,6 @@ fn count_degrees(store: &Store, threads: usize, bytes: u64, progress: &dyn Progr
     Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-impl Default for Counted {
-    fn default() -> Self {
-        Self { nodes: 0, row_bytes: 0, max: 0, by_bits: [0; BUCKETS_MAX] }
-    }
-}
-
 impl Counted {
     fn of_chunk(store: &Store, chunk: ChunkId) -> Result<Self> {
         let chunk = store.chunk_in_order(chunk)?;
@@ -378,18 +371,18 @@ impl Counted {
             row_bytes: rows.meta().edges_payload_bytes() + rows.meta().degrees_payload_bytes(),
             ..Self::default()
         };
-        let mut row = 0;
-        while row < rows.rows() {
-            let end = rows.rows().min(row + RELEASE_ROWS);
-            for degree in rows.degrees(row..end) {
+        let mut by_bits = [0; DEGREE_BITS_MAX as usize + 1];
+        for row in (0..rows.rows()).step_by(RELEASE_ROWS as usize) {
+            let part = row..rows.rows().min(row + RELEASE_ROWS);
+            for degree in rows.degrees(part.clone()) {
                 let degree = degree?;
                 counted.max = counted.max.max(degree);
                 // A damaged degree may have more bits than any valid one.
-                counted.by_bits[(u64::BITS - degree.leading_zeros()).min(BUCKETS_MAX as u32 - 1) as usize] += 1;
+                by_bits[(u64::BITS - degree.leading_zeros()).min(DEGREE_BITS_MAX) as usize] += 1;
             }
-            chunk.release_rows(row..end);
-            row = end;
+            chunk.release_rows(part);
         }
+        counted.by_bits = by_bits.to_vec();
         Ok(counted)
     }
 
@@ -397,9 +390,8 @@ impl Counted {
         self.nodes += other.nodes;
         self.row_bytes += other.row_bytes;
         self.max = self.max.max(other.max);
-        for (sum, nodes) in self.by_bits.iter_mut().zip(other.by_bits) {
-            *sum += nodes;
-        }
+        self.by_bits.resize(other.by_bits.len(), 0);
+        self.by_bits.iter_mut().zip(&other.by_bits).for_each(|(sum, nodes)| *sum += nodes);
     }
 
     fn histogram(&self) -> Vec<DegreeBucket> {
@@ -418,8 +410,7 @@ mod tests {
 
     #[test]
     fn buckets_double_and_end_with_the_largest_degree() {
-        let mut counted = Counted::default();
-        counted.by_bits[..4].copy_from_slice(&[5, 1, 0, 2]);
+        let counted = Counted { by_bits: vec![5, 1, 0, 2, 0], ..Counted::default() };
         let histogram: Vec<_> = counted.histogram().iter().map(|b| (b.from, b.to, b.nodes)).collect();
         assert_eq!(histogram, [(0, 0, 5), (1, 1, 1), (2, 3, 0), (4, 7, 2)]);
         assert!(Counted::default().histogram().is_empty());

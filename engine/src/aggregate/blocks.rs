@@ -11,15 +11,6 @@ const BLOCK_BITS_MAX: u32 = 20;
 /// A block takes 1/BLOCK_SHARE of the budget. Two blocks are in memory at a time.
 const BLOCK_SHARE: u64 = 8;
 
-/// The use of the rows of destinations while all rows are streamed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DestinationRows {
-    /// They are not of use.
-    Unread,
-    /// They are kept until their tile is finished.
-    Kept,
-}
-
 /// The sources, cut into ranges of positions. The rows of one range are in memory together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Blocks {

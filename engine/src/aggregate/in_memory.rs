@@ -34,24 +34,14 @@ const LINE_VALUES: usize = 16;
 
 /// An aggregation of rows that are in memory.
 pub(super) struct InMemory<'a, R> {
-    aggregation: &'a Aggregation<'a>,
+    pub aggregation: &'a Aggregation<'a>,
     /// The rows of all sources, by position.
-    values: RowValues<'a>,
-    reduce: &'a R,
-    progress: &'a dyn Progress,
+    pub values: RowValues<'a>,
+    pub reduce: &'a R,
+    pub progress: &'a dyn Progress,
 }
 
-impl<'a, R: Reduce> InMemory<'a, R> {
-    /// An aggregation of the rows `values` of all sources.
-    pub(super) fn new(
-        aggregation: &'a Aggregation<'a>,
-        values: RowValues<'a>,
-        reduce: &'a R,
-        progress: &'a dyn Progress,
-    ) -> Self {
-        Self { aggregation, values, reduce, progress }
-    }
-
+impl<R: Reduce> InMemory<'_, R> {
     /// Aggregates for the destinations from position `first` on, as [`Aggregation::run`] says.
     pub(super) fn run(&self, first: u64, own: &mut Option<&mut OwnRows<'_>>, sink: &mut Sink<'_>) -> Result<()> {
         let (width, own_width) = (self.reduce.state_width(), self.reduce.own_width());

@@ -6,7 +6,7 @@ use grappa_io::{Result, progress::Progress};
 
 use super::{
     aggregation::{Aggregation, OwnRows, Sink, SinkWithRows},
-    blocks::{Blocks, DestinationRows},
+    blocks::Blocks,
     budget::Budget,
     in_memory::InMemory,
     reduce::Reduce,
@@ -35,8 +35,7 @@ impl Aggregation<'_> {
         progress: &dyn Progress,
         sink: &mut Sink<'_>,
     ) -> Result<()> {
-        let rows = DestinationRows::Unread;
-        self.run_as(reduce, first, own, rows, progress, &mut |positions, states, _| sink(positions, states))
+        self.run_as(reduce, first, own, false, progress, &mut |positions, states, _| sink(positions, states))
     }
 
     /// As [`Aggregation::run`] for all destinations, which are sources too, and by a reduction without own rows. If rows are
@@ -53,7 +52,7 @@ impl Aggregation<'_> {
         progress: &dyn Progress,
         sink: &mut SinkWithRows<'_>,
     ) -> Result<()> {
-        self.run_as(reduce, 0, None, DestinationRows::Kept, progress, sink)
+        self.run_as(reduce, 0, None, true, progress, sink)
     }
 
     fn run_as<R: Reduce>(
@@ -61,7 +60,7 @@ impl Aggregation<'_> {
         reduce: &R,
         first: u64,
         mut own: Option<&mut OwnRows<'_>>,
-        destination_rows: DestinationRows,
+        keeps_rows: bool,
         progress: &dyn Progress,
         sink: &mut SinkWithRows<'_>,
     ) -> Result<()> {
@@ -70,7 +69,7 @@ impl Aggregation<'_> {
         progress.stage("aggregating", None);
         let mut without_rows = |positions: Range<u64>, states: &mut Vec<f32>| sink(positions, states, None);
         if let Some(values) = self.rows.in_memory() {
-            return InMemory::new(self, values, reduce, progress).run(first, &mut own, &mut without_rows);
+            return InMemory { aggregation: self, values, reduce, progress }.run(first, &mut own, &mut without_rows);
         }
         if !self.streams() {
             let mut rows = StateRows::new(self.sources.len(), self.rows.width())?;
@@ -83,9 +82,10 @@ impl Aggregation<'_> {
                 ..*self
             };
             let values = rows.in_memory().expect("they are f32");
-            return InMemory::new(&less, values, reduce, progress).run(first, &mut own, &mut without_rows);
+            let in_memory = InMemory { aggregation: &less, values, reduce, progress };
+            return in_memory.run(first, &mut own, &mut without_rows);
         }
-        Stream::new(self, reduce, first, destination_rows, progress)?.run(&mut own, sink)
+        Stream::new(self, reduce, first, keeps_rows, progress)?.run(&mut own, sink)
     }
 
     /// Begins [`Aggregation::run_with_rows`]: lists the edges of the first tile. [`BegunAggregation`] continues. If the rows are
@@ -105,7 +105,7 @@ impl Aggregation<'_> {
         assert_eq!(self.rows.width(), reduce.source_width(), "values in a row");
         assert_eq!(reduce.own_width(), 0, "own rows");
         assert!(self.streams(), "rows that memory holds have no tiles");
-        BegunAggregation::new(Stream::new(self, reduce, 0, DestinationRows::Kept, progress)?)
+        BegunAggregation::new(Stream::new(self, reduce, 0, true, progress)?)
     }
 
     /// About how many times [`Aggregation::run`] reads all rows.

@@ -11,7 +11,7 @@ use grappa_io::{
 
 use super::{
     aggregation::{Aggregation, OwnRows, SinkWithRows},
-    blocks::{Blocks, DestinationRows},
+    blocks::Blocks,
     reduce::Reduce,
     rows::{NodeRows, in_ranges},
     tile::{Tile, Tiler},
@@ -31,19 +31,19 @@ pub(super) struct Stream<'a, R> {
 }
 
 impl<'a, R: Reduce> Stream<'a, R> {
-    /// The tiles from the destination at position `first` on.
+    /// The tiles from the destination at position `first` on. `keeps_rows` tells whether tiles keep the rows of their destinations.
     pub fn new(
         aggregation: &'a Aggregation<'a>,
         reduce: &'a R,
         first: u64,
-        destination_rows: DestinationRows,
+        keeps_rows: bool,
         progress: &'a dyn Progress,
     ) -> Result<Self> {
         let stride = aggregation.rows.layout().stride;
         let blocks = Blocks::new(aggregation.sources.len(), stride, aggregation.budget.memory);
         Ok(Self {
             aggregation,
-            tiler: Tiler::new(aggregation, reduce, first, blocks, destination_rows, progress),
+            tiler: Tiler::new(aggregation, reduce, first, blocks, keeps_rows, progress),
             blocks,
             front: Arena::new(blocks.block_bytes())?,
             back: Arena::new(if blocks.count() > 1 { blocks.block_bytes() } else { 0 })?,

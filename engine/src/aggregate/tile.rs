@@ -14,7 +14,7 @@ use grappa_sampling::{DecodedEdges, ListScratch, NodeSet, Pieces};
 
 use super::{
     aggregation::{Aggregation, OwnRows},
-    blocks::{Blocks, DestinationRows},
+    blocks::Blocks,
     edge_lists::{BlockEdges, EdgeLists, is_room},
     reduce::{ListSize, PART, Reduce, parts},
 };
@@ -155,7 +155,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         reduce: &'a R,
         first: u64,
         blocks: Blocks,
-        destination_rows: DestinationRows,
+        keeps_rows: bool,
         progress: &'a dyn Progress,
     ) -> Self {
         let memory = aggregation.budget.memory;
@@ -167,10 +167,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             threads: aggregation.budget.threads,
             tile_bytes: memory.saturating_sub(blocks.bytes() + own_bytes),
             own_nodes,
-            kept_bytes: match destination_rows {
-                DestinationRows::Unread => 0,
-                DestinationRows::Kept => u64::from(blocks.stride) + size_of::<u64>() as u64,
-            },
+            kept_bytes: if keeps_rows { u64::from(blocks.stride) + size_of::<u64>() as u64 } else { 0 },
             next: first,
             spare: SpareTile::default(),
             progress,

@@ -172,10 +172,7 @@ impl<'a> Placement<'a> {
                 "place all edges (--edges all), or ingest without --edge-split",
             ));
         }
-        let halo = match options.halo_features {
-            true => halo_chunks(store, options, &wanted)?,
-            false => BTreeSet::new(),
-        };
+        let halo = if options.halo_features { halo_chunks(store, options, &wanted)? } else { BTreeSet::new() };
         let mut degrees = HaloDegrees { store, chunks: BTreeSet::new(), threads: options.threads, progress };
         for (chunk, entry) in (0..).zip(&mut manifest.chunks) {
             if wanted.contains(&chunk) {
@@ -205,8 +202,7 @@ impl<'a> Placement<'a> {
         let shared = files::required(&manifest).into_iter().filter(|(path, _)| !written.contains(path));
         let mut shared: Vec<_> = shared.map(|(path, kind)| (store.file_entry(&path).clone(), kind)).collect();
         let aggregates = aggregates::indexes(store, &manifest)?;
-        let of_aggregates = aggregates.iter().flat_map(aggregates::files_of);
-        shared.extend(of_aggregates.map(|file| (file, FileKind::FEATURES)));
+        shared.extend(of_aggregates(&aggregates));
         Ok(Self { store, options, progress, manifest, shared, aggregates, inside, degrees })
     }
 
@@ -239,18 +235,16 @@ impl<'a> Placement<'a> {
 
     fn run(&self, folder: &StoreFolder) -> Result<Placed> {
         let path = folder.path().join(JOURNAL);
-        let earlier = match path.exists() {
-            true => {
-                let (journal, mut finished) = Finished::resume(folder.path(), &self.fingerprint()?)?;
-                self.keep_sound(folder, &mut finished)?;
-                Some((journal, finished))
-            }
+        let mut earlier = match path.exists() {
+            true => Some(Finished::resume(folder.path(), &self.fingerprint()?)?),
             false => None,
         };
+        if let Some((_, finished)) = &mut earlier {
+            self.keep_sound(folder, finished)?;
+        }
         let (threads, progress) = (self.options.threads, self.progress);
         if let Some(manifest) = folder.committing(threads, progress)? {
-            let of_aggregates = self.aggregates.iter().flat_map(aggregates::files_of);
-            let of_aggregates: Vec<_> = of_aggregates.map(|file| (file, FileKind::FEATURES)).collect();
+            let of_aggregates = of_aggregates(&self.aggregates).collect::<Vec<_>>();
             finished::expect_sound(folder.path(), &of_aggregates, threads, progress)?;
             self.write_indexes(folder, &manifest)?;
             let bytes = folder.commit(&manifest)?;
@@ -291,7 +285,6 @@ impl<'a> Placement<'a> {
     }
 
     fn placed(&self, manifest: &Manifest, done: &Done, bytes: u64) -> Placed {
-        let of_aggregates = self.aggregates.iter().flat_map(aggregates::files_of);
         Placed {
             nodes: manifest.nodes,
             nodes_present: self.present().map(|chunk| self.store.chunks().len(chunk)).sum(),
@@ -304,7 +297,7 @@ impl<'a> Placement<'a> {
             chunks_halo_degrees: manifest.chunks.iter().filter(|entry| entry.halo_degrees).count() as u32,
             files_linked: done.linked,
             bytes_copied: done.copied_bytes,
-            bytes: bytes + of_aggregates.map(|file| file.bytes).sum::<u64>(),
+            bytes: bytes + of_aggregates(&self.aggregates).map(|(file, _)| file.bytes).sum::<u64>(),
         }
     }
 
@@ -388,6 +381,11 @@ impl<'a> Placement<'a> {
         manifest.splits = entries;
         Ok(())
     }
+}
+
+/// The files of pre-aggregated features, and their kind.
+fn of_aggregates(indexes: &[AggregateIndex]) -> impl Iterator<Item = (FileEntry, FileKind)> {
+    indexes.iter().flat_map(aggregates::files_of).map(|file| (file, FileKind::FEATURES))
 }
 
 /// The chunks that edges into the chunks `wanted` come from, without these.

@@ -101,6 +101,7 @@ pub fn make(
     let hops = options.hop_weights.len();
     // The last hop holds most beside the aggregation. A budget that suffices for it suffices for all.
     let beside = out.memory().max(FeatureRowsWriter::memory_of(layout)) + Sum::memory_of(options);
+    let graph = WholeGraph { store, rows: &scaled, edge_values: EdgeValues::Nothing, budget, scratch: None };
     let whole_budget = || Error::in_budget(budget.memory, |least| least + beside);
     for hop in 1..hops {
         let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
@@ -109,18 +110,14 @@ pub fn make(
         let first = made.keep_finished(budget.threads, progress)?;
         let hop_budget = less(budget, made.memory());
         let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| made.write(nodes, rows);
-        let graph =
-            WholeGraph { store, rows, edge_values: EdgeValues::Nothing, budget: hop_budget, scratch: Some(&folder) };
+        let graph = WholeGraph { rows, budget: hop_budget, scratch: Some(&folder), ..graph };
         graph.run(&reduce, first, progress, sink).map_err(whole_budget())?;
         made.complete()?;
-        let files = (0..store.chunks().chunks())
-            .map(|chunk| {
-                let (file, meta) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
-                Ok((file.close(), meta.layout))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let (files, layouts): (Vec<_>, Vec<_>) = files.into_iter().unzip();
-        earlier.push(StoredRows::new(store, files.into_iter().map(Some).collect(), layouts[0]));
+        let files = (0..store.chunks().chunks()).map(|chunk| {
+            let (file, _) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
+            Ok(Some(file.close()))
+        });
+        earlier.push(StoredRows::new(store, files.collect::<Result<_>>()?, layout));
     }
 
     let mut sum = Sum::new(options, &earlier);
@@ -136,8 +133,7 @@ pub fn make(
         }
         Ok(())
     };
-    let graph =
-        WholeGraph { store, rows, edge_values: EdgeValues::Nothing, budget: last_budget, scratch: Some(&scratch) };
+    let graph = WholeGraph { rows, budget: last_budget, scratch: Some(&scratch), ..graph };
     graph.run(&reduce, first, progress, sink).map_err(whole_budget())
 }
 
