@@ -17,6 +17,7 @@ use grappa_storage::{MappedChunks, Store};
 use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::{reduce::PART, *};
+use crate::tests::sample::in_folder;
 
 const DIM: usize = 11;
 
@@ -108,52 +109,46 @@ fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f
         .collect()
 }
 
-#[test]
-fn any_memory_and_any_threads_give_the_same_bits() {
-    fn check<R: Reduce>(store: &Store, features: &dyn NodeRows, expected: &[f32], reduce: &R) {
-        for (memory, tiles_min) in [(1 << 20, 1), (40_000, 2), (20_000, 3)] {
-            for threads in [1, 2, 3] {
-                let (found, tiles) = aggregated(store, features, reduce, memory, threads);
-                assert!(found == expected, "{memory} bytes, {threads} threads");
-                assert!(tiles >= tiles_min, "{tiles} tiles in {memory} bytes");
-            }
+/// Compares aggregations in each memory, which has at least so many tiles, with a loop over all edges.
+fn check<R: Reduce>(store: &Store, reduce: &R, memories: &[(u64, usize)]) {
+    let features = store_features(store).unwrap();
+    let (sources, rows) = whole(store, &*features);
+    let expected = naive(&sources, &rows, reduce);
+    for &(memory, tiles_min) in memories {
+        for threads in [1, 2, 3] {
+            let (found, tiles) = aggregated(store, &*features, reduce, memory, threads);
+            assert!(found == expected, "{memory} bytes, {threads} threads");
+            assert!(tiles >= tiles_min, "{tiles} tiles in {memory} bytes");
         }
     }
+}
+
+fn lengths(store: &Store) -> Vec<usize> {
+    whole(store, &*store_features(store).unwrap()).0.iter().map(Vec::len).collect()
+}
+
+#[test]
+fn any_memory_and_any_threads_give_the_same_bits() {
+    const MEMORIES: [(u64, usize); 3] = [(1 << 20, 1), (40_000, 2), (20_000, 3)];
     for dtype in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Int8] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(folder.path(), FeatureSource::Stored, dtype);
-        let features = store_features(&store).unwrap();
-        let (sources, rows) = whole(&store, &*features);
-        assert!(sources.iter().any(Vec::is_empty) && sources.iter().any(|s| s.len() > 50));
-        let (mean, sum, max) = (Mean { width: DIM }, Sum { width: DIM }, Max { width: DIM });
-        check(&store, &*features, &naive(&sources, &rows, &mean), &mean);
-        check(&store, &*features, &naive(&sources, &rows, &sum), &sum);
-        check(&store, &*features, &naive(&sources, &rows, &max), &max);
+        let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, dtype));
+        let lengths = lengths(&store);
+        assert!(lengths.contains(&0) && lengths.iter().any(|&length| length > 50));
+        check(&store, &Mean { width: DIM }, &MEMORIES);
+        check(&store, &Sum { width: DIM }, &MEMORIES);
+        check(&store, &Max { width: DIM }, &MEMORIES);
     }
 }
 
 #[test]
 fn lists_of_hubs_in_parts_and_pieces_give_the_same_bits() {
-    fn check<R: Reduce>(store: &Store, features: &dyn NodeRows, expected: &[f32], reduce: &R) {
-        // The rows exceed the smaller memory, so they are streamed.
-        for (memory, tiles_min) in [(500_000, 2), (16 << 20, 1)] {
-            for threads in [1, 2] {
-                let (found, tiles) = aggregated(store, features, reduce, memory, threads);
-                assert!(found == expected, "{memory} bytes, {threads} threads");
-                assert!(tiles >= tiles_min, "{tiles} tiles in {memory} bytes");
-            }
-        }
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let dim = 256;
-    let rmat = Rmat::graph500(9, 600.0);
-    let store = store_of(rmat, dim, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = store_features(&store).unwrap();
-    let (sources, rows) = whole(&store, &*features);
-    assert!(sources.iter().any(|sources| sources.len() > 20_000));
-    let (mean, max) = (Mean { width: dim }, Max { width: dim });
-    check(&store, &*features, &naive(&sources, &rows, &mean), &mean);
-    check(&store, &*features, &naive(&sources, &rows, &max), &max);
+    // The rows exceed the smaller memory, so they are streamed.
+    const MEMORIES: [(u64, usize); 2] = [(500_000, 2), (16 << 20, 1)];
+    let (dim, rmat) = (256, Rmat::graph500(9, 600.0));
+    let (_folder, store) = in_folder(|folder| store_of(rmat, dim, folder, FeatureSource::Stored, FeatureDtype::F32));
+    assert!(lengths(&store).into_iter().any(|length| length > 20_000));
+    check(&store, &Mean { width: dim }, &MEMORIES);
+    check(&store, &Max { width: dim }, &MEMORIES);
 }
 
 #[test]
@@ -193,8 +188,7 @@ fn reductions_do_what_their_names_say() {
 
 #[test]
 fn the_normalized_sum_is_that_of_the_paper() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F16));
     let features = store_features(&store).unwrap();
     let (sources, rows) = whole(&store, &*features);
     let scaled = ScaledRows::new(&*features, &store).unwrap();
@@ -214,8 +208,7 @@ fn the_normalized_sum_is_that_of_the_paper() {
 
 #[test]
 fn samples_of_in_neighbors_give_the_same_bits_in_any_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let nodes = store.manifest().nodes;
     let features = store_features(&store).unwrap();
     let (sources, rows) = whole(&store, &*features);
@@ -296,8 +289,7 @@ fn samples_of_in_neighbors_give_the_same_bits_in_any_memory() {
 #[test]
 fn one_in_neighbor_is_drawn_with_equal_chances() {
     const SEEDS: usize = 2000;
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let nodes = store.manifest().nodes;
     let (sources, _) = whole(&store, &*store_features(&store).unwrap());
     // Rows that tell the node.
@@ -333,8 +325,7 @@ fn one_in_neighbor_is_drawn_with_equal_chances() {
 
 #[test]
 fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let nodes = store.manifest().nodes;
     let features = store_features(&store).unwrap();
     let rows = |of: &NodeSet, rows: &dyn NodeRows, rows_of: &NodeSet| {
@@ -358,8 +349,7 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
 
 #[test]
 fn memory_too_small_for_a_row_names_what_suffices() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let features = store_features(&store).unwrap();
     let mean = Mean { width: DIM };
     for threads in [1, 3] {
@@ -385,8 +375,7 @@ fn memory_too_small_for_a_row_names_what_suffices() {
 
 #[test]
 fn a_failing_sink_ends_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let features = store_features(&store).unwrap();
     let calls = Mutex::new(0);
     let budget = Budget::new(8_000, 2);
@@ -400,8 +389,7 @@ fn a_failing_sink_ends_it() {
 
 #[test]
 fn a_part_of_the_nodes_is_aggregated_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let features = store_features(&store).unwrap();
     let mean = Mean { width: DIM };
     let (whole, _) = aggregated(&store, &*features, &mean, 1 << 20, 2);
@@ -424,8 +412,7 @@ fn some_nodes(store: &Store) -> NodeSet {
 
 #[test]
 fn in_neighbors_of_a_set_are_those_of_its_adjacency_lists() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let (sources, _) = whole(&store, &*store_features(&store).unwrap());
     let set = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
@@ -449,8 +436,7 @@ fn in_neighbors_of_a_set_are_those_of_its_adjacency_lists() {
 
 #[test]
 fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let features = store_features(&store).unwrap();
     let (_, own) = whole(&store, &*features);
     let mean = Mean { width: DIM };

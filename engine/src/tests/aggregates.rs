@@ -19,7 +19,7 @@ use grappa_storage::{
     feature_rows::FeatureRowsWriter,
 };
 
-use super::sample::{DIM, NODES, Sample};
+use super::sample::{DIM, NODES, Sample, in_folder};
 use crate::{
     aggregate::{Budget, NodeRows, StoredRows, store_features},
     derive::preaggregate::{AggregateOptions, preaggregate},
@@ -78,8 +78,7 @@ fn expected(kind: AggregateKind) -> Vec<f32> {
 
 #[test]
 fn every_kind_is_what_its_name_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample_of(folder.path(), true);
+    let (_folder, store) = in_folder(|folder| sample_of(folder, true));
     for kind in AggregateKind::ALL {
         assert!(Aggregates::open(&store, kind).unwrap().is_none());
         let made = preaggregate(&store, &AggregateOptions { kind, ..OPTIONS }, &Silent).unwrap();
@@ -96,8 +95,7 @@ fn every_kind_is_what_its_name_says() {
 
 #[test]
 fn weighted_kinds_have_the_same_bits_in_any_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample_of(folder.path(), true);
+    let (_folder, store) = in_folder(|folder| sample_of(folder, true));
     for kind in AggregateKind::ALL.into_iter().filter(|kind| kind.is_weighted()) {
         let made = |memory| {
             let options = AggregateOptions { budget: Budget::new(memory, 2), kind, replace: true, ..OPTIONS };
@@ -136,8 +134,7 @@ fn weighted_kinds_refuse_weights_that_they_cannot_take() {
 
 #[test]
 fn rows_in_the_memory_of_a_feed_are_those_in_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(sample(folder.path()));
+    let (_folder, store) = in_folder(|folder| Arc::new(sample(folder)));
     for with_features in [false, true] {
         let options = AggregateOptions { with_features, replace: true, ..OPTIONS };
         preaggregate(&store, &options, &Silent).unwrap();
@@ -208,8 +205,7 @@ fn features_follow_aggregates_with_the_bytes_that_the_store_has() {
 
 #[test]
 fn features_follow_aggregates_only_if_both_are_stored_alike() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let (_folder, store) = in_folder(sample);
     let options = AggregateOptions { with_features: true, dtype: Some(FeatureDtype::F16), ..OPTIONS };
     let error = preaggregate(&store, &options, &Silent).unwrap_err().to_string();
     assert!(
@@ -229,8 +225,7 @@ fn features_follow_aggregates_only_if_both_are_stored_alike() {
 
 #[test]
 fn another_dtype_rounds_the_same_values() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let (_folder, store) = in_folder(sample);
     let options = AggregateOptions { dtype: Some(FeatureDtype::F16), ..OPTIONS };
     preaggregate(&store, &options, &Silent).unwrap();
     let opened = Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
@@ -280,8 +275,7 @@ fn a_stopped_run_is_continued_and_ends_with_the_same_bytes() {
 
 #[test]
 fn memory_that_is_too_small_is_refused_with_one_that_suffices() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let (_folder, store) = in_folder(sample);
     let run = |memory| {
         let budget = Budget { memory, threads: 2 };
         preaggregate(&store, &AggregateOptions { budget, ..OPTIONS }, &Silent)
@@ -332,8 +326,7 @@ fn values_beyond_the_stored_type_name_their_node_and_leave_nothing() {
 
 #[test]
 fn a_damaged_chunk_of_a_stopped_run_is_made_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let (_folder, store) = in_folder(sample);
     preaggregate(&store, &OPTIONS, &Silent).unwrap();
     let [done, partial] = ["mean", "mean.partial"].map(|name| store.path().join("aggregates").join(name));
     let index = fs::read(done.join("index")).unwrap();
@@ -347,8 +340,7 @@ fn a_damaged_chunk_of_a_stopped_run_is_made_again() {
 
 #[test]
 fn existing_aggregates_are_replaced_only_on_request() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let (_folder, store) = in_folder(sample);
     preaggregate(&store, &OPTIONS, &Silent).unwrap();
     let error = preaggregate(&store, &OPTIONS, &Silent).unwrap_err().to_string();
     assert!(error.contains("--replace"), "{error}");
@@ -360,8 +352,7 @@ fn existing_aggregates_are_replaced_only_on_request() {
 
 #[test]
 fn files_that_do_not_belong_are_errors() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let (_folder, store) = in_folder(sample);
     for kind in [AggregateKind::Mean, AggregateKind::Sum] {
         preaggregate(&store, &AggregateOptions { kind, ..OPTIONS }, &Silent).unwrap();
     }
@@ -379,8 +370,7 @@ fn files_that_do_not_belong_are_errors() {
 
 #[test]
 fn rows_that_cannot_be_of_the_features_are_errors() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let (_folder, store) = in_folder(sample);
     let open = |dtype, dim| {
         let of_kind = store.path().join("aggregates/mean");
         let _ = fs::remove_dir_all(&of_kind);
@@ -418,8 +408,7 @@ fn rows_that_cannot_be_of_the_features_are_errors() {
 
 #[test]
 fn verification_finds_what_is_wrong_with_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sample(folder.path());
+    let (_folder, store) = in_folder(sample);
     for kind in [AggregateKind::Mean, AggregateKind::Sum] {
         preaggregate(&store, &AggregateOptions { kind, ..OPTIONS }, &Silent).unwrap();
     }

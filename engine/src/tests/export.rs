@@ -14,7 +14,7 @@ use grappa_ingestion::ingest::{EdgeForm, IngestOptions, NodeData, SplitFile, Spl
 use grappa_io::{npy, progress::Silent};
 use grappa_storage::Store;
 
-use super::sample::{DIM, NODES, Sample};
+use super::sample::{DIM, NODES, Sample, in_folder};
 use crate::export::{
     Budget,
     columns::{export_features, export_labels},
@@ -53,8 +53,7 @@ fn edges_of(store: &Store) -> Vec<(String, String, f32, [f32; 2])> {
 
 #[test]
 fn text_has_a_line_for_each_edge_in_external_ids() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
+    let (folder, store) = in_folder(|folder| Store::open(&Sample::ALL_PARTS.write(folder)).unwrap());
     let path = folder.path().join("edges.tsv");
     let exported = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
     let expected: String = edges_of(&store)
@@ -77,8 +76,7 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
 
 #[test]
 fn arrays_have_a_row_for_each_edge() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
+    let (folder, store) = in_folder(|folder| Store::open(&Sample::ALL_PARTS.write(folder)).unwrap());
     let (edges, weights) = (folder.path().join("edges.npy"), folder.path().join("weights.npy"));
     export_edges(&store, EdgePart::Graph, &edges, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap();
     export_edges(&store, EdgePart::Graph, &weights, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
@@ -101,8 +99,7 @@ fn arrays_have_a_row_for_each_edge() {
 
 #[test]
 fn string_ids_are_written_as_text_and_not_as_arrays() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Sample::STRINGS.write(folder.path())).unwrap();
+    let (folder, store) = in_folder(|folder| Store::open(&Sample::STRINGS.write(folder)).unwrap());
     let path = folder.path().join("edges.tsv");
     export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
     let lines: String = edges_of(&store).iter().map(|(s, t, ..)| format!("{s}\t{t}\n")).collect();
@@ -170,8 +167,7 @@ fn columns_come_in_the_order_of_external_ids() {
 #[test]
 fn rows_that_were_made_come_in_the_order_of_external_ids() {
     for sample in [Sample::ALL_PARTS, Sample::STRINGS] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&sample.write(folder.path())).unwrap();
+        let (folder, store) = in_folder(|folder| Store::open(&sample.write(folder)).unwrap());
         let made = MadeRows::create(folder.path(), "numbers", 12).unwrap();
         for node in 0..NODES {
             let row = [node as u32, 7, !(node as u32)];
@@ -222,8 +218,7 @@ fn missing_data_is_not_exported_and_existing_files_stay() {
 #[test]
 fn damaged_rows_are_never_followed_out_of_range() {
     for sample in [Sample::ALL_PARTS, Sample::STRINGS] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&sample.write(folder.path())).unwrap();
+        let (_folder, store) = in_folder(|folder| Store::open(&sample.write(folder)).unwrap());
         let mut errors = 0;
         for name in ["edges", "degrees", "weights"] {
             let path = store.path().join("chunk-1").join(name);

@@ -4,5 +4,5 @@ mod aggregates;
 mod export;
 mod open;
 mod place;
-mod sample;
+pub(crate) mod sample;
 mod verify;

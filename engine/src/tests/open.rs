@@ -7,7 +7,7 @@ use grappa_formats::{
 use grappa_io::{map::Access, progress::Silent};
 use grappa_storage::{ExternalId, Store};
 
-use super::sample::{NODES, Sample};
+use super::sample::{NODES, Sample, in_folder};
 use crate::info::info;
 
 fn open_error(path: &std::path::Path) -> String {
@@ -16,8 +16,7 @@ fn open_error(path: &std::path::Path) -> String {
 
 #[test]
 fn a_store_gives_back_what_was_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
+    let (_folder, store) = in_folder(|folder| Store::open(&Sample::ALL_PARTS.write(folder)).unwrap());
     for chunk in store.present_chunks() {
         let (labels, features) =
             (store.labels(chunk, Access::Random).unwrap().unwrap(), store.features(chunk).unwrap().unwrap());
@@ -93,8 +92,7 @@ fn paths_without_a_store_have_distinct_errors() {
 
 #[test]
 fn files_that_are_missing_cut_or_swapped_are_found_at_open() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = Sample::ALL_PARTS.write(folder.path());
+    let (_folder, path) = in_folder(|folder| Sample::ALL_PARTS.write(folder));
     let store = Store::open(&path).unwrap();
     let mut files: Vec<_> = store.manifest().files.iter().map(|file| file.path.clone()).collect();
     files.extend(["assignments/0".into(), "assignments/CURRENT".into()]);
@@ -130,8 +128,7 @@ fn files_that_are_missing_cut_or_swapped_are_found_at_open() {
 
 #[test]
 fn a_newer_store_says_which_program_reads_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = Sample::ALL_PARTS.write(folder.path());
+    let (_folder, path) = in_folder(|folder| Sample::ALL_PARTS.write(folder));
     let manifest = path.join("manifest");
     let mut bytes = fs::read(&manifest).unwrap();
     bytes[12] = 9;
@@ -154,8 +151,7 @@ fn a_chunk_that_a_slice_lacks_is_named() {
 
 #[test]
 fn the_description_counts_what_is_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = Sample::ALL_PARTS.write(folder.path());
+    let (_folder, path) = in_folder(|folder| Sample::ALL_PARTS.write(folder));
     let store = Store::open(&path).unwrap();
     let info = info(&store, 2, &Silent).unwrap();
 

@@ -8,7 +8,7 @@ use grappa_storage::{MappedChunks, Store, aggregates::Aggregates};
 
 use super::{
     aggregates::OPTIONS,
-    sample::{CHUNKS, DIM, NODES, Sample},
+    sample::{CHUNKS, DIM, NODES, Sample, in_folder},
 };
 use crate::{
     aggregate::store_features,
@@ -45,8 +45,7 @@ fn problems(store: &Path) -> Vec<String> {
 
 #[test]
 fn a_slice_keeps_the_edges_between_its_chunks_and_all_aggregates_of_its_nodes() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = whole(folder.path());
+    let (folder, store) = in_folder(whole);
     let path = folder.path().join("slice");
     let placed: Placed = place(&store, &options(&path, SliceEdges::Inside), &Silent).unwrap();
     assert_eq!(problems(&path), [""; 0]);
@@ -95,8 +94,7 @@ fn aggregates(store: &Store) -> Vec<Option<Vec<u8>>> {
 
 #[test]
 fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = whole(folder.path());
+    let (folder, store) = in_folder(whole);
     let path = folder.path().join("slice");
     let placed = place(&store, &options(&path, SliceEdges::All), &Silent).unwrap();
     assert_eq!((placed.chunks_present, placed.chunks_halo), (CHUNKS - 1, 1));
@@ -180,8 +178,7 @@ fn in_degrees_that_are_in_adjacency_lists_are_written_anew() {
 
 #[test]
 fn damage_to_features_and_in_degrees_of_halo_nodes_is_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = whole(folder.path());
+    let (folder, store) = in_folder(whole);
     for name in ["features", "degrees"] {
         let path = folder.path().join(format!("slice-{name}"));
         let copied = PlaceOptions { copy: true, ..options(&path, SliceEdges::All) };
@@ -207,8 +204,7 @@ fn damage_to_features_and_in_degrees_of_halo_nodes_is_found() {
 
 #[test]
 fn in_degrees_of_another_chunk_or_in_another_encoding_are_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
+    let (folder, store) = in_folder(|folder| Store::open(&Sample::ALL_PARTS.write(folder)).unwrap());
     let copied = |name: &str| {
         let path = folder.path().join(name);
         let options = PlaceOptions { copy: true, ..options(&path, SliceEdges::All) };
@@ -233,8 +229,7 @@ fn in_degrees_of_another_chunk_or_in_another_encoding_are_found() {
 
 #[test]
 fn chunks_and_features_that_cannot_be_placed_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = whole(folder.path());
+    let (folder, store) = in_folder(whole);
     let inside = PlaceOptions { halo_features: true, ..options(&folder.path().join("inside"), SliceEdges::Inside) };
     let error = place(&store, &inside, &Silent).unwrap_err().to_string();
     assert!(error.contains("--edges inside"), "{error}");

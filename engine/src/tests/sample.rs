@@ -22,10 +22,18 @@ use grappa_storage::{
     files,
     writer::{AdjacencyWriter, StoreFolder},
 };
+use tempfile::TempDir;
 
 pub const NODES: u64 = 150;
 pub const CHUNKS: u32 = 3;
 pub const DIM: u32 = 5;
+
+/// What `make` makes in a new folder, and the folder.
+pub(crate) fn in_folder<T>(make: impl FnOnce(&Path) -> T) -> (TempDir, T) {
+    let folder = tempfile::tempdir().unwrap();
+    let made = make(folder.path());
+    (folder, made)
+}
 
 /// The properties in which samples differ.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use grappa_formats::{manifest::Manifest, splits};
 use grappa_io::{map::Access, progress::Silent};
 use grappa_storage::{Store, files};
 
-use super::sample::{NODES, Sample};
+use super::sample::{NODES, Sample, in_folder};
 use crate::verify::{Problem, verify};
 
 fn problems(path: &Path) -> Vec<Problem> {
@@ -32,8 +32,7 @@ fn files_of(path: &Path) -> Vec<PathBuf> {
 #[test]
 fn sound_stores_have_no_problems() {
     for sample in [Sample::ALL_PARTS, Sample::STRINGS, Sample { without: Some(1), ..Sample::ALL_PARTS }] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = sample.write(folder.path());
+        let (_folder, path) = in_folder(|folder| sample.write(folder));
         let report = verify(&path, 2, &Silent).unwrap();
         assert!(report.is_ok(), "{:?}", report.problems);
         let files = files_of(&path);
@@ -47,8 +46,7 @@ fn sound_stores_have_no_problems() {
 #[test]
 fn any_flipped_byte_is_reported_in_its_file() {
     for sample in [Sample::ALL_PARTS, Sample::STRINGS] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = sample.write(folder.path());
+        let (_folder, path) = in_folder(|folder| sample.write(folder));
         let files: Vec<_> = files_of(&path)
             .into_iter()
             .map(|file| (file.strip_prefix(&path).unwrap().to_str().unwrap().to_owned(), fs::read(file).unwrap()))
@@ -93,8 +91,7 @@ fn write_byte(file: &Path, at: usize, byte: u8) {
 
 #[test]
 fn a_damaged_block_is_named_by_its_offset() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = Sample::ALL_PARTS.write(folder.path());
+    let (_folder, path) = in_folder(|folder| Sample::ALL_PARTS.write(folder));
     let file = path.join("chunk-2/features");
     let mut bytes = fs::read(&file).unwrap();
     bytes[4200] ^= 1;
@@ -106,8 +103,7 @@ fn a_damaged_block_is_named_by_its_offset() {
 
 #[test]
 fn every_problem_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = Sample::ALL_PARTS.write(folder.path());
+    let (_folder, path) = in_folder(|folder| Sample::ALL_PARTS.write(folder));
     fs::remove_file(path.join("chunk-0/labels")).unwrap();
     fs::write(path.join("chunk-1/edges.tmp"), "left over").unwrap();
     fs::write(path.join("notes"), "mine").unwrap();
@@ -121,8 +117,7 @@ fn every_problem_is_told() {
 
 #[test]
 fn without_a_manifest_checksums_still_tell() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = Sample::ALL_PARTS.write(folder.path());
+    let (_folder, path) = in_folder(|folder| Sample::ALL_PARTS.write(folder));
     for (file, at) in [("manifest", 100), ("chunk-1/edges", 130)] {
         let file = path.join(file);
         let mut bytes = fs::read(&file).unwrap();
@@ -136,8 +131,7 @@ fn without_a_manifest_checksums_still_tell() {
 
 /// A store whose checksums are all right, and whose manifest does not say what its files do.
 fn tampered(tamper: impl FnOnce(&mut Manifest)) -> Vec<Problem> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tampered.grappa");
+    let (_folder, path) = in_folder(|folder| folder.join("tampered.grappa"));
     Sample::ALL_PARTS.write_with(&path, tamper);
     problems(&path)
 }
@@ -188,8 +182,7 @@ fn a_manifest_that_disagrees_with_its_files_is_noticed() {
 
 #[test]
 fn overlapping_splits_are_noticed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("overlap.grappa");
+    let (folder, path) = in_folder(|folder| folder.join("overlap.grappa"));
     Sample::ALL_PARTS.write_with(&path, |manifest| {
         let set = (0..30).collect();
         let (bytes, digest) = splits::encode("test", NODES, &set);
@@ -209,8 +202,7 @@ fn overlapping_splits_are_noticed() {
 
 #[test]
 fn an_assignment_that_is_not_there_is_noticed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = Sample::ALL_PARTS.write(folder.path());
+    let (_folder, path) = in_folder(|folder| Sample::ALL_PARTS.write(folder));
     let current = grappa_formats::assignment::Current { generation: 4 };
     fs::write(path.join(files::CURRENT), current.encode()).unwrap();
     expect_one(&problems(&path), "assignments/4", "CURRENT names this assignment, and it is missing");
@@ -221,8 +213,7 @@ fn an_assignment_that_is_not_there_is_noticed() {
 #[test]
 fn files_of_other_chunks_do_not_pass_for_those_of_this_one() {
     for name in ["edges", "degrees", "weights", "features", "labels"] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("swapped.grappa");
+        let (folder, path) = in_folder(|folder| folder.join("swapped.grappa"));
         Sample::ALL_PARTS.write_with(&path, |manifest| {
             let partial = folder.path().join("swapped.grappa.partial");
             let [a, b] = [0, 1].map(|chunk| format!("chunk-{chunk}/{name}"));

@@ -23,8 +23,7 @@ fn procedural_features_equal_stored_ones() {
 
 #[test]
 fn rows_beside_each_other_are_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let features = store_features(&store).unwrap();
     let mut numbers = StateRows::new(store.manifest().nodes, 2).unwrap();
     numbers.write(7, &[1.0, 2.0, 3.0, 4.0]).unwrap();
@@ -51,8 +50,8 @@ fn spaces(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype) -> [State
 
 #[test]
 fn copies_of_padded_rows_are_the_rows_of_the_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store_of(Rmat::graph500(9, 2.0), 250, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (folder, store) =
+        in_folder(|folder| store_of(Rmat::graph500(9, 2.0), 250, folder, FeatureSource::Stored, FeatureDtype::F32));
     let features = store_features(&store).unwrap();
     assert!(features.layout().stride as usize > features.layout().row_bytes());
     let places = [3, 4, 200, 511];
@@ -106,8 +105,7 @@ fn states_of_a_smaller_type_are_rounded_to_it() {
 
 #[test]
 fn rows_here_and_there_are_those_that_are_read_one_by_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F16));
     let features = store_features(&store).unwrap();
     let (_, rows) = whole(&store, &*features);
     let positions: Vec<u64> = [0, 1, 2, 5, 100, 101, 511].into_iter().chain((200..400).step_by(3)).collect();
@@ -126,8 +124,8 @@ fn rows_here_and_there_are_those_that_are_read_one_by_one() {
 
 #[test]
 fn rows_are_read_while_they_are_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let rows = GrowingRows::new(StateRows::in_file(folder.path(), 6, 2, FeatureDtype::Bf16).unwrap());
+    let (_folder, rows) =
+        in_folder(|folder| GrowingRows::new(StateRows::in_file(folder, 6, 2, FeatureDtype::Bf16).unwrap()));
     let mut writer = rows.writer();
     writer.write(0, &[1.0, 2.0, 3.0, 4.0]).unwrap();
     let mut first = [0.0; 4];
@@ -158,8 +156,7 @@ fn rows_are_read_while_they_are_written() {
 #[test]
 fn a_scan_reads_the_rows_that_are_read_one_by_one() {
     for dtype in [FeatureDtype::F32, FeatureDtype::F16] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(folder.path(), FeatureSource::Stored, dtype);
+        let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, dtype));
         let features = store_features(&store).unwrap();
         let nodes = store.manifest().nodes;
         let all = NodeSet::all(nodes);
@@ -201,8 +198,7 @@ fn a_scan_reads_the_rows_that_are_read_one_by_one() {
 /// If a file has the features of each node behind its aggregates, the files of features are not read.
 #[test]
 fn a_scan_takes_features_from_the_rows_of_aggregates() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F16));
     let options =
         AggregateOptions { with_features: true, ..AggregateOptions::new(AggregateKind::Mean, Budget::new(3 << 20, 2)) };
     preaggregate(&store, &options, &Silent).unwrap();
@@ -232,8 +228,7 @@ fn a_scan_takes_features_from_the_rows_of_aggregates() {
 
 #[test]
 fn a_scan_of_damaged_or_changed_rows_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let nodes = NodeSet::all(store.manifest().nodes);
     let path = store.path().join(files::of_chunk(ChunkId(0), "features"));
     let whole = fs::read(&path).unwrap();

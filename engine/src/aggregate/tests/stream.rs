@@ -17,8 +17,7 @@ fn tiles(run: impl FnOnce(&mut SinkWithRows<'_>) -> Result<()>) -> Vec<Tile> {
 
 #[test]
 fn an_aggregation_that_begins_before_its_rows_are_made_gives_the_same_bits() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let features = store_features(&store).unwrap();
     let (_, rows) = whole(&store, &*features);
     let all = NodeSet::all(store.manifest().nodes);
@@ -59,8 +58,7 @@ fn an_aggregation_that_begins_before_its_rows_are_made_gives_the_same_bits() {
 
 #[test]
 fn sets_of_nodes_are_the_same_if_lists_are_released_piece_by_piece() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let found = [0, u64::MAX].map(|small_bytes| {
         let chunks = MappedChunks::open_as(&store, small_bytes).unwrap();
         let lists = InNeighbors::all(&chunks);

@@ -6,8 +6,7 @@ use super::*;
 
 #[test]
 fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
+    let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F16));
     let features = store_features(&store).unwrap();
     let (sources, _) = whole(&store, &*features);
     let mut needed: Vec<u64> = sources.into_iter().flatten().collect();
@@ -50,8 +49,8 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
 fn a_run_that_resumes_after_the_last_node_makes_nothing() {
     // Sets of nodes have lines of 384 nodes, and the last line is full.
     let model = Model::Er(ErdosRenyi::new(2 * 384, 1.0));
-    let folder = tempfile::tempdir().unwrap();
-    let store = store_of_model(model, DIM, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (_folder, store) =
+        in_folder(|folder| store_of_model(model, DIM, folder, FeatureSource::Stored, FeatureDtype::F32));
     let features = store_features(&store).unwrap();
     let budget = Budget::new(1 << 20, 2);
     let mean = Mean { width: DIM };

@@ -10,7 +10,7 @@ use grappa_io::progress::Silent;
 use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::*;
-use crate::{aggregate::store_features, verify::verify};
+use crate::{aggregate::store_features, tests::sample::in_folder, verify::verify};
 
 const CHUNKS: u32 = 5;
 const DIM: u32 = 12;
@@ -68,8 +68,7 @@ fn assert_sound(path: &Path) {
 
 #[test]
 fn a_store_that_has_features_keeps_them_and_loses_what_a_killed_run_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path());
+    let (_folder, store) = in_folder(store);
     add_features(&store, &degrees(), &Silent).unwrap();
     let files = added_files(store.path());
     let left = store.path().join(files::FEATURES_PARTIAL);
@@ -88,8 +87,7 @@ fn a_store_that_has_features_keeps_them_and_loses_what_a_killed_run_left() {
 
 #[test]
 fn only_one_of_two_concurrent_runs_adds_features() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path());
+    let (_folder, store) = in_folder(store);
     let results = std::thread::scope(|scope| {
         let runs = [fastrp(1), fastrp(2)].map(|options| {
             let store = &store;
@@ -106,8 +104,7 @@ fn only_one_of_two_concurrent_runs_adds_features() {
 
 #[test]
 fn invalid_requests_are_refused_with_a_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path());
+    let (_folder, store) = in_folder(store);
     let refused = |dim, hop_weights: &[f32]| {
         let kind = FeatureKind::FastRp(FastRp { dim, hop_weights: hop_weights.to_vec(), seed: 1 });
         let options = AddFeatures { kind, ..degrees() };

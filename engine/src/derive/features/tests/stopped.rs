@@ -38,8 +38,7 @@ fn a_run_that_is_stopped_anywhere_leaves_the_store_as_it_was_and_is_continued() 
     let (expected, expected_other) = (expected("whole", &options), expected("other", &fastrp(2)));
     let (mut kept, mut tiles) = (0, 0);
     for tile in 1.. {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(folder.path());
+        let (_folder, store) = in_folder(store);
         let before = fs::read(store.path().join(files::MANIFEST)).unwrap();
         let run = || add_features(&store, &options, &Stop(tile.into()));
         if catch_unwind(AssertUnwindSafe(run)).is_ok() {
@@ -86,8 +85,7 @@ fn stopped_before_the_manifest(store: &Store, placed: u32) -> BTreeMap<String, V
 #[test]
 fn a_run_that_is_killed_while_files_go_to_their_places_is_continued() {
     for placed in [0, 2, CHUNKS] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(folder.path());
+        let (_folder, store) = in_folder(store);
         let after = stopped_before_the_manifest(&store, placed);
         assert!(Store::open(store.path()).unwrap().manifest().features.is_none());
         assert_sound(store.path());
@@ -100,16 +98,14 @@ fn a_run_that_is_killed_while_files_go_to_their_places_is_continued() {
 
 #[test]
 fn damaged_files_and_files_of_another_recipe_are_remade() {
-    let folder = tempfile::tempdir().unwrap();
-    let damaged = store(folder.path());
+    let (_folder, damaged) = in_folder(store);
     let after = stopped_before_the_manifest(&damaged, 2);
     let placed = damaged.path().join("chunk-1/features");
     fs::File::options().write(true).open(placed).unwrap().set_len(100).unwrap();
     add_features(&damaged, &fastrp(1), &Silent).unwrap();
     assert!(added_files(damaged.path()) == after);
 
-    let folder = tempfile::tempdir().unwrap();
-    let other = store(folder.path());
+    let (_folder, other) = in_folder(store);
     stopped_before_the_manifest(&other, 2);
     let added = add_features(&other, &degrees(), &Silent).unwrap();
     assert_eq!((added.dim, added.chunks_kept), (36, 0));
@@ -118,8 +114,7 @@ fn damaged_files_and_files_of_another_recipe_are_remade() {
 
 #[test]
 fn files_that_cannot_be_renamed_are_kept_for_the_next_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path());
+    let (_folder, store) = in_folder(store);
     // Also root can't put a file where a folder is.
     let blocked = store.path().join("chunk-3/features");
     fs::create_dir(&blocked).unwrap();

@@ -23,8 +23,7 @@ fn sources(store: &Store) -> Vec<Vec<u64>> {
 
 #[test]
 fn degrees_are_those_of_a_naive_count() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path());
+    let (_folder, store) = in_folder(store);
     let sources = sources(&store);
     let mut out_degrees = vec![0usize; sources.len()];
     sources.iter().flatten().for_each(|&source| out_degrees[source as usize] += 1);
@@ -53,8 +52,7 @@ fn degrees_are_those_of_a_naive_count() {
 
 #[test]
 fn embeddings_are_those_of_the_dense_algorithm() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path());
+    let (_folder, store) = in_folder(store);
     let sources = sources(&store);
     let options = fastrp(9);
     add_features(&store, &options, &Silent).unwrap();
@@ -98,8 +96,7 @@ fn any_memory_and_any_threads_give_the_same_bytes() {
     for options in [fastrp(1), degrees()] {
         let mut first = None;
         for (memory, threads) in [(64 << 20, 1), (OVERHEAD + 20_000, 1), (OVERHEAD, 2), (OVERHEAD + 5_000, 3)] {
-            let folder = tempfile::tempdir().unwrap();
-            let store = store(folder.path());
+            let (_folder, store) = in_folder(store);
             let options = AddFeatures { budget: Budget { memory, threads }, ..options.clone() };
             add_features(&store, &options, &Silent).unwrap();
             let files = added_files(store.path());
@@ -114,8 +111,7 @@ fn memory_that_is_too_small_is_refused_with_one_that_suffices() {
     for (options, budgets) in [(degrees(), &[0, 1 << 20][..]), (fastrp(1), &[0, 1 << 20, (1 << 20) + 20_000, 2 << 20])]
     {
         for &memory in budgets {
-            let folder = tempfile::tempdir().unwrap();
-            let store = store(folder.path());
+            let (_folder, store) = in_folder(store);
             let run = |memory| {
                 let budget = Budget { memory, threads: 2 };
                 add_features(&store, &AddFeatures { budget, ..options.clone() }, &Silent)
@@ -131,8 +127,7 @@ fn memory_that_is_too_small_is_refused_with_one_that_suffices() {
 
 #[test]
 fn few_counters_count_the_same_degrees() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path());
+    let (folder, store) = in_folder(store);
     let layout = FeatureLayout::new(FeatureDtype::F32, 36);
     let made = |name: &str, counters, threads| {
         let path = folder.path().join(name);
@@ -185,8 +180,8 @@ fn named(folder: &Path, grown: bool) -> Store {
 
 #[test]
 fn a_grown_graph_has_the_same_embeddings_where_nothing_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let stores = [("before", false), ("after", true)].map(|(name, grown)| named(&folder.path().join(name), grown));
+    let (_folder, stores) =
+        in_folder(|folder| [("before", false), ("after", true)].map(|(name, grown)| named(&folder.join(name), grown)));
     let rows = stores.each_ref().map(|store| {
         add_features(store, &fastrp(1), &Silent).unwrap();
         features(store.path())
@@ -205,8 +200,7 @@ fn a_grown_graph_has_the_same_embeddings_where_nothing_changed() {
 
 #[test]
 fn degrees_of_both_directions_are_told_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = named(&folder.path().join("path"), false);
+    let (_folder, store) = in_folder(|folder| named(&folder.join("path"), false));
     let added = add_features(&store, &degrees(), &Silent).unwrap();
     assert_eq!((added.nodes, added.dim), (41, 18));
     let ends = features(store.path()).iter().filter(|row| row[3] == 1.0).count();
