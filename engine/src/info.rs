@@ -191,13 +191,11 @@ pub struct SplitsInfo {
     pub test: Option<u64>,
 }
 
-/// The nodes of a split, if there is one.
 fn nodes_of(manifest: &Manifest, split: &str) -> Option<u64> {
     let mut splits = manifest.splits.iter();
     splits.find(|entry| entry.name == split).map(|entry| entry.nodes)
 }
 
-/// The edges of a part, if the store has it.
 fn edges_of(store: &Store, part: EdgePart) -> Result<Option<u64>> {
     let parts = store.manifest().held_out();
     parts.contains(&part).then(|| store.part_edges(part)).transpose()

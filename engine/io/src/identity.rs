@@ -29,7 +29,6 @@ impl Identity {
         Ok(Self::from(&metadata))
     }
 
-    /// Length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -73,7 +73,6 @@ pub struct SpareBuffers<'g, B> {
 
 struct Spare<'g, B> {
     buffers: Vec<(B, Taken<'g>)>,
-    /// Number of workers that wait for memory.
     waiting: u32,
 }
 

@@ -79,7 +79,6 @@ impl SharedMemory {
     }
 }
 
-/// The path of a descriptor of a process.
 fn path_of(process: u64, descriptor: u64) -> PathBuf {
     format!("/proc/{process}/fd/{descriptor}").into()
 }

@@ -11,9 +11,7 @@ use std::{
 use super::{arena::Arena, prefetch::prefetch};
 use crate::Result;
 
-/// Bytes of a word.
 const WORD: usize = size_of::<u64>();
-/// Bytes of a cache line.
 const LINE: usize = 64;
 
 /// Slots of equal size in one piece of memory, shared by threads.

@@ -32,7 +32,6 @@ const AHEAD: usize = 8;
 /// Values in a cache line.
 const LINE_VALUES: usize = 16;
 
-/// An aggregation of rows that are in memory.
 pub(super) struct InMemory<'a, R> {
     pub aggregation: &'a Aggregation<'a>,
     /// The rows of all sources, by position.
@@ -190,7 +189,6 @@ impl<R: Reduce> InMemory<'_, R> {
     }
 }
 
-/// The edges of some destinations.
 #[derive(Default)]
 struct Edges {
     listed: Listed,

@@ -283,7 +283,6 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         }
     }
 
-    /// Words of a segment of the lists of edges.
     fn segment_words(&self) -> u64 {
         let (width, threads) = (self.reduce.edge_width(), self.threads as u64);
         EdgeLists::segment_words(width, self.blocks.count(), threads, self.tile_bytes)

@@ -129,7 +129,6 @@ struct Filled<'a, 's> {
     empty: Vec<f32>,
     /// Nodes whose results are passed on together.
     nodes: u64,
-    /// The next node.
     next: u64,
     sink: &'a mut Sink<'s>,
 }

@@ -297,7 +297,6 @@ fn check_absent(target: &Path, replace: bool) -> Result<()> {
     Ok(())
 }
 
-/// The layout of the rows.
 fn layout(store: &Store, dtype: Option<FeatureDtype>, with_features: bool) -> Result<FeatureLayout> {
     let Some(spec) = &store.manifest().features else {
         return Err(no_features(store.path()));

@@ -62,7 +62,6 @@ pub(super) struct EdgeColumns {
     names: Vec<String>,
     values: Vec<Vec<f32>>,
     rows: u64,
-    /// Rows of a group.
     rows_max: u64,
 }
 
@@ -80,7 +79,6 @@ impl EdgeColumns {
         })
     }
 
-    /// The columns of the table.
     pub(super) fn described(&self) -> Vec<Column> {
         // Edges come by target, so targets repeat.
         let mut columns = vec![

@@ -132,7 +132,6 @@ struct Spans<'a> {
     /// Edges of the part.
     expected: u64,
     chunks: Vec<ChunkId>,
-    /// Edges of a span.
     span_edges: u64,
     /// The chunk that is being divided, and the start of its next span.
     current: Option<(Arc<Chunk>, u64, u64)>,
@@ -257,7 +256,6 @@ impl<'a> EdgeWriter<'a> {
         Ok(Self { header, ..writer })
     }
 
-    /// All edges, in spans of `span_edges`.
     fn spans(&self, span_edges: u64) -> Spans<'a> {
         let mut chunks: Vec<_> = self.store.present_chunks().collect();
         chunks.reverse();

@@ -48,7 +48,6 @@ pub fn print_ids(store: &Store, split: Option<&str>, out: &mut impl Write, progr
     write_text(store, &ids, progress, |bytes| out.write_all(bytes).map_err(Error::io("write to", "standard output")))
 }
 
-/// The ids to write.
 fn ids_of(store: &Store, split: Option<&str>, progress: &dyn Progress) -> Result<DenseIds> {
     let Some(name) = split else {
         progress.stage("writing ids", None);

@@ -15,7 +15,6 @@ use crate::export::{
     table::{Cells, Column, Scalar, Shape, TableOut, Values, group_rows, write_table},
 };
 
-/// The name of the column of ids.
 pub(super) const ID: &str = "id";
 
 /// The dense ids of rows.
@@ -157,7 +156,6 @@ pub(super) fn id_descr(store: &Store) -> Result<&'static str> {
     }
 }
 
-/// The external ids of some nodes.
 pub(super) fn id_values(store: &Store, ids: impl Iterator<Item = DenseId>, escapes: bool) -> Result<Values> {
     if store.manifest().ids.external != ExternalIds::String {
         let integers = ids.map(|id| Ok(store.ids().integer_at(id)?.cast_signed()));

@@ -153,7 +153,6 @@ pub(super) fn export_column(
 pub(super) struct Target<'a> {
     pub(super) file: &'a File,
     pub(super) path: &'a Path,
-    /// The offset of the first row.
     pub(super) first_byte: u64,
 }
 

@@ -40,7 +40,6 @@ struct Region {
     sum: AtomicU64,
 }
 
-/// One worker's buffers.
 pub(super) struct Buffers<'a> {
     spill: &'a Spill,
     /// Words in the buffer of a shard.
@@ -124,7 +123,6 @@ impl<'a> Buffers<'a> {
         Ok(&mut self.words[start..start + self.spill.record_words])
     }
 
-    /// Writes the contents of all buffers.
     pub(super) fn flush_all(&mut self) -> Result<()> {
         (0..self.fill.len() as u32).try_for_each(|shard| self.flush(shard))
     }

@@ -34,7 +34,6 @@ fn path_of(kind: AggregateKind) -> String {
     format!("{}/{kind}", files::AGGREGATES)
 }
 
-/// The files that an index lists.
 pub(super) fn files_of(index: &AggregateIndex) -> impl Iterator<Item = FileEntry> {
     let chunks = (0..).map(ChunkId).zip(&index.files);
     chunks.filter_map(|(chunk, file)| {

@@ -416,7 +416,6 @@ fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) ->
     Ok(chunks)
 }
 
-/// The device that a file or folder is on.
 fn device(path: &Path) -> Result<u64> {
     let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
     Ok(metadata.dev())

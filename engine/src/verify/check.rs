@@ -174,7 +174,6 @@ impl StoreCheck<'_> {
     }
 }
 
-/// The names of the entries of a folder, and their paths.
 fn names(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
     entries
@@ -185,7 +184,6 @@ fn names(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
         .collect()
 }
 
-/// The manifest's entry of a file.
 pub(super) fn entry_of<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m FileEntry> {
     let at = manifest.files.binary_search_by(|file| file.path.as_str().cmp(path));
     Some(&manifest.files[at.ok()?])

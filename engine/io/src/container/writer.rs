@@ -10,7 +10,6 @@ use grappa_formats::container::{BlockHasher, FileKind, Header};
 
 use crate::{Error, Result, durable};
 
-/// Bytes of the write buffer.
 const WRITE_BYTES: usize = 256 << 10;
 
 /// Writes a container file front to back, in memory bounded by a small buffer and the checksum table.

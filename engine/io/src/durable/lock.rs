@@ -118,7 +118,6 @@ impl FolderLock {
     }
 }
 
-/// Locks an open file or folder.
 pub(super) fn lock(file: &File, path: &Path, patience: Patience) -> Result<()> {
     let begin = Instant::now();
     let mut operation = FlockOperation::NonBlockingLockExclusive;

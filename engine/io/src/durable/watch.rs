@@ -21,7 +21,6 @@ struct WatchedFolder {
 pub(super) struct Watched(WatchedFolder);
 
 impl Watched {
-    /// Watches the open folder `path`.
     pub(super) fn begin(folder: &File, path: &Path) -> Result<Self> {
         let metadata = folder.metadata().map_err(Error::io("look at", path))?;
         let own = WatchedFolder { path: path.to_owned(), id: file_id(&metadata) };
@@ -39,7 +38,6 @@ impl Drop for Watched {
     }
 }
 
-/// The folders of this process that are watched.
 static WATCHED: RwLock<Vec<WatchedFolder>> = RwLock::new(Vec::new());
 
 /// Fails if `path` is a watched folder, or in one, and the folder was removed or replaced.

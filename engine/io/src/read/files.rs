@@ -139,7 +139,6 @@ impl Descriptors {
         Self { direct, capacity, cells: files.iter().map(|_| Cell::default()).collect(), clock: VecDeque::new(), files }
     }
 
-    /// The files.
     pub(super) fn files(&self) -> &[ReadFile] {
         &self.files
     }
@@ -150,7 +149,6 @@ impl Descriptors {
         transfer::check_end(read, bytes).map_err(|source| self.error(read, source))
     }
 
-    /// The error of a failed read.
     pub(super) fn error(&self, read: &Read, source: io::Error) -> Error {
         Error::Read { path: self.files[read.file.0 as usize].path.clone(), offset: read.offset, source }
     }

@@ -100,7 +100,6 @@ struct Direct {
 struct Run {
     part: u64,
     column: usize,
-    /// The chunk.
     chunk: usize,
     /// Where they are among the nodes of the part.
     places: Range<usize>,
@@ -114,7 +113,6 @@ struct Part {
     nodes: Vec<u64>,
     /// The rows of each column.
     columns: Vec<Vec<f32>>,
-    /// The files that were read.
     files: BTreeSet<u32>,
     /// Reads that are not complete.
     missing: usize,
@@ -222,7 +220,6 @@ impl<'a> RowScan<'a> {
         Ok(Some(ScannedPart { positions: part.positions, columns: part.columns }))
     }
 
-    /// Begins to read a part.
     fn begin(&mut self) -> Result<()> {
         let positions = self.next..(self.next + self.part_nodes).min(self.nodes.len());
         let mut nodes = Vec::new();
@@ -286,7 +283,6 @@ impl<'a> RowScan<'a> {
 }
 
 impl ScannedColumn<'_> {
-    /// Where the rows of some nodes are.
     fn places(&self, nodes: &[u64]) -> Vec<u64> {
         nodes.iter().map(|&node| self.of.position(NodeId(node))).collect()
     }
@@ -413,7 +409,6 @@ impl Direct {
         Ok(())
     }
 
-    /// Passes waiting reads to the engine.
     fn submit(&mut self) -> Result<()> {
         let submitted = self.engine.submit(self.waiting.make_contiguous())?;
         self.waiting.drain(..submitted);

@@ -29,7 +29,6 @@ pub struct StoredRows<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowContent {
     Features,
-    /// Pre-aggregated features.
     Aggregates {
         /// Whether the features of its node follow each row.
         with_features: bool,

@@ -25,7 +25,6 @@ use crate::aggregate::{Budget, pieces};
 const SIZES: usize = 16;
 /// Values for each degree.
 const WIDTH: usize = 2 + SIZES;
-/// Bytes of a counter.
 const COUNTER_BYTES: u64 = 8;
 /// The least memory for counters, in bytes.
 const MEMORY_MIN: u64 = 1 << 20;

@@ -193,7 +193,6 @@ impl NodeRows for Projection<'_> {
 struct Sum<'a> {
     options: &'a FastRp,
     earlier: &'a [StoredRows<'a>],
-    /// The rows of an earlier hop.
     hop: Vec<f32>,
     sums: Vec<f32>,
 }
@@ -204,7 +203,6 @@ impl<'a> Sum<'a> {
         Self { options, earlier, hop: vec![0.0; values], sums: vec![0.0; values] }
     }
 
-    /// Bytes of memory that it takes.
     fn memory_of(options: &FastRp) -> u64 {
         2 * 4 * ENCODE_ROWS as u64 * u64::from(options.dim) + READ_BYTES
     }

@@ -78,7 +78,6 @@ impl From<Values> for Cells {
 }
 
 impl Cells {
-    /// The number of values of a row.
     pub(super) fn count(&self, column: &Column, row: usize) -> Option<usize> {
         match (self.counts.get(row), column.shape) {
             (Some(count), _) => *count,
@@ -87,7 +86,6 @@ impl Cells {
         }
     }
 
-    /// The number of rows.
     pub(super) fn rows(&self, column: &Column) -> usize {
         match (self.counts.len(), column.shape) {
             (0, Shape::Vector(width)) => self.values.len() / width.max(1),
@@ -98,7 +96,6 @@ impl Cells {
 }
 
 impl Values {
-    /// The number of values.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Integers(values) => values.len(),

@@ -10,7 +10,6 @@ use grappa_io::{Error, Result};
 
 use super::cells::{Cells, Column, GroupSink, Shape};
 
-/// Bytes of a write.
 const WRITE_BYTES: usize = 256 << 10;
 
 pub(super) struct CsvWriter<'a, W> {
@@ -20,7 +19,6 @@ pub(super) struct CsvWriter<'a, W> {
     columns: &'a [Column],
     /// Text that is not written yet.
     text: Vec<u8>,
-    /// The number of written bytes.
     bytes: u64,
 }
 

@@ -86,7 +86,6 @@ fn failed(path: &Path) -> impl FnOnce(ParquetError) -> Error + '_ {
     move |error| Error::io("write", path)(io::Error::other(error))
 }
 
-/// The field of the schema.
 fn field(column: &Column) -> ParquetResult<Type> {
     match column.shape {
         Shape::One => scalar(column.scalar, &column.name, Repetition::REQUIRED),
@@ -96,7 +95,6 @@ fn field(column: &Column) -> ParquetResult<Type> {
     }
 }
 
-/// A field with a value.
 fn scalar(scalar: Scalar, name: &str, repetition: Repetition) -> ParquetResult<Type> {
     let (physical, logical) = match scalar {
         Scalar::Integer => (Physical::INT64, None),
@@ -107,7 +105,6 @@ fn scalar(scalar: Scalar, name: &str, repetition: Repetition) -> ParquetResult<T
     Type::primitive_type_builder(name, physical).with_repetition(repetition).with_logical_type(logical).build()
 }
 
-/// A field with a list of values.
 fn list(column: &Column, repetition: Repetition) -> ParquetResult<Type> {
     let element = scalar(column.scalar, "element", Repetition::REQUIRED)?;
     let group = Type::group_type_builder("list")
@@ -146,7 +143,6 @@ fn levels(column: &Column, cells: &Cells) -> (Option<Vec<i16>>, Option<Vec<i16>>
     }
 }
 
-/// Writes a column of a row group.
 fn put(writer: &mut ColumnWriter<'_>, column: &Column, cells: &Cells) -> ParquetResult<()> {
     let (defined, repeated) = levels(column, cells);
     let (defined, repeated) = (defined.as_deref(), repeated.as_deref());
