@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    io::{BufWriter, Seek, SeekFrom, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -17,12 +18,11 @@ const WRITE_BYTES: usize = 256 << 10;
 /// Until [`ContainerWriter::finish`] has written the header, the file is recognizably incomplete.
 pub struct ContainerWriter {
     path: PathBuf,
-    file: File,
+    /// Behind the payload so far.
+    file: BufWriter<File>,
     kind: FileKind,
     payload_offset: u64,
     hasher: BlockHasher,
-    buffer: Vec<u8>,
-    written: u64,
 }
 
 /// A complete container file whose bytes may still be on their way to the disk.
@@ -41,16 +41,11 @@ impl ContainerWriter {
     /// Creates the file, and replaces a file that a killed run left at `path`. `meta_bytes` is the length of the meta
     /// that [`ContainerWriter::finish`] will get.
     pub fn create(path: &Path, kind: FileKind, meta_bytes: usize) -> Result<Self> {
-        let file = durable::create_file(path)?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            kind,
-            payload_offset: Header::payload_offset(kind, meta_bytes),
-            hasher: BlockHasher::new(kind.block_bytes()),
-            buffer: Vec::with_capacity(WRITE_BYTES),
-            written: 0,
-        })
+        let mut file = durable::create_file(path)?;
+        let payload_offset = Header::payload_offset(kind, meta_bytes);
+        file.seek(SeekFrom::Start(payload_offset)).map_err(Error::io("write", path))?;
+        let (file, hasher) = (BufWriter::with_capacity(WRITE_BYTES, file), BlockHasher::new(kind.block_bytes()));
+        Ok(Self { path: path.to_owned(), file, kind, payload_offset, hasher })
     }
 
     /// Payload bytes so far.
@@ -61,32 +56,7 @@ impl ContainerWriter {
     /// Appends to the payload.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.hasher.update(bytes);
-        if self.buffer.len() + bytes.len() <= WRITE_BYTES {
-            self.buffer.extend_from_slice(bytes);
-            return Ok(());
-        }
-        self.flush()?;
-        if bytes.len() >= WRITE_BYTES {
-            self.write_through(bytes)
-        } else {
-            self.buffer.extend_from_slice(bytes);
-            Ok(())
-        }
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let buffer = std::mem::take(&mut self.buffer);
-        let result = self.write_through(&buffer);
-        self.buffer = buffer;
-        self.buffer.clear();
-        result
-    }
-
-    fn write_through(&mut self, bytes: &[u8]) -> Result<()> {
-        let at = self.payload_offset + self.written;
-        self.file.write_all_at(bytes, at).map_err(Error::io("write", &self.path))?;
-        self.written += bytes.len() as u64;
-        Ok(())
+        self.file.write_all(bytes).map_err(Error::io("write", &self.path))
     }
 
     /// Writes the checksum table and the header. The bytes may not be on disk yet; [`WrittenFile::sync`] waits for
@@ -94,13 +64,13 @@ impl ContainerWriter {
     ///
     /// # Panics
     /// If `meta` is longer than was announced.
-    pub fn finish(mut self, meta: Vec<u8>) -> Result<WrittenFile> {
-        self.flush()?;
+    pub fn finish(self, meta: Vec<u8>) -> Result<WrittenFile> {
+        let file = self.file.into_inner().map_err(|error| Error::io("write", &self.path)(error.into_error()))?;
         let (header, table) = self.hasher.finish(self.kind, meta, self.payload_offset);
-        self.file.write_all_at(&table, header.table_offset()).map_err(Error::io("write", &self.path))?;
-        self.file.write_all_at(&header.encode(), 0).map_err(Error::io("write", &self.path))?;
+        file.write_all_at(&table, header.table_offset()).map_err(Error::io("write", &self.path))?;
+        file.write_all_at(&header.encode(), 0).map_err(Error::io("write", &self.path))?;
         let bytes = header.table_offset() + table.len() as u64;
-        Ok(WrittenFile { path: self.path, bytes, digest: header.digest(), file: self.file })
+        Ok(WrittenFile { path: self.path, bytes, digest: header.digest(), file })
     }
 }
 
