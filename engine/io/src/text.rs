@@ -1,6 +1,6 @@
 //! Escapes text from files and file names before it is shown on a terminal.
 
-use std::{borrow::Cow, fmt::Write};
+use std::borrow::Cow;
 
 /// Escapes all characters of `text` that a terminal interprets instead of displaying: control characters (they make
 /// escape sequences), line ends, and marks that change the direction of writing.
@@ -13,12 +13,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len() + 16);
     for character in text.chars() {
         match character {
-            '\n' => shown.push_str("\\n"),
-            '\r' => shown.push_str("\\r"),
-            '\t' => shown.push_str("\\t"),
-            _ if acts_on_terminal(character) => {
-                write!(shown, "\\u{{{:x}}}", u32::from(character)).expect("writing to a string cannot fail");
-            }
+            '\n' | '\r' | '\t' => shown.extend(character.escape_default()),
+            _ if acts_on_terminal(character) => shown.extend(character.escape_unicode()),
             _ => shown.push(character),
         }
     }

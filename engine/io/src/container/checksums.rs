@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-use grappa_formats::{FormatError, container::Header};
+use grappa_formats::container::Header;
 
 use crate::{
     Error, Result,
@@ -155,15 +155,13 @@ impl Checksums {
 
     #[inline]
     fn check_table(&self) -> grappa_formats::Result<()> {
-        match self.table_is_right.get_or_init(|| -> grappa_formats::Result<()> {
+        let checked = self.table_is_right.get_or_init(|| {
             self.table.read_ahead();
             let checked = self.header.check_table(&self.table);
             self.table.release_all();
             checked
-        }) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(FormatError::clone(error)),
-        }
+        });
+        checked.clone()
     }
 
     #[inline(always)]

@@ -52,10 +52,7 @@ impl MappedPayload {
     /// are ignored.
     #[inline(always)]
     pub fn check(&self, payload: Range<u64>) -> Result<()> {
-        if self.checksums.are_right(payload.clone()) {
-            return Ok(());
-        }
-        self.check_now(payload).map_err(|error| self.damage(error))
+        self.check_bytes(payload).map_err(|error| self.damage(error))
     }
 
     /// The error of a block with a wrong checksum: the file changed, or it is damaged.

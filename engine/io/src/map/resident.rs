@@ -75,39 +75,32 @@ impl ResidentLimit {
 impl FaultMeter {
     /// Starts to count.
     pub fn start() -> Self {
-        let Faults { all, disk_reads } = Faults::of_thread();
+        let (all, disk_reads) = faults_of_thread();
         Self { all: Cell::new(all), disk_reads: Cell::new(disk_reads) }
     }
 
     /// Whether there were page faults since the last call.
     fn has_faulted(&self) -> bool {
-        let now = Faults::of_thread().all;
+        let (now, _) = faults_of_thread();
         now != self.all.replace(now)
     }
 
     /// The number of page faults since the last call for which the thread waited for a disk.
     pub fn disk_reads(&self) -> u64 {
-        let now = Faults::of_thread().disk_reads;
+        let (_, now) = faults_of_thread();
         now - self.disk_reads.replace(now)
     }
 }
 
-/// The page faults of a thread since it started.
-struct Faults {
-    all: u64,
-    disk_reads: u64,
-}
-
-impl Faults {
-    fn of_thread() -> Self {
-        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: it points to a rusage; all zeros are a valid one if the call fails.
-        let usage = unsafe {
-            libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-            usage.assume_init()
-        };
-        Self { all: (usage.ru_minflt + usage.ru_majflt) as u64, disk_reads: usage.ru_majflt as u64 }
-    }
+/// The page faults of a thread since it started: all, and those that read a disk.
+fn faults_of_thread() -> (u64, u64) {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: it points to a rusage; all zeros are a valid one if the call fails.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    ((usage.ru_minflt + usage.ru_majflt) as u64, usage.ru_majflt as u64)
 }
 
 /// Resident bytes of files that the process has mapped. None if the system does not report it.
@@ -117,12 +110,7 @@ fn resident_file_bytes() -> Option<u64> {
     let mut text = [0; 128];
     let length = file.read_at(&mut text, 0).ok()?;
     let pages = std::str::from_utf8(&text[..length]).ok()?.split(' ').nth(2)?;
-    Some(pages.parse::<u64>().ok()? * page_bytes())
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: the call takes a number and returns a number.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+    Some(pages.parse::<u64>().ok()? * rustix::param::page_size() as u64)
 }
 
 #[cfg(test)]

@@ -37,17 +37,6 @@ pub(super) struct Transfer {
     same_end: (usize, u32),
 }
 
-/// The result of an answer of the kernel.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// Another request is needed.
-    Again,
-    /// All wanted bytes are in the buffer.
-    Done,
-    /// The read failed.
-    Failed(io::Error),
-}
-
 impl Transfer {
     /// Begins a read that lies within the first 2^63 bytes of a file. `align` is a power of two.
     pub(super) fn new(read: Read, align: u32) -> Self {
@@ -81,45 +70,43 @@ impl Transfer {
         begin..begin + self.read.length as usize
     }
 
-    /// Handles the kernel's answer to the request of [`Transfer::next`]: the number of bytes read. Sleeps if there was
-    /// no progress for some time.
-    pub(super) fn advance(&mut self, answer: io::Result<usize>) -> Step {
+    /// Handles the kernel's answer to the request of [`Transfer::next`]: the number of bytes read. Returns whether all wanted bytes are in
+    /// the buffer. Sleeps if there was no progress for some time.
+    pub(super) fn advance(&mut self, answer: io::Result<usize>) -> io::Result<bool> {
         let refused = match answer {
             Ok(count) => {
                 let reached = self.filled as usize + count;
                 if reached >= self.wanted().end {
-                    return Step::Done;
+                    return Ok(true);
                 }
                 let aligned = reached as u32 - reached as u32 % self.align;
                 if aligned > self.filled {
                     self.filled = aligned;
                     self.stalls = 0;
-                    return Step::Again;
+                    return Ok(false);
                 }
                 let times = if self.same_end.0 == reached { self.same_end.1 + 1 } else { 1 };
                 self.same_end = (reached, times);
                 let found = reached.saturating_sub(self.wanted().start);
                 if count == 0 || times >= SAME_ENDS_MAX {
-                    return Step::Failed(ended(&self.read, found as u64));
+                    return Err(ended(&self.read, found as u64));
                 }
                 None
             }
             Err(error) => match Errno::from_io_error(&error) {
                 // A signal, a temporary lack of memory, or the submitting thread has ended.
                 Some(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CANCELED) => Some(error),
-                _ => return Step::Failed(error),
+                _ => return Err(error),
             },
         };
         self.stalls += 1;
         if self.stalls > STALLS_MAX {
-            return Step::Failed(
-                refused.unwrap_or_else(|| io::Error::other("the kernel returns only parts of a block")),
-            );
+            return Err(refused.unwrap_or_else(|| io::Error::other("the kernel returns only parts of a block")));
         }
         if self.stalls > STALLS_AT_ONCE {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Step::Again
+        Ok(false)
     }
 
     /// Performs the whole read by calls of `read_at`. Returns the range of the wanted bytes in the buffer, which must
@@ -132,10 +119,8 @@ impl Transfer {
         loop {
             let (offset, part) = self.next();
             let answer = read_at(offset, &mut buffer[part]);
-            match self.advance(answer) {
-                Step::Again => {}
-                Step::Done => return Ok(self.wanted()),
-                Step::Failed(error) => return Err(error),
+            if self.advance(answer)? {
+                return Ok(self.wanted());
             }
         }
     }
@@ -209,10 +194,9 @@ mod tests {
             let mut transfer = Transfer::new(read(600, 1000), align);
             let last = *answers.last().unwrap();
             let mut answers = answers.into_iter();
-            let error = (0..100).find_map(|_| match transfer.advance(Ok(answers.next().unwrap_or(last))) {
-                Step::Failed(error) => Some(error),
-                Step::Again => None,
-                Step::Done => panic!("the read must not succeed"),
+            let error = (0..100).find_map(|_| {
+                let step = transfer.advance(Ok(answers.next().unwrap_or(last)));
+                step.inspect(|is_complete| assert!(!is_complete, "the read must not succeed")).err()
             });
             let error = error.expect("the read fails");
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
@@ -223,13 +207,13 @@ mod tests {
     #[test]
     fn endless_refusals_become_an_error() {
         let mut transfer = Transfer::new(read(0, 10), 1);
-        let answers = (0..).find(|_| matches!(transfer.advance(Err(Errno::AGAIN.into())), Step::Failed(_)));
+        let answers = (0..).find(|_| transfer.advance(Err(Errno::AGAIN.into())).is_err());
         assert_eq!(answers, Some(STALLS_MAX));
     }
 
     #[test]
     fn other_errors_are_final() {
         let mut transfer = Transfer::new(read(0, 10), 1);
-        assert!(matches!(transfer.advance(Err(Errno::IO.into())), Step::Failed(_)));
+        transfer.advance(Err(Errno::IO.into())).unwrap_err();
     }
 }

@@ -37,7 +37,7 @@ use super::{
     files::{ALIGN_MAX, Descriptors, Open, ReadFile},
     options::{Options, ReadEngine},
     request::Read,
-    transfer::{Step, Transfer},
+    transfer::Transfer,
 };
 use crate::{Error, Result, arena::Arena};
 
@@ -192,19 +192,15 @@ impl Uring {
             self.describe(number)?;
             return Ok(None);
         }
-        match slot.transfer.advance(answer) {
-            Step::Again => {
-                self.describe(number)?;
-                Ok(None)
-            }
-            Step::Done => {
-                let wanted = slot.transfer.wanted();
-                self.slots[number as usize] = None;
-                self.free.push(number);
-                Ok(Some((read, wanted)))
-            }
-            Step::Failed(source) => Err(self.descriptors.error(&read, source)),
+        let is_complete = slot.transfer.advance(answer).map_err(|source| self.descriptors.error(&read, source))?;
+        if !is_complete {
+            self.describe(number)?;
+            return Ok(None);
         }
+        let wanted = slot.transfer.wanted();
+        self.slots[number as usize] = None;
+        self.free.push(number);
+        Ok(Some((read, wanted)))
     }
 
     /// Queues the next submission of a slot. The next `enter` hands it to the kernel.
