@@ -19,15 +19,12 @@ use super::{
 
 /// The tiles of an aggregation, with the rows of one block of sources in memory at a time.
 pub(super) struct Stream<'a, R> {
-    aggregation: &'a Aggregation<'a>,
     tiler: Tiler<'a, R>,
-    blocks: Blocks,
     /// The rows of the current block, and space for the rows of the next one.
     front: Arena,
     back: Arena,
     /// The block whose rows are in `front`.
     loaded: Option<u64>,
-    progress: &'a dyn Progress,
 }
 
 impl<'a, R: Reduce> Stream<'a, R> {
@@ -42,31 +39,28 @@ impl<'a, R: Reduce> Stream<'a, R> {
         let stride = aggregation.rows.layout().stride;
         let blocks = Blocks::new(aggregation.sources.len(), stride, aggregation.budget.memory);
         Ok(Self {
-            aggregation,
             tiler: Tiler::new(aggregation, reduce, first, blocks, keeps_rows, progress),
-            blocks,
             front: Arena::new(blocks.block_bytes())?,
             back: Arena::new(if blocks.count() > 1 { blocks.block_bytes() } else { 0 })?,
             loaded: None,
-            progress,
         })
     }
 
     /// The next tile, with its edges. None after the last. There is memory for one tile at a time.
-    pub fn next(&mut self) -> Result<Option<Tile<'a, R>>> {
+    pub fn next(&mut self) -> Result<Option<Tile>> {
         if self.loaded != Some(0) {
             // While edges are listed.
-            self.aggregation.rows.read_ahead(self.blocks.positions(0));
+            self.tiler.aggregation.rows.read_ahead(self.tiler.blocks.positions(0));
         }
         self.tiler.next()
     }
 
     /// Adds all rows to a tile.
-    pub fn add_rows(&mut self, tile: &mut Tile<'a, R>, own: &mut Option<&mut OwnRows<'_>>) -> Result<()> {
-        let (blocks, progress) = (self.blocks, self.progress);
-        let (rows, threads) = (self.aggregation.rows, self.aggregation.budget.threads);
+    pub fn add_rows(&mut self, tile: &mut Tile, own: &mut Option<&mut OwnRows<'_>>) -> Result<()> {
+        let Tiler { aggregation, blocks, progress, .. } = self.tiler;
+        let (rows, threads) = (aggregation.rows, aggregation.budget.threads);
         let layout = rows.layout();
-        tile.begin(own)?;
+        self.tiler.begin(tile, own)?;
         let wanted: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
         for (i, &block) in wanted.iter().enumerate() {
             check_stopped(progress)?;
@@ -79,7 +73,7 @@ impl<'a, R: Reduce> Stream<'a, R> {
                 let reader = next
                     .map(|next| workers::spawn(scope, move || read(rows, blocks.positions(next), back, 1)))
                     .transpose()?;
-                let added = tile.add(block, &self.front, layout);
+                let added = self.tiler.add(tile, block, &self.front, layout);
                 reader.map_or(Ok(()), workers::join).and(added)
             })?;
             self.loaded = Some(block);
@@ -101,12 +95,12 @@ impl<'a, R: Reduce> Stream<'a, R> {
     }
 
     /// Passes a tile that has all rows to `sink`.
-    fn pass(&mut self, mut tile: Tile<'_, R>, sink: &mut SinkWithRows<'_>) -> Result<()> {
-        let (positions, edges) = (tile.positions(), tile.edges());
-        let (states, kept) = tile.finish()?;
+    fn pass(&mut self, mut tile: Tile, sink: &mut SinkWithRows<'_>) -> Result<()> {
+        let (positions, edges) = (tile.positions.clone(), tile.edges());
+        let (states, kept) = self.tiler.finish(&mut tile)?;
         sink(positions, states, kept)?;
         self.tiler.take_back(tile);
-        self.progress.advance(0, edges);
+        self.tiler.progress.advance(0, edges);
         Ok(())
     }
 }
@@ -114,7 +108,7 @@ impl<'a, R: Reduce> Stream<'a, R> {
 /// An aggregation whose first tile is made while its rows are ([`Aggregation::begin`]).
 pub struct BegunAggregation<'a, R> {
     stream: Stream<'a, R>,
-    tile: Option<Tile<'a, R>>,
+    tile: Option<Tile>,
 }
 
 impl<'a, R: Reduce> BegunAggregation<'a, R> {

@@ -32,9 +32,9 @@ const LINE_BYTES: usize = 64;
 
 /// Cuts the destinations into tiles that fit the memory.
 pub struct Tiler<'a, R> {
-    aggregation: &'a Aggregation<'a>,
+    pub aggregation: &'a Aggregation<'a>,
     reduce: &'a R,
-    blocks: Blocks,
+    pub blocks: Blocks,
     threads: usize,
     /// The budget of a tile, in bytes.
     tile_bytes: u64,
@@ -45,7 +45,7 @@ pub struct Tiler<'a, R> {
     /// The position of the next tile's first destination.
     next: u64,
     spare: SpareTile,
-    progress: &'a dyn Progress,
+    pub progress: &'a dyn Progress,
 }
 
 /// The memory of a finished tile, for the next one. New memory costs a page fault for each page, which in virtual machines takes longer
@@ -58,17 +58,14 @@ struct SpareTile {
 }
 
 /// Destinations, their states and their edges.
-pub struct Tile<'a, R> {
-    reduce: &'a R,
-    positions: Range<u64>,
+pub struct Tile {
+    /// The positions of the destinations.
+    pub positions: Range<u64>,
     /// Each destination has a state for each part of its adjacency list, until the tile is finished.
     states: Vec<f32>,
     strips: Vec<Strip>,
     /// The rows of the destinations, if they are kept.
     kept: Option<KeptRows>,
-    /// Destinations whose own rows are in memory at a time.
-    own_nodes: u64,
-    progress: &'a dyn Progress,
 }
 
 /// The encoded rows of a tile's destinations.
@@ -175,7 +172,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     }
 
     /// The next tile with its edges, or `None` after the last.
-    pub fn next(&mut self) -> Result<Option<Tile<'a, R>>> {
+    pub fn next(&mut self) -> Result<Option<Tile>> {
         if self.next >= self.aggregation.destinations.len() {
             return Ok(None);
         }
@@ -202,18 +199,15 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             "listed the edges of a tile"
         );
         Ok(Some(Tile {
-            reduce: self.reduce,
             states: zeros(states, values),
             strips,
             kept: (self.kept_bytes > 0).then(|| self.kept_rows(positions.clone(), kept)),
-            own_nodes: self.own_nodes,
             positions,
-            progress: self.progress,
         }))
     }
 
     /// Takes the memory of a tile back, for the next one.
-    pub fn take_back(&mut self, tile: Tile<'_, R>) {
+    pub fn take_back(&mut self, tile: Tile) {
         self.spare = SpareTile {
             states: tile.states,
             kept: tile.kept.map_or_else(Vec::new, |kept| kept.rows),
@@ -400,11 +394,7 @@ impl ListedEdges {
     }
 }
 
-impl<R: Reduce> Tile<'_, R> {
-    pub fn positions(&self) -> Range<u64> {
-        self.positions.clone()
-    }
-
+impl Tile {
     pub fn edges(&self) -> u64 {
         let sizes = self.strips.iter().flat_map(|strip| &strip.sizes);
         sizes.map(|size| size.added).sum()
@@ -415,16 +405,18 @@ impl<R: Reduce> Tile<'_, R> {
         let has_edges = self.strips.iter().any(|strip| !strip.edges.is_empty(block));
         has_edges || self.kept.as_ref().is_some_and(|kept| !kept.in_block(block).is_empty())
     }
+}
 
-    /// Initializes the states.
-    pub fn begin(&mut self, own: &mut Option<&mut OwnRows<'_>>) -> Result<()> {
+impl<R: Reduce> Tiler<'_, R> {
+    /// Initializes the states of a tile.
+    pub fn begin(&self, tile: &mut Tile, own: &mut Option<&mut OwnRows<'_>>) -> Result<()> {
         let (reduce, width) = (self.reduce, self.reduce.own_width());
         let mut rows = Vec::new();
-        let mut states = self.states.chunks_exact_mut(reduce.state_width());
-        let mut sizes = self.strips.iter().flat_map(|strip| &strip.sizes);
-        let mut next = self.positions.start;
-        while next < self.positions.end {
-            let nodes = next..self.positions.end.min(next.saturating_add(self.own_nodes));
+        let mut states = tile.states.chunks_exact_mut(reduce.state_width());
+        let mut sizes = tile.strips.iter().flat_map(|strip| &strip.sizes);
+        let mut next = tile.positions.start;
+        while next < tile.positions.end {
+            let nodes = next..tile.positions.end.min(next.saturating_add(self.own_nodes));
             next = nodes.end;
             let count = (nodes.end - nodes.start) as usize;
             rows.resize(count * width, 0.0);
@@ -441,15 +433,14 @@ impl<R: Reduce> Tile<'_, R> {
         Ok(())
     }
 
-    /// Adds the edges from a block whose encoded rows are `rows`. Blocks come in ascending order. Returns early when the operation shall
+    /// Adds the edges of a tile from a block whose encoded rows are `rows`. Blocks come in ascending order. Returns early when the operation shall
     /// stop.
-    pub fn add(&mut self, block: u64, rows: &[u8], layout: FeatureLayout) -> Result<()> {
+    pub fn add(&self, tile: &mut Tile, block: u64, rows: &[u8], layout: FeatureLayout) -> Result<()> {
         let (reduce, stride, state_width) = (self.reduce, layout.stride as usize, self.reduce.state_width());
-        let progress = self.progress;
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = &mut tile.kept {
             kept.keep(block, rows, stride);
         }
-        self.each_strip(|strip, states| {
+        self.each_strip(tile, |strip, states| {
             let edges = strip.edges.of_block(block);
             let mut ahead = edges.clone();
             let prefetch_next = |ahead: &mut BlockEdges<'_>, states: &[f32]| {
@@ -462,7 +453,7 @@ impl<R: Reduce> Tile<'_, R> {
             (0..AHEAD).for_each(|_| prefetch_next(&mut ahead, states));
             let mut values = vec![0.0; layout.dim as usize];
             for (i, (destination, source, along)) in edges.enumerate() {
-                if i.is_multiple_of(STOP_EVERY) && progress.is_stopped() {
+                if i.is_multiple_of(STOP_EVERY) && self.progress.is_stopped() {
                     return;
                 }
                 prefetch_next(&mut ahead, states);
@@ -480,10 +471,10 @@ impl<R: Reduce> Tile<'_, R> {
         })
     }
 
-    /// Completes the states. Returns them, and the rows that were kept.
-    pub fn finish(&mut self) -> Result<(&mut Vec<f32>, Option<&[u8]>)> {
+    /// Completes the states of a tile. Returns them, and the rows that were kept.
+    pub fn finish<'t>(&self, tile: &'t mut Tile) -> Result<(&'t mut Vec<f32>, Option<&'t [u8]>)> {
         let (reduce, width) = (self.reduce, self.reduce.state_width());
-        self.each_strip(|strip, states| {
+        self.each_strip(tile, |strip, states| {
             let mut first = 0;
             for (i, size) in strip.sizes.iter().enumerate() {
                 let end = first + parts(size.added) as usize * width;
@@ -496,29 +487,25 @@ impl<R: Reduce> Tile<'_, R> {
                 first = end;
             }
         })?;
-        self.close_gaps(width);
-        Ok((&mut self.states, self.kept.as_ref().map(|kept| &kept.rows[..])))
-    }
-
-    /// Removes the states that were merged into others: those behind the first states of a strip, one for each destination.
-    fn close_gaps(&mut self, width: usize) {
+        // The states that were merged into others are behind the first states of a strip, one for each destination.
         let (mut from, mut to) = (0, 0);
-        for strip in &self.strips {
+        for strip in &tile.strips {
             let values = strip.sizes.len() * width;
             if from != to {
-                self.states.copy_within(from..from + values, to);
+                tile.states.copy_within(from..from + values, to);
             }
             from += strip.states * width;
             to += values;
         }
-        self.states.truncate(to);
+        tile.states.truncate(to);
+        Ok((&mut tile.states, tile.kept.as_ref().map(|kept| &kept.rows[..])))
     }
 
-    /// Runs `work` for each strip and its states, each on its own thread.
-    fn each_strip(&mut self, work: impl Fn(&Strip, &mut [f32]) + Sync) -> Result<()> {
+    /// Runs `work` for each strip of a tile and its states, each on its own thread.
+    fn each_strip(&self, tile: &mut Tile, work: impl Fn(&Strip, &mut [f32]) + Sync) -> Result<()> {
         let width = self.reduce.state_width();
-        let mut states = self.states.as_mut_slice();
-        let strips = self.strips.iter().map(|strip| {
+        let mut states = tile.states.as_mut_slice();
+        let strips = tile.strips.iter().map(|strip| {
             let now = states.split_off_mut(..strip.states * width).expect("strips have all states");
             (strip, now)
         });
