@@ -9,7 +9,7 @@ use std::{io::Write, sync::Arc};
 use grappa_formats::{ChunkId, DenseId, EdgePart, NodeId, manifest::ExternalIds};
 use grappa_io::{
     Error, Position, Result,
-    blocks::{NewFile, Planned, blocks_at_once, write_in_order},
+    blocks::{Planned, blocks_at_once, write_in_order},
     durable::Destination,
     npy,
     progress::{Progress, check_stopped},
@@ -70,18 +70,17 @@ pub fn export_edges<'a>(
 ) -> Result<Exported> {
     let destination = out.into();
     let writer = EdgeWriter::new(store, part, format)?;
-    let edges = writer.edges;
-    if format == EdgeFormat::Parquet {
-        let bytes = pool(budget.threads)?.install(|| writer.write_table(destination, budget, progress))?;
-        return Ok(Exported { rows: edges, bytes });
-    }
-    let file = NewFile { destination, header_bytes: writer.header.len(), progress };
-    let payload = pool(budget.threads)?.install(|| {
-        let plan = writer.spans(writer.block_edges(budget)?);
-        writer.start(progress);
-        file.write(plan.planner(), |span, buffers, out| writer.append(span, buffers, out), |_| writer.header.clone())
+    let bytes = pool(budget.threads)?.install(|| {
+        let block_edges = writer.block_edges(budget)?;
+        if format == EdgeFormat::Parquet {
+            return writer.write_table(destination, block_edges, progress);
+        }
+        let temporary = destination.begin()?;
+        let bytes = writer.write(block_edges, progress, |bytes| temporary.write_all(bytes))?;
+        temporary.finish()?;
+        Ok(bytes)
     })?;
-    Ok(Exported { rows: edges, bytes: payload + file.header_bytes as u64 })
+    Ok(Exported { rows: writer.edges, bytes })
 }
 
 /// Writes all edges of a part as text to `out`, such as standard output.
@@ -93,21 +92,10 @@ pub fn print_edges(
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let writer = EdgeWriter::new(store, part, EdgeFormat::Tsv)?;
-    let mut bytes = writer.header.len() as u64;
-    pool(budget.threads)?.install(|| {
-        let plan = writer.spans(writer.block_edges(budget)?);
-        writer.start(progress);
-        out.write_all(&writer.header).map_err(Error::io("write to", "standard output"))?;
-        write_in_order(
-            plan.planner(),
-            |span, buffers, out| writer.append(span, buffers, out),
-            |block, edges| {
-                out.write_all(block).map_err(Error::io("write to", "standard output"))?;
-                bytes += block.len() as u64;
-                progress.advance(block.len() as u64, edges);
-                check_stopped(progress)
-            },
-        )
+    let bytes = pool(budget.threads)?.install(|| {
+        writer.write(writer.block_edges(budget)?, progress, |bytes| {
+            out.write_all(bytes).map_err(Error::io("write to", "standard output"))
+        })
     })?;
     Ok(Exported { rows: writer.edges, bytes })
 }
@@ -140,10 +128,6 @@ struct Spans<'a> {
 }
 
 impl Spans<'_> {
-    fn planner(mut self) -> impl FnMut() -> Result<Option<Planned<Span>>> + Send {
-        move || self.next()
-    }
-
     fn next(&mut self) -> Result<Option<Planned<Span>>> {
         loop {
             let Some((chunk, row, skipped)) = self.current.take() else {
@@ -162,11 +146,10 @@ impl Spans<'_> {
 
     /// Fails unless the spans had all edges. Damage that keeps their number is not noticed here.
     fn expect_all(&self) -> Result<()> {
-        let expected = self.expected;
-        if self.edges == expected {
-            return Ok(());
+        match self.edges == self.expected {
+            true => Ok(()),
+            false => Err(damaged(self.store, format!("{} of {} edges are there", self.edges, self.expected))),
         }
-        Err(damaged(self.store, format!("{} of {expected} edges are there", self.edges)))
     }
 
     /// The span that starts here, unless no edges follow.
@@ -324,32 +307,41 @@ impl<'a> EdgeWriter<'a> {
     }
 
     /// Writes the edges as a table, on the threads of the current pool. Returns the number of bytes.
-    fn write_table(&self, out: Destination<'_>, budget: &Budget, progress: &dyn Progress) -> Result<u64> {
-        let plan = self.spans(self.block_edges(budget)?);
+    fn write_table(&self, out: Destination<'_>, block_edges: u64, progress: &dyn Progress) -> Result<u64> {
         let (group_rows, _) = edge_table::group_of(self.store, self.id_bytes()?);
         let mut columns = EdgeColumns::new(self.store, group_rows)?;
-        self.start(progress);
         write_table(TableOut::File(out, TableFormat::Parquet), &columns.described(), |sink| {
-            write_in_order(
-                plan.planner(),
-                |span, buffers, out| self.append(span, buffers, out),
-                |block, edges| {
-                    columns.add(block, sink)?;
-                    progress.advance(block.len() as u64, edges);
-                    check_stopped(progress)
-                },
-            )?;
+            self.write(block_edges, progress, |block| columns.add(block, sink))?;
             columns.flush(sink)
         })
     }
 
-    fn start(&self, progress: &dyn Progress) {
+    /// Passes the header and blocks of `block_edges` edges to `sink`, on the threads of the current pool. Returns the number of bytes.
+    fn write(
+        &self,
+        block_edges: u64,
+        progress: &dyn Progress,
+        mut sink: impl FnMut(&[u8]) -> Result<()> + Send,
+    ) -> Result<u64> {
         let stage = match self.format {
             EdgeFormat::NpyWeights => "writing weights",
             EdgeFormat::NpyFeatures => "writing edge features",
             _ => "writing edges",
         };
         progress.stage(stage, self.array_bytes().map(|bytes| self.edges * bytes));
+        sink(&self.header)?;
+        let (mut bytes, mut spans) = (self.header.len() as u64, self.spans(block_edges));
+        write_in_order(
+            || spans.next(),
+            |span, buffers, out| self.append(span, buffers, out),
+            |block, edges| {
+                sink(block)?;
+                bytes += block.len() as u64;
+                progress.advance(block.len() as u64, edges);
+                check_stopped(progress)
+            },
+        )?;
+        Ok(bytes)
     }
 
     fn append(&self, span: &Span, buffers: &mut Buffers, out: &mut Vec<u8>) -> Result<()> {
