@@ -1,9 +1,6 @@
 //! One pass over the weights of all edges: whether an aggregation can take them, and their sums.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, Mutex};
 
 use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Error, Result, workers};
@@ -54,21 +51,14 @@ impl AllWeights<'_> {
     fn pass(&self, take: &(dyn Fn(u64, &[f32]) + Sync)) -> Result<()> {
         let least = if self.divides { 0.0 } else { f32::MIN };
         let map = self.chunks.map();
-        let (next, wrong) = (AtomicU32::new(0), Mutex::new(None));
-        workers::run(self.threads, |worker| {
-            while worker.goes_on() {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= map.chunks() {
-                    break;
-                }
-                let Some(chunk) = self.chunks.chunk(ChunkId(number)) else {
-                    continue;
-                };
-                let first = map.range(ChunkId(number)).start;
-                let found = chunk_sums(chunk, least, |row, of_rows| take(first + row, of_rows))?;
-                if let Some((row, weight)) = found {
-                    *wrong.lock().expect("no thread panics") = Some((NodeId(first + row), weight));
-                }
+        let wrong = Mutex::new(None);
+        let chunks: Vec<ChunkId> = (0..map.chunks()).map(ChunkId).collect();
+        workers::for_each(self.threads, &chunks, |id| {
+            let Some(chunk) = self.chunks.chunk(id) else { return Ok(()) };
+            let first = map.range(id).start;
+            let found = chunk_sums(chunk, least, |row, of_rows| take(first + row, of_rows))?;
+            if let Some((row, weight)) = found {
+                *wrong.lock().expect("no thread panics") = Some((NodeId(first + row), weight));
             }
             Ok(())
         })?;

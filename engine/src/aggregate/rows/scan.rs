@@ -12,9 +12,9 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    iter,
     ops::Range,
-    sync::{Arc, mpsc::sync_channel},
-    thread,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use grappa_formats::NodeId;
@@ -157,24 +157,15 @@ impl<'a> RowScan<'a> {
     /// # Errors
     /// As [`RowScan::next`], if a thread cannot be started, and if `each` fails.
     pub fn each<E: From<Error>>(
-        mut self,
+        self,
         progress: &dyn Progress,
         mut each: impl FnMut(ScannedPart) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        thread::scope(|scope| {
-            let (sender, parts) = sync_channel(0);
-            let reader = workers::spawn(scope, move || {
-                while let Some(part) = self.next(progress)? {
-                    // Nobody receives it if `each` failed.
-                    if sender.send(part).is_err() {
-                        break;
-                    }
-                }
-                Result::Ok(())
-            })?;
-            parts.into_iter().try_for_each(&mut each)?;
-            Ok(workers::join(reader)?)
-        })
+        let scan = Mutex::new(self);
+        let read = || scan.lock().unwrap_or_else(PoisonError::into_inner).next(progress);
+        workers::read_ahead(1, read, |parts| {
+            Ok(iter::from_fn(|| parts.next().transpose()).try_for_each(|part| each(part?)))
+        })?
     }
 
     /// The next part. None after the last one.
