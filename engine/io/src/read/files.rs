@@ -30,18 +30,8 @@ pub(super) const ALIGN_MAX: u32 = 4096;
 pub struct ReadFile {
     path: PathBuf,
     identity: Identity,
-    direct: Direct,
-}
-
-/// Whether reads may bypass the page cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direct {
-    /// Yes, in multiples of this many bytes.
-    Aligned(u32),
-    /// The file system does not report it. Direct reads are tried in multiples of [`ALIGN_MAX`].
-    Unknown,
-    /// No.
-    Refused,
+    /// Reads in multiples of this number of bytes may bypass the page cache. None if none may.
+    direct_align: Option<u32>,
 }
 
 impl ReadFile {
@@ -55,7 +45,7 @@ impl ReadFile {
         {
             return Err(Error::format(path)(FormatError::Length { what: "file", expected, found: identity.bytes() }));
         }
-        Ok(Self { path: path.to_owned(), identity, direct: Direct::of(&file) })
+        Ok(Self { path: path.to_owned(), identity, direct_align: direct_align(&file) })
     }
 
     /// Its path.
@@ -78,22 +68,15 @@ impl ReadFile {
     }
 }
 
-impl Direct {
-    fn of(file: &File) -> Self {
-        let Ok(status) = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
-            return Self::Unknown;
-        };
-        if status.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
-            return Self::Unknown;
-        }
-        // Buffers start at multiples of a page.
-        match (status.stx_dio_offset_align, status.stx_dio_mem_align) {
-            (align, memory) if align.is_power_of_two() && align <= ALIGN_MAX && memory <= ALIGN_MAX => {
-                Self::Aligned(align)
-            }
-            _ => Self::Refused,
-        }
-    }
+fn direct_align(file: &File) -> Option<u32> {
+    let status = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let Some(status) = status.ok().filter(|status| status.stx_mask & StatxFlags::DIOALIGN.bits() != 0) else {
+        // Direct reads are tried if the file system does not report it.
+        return Some(ALIGN_MAX);
+    };
+    // Buffers start at multiples of a page.
+    let (align, memory) = (status.stx_dio_offset_align, status.stx_dio_mem_align);
+    (align.is_power_of_two() && align <= ALIGN_MAX && memory <= ALIGN_MAX).then_some(align)
 }
 
 /// An open file, as one engine reads it.
@@ -250,15 +233,9 @@ impl ReadFile {
     }
 
     fn descriptor(&self, direct: bool) -> Result<Open> {
-        if direct && self.direct != Direct::Refused {
+        if direct && let Some(align) = self.direct_align {
             match self.open_with(OFlags::DIRECT) {
-                Ok(file) => {
-                    let align = match self.direct {
-                        Direct::Aligned(align) => align,
-                        Direct::Unknown | Direct::Refused => ALIGN_MAX,
-                    };
-                    return Ok(Open { file, align });
-                }
+                Ok(file) => return Ok(Open { file, align }),
                 Err(Error::Io { source, .. }) if Errno::from_io_error(&source) == Some(Errno::INVAL) => {}
                 Err(error) => return Err(error),
             }

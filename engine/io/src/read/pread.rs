@@ -115,19 +115,6 @@ impl Pread {
         }
         Ok(reads.len())
     }
-
-    fn show(&mut self, finished: Finished, done: &mut dyn FnMut(&Read, &[u8])) -> Result<()> {
-        self.in_flight -= 1;
-        let result = match finished.wanted {
-            Ok(wanted) => {
-                done(&finished.read, &finished.buffer[wanted]);
-                Ok(())
-            }
-            Err(source) => Err(self.descriptors.error(&finished.read, source)),
-        };
-        self.spare.push(finished.buffer);
-        result
-    }
 }
 
 impl PreadJob {
@@ -164,13 +151,15 @@ impl ReadEngine for Pread {
         if self.in_flight == 0 {
             return Ok(0);
         }
-        let first = self.finished.recv().expect("the reading threads live as long as the engine");
-        let mut next = Some(first);
+        let mut next = Some(self.finished.recv().expect("the reading threads live as long as the engine"));
         let mut count = 0;
-        while let Some(finished) = next {
-            if let Err(error) = self.show(finished, done) {
+        while let Some(Finished { read, wanted, buffer }) = next {
+            self.in_flight -= 1;
+            let shown = wanted.map(|wanted| done(&read, &buffer[wanted]));
+            self.spare.push(buffer);
+            if let Err(source) = shown {
                 self.abandon();
-                return Err(error);
+                return Err(self.descriptors.error(&read, source));
             }
             count += 1;
             next = self.finished.try_recv().ok();

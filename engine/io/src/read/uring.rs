@@ -208,11 +208,11 @@ impl Uring {
         let slot = self.slots[number as usize].as_ref().expect("the slot has a read");
         let (offset, part) = slot.transfer.next();
         let index = slot.transfer.read.file.0;
-        let target = match self.registered.get(index as usize) {
-            Some(file) if Arc::ptr_eq(file, &slot.file) => Target::Listed(index),
-            _ => Target::Descriptor(slot.file.file.as_raw_fd()),
+        let (fd, flags) = match self.registered.get(index as usize) {
+            Some(file) if Arc::ptr_eq(file, &slot.file) => (index as RawFd, squeue::Flags::FIXED_FILE),
+            _ => (slot.file.file.as_raw_fd(), squeue::Flags::empty()),
         };
-        let entry = self.buffers.entry(target, number, part, offset).user_data(number.into());
+        let entry = self.buffers.entry(fd, number, part, offset).flags(flags).user_data(number.into());
         while self.ring.submission().is_full() {
             self.enter(0)?;
             if self.ring.submission().is_full() {
@@ -376,21 +376,13 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts_mut(self.address(slot, part.start), part.len()) }
     }
 
-    /// Describes a read into a part of a slot.
-    fn entry(&self, file: Target, slot: u32, part: Range<usize>, offset: u64) -> squeue::Entry {
+    /// Describes a read into a part of a slot, from a descriptor or a registered file.
+    fn entry(&self, fd: RawFd, slot: u32, part: Range<usize>, offset: u64) -> squeue::Entry {
         assert!(part.end <= self.slot_bytes, "{part:?} of a slot");
         let (address, length) = (self.address(slot, part.start), part.len() as u32);
-        match (file, self.registered) {
-            (Target::Listed(place), true) => {
-                opcode::ReadFixed::new(types::Fixed(place), address, length, 0).offset(offset).build()
-            }
-            (Target::Listed(place), false) => {
-                opcode::Read::new(types::Fixed(place), address, length).offset(offset).build()
-            }
-            (Target::Descriptor(fd), true) => {
-                opcode::ReadFixed::new(types::Fd(fd), address, length, 0).offset(offset).build()
-            }
-            (Target::Descriptor(fd), false) => opcode::Read::new(types::Fd(fd), address, length).offset(offset).build(),
+        match self.registered {
+            true => opcode::ReadFixed::new(types::Fd(fd), address, length, 0).offset(offset).build(),
+            false => opcode::Read::new(types::Fd(fd), address, length).offset(offset).build(),
         }
     }
 }
@@ -406,13 +398,6 @@ fn passes(error: &io::Error, refusals: &mut u32) -> bool {
         }
         _ => false,
     }
-}
-
-/// How a submission names its file.
-enum Target {
-    /// Its index among the registered files.
-    Listed(u32),
-    Descriptor(RawFd),
 }
 
 /// Makes a ring for `depth` reads in flight, and checks that it supports the needed operations. The ring is smaller if
