@@ -214,7 +214,7 @@ pub struct SpillBytes {
 }
 
 /// A duration.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PlannedTime {
     /// In total.
     pub seconds: f64,
@@ -292,16 +292,15 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
 }
 
 fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>) -> PlannedBytes {
-    let sizes = RowSizes::of(options);
+    let (bits, exceptions) = row_sizes(options);
     let mut bytes = PlannedBytes::default();
     let (nodes, files) = (options.nodes, u64::from(chunks.chunks()));
     // Chunks differ by one node at most, or are random samples, so each has its share.
     let per_chunk = |amount: f64| (amount / files as f64).ceil() as u64;
     let rows = nodes.div_ceil(files);
     let mut names = 2;
-    bytes.edges =
-        files * file_bytes(FileKind::ROWS, RowsMeta::BYTES, per_chunk(sizes.bits / 8.0) + PADDING_BYTES as u64);
-    let directory = rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64 + per_chunk(sizes.exceptions) * EXCEPTION.1;
+    bytes.edges = files * file_bytes(FileKind::ROWS, RowsMeta::BYTES, per_chunk(bits / 8.0) + PADDING_BYTES as u64);
+    let directory = rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64 + per_chunk(exceptions) * EXCEPTION.1;
     bytes.degrees = files * file_bytes(FileKind::DEGREES, RowsMeta::BYTES, directory);
     if options.weighted {
         bytes.weights = files * edge_rows_bytes(FileKind::WEIGHTS, WEIGHT, per_chunk(options.edges as f64), rows);
@@ -359,39 +358,29 @@ fn file_bytes(kind: FileKind, meta: usize, payload: u64) -> u64 {
     Header::payload_offset(kind, meta) + payload + payload.div_ceil(kind.block_bytes() as u64) * 8
 }
 
-/// Sizes of all adjacency lists together.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct RowSizes {
-    /// Bits of the adjacency lists.
-    bits: f64,
-    /// Adjacency lists whose degree does not fit the directory.
-    exceptions: f64,
-}
-
-impl RowSizes {
-    fn of(options: &PlanOptions) -> Self {
-        let mut sum = Self { bits: 0.0, exceptions: 0.0 };
-        if options.nodes == 0 {
-            return sum;
-        }
-        let source_max = options.nodes - 1;
-        for class in degree_classes(options.nodes, options.edges, options.degrees) {
-            let (bits, exceptions) = expected(class.mean, |degree| {
-                let is_exception = degree >= EXCEPTION.0;
-                (elias_fano_bits(degree, source_max) as f64, f64::from(u8::from(is_exception)))
-            });
-            sum.bits += class.nodes * bits;
-            sum.exceptions += class.nodes * exceptions;
-        }
-        sum
+/// Bits of all adjacency lists, and the number of lists whose degree does not fit the directory.
+fn row_sizes(options: &PlanOptions) -> (f64, f64) {
+    let mut sums = (0.0, 0.0);
+    if options.nodes == 0 {
+        return sums;
     }
+    let source_max = options.nodes - 1;
+    for class in degree_classes(options.nodes, options.edges, options.degrees) {
+        let (bits, exceptions) = expected(class.mean, |degree| {
+            let is_exception = degree >= EXCEPTION.0;
+            (elias_fano_bits(degree, source_max) as f64, f64::from(u8::from(is_exception)))
+        });
+        sums.0 += class.nodes * bits;
+        sums.1 += class.nodes * exceptions;
+    }
+    sums
 }
 
 fn ingest_time(options: &PlanOptions, bytes: &PlannedBytes, spill_edges: u64, spill_features: u64) -> PlannedTime {
     let (rates, edges) = (&options.rates, options.edges as f64);
     // Free memory holds a part of what is spilled: all of it when it is read, and what the system may keep unwritten before.
     let (cached, dirty) = (options.free_memory, options.free_memory / DIRTY_PART);
-    let mut time = Passes::new(options);
+    let mut time = Passes { options, sum: PlannedTime::default() };
     let values = u64::from(options.weighted) + options.edge_features.map_or(0, |(dim, _)| dim.into());
     let input = options.edges * (INPUT_EDGE_BYTES + values * INPUT_VALUE_BYTES);
     time.pass(input + spill_edges.saturating_sub(dirty), edges * rates.edge_read_ns);
@@ -409,7 +398,7 @@ fn ingest_time(options: &PlanOptions, bytes: &PlannedBytes, spill_edges: u64, sp
 
 fn super_epoch_time(options: &PlanOptions, bytes: &PlannedBytes) -> PlannedTime {
     let rates = &options.rates;
-    let mut time = Passes::new(options);
+    let mut time = Passes { options, sum: PlannedTime::default() };
     time.pass(bytes.of_edges(), options.edges as f64 * rates.edge_decode_ns);
     time.pass(bytes.features, bytes.features as f64 * rates.feature_decode_ns);
     time.sum
@@ -421,12 +410,7 @@ struct Passes<'a> {
     sum: PlannedTime,
 }
 
-impl<'a> Passes<'a> {
-    fn new(options: &'a PlanOptions) -> Self {
-        let sum = PlannedTime { seconds: 0.0, disk_seconds: 0.0, processor_seconds: 0.0 };
-        Self { options, sum }
-    }
-
+impl Passes<'_> {
     /// A pass with the given transfer in bytes and processor time over all threads.
     fn pass(&mut self, bytes: u64, processor_ns: f64) {
         let disk = bytes as f64 / self.options.disk_bandwidth;
