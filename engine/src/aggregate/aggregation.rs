@@ -40,9 +40,4 @@ impl Aggregation<'_> {
     pub(super) fn streams(&self) -> bool {
         self.rows.in_memory().is_none() && self.budget.streams(self.sources.len(), self.rows.width())
     }
-
-    /// Bytes of all rows as f32.
-    pub(super) fn bytes_in_memory(&self) -> u64 {
-        4 * self.rows.width() as u64 * self.sources.len()
-    }
 }

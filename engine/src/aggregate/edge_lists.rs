@@ -45,7 +45,7 @@ pub struct EdgeLists {
     code: EdgeCode,
     /// Values of an edge.
     width: usize,
-    words: Arena,
+    pub words: Arena,
     /// Words in segments.
     used: usize,
     segment_words: usize,
@@ -152,11 +152,6 @@ impl EdgeLists {
         if self.width > 0 {
             out[list.free.start - self.width..list.free.start].copy_from_slice(bytemuck::cast_slice(values));
         }
-    }
-
-    /// Gives up the lists and keeps their memory.
-    pub fn into_memory(self) -> Arena {
-        self.words
     }
 
     /// Whether a block has no edges.

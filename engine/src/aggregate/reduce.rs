@@ -86,17 +86,10 @@ impl ListSize {
         Self { degree, added: degree }
     }
 
-    /// The factor of a sum of drawn rows. With it, the expectation is the sum of all rows (Horvitz-Thompson).
-    fn scale(self) -> f32 {
-        match self.added {
-            0 => 1.0,
-            added => (self.degree as f64 / added as f64) as f32,
-        }
-    }
-
+    /// Scales a sum of drawn rows, so that its expectation is the sum of all rows (Horvitz-Thompson).
     fn scale_sum(self, state: &mut [f32]) {
-        if self.degree != self.added {
-            let scale = self.scale();
+        if self.degree != self.added && self.added > 0 {
+            let scale = (self.degree as f64 / self.added as f64) as f32;
             state.iter_mut().for_each(|value| *value *= scale);
         }
     }

@@ -77,7 +77,7 @@ impl Aggregation<'_> {
                 self.rows.read(positions, out)
             })?;
             let less = Aggregation {
-                budget: Budget { memory: self.budget.memory - self.bytes_in_memory(), ..self.budget },
+                budget: Budget { memory: self.budget.memory - rows.memory(), ..self.budget },
                 rows: &rows,
                 ..*self
             };
@@ -105,7 +105,8 @@ impl Aggregation<'_> {
         assert_eq!(self.rows.width(), reduce.source_width(), "values in a row");
         assert_eq!(reduce.own_width(), 0, "own rows");
         assert!(self.streams(), "rows that memory holds have no tiles");
-        BegunAggregation::new(Stream::new(self, reduce, 0, true, progress)?)
+        let mut stream = Stream::new(self, reduce, 0, true, progress)?;
+        Ok(BegunAggregation { tile: stream.next()?, stream })
     }
 
     /// About how many times [`Aggregation::run`] reads all rows.

@@ -107,16 +107,11 @@ impl<'a, R: Reduce> Stream<'a, R> {
 
 /// An aggregation whose first tile is made while its rows are ([`Aggregation::begin`]).
 pub struct BegunAggregation<'a, R> {
-    stream: Stream<'a, R>,
-    tile: Option<Tile>,
+    pub(super) stream: Stream<'a, R>,
+    pub(super) tile: Option<Tile>,
 }
 
-impl<'a, R: Reduce> BegunAggregation<'a, R> {
-    pub(super) fn new(mut stream: Stream<'a, R>) -> Result<Self> {
-        let tile = stream.next()?;
-        Ok(Self { stream, tile })
-    }
-
+impl<R: Reduce> BegunAggregation<'_, R> {
     /// Adds all rows to the first tile. Waits for those that are not made yet.
     ///
     /// # Errors

@@ -211,7 +211,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         self.spare = SpareTile {
             states: tile.states,
             kept: tile.kept.map_or_else(Vec::new, |kept| kept.rows),
-            edges: tile.strips.into_iter().map(|strip| strip.edges.into_memory()).collect(),
+            edges: tile.strips.into_iter().map(|strip| strip.edges.words).collect(),
         };
     }
 

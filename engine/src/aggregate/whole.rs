@@ -78,7 +78,10 @@ impl WholeGraph<'_> {
         if let Some((sources, rows)) = &copy {
             (aggregation.sources, aggregation.rows) = (sources, rows);
         }
-        let empty = empty_state(reduce);
+        // The state of a node without in-neighbors.
+        let mut empty = vec![0.0; reduce.state_width()];
+        reduce.begin(&[], &mut empty);
+        reduce.finish(ListSize::whole(0), &mut empty);
         let mut filled = Filled {
             destinations: &destinations,
             nodes: ((RESULT_BYTES / size_of_val(&empty[..])) as u64).clamp(1, RESULT_NODES),
@@ -113,14 +116,6 @@ impl WholeGraph<'_> {
         let rows = StateRows::copied(scratch, self.rows, &sources, self.budget, progress)?;
         Ok(Some((sources, rows)))
     }
-}
-
-/// The state of a node without in-neighbors.
-fn empty_state<R: Reduce>(reduce: &R) -> Vec<f32> {
-    let mut state = vec![0.0; reduce.state_width()];
-    reduce.begin(&[], &mut state);
-    reduce.finish(ListSize::whole(0), &mut state);
-    state
 }
 
 /// Puts the results of destinations between the results of nodes without in-neighbors.

@@ -179,7 +179,8 @@ impl<'a> RowScan<'a> {
                 self.begin()?;
             }
             if let Some(direct) = &mut self.direct {
-                direct.submit()?;
+                let submitted = direct.engine.submit(direct.waiting.make_contiguous())?;
+                direct.waiting.drain(..submitted);
             }
             match self.parts.front() {
                 None => return Ok(None),
@@ -397,12 +398,6 @@ impl Direct {
             tag,
         });
         self.runs[tag as usize] = Some(run);
-        Ok(())
-    }
-
-    fn submit(&mut self) -> Result<()> {
-        let submitted = self.engine.submit(self.waiting.make_contiguous())?;
-        self.waiting.drain(..submitted);
         Ok(())
     }
 }
