@@ -13,7 +13,7 @@ use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use crate::export::{
-    Exported, is_npy,
+    Exported,
     node_table::{DenseIds, NodeTable, id_descr},
     table::{TableFormat, TableOut},
 };
@@ -53,12 +53,6 @@ fn ids_of(store: &Store, split: Option<&str>, progress: &dyn Progress) -> Result
         progress.stage("writing ids", None);
         return Ok(DenseIds::All(store.manifest().nodes));
     };
-    let ids = ids_of_split(store, name)?;
-    progress.stage(&format!("writing the split {name}"), None);
-    Ok(ids)
-}
-
-fn ids_of_split(store: &Store, name: &str) -> Result<DenseIds> {
     let Some(nodes) = store.split(name)? else {
         let names: Vec<_> = store.manifest().splits.iter().map(|split| split.name.as_str()).collect();
         let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -70,6 +64,7 @@ fn ids_of_split(store: &Store, name: &str) -> Result<DenseIds> {
     for node in &nodes {
         dense_ids.insert(ids.dense_id(NodeId(node))?.0);
     }
+    progress.stage(&format!("writing the split {name}"), None);
     Ok(DenseIds::Set(dense_ids))
 }
 
@@ -80,7 +75,8 @@ fn write_ids(store: &Store, out: Destination<'_>, dense_ids: &DenseIds, progress
         let bytes = table.write_ids(TableOut::File(out, TableFormat::Parquet), progress)?;
         return Ok(Exported { rows, bytes });
     }
-    let descr = is_npy(out.path).then(|| id_descr(store)).transpose()?;
+    let is_npy = out.path.extension().is_some_and(|extension| extension == "npy");
+    let descr = is_npy.then(|| id_descr(store)).transpose()?;
     let temporary = out.begin()?;
     match descr {
         None => write_text(store, dense_ids, progress, |bytes| temporary.write_all(bytes))?,

@@ -23,7 +23,7 @@ pub mod pair_table;
 mod spill;
 pub mod table;
 
-use std::{io, path::Path};
+use std::io;
 
 use grappa_io::{Error, Position, Result, workers};
 use grappa_storage::Store;
@@ -46,11 +46,6 @@ fn pool(threads: usize) -> Result<ThreadPool> {
         .num_threads(threads)
         .build()
         .map_err(|error| Error::Thread { source: io::Error::other(error) })
-}
-
-/// Whether a file is called `.npy`.
-fn is_npy(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "npy")
 }
 
 /// Fails for a slice, which lacks some nodes.

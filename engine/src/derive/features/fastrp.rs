@@ -93,7 +93,8 @@ pub fn make(
     budget: Budget,
     progress: &dyn Progress,
 ) -> Result<()> {
-    let projection = Projection::new(store, options);
+    let source = Source::new(options.seed, Purpose::Projection);
+    let projection = Projection { store, source, width: options.dim as usize };
     let scaled = ScaledRows::new(&projection, store)?;
     let reduce = Mean { width: options.dim as usize };
     let layout = FeatureLayout::new(FeatureDtype::F32, options.dim);
@@ -148,11 +149,7 @@ struct Projection<'a> {
     width: usize,
 }
 
-impl<'a> Projection<'a> {
-    fn new(store: &'a Store, options: &FastRp) -> Self {
-        Self { store, source: Source::new(options.seed, Purpose::Projection), width: options.dim as usize }
-    }
-
+impl Projection<'_> {
     /// The number that selects a node's row, independent of its place in the store: its external id, or the hash of a string
     /// id.
     fn key(&self, node: NodeId, text: &mut Vec<u8>) -> Result<u64> {

@@ -109,13 +109,6 @@ impl FeatureKind {
             Self::FastRp(options) => options.dim,
         }
     }
-
-    fn check(&self) -> Result<()> {
-        match self {
-            Self::Degrees => Ok(()),
-            Self::FastRp(options) => options.check(),
-        }
-    }
 }
 
 /// As options on the command line: `--kind fastrp --dim 128 --hop-weights 1,1,1 --seed 1`.
@@ -139,7 +132,9 @@ impl fmt::Display for FeatureKind {
 /// be read or written. Finished files stay for the next run with the same options, unless the disk is full.
 pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<AddedFeatures> {
     let root = store.path();
-    options.kind.check()?;
+    if let FeatureKind::FastRp(fastrp) = &options.kind {
+        fastrp.check()?;
+    }
     let partial = Partial { root, path: partial_folder(store) };
     if let Err(error) = check_store(root, store.manifest()) {
         // Left by a run that was killed after the store had got its features.
@@ -158,7 +153,8 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
     }
     partial.begin(&recipe(options, manifest_digest(root)?))?;
 
-    let kept = partial.finished_manifest()?;
+    // An earlier run may have written it.
+    let kept = regular::read_if_there(&partial.manifest())?.and_then(|bytes| Manifest::decode(&bytes).ok());
     let (next, chunks_kept) = match kept {
         Some(next) if partial.place(&next).is_ok() && partial.is_sound(&manifest, &next, options, progress)? => {
             (next, store.chunks().chunks())
@@ -283,12 +279,6 @@ impl Partial<'_> {
         durable::empty_folder(&self.path)?;
         durable::sync_folder(&self.path)?;
         durable::write_file(&file, recipe.as_bytes())
-    }
-
-    /// The next manifest, if an earlier run has written it.
-    fn finished_manifest(&self) -> Result<Option<Manifest>> {
-        let path = self.manifest();
-        Ok(regular::read_if_there(&path)?.and_then(|bytes| Manifest::decode(&bytes).ok()))
     }
 
     /// Computes the rows of all chunks. Returns their files, and the number of those that were there before.
