@@ -12,8 +12,9 @@ use std::{
     thread,
 };
 
+use bytemuck::NoUninit;
 use grappa_run::config::DeviceChoice;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, kind::Element};
 
 use crate::{
     Error, Result,
@@ -184,13 +185,14 @@ pub(crate) fn send(tensor: Tensor, device: Device) -> Tensor {
 
 /// Copies several arrays from the processor to a device, as tensors of one dimension. They share one copy: to start a copy takes longer
 /// than to copy an array of a batch.
-pub(crate) fn send_together(arrays: &[Array<'_>], device: Device) -> Vec<Tensor> {
+pub(crate) fn send_together<T: Element + NoUninit>(arrays: &[impl AsRef<[T]>], device: Device) -> Vec<Tensor> {
     /// Tensors of all types can begin here.
     const ALIGNMENT: usize = 16;
-    let places = arrays.iter().scan(0, |end: &mut usize, array| {
+    let arrays = arrays.iter().map(|array| bytemuck::cast_slice(array.as_ref()));
+    let places = arrays.clone().scan(0, |end: &mut usize, array: &[u8]| {
         let begin = *end;
-        *end = (begin + array.bytes().len()).next_multiple_of(ALIGNMENT);
-        Some(begin..begin + array.bytes().len())
+        *end = (begin + array.len()).next_multiple_of(ALIGNMENT);
+        Some(begin..begin + array.len())
     });
     let places: Vec<Range<usize>> = places.collect();
     let size = places.last().map_or(0, |last| last.end.next_multiple_of(ALIGNMENT));
@@ -201,40 +203,15 @@ pub(crate) fn send_together(arrays: &[Array<'_>], device: Device) -> Vec<Tensor>
     };
     let mut all = pinned.unwrap_or_else(|| Tensor::empty([count], (Kind::Float, Device::Cpu)));
     let bytes = bytemuck::cast_slice_mut::<f32, u8>(shim::values_mut(&mut all));
-    for (array, place) in arrays.iter().zip(&places) {
-        bytes[place.clone()].copy_from_slice(array.bytes());
+    for (array, place) in arrays.zip(&places) {
+        bytes[place.clone()].copy_from_slice(array);
     }
     let all = all.to_device_(device, Kind::Float, true, false);
-    let tensors = arrays.iter().zip(&places).map(|(array, place)| {
+    let tensors = places.iter().map(|place| {
         let [start, length] = [place.start, place.len()].map(|bytes| (bytes / size_of::<f32>()) as i64);
-        all.narrow(0, start, length).view_dtype(array.kind())
+        all.narrow(0, start, length).view_dtype(T::KIND)
     });
     tensors.collect()
-}
-
-/// The values of a tensor to be, in memory of the processor.
-pub(crate) enum Array<'a> {
-    I32(&'a [i32]),
-    I64(&'a [i64]),
-    F32(&'a [f32]),
-}
-
-impl Array<'_> {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::I32(values) => bytemuck::cast_slice(values),
-            Self::I64(values) => bytemuck::cast_slice(values),
-            Self::F32(values) => bytemuck::cast_slice(values),
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        match self {
-            Self::I32(_) => Kind::Int,
-            Self::I64(_) => Kind::Int64,
-            Self::F32(_) => Kind::Float,
-        }
-    }
 }
 
 /// All usable devices, the processor first.
@@ -381,17 +358,19 @@ mod tests {
             grappa_skip::skip_part!("CUDA: {reason}");
         }
         for device in devices() {
-            let arrays = [Array::I32(&[1, -2, 3]), Array::I32(&[]), Array::I64(&[1 << 40, -1, 7]), Array::F32(&[0.5])];
-            let sent = send_together(&arrays, device);
-            let kinds: Vec<Kind> = sent.iter().map(Tensor::kind).collect();
-            assert_eq!(kinds, [Kind::Int, Kind::Int, Kind::Int64, Kind::Float]);
+            let narrow = send_together::<i32>(&[&[1, -2, 3][..], &[]], device);
+            let wide = send_together::<i64>(&[[1 << 40, -1, 7]], device);
+            let sent: Vec<&Tensor> = narrow.iter().chain(&wide).collect();
+            let kinds: Vec<Kind> = sent.iter().map(|tensor| tensor.kind()).collect();
+            assert_eq!(kinds, [Kind::Int, Kind::Int, Kind::Int64]);
             assert!(sent.iter().all(|tensor| tensor.device() == device));
             let values = |at: usize| Vec::<f64>::try_from(sent[at].to_kind(Kind::Double)).unwrap();
             assert_eq!(values(0), [1.0, -2.0, 3.0]);
             assert!(values(1).is_empty());
             assert_eq!(values(2), [f64::from(2.0f32).powi(40), -1.0, 7.0]);
-            assert_eq!(values(3), [0.5]);
-            assert!(send_together(&[], device).is_empty());
+            let floats = send_together(&[[0.5f32], [7.0]], device);
+            assert_eq!(floats.iter().map(|tensor| tensor.double_value(&[0])).collect::<Vec<_>>(), [0.5, 7.0]);
+            assert!(send_together::<f32>(&[[]; 0], device).is_empty());
         }
     }
 }

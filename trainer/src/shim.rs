@@ -73,14 +73,10 @@ pub(crate) fn load_cuda() -> Result<(), String> {
     })
 }
 
-/// A backward pass: from the gradients of a function's outputs (None means zeros) to the gradients of its inputs. The second argument says
-/// for each input whether its gradient is wanted. The closure is dropped after the backward pass.
-pub(crate) type Backward = Box<dyn FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send>;
-
 struct Context {
     outputs: usize,
     inputs: usize,
-    backward: Backward,
+    backward: Box<dyn FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send>,
 }
 
 /// Whether a function of `inputs` has a backward pass: autograd is on, and an input has a gradient.
@@ -88,16 +84,21 @@ pub(crate) fn gradients_are_recorded(inputs: &[&Tensor]) -> bool {
     grappa_gradients_are_on() && inputs.iter().any(|input| input.requires_grad())
 }
 
-/// Adds a node to the autograd graph: `outputs`, which were computed without autograd, become functions of `inputs` with the backward pass
-/// that `backward` makes. Does nothing if [no gradients are recorded](gradients_are_recorded). The backward pass may keep an output only
-/// [`Tensor::detach`]ed; otherwise both would keep each other alive for ever.
+/// Adds a node to the autograd graph: `outputs`, which were computed without autograd, become functions of `inputs`. `backward` computes the
+/// gradients of the inputs from the gradients of the outputs (None means zeros). Its second argument says for each input whether its
+/// gradient is wanted. It is dropped after the backward pass, or at once if [no gradients are recorded](gradients_are_recorded). It may
+/// keep an output only [`Tensor::detach`]ed; otherwise both would keep each other alive for ever.
 ///
 /// A panic of the backward pass becomes an error of libtorch, and so of `Tensor::backward`.
-pub(crate) fn with_gradients(outputs: &[&Tensor], inputs: &[&Tensor], backward: impl FnOnce() -> Backward) {
+pub(crate) fn with_gradients(
+    outputs: &[&Tensor],
+    inputs: &[&Tensor],
+    backward: impl FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send + 'static,
+) {
     if !gradients_are_recorded(inputs) {
         return;
     }
-    let context = Box::new(Context { outputs: outputs.len(), inputs: inputs.len(), backward: backward() });
+    let context = Box::new(Context { outputs: outputs.len(), inputs: inputs.len(), backward: Box::new(backward) });
     let output_pointers: Vec<*mut c_void> = outputs.iter().map(|output| output.as_ptr().cast_mut().cast()).collect();
     let input_pointers: Vec<*const c_void> = inputs.iter().map(|input| input.as_ptr().cast()).collect();
     // SAFETY: all pointers are of tensors that live; the context is a box of what both functions take it for, and C++
@@ -115,17 +116,15 @@ pub(crate) fn with_gradients(outputs: &[&Tensor], inputs: &[&Tensor], backward: 
     }
 }
 
-/// [`Backward`] of one output, whose gradient is never missing.
-pub(crate) type BackwardOfOne = Box<dyn FnMut(&Tensor, &[bool]) -> Vec<Option<Tensor>> + Send>;
-
-/// [`with_gradients`] of one output.
-pub(crate) fn with_gradient(output: Tensor, inputs: &[&Tensor], backward: impl FnOnce() -> BackwardOfOne) -> Tensor {
-    with_gradients(&[&output], inputs, || {
-        let mut backward = backward();
-        Box::new(move |gradients, wanted| match gradients {
-            [Some(gradient)] => backward(gradient, wanted),
-            _ => wanted.iter().map(|_| None).collect(),
-        })
+/// [`with_gradients`] of one output, whose gradient is never missing, and contiguous.
+pub(crate) fn with_gradient(
+    output: Tensor,
+    inputs: &[&Tensor],
+    mut backward: impl FnMut(&Tensor, &[bool]) -> Vec<Option<Tensor>> + Send + 'static,
+) -> Tensor {
+    with_gradients(&[&output], inputs, move |gradients, wanted| match gradients {
+        [Some(gradient)] => backward(&gradient.contiguous(), wanted),
+        _ => wanted.iter().map(|_| None).collect(),
     });
     output
 }
@@ -267,6 +266,11 @@ pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
     fn from_f32(value: f32) -> Self;
 
     /// The values themselves if they are f32.
+    fn f32s(_values: &[Self]) -> Option<&[f32]> {
+        None
+    }
+
+    /// As [`Element::f32s`], for writing.
     fn as_f32s(_values: &mut [Self]) -> Option<&mut [f32]> {
         None
     }
@@ -288,6 +292,10 @@ impl Element for f32 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value
+    }
+
+    fn f32s(values: &[f32]) -> Option<&[f32]> {
+        Some(values)
     }
 
     fn as_f32s(values: &mut [f32]) -> Option<&mut [f32]> {

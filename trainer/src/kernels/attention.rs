@@ -9,10 +9,10 @@ use std::ops::Range;
 use grappa_io::prefetch::prefetch;
 
 use super::{
+    csr::Transposed,
     for_each,
     gather::{AHEAD, LINE, parts, split},
     multiply::multiply_add,
-    transpose::Transposed,
 };
 
 /// Values of a row that are added up at a time.

@@ -1,6 +1,6 @@
 //! The layout of a tile's values for products: single f32, or pairs of bf16.
 
-use std::ops::Deref;
+use std::{iter, ops::Deref};
 
 use half::bf16;
 
@@ -90,43 +90,27 @@ pub(crate) trait Numbers<T: Element> {
     }
 }
 
-/// Single f32.
+/// Single f32: of rows of f32, or of bf16 on processors without products of pairs.
 #[derive(Debug)]
 pub(crate) struct Single;
 
-impl Numbers<f32> for Single {
+impl<T: Element> Numbers<T> for Single {
     type Item = f32;
     const VALUES: usize = 1;
 
-    fn by_columns(rows: Rows<'_, f32>) -> (Items<'_, f32>, usize) {
-        (Items::Borrowed(rows.values), rows.stride)
-    }
-
-    fn by_rows(rows: Rows<'_, f32>) -> (Items<'_, f32>, usize) {
-        let stride = padded(rows.width);
-        if rows.stride == stride {
-            return (Items::Borrowed(rows.values), stride);
+    fn by_columns(rows: Rows<'_, T>) -> (Items<'_, f32>, usize) {
+        match T::f32s(rows.values) {
+            Some(values) => (Items::Borrowed(values), rows.stride),
+            None => (Items::Owned(widen(rows, rows.width)), rows.width),
         }
-        (Items::Owned(widen(rows, stride)), stride)
     }
 
-    fn multiply(instructions: Instructions, factors: Factors<'_, f32>, c: &mut [f32], rows: usize, columns: usize) {
-        multiply(instructions, factors, c, rows, columns);
-    }
-}
-
-/// For processors without products of pairs.
-impl Numbers<bf16> for Single {
-    type Item = f32;
-    const VALUES: usize = 1;
-
-    fn by_columns(rows: Rows<'_, bf16>) -> (Items<'_, f32>, usize) {
-        (Items::Owned(widen(rows, rows.width)), rows.width)
-    }
-
-    fn by_rows(rows: Rows<'_, bf16>) -> (Items<'_, f32>, usize) {
+    fn by_rows(rows: Rows<'_, T>) -> (Items<'_, f32>, usize) {
         let stride = padded(rows.width);
-        (Items::Owned(widen(rows, stride)), stride)
+        match T::f32s(rows.values).filter(|_| rows.stride == stride) {
+            Some(values) => (Items::Borrowed(values), stride),
+            None => (Items::Owned(widen(rows, stride)), stride),
+        }
     }
 
     fn multiply(instructions: Instructions, factors: Factors<'_, f32>, c: &mut [f32], rows: usize, columns: usize) {
@@ -176,14 +160,10 @@ impl Numbers<bf16> for Pairs {
         let mut items = Aligned::zeros(rows.count().div_ceil(2) * stride);
         for (two, items) in rows.values.chunks(2 * rows.stride).zip(items.chunks_mut(stride)) {
             let (low, high) = two.split_at(rows.stride);
-            if high.is_empty() {
-                for (low, item) in low[..rows.width].iter().zip(items) {
-                    *item = pair(*low, bf16::ZERO);
-                }
-            } else {
-                for ((low, high), item) in low[..rows.width].iter().zip(high).zip(items) {
-                    *item = pair(*low, *high);
-                }
+            // There is no row after the last one of an odd number.
+            let high = high.iter().copied().chain(iter::repeat(bf16::ZERO));
+            for ((low, high), item) in low[..rows.width].iter().zip(high).zip(items) {
+                *item = pair(*low, high);
             }
         }
         (Items::Owned(items), stride)

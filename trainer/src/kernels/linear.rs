@@ -25,7 +25,7 @@ use super::{
     aligned::Aligned,
     epilogue::{Epilogue, narrow},
     for_each,
-    layout::{Items, Numbers, Pairs, Rows, Single},
+    layout::{Numbers, Pairs, Rows, Single},
     multiply::{Factors, Instructions, padded},
     sparse::{FORWARD_SPARSITY, NonzeroRows, Nonzeros, SPARSITY, are_finite, by_inputs, by_outputs, is_sparse},
 };
@@ -44,8 +44,8 @@ const PARTS_MAX: usize = 32;
 const SUMMED: usize = 1 << 13;
 
 /// The transposed weight matrix of a term.
-enum Weight<'a, I> {
-    OfDense(Items<'a, I>),
+enum Weight<I> {
+    OfDense(Aligned<I>),
     /// The rows of the term are sparse: see [`by_inputs`].
     OfSparse(Aligned<f32>),
 }
@@ -94,65 +94,45 @@ pub(crate) struct Products<'a, T> {
 
 /// Types of the values of rows.
 pub(crate) trait Number: Element {
-    /// Computes `result`, `[rows, outputs]`. If it `keeps` nonzero values, it returns them for [`Term::nonzeros`] of each term.
-    fn forward(
-        products: Products<'_, Self>,
-        bias: Option<&[f32]>,
-        keeps: bool,
-        result: &mut [Self],
-    ) -> Vec<Vec<NonzeroRows>>;
-
-    /// Computes gradients from the gradient of the result. A relu also needs the result itself.
-    fn backward(
-        products: Products<'_, Self>,
-        gradient: &[Self],
-        result: &[Self],
-        wanted: Wanted<'_, Self>,
-    ) -> Gradients;
+    /// Their layout for processors that multiply pairs of bf16.
+    type WithPairs: Numbers<Self>;
 }
 
 impl Number for f32 {
-    fn forward(
-        products: Products<'_, f32>,
-        bias: Option<&[f32]>,
-        keeps: bool,
-        result: &mut [f32],
-    ) -> Vec<Vec<NonzeroRows>> {
-        forward::<f32, Single>(products, bias, keeps, result)
-    }
-
-    fn backward(products: Products<'_, f32>, gradient: &[f32], result: &[f32], wanted: Wanted<'_, f32>) -> Gradients {
-        backward::<f32, Single>(products, gradient, result, wanted)
-    }
+    type WithPairs = Single;
 }
 
 impl Number for bf16 {
-    fn forward(
-        products: Products<'_, bf16>,
-        bias: Option<&[f32]>,
-        keeps: bool,
-        result: &mut [bf16],
-    ) -> Vec<Vec<NonzeroRows>> {
-        match products.instructions.has_pairs() {
-            true => forward::<bf16, Pairs>(products, bias, keeps, result),
-            false => forward::<bf16, Single>(products, bias, keeps, result),
-        }
-    }
+    type WithPairs = Pairs;
+}
 
-    fn backward(
-        products: Products<'_, bf16>,
-        gradient: &[bf16],
-        result: &[bf16],
-        wanted: Wanted<'_, bf16>,
-    ) -> Gradients {
-        match products.instructions.has_pairs() {
-            true => backward::<bf16, Pairs>(products, gradient, result, wanted),
-            false => backward::<bf16, Single>(products, gradient, result, wanted),
-        }
+/// Computes `result`, `[rows, outputs]`. If it `keeps` nonzero values, it returns them for [`Term::nonzeros`] of each term.
+pub(crate) fn forward<T: Number>(
+    products: Products<'_, T>,
+    bias: Option<&[f32]>,
+    keeps: bool,
+    result: &mut [T],
+) -> Vec<Vec<NonzeroRows>> {
+    match products.instructions.has_pairs() {
+        true => forward_with::<T, T::WithPairs>(products, bias, keeps, result),
+        false => forward_with::<T, Single>(products, bias, keeps, result),
     }
 }
 
-fn forward<T: Element, N: Numbers<T>>(
+/// Computes gradients from the gradient of the result. A relu also needs the result itself.
+pub(crate) fn backward<T: Number>(
+    products: Products<'_, T>,
+    gradient: &[T],
+    result: &[T],
+    wanted: Wanted<'_, T>,
+) -> Gradients {
+    match products.instructions.has_pairs() {
+        true => backward_with::<T, T::WithPairs>(products, gradient, result, wanted),
+        false => backward_with::<T, Single>(products, gradient, result, wanted),
+    }
+}
+
+fn forward_with<T: Element, N: Numbers<T>>(
     products: Products<'_, T>,
     bias: Option<&[f32]>,
     keeps: bool,
@@ -161,24 +141,11 @@ fn forward<T: Element, N: Numbers<T>>(
     let Products { terms, outputs, .. } = products;
     let columns = padded(outputs);
     let sparsity = if N::VALUES == 1 { FORWARD_SPARSITY } else { SPARSITY };
-    let sparse: Vec<bool> = terms.iter().map(|term| term.is_sparse(sparsity)).collect();
-    let transposed: Vec<Aligned<T>> = terms
-        .iter()
-        .zip(&sparse)
-        .map(|(term, is_sparse)| match is_sparse {
-            true => Aligned::zeros(0),
-            false => transpose(term.weight, term.inputs),
-        })
-        .collect();
-    let weights: Vec<Weight<'_, N::Item>> = terms
-        .iter()
-        .zip(&sparse)
-        .zip(&transposed)
-        .map(|((term, is_sparse), transposed)| match is_sparse {
-            true => Weight::OfSparse(by_inputs::<T>(term.weight, term.inputs, columns)),
-            false => Weight::OfDense(N::by_rows(Rows::dense(transposed, outputs)).0),
-        })
-        .collect();
+    let weights = terms.iter().map(|term| match term.is_sparse(sparsity) {
+        true => Weight::OfSparse(by_inputs::<T>(term.weight, term.inputs, columns)),
+        false => Weight::OfDense(N::by_rows(Rows::dense(&transpose(term.weight, term.inputs), outputs)).0.into_owned()),
+    });
+    let weights = weights.collect();
     let tiles = result.len().div_ceil((TILE * outputs).max(1));
     // Gradients use nonzero values if rows are sparse enough for them.
     let keeps = terms.iter().map(|term| keeps && term.is_sparse(SPARSITY));
@@ -211,7 +178,7 @@ fn forward<T: Element, N: Numbers<T>>(
 struct Forward<'a, T: Element, N: Numbers<T>> {
     products: Products<'a, T>,
     bias: Option<&'a [f32]>,
-    weights: Vec<Weight<'a, N::Item>>,
+    weights: Vec<Weight<N::Item>>,
     /// Outputs with padding.
     columns: usize,
 }
@@ -246,15 +213,9 @@ impl<T: Element, N: Numbers<T>> Forward<'_, T, N> {
                     }
                 }
                 Weight::OfDense(weight) => {
-                    let (x, stride) = N::by_columns(Rows::dense(x, term.inputs));
-                    let factors = Factors {
-                        a: &x,
-                        a_row: stride,
-                        a_step: 1,
-                        b: weight,
-                        b_step: columns,
-                        depth: N::items(term.inputs),
-                    };
+                    let (a, a_row) = N::by_columns(Rows::dense(x, term.inputs));
+                    let depth = N::items(term.inputs);
+                    let factors = Factors { a: &a, a_row, a_step: 1, b: weight, b_step: columns, depth };
                     N::multiply(instructions, factors, sums, rows, columns);
                 }
             }
@@ -265,7 +226,7 @@ impl<T: Element, N: Numbers<T>> Forward<'_, T, N> {
     }
 }
 
-fn backward<T: Element, N: Numbers<T>>(
+fn backward_with<T: Element, N: Numbers<T>>(
     products: Products<'_, T>,
     gradient: &[T],
     result: &[T],
@@ -273,18 +234,16 @@ fn backward<T: Element, N: Numbers<T>>(
 ) -> Gradients {
     let Products { terms, outputs, .. } = products;
     let rows = gradient.len() / outputs;
-    let narrowed: Vec<Vec<T>> =
-        terms.iter().map(|term| term.weight.iter().map(|&w| T::from_f32(w)).collect()).collect();
+    let weights = terms.iter().map(|term| {
+        let weight: Vec<T> = term.weight.iter().map(|&w| T::from_f32(w)).collect();
+        N::by_rows(Rows::dense(&weight, term.inputs)).0.into_owned()
+    });
     let backward = Backward::<T, N> {
         products,
         gradient,
         result,
         sparse: terms.iter().map(|term| term.is_sparse(SPARSITY)).collect(),
-        weights: terms
-            .iter()
-            .zip(&narrowed)
-            .map(|(term, weight)| N::by_rows(Rows::dense(weight, term.inputs)).0.into_owned())
-            .collect(),
+        weights: weights.collect(),
         wants_weight: &wanted.weights,
     };
     let part_rows = part_rows(rows, backward.sparse.contains(&true));
@@ -296,13 +255,11 @@ fn backward<T: Element, N: Numbers<T>>(
             sums: Sums::default(),
         })
         .collect();
-    for (term, x) in terms.iter().zip(wanted.x) {
-        let mut rest = x;
+    for (term, mut rest) in terms.iter().zip(wanted.x) {
         for part in &mut parts {
-            let x = rest.take().map(|values| values.split_at_mut(part.rows * term.inputs));
-            let (x, others) = x.map_or((None, None), |(x, others)| (Some(x), Some(others)));
+            let x;
+            (x, rest) = rest.map(|values| values.split_at_mut(part.rows * term.inputs)).unzip();
             part.x.push(x);
-            rest = others;
         }
     }
     for_each(parts.iter_mut().collect(), |part: &mut RowRange<'_, T>| backward.part(part));
@@ -365,12 +322,12 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
     }
 
     fn part(&self, part: &mut RowRange<'_, T>) {
+        let Products { instructions, terms, outputs, .. } = self.products;
         part.sums = self.zeros();
-        let columns = padded(self.products.outputs);
+        let columns = padded(outputs);
         let mut inner = vec![0.0f32; TILE * columns];
         let mut narrowed = Vec::new();
-        let mut nonzeros: Vec<Nonzeros> =
-            self.products.terms.iter().map(|term| Nonzeros::of_width(term.inputs)).collect();
+        let mut nonzeros: Vec<Nonzeros> = terms.iter().map(|term| Nonzeros::of_width(term.inputs)).collect();
         for first in (0..part.rows).step_by(TILE) {
             let rows = TILE.min(part.rows - first);
             self.through_epilogue(part.first + first, rows, &mut inner, &mut part.sums.bias);
@@ -382,64 +339,44 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                     &narrowed
                 }),
                 stride: columns,
-                width: self.products.outputs,
+                width: outputs,
             };
-            let (by_rows, by_rows_step) = N::by_rows(gradient);
-            for (index, term) in self.products.terms.iter().enumerate() {
+            let (by_rows, a_step) = N::by_rows(gradient);
+            for (index, term) in terms.iter().enumerate() {
                 let width = padded(term.inputs);
+                let (x, weight) = (term.rows(part.first + first, rows), &mut part.sums.weights[index]);
                 if self.wants_weight[index] && self.sparse[index] {
-                    let weight = &mut part.sums.weights[index];
-                    let x = term.rows(part.first + first, rows);
                     let kept = term.nonzeros.get((part.first + first) / TILE);
                     let each = x.chunks(term.inputs).zip(inner.chunks(columns));
                     for (row, (x, gradient)) in each.enumerate() {
                         let nonzeros = &mut nonzeros[index];
                         let nonzeros = match (are_finite(gradient), kept) {
                             (true, Some(kept)) => kept.row(row),
-                            (true, None) => nonzeros.find(self.products.instructions, x),
+                            (true, None) => nonzeros.find(instructions, x),
                             // Its products with zeros are NaN.
                             (false, _) => nonzeros.take_all(x),
                         };
-                        nonzeros.add_outer(self.products.instructions, gradient, weight);
+                        nonzeros.add_outer(instructions, gradient, weight);
                     }
                 } else if self.wants_weight[index] {
-                    let (x, step) = N::by_rows(Rows::dense(term.rows(part.first + first, rows), term.inputs));
-                    let factors = Factors {
-                        a: &by_rows,
-                        a_row: 1,
-                        a_step: by_rows_step,
-                        b: &x,
-                        b_step: step,
-                        depth: N::items(rows),
-                    };
-                    N::multiply(
-                        self.products.instructions,
-                        factors,
-                        &mut part.sums.weights[index],
-                        self.products.outputs,
-                        width,
-                    );
+                    let (x, b_step) = N::by_rows(Rows::dense(x, term.inputs));
+                    let factors = Factors { a: &by_rows, a_row: 1, a_step, b: &x, b_step, depth: N::items(rows) };
+                    N::multiply(instructions, factors, weight, outputs, width);
                 }
                 if let Some(x) = &mut part.x[index] {
-                    let (gradient, stride) = N::by_columns(gradient);
-                    let factors = Factors {
-                        a: &gradient,
-                        a_row: stride,
-                        a_step: 1,
-                        b: &self.weights[index],
-                        b_step: width,
-                        depth: N::items(self.products.outputs),
-                    };
+                    let (a, a_row) = N::by_columns(gradient);
+                    let (b, depth) = (&self.weights[index], N::items(outputs));
+                    let factors = Factors { a: &a, a_row, a_step: 1, b, b_step: width, depth };
                     let x = &mut x[first * term.inputs..][..rows * term.inputs];
                     // Without padding, the product is where the gradient is.
                     match T::as_f32s(x).filter(|_| width == term.inputs) {
                         Some(product) => {
                             product.fill(0.0);
-                            N::multiply(self.products.instructions, factors, product, rows, width);
+                            N::multiply(instructions, factors, product, rows, width);
                         }
                         None => {
                             let mut product = Aligned::zeros(rows * width);
-                            N::multiply(self.products.instructions, factors, &mut product, rows, width);
+                            N::multiply(instructions, factors, &mut product, rows, width);
                             for (product, x) in product.chunks(width).zip(x.chunks_mut(term.inputs)) {
                                 narrow(&product[..term.inputs], x);
                             }

@@ -3,7 +3,11 @@
 use std::ops::Range;
 
 use crate::{
-    kernels::{self, gather::parts, transpose::Transposed},
+    kernels::{
+        self,
+        csr::{Csr, Transposed},
+        gather::parts,
+    },
     shim::Element,
 };
 
@@ -12,13 +16,8 @@ const NONE: u32 = u32::MAX;
 
 /// The maximum of each result's rows, value by value; zeros for a result without edges. Returns the edge of each value, the first one
 /// if several are equal.
-pub(crate) fn max<T: Element>(
-    rows: &[T],
-    width: usize,
-    offsets: &[u32],
-    indices: &[u32],
-    results: &mut [T],
-) -> Vec<u32> {
+pub(crate) fn max<T: Element>(rows: &[T], width: usize, csr: &Csr, results: &mut [T]) -> Vec<u32> {
+    let Csr { offsets, indices, .. } = csr;
     let mut winners = vec![NONE; results.len()];
     let of_values = parts(offsets, width, results).into_iter();
     let of_winners = parts(offsets, width, &mut winners);

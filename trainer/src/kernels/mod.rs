@@ -6,6 +6,7 @@
 
 mod aligned;
 pub(crate) mod attention;
+pub(crate) mod csr;
 pub(crate) mod epilogue;
 pub(crate) mod gather;
 mod layout;
@@ -16,7 +17,6 @@ pub(crate) mod norm;
 pub(crate) mod parallel;
 pub(crate) mod sparse;
 pub(crate) mod sum;
-pub(crate) mod transpose;
 pub(crate) mod update;
 
 pub(crate) use self::{multiply::Instructions, parallel::for_each};

@@ -58,42 +58,29 @@ impl<N> Factors<'_, N> {
 /// The vector instructions that kernels use. A value exists only for instructions that this processor has, so it is a permission to
 /// use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Instructions(Level);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Plain,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx512Pairs,
+pub(crate) struct Instructions {
+    has_avx512: bool,
+    /// Only with AVX-512.
+    has_pairs: bool,
 }
 
 impl Instructions {
-    /// The instructions of every processor that can run the program.
-    pub(crate) const PLAIN: Self = Self(Level::Plain);
-
     /// The best instructions of this processor.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") {
-            return match is_x86_feature_detected!("avx512bf16") {
-                true => Self(Level::Avx512Pairs),
-                false => Self(Level::Avx512),
-            };
-        }
-        Self::PLAIN
+        let (has_avx512, has_bf16) = (is_x86_feature_detected!("avx512f"), is_x86_feature_detected!("avx512bf16"));
+        #[cfg(not(target_arch = "x86_64"))]
+        let (has_avx512, has_bf16) = (false, false);
+        Self { has_avx512, has_pairs: has_avx512 && has_bf16 }
     }
 
     /// All instructions of this processor, plain code first. Records the others as skipped.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
-        #[cfg(target_arch = "x86_64")]
-        let levels = vec![Level::Plain, Level::Avx512, Level::Avx512Pairs];
-        #[cfg(not(target_arch = "x86_64"))]
-        let levels = vec![Level::Plain];
-        let (has, lacks): (Vec<_>, Vec<_>) = levels.into_iter().map(Self).partition(|one| *one <= Self::best());
-        for one in lacks {
+        let all = [(false, false), (true, false), (true, true)];
+        let all = all.map(|(has_avx512, has_pairs)| Self { has_avx512, has_pairs });
+        let (has, lacks): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| *one <= Self::best());
+        for one in lacks.iter().filter(|_| cfg!(target_arch = "x86_64")) {
             grappa_skip::skip_part!("this processor has no {one:?}");
         }
         has
@@ -101,18 +88,12 @@ impl Instructions {
 
     /// Whether they include AVX-512.
     pub(crate) fn has_avx512(self) -> bool {
-        self > Self::PLAIN
+        self.has_avx512
     }
 
     /// Whether they include products of pairs of bf16.
     pub(crate) fn has_pairs(self) -> bool {
-        match self.0 {
-            Level::Plain => false,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => false,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512Pairs => true,
-        }
+        self.has_pairs
     }
 }
 
@@ -125,12 +106,12 @@ pub(crate) fn multiply(
     columns: usize,
 ) {
     factors.check(c, rows, columns);
-    match instructions.0 {
-        Level::Plain => plain::multiply(factors, c, rows, columns),
-        #[cfg(target_arch = "x86_64")]
+    #[cfg(target_arch = "x86_64")]
+    if instructions.has_avx512 {
         // SAFETY: `best` found the instructions, and the slices are long enough: checked above.
-        Level::Avx512 | Level::Avx512Pairs => unsafe { avx512::multiply(factors, c.as_mut_ptr(), rows, columns) },
+        return unsafe { avx512::multiply(factors, c.as_mut_ptr(), rows, columns) };
     }
+    plain::multiply(factors, c, rows, columns);
 }
 
 /// `c += a b` for pairs of bf16, the first in the lower half: each step of the depth adds two products.

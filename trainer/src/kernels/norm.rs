@@ -22,19 +22,8 @@ pub(crate) const EPSILON: f32 = 1e-5;
 /// Rows of a part. A thread takes one at a time.
 const ROWS: usize = 256;
 
-/// The weights of a norm, a value for each column.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Weights<'a> {
-    pub(crate) weight: &'a [f32],
-    pub(crate) bias: &'a [f32],
-}
-
-/// The gradients of [`Weights`].
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct WeightGradients {
-    pub(crate) weight: Vec<f32>,
-    pub(crate) bias: Vec<f32>,
-}
+/// The weight and the bias of a norm, a value for each column.
+type Weights<'a> = [&'a [f32]; 2];
 
 /// The mean and variance of each column.
 #[derive(Debug, Clone)]
@@ -51,8 +40,8 @@ pub(crate) struct RowStatistics {
 }
 
 /// The layer norm of each row. Returns the statistics of the rows.
-pub(crate) fn layer_forward(values: &[f32], weights: Weights<'_>, results: &mut [f32]) -> Vec<RowStatistics> {
-    let columns = weights.weight.len();
+pub(crate) fn layer_forward(values: &[f32], [weight, bias]: Weights<'_>, results: &mut [f32]) -> Vec<RowStatistics> {
+    let columns = weight.len();
     let mut statistics = vec![RowStatistics::default(); values.len() / columns];
     let parts = in_parts(columns, values, results);
     for_each(
@@ -62,7 +51,7 @@ pub(crate) fn layer_forward(values: &[f32], weights: Weights<'_>, results: &mut 
             for ((row, result), statistics) in rows.zip(statistics) {
                 *statistics = RowStatistics::of(row);
                 let RowStatistics { mean, inverse } = *statistics;
-                let weights = weights.weight.iter().zip(weights.bias);
+                let weights = weight.iter().zip(bias);
                 for ((result, value), (weight, bias)) in result.iter_mut().zip(row).zip(weights) {
                     *result = (value - mean) * inverse * weight + bias;
                 }
@@ -79,7 +68,7 @@ pub(crate) fn layer_backward(
     statistics: &[RowStatistics],
     gradient: &[f32],
     of_values: &mut [f32],
-) -> WeightGradients {
+) -> [Vec<f32>; 2] {
     let columns = weight.len();
     let parts = in_parts(columns, values, of_values);
     let mut sums = vec![[vec![0.0; columns], vec![0.0; columns]]; parts.len()];
@@ -145,12 +134,12 @@ pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
 }
 
 /// The batch norm of each row, with the statistics of the columns.
-pub(crate) fn batch_forward(values: &[f32], weights: Weights<'_>, statistics: &Columns, results: &mut [f32]) {
-    let columns = weights.weight.len();
-    let scales: Vec<f32> = inverses(statistics).zip(weights.weight).map(|(a, b)| a * b).collect();
+pub(crate) fn batch_forward(values: &[f32], [weight, bias]: Weights<'_>, statistics: &Columns, results: &mut [f32]) {
+    let columns = weight.len();
+    let scales: Vec<f32> = inverses(statistics).zip(weight).map(|(a, b)| a * b).collect();
     for_each(in_parts(columns, values, results), |(values, results): (&[f32], &mut [f32])| {
         for (row, result) in values.chunks_exact(columns).zip(results.chunks_exact_mut(columns)) {
-            let of_columns = statistics.means.iter().zip(&scales).zip(weights.bias);
+            let of_columns = statistics.means.iter().zip(&scales).zip(bias);
             for ((result, value), ((mean, scale), bias)) in result.iter_mut().zip(row).zip(of_columns) {
                 *result = (value - mean) * scale + bias;
             }
@@ -166,7 +155,7 @@ pub(crate) fn batch_backward(
     are_own: bool,
     gradient: &[f32],
     of_values: &mut [f32],
-) -> WeightGradients {
+) -> [Vec<f32>; 2] {
     let columns = weight.len();
     let rows = values.len() / columns;
     let inverses: Vec<f32> = inverses(statistics).collect();
@@ -186,7 +175,7 @@ pub(crate) fn batch_backward(
     // The gradient of a value is linear in the gradient of its result and in its difference from the mean.
     let share = if are_own { (rows as f32).recip() } else { 0.0 };
     let by_gradient: Vec<f32> = inverses.iter().zip(weight).map(|(a, b)| a * b).collect();
-    let [constants, mut by_difference] = [&of_weights.bias, &of_weights.weight].map(|sums| {
+    let [mut by_difference, constants] = of_weights.each_ref().map(|sums| {
         let products = sums.iter().zip(&by_gradient);
         products.map(|(sum, by)| -share * sum * by).collect::<Vec<f32>>()
     });
@@ -233,8 +222,8 @@ fn add_products([weight, bias]: &mut [Vec<f32>; 2], gradient: &[f32], unit: &[f3
 }
 
 /// The sums of all parts, in their order.
-fn total(columns: usize, parts: &[[Vec<f32>; 2]]) -> WeightGradients {
-    let [weight, bias] = [0, 1].map(|which| {
+fn total(columns: usize, parts: &[[Vec<f32>; 2]]) -> [Vec<f32>; 2] {
+    [0, 1].map(|which| {
         let mut total = vec![0f64; columns];
         for part in parts {
             for (total, sum) in total.iter_mut().zip(&part[which]) {
@@ -242,8 +231,7 @@ fn total(columns: usize, parts: &[[Vec<f32>; 2]]) -> WeightGradients {
             }
         }
         total.into_iter().map(|sum| sum as f32).collect()
-    });
-    WeightGradients { weight, bias }
+    })
 }
 
 /// Parts of two matrices with the same rows.

@@ -29,25 +29,24 @@ use tch::{Device, Kind, Tensor};
 use super::{
     aggregate_kind::{Aggregate, Scaling},
     backend::Backend,
-    graph::{Block, Csr, Own},
+    graph::Block,
     historical::HistoricalEmbeddings,
 };
 use crate::{
     kernels::{
-        Instructions,
+        csr::{Csr, Transposed},
         gather::{GatherPlan, gather},
         max,
-        transpose::Transposed,
     },
-    runtime::{Array, send, send_together},
+    runtime::{send, send_together},
     shim::{self, Element},
 };
 
 /// The factors of a linear aggregation. None means 1.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct Factors {
-    results: Option<Arc<Vec<f32>>>,
-    sources: Option<Arc<Vec<f32>>>,
+    results: Option<Vec<f32>>,
+    sources: Option<Vec<f32>>,
     /// Whether edge weights are factors, too.
     edges: bool,
 }
@@ -69,70 +68,59 @@ pub fn aggregate(
 
 /// The states of the destinations, from the states of all sources, `[sources, width]`.
 pub(crate) fn own_states(backend: Backend, block: &Block, rows: &Tensor) -> Tensor {
-    let Some(own) = block.own_places() else {
-        return rows.narrow(0, 0, block.destinations() as i64);
-    };
-    if !backend.has_kernels_for(rows) {
-        let places = block.tensors().own.as_ref().expect("tensors have what the block has");
-        return rows.index_select(0, places);
+    match (&block.own, backend.has_kernels_for(rows)) {
+        (None, _) => rows.narrow(0, 0, block.destinations() as i64),
+        (Some(own), true) => copies_with_kernel(backend, own, rows),
+        (Some(_), false) => {
+            let places = block.tensors().own.as_ref().expect("tensors have what the block has");
+            rows.index_select(0, places)
+        }
     }
-    match rows.kind() {
-        Kind::BFloat16 => copies_with_kernel::<bf16>(backend.instructions(), own, rows),
-        _ => copies_with_kernel::<f32>(backend.instructions(), own, rows),
-    }
-}
-
-fn copies_with_kernel<T: Element>(instructions: Instructions, own: &Arc<Own>, rows: &Tensor) -> Tensor {
-    let rows = rows.contiguous();
-    let result = copies::<T>(instructions, own, &rows);
-    shim::with_gradient(result, &[&rows], || {
-        let (own, sources) = (Arc::clone(own), rows.size()[0]);
-        Box::new(move |gradient, _| {
-            let gradient = gradient.contiguous();
-            let result = Tensor::zeros([sources, gradient.size()[1]], (T::KIND, Device::Cpu));
-            let first = &mut result.narrow(0, 0, own.nodes as i64);
-            sum_copies::<T>(instructions, &own, &gradient, first);
-            vec![Some(result)]
-        })
-    })
-}
-
-/// The rows of destinations, `[destinations, width]`.
-fn copies<T: Element>(instructions: Instructions, own: &Own, rows: &Tensor) -> Tensor {
-    let (destinations, width) = (own.places.len() as i64, rows.size()[1]);
-    let mut result = Tensor::empty([destinations, width], (T::KIND, Device::Cpu));
-    gather::<T>(
-        instructions,
-        shim::values(&rows.detach()),
-        width as usize,
-        GatherPlan::of(&own.offsets, &own.places),
-        shim::values_mut(&mut result),
-    );
-    result
-}
-
-/// For each node, the sum of the rows of its destinations.
-fn sum_copies<T: Element>(instructions: Instructions, own: &Own, rows: &Tensor, result: &mut Tensor) {
-    let transposed = own.transposed();
-    gather::<T>(
-        instructions,
-        shim::values(rows),
-        rows.size()[1] as usize,
-        GatherPlan::of(&transposed.offsets, &transposed.indices),
-        shim::values_mut(result),
-    );
 }
 
 /// The row of each edge's source, `[edges, width]`, from the rows of sources.
 pub(crate) fn rows_of_edges(backend: Backend, block: &Block, rows: &Tensor) -> Tensor {
-    if !backend.has_kernels_for(rows) {
-        return rows.index_select(0, &block.tensors().indices);
+    match backend.has_kernels_for(rows) {
+        true => copies_with_kernel(backend, &block.ends()[0], rows),
+        false => rows.index_select(0, &block.tensors().indices),
     }
-    let [sources, _] = block.ends();
+}
+
+fn copies_with_kernel(backend: Backend, places: &Arc<Csr>, rows: &Tensor) -> Tensor {
     match rows.kind() {
-        Kind::BFloat16 => copies_with_kernel::<bf16>(backend.instructions(), sources, rows),
-        _ => copies_with_kernel::<f32>(backend.instructions(), sources, rows),
+        Kind::BFloat16 => copies_of::<bf16>(backend, places, rows),
+        _ => copies_of::<f32>(backend, places, rows),
     }
+}
+
+fn copies_of<T: Element>(backend: Backend, places: &Arc<Csr>, rows: &Tensor) -> Tensor {
+    let rows = rows.contiguous();
+    let (kept, sources) = (Arc::clone(places), rows.size()[0]);
+    shim::with_gradient(copies::<T>(backend, places, &rows), &[&rows], move |gradient, _| {
+        vec![Some(sum_copies::<T>(backend, &kept, gradient, sources))]
+    })
+}
+
+/// The rows at places, `[places, width]`.
+fn copies<T: Element>(backend: Backend, places: &Csr, rows: &Tensor) -> Tensor {
+    let mut result = Tensor::empty([places.destinations() as i64, rows.size()[1]], (T::KIND, Device::Cpu));
+    sum::<T>(backend, rows, GatherPlan::of(&places.offsets, &places.indices), &mut result);
+    result
+}
+
+/// For each of `count` sources, the sum of the rows whose place it is; zeros for sources after the last place.
+fn sum_copies<T: Element>(backend: Backend, places: &Csr, rows: &Tensor, count: i64) -> Tensor {
+    let result = Tensor::empty([count, rows.size()[1]], (T::KIND, Device::Cpu));
+    let (Transposed { offsets, indices, .. }, last) = (places.transposed(), places.sources as i64);
+    sum::<T>(backend, rows, GatherPlan::of(offsets, indices), &mut result.narrow(0, 0, last));
+    let _ = result.narrow(0, last, count - last).zero_();
+    result
+}
+
+/// Adds up rows, `[rows, width]`, as planned.
+fn sum<T: Element>(backend: Backend, rows: &Tensor, plan: GatherPlan<'_, T>, result: &mut Tensor) {
+    let width = rows.size()[1] as usize;
+    gather::<T>(backend.instructions(), shim::values(rows), width, plan, shim::values_mut(result));
 }
 
 /// The sum of the rows of each destination's edges, `[destinations, width]`, from `[edges, width]`.
@@ -142,8 +130,8 @@ pub(crate) fn sum_of_edges(backend: Backend, block: &Block, scaling: Scaling, ro
             let zeros = Tensor::zeros([block.destinations() as i64, rows.size()[1]], (kind, block.device()));
             zeros.index_add(0, &block.tensors().destinations, rows)
         }
-        (true, Kind::BFloat16) => sums_with_kernel::<bf16>(backend.instructions(), block, rows),
-        (true, _) => sums_with_kernel::<f32>(backend.instructions(), block, rows),
+        (true, Kind::BFloat16) => sums_with_kernel::<bf16>(backend, block, rows),
+        (true, _) => sums_with_kernel::<f32>(backend, block, rows),
     };
     match factors(block, Aggregate::Sum, scaling).results {
         Some(factors) => sums * send(Tensor::from_slice(&factors), block.device()).unsqueeze(1).to_kind(rows.kind()),
@@ -151,16 +139,11 @@ pub(crate) fn sum_of_edges(backend: Backend, block: &Block, scaling: Scaling, ro
     }
 }
 
-fn sums_with_kernel<T: Element>(instructions: Instructions, block: &Block, rows: &Tensor) -> Tensor {
+fn sums_with_kernel<T: Element>(backend: Backend, block: &Block, rows: &Tensor) -> Tensor {
     let rows = rows.contiguous();
-    let [_, destinations] = block.ends();
-    let result = Tensor::zeros([block.destinations() as i64, rows.size()[1]], (T::KIND, Device::Cpu));
-    let first = &mut result.narrow(0, 0, destinations.nodes as i64);
-    sum_copies::<T>(instructions, destinations, &rows.detach(), first);
-    shim::with_gradient(result, &[&rows], || {
-        let destinations = Arc::clone(destinations);
-        Box::new(move |gradient, _| vec![Some(copies::<T>(instructions, &destinations, &gradient.contiguous()))])
-    })
+    let destinations = Arc::clone(&block.ends()[1]);
+    let result = sum_copies::<T>(backend, &destinations, &rows, block.destinations() as i64);
+    shim::with_gradient(result, &[&rows], move |gradient, _| vec![Some(copies::<T>(backend, &destinations, gradient))])
 }
 
 /// The states of the destinations, as [`own_states`], and the aggregates of all sources. Both are one function,
@@ -187,13 +170,9 @@ pub(crate) fn own_and_aggregate(
         (Aggregate::Max, false, _) => (own(), largest_with_operators(block, rows)),
         (Aggregate::Max, true, Kind::BFloat16) => (own(), largest_with_kernel::<bf16>(block, rows)),
         (Aggregate::Max, true, _) => (own(), largest_with_kernel::<f32>(block, rows)),
-        (linear, false, _) => (own(), sum_with_operators(block, linear, scaling, rows)),
-        (linear, true, Kind::BFloat16) => {
-            sum_with_kernel::<bf16>(backend.instructions(), block, &factors(block, linear, scaling), rows)
-        }
-        (linear, true, _) => {
-            sum_with_kernel::<f32>(backend.instructions(), block, &factors(block, linear, scaling), rows)
-        }
+        (_, false, _) => (own(), sum_with_operators(block, kind, scaling, rows)),
+        (_, true, Kind::BFloat16) => sum_with_kernel::<bf16>(backend, block, factors(block, kind, scaling), rows),
+        (_, true, _) => sum_with_kernel::<f32>(backend, block, factors(block, kind, scaling), rows),
     };
     (own, with_historical(aggregated, historical))
 }
@@ -213,28 +192,16 @@ impl Block {
     /// Copies to the device what a layer with this aggregation, which takes this many features of an edge, takes of the block, now and not
     /// on first use. The processor does not wait for the copies.
     pub(crate) fn send(&self, kind: Aggregate, scaling: Scaling, features: usize) {
-        match kind {
-            Aggregate::Attention => {
-                let looped = self.with_own(features);
-                looped.tensors();
-                if features > 0 {
-                    looped.features(features);
-                }
-                if self.own_places().is_some() {
-                    self.tensors();
-                }
-            }
-            Aggregate::Max => _ = self.tensors(),
-            Aggregate::AttentionToOthers | Aggregate::ReluSum => {
-                self.tensors();
-                if features > 0 {
-                    self.features(features);
-                }
-            }
-            _ => {
-                self.tensors();
-                operator_weights(self, kind, scaling);
-            }
+        let edges = if kind == Aggregate::Attention { self.with_own(features) } else { self };
+        edges.tensors();
+        if features > 0 {
+            edges.features(features);
+        }
+        if self.own.is_some() {
+            self.tensors();
+        }
+        if matches!(kind, Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn | Aggregate::WeightedMean) {
+            operator_weights(self, kind, scaling);
         }
         if kind == Aggregate::Gcn {
             self.destination_degrees();
@@ -248,29 +215,27 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
         Scaling::None => None,
         Scaling::HorvitzThompson => Some(block.global().iter().zip(drawn()).map(|(degree, drawn)| degree / drawn)),
     };
-    let weighted = !block.csr().weights.is_empty();
+    let weighted = !block.csr.weights.is_empty();
     match kind {
         Aggregate::Mean if weighted => Factors {
-            results: Some(Arc::new(block.weight_sums().map(|sum| if sum > 0.0 { sum.recip() } else { 1.0 }).collect())),
+            results: Some(block.weight_sums().map(|sum| if sum > 0.0 { sum.recip() } else { 1.0 }).collect()),
             edges: true,
             ..Factors::default()
         },
-        Aggregate::Mean => Factors { results: Some(Arc::new(drawn().map(f32::recip).collect())), ..Factors::default() },
-        Aggregate::Sum => Factors {
-            results: scale(scaling).map(|scales| Arc::new(scales.collect())),
-            edges: weighted,
-            ..Factors::default()
-        },
+        Aggregate::Mean => Factors { results: Some(drawn().map(f32::recip).collect()), ..Factors::default() },
+        Aggregate::Sum => {
+            Factors { results: scale(scaling).map(Iterator::collect), edges: weighted, ..Factors::default() }
+        }
         Aggregate::Gcn => {
             let sources: Vec<f32> = block.source_degrees().iter().map(|degree| (degree + 1.0).sqrt().recip()).collect();
             let mut results = block.of_destinations(&sources);
             if let Some(scales) = scale(scaling) {
                 results.iter_mut().zip(scales).for_each(|(factor, scale)| *factor *= scale);
             }
-            Factors { results: Some(Arc::new(results)), sources: Some(Arc::new(sources)), edges: weighted }
+            Factors { results: Some(results), sources: Some(sources), edges: weighted }
         }
         Aggregate::WeightedMean => Factors {
-            results: Some(Arc::new(block.weight_sums().map(|sum| sum.max(1.0).recip()).collect())),
+            results: Some(block.weight_sums().map(|sum| sum.max(1.0).recip()).collect()),
             sources: None,
             edges: weighted,
         },
@@ -280,77 +245,49 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
     }
 }
 
-fn sum_with_kernel<T: Element>(
-    instructions: Instructions,
-    block: &Block,
-    factors: &Factors,
-    rows: &Tensor,
-) -> (Tensor, Tensor) {
+fn sum_with_kernel<T: Element>(backend: Backend, block: &Block, factors: Factors, rows: &Tensor) -> (Tensor, Tensor) {
     let rows = rows.contiguous();
     let width = rows.size()[1];
-    let csr = block.csr();
-    let mut aggregated = Tensor::empty([block.destinations() as i64, width], (T::KIND, block.device()));
-    gather::<T>(
-        instructions,
-        shim::values(&rows.detach()),
-        width as usize,
-        GatherPlan {
-            offsets: &csr.offsets,
-            indices: &csr.indices,
-            edges: factors.edges.then_some(&csr.weights),
-            inputs: factors.sources.as_deref().map(Vec::as_slice),
-            results: factors.results.as_deref().map(Vec::as_slice),
-            added: &[],
-        },
-        shim::values_mut(&mut aggregated),
-    );
-    let own_places = block.own_places().map(Arc::clone);
-    let own = match &own_places {
-        None => rows.detach().narrow(0, 0, block.destinations() as i64).detach(),
-        Some(own) => copies::<T>(instructions, own, &rows),
+    let (csr, own_places) = (Arc::clone(&block.csr), block.own.clone());
+    let destinations = block.destinations() as i64;
+    let mut aggregated = Tensor::empty([destinations, width], (T::KIND, Device::Cpu));
+    let plan = GatherPlan {
+        edges: factors.edges.then_some(&csr.weights),
+        inputs: factors.sources.as_deref(),
+        results: factors.results.as_deref(),
+        ..GatherPlan::of(&csr.offsets, &csr.indices)
     };
-    shim::with_gradients(&[&own, &aggregated], &[&rows], || {
-        let (csr, transposed, factors) = (Arc::clone(csr), Arc::clone(block.transposed()), factors.clone());
-        let destinations = block.destinations() as i64;
-        Box::new(move |gradients, _| {
-            let [of_own, of_aggregated] = gradients else { unreachable!("two outputs") };
-            let of_own = of_own.as_ref().map(Tensor::contiguous).map(|of_own| match &own_places {
-                None => of_own,
-                Some(own) => {
-                    let mut of_nodes = Tensor::empty([own.nodes as i64, width], (T::KIND, Device::Cpu));
-                    sum_copies::<T>(instructions, own, &of_own, &mut of_nodes);
-                    of_nodes
-                }
-            });
-            let of_aggregated = match of_aggregated {
-                Some(gradient) => gradient.contiguous(),
-                None => Tensor::zeros([destinations, width], (T::KIND, Device::Cpu)),
-            };
-            let mut result = Tensor::empty([transposed.offsets.len() as i64 - 1, width], (T::KIND, Device::Cpu));
-            let weights = factors.edges.then(|| weights_of(&csr, &transposed));
-            gather::<T>(
-                instructions,
-                shim::values(&of_aggregated),
-                width as usize,
-                GatherPlan {
-                    offsets: &transposed.offsets,
-                    indices: &transposed.indices,
-                    edges: weights.as_deref(),
-                    inputs: factors.results.as_deref().map(Vec::as_slice),
-                    results: factors.sources.as_deref().map(Vec::as_slice),
-                    added: of_own.as_ref().map_or(&[], shim::values),
-                },
-                shim::values_mut(&mut result),
-            );
-            vec![Some(result)]
-        })
+    sum::<T>(backend, &rows, plan, &mut aggregated);
+    let own = match &own_places {
+        None => rows.detach().narrow(0, 0, destinations).detach(),
+        Some(own) => copies::<T>(backend, own, &rows),
+    };
+    shim::with_gradients(&[&own, &aggregated], &[&rows], move |gradients, _| {
+        let [of_own, of_aggregated] = gradients else { unreachable!("two outputs") };
+        let of_own = of_own.as_ref().map(Tensor::contiguous).map(|of_own| match &own_places {
+            None => of_own,
+            Some(own) => sum_copies::<T>(backend, own, &of_own, own.sources as i64),
+        });
+        let of_aggregated = match of_aggregated {
+            Some(gradient) => gradient.contiguous(),
+            None => Tensor::zeros([destinations, width], (T::KIND, Device::Cpu)),
+        };
+        let mut result = Tensor::empty([csr.sources as i64, width], (T::KIND, Device::Cpu));
+        let Transposed { offsets, indices, edges } = csr.transposed();
+        // In the order of the transposed edges.
+        let weights: Option<Vec<f32>> =
+            factors.edges.then(|| edges.iter().map(|&edge| csr.weights[edge as usize]).collect());
+        let plan = GatherPlan {
+            edges: weights.as_deref(),
+            inputs: factors.results.as_deref(),
+            results: factors.sources.as_deref(),
+            added: of_own.as_ref().map_or(&[], shim::values),
+            ..GatherPlan::of(offsets, indices)
+        };
+        sum::<T>(backend, &of_aggregated, plan, &mut result);
+        vec![Some(result)]
     });
     (own, aggregated)
-}
-
-/// The edge weights in the order of the transposed CSR.
-fn weights_of(csr: &Csr, transposed: &Transposed) -> Vec<f32> {
-    transposed.edges.iter().map(|&edge| csr.weights[edge as usize]).collect()
 }
 
 fn sum_with_operators(block: &Block, kind: Aggregate, scaling: Scaling, messages: &Tensor) -> Tensor {
@@ -367,7 +304,7 @@ fn operator_weights(block: &Block, kind: Aggregate, scaling: Scaling) -> Option<
         if factors.results.is_none() && factors.sources.is_none() && !factors.edges {
             return None;
         }
-        let csr = block.csr();
+        let csr = &block.csr;
         let mut weights = match factors.edges {
             true => csr.weights.clone(),
             false => vec![1.0; block.edges()],
@@ -382,36 +319,22 @@ fn operator_weights(block: &Block, kind: Aggregate, scaling: Scaling) -> Option<
             let of_sources = csr.indices.iter().map(|&source| sources[source as usize]);
             weights.iter_mut().zip(of_sources).for_each(|(weight, factor)| *weight *= factor);
         }
-        send_together(&[Array::F32(&weights)], block.device()).pop()
+        send_together(&[&weights], block.device()).pop()
     })
 }
 
 fn largest_with_kernel<T: Element>(block: &Block, messages: &Tensor) -> Tensor {
     let messages = messages.contiguous();
     let width = messages.size()[1];
-    let csr = block.csr();
     let mut result = Tensor::empty([block.destinations() as i64, width], (T::KIND, block.device()));
-    let winners = max::max::<T>(
-        shim::values(&messages.detach()),
-        width as usize,
-        &csr.offsets,
-        &csr.indices,
-        shim::values_mut(&mut result),
-    );
-    shim::with_gradient(result, &[&messages], || {
-        let transposed = Arc::clone(block.transposed());
-        Box::new(move |gradient, _| {
-            let gradient = gradient.contiguous();
-            let mut result = Tensor::empty([transposed.offsets.len() as i64 - 1, width], (T::KIND, gradient.device()));
-            max::max_backward::<T>(
-                shim::values(&gradient),
-                width as usize,
-                &winners,
-                &transposed,
-                shim::values_mut(&mut result),
-            );
-            vec![Some(result)]
-        })
+    let values = shim::values_mut(&mut result);
+    let winners = max::max::<T>(shim::values(&messages), width as usize, &block.csr, values);
+    let csr = Arc::clone(&block.csr);
+    shim::with_gradient(result, &[&messages], move |gradient, _| {
+        let mut result = Tensor::empty([csr.sources as i64, width], (T::KIND, Device::Cpu));
+        let (gradient, of_rows) = (shim::values(gradient), shim::values_mut(&mut result));
+        max::max_backward::<T>(gradient, width as usize, &winners, csr.transposed(), of_rows);
+        vec![Some(result)]
     })
 }
 

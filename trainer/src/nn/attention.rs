@@ -12,13 +12,13 @@ use tch::{Device, Kind, Tensor};
 
 use super::{
     backend::Backend,
-    graph::{Block, Csr},
+    graph::Block,
     linear::{Dropout, Epilogue, RowNames, apply},
 };
 use crate::{
     kernels::{
         attention::{self as kernels, Edges, Pairs, SLOPE},
-        transpose::Transposed,
+        csr::Csr,
     },
     shim,
 };
@@ -28,35 +28,23 @@ use crate::{
 pub(crate) fn sum_logits(backend: Backend, block: &Block, sources: &Tensor, destinations: &Tensor) -> Tensor {
     if !backend.has_kernels_for(sources) {
         let edges = block.tensors();
-        return leaky_relu(
-            &(sources.index_select(0, &edges.indices) + destinations.index_select(0, &edges.destinations)),
-        );
+        let sums = sources.index_select(0, &edges.indices) + destinations.index_select(0, &edges.destinations);
+        return leaky_relu(&sums);
     }
     let heads = sources.size()[1];
     let scores = [sources.contiguous(), destinations.contiguous()];
     let detached = scores.each_ref().map(Tensor::detach);
     let shape = Shape::new(block, sources, heads);
     let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
-    kernels::sum_logits(
-        shape.edges(block),
-        shim::values(&detached[0]),
-        shim::values(&detached[1]),
-        shim::values_mut(&mut result),
-    );
-    let kept = result.detach();
-    shim::with_gradient(result, &scores.each_ref(), || {
-        let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
-        Box::new(move |gradient, _| {
-            let mut results = detached.each_ref().map(Tensor::empty_like);
-            kernels::sum_logits_backward(
-                shape.of(&csr.offsets, &csr.indices),
-                &transposed,
-                shim::values(&kept),
-                shim::values(&gradient.contiguous()),
-                results.each_mut().map(shim::values_mut),
-            );
-            results.into_iter().map(Some).collect()
-        })
+    let [of_sources, of_destinations] = detached.each_ref().map(shim::values);
+    kernels::sum_logits(shape.edges(&block.csr), of_sources, of_destinations, shim::values_mut(&mut result));
+    let (csr, kept) = (Arc::clone(&block.csr), result.detach());
+    shim::with_gradient(result, &scores.each_ref(), move |gradient, _| {
+        let mut results = detached.each_ref().map(Tensor::empty_like);
+        let [logits, gradient] = [&kept, gradient].map(shim::values);
+        let of_scores = results.each_mut().map(shim::values_mut);
+        kernels::sum_logits_backward(shape.edges(&csr), csr.transposed(), logits, gradient, of_scores);
+        results.into_iter().map(Some).collect()
     })
 }
 
@@ -87,24 +75,22 @@ pub(crate) fn pair_logits(
     let kept: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
     let shape = Shape::new(block, sources, heads);
     let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
-    kernels::pair_logits(shape.edges(block), pairs(&kept), shim::values_mut(&mut result));
-    shim::with_gradient(result, &inputs.iter().collect::<Vec<_>>(), || {
-        let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
-        Box::new(move |gradient, wanted| {
-            let [mut of_sources, mut of_destinations, mut of_edges] =
-                [0, 1, 3].map(|input| (wanted.get(input) == Some(&true)).then(|| kept[input].empty_like()));
-            let of_attention = kernels::pair_logits_backward(
-                shape.of(&csr.offsets, &csr.indices),
-                &transposed,
-                pairs(&kept),
-                shim::values(&gradient.contiguous()),
-                [&mut of_edges, &mut of_sources, &mut of_destinations].map(|rows| rows.as_mut().map(shim::values_mut)),
-            );
-            let of_attention = wanted[2].then(|| Tensor::from_slice(&of_attention));
-            let mut gradients = vec![of_sources, of_destinations, of_attention, of_edges];
-            gradients.truncate(kept.len());
-            gradients
-        })
+    kernels::pair_logits(shape.edges(&block.csr), pairs(&kept), shim::values_mut(&mut result));
+    let csr = Arc::clone(&block.csr);
+    shim::with_gradient(result, &inputs.iter().collect::<Vec<_>>(), move |gradient, wanted| {
+        let [mut of_sources, mut of_destinations, mut of_edges] =
+            [0, 1, 3].map(|input| (wanted.get(input) == Some(&true)).then(|| kept[input].empty_like()));
+        let of_attention = kernels::pair_logits_backward(
+            shape.edges(&csr),
+            csr.transposed(),
+            pairs(&kept),
+            shim::values(gradient),
+            [&mut of_edges, &mut of_sources, &mut of_destinations].map(|rows| rows.as_mut().map(shim::values_mut)),
+        );
+        let of_attention = wanted[2].then(|| Tensor::from_slice(&of_attention));
+        let mut gradients = vec![of_sources, of_destinations, of_attention, of_edges];
+        gradients.truncate(kept.len());
+        gradients
     })
 }
 
@@ -144,17 +130,14 @@ fn products(backend: Backend, block: &Block, sources: &Tensor, destinations: &Te
     let inputs = [sources.contiguous(), destinations.contiguous()];
     let kept = inputs.each_ref().map(Tensor::detach);
     let shape = Shape::new(block, sources, heads);
-    let result = shape.products(block.csr(), &kept[1], &kept[0]);
-    shim::with_gradient(result, &inputs.each_ref(), || {
-        let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
-        Box::new(move |gradient, wanted| {
-            let gradient = gradient.contiguous();
-            let [sources, destinations] = &kept;
-            vec![
-                wanted[0].then(|| shape.weighted_sum_backward(&transposed, destinations, &gradient, sources)),
-                wanted[1].then(|| shape.weighted_sum(&csr, sources, &gradient)),
-            ]
-        })
+    let result = shape.products(&block.csr, &kept[1], &kept[0]);
+    let csr = Arc::clone(&block.csr);
+    shim::with_gradient(result, &inputs.each_ref(), move |gradient, wanted| {
+        let [sources, destinations] = &kept;
+        vec![
+            wanted[0].then(|| shape.weighted_sum_backward(&csr, destinations, gradient, sources)),
+            wanted[1].then(|| shape.weighted_sum(&csr, sources, gradient)),
+        ]
     })
 }
 
@@ -179,7 +162,7 @@ pub(crate) fn attend(
 
 /// The dropout of the edges of a block: an edge is named after its destination and its place among the edges of that.
 fn of_edges(block: &Block, dropout: Dropout) -> Dropout {
-    Dropout { names: dropout.names.map(|names| edge_names(&block.csr().offsets, &names)), ..dropout }
+    Dropout { names: dropout.names.map(|names| edge_names(&block.csr.offsets, &names)), ..dropout }
 }
 
 fn edge_names(offsets: &[u32], destinations: &[u64]) -> RowNames {
@@ -205,20 +188,13 @@ fn softmax(backend: Backend, block: &Block, logits: &Tensor) -> Tensor {
     let logits = logits.contiguous();
     let shape = Shape::new(block, &logits, heads);
     let mut result = logits.detach().empty_like();
-    kernels::softmax(shape.edges(block), shim::values(&logits.detach()), shim::values_mut(&mut result));
-    let kept = result.detach();
-    shim::with_gradient(result, &[&logits], || {
-        let csr = Arc::clone(block.csr());
-        Box::new(move |gradient, _| {
-            let mut result = kept.empty_like();
-            kernels::softmax_backward(
-                shape.of(&csr.offsets, &csr.indices),
-                shim::values(&kept),
-                shim::values(&gradient.contiguous()),
-                shim::values_mut(&mut result),
-            );
-            vec![Some(result)]
-        })
+    kernels::softmax(shape.edges(&block.csr), shim::values(&logits), shim::values_mut(&mut result));
+    let (csr, kept) = (Arc::clone(&block.csr), result.detach());
+    shim::with_gradient(result, &[&logits], move |gradient, _| {
+        let mut result = kept.empty_like();
+        let [weights, gradient] = [&kept, gradient].map(shim::values);
+        kernels::softmax_backward(shape.edges(&csr), weights, gradient, shim::values_mut(&mut result));
+        vec![Some(result)]
     })
 }
 
@@ -234,17 +210,14 @@ fn weighted_sum(backend: Backend, block: &Block, rows: &Tensor, weights: &Tensor
     let inputs = [rows.contiguous(), weights.contiguous()];
     let kept = inputs.each_ref().map(Tensor::detach);
     let shape = Shape::new(block, rows, heads);
-    let result = shape.weighted_sum(block.csr(), &kept[0], &kept[1]);
-    shim::with_gradient(result, &inputs.each_ref(), || {
-        let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
-        Box::new(move |gradient, wanted| {
-            let gradient = gradient.contiguous();
-            let [rows, weights] = &kept;
-            vec![
-                wanted[0].then(|| shape.weighted_sum_backward(&transposed, &gradient, weights, rows)),
-                wanted[1].then(|| shape.products(&csr, &gradient, rows)),
-            ]
-        })
+    let result = shape.weighted_sum(&block.csr, &kept[0], &kept[1]);
+    let csr = Arc::clone(&block.csr);
+    shim::with_gradient(result, &inputs.each_ref(), move |gradient, wanted| {
+        let [rows, weights] = &kept;
+        vec![
+            wanted[0].then(|| shape.weighted_sum_backward(&csr, gradient, weights, rows)),
+            wanted[1].then(|| shape.products(&csr, gradient, rows)),
+        ]
     })
 }
 
@@ -263,52 +236,34 @@ impl Shape {
 
     fn products(self, csr: &Csr, destinations: &Tensor, sources: &Tensor) -> Tensor {
         let mut result = Tensor::empty([csr.indices.len() as i64, self.heads as i64], (Kind::Float, Device::Cpu));
-        kernels::products(
-            self.of(&csr.offsets, &csr.indices),
-            shim::values(destinations),
-            shim::values(sources),
-            shim::values_mut(&mut result),
-        );
+        let [destinations, sources] = [destinations, sources].map(shim::values);
+        kernels::products(self.edges(csr), destinations, sources, shim::values_mut(&mut result));
         result
     }
 
     fn weighted_sum(self, csr: &Csr, rows: &Tensor, weights: &Tensor) -> Tensor {
-        let shape = [csr.offsets.len() as i64 - 1, self.width as i64];
-        let mut result = Tensor::empty(shape, (Kind::Float, Device::Cpu));
-        kernels::weighted_sum(
-            self.of(&csr.offsets, &csr.indices),
-            shim::values(rows),
-            shim::values(weights),
-            shim::values_mut(&mut result),
-        );
+        let mut result = Tensor::empty([csr.destinations() as i64, self.width as i64], (Kind::Float, Device::Cpu));
+        let [rows, weights] = [rows, weights].map(shim::values);
+        kernels::weighted_sum(self.edges(csr), rows, weights, shim::values_mut(&mut result));
         result
     }
 
-    /// The gradient of the rows of sources, in the shape of `rows`.
-    fn weighted_sum_backward(
-        self,
-        transposed: &Transposed,
-        gradient: &Tensor,
-        weights: &Tensor,
-        rows: &Tensor,
-    ) -> Tensor {
+    /// The gradient of the rows of sources.
+    fn weighted_sum_backward(self, csr: &Csr, gradient: &Tensor, weights: &Tensor, rows: &Tensor) -> Tensor {
         let mut result = rows.empty_like();
+        let [gradient, weights] = [gradient, weights].map(shim::values);
         kernels::weighted_sum_backward(
-            transposed,
+            csr.transposed(),
             self.width,
             self.heads,
-            shim::values(gradient),
-            shim::values(weights),
+            gradient,
+            weights,
             shim::values_mut(&mut result),
         );
         result
     }
 
-    fn edges(self, block: &Block) -> Edges<'_> {
-        self.of(&block.csr().offsets, &block.csr().indices)
-    }
-
-    fn of<'a>(self, offsets: &'a [u32], indices: &'a [u32]) -> Edges<'a> {
-        Edges { offsets, indices, width: self.width, heads: self.heads }
+    fn edges(self, csr: &Csr) -> Edges<'_> {
+        Edges { offsets: &csr.offsets, indices: &csr.indices, width: self.width, heads: self.heads }
     }
 }

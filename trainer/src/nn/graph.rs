@@ -1,17 +1,14 @@
 //! The edges of one hop, on the device of the model.
 
-use std::{
-    cell::OnceCell,
-    sync::{Arc, OnceLock},
-};
+use std::{cell::OnceCell, sync::Arc};
 
 use grappa_sampling::sample;
 use tch::{Device, Tensor};
 
 use super::aggregate_kind::{Aggregate, Scaling};
 use crate::{
-    kernels::transpose::Transposed,
-    runtime::{Array, send, send_together},
+    kernels::csr::Csr,
+    runtime::{send, send_together},
 };
 
 /// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
@@ -20,25 +17,25 @@ use crate::{
 /// use.
 #[derive(Debug)]
 pub struct Block {
-    destinations: usize,
-    sources: usize,
     device: Device,
-    csr: Arc<Csr>,
-    /// Where the destinations are among the sources, if they are not the first.
-    own: Option<Arc<Own>>,
+    pub(crate) csr: Arc<Csr>,
+    /// The features of edges, row by row; empty without.
+    edge_features: Vec<f32>,
+    /// The places of destinations among the sources, if they are not the first. In a joined minibatch, a node may be a destination several
+    /// times. Its row is the row of one source. Nodes that are destinations are the first sources.
+    pub(super) own: Option<Arc<Csr>>,
     /// In-degree of each destination in the whole graph; 0 for halo nodes without a list.
     global: Vec<f32>,
     /// In-degree of each source in the whole graph, or the sum of the weights of its in-edges.
-    source_degrees: Option<Arc<Vec<f32>>>,
+    source_degrees: Option<Vec<f32>>,
     /// Whether its halo destinations get historical embeddings.
     has_historical: bool,
-    transposed: OnceLock<Arc<Transposed>>,
     sent: Sent,
     with_own: OnceCell<Box<Block>>,
     /// The edges alone: each is a source with one edge.
     alone: OnceCell<Box<Block>>,
-    /// The source and the destination of each edge.
-    ends: OnceCell<[Arc<Own>; 2]>,
+    /// The places of the source and the destination of each edge.
+    ends: OnceCell<[Arc<Csr>; 2]>,
 }
 
 /// Copies on the device, as far as layers asked for them.
@@ -59,29 +56,6 @@ struct EdgeWeights {
     values: Option<Tensor>,
 }
 
-/// Edges in memory.
-#[derive(Debug)]
-pub(crate) struct Csr {
-    pub(crate) offsets: Vec<u32>,
-    pub(crate) indices: Vec<u32>,
-    /// Edge weights; empty if all are 1.
-    pub(crate) weights: Vec<f32>,
-    /// The features of edges, row by row; empty without.
-    pub(crate) features: Vec<f32>,
-}
-
-/// The places of destinations among the sources, as the CSR of a graph in which each destination has one edge: from itself.
-///
-/// In a joined minibatch, a node may be a destination several times. Its row is the row of one source.
-#[derive(Debug)]
-pub(crate) struct Own {
-    pub(crate) offsets: Vec<u32>,
-    pub(crate) places: Vec<u32>,
-    /// Number of nodes that are destinations. They are the first sources.
-    pub(crate) nodes: usize,
-    transposed: OnceLock<Transposed>,
-}
-
 impl Sent {
     fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         let edges = self
@@ -92,22 +66,6 @@ impl Sent {
         let weights = self.weights.get().and_then(|weights| weights.values.as_ref());
         let others = [weights, self.features.get(), self.destination_degrees.get()];
         edges.chain(others.into_iter().flatten())
-    }
-}
-
-impl Own {
-    fn new(places: &[u32]) -> Self {
-        Self {
-            offsets: (0..=places.len() as u32).collect(),
-            places: places.to_vec(),
-            nodes: places.iter().max().map_or(0, |&last| last as usize + 1),
-            transposed: OnceLock::new(),
-        }
-    }
-
-    /// The destinations of each node.
-    pub(crate) fn transposed(&self) -> &Transposed {
-        self.transposed.get_or_init(|| Transposed::new(&self.offsets, &self.places, self.nodes))
     }
 }
 
@@ -150,33 +108,25 @@ impl Block {
             edges > 0 && block.edge_features.len().is_multiple_of(edges) || block.edge_features.is_empty(),
             "features of edges of a block"
         );
-        let csr = Csr {
-            offsets: block.offsets.clone(),
-            indices: block.indices.clone(),
-            weights: block.edge_weights.clone(),
-            features: block.edge_features.clone(),
-        };
-        let own = (!block.own.is_empty()).then(|| Arc::new(Own::new(&block.own)));
-        let global = block.global.iter().map(|&degree| degree as f32).collect();
-        Self::of_edges((block.destinations, block.sources, device), csr, own, global)
+        let mut csr = Csr::new(block.offsets.clone(), block.indices.clone(), block.sources);
+        csr.weights.clone_from(&block.edge_weights);
+        Self {
+            edge_features: block.edge_features.clone(),
+            own: (!block.own.is_empty()).then(|| Arc::new(Csr::of_places(&block.own))),
+            global: block.global.iter().map(|&degree| degree as f32).collect(),
+            ..Self::of_csr(csr, device)
+        }
     }
 
-    fn of_edges(
-        (destinations, sources, device): (usize, usize, Device),
-        csr: Csr,
-        own: Option<Arc<Own>>,
-        global: Vec<f32>,
-    ) -> Self {
+    fn of_csr(csr: Csr, device: Device) -> Self {
         Self {
-            destinations,
-            sources,
             device,
             csr: Arc::new(csr),
-            own,
-            global,
+            edge_features: Vec::new(),
+            own: None,
+            global: Vec::new(),
             source_degrees: None,
             has_historical: false,
-            transposed: OnceLock::new(),
             sent: Sent::default(),
             with_own: OnceCell::new(),
             alone: OnceCell::new(),
@@ -193,7 +143,7 @@ impl Block {
         };
         last.set_source_degrees(degrees.iter().copied());
         for block in others {
-            let sources = 0..block.sources;
+            let sources = 0..block.sources();
             block.set_source_degrees(sources.map(|at| degrees[last.own(at)]));
         }
         blocks
@@ -213,31 +163,31 @@ impl Block {
     /// # Panics
     /// If there is not one for each node.
     pub(crate) fn with_weighted_degrees(mut self, degrees: Vec<f32>) -> Self {
-        assert!(degrees.len() == self.sources && self.sources == self.destinations, "degrees of nodes");
+        assert!(degrees.len() == self.sources() && self.sources() == self.destinations(), "degrees of nodes");
         self.global = degrees.clone();
-        self.source_degrees = Some(Arc::new(degrees));
+        self.source_degrees = Some(degrees);
         self
     }
 
     fn set_source_degrees(&mut self, degrees: impl Iterator<Item = f32>) {
         let degrees: Vec<f32> = degrees.collect();
-        assert_eq!(degrees.len(), self.sources, "degrees of sources");
-        self.source_degrees = Some(Arc::new(degrees));
+        assert_eq!(degrees.len(), self.sources(), "degrees of sources");
+        self.source_degrees = Some(degrees);
     }
 
     /// Number of destinations.
     pub fn destinations(&self) -> usize {
-        self.destinations
+        self.csr.destinations()
     }
 
     /// Number of nodes that are destinations. They are the first sources.
     pub(crate) fn destination_nodes(&self) -> usize {
-        self.own.as_ref().map_or(self.destinations, |own| own.nodes)
+        self.own.as_ref().map_or(self.destinations(), |own| own.sources)
     }
 
     /// Number of sources.
     pub fn sources(&self) -> usize {
-        self.sources
+        self.csr.sources
     }
 
     /// Number of edges.
@@ -252,25 +202,12 @@ impl Block {
 
     /// Computes the transposed edges for backward passes now, for example on a loading thread instead of the training one.
     pub fn prepare_backward(&self) {
-        self.transposed();
-    }
-
-    pub(crate) fn csr(&self) -> &Arc<Csr> {
-        &self.csr
-    }
-
-    /// The places of destinations among the sources, if they are not the first.
-    pub(crate) fn own_places(&self) -> Option<&Arc<Own>> {
-        self.own.as_ref()
+        self.csr.transposed();
     }
 
     /// The place of a destination among the sources.
-    pub(crate) fn own(&self, destination: usize) -> usize {
-        self.own.as_ref().map_or(destination, |own| own.places[destination] as usize)
-    }
-
-    pub(crate) fn transposed(&self) -> &Arc<Transposed> {
-        self.transposed.get_or_init(|| Arc::new(Transposed::new(&self.csr.offsets, &self.csr.indices, self.sources)))
+    fn own(&self, destination: usize) -> usize {
+        self.own.as_ref().map_or(destination, |own| own.indices[destination] as usize)
     }
 
     /// The tensors that were copied to the device so far.
@@ -283,7 +220,7 @@ impl Block {
     /// not know.
     pub(crate) fn features(&self, count: usize) -> &Tensor {
         self.sent.features.get_or_init(|| {
-            let rows = Tensor::from_slice(&self.csr.features).view([self.edges() as i64, count as i64]);
+            let rows = Tensor::from_slice(&self.edge_features).view([self.edges() as i64, count as i64]);
             send(rows, self.device)
         })
     }
@@ -304,14 +241,10 @@ impl Block {
 
     pub(crate) fn tensors(&self) -> &Edges {
         self.sent.edges.get_or_init(|| {
-            let mut destinations = vec![0; self.edges()];
-            for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
-                destinations[bounds[0] as usize..bounds[1] as usize].fill(destination as u32);
-            }
-            let csr = &self.csr;
-            let own = self.own.as_ref().map(|own| &*own.places);
+            let (csr, destinations) = (&self.csr, self.destinations_of_edges());
+            let own = self.own.as_ref().map(|own| &*own.indices);
             let arrays: Vec<&[u32]> = [&*csr.offsets, &csr.indices, &destinations].into_iter().chain(own).collect();
-            let is_wide = i32::try_from(self.edges().max(self.sources)).is_err();
+            let is_wide = i32::try_from(self.edges().max(self.sources())).is_err();
             let mut tensors = send_indices(&arrays, is_wide, self.device).into_iter();
             let [offsets, indices, destinations] = [(); 3].map(|()| tensors.next().expect("a tensor for each array"));
             Edges { offsets, indices, destinations, own: tensors.next() }
@@ -322,59 +255,48 @@ impl Block {
     /// features of the others, or zeros if there are none. `features` is the number of features of an edge.
     pub(crate) fn with_own(&self, features: usize) -> &Self {
         self.with_own.get_or_init(|| {
-            let edges = self.edges() + self.destinations;
-            let mut csr = Csr {
-                offsets: vec![0],
-                indices: Vec::with_capacity(edges),
-                weights: Vec::new(),
-                features: Vec::with_capacity(edges * features),
-            };
+            let edges = self.edges() + self.destinations();
+            let (mut offsets, mut indices) = (vec![0], Vec::with_capacity(edges));
+            let mut all = Vec::with_capacity(edges * features);
             for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
                 let of = bounds[0] as usize..bounds[1] as usize;
-                csr.indices.push(self.own(destination) as u32);
-                csr.indices.extend_from_slice(&self.csr.indices[of.clone()]);
-                let rows = &self.csr.features[of.start * features..of.end * features];
-                let own = csr.features.len();
-                csr.features.resize(own + features, 0.0);
+                indices.push(self.own(destination) as u32);
+                indices.extend_from_slice(&self.csr.indices[of.clone()]);
+                let rows = &self.edge_features[of.start * features..of.end * features];
+                let own = all.len();
+                all.resize(own + features, 0.0);
                 let factor = 1.0 / of.len().max(1) as f32;
                 for row in rows.chunks_exact(features.max(1)) {
-                    let mean = csr.features[own..].iter_mut().zip(row);
-                    mean.for_each(|(mean, value)| *mean += factor * value);
+                    all[own..].iter_mut().zip(row).for_each(|(mean, value)| *mean += factor * value);
                 }
-                csr.features.extend_from_slice(rows);
-                let end =
-                    u32::try_from(csr.indices.len()).expect("samplers leave room for an edge to each destination");
-                csr.offsets.push(end);
+                all.extend_from_slice(rows);
+                offsets
+                    .push(u32::try_from(indices.len()).expect("samplers leave room for an edge to each destination"));
             }
-            let shape = (self.destinations, self.sources, self.device);
-            Box::new(Self::of_edges(shape, csr, self.own.clone(), Vec::new()))
+            let block = Self::of_csr(Csr::new(offsets, indices, self.sources()), self.device);
+            Box::new(Self { edge_features: all, own: self.own.clone(), ..block })
         })
     }
 
     /// The same destinations, with their edges as sources: for sums of rows of edges.
     pub(crate) fn alone(&self) -> &Self {
         self.alone.get_or_init(|| {
-            let csr = Csr {
-                offsets: self.csr.offsets.clone(),
-                indices: (0..self.edges() as u32).collect(),
-                weights: Vec::new(),
-                features: Vec::new(),
-            };
-            let shape = (self.destinations, self.edges(), self.device);
-            Box::new(Self::of_edges(shape, csr, None, Vec::new()))
+            let indices = (0..self.edges() as u32).collect();
+            Box::new(Self::of_csr(Csr::new(self.csr.offsets.clone(), indices, self.edges()), self.device))
         })
     }
 
     /// The places of the sources of edges, and of their destinations.
-    pub(crate) fn ends(&self) -> &[Arc<Own>; 2] {
+    pub(crate) fn ends(&self) -> &[Arc<Csr>; 2] {
         self.ends.get_or_init(|| {
-            let lists = self.csr.offsets.windows(2).zip(0..);
-            let destinations = lists.flat_map(|(bounds, destination): (&[u32], u32)| {
-                std::iter::repeat_n(destination, (bounds[1] - bounds[0]) as usize)
-            });
-            let destinations: Vec<u32> = destinations.collect();
-            [Own::new(&self.csr.indices), Own::new(&destinations)].map(Arc::new)
+            let destinations = self.destinations_of_edges();
+            [&self.csr.indices, &destinations].map(|places| Arc::new(Csr::of_places(places)))
         })
+    }
+
+    fn destinations_of_edges(&self) -> Vec<u32> {
+        let edges = self.drawn().zip(0..).map(|(edges, destination)| std::iter::repeat_n(destination, edges as usize));
+        edges.flatten().collect()
     }
 
     /// Number of sampled edges of each destination.
@@ -398,15 +320,15 @@ impl Block {
 
     /// The values of destinations, from the values of sources.
     pub(crate) fn of_destinations(&self, values: &[f32]) -> Vec<f32> {
-        (0..self.destinations).map(|destination| values[self.own(destination)]).collect()
+        (0..self.destinations()).map(|destination| values[self.own(destination)]).collect()
     }
 
     /// In-degree of each source in the whole graph, or the sum of the weights of its in-edges.
     ///
     /// # Panics
     /// If the degrees were not given.
-    pub(crate) fn source_degrees(&self) -> &Arc<Vec<f32>> {
-        let degrees = self.source_degrees.as_ref();
+    pub(crate) fn source_degrees(&self) -> &[f32] {
+        let degrees = self.source_degrees.as_deref();
         degrees.expect("GCN needs the in-degree of each source: give it with Block::with_source_degrees")
     }
 
@@ -435,13 +357,11 @@ impl Block {
 /// Copies arrays of indices to a device, as tensors of int32, or of int64 if they are wide.
 fn send_indices(arrays: &[&[u32]], is_wide: bool, device: Device) -> Vec<Tensor> {
     if is_wide {
-        let arrays = arrays.iter().map(|array| array.iter().copied().map(i64::from).collect());
-        let arrays: Vec<Vec<i64>> = arrays.collect();
-        let arrays: Vec<Array<'_>> = arrays.iter().map(|array| Array::I64(array)).collect();
-        return send_together(&arrays, device);
+        let wide = arrays.iter().map(|array| array.iter().copied().map(i64::from).collect());
+        return send_together(&wide.collect::<Vec<Vec<i64>>>(), device);
     }
-    let arrays = arrays.iter().map(|array| Array::I32(bytemuck::cast_slice(array)));
-    send_together(&arrays.collect::<Vec<_>>(), device)
+    let narrow = arrays.iter().map(|array| bytemuck::cast_slice(array));
+    send_together(&narrow.collect::<Vec<&[i32]>>(), device)
 }
 
 #[cfg(test)]

@@ -115,10 +115,11 @@ impl Model {
     /// Combines the features of nodes with their aggregates, as the first layer does before it uses any parameter: `[nodes, inputs]`.
     /// The result is the same in each pass over these nodes. None if the layer has no such matrix.
     pub fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Option<Tensor> {
-        let combines = self.layers[0].combines()?;
-        let (kind, has_residual) = (self.kind(), !matches!(self.residuals[0], Residual::None));
-        // A residual needs the features.
-        (!has_residual).then(|| no_grad(|| combines.combined(&own.to_kind(kind), &aggregated.to_kind(kind), degrees)))
+        match self.residuals[0] {
+            Residual::None => no_grad(|| self.layers[0].combined(own, aggregated, degrees, self.kind())),
+            // It needs the features.
+            Residual::Identity | Residual::Projection(_) => None,
+        }
     }
 
     /// As [`Model::update`] of the first layer, from [`Model::combined`].

@@ -10,7 +10,7 @@ pub(crate) use crate::kernels::epilogue::{Dropout, Epilogue, RowNames};
 use crate::{
     kernels::{
         Instructions,
-        linear::{Gradients, Number, Products, Term, Wanted},
+        linear::{self as kernel, Gradients, Number, Products, Term, Wanted},
         sparse::NonzeroRows,
     },
     nn::backend::Backend,
@@ -55,20 +55,13 @@ fn apply_with_kernel<T: Element>(values: &Tensor, epilogue: Epilogue) -> Tensor 
     let values = values.contiguous();
     let columns = *values.size().last().expect("rows") as usize;
     let mut result = values.detach().empty_like();
-    epilogue.forward_all(columns, shim::values::<T>(&values.detach()), shim::values_mut(&mut result));
+    epilogue.forward_all(columns, shim::values::<T>(&values), shim::values_mut(&mut result));
     let kept = result.detach();
-    shim::with_gradient(result, &[&values], move || {
-        Box::new(move |gradient, _| {
-            let gradient = gradient.contiguous();
-            let mut of_values = gradient.empty_like();
-            epilogue.backward_all(
-                columns,
-                shim::values::<T>(&kept),
-                shim::values(&gradient),
-                shim::values_mut(&mut of_values),
-            );
-            vec![Some(of_values)]
-        })
+    shim::with_gradient(result, &[&values], move |gradient, _| {
+        let mut of_values = gradient.empty_like();
+        let [kept, of_results] = [&kept, gradient].map(shim::values::<T>);
+        epilogue.backward_all(columns, kept, of_results, shim::values_mut(&mut of_values));
+        vec![Some(of_values)]
     })
 }
 
@@ -102,26 +95,18 @@ fn with_kernel<T: Number>(
     let mut result = Tensor::empty([rows, outputs], (T::KIND, Device::Cpu));
     // Detached, because the backward pass must not keep the autograd graph alive.
     let detached: Vec<(Tensor, Tensor)> = terms.iter().map(|(x, weight)| (x.detach(), weight.detach())).collect();
-    let bias_values = bias.map(Tensor::detach);
     let inputs: Vec<&Tensor> = terms.iter().flat_map(|(x, weight)| [x, weight]).chain(bias).collect();
-    let nonzeros = T::forward(
+    let nonzeros = kernel::forward::<T>(
         Products { instructions, terms: &as_terms(&detached, &[]), outputs: outputs as usize, epilogue: &epilogue },
-        bias_values.as_ref().map(shim::values),
+        bias.map(shim::values),
         shim::gradients_are_recorded(&inputs),
         shim::values_mut(&mut result),
     );
     let kept = result.detach();
-    shim::with_gradient(result, &inputs, move || {
-        Box::new(move |gradient, wanted| {
-            let gradient = gradient.contiguous();
-            let products = Products {
-                instructions,
-                terms: &as_terms(&detached, &nonzeros),
-                outputs: outputs as usize,
-                epilogue: &epilogue,
-            };
-            backward::<T>(products, &gradient, &kept, wanted)
-        })
+    shim::with_gradient(result, &inputs, move |gradient, wanted| {
+        let terms = &as_terms(&detached, &nonzeros);
+        let products = Products { instructions, terms, outputs: outputs as usize, epilogue: &epilogue };
+        backward::<T>(products, gradient, &kept, wanted)
     })
 }
 
@@ -141,7 +126,7 @@ fn backward<T: Number>(
             wanted[0].then(|| Tensor::empty(shape, (T::KIND, Device::Cpu)))
         })
         .collect();
-    let Gradients { weights, bias } = T::backward(
+    let Gradients { weights, bias } = kernel::backward(
         products,
         shim::values(gradient),
         shim::values(result),

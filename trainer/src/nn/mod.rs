@@ -33,6 +33,7 @@ mod norm;
 mod parameters;
 mod pass;
 mod reduction;
+mod softmax;
 #[cfg(test)]
 mod tests;
 

@@ -63,7 +63,7 @@ impl<'a> Operands<'a> {
     fn update(self, layer: &dyn Layer, epilogue: Epilogue) -> Tensor {
         match self {
             Self::Apart(own, aggregated, degrees) => layer.update(own, aggregated, degrees, epilogue),
-            Self::Combined(rows) => layer.combines().expect("it made the rows").update(rows, epilogue),
+            Self::Combined(rows) => layer.update_combined(rows, epilogue),
         }
     }
 
@@ -253,12 +253,6 @@ impl Model {
         self.features.apply(rows).to_kind(self.kind())
     }
 
-    /// The input of a first layer that has a block.
-    fn first_rows(&self, normalized: &Tensor, blocks: &[Block], pass: &Pass) -> Tensor {
-        assert_eq!(blocks.len(), self.layers.len(), "a block for each layer");
-        self.input_states(normalized, pass)
-    }
-
     /// Logits of the seeds, or predicted targets in their unit, f32 of `[seeds, outputs]`.
     ///
     /// `blocks` are the blocks of a minibatch, seeds first: one per layer, or one less with [`Input::Aggregated`]. `historical` is empty,
@@ -276,16 +270,10 @@ impl Model {
         let count = self.layers.len();
         assert!(historical.is_empty() || historical.len() == blocks.len(), "historical embeddings are per block");
         let kind = self.kind();
-        let mut jumping = Jumping {
-            jump: self.jump.as_ref(),
-            seeds: blocks.first().map(|block| block.destinations() as i64),
-            carried: None,
-        };
         let (mut hidden, first) = match input {
-            Input::Features(rows) => (self.first_rows(&self.normalized_features(rows), blocks, &pass), 0),
-            Input::NormalizedFeatures(rows) => (self.first_rows(rows, blocks, &pass), 0),
+            Input::Features(rows) => (self.input_states(&self.normalized_features(rows), &pass), 0),
+            Input::NormalizedFeatures(rows) => (self.input_states(rows, &pass), 0),
             Input::Aggregated { own, neighbors, degrees } => {
-                assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
                 assert!(
                     self.takes_aggregated_input(),
                     "the first layer takes the features of neighbors, not their aggregates"
@@ -293,24 +281,29 @@ impl Model {
                 let operands = Operands::Apart(&own.to_kind(kind), &neighbors.to_kind(kind), degrees);
                 (self.step_of(0, operands, Some((&pass, RowsOf::Inputs))), 1)
             }
-            Input::Combined(rows) => {
-                assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
-                (self.step_of(0, Operands::Combined(rows), Some((&pass, RowsOf::Inputs))), 1)
-            }
+            Input::Combined(rows) => (self.step_of(0, Operands::Combined(rows), Some((&pass, RowsOf::Inputs))), 1),
         };
-        if first == 1 {
-            jumping.carry(0, &hidden);
+        assert_eq!(
+            blocks.len() + first,
+            count,
+            "a block for each layer, but for a first one whose aggregates are known"
+        );
+        // The rows of seeds are the first; all rows, if there is no block.
+        let seeds = blocks.first().map_or(hidden.size()[0], |block| block.destinations() as i64);
+        let mut carried = None;
+        for layer in 0..count {
+            if layer >= first {
+                let hop = count - 1 - layer;
+                let historical = historical.get(hop).and_then(Option::as_ref);
+                let followed = historical.and_then(|historical| self.follow(layer, historical, &pass));
+                let historical = followed.as_ref().or(historical);
+                hidden = self.convolve(layer, &blocks[hop], &hidden, historical, &pass);
+            }
+            if let Some(jump) = &self.jump {
+                carried = Some(jump.carry(layer, &hidden.narrow(0, 0, seeds), carried.as_ref()));
+            }
         }
-        for layer in first..count {
-            let hop = count - 1 - layer;
-            let block = &blocks[hop];
-            let historical = historical.get(hop).and_then(Option::as_ref);
-            let followed = historical.and_then(|historical| self.follow(layer, historical, &pass));
-            let historical = followed.as_ref().or(historical);
-            hidden = self.convolve(layer, block, &hidden, historical, &pass);
-            jumping.carry(layer, &hidden);
-        }
-        self.in_unit(float(&jumping.logits().unwrap_or(hidden)))
+        self.outputs(&self.jump.as_ref().zip(carried).map_or(hidden, |(jump, carried)| jump.logits(&carried)))
     }
 
     /// The states at the input of the first layer, with the dropout of a pass, from [`Model::normalized_features`].
@@ -349,7 +342,10 @@ impl Model {
 
     /// The type of activations.
     pub(super) fn kind(&self) -> Kind {
-        kind(self.options.precision)
+        match self.options.precision {
+            Precision::F32 => Kind::Float,
+            Precision::Bf16 => Kind::BFloat16,
+        }
     }
 
     /// A layer after its aggregation: the update, and the residual, norm and nonlinearity that follow it. Without dropout.
@@ -388,27 +384,6 @@ impl Model {
     }
 }
 
-/// The rows that are carried through a pass, if the model has jumping knowledge.
-struct Jumping<'a> {
-    jump: Option<&'a Jump>,
-    /// Number of seeds. Their rows are the first. None if all rows are of seeds.
-    seeds: Option<i64>,
-    carried: Option<Tensor>,
-}
-
-impl Jumping<'_> {
-    fn carry(&mut self, layer: usize, states: &Tensor) {
-        if let Some(jump) = self.jump {
-            let states = states.narrow(0, 0, self.seeds.unwrap_or(states.size()[0]));
-            self.carried = Some(jump.carry(layer, &states, self.carried.as_ref()));
-        }
-    }
-
-    fn logits(&self) -> Option<Tensor> {
-        self.jump.zip(self.carried.as_ref()).map(|(jump, carried)| jump.logits(carried))
-    }
-}
-
 /// The dropout of the rows of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
 fn dropout(probability: f64, pass: Option<(&Pass, RowsOf)>, place: u64) -> Option<Dropout> {
     let (pass, rows_of) = pass.filter(|_| probability > 0.0)?;
@@ -422,33 +397,17 @@ fn dropout(probability: f64, pass: Option<(&Pass, RowsOf)>, place: u64) -> Optio
 fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i64, index: usize) -> Box<dyn Layer> {
     let heads = options.heads_of(index) as i64;
     let last = index + 1 == options.layers && options.jumping_knowledge == JumpingKnowledge::None;
+    let (widths, features) = ([inputs, options.hidden as i64, outputs], options.edges.features());
+    let has_norm = options.norm != NormKind::None;
     match options.layer {
         LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
         LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
         LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
         LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
-        LayerKind::Gatv2 => Box::new(Gatv2::new(builder, [inputs, outputs], heads, last, options.edges.features())),
-        LayerKind::Gin => {
-            let widths = [inputs, options.hidden as i64, outputs];
-            Box::new(Gin::new(builder, widths, options.norm != NormKind::None))
-        }
-        LayerKind::Gine => {
-            let widths = [inputs, options.hidden as i64, outputs];
-            let has_norm = options.norm != NormKind::None;
-            Box::new(Gine::new(builder, widths, has_norm, options.edges.features()))
-        }
-        LayerKind::Transformer => {
-            let features = options.edges.features();
-            Box::new(Transformer::new(builder, [inputs, outputs], heads, last, features))
-        }
+        LayerKind::Gatv2 => Box::new(Gatv2::new(builder, [inputs, outputs], heads, last, features)),
+        LayerKind::Gin => Box::new(Gin::new(builder, widths, has_norm)),
+        LayerKind::Gine => Box::new(Gine::new(builder, widths, has_norm, features)),
+        LayerKind::Transformer => Box::new(Transformer::new(builder, [inputs, outputs], heads, last, features)),
         LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
-    }
-}
-
-/// The type of a model's activations.
-fn kind(precision: Precision) -> Kind {
-    match precision {
-        Precision::F32 => Kind::Float,
-        Precision::Bf16 => Kind::BFloat16,
     }
 }

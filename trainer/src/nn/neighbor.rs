@@ -109,17 +109,9 @@ impl Model {
         pass: &Pass,
     ) -> Option<HistoricalEmbeddings> {
         let neighbor = historical.neighbor.as_ref()?;
-        Some(HistoricalEmbeddings {
-            destinations: historical.destinations.shallow_clone(),
-            rows: self.followed(layer, historical, neighbor, pass),
-            neighbor: None,
-        })
-    }
-
-    fn followed(&self, layer: usize, historical: &HistoricalEmbeddings, neighbor: &Neighbor, pass: &Pass) -> Tensor {
         let known = self.neighbor_share(layer, neighbor) + historical.rows.to_kind(self.kind());
         let probability = self.options().dropout;
-        match (pass.training, &neighbor.spread) {
+        let rows = match (pass.training, &neighbor.spread) {
             (Some(seed), Some(spread)) if probability > 0.0 => {
                 let dropout = Some(Dropout {
                     probability,
@@ -130,6 +122,7 @@ impl Model {
                 &known + (dropped - &known) * spread.to_kind(self.kind())
             }
             _ => known,
-        }
+        };
+        Some(HistoricalEmbeddings { destinations: historical.destinations.shallow_clone(), rows, neighbor: None })
     }
 }

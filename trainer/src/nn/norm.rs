@@ -9,7 +9,7 @@ use super::{
     parameters::{Builder, Start},
 };
 use crate::{
-    kernels::norm::{self, Columns, EPSILON, Weights},
+    kernels::norm::{self, Columns, EPSILON},
     shim,
 };
 
@@ -68,10 +68,9 @@ impl Norm {
     }
 
     fn layer_with_kernel(&self, values: &Tensor) -> Tensor {
-        let inputs = [values, &self.weight, &self.bias].map(Tensor::detach);
-        let mut result = inputs[0].empty_like();
-        let statistics = norm::layer_forward(shim::values(&inputs[0]), weights(&inputs), shim::values_mut(&mut result));
-        self.with_gradients(result, values, inputs, move |values, weight, gradient, of_values| {
+        let mut result = values.detach().empty_like();
+        let statistics = norm::layer_forward(shim::values(values), self.weights(), shim::values_mut(&mut result));
+        self.with_gradients(result, values, move |values, weight, gradient, of_values| {
             norm::layer_backward(values, weight, &statistics, gradient, of_values)
         })
     }
@@ -81,26 +80,27 @@ impl Norm {
         &self,
         result: Tensor,
         values: &Tensor,
-        inputs: [Tensor; 3],
-        backward: impl Fn(&[f32], &[f32], &[f32], &mut [f32]) -> norm::WeightGradients + Send + 'static,
+        backward: impl Fn(&[f32], &[f32], &[f32], &mut [f32]) -> [Vec<f32>; 2] + Send + 'static,
     ) -> Tensor {
-        shim::with_gradient(result, &[values, &self.weight, &self.bias], move || {
-            Box::new(move |gradient, _| {
-                let gradient = gradient.contiguous();
-                let mut of_values = gradient.empty_like();
-                let [values, weight, _] = inputs.each_ref().map(shim::values);
-                let of_weights = backward(values, weight, shim::values(&gradient), shim::values_mut(&mut of_values));
-                gradients(of_values, &of_weights)
-            })
+        let kept = [values, &self.weight].map(Tensor::detach);
+        shim::with_gradient(result, &[values, &self.weight, &self.bias], move |gradient, _| {
+            let mut of_values = gradient.empty_like();
+            let [values, weight] = kept.each_ref().map(shim::values);
+            let of_weights = backward(values, weight, shim::values(gradient), shim::values_mut(&mut of_values));
+            let of_weights = of_weights.map(|gradient| Tensor::from_slice(&gradient));
+            [of_values].into_iter().chain(of_weights).map(Some).collect()
         })
+    }
+
+    fn weights(&self) -> [&[f32]; 2] {
+        [&self.weight, &self.bias].map(shim::values)
     }
 
     /// In training, the batch norm with the statistics of the rows, which the running ones take in; otherwise with the running ones.
     fn batch_with_kernel(&self, values: &Tensor, (mean, variance): &(Tensor, Tensor), training: bool) -> Tensor {
-        let inputs = [values, &self.weight, &self.bias].map(Tensor::detach);
-        let [rows, columns] = [0, 1].map(|dimension| inputs[0].size()[dimension]);
+        let [rows, columns] = [0, 1].map(|dimension| values.size()[dimension]);
         let statistics = match training {
-            true => norm::columns_of(columns as usize, shim::values(&inputs[0])),
+            true => norm::columns_of(columns as usize, shim::values(values)),
             false => Columns { means: shim::values(mean).to_vec(), variances: shim::values(variance).to_vec() },
         };
         if training {
@@ -111,22 +111,12 @@ impl Norm {
                 take_in(variance, &statistics.variances, unbiased);
             });
         }
-        let mut result = inputs[0].empty_like();
-        norm::batch_forward(shim::values(&inputs[0]), weights(&inputs), &statistics, shim::values_mut(&mut result));
-        self.with_gradients(result, values, inputs, move |values, weight, gradient, of_values| {
+        let mut result = values.detach().empty_like();
+        norm::batch_forward(shim::values(values), self.weights(), &statistics, shim::values_mut(&mut result));
+        self.with_gradients(result, values, move |values, weight, gradient, of_values| {
             norm::batch_backward(values, weight, &statistics, training, gradient, of_values)
         })
     }
-}
-
-/// The weights among the inputs of a norm: values, weight, bias.
-fn weights([_, weight, bias]: &[Tensor; 3]) -> Weights<'_> {
-    Weights { weight: shim::values(weight), bias: shim::values(bias) }
-}
-
-/// The gradients of the inputs of a norm.
-fn gradients(of_values: Tensor, of_weights: &norm::WeightGradients) -> Vec<Option<Tensor>> {
-    vec![Some(of_values), Some(Tensor::from_slice(&of_weights.weight)), Some(Tensor::from_slice(&of_weights.bias))]
 }
 
 /// Moves running statistics towards the statistics of a batch.

@@ -4,8 +4,9 @@ use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum, WeightedMean, W
 use grappa_formats::features::FeatureLayout;
 
 use super::{
-    dot_attention::{DotAttention, merge_head, softmax_weight, weight_of_largest},
+    dot_attention::DotAttention,
     edge_weight::{EdgeWeight, STRIP},
+    softmax::{self, Heads},
 };
 use crate::kernels::attention::leaky;
 
@@ -57,8 +58,7 @@ impl Reduction {
     /// Number of values at the start of a state that are the result.
     pub fn result_width(&self) -> usize {
         match self {
-            Self::Attention(attention) => attention.width(),
-            Self::DotAttention(attention) => attention.width(),
+            Self::Attention(Attention { heads, .. }) | Self::DotAttention(DotAttention { heads, .. }) => heads.values(),
             other => other.source_width(),
         }
     }
@@ -216,15 +216,7 @@ impl Reduce for ReluSum {
     }
 }
 
-/// A softmax-weighted mean in one pass over the edges (Milakov, Gimelshein: "Online normalizer calculation for softmax", 2018).
-///
-/// The state has the largest logit so far, and the sums of weights and weighted rows relative to it. A larger logit scales the sums
-/// down:
-///
-/// ```text
-/// if logit > largest: sums *= exp(largest - logit); weights *= exp(largest - logit); largest = logit
-/// sums += exp(logit - largest) * row; weights += exp(logit - largest)
-/// ```
+/// A softmax-weighted mean in one pass over the edges.
 ///
 /// ```text
 /// GAT:   source  heads' rows | score of each head
@@ -243,39 +235,24 @@ impl Reduce for ReluSum {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Attention {
-    heads: usize,
-    head_width: usize,
+    pub(super) heads: Heads,
     /// The attention vector of GATv2. GAT's scores are in the rows.
-    attention: Option<Vec<f32>>,
-    edges: Option<EdgeWeight>,
+    pub(super) attention: Option<Vec<f32>>,
+    pub(super) edges: Option<EdgeWeight>,
 }
 
 impl Attention {
-    pub(crate) fn gat(heads: usize, head_width: usize) -> Self {
-        Self { heads, head_width, attention: None, edges: None }
-    }
-
-    pub(crate) fn gatv2(heads: usize, head_width: usize, attention: Vec<f32>, edges: Option<EdgeWeight>) -> Self {
-        assert_eq!(attention.len(), heads * head_width, "attention of all heads");
-        Self { heads, head_width, attention: Some(attention), edges }
-    }
-
-    fn width(&self) -> usize {
-        self.heads * self.head_width
-    }
-
     /// Width of the destination's part of the logits.
     fn query_width(&self) -> usize {
-        if self.attention.is_some() { self.width() } else { self.heads }
+        if self.attention.is_some() { self.heads.values() } else { self.heads.count }
     }
 
     /// The logit of a head, from a source's row, the destination's query, and the features of their edge.
     fn logit(&self, head: usize, source: &[f32], query: &[f32], edge: &[f32]) -> f32 {
+        let of_head = head * self.heads.width..(head + 1) * self.heads.width;
         if let (Some(attention), Some(edges)) = (&self.attention, &self.edges) {
-            let first = head * self.head_width;
-            let strips = (first..first + self.head_width).step_by(STRIP);
-            let products = strips.map(|at| {
-                let part = at..(at + STRIP).min(first + self.head_width);
+            let products = of_head.clone().step_by(STRIP).map(|at| {
+                let part = at..(at + STRIP).min(of_head.end);
                 let mut values = [0.0; STRIP];
                 let values = &mut values[..part.len()];
                 for (value, (source, own)) in
@@ -290,19 +267,29 @@ impl Attention {
             return products.sum();
         }
         match &self.attention {
-            None => leaky(source[self.width() + head] + query[head]),
+            None => leaky(source[self.heads.values() + head] + query[head]),
             Some(attention) => {
-                let part = head * self.head_width..(head + 1) * self.head_width;
-                let values = source[part.clone()].iter().zip(&query[part.clone()]).zip(&attention[part]);
+                let values = source[of_head.clone()].iter().zip(&query[of_head.clone()]).zip(&attention[of_head]);
                 values.map(|((source, own), attention)| attention * leaky(source + own)).sum()
             }
+        }
+    }
+
+    #[inline]
+    fn add_neighbor(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
+        let [sums, largest, weights, query] = self.heads.split(state);
+        let heads = sums.chunks_exact_mut(self.heads.width).zip(source.chunks_exact(self.heads.width));
+        for (head, (sums, row)) in heads.enumerate() {
+            let logit = self.logit(head, source, query, edge);
+            let weight = softmax::weight(logit, &mut largest[head], &mut weights[head], sums);
+            sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
         }
     }
 }
 
 impl Reduce for Attention {
     fn source_width(&self) -> usize {
-        self.width() + if self.attention.is_some() { 0 } else { self.heads }
+        self.heads.values() + if self.attention.is_some() { 0 } else { self.heads.count }
     }
 
     fn own_width(&self) -> usize {
@@ -310,8 +297,8 @@ impl Reduce for Attention {
     }
 
     fn state_width(&self) -> usize {
-        let of_edges = self.edges.as_ref().map_or(0, |edges| self.width() + edges.features());
-        self.width() + 2 * self.heads + self.query_width() + of_edges
+        let of_edges = self.edges.as_ref().map_or(0, |edges| self.heads.values() + edges.features());
+        self.heads.values() + 2 * self.heads.count + self.query_width() + of_edges
     }
 
     fn edge_width(&self) -> usize {
@@ -321,52 +308,35 @@ impl Reduce for Attention {
     fn begin(&self, own: &[f32], state: &mut [f32]) {
         let (source, query) = own.split_at(self.source_width());
         if self.edges.is_some() {
-            let (sums, rest) = state.split_at_mut(self.width());
-            let (largest, rest) = rest.split_at_mut(self.heads);
-            let (weights, rest) = rest.split_at_mut(self.heads);
-            let (kept, rest) = rest.split_at_mut(self.query_width());
-            let (own_row, features) = rest.split_at_mut(self.width());
-            sums.fill(0.0);
-            largest.fill(f32::NEG_INFINITY);
-            weights.fill(0.0);
+            let (kept, rest) = self.heads.begin(state).split_at_mut(query.len());
+            let (own_row, features) = rest.split_at_mut(source.len());
             kept.copy_from_slice(query);
             own_row.copy_from_slice(source);
             features.fill(0.0);
             return;
         }
-        let (sums, rest) = state.split_at_mut(self.width());
-        let (largest, rest) = rest.split_at_mut(self.heads);
-        let (weights, kept) = rest.split_at_mut(self.heads);
+        let [sums, largest, weights, kept] = self.heads.split(state);
         // The node itself is the first neighbor.
         sums.copy_from_slice(&source[..sums.len()]);
         for (head, largest) in largest.iter_mut().enumerate() {
             *largest = self.logit(head, source, query, &[]);
         }
-        weights.iter_mut().zip(&*largest).for_each(|(weight, logit)| *weight = weight_of_largest(*logit));
+        weights.iter_mut().zip(&*largest).for_each(|(weight, logit)| *weight = softmax::weight_of_largest(*logit));
         kept.copy_from_slice(query);
     }
 
     fn begin_part(&self, own: &[f32], state: &mut [f32]) {
         self.begin(own, state);
-        if self.edges.is_some() {
-            return;
+        if self.edges.is_none() {
+            // The node itself is in the first part.
+            let [sums, _, weights, _] = self.heads.split(state);
+            sums.fill(0.0);
+            weights.fill(0.0);
         }
-        let (sums, rest) = state.split_at_mut(self.width());
-        // The node itself is in the first part.
-        sums.fill(0.0);
-        rest[self.heads..2 * self.heads].fill(0.0);
     }
 
     fn merge(&self, state: &mut [f32], part: &[f32]) {
-        let (sums, rest) = state.split_at_mut(self.width());
-        let (largest, rest) = rest.split_at_mut(self.heads);
-        let (part_sums, part_rest) = part.split_at(self.width());
-        let (part_largest, part_weights) = part_rest.split_at(self.heads);
-        let heads = sums.chunks_exact_mut(self.head_width).zip(part_sums.chunks_exact(self.head_width));
-        for (head, (sums, of_part)) in heads.enumerate() {
-            let of_head = [&mut largest[head], &mut rest[head]];
-            merge_head(sums, of_head, of_part, [part_largest[head], part_weights[head]]);
-        }
+        self.heads.merge(state, part);
         let features = part.len() - self.edge_width();
         let sums = state[features..].iter_mut().zip(&part[features..]);
         sums.for_each(|(sum, value)| *sum += value);
@@ -385,35 +355,13 @@ impl Reduce for Attention {
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {
         if self.edges.is_some() {
-            self.add_itself(list.added, state);
+            // The node itself, with the mean features of its edges.
+            let features = state.len() - self.edge_width();
+            let row = state[features - self.heads.values()..features].to_vec();
+            let factor = 1.0 / list.added.max(1) as f32;
+            let mean: Vec<f32> = state[features..].iter().map(|sum| factor * sum).collect();
+            self.add_neighbor(state, &row, &mean);
         }
-        let (sums, rest) = state.split_at_mut(self.width());
-        for (sums, weight) in sums.chunks_exact_mut(self.head_width).zip(&rest[self.heads..]) {
-            sums.iter_mut().for_each(|sum| *sum /= weight);
-        }
-    }
-}
-
-impl Attention {
-    /// Adds the node itself, with the mean features of its `edges` edges.
-    fn add_itself(&self, edges: u64, state: &mut [f32]) {
-        let features = state.len() - self.edge_width();
-        let row = state[features - self.width()..features].to_vec();
-        let factor = 1.0 / edges.max(1) as f32;
-        let mean: Vec<f32> = state[features..].iter().map(|sum| factor * sum).collect();
-        self.add_neighbor(state, &row, &mean);
-    }
-
-    #[inline]
-    fn add_neighbor(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
-        let (sums, rest) = state.split_at_mut(self.width());
-        let (largest, rest) = rest.split_at_mut(self.heads);
-        let (weights, query) = rest.split_at_mut(self.heads);
-        let heads = sums.chunks_exact_mut(self.head_width).zip(source.chunks_exact(self.head_width));
-        for (head, (sums, row)) in heads.enumerate() {
-            let logit = self.logit(head, source, query, edge);
-            let weight = softmax_weight(logit, &mut largest[head], &mut weights[head], sums);
-            sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
-        }
+        self.heads.finish(state);
     }
 }

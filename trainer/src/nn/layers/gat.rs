@@ -89,7 +89,7 @@ impl Layer for Gat {
     }
 
     fn reduction(&self, _width: usize) -> Reduction {
-        Reduction::Attention(Attention::gat(self.heads.count as usize, self.heads.width as usize))
+        Reduction::Attention(Attention { heads: self.heads.of_state(), attention: None, edges: None })
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

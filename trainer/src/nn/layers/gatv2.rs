@@ -89,9 +89,8 @@ impl Layer for Gatv2 {
 
     fn reduction(&self, _width: usize) -> Reduction {
         let attention = Vec::<f32>::try_from(&self.attention.view([-1])).expect("parameters are f32");
-        let (heads, width) = (self.heads.count as usize, self.heads.width as usize);
         let edges = self.edges.as_ref().map(EdgeWeight::new);
-        Reduction::Attention(Attention::gatv2(heads, width, attention, edges))
+        Reduction::Attention(Attention { heads: self.heads.of_state(), attention: Some(attention), edges })
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

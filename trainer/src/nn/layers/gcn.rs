@@ -3,7 +3,7 @@
 use grappa_engine::aggregate::Sum;
 use tch::{Kind, Tensor};
 
-use super::layer::{Combines, Layer, WeightsFirst};
+use super::layer::{Layer, WeightsFirst};
 use crate::nn::{
     aggregate_kind::Aggregate,
     linear::{Epilogue, linear},
@@ -31,6 +31,10 @@ impl Gcn {
             weight: builder.parameter("lin.weight", &[outputs, inputs], Start::glorot(outputs, inputs, 1.0)),
         }
     }
+
+    fn sum(own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
+        aggregated.addcmul(own, &own_factor(degrees, own.kind()))
+    }
 }
 
 impl Layer for Gcn {
@@ -43,25 +47,19 @@ impl Layer for Gcn {
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        Combines::update(self, &self.combined(own, aggregated, degrees), epilogue)
+        self.update_combined(&Self::sum(own, aggregated, degrees), epilogue)
     }
 
-    fn combines(&self) -> Option<&dyn Combines> {
-        Some(self)
+    fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, kind: Kind) -> Option<Tensor> {
+        Some(Self::sum(&own.to_kind(kind), &aggregated.to_kind(kind), degrees))
+    }
+
+    fn update_combined(&self, combined: &Tensor, epilogue: Epilogue) -> Tensor {
+        linear(&[(combined, &self.weight)], Some(&self.bias), epilogue)
     }
 
     fn weights_first(&self) -> Option<&dyn WeightsFirst> {
         Some(self)
-    }
-}
-
-impl Combines for Gcn {
-    fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
-        aggregated.addcmul(own, &own_factor(degrees, own.kind()))
-    }
-
-    fn update(&self, combined: &Tensor, epilogue: Epilogue) -> Tensor {
-        linear(&[(combined, &self.weight)], Some(&self.bias), epilogue)
     }
 }
 

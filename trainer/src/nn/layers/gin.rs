@@ -41,9 +41,7 @@ impl Gin {
             .map(|(name, sizes)| LinearLayer::of_pytorch(builder, name, sizes));
         Self { epsilon, layers, norm: builder.scope("nn.1", |builder| Norm::new(builder, norm, hidden)) }
     }
-}
 
-impl Gin {
     /// `aggregated + (1 + eps) own`.
     ///
     /// libtorch would divide the gradient of eps, a sum over all values, among its threads. Its bits would depend on their number.
@@ -55,12 +53,10 @@ impl Gin {
             return sum;
         }
         let own = own.detach();
-        shim::with_gradient(sum.detach(), &[&sum, &self.epsilon], move || {
-            Box::new(move |gradient, _| {
-                let factors = [gradient, &own].map(|factor| float(factor).contiguous());
-                let of_epsilon = dot(shim::values(&factors[0]), shim::values(&factors[1])) as f32;
-                vec![Some(gradient.shallow_clone()), Some(Tensor::from_slice(&[of_epsilon]))]
-            })
+        shim::with_gradient(sum.detach(), &[&sum, &self.epsilon], move |gradient, _| {
+            let factors = [gradient, &own].map(|factor| float(factor).contiguous());
+            let of_epsilon = dot(shim::values(&factors[0]), shim::values(&factors[1])) as f32;
+            vec![Some(gradient.shallow_clone()), Some(Tensor::from_slice(&[of_epsilon]))]
         })
     }
 }

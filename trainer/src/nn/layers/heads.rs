@@ -2,7 +2,10 @@
 
 use tch::{Kind, Tensor};
 
-use crate::nn::linear::{Epilogue, apply, float};
+use crate::nn::{
+    linear::{Epilogue, apply, float},
+    softmax,
+};
 
 /// The heads of a layer, and how their results are combined.
 #[derive(Debug)]
@@ -25,6 +28,11 @@ impl Heads {
     /// Values of all heads together.
     pub(crate) fn values(&self) -> i64 {
         self.count * self.width
+    }
+
+    /// The heads in the state of a reduction.
+    pub(in crate::nn) fn of_state(&self) -> softmax::Heads {
+        softmax::Heads { count: self.count as usize, width: self.width as usize }
     }
 
     /// The layer's result, from the results of the heads, `[nodes, count * width]`, and what is added to their combination: a bias, or a

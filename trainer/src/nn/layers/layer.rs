@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::nn::{
     aggregate::{own_and_aggregate, own_states, with_historical},
@@ -96,25 +96,21 @@ pub(crate) trait Layer: fmt::Debug + Send {
     /// their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor;
 
-    /// The layer as a function of one matrix without parameters, if it is one.
-    fn combines(&self) -> Option<&dyn Combines> {
+    /// The sum of what [`Layer::update`] takes, `[nodes, inputs]` of this type, if it adds up states and aggregates before it multiplies
+    /// them by weights. The sum of the first layer is the same in each pass over the same nodes.
+    fn combined(&self, _own: &Tensor, _aggregated: &Tensor, _degrees: Option<&Tensor>, _kind: Kind) -> Option<Tensor> {
         None
+    }
+
+    /// The result of [`Layer::update`] from [`Layer::combined`].
+    fn update_combined(&self, _combined: &Tensor, _epilogue: Epilogue) -> Tensor {
+        unreachable!("it made the rows")
     }
 
     /// The layer with its weights before the aggregation instead of after it, if that computes the same.
     fn weights_first(&self) -> Option<&dyn WeightsFirst> {
         None
     }
-}
-
-/// A layer whose update adds up states and aggregates before it multiplies them by weights. The sum of the first layer is the same in each
-/// pass over the same nodes.
-pub(crate) trait Combines {
-    /// The sum, `[nodes, inputs]`, of what [`Layer::update`] takes.
-    fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor;
-
-    /// The result of [`Layer::update`].
-    fn update(&self, combined: &Tensor, epilogue: Epilogue) -> Tensor;
 }
 
 /// A layer that can multiply hidden states by its weights before it aggregates them, because both are linear. Exact inference does so if

@@ -84,8 +84,7 @@ impl Layer for Transformer {
 
     fn reduction(&self, _width: usize) -> Reduction {
         let edges = self.edges.as_ref().map(EdgeWeight::new);
-        let [heads, width] = [self.heads.count, self.heads.values()].map(|size| size as usize);
-        Reduction::DotAttention(DotAttention::new(heads, width, edges))
+        Reduction::DotAttention(DotAttention { heads: self.heads.of_state(), edges })
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

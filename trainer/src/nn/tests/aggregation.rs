@@ -189,7 +189,7 @@ fn aggregates_are_those_by_hand_on_every_device() {
             for (block, expected) in [&plain, &weighted].into_iter().zip(expected) {
                 let result = aggregate(block, kind, scaling, &messages, None);
                 let expected = Tensor::from_slice(&[expected, 0.0]).view([2, 1]);
-                let what = format!("{kind:?}, {scaling:?} on {device:?}, weights: {}", !block.csr().weights.is_empty());
+                let what = format!("{kind:?}, {scaling:?} on {device:?}, weights: {}", !block.csr.weights.is_empty());
                 assert_close(&result, &expected, 1e-6, &what);
             }
         }

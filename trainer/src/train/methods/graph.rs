@@ -228,7 +228,7 @@ impl PartitionedGraph {
     /// Number of edges between partitions.
     pub(crate) fn cut_edges(&self) -> u64 {
         let states = self.nodes.len() as u32;
-        let sources = &self.blocks[0].csr().indices;
+        let sources = &self.blocks[0].csr.indices;
         sources.iter().filter(|&&source| source >= states).count() as u64
     }
 

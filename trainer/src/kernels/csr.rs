@@ -1,4 +1,43 @@
-//! The transposed CSR: the edges of each source, for backward passes.
+//! Edges by destination, as samplers list them (CSR), and by source (transposed), for backward passes.
+
+use std::sync::OnceLock;
+
+/// The edges of destinations.
+#[derive(Debug, Default)]
+pub(crate) struct Csr {
+    /// Offset of each destination's edges, and the number of edges at the end.
+    pub(crate) offsets: Vec<u32>,
+    /// Source of each edge.
+    pub(crate) indices: Vec<u32>,
+    /// Edge weights; empty if all are 1.
+    pub(crate) weights: Vec<f32>,
+    /// Number of sources.
+    pub(crate) sources: usize,
+    transposed: OnceLock<Transposed>,
+}
+
+impl Csr {
+    /// Edges without weights.
+    pub(crate) fn new(offsets: Vec<u32>, indices: Vec<u32>, sources: usize) -> Self {
+        Self { offsets, indices, sources, ..Self::default() }
+    }
+
+    /// Destinations with one edge each, from the source at a place. There are no sources after the last of these.
+    pub(crate) fn of_places(places: &[u32]) -> Self {
+        let sources = places.iter().max().map_or(0, |&last| last as usize + 1);
+        Self::new((0..=places.len() as u32).collect(), places.to_vec(), sources)
+    }
+
+    /// Number of destinations.
+    pub(crate) fn destinations(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// The edges by source. The first call transposes them.
+    pub(crate) fn transposed(&self) -> &Transposed {
+        self.transposed.get_or_init(|| Transposed::new(&self.offsets, &self.indices, self.sources))
+    }
+}
 
 /// A CSR whose rows are the sources of another one.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -13,7 +52,7 @@ pub(crate) struct Transposed {
 
 impl Transposed {
     /// Transposes a CSR by a counting sort: two passes over the edges, with one cache miss per edge in the second.
-    pub(crate) fn new(offsets: &[u32], indices: &[u32], sources: usize) -> Self {
+    fn new(offsets: &[u32], indices: &[u32], sources: usize) -> Self {
         let mut ends = vec![0u32; sources + 1];
         for &index in indices {
             ends[index as usize + 1] += 1;
