@@ -101,7 +101,6 @@ impl Judged {
     }
 }
 
-/// Counts of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct ClassCounts {
     /// Nodes in it.
@@ -136,9 +135,8 @@ impl Scores {
         let rankings = match spec.kind {
             _ if !ranked => 0,
             LabelKind::Single if classes == 2 => 1,
-            LabelKind::Single => 0,
+            LabelKind::Single | LabelKind::Targets => 0,
             LabelKind::Multi | LabelKind::Partial => classes,
-            LabelKind::Targets => 0,
         };
         Self {
             spec,
@@ -225,7 +223,6 @@ impl Scores {
         }
     }
 
-    /// Adds a node that has targets.
     fn add_targets(&mut self, predicted: &[f32], targets: &[f32]) {
         let scale = self.scale.as_ref().expect("scores of targets have their scale");
         self.nodes += 1;
@@ -284,10 +281,8 @@ impl Scores {
         self.right += other.right;
         self.undecided += other.undecided;
         self.losses.merge(other.losses);
-        for (mine, its) in self.counts.iter_mut().zip(other.counts) {
-            mine.support += its.support;
-            mine.predicted += its.predicted;
-            mine.hits += its.hits;
+        for (mine, its) in self.counts.iter_mut().zip(&other.counts) {
+            mine.merge(its);
         }
         for (mine, its) in self.confusion.iter_mut().zip(other.confusion) {
             *mine += its;
@@ -318,11 +313,8 @@ impl Scores {
         let counted =
             per_class.iter().filter(|score| self.spec.kind != LabelKind::Single || score.support + score.predicted > 0);
         let counted: Vec<f64> = counted.map(|score| score.f1).collect();
-        let micro = ClassCounts {
-            support: self.counts.iter().map(|counts| counts.support).sum(),
-            predicted: self.counts.iter().map(|counts| counts.predicted).sum(),
-            hits: self.counts.iter().map(|counts| counts.hits).sum(),
-        };
+        let mut micro = ClassCounts::default();
+        self.counts.iter().for_each(|counts| micro.merge(counts));
         let areas: Vec<Option<f64>> = self.rankings.iter_mut().map(Ranking::area).collect();
         let precisions: Vec<Option<f64>> = self.rankings.iter_mut().map(Ranking::average_precision).collect();
         let precision_recall = match (self.spec.kind, &mut self.rankings[..]) {
@@ -460,6 +452,12 @@ impl ClassScore {
 }
 
 impl ClassCounts {
+    fn merge(&mut self, other: &Self) {
+        self.support += other.support;
+        self.predicted += other.predicted;
+        self.hits += other.hits;
+    }
+
     fn f1(&self) -> f64 {
         ratio(2 * self.hits, self.support + self.predicted).unwrap_or(0.0)
     }

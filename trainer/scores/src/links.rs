@@ -5,11 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    auc::Ranking,
-    loss::LossSum,
-    words::{Words, push, push_ranking, push_sum},
-};
+use super::{auc::Ranking, loss::LossSum, words::Words};
 
 /// The places up to which [`RankReport`] counts edges.
 pub const HITS_AT: [u64; 4] = [1, 10, 50, 100];
@@ -62,14 +58,10 @@ impl Ranks {
         self.edges
     }
 
-    fn push_words(&self, words: &mut Vec<u32>) {
-        push(words, self.edges);
-        self.hits.iter().for_each(|&hits| push(words, hits));
-        push_sum(words, self.reciprocals);
-    }
-
-    fn of_words(words: &mut Words<'_>) -> Self {
-        Self { edges: words.next(), hits: HITS_AT.map(|_| words.next()), reciprocals: words.next_sum() }
+    fn pass(&mut self, words: &mut Words<'_>) {
+        words.count(&mut self.edges);
+        self.hits.iter_mut().for_each(|hits| words.count(hits));
+        words.sum(&mut self.reciprocals);
     }
 
     fn report(&self) -> RankReport {
@@ -104,12 +96,10 @@ impl LinkScores {
     }
 
     /// The scores as words, for [`LinkScores::merge_words`] on another process.
-    pub fn to_words(&self) -> Vec<u32> {
-        let mut words = Vec::new();
-        self.filtered.push_words(&mut words);
-        self.raw.push_words(&mut words);
-        push_ranking(&mut words, &self.pairs);
-        words
+    pub fn to_words(&mut self) -> Vec<u32> {
+        let mut words = Words::default();
+        self.pass(&mut words);
+        words.written
     }
 
     /// Adds scores that another process made words of.
@@ -117,14 +107,15 @@ impl LinkScores {
     /// # Panics
     /// If they are words of something else.
     pub fn merge_words(&mut self, words: &[u32]) {
-        let mut words = Words::new(words);
-        let other = Self {
-            filtered: Ranks::of_words(&mut words),
-            raw: Ranks::of_words(&mut words),
-            pairs: words.next_ranking(),
-        };
-        words.finish();
+        let mut other = Self::default();
+        Words::read(words, |words| other.pass(words));
         self.merge(other);
+    }
+
+    fn pass(&mut self, words: &mut Words<'_>) {
+        self.filtered.pass(words);
+        self.raw.pass(words);
+        words.ranking(&mut self.pairs);
     }
 
     /// The scores, among candidates of a kind.
@@ -270,7 +261,7 @@ mod tests {
             add(&mut all, edge);
             add(&mut parts[(edge % 2) as usize], 99 - edge);
         }
-        let [mut first, second] = parts;
+        let [mut first, mut second] = parts;
         let mut by_words = first.clone();
         by_words.merge_words(&second.to_words());
         first.merge(second);

@@ -5,16 +5,15 @@ const UNITS: f64 = (1u64 << 40) as f64;
 /// Larger losses count as infinite. With the largest number of nodes, their sum is below 2^128.
 const LOSS_MAX: f64 = (1u64 << 47) as f64;
 
-/// A sum of losses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossSum {
-    units: u128,
+    /// The sum of the finite losses, in [`UNITS`].
+    pub(super) units: u128,
     /// Whether a loss is not finite.
-    is_infinite: bool,
+    pub(super) is_infinite: bool,
 }
 
 impl LossSum {
-    /// Adds the loss of a node.
     pub(super) fn add(&mut self, loss: f64) {
         match loss <= LOSS_MAX {
             true => self.units += (loss * UNITS).round() as u128,
@@ -22,17 +21,6 @@ impl LossSum {
         }
     }
 
-    /// The sum of the finite losses in units, and whether a loss is not finite.
-    pub(super) fn parts(self) -> (u128, bool) {
-        (self.units, self.is_infinite)
-    }
-
-    /// The sum with these [parts](Self::parts).
-    pub(super) fn of_parts(units: u128, is_infinite: bool) -> Self {
-        Self { units, is_infinite }
-    }
-
-    /// Adds another sum.
     pub(super) fn merge(&mut self, other: Self) {
         self.units += other.units;
         self.is_infinite |= other.is_infinite;

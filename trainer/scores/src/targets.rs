@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::loss::LossSum;
+use super::{loss::LossSum, mean};
 
 /// Units of a signed sum of 1.
 const UNITS: f64 = (1u64 << 40) as f64;
@@ -110,6 +110,5 @@ pub struct TargetScore {
 /// The mean of a score over the targets that have it. None if one has nodes, and lacks it.
 pub(super) fn mean_of(scores: &[TargetScore], score: impl Fn(&TargetScore) -> Option<f64>) -> Option<f64> {
     let scores = scores.iter().filter(|of_target| of_target.nodes > 0);
-    let values = scores.map(score).collect::<Option<Vec<f64>>>()?;
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    mean(&scores.map(score).collect::<Option<Vec<f64>>>()?)
 }

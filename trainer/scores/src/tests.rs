@@ -192,7 +192,7 @@ fn batches_in_any_order_and_merged_parts_give_the_same_as_all_at_once() {
         for (index, (logits, labels)) in batches.into_iter().enumerate().rev() {
             parts[index % 2].add(logits, Labels::Classes(labels));
         }
-        let [mut even, odd] = parts;
+        let [mut even, mut odd] = parts;
         let mut by_words = even.clone();
         by_words.merge_words(&odd.to_words());
         even.merge(odd);
@@ -350,7 +350,7 @@ fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
         for (index, (predicted, targets)) in predicted.chunks(2).zip(targets.chunks(2)).enumerate() {
             parts[index % 2].add(predicted, Labels::Values(targets));
         }
-        let [mut even, odd] = parts;
+        let [mut even, mut odd] = parts;
         let mut by_words = even.clone();
         by_words.merge_words(&odd.to_words());
         even.merge(odd);

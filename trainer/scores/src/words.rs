@@ -25,26 +25,10 @@ use super::{ClassCounts, Scores, auc::Ranking, loss::LossSum, targets::TargetSum
 
 impl Scores {
     /// The scores as words, for [`Scores::merge_words`] on another process.
-    pub fn to_words(&self) -> Vec<u32> {
-        let mut words = Vec::new();
-        for count in [self.nodes, self.right, self.undecided] {
-            push(&mut words, count);
-        }
-        push_sum(&mut words, self.losses);
-        for counts in &self.counts {
-            for count in [counts.support, counts.predicted, counts.hits] {
-                push(&mut words, count);
-            }
-        }
-        self.confusion.iter().for_each(|&count| push(&mut words, count));
-        self.rankings.iter().for_each(|ranking| push_ranking(&mut words, ranking));
-        for target in &self.targets {
-            push(&mut words, target.nodes);
-            target.sums.into_iter().for_each(|sum| push_sum(&mut words, sum));
-            push(&mut words, target.offset as u64);
-            push(&mut words, (target.offset >> 64) as u64);
-        }
-        words
+    pub fn to_words(&mut self) -> Vec<u32> {
+        let mut words = Words::default();
+        self.pass(&mut words);
+        words.written
     }
 
     /// Adds scores that another process made words of.
@@ -52,101 +36,103 @@ impl Scores {
     /// # Panics
     /// If they are of other labels, or not ranked as these are.
     pub fn merge_words(&mut self, words: &[u32]) {
-        let mut words = Words::new(words);
         let mut other = Self {
-            nodes: words.next(),
-            right: words.next(),
-            undecided: words.next(),
-            losses: words.next_sum(),
-            counts: self.counts.iter().map(|_| words.next_counts()).collect(),
-            confusion: self.confusion.iter().map(|_| words.next()).collect(),
+            nodes: 0,
+            right: 0,
+            undecided: 0,
+            losses: LossSum::default(),
+            counts: vec![ClassCounts::default(); self.counts.len()],
+            confusion: vec![0; self.confusion.len()],
             rankings: vec![Ranking::default(); self.rankings.len()],
-            targets: Vec::new(),
+            targets: vec![TargetSums::default(); self.targets.len()],
             scale: None,
             spec: self.spec,
         };
-        for ranking in &mut other.rankings {
-            *ranking = words.next_ranking();
-        }
-        other.targets = self.targets.iter().map(|_| words.next_target()).collect();
-        words.finish();
+        Words::read(words, |words| other.pass(words));
         self.merge(other);
     }
-}
 
-/// Appends a count.
-pub(super) fn push(words: &mut Vec<u32>, count: u64) {
-    words.extend([count as u32, (count >> 32) as u32]);
-}
-
-/// Appends a sum of losses.
-pub(super) fn push_sum(words: &mut Vec<u32>, sum: LossSum) {
-    let (units, is_infinite) = sum.parts();
-    push(words, units as u64);
-    push(words, (units >> 64) as u64);
-    words.push(is_infinite.into());
-}
-
-/// Appends both sides of a ranking.
-pub(super) fn push_ranking(words: &mut Vec<u32>, ranking: &Ranking) {
-    for side in ranking.sides() {
-        push(words, side.len() as u64);
-        words.extend(side.iter().map(|score| score.to_bits()));
+    fn pass(&mut self, words: &mut Words<'_>) {
+        for count in [&mut self.nodes, &mut self.right, &mut self.undecided] {
+            words.count(count);
+        }
+        words.sum(&mut self.losses);
+        for counts in &mut self.counts {
+            for count in [&mut counts.support, &mut counts.predicted, &mut counts.hits] {
+                words.count(count);
+            }
+        }
+        self.confusion.iter_mut().for_each(|count| words.count(count));
+        self.rankings.iter_mut().for_each(|ranking| words.ranking(ranking));
+        for target in &mut self.targets {
+            words.count(&mut target.nodes);
+            target.sums.iter_mut().for_each(|sum| words.sum(sum));
+            let mut offset = target.offset.cast_unsigned();
+            words.wide(&mut offset);
+            target.offset = offset.cast_signed();
+        }
     }
 }
 
-/// The words that were not read yet.
-pub(super) struct Words<'a>(std::slice::Iter<'a, u32>);
+/// Words on their way to another process, or from it. Each function writes a value, or replaces it by the value that it reads.
+#[derive(Default)]
+pub(super) struct Words<'a> {
+    pub written: Vec<u32>,
+    /// None if words are written.
+    unread: Option<&'a [u32]>,
+}
 
 impl<'a> Words<'a> {
-    /// All words.
-    pub fn new(words: &'a [u32]) -> Self {
-        Self(words.iter())
-    }
-
+    /// Lets `pass` read all words.
+    ///
     /// # Panics
-    /// If words are left.
-    pub fn finish(self) {
-        assert!(self.0.as_slice().is_empty(), "words of other scores");
+    /// If words are left, or there are too few.
+    pub fn read(words: &'a [u32], pass: impl FnOnce(&mut Self)) {
+        let mut words = Self { written: Vec::new(), unread: Some(words) };
+        pass(&mut words);
+        assert!(words.unread.is_some_and(<[u32]>::is_empty), "words of other scores");
     }
 
-    fn next_half(&mut self) -> u32 {
-        *self.0.next().expect("words of other scores")
+    fn word(&mut self, word: &mut u32) {
+        let Some(unread) = &mut self.unread else { return self.written.push(*word) };
+        *word = *unread.split_off_first().expect("words of other scores");
     }
 
     /// A count.
-    pub fn next(&mut self) -> u64 {
-        let low = u64::from(self.next_half());
-        low | u64::from(self.next_half()) << 32
+    pub fn count(&mut self, count: &mut u64) {
+        let [mut low, mut high] = [*count as u32, (*count >> 32) as u32];
+        self.word(&mut low);
+        self.word(&mut high);
+        *count = u64::from(low) | u64::from(high) << 32;
     }
 
-    fn next_counts(&mut self) -> ClassCounts {
-        ClassCounts { support: self.next(), predicted: self.next(), hits: self.next() }
+    fn wide(&mut self, value: &mut u128) {
+        let [mut low, mut high] = [*value as u64, (*value >> 64) as u64];
+        self.count(&mut low);
+        self.count(&mut high);
+        *value = u128::from(low) | u128::from(high) << 64;
     }
 
     /// A sum of losses.
-    pub fn next_sum(&mut self) -> LossSum {
-        let units = u128::from(self.next()) | u128::from(self.next()) << 64;
-        LossSum::of_parts(units, self.next_half() != 0)
-    }
-
-    fn next_target(&mut self) -> TargetSums {
-        TargetSums {
-            nodes: self.next(),
-            sums: [self.next_sum(), self.next_sum(), self.next_sum()],
-            offset: (u128::from(self.next()) | u128::from(self.next()) << 64).cast_signed(),
-        }
+    pub fn sum(&mut self, sum: &mut LossSum) {
+        let mut is_infinite = sum.is_infinite.into();
+        self.wide(&mut sum.units);
+        self.word(&mut is_infinite);
+        sum.is_infinite = is_infinite != 0;
     }
 
     /// Both sides of a ranking.
-    pub fn next_ranking(&mut self) -> Ranking {
-        let mut ranking = Ranking::default();
-        ranking.extend([self.next_scores(), self.next_scores()]);
-        ranking
-    }
-
-    fn next_scores(&mut self) -> Vec<f32> {
-        let count = self.next() as usize;
-        (0..count).map(|_| f32::from_bits(self.next_half())).collect()
+    pub fn ranking(&mut self, ranking: &mut Ranking) {
+        for side in [&mut ranking.inside, &mut ranking.outside] {
+            let mut count = side.len() as u64;
+            self.count(&mut count);
+            assert!(self.unread.is_none_or(|unread| count <= unread.len() as u64), "words of other scores");
+            side.resize(count as usize, 0.0);
+            for score in side {
+                let mut bits = score.to_bits();
+                self.word(&mut bits);
+                *score = f32::from_bits(bits);
+            }
+        }
     }
 }

@@ -206,9 +206,9 @@ impl<'a> SplitScores<'a> {
     }
 
     /// The scores as words, for [`SplitScores::merge_words`] on another rank.
-    pub fn to_words(&self) -> Vec<u32> {
+    pub fn to_words(&mut self) -> Vec<u32> {
         let mut words = Vec::new();
-        for split in &self.splits {
+        for split in &mut self.splits {
             let of_split = split.scores.to_words();
             // No node has the largest number.
             let first = split.first_undecided.map_or(u64::MAX, |node| node.0);
