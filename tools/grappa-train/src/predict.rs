@@ -9,7 +9,8 @@ use std::{io::Write, time::Instant};
 use anyhow::{Context, bail};
 use grappa_console::{Console, Summary, count, printable, signals, table::aligned};
 use grappa_engine::{
-    ExternalId, NodeId, Store, formats::manifest::ExternalIds, io::durable::Destination, node_list::read_nodes,
+    ExternalId, NodeId, Store, aggregate::Budget, formats::manifest::ExternalIds, io::durable::Destination,
+    node_list::read_nodes,
 };
 use grappa_run::{
     class_names,
@@ -18,8 +19,8 @@ use grappa_run::{
 };
 use grappa_trainer::{
     predict::{
-        FileNodes, FileOptions, NanOutputs, PredictBudget, Prediction, Values, predict_file, predict_nodes,
-        print_predictions, split_of,
+        FileNodes, FileOptions, NanOutputs, Prediction, Values, predict_file, predict_nodes, print_predictions,
+        split_of,
     },
     runtime,
     train::trained::Trained,
@@ -105,7 +106,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     }
     signals::stops_by_itself("removing the unfinished predictions");
     let store = Store::open(&options.store)?;
-    let budget = PredictBudget {
+    let budget = Budget {
         memory: options.memory.0,
         threads: options.threads.value().map_or_else(runtime::threads, std::num::NonZero::get),
     };

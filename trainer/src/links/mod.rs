@@ -45,13 +45,8 @@ pub struct LinkEmbeddings<'a> {
     pub device: Device,
 }
 
-/// Embeddings of some nodes.
-enum Listed {
-    /// They are read when they are wanted.
-    AtHand,
-    /// The distinct nodes, ascending, and their rows.
-    Read { nodes: Vec<NodeId>, rows: Tensor },
-}
+/// Distinct nodes, ascending, and their embeddings. None if these are at hand, and read when they are wanted.
+type Listed = Option<(Vec<NodeId>, Tensor)>;
 
 impl LinkEmbeddings<'_> {
     /// The scores of pairs, source and destination, in their order.
@@ -111,31 +106,28 @@ impl LinkEmbeddings<'_> {
     /// Reads the embeddings of these nodes, unless they are at hand.
     fn list(&self, nodes: impl Iterator<Item = NodeId>) -> Result<Listed> {
         if self.are_at_hand() {
-            return Ok(Listed::AtHand);
+            return Ok(None);
         }
         let nodes = distinct(nodes);
         let rows = self.read(&nodes)?;
-        Ok(Listed::Read { nodes, rows })
+        Ok(Some((nodes, rows)))
     }
 
     /// The embeddings of listed nodes, in any order.
     fn rows_of(&self, listed: &Listed, nodes: impl Iterator<Item = NodeId>) -> Result<Tensor> {
         match listed {
-            Listed::AtHand => self.read(&nodes.collect::<Vec<_>>()),
-            Listed::Read { nodes: distinct, rows } => Ok(rows.index_select(0, &self.places(distinct, nodes))),
+            None => self.read(&nodes.collect::<Vec<_>>()),
+            Some((distinct, rows)) => {
+                let place = |node| distinct.binary_search(&node).expect("a node among them") as i64;
+                let places: Vec<i64> = nodes.map(place).collect();
+                Ok(rows.index_select(0, &Tensor::from_slice(&places).to_device(self.device)))
+            }
         }
     }
 
     /// Whether any order of rows costs the same.
     fn are_at_hand(&self) -> bool {
         self.device == Device::Cpu && self.rows.in_memory().is_some()
-    }
-
-    /// The rows of nodes among distinct ones, int64 on the device.
-    fn places(&self, distinct: &[NodeId], nodes: impl Iterator<Item = NodeId>) -> Tensor {
-        let place = |node| distinct.binary_search(&node).expect("a node among them") as i64;
-        let places: Vec<i64> = nodes.map(place).collect();
-        Tensor::from_slice(&places).to_device(self.device)
     }
 
     /// The positions of a source and its known destinations, ascending.
@@ -153,8 +145,7 @@ impl LinkEmbeddings<'_> {
     }
 }
 
-/// Nodes, ascending, each once.
-fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+pub(crate) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = nodes.collect();
     nodes.sort_unstable();
     nodes.dedup();

@@ -41,7 +41,6 @@ impl RankedEdges<'_> {
         Self { edges: &self.edges[start..end.min(self.edges.len())], first: self.first + start as u64, ..*self }
     }
 
-    /// The candidates of all edges.
     fn drawn(&self, threads: usize) -> Result<Vec<Ranked>> {
         let part = self.edges.len().div_ceil(threads.max(1)).max(1);
         let parts = (0..self.edges.len()).step_by(part);
@@ -88,7 +87,8 @@ impl LinkEmbeddings<'_> {
             pairs.extend([edge, ranked.pair]);
             pairs.extend(ranked.filtered.iter().map(|&node| (edge.0, node)));
             // Most raw candidates are the filtered ones.
-            pairs.extend(replaced(ranked).map(|node| (edge.0, node)));
+            let others = (0..ranked.raw.len()).filter(|&at| !is_filtered(ranked, at));
+            pairs.extend(others.map(|at| (edge.0, ranked.raw[at])));
         }
         let half = Self { memory: self.memory / 2, ..*self };
         let mut of_pairs = half.score(&pairs, progress)?.into_iter();
@@ -150,12 +150,6 @@ impl LinkEmbeddings<'_> {
     }
 }
 
-/// Raw candidates that are no filtered ones.
-fn replaced(ranked: &Ranked) -> impl Iterator<Item = NodeId> + '_ {
-    let others = (0..ranked.raw.len()).filter(|&at| !is_filtered(ranked, at));
-    others.map(|at| ranked.raw[at])
-}
-
 /// Whether the raw candidate at a place is the filtered one.
 fn is_filtered(ranked: &Ranked, at: usize) -> bool {
     ranked.filtered.get(at) == Some(&ranked.raw[at])
@@ -191,10 +185,8 @@ impl AmongAll {
             places.above += u64::from(is_above(score));
             places.equal += u64::from(is_equal(score));
         };
-        let above: u32 = scores.iter().map(|&score| u32::from(is_above(score))).sum();
-        let equal: u32 = scores.iter().map(|&score| u32::from(is_equal(score))).sum();
-        self.raw.above += u64::from(above);
-        self.raw.equal += u64::from(equal);
+        self.raw.above += u64::from(scores.iter().map(|&score| u32::from(is_above(score))).sum::<u32>());
+        self.raw.equal += u64::from(scores.iter().map(|&score| u32::from(is_equal(score))).sum::<u32>());
         let score_at = |position: u64| scores[(position - positions.start) as usize];
         if positions.contains(&self.destination) {
             let score = score_at(self.destination);

@@ -25,10 +25,6 @@ pub(super) struct Best {
 }
 
 impl Best {
-    fn new(k: usize, excluded: Vec<u64>) -> Self {
-        Self { k, found: Vec::new(), worst: f32::NEG_INFINITY, excluded }
-    }
-
     fn add(&mut self, BlockScores { positions, scores }: BlockScores<'_>) {
         for (scores, first) in scores.chunks(LANES).zip(positions.step_by(LANES)) {
             if !scores.iter().fold(false, |is_any, &score| is_any | (score > self.worst)) {
@@ -89,8 +85,9 @@ impl LinkEmbeddings<'_> {
         let mut all = Vec::with_capacity(sources.len());
         for sources in sources.chunks(part as usize) {
             let rows = self.read_any(sources.iter().copied())?;
-            let new = sources.iter().map(|&source| Best::new(k, self.excluded(source, known)));
-            let mut best: Vec<Best> = new.collect();
+            let excluded = sources.iter().map(|&source| self.excluded(source, known));
+            let none = |excluded| Best { k, found: Vec::new(), worst: f32::NEG_INFINITY, excluded };
+            let mut best: Vec<Best> = excluded.map(none).collect();
             score_blocks(self, &rows, &mut best, progress, Best::add)?;
             all.extend(best.into_iter().map(|best| {
                 let mut nodes = Vec::new();

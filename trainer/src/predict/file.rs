@@ -23,7 +23,7 @@ use roaring::RoaringTreemap;
 use super::{
     encoding::Encoding,
     nan::{NanOutputs, NanRows},
-    options::{FileNodes, FileOptions, PredictBudget, Values},
+    options::{FileNodes, FileOptions, Values},
     scored::Scored,
     table::Table,
 };
@@ -50,11 +50,8 @@ pub struct Predicted {
     pub nan: Option<NanOutputs>,
 }
 
-/// The place of predictions.
 enum Out<'a> {
-    /// A NumPy array.
     Npy(Destination<'a>),
-    /// A table.
     Table(TableOut<'a>),
 }
 
@@ -69,7 +66,7 @@ pub fn predict_file<'a>(
     store: &Store,
     out: impl Into<Destination<'a>>,
     options: impl Into<FileOptions<'a>>,
-    budget: PredictBudget,
+    budget: Budget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
     let out = out.into();
@@ -87,7 +84,7 @@ pub fn print_predictions<'a>(
     store: &Store,
     (out, scratch): (&mut (dyn Write + Send), &Path),
     options: impl Into<FileOptions<'a>>,
-    budget: PredictBudget,
+    budget: Budget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
     let out = Out::Table(TableOut::Text(out));
@@ -100,7 +97,7 @@ fn predict_to(
     store: &Store,
     (out, folder): (Out<'_>, &Path),
     options: FileOptions<'_>,
-    budget: PredictBudget,
+    budget: Budget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
     let FileOptions { values, nodes } = options;
@@ -145,12 +142,9 @@ fn predict_to(
         | (Values::Logits | Values::Embeddings, ..) => Encoding::Floats,
     };
     let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
-    let inference = Budget {
-        // The rest is for the model, and for what libtorch and the results need.
-        memory: budget.memory / 4 * 3,
-        threads: budget.threads,
-    };
-    let order = Budget { threads: budget.threads, memory: budget.memory / 2 };
+    // The rest is for the model, and for what libtorch and the results need.
+    let inference = Budget { memory: budget.memory / 4 * 3, ..budget };
+    let order = Budget { memory: budget.memory / 2, ..budget };
     if some.is_none() {
         // Before the inference, which may take hours.
         made.check_memory(store, &order)
@@ -199,7 +193,7 @@ fn predict_to(
                     (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
                 }
             };
-            let bytes = Table::new(trained, values, columns).write(out, store, &rows, &ids, progress)?;
+            let bytes = Table { trained, values, width: columns }.write(out, store, &rows, &ids, progress)?;
             return Ok(Predicted { nodes: ids.len(), bytes, scores, nan });
         }
     };

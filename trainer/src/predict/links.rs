@@ -11,10 +11,9 @@ use grappa_io::progress::Progress;
 use grappa_sampling::{NodeSet, links::known_edges_of};
 use grappa_storage::Store;
 
-use super::options::PredictBudget;
 use crate::{
     Error, Result,
-    links::LinkEmbeddings,
+    links::{LinkEmbeddings, distinct},
     train::{
         host_values,
         inference::check_sets,
@@ -63,7 +62,7 @@ pub fn predict_links(
     store: &Store,
     (out, scratch): (TableOut<'_>, &Path),
     request: LinkRequest<'_>,
-    budget: PredictBudget,
+    budget: Budget,
     progress: &dyn Progress,
 ) -> Result<PredictedLinks> {
     let Some(decoder) = trained.model().decoder() else {
@@ -122,22 +121,16 @@ fn embeddings(
     store: &Store,
     nodes: &NodeSet,
     scratch: &Path,
-    budget: PredictBudget,
+    budget: Budget,
     progress: &dyn Progress,
 ) -> Result<StateRows> {
     let mut room = budget.memory / 2;
     let width = trained.model().options().outputs;
     let mut rows = StateRows::create(scratch, nodes.len(), width, FeatureDtype::F32, &mut room)?;
-    let inference = Budget {
-        // The rest is for the model, and for what libtorch needs.
-        memory: (budget.memory - rows.memory()) / 4 * 3,
-        threads: budget.threads,
-    };
-    let wanted = Wanted {
-        nodes: nodes.clone(),
-        // The outputs of a model with a decoder are embeddings.
-        output: Output::Logits,
-    };
+    // The rest is for the model, and for what libtorch needs.
+    let inference = Budget { memory: (budget.memory - rows.memory()) / 4 * 3, ..budget };
+    // The outputs of a model with a decoder are embeddings.
+    let wanted = Wanted { nodes: nodes.clone(), output: Output::Logits };
     trained.infer(store, wanted, inference, scratch, progress, &mut |positions, states| {
         Ok(rows.write(positions.start, &host_values::values(states))?)
     })?;
@@ -146,9 +139,7 @@ fn embeddings(
 
 /// The known edges of sources, of all parts that the store has.
 fn known_of(store: &Store, sources: &[NodeId], memory: u64, progress: &dyn Progress) -> Result<Vec<(NodeId, NodeId)>> {
-    let mut distinct = sources.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
+    let distinct = distinct(sources.iter().copied());
     let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
     progress.stage("reading known edges", None);
     Ok(known_edges_of(store, &parts, &distinct, memory, progress)?)

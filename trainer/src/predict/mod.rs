@@ -38,5 +38,5 @@ pub use self::{
     links::{LinkRequest, PredictedLinks, predict_links},
     nan::NanOutputs,
     nodes::{Prediction, Predictions, predict_nodes},
-    options::{FileNodes, FileOptions, PredictBudget, Values},
+    options::{FileNodes, FileOptions, Values},
 };

@@ -13,11 +13,9 @@ pub struct NanOutputs {
     pub first: NodeId,
 }
 
-/// Counts rows that have a NaN.
 #[derive(Debug, Default)]
 pub(super) struct NanRows {
     rows: u64,
-    /// The position of the first one.
     first: Option<u64>,
 }
 

@@ -12,12 +12,12 @@ use roaring::RoaringTreemap;
 
 use super::{
     nan::{NanOutputs, NanRows},
-    options::PredictBudget,
     probability::predicted,
     scored::Scored,
 };
 use crate::{
     Error, Result,
+    links::distinct,
     train::{
         host_values::values,
         inference::check_sets,
@@ -62,7 +62,7 @@ pub fn predict_nodes(
     trained: &Trained,
     store: &Store,
     nodes: &[NodeId],
-    budget: PredictBudget,
+    budget: Budget,
     scratch: &Path,
     progress: &dyn Progress,
 ) -> Result<Predictions> {
@@ -78,15 +78,12 @@ pub fn predict_nodes(
     let labels = store.manifest().labels.map(|_| NodeLabels::new(store)).transpose()?;
     let columns = trained.model().options().outputs;
     let wanted = Wanted { nodes: NodeSet::of(count, nodes.iter().copied()), output: Output::Logits };
-    let mut sorted: Vec<NodeId> = nodes.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
+    let sorted = distinct(nodes.iter().copied());
     let set: RoaringTreemap = sorted.iter().map(|node| node.0).collect();
     let mut scored = Scored::of(trained, store, &set)?;
     let mut predictions = Vec::with_capacity(sorted.len());
-    let inference = Budget::new(budget.memory, budget.threads);
     let mut nan = NanRows::default();
-    trained.infer(store, wanted, inference, scratch, progress, &mut |positions, rows| {
+    trained.infer(store, wanted, budget, scratch, progress, &mut |positions, rows| {
         if let Some(scored) = &mut scored {
             scored.add(rows)?;
         }

@@ -15,15 +15,6 @@ pub enum Values {
     Embeddings,
 }
 
-/// The resources for predictions.
-#[derive(Debug, Clone, Copy)]
-pub struct PredictBudget {
-    /// Memory for rows in bytes; the model's is extra.
-    pub memory: u64,
-    /// Worker threads.
-    pub threads: usize,
-}
-
 /// Contents of a file of predictions.
 #[derive(Debug, Clone, Copy)]
 pub struct FileOptions<'a> {

@@ -16,19 +16,14 @@ use super::{
 };
 use crate::{Result, train::trained::Trained};
 
-/// A table of predictions.
 pub(super) struct Table<'a> {
-    trained: &'a Trained,
-    values: Values,
+    pub trained: &'a Trained,
+    pub values: Values,
     /// Values of a row: logits or embeddings.
-    width: usize,
+    pub width: usize,
 }
 
-impl<'a> Table<'a> {
-    pub(super) fn new(trained: &'a Trained, values: Values, width: usize) -> Self {
-        Self { trained, values, width }
-    }
-
+impl Table<'_> {
     /// Writes the rows of the nodes with these ids, in their order. Returns the number of bytes.
     pub(super) fn write(
         &self,
@@ -97,7 +92,6 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The class of each row, and its probability.
     fn classes(&self, bytes: &[u8]) -> Vec<Cells> {
         let (rows, _) = bytes.as_chunks::<ROW_BYTES>();
         let class = |row: &[u8; ROW_BYTES]| i64::from_le_bytes(*row.first_chunk().expect("8 of 12 bytes"));

@@ -30,9 +30,7 @@ use grappa_storage::{
 use grappa_synthetic::{AdjacencyBuffer, BlockModel, Generator, Model, Recipe};
 use grappa_trainer::{
     Error,
-    predict::{
-        FileNodes, FileOptions, PredictBudget, Prediction, Predictions, Values, predict_file, predict_nodes, split_of,
-    },
+    predict::{FileNodes, FileOptions, Prediction, Predictions, Values, predict_file, predict_nodes, split_of},
     train::trained::Trained,
 };
 use tch::Device;
@@ -297,7 +295,7 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
     };
     let written = write("val.npy", Some("val"), BUDGET).unwrap();
     assert_eq!((written.nodes, written.scores.unwrap().accuracy), (val.len() as u64, summary.val_accuracy));
-    let little = PredictBudget { memory: 100, ..BUDGET };
+    let little = Budget { memory: 100, ..BUDGET };
     let absent = NodeId(store.chunks().range(ChunkId(3)).start);
     for (error, expected) in grappa_skip::cases![
         write("all.npy", None, BUDGET).unwrap_err(), "name a --split, or nodes with --nodes or --ids";

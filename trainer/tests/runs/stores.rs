@@ -20,16 +20,13 @@ use grappa_run::{
     summary::Summary,
 };
 use grappa_storage::{MappedChunks, Store};
-use grappa_trainer::{
-    predict::PredictBudget,
-    train::{Watcher, inference::Inference, train, trained::Trained},
-};
+use grappa_trainer::train::{Watcher, inference::Inference, train, trained::Trained};
 use tch::Device;
 
 pub const NODES: u64 = 400;
 pub const CLASSES: u64 = 3;
 pub const NAMES: [&str; 3] = ["admin", "non-free/libs", "web"];
-pub const BUDGET: PredictBudget = PredictBudget { memory: 64 << 20, threads: 2 };
+pub const BUDGET: Budget = Budget { memory: 64 << 20, threads: 2 };
 
 pub struct Unseen;
 

@@ -6,13 +6,14 @@ use anyhow::{Context, bail};
 use grappa_console::{Console, Summary, count};
 use grappa_engine::{
     Progress, Store,
+    aggregate::Budget,
     export::table::{TableFormat, TableOut},
     io::durable::{self, Destination},
     node_list::read_nodes,
     pair_list::read_pairs,
 };
 use grappa_trainer::{
-    predict::{LinkRequest, PredictBudget, PredictedLinks, predict_links},
+    predict::{LinkRequest, PredictedLinks, predict_links},
     train::trained::Trained,
 };
 use serde::Serialize;
@@ -62,7 +63,7 @@ pub fn predict(
     out: &Path,
     trained: &Trained,
     store: &Store,
-    budget: PredictBudget,
+    budget: Budget,
     progress: &dyn Progress,
 ) -> anyhow::Result<PredictedLinks> {
     let links = &options.links;
