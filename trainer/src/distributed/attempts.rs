@@ -26,7 +26,6 @@ use crate::Result;
 /// Time between two looks at the store.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The attempts that a store knows.
 pub(super) struct Attempts<'a> {
     store: Store,
     place: &'a Place,
@@ -50,7 +49,6 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Begins the next attempt.
     fn begin(&self, first: u64) -> Result<u64> {
         let own = format!("process {} at {:?}", process::id(), SystemTime::now()).into_bytes();
         let mut attempt = first;
@@ -63,7 +61,6 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Waits for an attempt that this process can join.
     fn wait(&self, first: u64) -> Result<u64> {
         let until = Instant::now() + self.timeout;
         let mut attempt = first;
@@ -101,7 +98,6 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// The key of who began an attempt.
 fn begun(attempt: u64) -> String {
     format!("{attempt}/begun")
 }

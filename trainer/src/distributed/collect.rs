@@ -1,8 +1,8 @@
 //! Data that ranks exchange between steps and that is too large for the store: counts, sets of nodes, and scores. Never features or
 //! activations.
 //!
-//! All of it goes through all-reduces of integers, in pieces of bounded size. A call waits as long as the other ranks show signs of life,
-//! because they may be busy. All ranks make the same calls in the same order.
+//! Counts and sets go through all-reduces of integers, in pieces of bounded size; words go to rank 0. A call waits as long as the other ranks
+//! show signs of life, because they may be busy. All ranks make the same calls in the same order.
 
 use grappa_io::progress::Progress;
 use serde::{Serialize, de::DeserializeOwned};
@@ -37,37 +37,20 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::sum`].
     pub fn gather_words(&self, words: &[u32], progress: &dyn Progress) -> Result<Option<Vec<Vec<u32>>>> {
-        let own = self.place().rank as usize;
-        let mut lengths = vec![0; self.place().ranks as usize];
-        lengths[own] = words.len() as u64;
+        let ranks = self.place().ranks as usize;
+        let mut lengths = vec![0; ranks];
+        lengths[self.place().rank as usize] = words.len() as u64;
         self.sum(&mut lengths, progress)?;
-        let total = lengths.iter().sum::<u64>() as usize;
-        let begin = lengths[..own].iter().sum::<u64>() as usize;
-        let mut all = Vec::with_capacity(if self.is_first() { total } else { 0 });
-        let mut piece = Vec::with_capacity(PIECE.min(total));
-        for start in (0..total).step_by(PIECE) {
-            let end = (start + PIECE).min(total);
-            // Each word is added to zeros of the other ranks.
-            piece.clear();
-            piece.resize(end - start, 0_i32);
-            let (from, to) = (begin.max(start), (begin + words.len()).min(end));
-            if from < to {
-                let own = words[from - begin..to - begin].iter().map(|word| word.cast_signed());
-                piece[from - start..to - start].iter_mut().zip(own).for_each(|(word, own)| *word = own);
-            }
-            let tensor = Tensor::from_slice(&piece);
-            self.reduce(&tensor, Reduction::Sum, progress)?;
-            if self.is_first() {
-                tensor.copy_data(&mut piece, end - start);
-                all.extend(piece.iter().map(|word| word.cast_unsigned()));
-            }
-        }
-        if !self.is_first() {
-            return Ok(None);
-        }
-        let mut rest = all.into_iter();
-        let of_rank = |&length: &u64| rest.by_ref().take(length as usize).collect();
-        Ok(Some(lengths.iter().map(of_rank).collect()))
+        let mut sent = vec![0; ranks];
+        sent[0] = words.len() as i64;
+        let received = lengths.iter().map(|&length| if self.is_first() { length as i64 } else { 0 });
+        let received: Vec<i64> = received.collect();
+        let words = Tensor::from_slice(bytemuck::cast_slice::<u32, i32>(words));
+        let all = self.all_to_all_values(&words, &sent, &received)?;
+        Ok(self.is_first().then(|| {
+            let of_rank = |part: &Tensor| Vec::<i32>::try_from(part).expect("words of one dimension");
+            all.split_with_sizes(&received, 0).iter().map(|part| bytemuck::cast_vec(of_rank(part))).collect()
+        }))
     }
 
     /// Collects a value of each rank, in the order of ranks, on all ranks.

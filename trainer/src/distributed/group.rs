@@ -106,28 +106,16 @@ impl ProcessGroup {
         let received: Vec<i64> = match lengths {
             Some(lengths) => lengths.iter().map(|length| *length as i64).collect(),
             None => {
-                let of_each = vec![LENGTH_BYTES as i64; messages.len()];
-                let told: Vec<u8> = sent.iter().flat_map(|length| length.to_le_bytes()).collect();
-                let told = self.pass(&told, &of_each, &of_each)?;
-                told.chunks_exact(LENGTH_BYTES)
-                    .map(|bytes| i64::from_le_bytes(bytes.try_into().expect("bytes of a length")))
-                    .collect()
+                let one_each = vec![1; messages.len()];
+                let told = self.all_to_all_values(&Tensor::from_slice(&sent), &one_each, &one_each)?;
+                Vec::try_from(told).expect("a length of each rank")
             }
         };
-        let mut bytes = self.pass(&messages.concat(), &sent, &received)?;
-        let mut taken = Vec::with_capacity(received.len());
-        for length in received.iter().rev() {
-            taken.push(bytes.split_off(bytes.len() - *length as usize));
-        }
+        let output = self.all_to_all_values(&Tensor::from_slice(&messages.concat()), &sent, &received)?;
+        let mut bytes = Vec::<u8>::try_from(output).expect("bytes");
+        let mut taken: Vec<Vec<u8>> =
+            received.iter().rev().map(|length| bytes.split_off(bytes.len() - *length as usize)).collect();
         taken.reverse();
-        Ok(taken)
-    }
-
-    /// Sends parts of `bytes` to each rank, by rank, and returns the parts that each sent to this one.
-    fn pass(&self, bytes: &[u8], sent: &[i64], received: &[i64]) -> Result<Vec<u8>> {
-        let output = self.all_to_all_values(&Tensor::from_slice(bytes), sent, received)?;
-        let mut taken = vec![0; output.numel()];
-        output.copy_data(&mut taken, output.numel());
         Ok(taken)
     }
 

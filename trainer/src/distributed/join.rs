@@ -57,7 +57,6 @@ pub fn join(place: Place, hello: Hello, waits: Waits, is_stopped: fn() -> bool) 
     }
 }
 
-/// A process that joins others.
 struct Joining {
     store: Store,
     place: Place,
@@ -93,7 +92,7 @@ impl Joining {
         let store = self.store.within(&prefix(attempt));
         let arrival = Arrival {
             ranks: self.place.ranks,
-            host: host_name(),
+            host: fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
             process: std::process::id(),
             hello: self.hello.clone(),
         };
@@ -199,9 +198,4 @@ fn not_connected(group: &ProcessGroup, text: &str) -> Error {
 /// The error of a rank that joined the processes of the start before. It joins again, so nobody reads it.
 fn superseded() -> Error {
     Error::Distributed("the processes were started again".to_owned())
-}
-
-fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
 }

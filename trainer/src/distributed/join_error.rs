@@ -15,7 +15,6 @@ pub struct Hello {
     pub same: Vec<(String, String)>,
 }
 
-/// A rank that has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Arrival {
     pub ranks: u32,

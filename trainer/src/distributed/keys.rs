@@ -9,15 +9,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The prefix of all keys.
 pub(super) const PREFIX: &str = "grappa";
 
-/// The prefix of the keys of an attempt.
 pub(super) fn prefix(attempt: u64) -> String {
     format!("{PREFIX}/{attempt}")
 }
 
-/// The key of the first rank that ended before the work was finished.
 pub(super) const LEFT: &str = "left";
 
 /// The end of a rank before the work was finished.
@@ -30,22 +27,18 @@ pub(super) struct Departure {
     pub reason: String,
 }
 
-/// The key under which a rank introduces itself.
 pub(super) fn hello(rank: u32) -> String {
     format!("hello/{rank}")
 }
 
-/// The key that says that a rank needs the store no more.
 pub(super) fn bye(rank: u32) -> String {
     format!("bye/{rank}")
 }
 
-/// The key of a sign of life.
 pub(super) fn alive(rank: u32) -> String {
     format!("alive/{rank}")
 }
 
-/// The value of a key.
 pub(super) fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("messages are representable")
 }

@@ -10,7 +10,6 @@ use std::{
 
 use grappa_io::Error;
 use grappa_sampling::feed::HostProcesses;
-use serde::{Deserialize, Serialize};
 
 use super::group::ProcessGroup;
 use crate::Result;
@@ -25,21 +24,11 @@ pub struct LocalRanks {
     exchanges: AtomicU64,
 }
 
-/// The boot of the kernel and the process namespace. Ranks for which both are equal can see each other's processes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Machine {
-    boot: String,
-    processes: String,
-}
-
-impl Machine {
-    /// None if the system does not tell.
-    fn of_this_process() -> Option<Self> {
-        Some(Self {
-            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?,
-            processes: fs::read_link("/proc/self/ns/pid").ok()?.display().to_string(),
-        })
-    }
+/// The boot of the kernel and the process namespace. Ranks for which both are equal can see each other's processes. None if the system does
+/// not tell.
+fn machine() -> Option<[String; 2]> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some([boot, fs::read_link("/proc/self/ns/pid").ok()?.display().to_string()])
 }
 
 impl LocalRanks {
@@ -48,11 +37,10 @@ impl LocalRanks {
     /// # Errors
     /// If a rank has left or cannot be reached.
     pub fn find(group: &Arc<ProcessGroup>) -> Result<Option<Self>> {
-        let own = Machine::of_this_process();
+        let own = machine();
         let machines = group.gather_all("machines", own.clone())?;
-        let is_here = |machine: &Option<Machine>| own.is_some() && *machine == own;
-        let ranks: Vec<u32> =
-            (0..).zip(&machines).filter(|(_, machine)| is_here(machine)).map(|(rank, _)| rank).collect();
+        let here = (0..).zip(&machines).filter(|(_, machine)| own.is_some() && **machine == own);
+        let ranks: Vec<u32> = here.map(|(rank, _)| rank).collect();
         Ok((ranks.len() > 1).then(|| Self { group: group.clone(), ranks, exchanges: AtomicU64::new(0) }))
     }
 }

@@ -65,12 +65,7 @@ impl Place {
         }
         let ranks = required::<NonZero<u32>>(variable, "WORLD_SIZE")?.get();
         let rank: u32 = required(variable, "RANK")?;
-        if rank >= ranks {
-            return Err(Error::Distributed(format!(
-                "RANK is {rank} and WORLD_SIZE is {ranks}: ranks count from 0 to {}",
-                ranks - 1
-            )));
-        }
+        check_rank(["RANK", "WORLD_SIZE"], "ranks", rank, ranks)?;
         if ranks == 1 {
             return Ok(None);
         }
@@ -80,11 +75,8 @@ impl Place {
         };
         let local_rank = optional("LOCAL_RANK", 0)?;
         let local_ranks = optional("LOCAL_WORLD_SIZE", 1)?.max(1);
-        if variable("LOCAL_WORLD_SIZE").is_some() && local_rank >= local_ranks {
-            return Err(Error::Distributed(format!(
-                "LOCAL_RANK is {local_rank} and LOCAL_WORLD_SIZE is {local_ranks}: local ranks count from 0 to {}",
-                local_ranks - 1
-            )));
+        if variable("LOCAL_WORLD_SIZE").is_some() {
+            check_rank(["LOCAL_RANK", "LOCAL_WORLD_SIZE"], "local ranks", local_rank, local_ranks)?;
         }
         let is_torchrun = variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
         let store_of = match variable(LAUNCHER) {
@@ -111,10 +103,17 @@ impl Place {
         }))
     }
 
-    /// Whether this process serves the store.
     pub(super) fn serves_store(&self) -> bool {
         self.rank == 0 && self.store_of == StoreOf::FirstRank
     }
+}
+
+fn check_rank([name, name_of_count]: [&str; 2], what: &str, rank: u32, count: u32) -> Result<()> {
+    if rank < count {
+        return Ok(());
+    }
+    let last = count - 1;
+    Err(Error::Distributed(format!("{name} is {rank} and {name_of_count} is {count}: {what} count from 0 to {last}")))
 }
 
 /// The value of a variable that must be set.

@@ -47,7 +47,6 @@ impl Secret {
         }
     }
 
-    /// A new secret.
     pub(super) fn random() -> io::Result<Self> {
         Ok(Self(random()?.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
@@ -73,7 +72,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A new number.
 pub(super) fn random() -> io::Result<Nonce> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

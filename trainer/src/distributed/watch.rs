@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        mpsc::{RecvTimeoutError, Sender, channel},
     },
     thread,
     time::{Duration, Instant},
@@ -26,7 +26,6 @@ const BEATS_TO_FIND: u32 = 5;
 /// seen one beat later. The others give theirs until the end.
 const BEATS_TO_SEE: u32 = 2;
 
-/// The watch of a rank.
 #[derive(Debug)]
 pub(super) struct Watch {
     store: Store,
@@ -65,9 +64,16 @@ impl Watch {
             alive: vec![(Vec::new(), now); place.ranks as usize],
         })));
         let beat = BEAT.min(timeout / BEATS_OF_TIMEOUT);
-        let keeper =
-            Keeper { store: store.clone(), rank: place.rank, ranks: place.ranks, seen: seen.clone(), beat, beats: 0 };
-        let started = thread::Builder::new().name("watch".into()).spawn(move || keeper.run(&ended));
+        let of_thread = (store.clone(), place.clone(), seen.clone());
+        let started = thread::Builder::new().name("watch".into()).spawn(move || {
+            let (store, place, seen) = of_thread;
+            for beats in 1.. {
+                seen.note(seen.look(&store, &place, beats).as_ref().map(|_| ()).map_err(String::as_str));
+                if ended.recv_timeout(beat) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        });
         if let Err(error) = started {
             seen.note(Err(&format!("no thread to watch the other ranks: {error}")));
         }
@@ -178,51 +184,29 @@ impl Seen {
             Err(text) => state.broken = state.broken.take().or_else(|| Some(text.to_owned())),
         }
     }
-}
-
-/// The thread's own state.
-struct Keeper {
-    store: Store,
-    rank: u32,
-    ranks: u32,
-    seen: Arc<Seen>,
-    beat: Duration,
-    beats: u64,
-}
-
-impl Keeper {
-    fn run(mut self, ended: &Receiver<()>) {
-        loop {
-            let looked = self.look();
-            self.seen.note(looked.as_ref().map(|_| ()).map_err(String::as_str));
-            if ended.recv_timeout(self.beat) != Err(RecvTimeoutError::Timeout) {
-                return;
-            }
-        }
-    }
 
     /// Shows a sign of life, and looks at the other ranks.
-    fn look(&mut self) -> c10d::Result<()> {
-        if self.seen.lock().broken.is_some() {
+    fn look(&self, store: &Store, place: &Place, beats: u64) -> c10d::Result<()> {
+        if self.lock().broken.is_some() {
             return Ok(());
         }
-        self.beats += 1;
-        self.store.set(&alive(self.rank), self.beats.to_string().as_bytes())?;
-        for rank in 0..self.ranks {
+        let sign = beats.to_string().into_bytes();
+        store.set(&alive(place.rank), &sign)?;
+        for rank in 0..place.ranks {
             // A rank that said goodbye shows no signs of life, and none is missed.
-            let mut found = self.store.get(&alive(rank))?.unwrap_or_default();
-            let is_same = self.seen.lock().alive[rank as usize].0 == found;
-            if is_same && self.store.get(&bye(rank))?.is_some() {
-                found = self.beats.to_string().into_bytes();
+            let mut found = store.get(&alive(rank))?.unwrap_or_default();
+            let is_same = self.lock().alive[rank as usize].0 == found;
+            if is_same && store.get(&bye(rank))?.is_some() {
+                found.clone_from(&sign);
             }
-            let mut state = self.seen.lock();
+            let mut state = self.lock();
             let known = &mut state.alive[rank as usize];
             if known.0 != found {
                 *known = (found, Instant::now());
             }
         }
-        if let Some(left) = self.store.get(LEFT)? {
-            self.seen.lock().left = serde_json::from_slice(&left).ok();
+        if let Some(left) = store.get(LEFT)? {
+            self.lock().left = serde_json::from_slice(&left).ok();
         }
         Ok(())
     }

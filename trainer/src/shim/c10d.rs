@@ -92,7 +92,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where the processes of a [`Group`] find each other: a key-value store that they share. No call waits for a key.
 pub(crate) trait Keys {
-    /// Sets a key.
     fn set(&self, key: &str, value: &[u8]) -> Result<()>;
     /// The value of a key; none if it has no value yet.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
@@ -130,7 +129,6 @@ impl Store {
         made(|error| unsafe { grappa_store_open(host.as_ptr(), port, connect, timeout, error) }).map(Self)
     }
 
-    /// Sets a key.
     pub(crate) fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let (store, key, length) = (self.0.as_ptr(), c_string(key)?, value.len());
         // SAFETY: key and value live during the call.
@@ -159,7 +157,6 @@ impl Store {
         Ok(has_value.then_some(found))
     }
 
-    /// Deletes a key.
     pub(crate) fn delete(&self, key: &str) -> Result<()> {
         let key = c_string(key)?;
         // SAFETY: the key lives during the call.
@@ -174,7 +171,6 @@ impl Drop for Store {
     }
 }
 
-/// Connected processes.
 #[derive(Debug)]
 pub(crate) struct Group {
     group: NonNull<c_void>,

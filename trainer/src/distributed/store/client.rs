@@ -37,7 +37,6 @@ pub(super) struct Connection {
     timeout: Duration,
 }
 
-/// Why there is no connection.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// Nobody listens, or the host cannot be reached.
@@ -84,7 +83,6 @@ impl Connection {
     }
 }
 
-/// Tries to connect within `time`.
 fn connect(host: &str, port: u16, secret: &Secret, time: Duration) -> Result<TcpStream, Refusal> {
     let until = Instant::now() + time;
     let name = host.to_owned();
@@ -144,7 +142,6 @@ impl Keys for Connection {
     }
 }
 
-/// Sends a request, and reads the reply.
 fn exchange(stream: &TcpStream, request: &Request, until: Instant) -> io::Result<Option<Vec<u8>>> {
     write_until(stream, &request.encode(), until)?;
     let mut header = [0; 5];

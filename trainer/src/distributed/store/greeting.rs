@@ -20,7 +20,6 @@ const MAGIC: [u8; 16] = *b"grappa-store 1\r\n";
 /// The byte that ends a greeting.
 const WELCOME: u8 = b'w';
 
-/// Why a greeting failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The other end is another program, or another version of this one.
@@ -36,7 +35,6 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Greets a server.
 pub(super) fn greet(stream: &TcpStream, secret: &Secret, until: Instant) -> Result<(), Failure> {
     let client = random()?;
     write_until(stream, &[&MAGIC[..], &client].concat(), until)?;

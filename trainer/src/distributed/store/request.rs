@@ -4,7 +4,6 @@ use std::{fmt, time::Duration};
 
 use crate::{Error, distributed::place::Place, shim::c10d};
 
-/// The longest value.
 pub(super) const VALUE_BYTES_MAX: usize = 8 << 20;
 
 /// The end of a connection on this side. `Err` has the reason, as a text.
@@ -13,7 +12,6 @@ pub(super) trait Keys: fmt::Debug + Send + Sync {
     fn ask(&self, request: Request) -> c10d::Result<Option<Vec<u8>>>;
 }
 
-/// A request to the store.
 #[derive(Debug)]
 pub(super) struct Request {
     pub verb: Verb,

@@ -32,7 +32,6 @@ const GREETING: Duration = Duration::from_secs(5);
 const STRANGERS_MAX: usize = 256;
 /// Bytes of the stack of the thread of a connection.
 const STACK_BYTES: usize = 256 << 10;
-/// The longest key.
 const KEY_BYTES_MAX: usize = 4096;
 
 /// Serves the store as long as it lives.
@@ -203,7 +202,6 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 impl Shared {
-    /// Serves a connection until it ends.
     fn attend(&self, stream: &TcpStream, from: SocketAddr) {
         let greeted = answer(stream, &self.secret, Instant::now() + GREETING);
         self.strangers.fetch_sub(1, SeqCst);
@@ -225,7 +223,11 @@ impl Shared {
         stream.set_nodelay(true)?;
         while !self.is_closed.load(SeqCst) {
             let request = Request::read(stream)?;
-            let reply = encode_reply(self.serve(request).as_deref());
+            let value = self.serve(request);
+            let mut reply = vec![u8::from(value.is_some())];
+            let value = value.unwrap_or_default();
+            reply.extend((value.len() as u32).to_le_bytes());
+            reply.extend(value);
             (&mut &*stream).write_all(&reply)?;
         }
         Ok(())
@@ -303,12 +305,4 @@ fn read_bytes(stream: &TcpStream, length: usize) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(bytes)
-}
-
-fn encode_reply(value: Option<&[u8]>) -> Vec<u8> {
-    let mut bytes = vec![u8::from(value.is_some())];
-    let value = value.unwrap_or_default();
-    bytes.extend((value.len() as u32).to_le_bytes());
-    bytes.extend(value);
-    bytes
 }

@@ -18,7 +18,10 @@ use std::{
     time::Duration,
 };
 
-use super::request::{Keys, Request, Verb};
+use super::{
+    request::{Keys, Request, Verb},
+    timed::in_time,
+};
 use crate::{runtime::libtorch_version, shim::c10d};
 
 /// Time for c10d to notice by itself that its time is over.
@@ -35,7 +38,6 @@ pub(super) struct Connection {
     versions: Option<String>,
 }
 
-/// Why there is no connection.
 #[derive(Debug)]
 pub(super) struct Failure {
     /// The versions of torchrun and of libtorch here with a remedy, if they differ.
@@ -68,26 +70,15 @@ impl Connection {
 
     fn connect(host: &str, port: u16, join: Duration, silence: Duration) -> c10d::Result<Self> {
         c10d::log_fatal_only();
-        let (requests, received) = channel();
-        let (send, opened) = channel();
         let name = host.to_owned();
-        let run = move || match c10d::Store::open(&name, port, join, silence) {
-            Ok(store) => {
-                let _ = send.send(Ok(()));
-                serve(&store, &received);
-            }
-            Err(text) => {
-                let _ = send.send(Err(text));
-            }
+        let opened = in_time(join + GRACE, "store", move || c10d::Store::open(&name, port, join, silence));
+        let no_thread = |error| format!("no thread to connect: {error}");
+        let Some(store) = opened.map_err(no_thread)? else {
+            return Err("the port accepts connections, and nobody answers: torchrun is stopped, or another program has the port".into());
         };
-        let started = thread::Builder::new().name("store".into()).spawn(run);
-        started.map_err(|error| format!("no thread to connect: {error}"))?;
-        match opened.recv_timeout(join + GRACE) {
-            Ok(opened) => opened?,
-            Err(_) => {
-                return Err("the port accepts connections, and nobody answers: torchrun is stopped, or another program has the port".into());
-            }
-        }
+        let (store, (requests, received)) = (store?, channel());
+        let started = thread::Builder::new().name("store".into()).spawn(move || serve(&store, &received));
+        started.map_err(no_thread)?;
         Ok(Self { requests: Mutex::new(requests), timeout: silence, at: format!("{host}:{port}"), versions: None })
     }
 }
@@ -95,10 +86,7 @@ impl Connection {
 impl Keys for Connection {
     fn ask(&self, request: Request) -> c10d::Result<Option<Vec<u8>>> {
         let (reply, replied) = channel();
-        {
-            let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-            let _ = requests.send((request, reply));
-        }
+        let _ = self.requests.lock().unwrap_or_else(PoisonError::into_inner).send((request, reply));
         match replied.recv_timeout(self.timeout) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => Err(format!(
