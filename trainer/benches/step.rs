@@ -32,7 +32,6 @@ fn seeds() -> usize {
     if is_tiny() { 16 } else { 1024 }
 }
 
-/// How often each is timed.
 fn repeats() -> usize {
     if is_tiny() { 1 } else { 30 }
 }
@@ -63,17 +62,9 @@ fn main() {
     }
 }
 
-/// Times of the runs, in milliseconds.
-#[derive(Clone, Copy)]
-struct Timing {
-    best: f64,
-    median: f64,
-    /// The processor time of a run, on average. On one thread it is what a quiet machine would take.
-    processor: f64,
-}
-
-/// Times many runs.
-fn time(mut run: impl FnMut()) -> Timing {
+/// Milliseconds of the best and of the median run, and the processor time of a run, on average. On one thread, the latter is what a quiet
+/// machine would take.
+fn time(mut run: impl FnMut()) -> [f64; 3] {
     (0..3).for_each(|_| run());
     let processor = processor_time();
     let mut times: Vec<f64> = (0..repeats())
@@ -84,11 +75,7 @@ fn time(mut run: impl FnMut()) -> Timing {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    Timing {
-        best: times[0],
-        median: times[repeats() / 2],
-        processor: (processor_time() - processor) / repeats() as f64,
-    }
+    [times[0], times[repeats() / 2], (processor_time() - processor) / repeats() as f64]
 }
 
 /// The time that processors spent on this process so far, in milliseconds.
@@ -97,9 +84,11 @@ fn processor_time() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-fn report(what: &str, timing: Timing) {
-    let Timing { best, median, processor } = timing;
+/// Times many runs and prints the result.
+fn report(what: &str, run: impl FnMut()) -> [f64; 3] {
+    let [best, median, processor] = time(run);
     println!("  {what:<45} {best:8.2} {median:8.2} {processor:8.2}");
+    [best, median, processor]
 }
 
 fn aggregation(what: &str, sampled: &sample::Block) {
@@ -136,21 +125,19 @@ fn aggregation(what: &str, sampled: &sample::Block) {
         ("CSR matrix (backward not offered)", &|x| matrix.matmul(x)),
     ];
     for (name, way) in ways {
-        report(&format!("{name}, forward"), time(|| drop(black_box(way(&x)))));
+        report(&format!("{name}, forward"), || drop(black_box(way(&x))));
         if name.contains("CSR") {
             continue;
         }
         let leaf = x.copy().set_requires_grad(true);
         let result = (way(&leaf) * &gradient).sum(Kind::Float);
-        report(
-            &format!("{name}, backward"),
-            time(|| drop(black_box(Tensor::run_backward(&[&result], &[&leaf], true, false)))),
-        );
+        let run = || drop(black_box(Tensor::run_backward(&[&result], &[&leaf], true, false)));
+        report(&format!("{name}, backward"), run);
     }
     let half = x.to_kind(Kind::BFloat16);
     let run = || drop(black_box(aggregate(&block, Aggregate::Mean, Scaling::None, &half, None)));
-    report("gather of ours, bf16, forward", time(run));
-    report("copying, transposing the block", time(|| Block::new(sampled, Device::Cpu).prepare_backward()));
+    report("gather of ours, bf16, forward", run);
+    report("copying, transposing the block", || Block::new(sampled, Device::Cpu).prepare_backward());
 }
 
 fn options(precision: Precision, layers: usize, inputs: i64, outputs: i64) -> ModelOptions {
@@ -176,30 +163,23 @@ fn products(rows: i64) {
     for (kind, precision) in [(Kind::Float, Precision::F32), (Kind::BFloat16, Precision::Bf16)] {
         let x = Tensor::randn([rows, WIDTH], (Kind::Float, Device::Cpu)).to_kind(kind);
         let weight = Tensor::randn([WIDTH, WIDTH], (Kind::Float, Device::Cpu)).to_kind(kind);
-        let gigaflops = |timing: Timing| {
-            let rates = [timing.best, timing.median, timing.processor].map(|time| flops / time / 1e6);
+        let rated = |what: String, run: &dyn Fn()| {
+            let rates = report(&what, run).map(|time| flops / time / 1e6);
             println!("  {:<45} {:8.0} {:8.0} {:8.0}", "", rates[0], rates[1], rates[2]);
         };
         let both = || drop(black_box((x.linear(&weight, None::<&Tensor>), x.linear(&weight, None::<&Tensor>))));
-        let timing = time(both);
-        report(&format!("libtorch, {kind:?}"), timing);
-        gigaflops(timing);
+        rated(format!("libtorch, {kind:?}"), &both);
         let both = || drop(black_box((x.tr().matmul(&x), x.tr().matmul(&x))));
-        let timing = time(both);
-        report(&format!("libtorch, {kind:?}, of weights"), timing);
-        gigaflops(timing);
+        rated(format!("libtorch, {kind:?}, of weights"), &both);
         let model = Model::new(options(precision, 1, WIDTH, WIDTH), 1, Device::Cpu).expect("a model");
         let known = Input::Aggregated { own: &x, neighbors: &x, degrees: None };
         let forward = || model.forward(&[], known, &[], Pass::default());
-        let timing = time(|| no_grad(|| drop(black_box(forward()))));
-        report(&format!("a layer of ours, {kind:?}"), timing);
-        gigaflops(timing);
+        rated(format!("a layer of ours, {kind:?}"), &|| no_grad(|| drop(black_box(forward()))));
         let loss = forward().sum(Kind::Float);
         let weight = &model.parameters().named()[0].1;
         let other = &model.parameters().named()[2].1;
-        let timing = time(|| drop(black_box(Tensor::run_backward(&[&loss], &[weight, other], true, false))));
-        report(&format!("a layer of ours, {kind:?}, of weights"), timing);
-        gigaflops(timing);
+        let both = || drop(black_box(Tensor::run_backward(&[&loss], &[weight, other], true, false)));
+        rated(format!("a layer of ours, {kind:?}, of weights"), &both);
     }
 }
 
@@ -239,7 +219,8 @@ fn steps(minibatch: &Minibatch) {
             let mut adam = Adam { mean: zeros(), square: zeros(), step: 0 };
             let mut parts = [0.0; 4];
             let mut count = 0;
-            let timing = time(|| {
+            let first = if known { "known" } else { "sampled" };
+            report(&format!("{kind:?}, first hop {first}"), || {
                 let hops = if known { 2 } else { 3 };
                 let start = Instant::now();
                 let blocks: Vec<Block> =
@@ -261,8 +242,6 @@ fn steps(minibatch: &Minibatch) {
                 parts.iter_mut().zip(times).for_each(|(sum, time)| *sum += time.as_secs_f64() * 1e3);
                 count += 1;
             });
-            let first = if known { "known" } else { "sampled" };
-            report(&format!("{kind:?}, first hop {first}"), timing);
             let [blocks, forward, backward, adam] = parts.map(|part| part / f64::from(count));
             println!("    mean: blocks {blocks:.2}, forward {forward:.2}, backward {backward:.2}, Adam {adam:.2}");
         }

@@ -81,7 +81,6 @@ fn products(sources: u64, nodes: u64) {
     }
 }
 
-/// Normal values.
 fn rows(nodes: u64, in_file: bool) -> StateRows {
     let mut draws = SplitMix64::new(1);
     let rows = match in_file {
