@@ -101,15 +101,13 @@ pub(crate) fn release_memory() {
 /// OpenMP library, or if OMP_WAIT_POLICY or GOMP_SPINCOUNT is set.
 fn rest_when_idle() {
     // If this fails, threads spin longer.
-    let _ = thread::Builder::new().name("idle".to_owned()).spawn(keep_idle_threads);
-}
-
-fn keep_idle_threads() {
-    shim::on_each_thread(&|| ());
-    // OpenMP's threads exist as long as the thread that created them.
-    loop {
-        thread::park();
-    }
+    let _ = thread::Builder::new().name("idle".to_owned()).spawn(|| {
+        shim::on_each_thread(&|| ());
+        // OpenMP's threads exist as long as the thread that created them.
+        loop {
+            thread::park();
+        }
+    });
 }
 
 /// Whether CUDA can be used. The first call loads the CUDA half of libtorch. It must come before any other use of CUDA.
@@ -220,9 +218,7 @@ pub fn devices() -> Vec<Device> {
         Cuda::Usable { devices } => *devices,
         Cuda::Unusable { .. } => 0,
     };
-    let mut devices = vec![Device::Cpu];
-    devices.extend((0..cuda_devices).map(Device::Cuda));
-    devices
+    [Device::Cpu].into_iter().chain((0..cuda_devices).map(Device::Cuda)).collect()
 }
 
 /// The device to train on. For the processor, it does not load CUDA.

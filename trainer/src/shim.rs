@@ -12,9 +12,9 @@ use std::{
     error::Error,
     ffi::{c_int, c_void},
     mem,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     ptr, slice,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use half::bf16;
@@ -179,7 +179,6 @@ unsafe extern "C" fn drop_context(context: *mut c_void) {
     drop(unsafe { Box::from_raw(context.cast::<Context>()) });
 }
 
-/// Memory whose values a tensor can view.
 pub(crate) trait Values: Send + Sync + 'static {
     /// The bytes of the values, row by row, aligned for their type. Each call returns the same memory.
     fn bytes(&self) -> &[u8];
@@ -232,33 +231,31 @@ pub(crate) fn set_gradient(tensor: &Tensor, gradient: &Tensor) {
 /// # Panics
 /// If one of the calls panics.
 pub(crate) fn on_each_thread(run: &(dyn Fn() + Sync)) {
-    struct Shared<'a> {
-        run: &'a (dyn Fn() + Sync),
-        panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
-    }
+    type Run<'a> = &'a (dyn Fn() + Sync);
 
     /// # Safety
-    /// `context` is a `Shared`.
+    /// `context` is the address of a `Run` that does not panic.
     unsafe extern "C" fn call(context: *const c_void) {
         // SAFETY: as promised.
-        let shared = unsafe { &*context.cast::<Shared<'_>>() };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(shared.run)) {
-            *shared.panic.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(panic);
-        }
+        unsafe { (*context.cast::<Run<'_>>())() }
     }
 
-    let shared = Shared { run, panic: Mutex::new(None) };
-    // SAFETY: `shared` lives until the call returns, which is after all threads are done with it, and may be shared
+    let panic = Mutex::new(None);
+    let caught: Run<'_> = &|| {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            *panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+        }
+    };
+    // SAFETY: `caught` lives until the call returns, which is after all threads are done with it, and may be shared
     // between threads.
-    unsafe { grappa_on_each_thread(call, ptr::from_ref(&shared).cast()) }
-    if let Some(panic) = shared.panic.into_inner().unwrap_or_else(|poison| poison.into_inner()) {
-        std::panic::resume_unwind(panic);
+    unsafe { grappa_on_each_thread(call, ptr::from_ref(&caught).cast()) }
+    if let Some(payload) = panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        resume_unwind(payload);
     }
 }
 
 /// A type of values of tensors and kernels.
 pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
-    /// The type in libtorch.
     const KIND: Kind;
     /// Its value as f32.
     fn to_f32(self) -> f32;

@@ -25,7 +25,6 @@ impl Layout {
     }
 }
 
-/// The bytes of `count` indices below `bound`.
 pub(super) fn encoded_bytes(count: usize, bound: usize) -> usize {
     let layout = Layout::of(count, bound);
     layout.upper_bytes + layout.lower_bytes

@@ -17,7 +17,6 @@ pub(crate) struct Aligned<T> {
 }
 
 impl<T: Copy + Default> Aligned<T> {
-    /// Zeros.
     pub(crate) fn zeros(length: usize) -> Self {
         let spare = LINE_BYTES / size_of::<T>();
         let values = vec![T::default(); length + spare];
@@ -26,7 +25,6 @@ impl<T: Copy + Default> Aligned<T> {
         Self { values, start, length }
     }
 
-    /// A copy of `values`.
     pub(crate) fn of(values: &[T]) -> Self {
         let mut copy = Self::zeros(values.len());
         copy.copy_from_slice(values);

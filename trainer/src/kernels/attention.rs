@@ -11,7 +11,7 @@ use grappa_io::prefetch::prefetch;
 use super::{
     csr::Transposed,
     for_each,
-    gather::{AHEAD, LINE, parts, split},
+    gather::{AHEAD, LINE, parts, parts_by, split},
     multiply::multiply_add,
 };
 
@@ -39,7 +39,6 @@ impl Edges<'_> {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
-    /// The row of an edge's source.
     #[inline(always)]
     fn row<'a>(&self, edge: usize, rows: &'a [f32]) -> &'a [f32] {
         &rows[self.indices[edge] as usize * self.width..][..self.width]
@@ -68,16 +67,27 @@ fn for_destinations(offsets: &[u32], width: usize, rows: &mut [f32], work: impl 
     for_each(parts(offsets, width, rows), |(range, part)| work(range, part));
 }
 
+/// Fills each row of `sums`, of `width` values, with a sum over its entries in a CSR. `add` gets the row, the number of the entry, room for a
+/// row of values, and the sum.
+fn for_sums(
+    offsets: &[u32],
+    width: usize,
+    sums: &mut [f32],
+    add: impl Fn(usize, usize, &mut [f32], &mut [f32]) + Sync,
+) {
+    for_destinations(offsets, width, sums, |range, sums| {
+        let mut room = vec![0.0; width];
+        for (row, sum) in range.zip(sums.chunks_exact_mut(width)) {
+            sum.fill(0.0);
+            (offsets[row] as usize..offsets[row + 1] as usize).for_each(|entry| add(row, entry, &mut room, sum));
+        }
+    });
+}
+
 /// Calls `work` for ranges of destinations with the part of `values` that belongs to their edges.
 fn for_edges(edges: Edges<'_>, values: &mut [f32], work: impl Fn(Range<usize>, &mut [f32]) + Sync) {
-    let mut rest = values;
-    let mut parts = Vec::new();
-    for range in split(edges.offsets) {
-        let count = (edges.offsets[range.end] - edges.offsets[range.start]) as usize;
-        let (part, others) = rest.split_at_mut(count * edges.heads);
-        rest = others;
-        parts.push((range, part));
-    }
+    let count = |range: &Range<usize>| (edges.offsets[range.end] - edges.offsets[range.start]) as usize;
+    let parts = parts_by(edges.offsets, values, |range| count(range) * edges.heads);
     for_each(parts, |(range, part)| work(range, part));
 }
 
@@ -275,20 +285,10 @@ pub(crate) fn sum_logits_backward(
 ) {
     let heads = edges.heads;
     let of_logits = OfLogits { logits, gradient };
-    for_destinations(&transposed.offsets, heads, of_sources, |range, results| {
-        for (source, result) in range.zip(results.chunks_exact_mut(heads)) {
-            result.fill(0.0);
-            let places = transposed.offsets[source] as usize..transposed.offsets[source + 1] as usize;
-            let edges = transposed.edges[places].iter();
-            edges.for_each(|&edge| of_logits.add(edge as usize, result));
-        }
+    for_sums(&transposed.offsets, heads, of_sources, |_, place, _, sum| {
+        of_logits.add(transposed.edges[place] as usize, sum);
     });
-    for_destinations(edges.offsets, heads, of_destinations, |range, results| {
-        for (destination, result) in range.zip(results.chunks_exact_mut(heads)) {
-            result.fill(0.0);
-            edges.of(destination).for_each(|edge| of_logits.add(edge, result));
-        }
-    });
+    for_sums(edges.offsets, heads, of_destinations, |_, edge, _, sum| of_logits.add(edge, sum));
 }
 
 /// The results of [`sum_logits`] and their gradient.
@@ -298,7 +298,6 @@ struct OfLogits<'a> {
 }
 
 impl OfLogits<'_> {
-    /// Adds the gradient of an edge's scores.
     #[inline(always)]
     fn add(&self, edge: usize, sums: &mut [f32]) {
         let of_edge = edge * sums.len()..(edge + 1) * sums.len();
@@ -313,11 +312,8 @@ impl OfLogits<'_> {
 /// The inputs of GATv2's logits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pairs<'a> {
-    /// Rows of sources.
     pub(crate) sources: &'a [f32],
-    /// Rows of destinations.
     pub(crate) destinations: &'a [f32],
-    /// Rows of edges, if edges have any.
     pub(crate) edges: Option<&'a [f32]>,
     /// `[width]`
     pub(crate) attention: &'a [f32],
@@ -416,28 +412,15 @@ pub(crate) fn pair_logits_backward(
         });
     }
     if let Some(results) = of_destinations {
-        for_destinations(edges.offsets, width, results, |range, results| {
-            let mut values = vec![0.0; width];
-            for (destination, result) in range.zip(results.chunks_exact_mut(width)) {
-                result.fill(0.0);
-                for edge in edges.of(destination) {
-                    let ends = [edges.indices[edge] as usize, destination];
-                    pairs.add_gradient(edges.heads, gradient, ends, edge, &mut values, result);
-                }
-            }
+        for_sums(edges.offsets, width, results, |destination, edge, values, sum| {
+            let ends = [edges.indices[edge] as usize, destination];
+            pairs.add_gradient(edges.heads, gradient, ends, edge, values, sum);
         });
     }
     if let Some(results) = of_sources {
-        for_destinations(&transposed.offsets, width, results, |range, results| {
-            let mut values = vec![0.0; width];
-            for (source, result) in range.zip(results.chunks_exact_mut(width)) {
-                result.fill(0.0);
-                for place in transposed.offsets[source] as usize..transposed.offsets[source + 1] as usize {
-                    let ends = [source, transposed.indices[place] as usize];
-                    let edge = transposed.edges[place] as usize;
-                    pairs.add_gradient(edges.heads, gradient, ends, edge, &mut values, result);
-                }
-            }
+        for_sums(&transposed.offsets, width, results, |source, place, values, sum| {
+            let (ends, edge) = ([source, transposed.indices[place] as usize], transposed.edges[place] as usize);
+            pairs.add_gradient(edges.heads, gradient, ends, edge, values, sum);
         });
     }
 
@@ -480,7 +463,6 @@ fn sum(a: &[f32], b: &[f32], value: impl Fn(f32, f32) -> f32) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// The leaky relu of attention.
 #[inline(always)]
 pub(crate) fn leaky(value: f32) -> f32 {
     if value > 0.0 { value } else { SLOPE * value }

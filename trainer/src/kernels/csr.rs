@@ -11,13 +11,11 @@ pub(crate) struct Csr {
     pub(crate) indices: Vec<u32>,
     /// Edge weights; empty if all are 1.
     pub(crate) weights: Vec<f32>,
-    /// Number of sources.
     pub(crate) sources: usize,
     transposed: OnceLock<Transposed>,
 }
 
 impl Csr {
-    /// Edges without weights.
     pub(crate) fn new(offsets: Vec<u32>, indices: Vec<u32>, sources: usize) -> Self {
         Self { offsets, indices, sources, ..Self::default() }
     }
@@ -28,7 +26,6 @@ impl Csr {
         Self::new((0..=places.len() as u32).collect(), places.to_vec(), sources)
     }
 
-    /// Number of destinations.
     pub(crate) fn destinations(&self) -> usize {
         self.offsets.len() - 1
     }

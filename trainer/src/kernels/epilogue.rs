@@ -6,18 +6,14 @@ use std::sync::Arc;
 
 use grappa_formats::random;
 
-use super::parallel::for_each;
+use super::parallel::{ROWS, for_each, in_parts};
 use crate::shim::Element;
-
-/// Rows that a thread takes at a time.
-const ROWS: usize = 256;
 
 /// Relu, then dropout. Both are optional.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Epilogue {
     /// Whether to replace negative values by 0. NaN stays.
     pub(crate) relu: bool,
-    /// Dropout, if any.
     pub(crate) dropout: Option<Dropout>,
 }
 
@@ -26,7 +22,6 @@ pub(crate) struct Epilogue {
 pub(crate) struct Dropout {
     /// Probability that a value becomes 0, in [0, 1). The others are divided by (1 - probability), which keeps the expectation.
     pub(crate) probability: f64,
-    /// The key of the mask.
     pub(crate) key: u64,
     /// The names of the rows, if the mask of a row is a function of its name and not of its place.
     pub(crate) names: Option<RowNames>,
@@ -36,13 +31,10 @@ pub(crate) struct Dropout {
 pub(crate) type RowNames = Arc<[u64]>;
 
 impl Epilogue {
-    /// Neither relu nor dropout.
     pub(crate) const NONE: Self = Self { relu: false, dropout: None };
 
-    /// Relu only.
     pub(crate) const RELU: Self = Self { relu: true, dropout: None };
 
-    /// Replaces the values of a row.
     pub(crate) fn forward(&self, row: usize, values: &mut [f32]) {
         if self.relu {
             values.iter_mut().for_each(|value| *value = relu(*value));
@@ -57,12 +49,12 @@ impl Epilogue {
 
     /// Computes the results of all rows of `columns` values.
     pub(crate) fn forward_all<T: Element>(&self, columns: usize, values: &[T], results: &mut [T]) {
-        for_each(in_parts(columns, values, results), |(first, values, results)| {
+        for_each(in_parts(columns, values, results).enumerate().collect(), |(part, (values, results))| {
             let mut row = vec![0.0; columns];
             let rows = values.chunks(columns).zip(results.chunks_mut(columns));
             for (at, (values, results)) in rows.enumerate() {
                 widen(values, &mut row);
-                self.forward(first + at, &mut row);
+                self.forward(part * ROWS + at, &mut row);
                 narrow(&row, results);
             }
         });
@@ -71,13 +63,13 @@ impl Epilogue {
     /// Computes the gradients of all rows from the gradients of their results. As [`Epilogue::backward`].
     pub(crate) fn backward_all<T: Element>(&self, columns: usize, results: &[T], of_results: &[T], gradient: &mut [T]) {
         assert_eq!(results.len(), of_results.len(), "matrices of the same shape");
-        for_each(in_parts(columns, results, gradient), |(first, results, gradient)| {
-            let of_results = &of_results[first * columns..][..results.len()];
+        for_each(in_parts(columns, results, gradient).enumerate().collect(), |(part, (results, gradient))| {
+            let of_results = &of_results[part * ROWS * columns..][..results.len()];
             let mut row = vec![0.0; columns];
             let rows = results.chunks(columns).zip(of_results.chunks(columns)).zip(gradient.chunks_mut(columns));
             for (at, ((results, of_results), gradient)) in rows.enumerate() {
                 widen(of_results, &mut row);
-                self.backward(first + at, results, &mut row);
+                self.backward(part * ROWS + at, results, &mut row);
                 narrow(&row, gradient);
             }
         });
@@ -127,22 +119,12 @@ fn relu(value: f32) -> f32 {
     f32::from_bits(positive.to_bits() | nan)
 }
 
-/// Parts of two matrices with the same rows, and the index of the first row of each.
-fn in_parts<'a, T>(columns: usize, first: &'a [T], second: &'a mut [T]) -> Vec<(usize, &'a [T], &'a mut [T])> {
-    assert_eq!(first.len(), second.len(), "matrices of the same shape");
-    // No values, no rows.
-    let values = ROWS * columns.max(1);
-    let parts = first.chunks(values).zip(second.chunks_mut(values));
-    parts.enumerate().map(|(part, (first, second))| (part * ROWS, first, second)).collect()
-}
-
 fn widen<T: Element>(values: &[T], wide: &mut [f32]) {
     for (value, wide) in values.iter().zip(wide) {
         *wide = value.to_f32();
     }
 }
 
-/// Rounds values to their type.
 pub(crate) fn narrow<T: Element>(values: &[f32], narrowed: &mut [T]) {
     for (value, narrowed) in values.iter().zip(narrowed) {
         *narrowed = T::from_f32(*value);
@@ -161,7 +143,6 @@ impl Dropout {
     }
 }
 
-/// The mask of a row.
 struct Mask {
     key: u32,
     threshold: u32,

@@ -22,7 +22,6 @@ use crate::{kernels, shim::Element};
 const EDGES_PER_PART: usize = 1024;
 /// Distance of prefetching, in edges.
 pub(super) const AHEAD: usize = 6;
-/// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
 
 /// The rows to add up and their factors.
@@ -51,7 +50,6 @@ impl<T> GatherPlan<'_, T> {
 }
 
 impl<'a, T> GatherPlan<'a, T> {
-    /// Sums without factors.
     pub(crate) fn of(offsets: &'a [u32], indices: &'a [u32]) -> Self {
         Self { offsets, indices, edges: None, inputs: None, results: None, added: &[] }
     }
@@ -99,15 +97,17 @@ pub(crate) fn split(offsets: &[u32]) -> Vec<Range<usize>> {
 
 /// The ranges of [`split`], each with its part of `values`, `width` for each result.
 pub(crate) fn parts<'a, T>(offsets: &[u32], width: usize, values: &'a mut [T]) -> Vec<(Range<usize>, &'a mut [T])> {
-    let mut rest = values;
+    parts_by(offsets, values, |range| range.len() * width)
+}
+
+/// The ranges of [`split`], each with as many of `values` as `length` says.
+pub(crate) fn parts_by<'a, T>(
+    offsets: &[u32],
+    mut values: &'a mut [T],
+    length: impl Fn(&Range<usize>) -> usize,
+) -> Vec<(Range<usize>, &'a mut [T])> {
     let ranges = split(offsets).into_iter();
-    ranges
-        .map(|range| {
-            let part;
-            (part, rest) = std::mem::take(&mut rest).split_at_mut(range.len() * width);
-            (range, part)
-        })
-        .collect()
+    ranges.map(|range| (range.clone(), values.split_off_mut(..length(&range)).expect("values of all ranges"))).collect()
 }
 
 /// The plain code, compiled for wider registers.

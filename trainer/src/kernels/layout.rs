@@ -19,7 +19,6 @@ pub(crate) struct Rows<'a, T> {
 }
 
 impl<'a, T> Rows<'a, T> {
-    /// Rows without gaps.
     pub(crate) fn dense(values: &'a [T], width: usize) -> Self {
         Self { values, stride: width, width }
     }
@@ -75,7 +74,6 @@ pub(crate) trait Numbers<T: Element> {
     /// rows. With rows and columns exchanged, it is a first factor.
     fn by_rows(rows: Rows<'_, T>) -> (Items<'_, Self::Item>, usize);
 
-    /// `c += a b`.
     fn multiply(
         instructions: Instructions,
         factors: Factors<'_, Self::Item>,

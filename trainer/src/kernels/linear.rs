@@ -27,7 +27,9 @@ use super::{
     for_each,
     layout::{Numbers, Pairs, Rows, Single},
     multiply::{Factors, Instructions, padded},
-    sparse::{FORWARD_SPARSITY, NonzeroRows, Nonzeros, SPARSITY, are_finite, by_inputs, by_outputs, is_sparse},
+    sparse::{
+        FORWARD_SPARSITY, NonzeroRows, Nonzeros, SPARSITY, are_finite, by_inputs, by_outputs, is_sparse, transpose,
+    },
 };
 use crate::shim::Element;
 
@@ -74,7 +76,6 @@ pub(crate) struct Wanted<'a, T> {
     pub(crate) weights: Vec<bool>,
 }
 
-/// The gradients of parameters.
 #[derive(Debug)]
 pub(crate) struct Gradients {
     /// For each term, `[outputs, inputs]`; empty if not wanted.
@@ -143,7 +144,11 @@ fn forward_with<T: Element, N: Numbers<T>>(
     let sparsity = if N::VALUES == 1 { FORWARD_SPARSITY } else { SPARSITY };
     let weights = terms.iter().map(|term| match term.is_sparse(sparsity) {
         true => Weight::OfSparse(by_inputs::<T>(term.weight, term.inputs, columns)),
-        false => Weight::OfDense(N::by_rows(Rows::dense(&transpose(term.weight, term.inputs), outputs)).0.into_owned()),
+        false => {
+            let mut transposed = Aligned::zeros(term.weight.len());
+            transpose(term.weight, term.inputs, &mut transposed, outputs, T::from_f32);
+            Weight::OfDense(N::by_rows(Rows::dense(&transposed, outputs)).0.into_owned())
+        }
     });
     let weights = weights.collect();
     let tiles = result.len().div_ceil((TILE * outputs).max(1));
@@ -444,18 +449,6 @@ fn part_rows(rows: usize, are_sparse: bool) -> usize {
         false => rows.div_ceil(PARTS).clamp(least, most),
     };
     rows.div_ceil(PARTS_MAX).max(even).next_multiple_of(TILE)
-}
-
-/// `[outputs, inputs]` as `[inputs, outputs]`.
-fn transpose<T: Element>(weight: &[f32], inputs: usize) -> Aligned<T> {
-    let outputs = weight.len() / inputs;
-    let mut transposed = Aligned::<T>::zeros(weight.len());
-    for (output, row) in weight.chunks(inputs).enumerate() {
-        for (input, value) in row.iter().enumerate() {
-            transposed[input * outputs + output] = T::from_f32(*value);
-        }
-    }
-    transposed
 }
 
 /// Rows of `width` values, without the padding of [`padded`].

@@ -18,7 +18,6 @@
 /// Columns of `b` and `c` are padded to a multiple of this.
 pub(crate) const LANES: usize = 16;
 
-/// Rounds up to a multiple of [`LANES`].
 pub(crate) fn padded(columns: usize) -> usize {
     columns.next_multiple_of(LANES)
 }
@@ -65,7 +64,6 @@ pub(crate) struct Instructions {
 }
 
 impl Instructions {
-    /// The best instructions of this processor.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         let (has_avx512, has_bf16) = (is_x86_feature_detected!("avx512f"), is_x86_feature_detected!("avx512bf16"));
@@ -86,12 +84,10 @@ impl Instructions {
         has
     }
 
-    /// Whether they include AVX-512.
     pub(crate) fn has_avx512(self) -> bool {
         self.has_avx512
     }
 
-    /// Whether they include products of pairs of bf16.
     pub(crate) fn has_pairs(self) -> bool {
         self.has_pairs
     }

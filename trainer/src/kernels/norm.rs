@@ -12,20 +12,16 @@
 //! ```
 
 use super::{
-    for_each,
+    parallel::{ROWS, for_each, in_parts},
     sum::{products, sum},
 };
 
 /// Added to variances.
 pub(crate) const EPSILON: f32 = 1e-5;
 
-/// Rows of a part. A thread takes one at a time.
-const ROWS: usize = 256;
-
 /// The weight and the bias of a norm, a value for each column.
 type Weights<'a> = [&'a [f32]; 2];
 
-/// The mean and variance of each column.
 #[derive(Debug, Clone)]
 pub(crate) struct Columns {
     pub(crate) means: Vec<f32>,
@@ -43,14 +39,15 @@ pub(crate) struct RowStatistics {
 pub(crate) fn layer_forward(values: &[f32], [weight, bias]: Weights<'_>, results: &mut [f32]) -> Vec<RowStatistics> {
     let columns = weight.len();
     let mut statistics = vec![RowStatistics::default(); values.len() / columns];
-    let parts = in_parts(columns, values, results);
     for_each(
-        parts.into_iter().zip(statistics.chunks_mut(ROWS)).collect(),
+        in_parts(columns, values, results).zip(statistics.chunks_mut(ROWS)).collect(),
         |((values, results), statistics): ((&[f32], &mut [f32]), &mut [RowStatistics])| {
             let rows = values.chunks_exact(columns).zip(results.chunks_exact_mut(columns));
             for ((row, result), statistics) in rows.zip(statistics) {
-                *statistics = RowStatistics::of(row);
-                let RowStatistics { mean, inverse } = *statistics;
+                let mean = sum(row, |value| value) / columns as f32;
+                let variance = sum(row, |value| (value - mean) * (value - mean)) / columns as f32;
+                let inverse = (variance + EPSILON).sqrt().recip();
+                *statistics = RowStatistics { mean, inverse };
                 let weights = weight.iter().zip(bias);
                 for ((result, value), (weight, bias)) in result.iter_mut().zip(row).zip(weights) {
                     *result = (value - mean) * inverse * weight + bias;
@@ -72,7 +69,7 @@ pub(crate) fn layer_backward(
     let columns = weight.len();
     let parts = in_parts(columns, values, of_values);
     let mut sums = vec![[vec![0.0; columns], vec![0.0; columns]]; parts.len()];
-    let parts = parts.into_iter().zip(gradient.chunks(ROWS * columns)).zip(&mut sums);
+    let parts = parts.zip(gradient.chunks(ROWS * columns)).zip(&mut sums);
     for_each(parts.zip(statistics.chunks(ROWS)).collect(), |((((values, of_values), gradient), sums), statistics)| {
         let mut unit = vec![0.0; columns];
         let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
@@ -137,7 +134,7 @@ pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
 pub(crate) fn batch_forward(values: &[f32], [weight, bias]: Weights<'_>, statistics: &Columns, results: &mut [f32]) {
     let columns = weight.len();
     let scales: Vec<f32> = inverses(statistics).zip(weight).map(|(a, b)| a * b).collect();
-    for_each(in_parts(columns, values, results), |(values, results): (&[f32], &mut [f32])| {
+    for_each(in_parts(columns, values, results).collect(), |(values, results): (&[f32], &mut [f32])| {
         for (row, result) in values.chunks_exact(columns).zip(results.chunks_exact_mut(columns)) {
             let of_columns = statistics.means.iter().zip(&scales).zip(bias);
             for ((result, value), ((mean, scale), bias)) in result.iter_mut().zip(row).zip(of_columns) {
@@ -182,8 +179,7 @@ pub(crate) fn batch_backward(
     for (by, inverse) in by_difference.iter_mut().zip(&inverses) {
         *by *= inverse;
     }
-    let parts = in_parts(columns, values, of_values);
-    let parts = parts.into_iter().zip(gradient.chunks(ROWS * columns)).collect();
+    let parts = in_parts(columns, values, of_values).zip(gradient.chunks(ROWS * columns)).collect();
     for_each(parts, |((values, of_values), gradient): ((&[f32], &mut [f32]), &[f32])| {
         let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
         for ((row, gradient), of_values) in rows.zip(of_values.chunks_exact_mut(columns)) {
@@ -201,16 +197,6 @@ pub(crate) fn batch_backward(
 /// One by the deviation of each column.
 fn inverses(statistics: &Columns) -> impl Iterator<Item = f32> + '_ {
     statistics.variances.iter().map(|variance| (variance + EPSILON).sqrt().recip())
-}
-
-impl RowStatistics {
-    fn of(row: &[f32]) -> Self {
-        let columns = row.len() as f32;
-        let mean = sum(row, |value| value) / columns;
-        let variance = sum(row, |value| (value - mean) * (value - mean)) / columns;
-        let inverse = (variance + EPSILON).sqrt().recip();
-        Self { mean, inverse }
-    }
 }
 
 /// Adds what a row contributes to the gradients of weight and bias.
@@ -232,10 +218,4 @@ fn total(columns: usize, parts: &[[Vec<f32>; 2]]) -> [Vec<f32>; 2] {
         }
         total.into_iter().map(|sum| sum as f32).collect()
     })
-}
-
-/// Parts of two matrices with the same rows.
-fn in_parts<'a>(columns: usize, first: &'a [f32], second: &'a mut [f32]) -> Vec<(&'a [f32], &'a mut [f32])> {
-    assert_eq!(first.len(), second.len(), "matrices of the same shape");
-    first.chunks(ROWS * columns).zip(second.chunks_mut(ROWS * columns)).collect()
 }

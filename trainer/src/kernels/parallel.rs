@@ -26,6 +26,21 @@ fn next<I: Iterator>(parts: &Mutex<I>) -> Option<I::Item> {
     parts.lock().unwrap_or_else(|poison| poison.into_inner()).next()
 }
 
+/// Rows of a part of a matrix.
+pub(super) const ROWS: usize = 256;
+
+/// Parts of two matrices with the same rows, of [`ROWS`] rows each.
+pub(super) fn in_parts<'a, T>(
+    columns: usize,
+    first: &'a [T],
+    second: &'a mut [T],
+) -> impl ExactSizeIterator<Item = (&'a [T], &'a mut [T])> {
+    assert_eq!(first.len(), second.len(), "matrices of the same shape");
+    // No values, no rows.
+    let values = ROWS * columns.max(1);
+    first.chunks(values).zip(second.chunks_mut(values))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -30,7 +30,7 @@ pub(crate) const SPARSITY: usize = 8;
 const WIDTH_MIN: usize = 64;
 /// Values that are looked at before deciding whether to look at more.
 const FINITE_BLOCK: usize = 1024;
-/// Inputs that are transposed at a time.
+/// Columns that are transposed at a time.
 const BLOCK: usize = 16;
 
 /// Whether at most one value in `sparsity` is not zero, of rows of `width` values. Some rows decide. A product of a zero and a weight that
@@ -54,7 +54,6 @@ pub(crate) fn are_finite(values: &[f32]) -> bool {
     blocks.all(|block| block.iter().fold(true, |all, value| all & value.is_finite()))
 }
 
-/// The nonzero values of a row and their columns.
 #[derive(Debug)]
 pub(crate) struct Nonzeros {
     width: usize,
@@ -65,7 +64,6 @@ pub(crate) struct Nonzeros {
 }
 
 impl Nonzeros {
-    /// Space for the nonzero values of a row of `width` values.
     pub(crate) fn of_width(width: usize) -> Self {
         assert!(u32::try_from(width).is_ok(), "{width} columns");
         Self { width, count: 0, columns: vec![0; width + LANES], values: vec![0.0; width + LANES] }
@@ -142,7 +140,6 @@ impl NonzeroRows {
         self.ends.push(self.values.len());
     }
 
-    /// A row.
     pub(crate) fn row(&self, row: usize) -> NonzeroRow<'_> {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         NonzeroRow {
@@ -214,13 +211,7 @@ impl NonzeroRow<'_> {
 /// Weights of `[outputs, inputs]` as `[inputs, columns]`, as rows of type T have them. Columns after the outputs are zeros.
 pub(crate) fn by_inputs<T: Element>(weight: &[f32], inputs: usize, columns: usize) -> Aligned<f32> {
     let mut result = Aligned::zeros(inputs * columns);
-    for first in (0..inputs).step_by(BLOCK) {
-        for (output, row) in weight.chunks_exact(inputs).enumerate() {
-            for (input, value) in row.iter().enumerate().skip(first).take(BLOCK) {
-                result[input * columns + output] = T::from_f32(*value).to_f32();
-            }
-        }
-    }
+    transpose(weight, inputs, &mut result, columns, |value| T::from_f32(value).to_f32());
     result
 }
 
@@ -229,16 +220,22 @@ pub(crate) fn by_outputs(weight: &[f32], inputs: usize, outputs: usize) -> Vec<f
     if weight.is_empty() {
         return Vec::new();
     }
-    let columns = weight.len() / inputs;
     let mut result = vec![0.0; outputs * inputs];
-    for first in (0..inputs).step_by(BLOCK) {
-        for (output, row) in result.chunks_exact_mut(inputs).enumerate() {
-            for (input, value) in row.iter_mut().enumerate().skip(first).take(BLOCK) {
-                *value = weight[input * columns + output];
+    transpose(weight, weight.len() / inputs, &mut result, inputs, |value| value);
+    result
+}
+
+/// Writes the rows of a matrix, of `width` values, to the columns of `into`, whose rows have `stride` values. The matrix may have more columns
+/// than `into` has rows; these are left out.
+pub(crate) fn transpose<A: Copy, B>(rows: &[A], width: usize, into: &mut [B], stride: usize, convert: impl Fn(A) -> B) {
+    let columns = into.len() / stride;
+    for first in (0..columns).step_by(BLOCK) {
+        for (row, values) in rows.chunks_exact(width).enumerate() {
+            for (column, value) in values[..columns].iter().enumerate().skip(first).take(BLOCK) {
+                into[column * stride + row] = convert(*value);
             }
         }
     }
-    result
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -7,7 +7,6 @@ const LANES: usize = 16;
 /// Values of a part. A thread takes one at a time.
 const PART: usize = 1 << 14;
 
-/// The sum of `term` over the values of a row.
 #[inline(always)]
 pub(super) fn sum(row: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0; LANES];

@@ -29,14 +29,12 @@ pub(crate) struct Moments<'a> {
     pub second: &'a mut [f32],
 }
 
-/// Multiplies values by a factor.
 pub(crate) fn scale(values: &mut [f32], factor: f32) {
     for_each(values.chunks_mut(PART).collect(), |values: &mut [f32]| {
         values.iter_mut().for_each(|value| *value *= factor);
     });
 }
 
-/// Sets values to zero.
 pub(crate) fn clear(values: &mut [f32]) {
     for_each(values.chunks_mut(PART).collect(), |values| values.fill(0.0));
 }

@@ -8,7 +8,6 @@ use super::{
     parameters::{Builder, Start},
 };
 
-/// The nonlinearity after a layer.
 #[derive(Debug)]
 pub(crate) struct Activation {
     kind: Kind,

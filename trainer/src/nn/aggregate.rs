@@ -211,10 +211,8 @@ impl Block {
 
 fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
     let drawn = || block.drawn().map(|drawn| drawn.max(1) as f32);
-    let scale = |scaling| match scaling {
-        Scaling::None => None,
-        Scaling::HorvitzThompson => Some(block.global().iter().zip(drawn()).map(|(degree, drawn)| degree / drawn)),
-    };
+    let scales = (scaling == Scaling::HorvitzThompson)
+        .then(|| block.global().iter().zip(drawn()).map(|(degree, drawn)| degree / drawn));
     let weighted = !block.csr.weights.is_empty();
     match kind {
         Aggregate::Mean if weighted => Factors {
@@ -223,13 +221,11 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
             ..Factors::default()
         },
         Aggregate::Mean => Factors { results: Some(drawn().map(f32::recip).collect()), ..Factors::default() },
-        Aggregate::Sum => {
-            Factors { results: scale(scaling).map(Iterator::collect), edges: weighted, ..Factors::default() }
-        }
+        Aggregate::Sum => Factors { results: scales.map(Iterator::collect), edges: weighted, ..Factors::default() },
         Aggregate::Gcn => {
             let sources: Vec<f32> = block.source_degrees().iter().map(|degree| (degree + 1.0).sqrt().recip()).collect();
             let mut results = block.of_destinations(&sources);
-            if let Some(scales) = scale(scaling) {
+            if let Some(scales) = scales {
                 results.iter_mut().zip(scales).for_each(|(factor, scale)| *factor *= scale);
             }
             Factors { results: Some(results), sources: Some(sources), edges: weighted }

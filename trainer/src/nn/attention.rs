@@ -151,7 +151,10 @@ pub(crate) fn attend(
     logits: &Tensor,
     dropout: Option<Dropout>,
 ) -> Tensor {
-    let dropout = dropout.map(|dropout| of_edges(block, dropout));
+    let dropout = dropout.map(|dropout| {
+        let names = dropout.names.map(|names| edge_names(&block.csr.offsets, &names));
+        Dropout { names, ..dropout }
+    });
     let weights = apply(&softmax(backend, block, logits), Epilogue { relu: false, dropout });
     let sums = weighted_sum(backend, block, rows, &weights);
     match rows_of_edges {
@@ -160,11 +163,7 @@ pub(crate) fn attend(
     }
 }
 
-/// The dropout of the edges of a block: an edge is named after its destination and its place among the edges of that.
-fn of_edges(block: &Block, dropout: Dropout) -> Dropout {
-    Dropout { names: dropout.names.map(|names| edge_names(&block.csr.offsets, &names)), ..dropout }
-}
-
+/// An edge is named after its destination and its place among the edges of that.
 fn edge_names(offsets: &[u32], destinations: &[u64]) -> RowNames {
     let mut names = Vec::with_capacity(offsets.last().map_or(0, |&edges| edges as usize));
     for (name, bounds) in destinations.iter().zip(offsets.windows(2)) {

@@ -4,7 +4,6 @@ use tch::{Device, Kind, Tensor};
 
 use crate::kernels::Instructions;
 
-/// The implementation of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// Our kernels if there are any for the device and type, else libtorch's operators.
@@ -18,7 +17,6 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// Whether our kernels support the tensor.
     pub(crate) fn has_kernels_for(self, tensor: &Tensor) -> bool {
         let wants_kernels = match self {
             Self::Fastest => true,
@@ -30,7 +28,6 @@ impl Backend {
         wants_kernels && tensor.device() == Device::Cpu && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
     }
 
-    /// The instructions that our kernels use.
     pub(crate) fn instructions(self) -> Instructions {
         match self {
             #[cfg(test)]

@@ -13,8 +13,7 @@ use grappa_run::model::Decoder;
 use tch::{Kind, Tensor};
 
 use super::{
-    linear::{Epilogue, float},
-    linear_layer::LinearLayer,
+    linear::{Epilogue, LinearLayer, float},
     parameters::{Builder, Start},
 };
 
@@ -25,9 +24,7 @@ const LENGTH_MIN: f64 = 1e-8;
 
 /// The decoder of a model, with its parameters.
 #[derive(Debug)]
-pub struct LinkDecoder {
-    form: Form,
-}
+pub struct LinkDecoder(Form);
 
 #[derive(Debug)]
 enum Form {
@@ -45,7 +42,7 @@ impl LinkDecoder {
     /// A decoder of embeddings of `width` values.
     pub(crate) fn new(builder: &mut Builder, decoder: Decoder, width: usize) -> Self {
         let width = width as i64;
-        let form = match decoder {
+        Self(match decoder {
             Decoder::Dot => Form::Dot,
             Decoder::Cosine => Form::Cosine,
             Decoder::DistMult => Form::DistMult(builder.parameter("weight", &[width], Start::Constant(1.0))),
@@ -53,8 +50,7 @@ impl LinkDecoder {
                 hidden: LinearLayer::of_pytorch(builder, "hidden", [width, width]),
                 out: LinearLayer::of_pytorch(builder, "out", [width, 1]),
             },
-        };
-        Self { form }
+        })
     }
 
     /// The scores of pairs, f32 of `[pairs]`: of each source with the destination in the same row. Both are `[pairs, values]`.
@@ -64,7 +60,7 @@ impl LinkDecoder {
     pub fn score(&self, sources: &Tensor, destinations: &Tensor) -> Tensor {
         assert_eq!(sources.size(), destinations.size(), "a destination for each source");
         let products = self.queries(sources) * self.keys(destinations);
-        match &self.form {
+        match &self.0 {
             Form::Perceptron { hidden, out } => perceptron(&products, hidden, out),
             Form::Dot | Form::Cosine | Form::DistMult(_) => {
                 products.sum_dim_intlist([1i64].as_slice(), false, Kind::Float)
@@ -79,7 +75,7 @@ impl LinkDecoder {
     /// If the numbers of values differ.
     pub fn score_all(&self, sources: &Tensor, candidates: &Tensor) -> Tensor {
         let (queries, keys) = (self.queries(sources), self.keys(candidates));
-        let Form::Perceptron { hidden, out } = &self.form else {
+        let Form::Perceptron { hidden, out } = &self.0 else {
             return queries.mm(&keys.tr());
         };
         let [count, width] = [keys.size()[0], keys.size()[1]];
@@ -97,14 +93,14 @@ impl LinkDecoder {
 
     /// Whether a score is the product of a query and a key.
     pub fn is_product(&self) -> bool {
-        !matches!(self.form, Form::Perceptron { .. })
+        !matches!(self.0, Form::Perceptron { .. })
     }
 
     /// Embeddings as sources, f32 of `[sources, values]`. Their products with [`LinkDecoder::keys`] are the scores, if
     /// [`LinkDecoder::is_product`].
     pub fn queries(&self, sources: &Tensor) -> Tensor {
         let sources = float(sources);
-        match &self.form {
+        match &self.0 {
             Form::Cosine => of_length_one(&sources),
             Form::DistMult(weight) => sources * weight,
             Form::Dot | Form::Perceptron { .. } => sources,
@@ -114,7 +110,7 @@ impl LinkDecoder {
     /// Embeddings as destinations, f32 of `[destinations, values]`.
     pub fn keys(&self, destinations: &Tensor) -> Tensor {
         let destinations = float(destinations);
-        match &self.form {
+        match &self.0 {
             Form::Cosine => of_length_one(&destinations),
             Form::Dot | Form::DistMult(_) | Form::Perceptron { .. } => destinations,
         }

@@ -30,7 +30,7 @@ impl Reduce for DotAttention {
     }
 
     fn edge_width(&self) -> usize {
-        self.edges.as_ref().map_or(0, EdgeWeight::features)
+        self.edges.as_ref().map_or(0, |edges| edges.features)
     }
 
     fn state_width(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use tch::{Device, Tensor};
 
-use super::linear_layer::LinearLayer;
+use super::linear::LinearLayer;
 
 /// Values whose sums are formed at a time. They stay in registers.
 pub(super) const STRIP: usize = 32;
@@ -12,7 +12,7 @@ pub(super) const STRIP: usize = 32;
 pub(crate) struct EdgeWeight {
     /// Row by row: the weights of one feature.
     by_feature: Vec<f32>,
-    features: usize,
+    pub(crate) features: usize,
     /// Empty if there is none.
     bias: Vec<f32>,
 }
@@ -24,11 +24,6 @@ impl EdgeWeight {
             features: layer.inputs() as usize,
             bias: layer.bias.as_ref().map_or_else(Vec::new, values),
         }
-    }
-
-    /// Features of an edge.
-    pub(crate) fn features(&self) -> usize {
-        self.features
     }
 
     /// Number of products.

@@ -73,10 +73,8 @@ impl Normalization {
     }
 }
 
-/// Changes a row.
 type ChangeRow<'a> = dyn Fn(&mut [f32]) + Send + Sync + 'a;
 
-/// Rows that are changed when they are read.
 pub(crate) struct ChangedRows<'a> {
     rows: &'a dyn NodeRows,
     change: Box<ChangeRow<'a>>,

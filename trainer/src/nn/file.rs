@@ -14,7 +14,6 @@ use tch::{Device, Tensor, no_grad};
 use super::model::Model;
 use crate::{Error, Result};
 
-/// The metadata key of the shape.
 const OPTIONS: &str = "model";
 
 impl Model {

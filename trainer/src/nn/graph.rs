@@ -43,17 +43,9 @@ pub struct Block {
 struct Sent {
     edges: OnceCell<Edges>,
     features: OnceCell<Tensor>,
-    weights: OnceCell<EdgeWeights>,
+    /// The factors of edges in an aggregation, of `[edges]`; none if all are 1.
+    weights: OnceCell<(Aggregate, Scaling, Option<Tensor>)>,
     destination_degrees: OnceCell<Tensor>,
-}
-
-/// The factors of edges in an aggregation.
-#[derive(Debug)]
-struct EdgeWeights {
-    kind: Aggregate,
-    scaling: Scaling,
-    /// Of `[edges]` on the device; none if all are 1.
-    values: Option<Tensor>,
 }
 
 impl Sent {
@@ -63,7 +55,7 @@ impl Sent {
             .get()
             .into_iter()
             .flat_map(|edges| [&edges.offsets, &edges.indices, &edges.destinations].into_iter().chain(&edges.own));
-        let weights = self.weights.get().and_then(|weights| weights.values.as_ref());
+        let weights = self.weights.get().and_then(|(.., weights)| weights.as_ref());
         let others = [weights, self.features.get(), self.destination_degrees.get()];
         edges.chain(others.into_iter().flatten())
     }
@@ -232,10 +224,11 @@ impl Block {
         scaling: Scaling,
         make: impl Fn() -> Option<Tensor>,
     ) -> Option<Tensor> {
-        let kept = self.sent.weights.get_or_init(|| EdgeWeights { kind, scaling, values: make() });
-        match (kept.kind, kept.scaling) == (kind, scaling) {
-            true => kept.values.as_ref().map(Tensor::shallow_clone),
-            false => make(),
+        match self.sent.weights.get_or_init(|| (kind, scaling, make())) {
+            (of_kind, of_scaling, kept) if (*of_kind, *of_scaling) == (kind, scaling) => {
+                kept.as_ref().map(Tensor::shallow_clone)
+            }
+            _ => make(),
         }
     }
 

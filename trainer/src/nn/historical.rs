@@ -18,9 +18,10 @@ pub struct HistoricalEmbeddings {
 }
 
 impl HistoricalEmbeddings {
-    /// All its tensors.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        let neighbors = self.neighbor.iter().flat_map(Neighbor::tensors);
+        let neighbors = self.neighbor.iter().flat_map(|Neighbor { degrees, inputs, differences, spread }| {
+            [degrees].into_iter().chain(inputs).chain(differences.iter().flatten()).chain(spread)
+        });
         [&self.destinations, &self.rows].into_iter().chain(neighbors)
     }
 
@@ -44,11 +45,4 @@ pub struct Neighbor {
     pub differences: Vec<Vec<Tensor>>,
     /// Scale of the dropout noise of each row, 1 / sqrt(neighbors that would be sampled), f32 of `[rows, 1]`. None: no dropout.
     pub spread: Option<Tensor>,
-}
-
-impl Neighbor {
-    /// All its tensors.
-    fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        std::iter::once(&self.degrees).chain(&self.inputs).chain(self.differences.iter().flatten()).chain(&self.spread)
-    }
 }

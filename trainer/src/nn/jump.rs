@@ -12,12 +12,10 @@ use grappa_run::model::{JumpingKnowledge, ModelOptions};
 use tch::Tensor;
 
 use super::{
-    linear::{Epilogue, float, linear},
-    linear_layer::LinearLayer,
+    linear::{Epilogue, LinearLayer, float, linear},
     parameters::Builder,
 };
 
-/// The linear layer after jumping knowledge.
 #[derive(Debug)]
 pub(crate) struct Jump {
     is_cat: bool,
@@ -56,7 +54,6 @@ impl Jump {
         carried.map_or_else(|| share.shallow_clone(), |carried| &share + carried)
     }
 
-    /// The logits, from the carried rows after the last layer.
     pub(crate) fn logits(&self, carried: &Tensor) -> Tensor {
         if self.is_cat {
             return carried.shallow_clone();

@@ -13,7 +13,10 @@ use crate::{
         linear::{self as kernel, Gradients, Number, Products, Term, Wanted},
         sparse::NonzeroRows,
     },
-    nn::backend::Backend,
+    nn::{
+        backend::Backend,
+        parameters::{Builder, Start},
+    },
     shim::{self, Element},
 };
 
@@ -39,7 +42,6 @@ pub(crate) fn linear_with(
     }
 }
 
-/// The epilogue alone.
 pub(crate) fn apply(values: &Tensor, epilogue: Epilogue) -> Tensor {
     if epilogue == Epilogue::NONE {
         return values.shallow_clone();
@@ -185,4 +187,53 @@ fn mask(values: &Tensor, dropout: &Dropout) -> Tensor {
 /// The values as f32, in which norms and losses compute.
 pub(crate) fn float(values: &Tensor) -> Tensor {
     values.to_kind(Kind::Float)
+}
+
+/// `x wᵀ + b`, with the parameters of PyTorch's Linear.
+#[derive(Debug)]
+pub(crate) struct LinearLayer {
+    /// `[outputs, inputs]`.
+    pub(crate) weight: Tensor,
+    /// `[outputs]`.
+    pub(crate) bias: Option<Tensor>,
+}
+
+impl LinearLayer {
+    pub(crate) fn new(
+        builder: &mut Builder,
+        name: &str,
+        [inputs, outputs]: [i64; 2],
+        weight: Start,
+        bias: Option<Start>,
+    ) -> Self {
+        builder.scope(name, |builder| Self {
+            weight: builder.parameter("weight", &[outputs, inputs], weight),
+            bias: bias.map(|start| builder.parameter("bias", &[outputs], start)),
+        })
+    }
+
+    /// With a bias, and with the initial values of PyTorch's Linear.
+    pub(crate) fn of_pytorch(builder: &mut Builder, name: &str, [inputs, outputs]: [i64; 2]) -> Self {
+        let start = Start::linear(inputs);
+        Self::new(builder, name, [inputs, outputs], start, Some(start))
+    }
+
+    /// Values of a row that it takes.
+    pub(crate) fn inputs(&self) -> i64 {
+        self.weight.size()[1]
+    }
+
+    /// Values of a row that it makes.
+    pub(crate) fn outputs(&self) -> i64 {
+        self.weight.size()[0]
+    }
+
+    /// The outputs `[rows, outputs]`, in the type of the rows.
+    pub(crate) fn of(&self, rows: &Tensor, epilogue: Epilogue) -> Tensor {
+        linear(&[(rows, &self.weight)], self.bias.as_ref(), epilogue)
+    }
+
+    pub(crate) fn in_f32(&self, rows: &Tensor) -> Tensor {
+        float(&self.of(rows, Epilogue::NONE))
+    }
 }

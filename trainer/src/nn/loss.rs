@@ -76,14 +76,6 @@ impl Loss {
         sums / counts
     }
 
-    /// The loss of each label or target. All are known.
-    fn of_each(&self, outputs: &Tensor, labels: &Tensor) -> Tensor {
-        match self.task {
-            Task::Regression => self.of_targets(outputs, labels),
-            _ => self.of_labels(outputs, labels),
-        }
-    }
-
     fn of_class(&self, logits: &Tensor, labels: &Tensor) -> Tensor {
         let no_label = -100;
         let weights = self.weights.as_ref();
@@ -97,29 +89,27 @@ impl Loss {
         }
     }
 
-    fn of_labels(&self, logits: &Tensor, labels: &Tensor) -> Tensor {
+    /// The loss of each label or target. All are known.
+    fn of_each(&self, outputs: &Tensor, labels: &Tensor) -> Tensor {
+        if self.task == Task::Regression {
+            let deviations = self.deviations.as_ref().expect("a model of targets has their deviations");
+            let (outputs, targets) = (outputs / deviations, labels / deviations);
+            return match self.target_loss {
+                TargetLoss::Squared => outputs.mse_loss(&targets, Reduction::None),
+                TargetLoss::Absolute => outputs.l1_loss(&targets, Reduction::None),
+                TargetLoss::Huber(delta) => outputs.huber_loss(&targets, Reduction::None, delta),
+            };
+        }
         let weights = self.weights.as_ref();
         let Some(gamma) = self.gamma else {
-            return logits.binary_cross_entropy_with_logits(labels, None::<&Tensor>, weights, Reduction::None);
+            return outputs.binary_cross_entropy_with_logits(labels, None::<&Tensor>, weights, Reduction::None);
         };
-        let losses = focal(
-            &logits.binary_cross_entropy_with_logits(labels, None::<Tensor>, None::<Tensor>, Reduction::None),
-            gamma,
-        );
+        let none = None::<&Tensor>;
+        let losses = focal(&outputs.binary_cross_entropy_with_logits(labels, none, none, Reduction::None), gamma);
         match weights {
             // The weight of those inside, and 1 of those outside.
             Some(weights) => losses * (labels * (weights - 1.0) + 1.0),
             None => losses,
-        }
-    }
-
-    fn of_targets(&self, outputs: &Tensor, targets: &Tensor) -> Tensor {
-        let deviations = self.deviations.as_ref().expect("a model of targets has their deviations");
-        let (outputs, targets) = (outputs / deviations, targets / deviations);
-        match self.target_loss {
-            TargetLoss::Squared => outputs.mse_loss(&targets, Reduction::None),
-            TargetLoss::Absolute => outputs.l1_loss(&targets, Reduction::None),
-            TargetLoss::Huber(delta) => outputs.huber_loss(&targets, Reduction::None, delta),
         }
     }
 }

@@ -25,7 +25,6 @@ mod jump;
 mod layers;
 mod layerwise;
 mod linear;
-mod linear_layer;
 mod loss;
 mod model;
 mod neighbor;

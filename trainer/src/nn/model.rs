@@ -17,8 +17,7 @@ use super::{
     historical::HistoricalEmbeddings,
     jump::Jump,
     layers::{Gat, Gatv2, Gcn, Gin, Gine, Hop, Layer, PinSage, Sage, Transformer},
-    linear::{Dropout, Epilogue, apply, float, linear},
-    linear_layer::LinearLayer,
+    linear::{Dropout, Epilogue, LinearLayer, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
     pass::{Pass, RowsOf},
@@ -340,7 +339,6 @@ impl Model {
         self.in_unit(float(states))
     }
 
-    /// The type of activations.
     pub(super) fn kind(&self) -> Kind {
         match self.options.precision {
             Precision::F32 => Kind::Float,

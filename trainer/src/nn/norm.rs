@@ -25,7 +25,6 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// A new norm; none for [`NormKind::None`].
     pub(crate) fn new(builder: &mut Builder, kind: NormKind, width: i64) -> Option<Self> {
         if kind == NormKind::None {
             return None;
@@ -130,7 +129,7 @@ mod tests {
     use tch::{Device, Kind};
 
     use super::*;
-    use crate::nn::tests::{assert_close, random};
+    use crate::nn::tests::{assert_close, assert_each, random};
 
     /// A norm with weights that are not 1 and 0.
     fn norm(kind: NormKind, width: i64) -> Norm {
@@ -161,9 +160,8 @@ mod tests {
                 for training in [false, true] {
                     let expected = run(Backend::Operators, kind, shape, training);
                     let actual = run(Backend::Fastest, kind, shape, training);
-                    for (at, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
-                        assert_close(actual, expected, 1e-5, &format!("{at} of {kind:?} {shape:?} {training}"));
-                    }
+                    let what = format!("{kind:?} {shape:?} {training}");
+                    assert_each(assert_close, &actual, &expected, 1e-5, &what);
                 }
             }
         }

@@ -101,7 +101,6 @@ pub(crate) struct Builder {
     buffers: Vec<(String, Tensor)>,
 }
 
-/// The initial values of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Start {
     /// Uniform between minus and plus the bound.
@@ -138,14 +137,12 @@ impl Builder {
         made
     }
 
-    /// Makes a parameter.
     pub(crate) fn parameter(&mut self, name: &str, shape: &[i64], start: Start) -> Tensor {
         let tensor = self.tensor(shape, start).set_requires_grad(true);
         self.named.push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
         tensor
     }
 
-    /// Makes a buffer.
     pub(crate) fn buffer(&mut self, name: &str, shape: &[i64], value: f32) -> Tensor {
         let tensor = self.tensor(shape, Start::Constant(value));
         self.buffers.push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
@@ -156,14 +153,13 @@ impl Builder {
         let count = shape.iter().product::<i64>() as usize;
         let values: Vec<f32> = match start {
             Start::Constant(value) => vec![value; count],
-            Start::Uniform(bound) => (0..count).map(|_| (bound * (2.0 * self.uniform() - 1.0)) as f32).collect(),
+            Start::Uniform(bound) => {
+                // In [0, 1), of 53 random bits.
+                let uniforms = (0..count).map(|_| (self.random.draw() >> 11) as f64 / (1u64 << 53) as f64);
+                uniforms.map(|uniform| (bound * (2.0 * uniform - 1.0)) as f32).collect()
+            }
         };
         Tensor::from_slice(&values).view(shape).to_device(self.device)
-    }
-
-    /// A number in [0, 1), of 53 random bits.
-    fn uniform(&mut self) -> f64 {
-        (self.random.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Moves the values of all parameters into one tensor.

@@ -191,7 +191,7 @@ impl Reduce for ReluSum {
     }
 
     fn edge_width(&self) -> usize {
-        self.0.features()
+        self.0.features
     }
 
     fn add(&self, state: &mut [f32], source: &[f32]) {
@@ -297,12 +297,12 @@ impl Reduce for Attention {
     }
 
     fn state_width(&self) -> usize {
-        let of_edges = self.edges.as_ref().map_or(0, |edges| self.heads.values() + edges.features());
+        let of_edges = self.edges.as_ref().map_or(0, |edges| self.heads.values() + edges.features);
         self.heads.values() + 2 * self.heads.count + self.query_width() + of_edges
     }
 
     fn edge_width(&self) -> usize {
-        self.edges.as_ref().map_or(0, EdgeWeight::features)
+        self.edges.as_ref().map_or(0, |edges| edges.features)
     }
 
     fn begin(&self, own: &[f32], state: &mut [f32]) {

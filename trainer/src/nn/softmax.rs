@@ -17,7 +17,6 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Values of all heads.
     pub(super) fn values(self) -> usize {
         self.count * self.width
     }
@@ -40,7 +39,6 @@ impl Heads {
         rest
     }
 
-    /// Adds the neighbors of another state.
     pub(super) fn merge(self, state: &mut [f32], part: &[f32]) {
         let [sums, largest, weights, _] = self.split(state);
         let (part_sums, part_rest) = part.split_at(self.values());

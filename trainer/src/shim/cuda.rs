@@ -4,7 +4,6 @@ use std::{
     ffi::{c_int, c_uint, c_void},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     ptr::NonNull,
-    thread,
 };
 
 use grappa_sampling::feed::{RegisterMemory, Registration};
@@ -33,18 +32,17 @@ unsafe extern "C" {
 ///
 /// `tch` passes an argument that libtorch warns about at each call.
 pub(crate) fn pin(tensor: &Tensor) -> Option<Tensor> {
-    // SAFETY: the tensor lives.
-    let pinned = NonNull::new(unsafe { grappa_pin(tensor.as_ptr().cast()) })?;
-    // SAFETY: it is a new handle, for this one owner.
-    Some(unsafe { Tensor::from_ptr(pinned.as_ptr().cast()) })
+    // SAFETY: the tensor lives. A result is a new handle, for this one owner.
+    unsafe {
+        let pinned = NonNull::new(grappa_pin(tensor.as_ptr().cast()))?;
+        Some(Tensor::from_ptr(pinned.as_ptr().cast()))
+    }
 }
 
 /// A tensor of f32 in pinned memory, with any values. None if there is no such memory to be had.
 pub(crate) fn pinned(values: i64) -> Option<Tensor> {
-    // SAFETY: every number is a valid argument.
-    let pinned = NonNull::new(unsafe { grappa_pinned(values) })?;
-    // SAFETY: it is a new handle, for this one owner.
-    Some(unsafe { Tensor::from_ptr(pinned.as_ptr().cast()) })
+    // SAFETY: every number is a valid argument. A result is a new handle, for this one owner.
+    unsafe { Some(Tensor::from_ptr(NonNull::new(grappa_pinned(values))?.as_ptr().cast())) }
 }
 
 /// A second stream of a CUDA device. Its work runs beside the work of the current stream.
@@ -69,29 +67,19 @@ impl SideStream {
     /// # Panics
     /// If `work` panics, or libtorch cannot record the event.
     pub(crate) fn begin<R>(&self, work: impl FnOnce() -> R) -> (R, Done) {
-        struct Call<W, R> {
-            work: Option<W>,
-            result: Option<thread::Result<R>>,
-        }
-
         /// # Safety
-        /// `call` points to a `Call`, and nothing else uses it during the call.
-        unsafe extern "C" fn run<W: FnOnce() -> R, R>(call: *mut c_void) {
+        /// `call` points to a `&mut dyn FnMut()` that does not panic, and nothing else uses it during the call.
+        unsafe extern "C" fn run(call: *mut c_void) {
             // SAFETY: as promised.
-            let call = unsafe { &mut *call.cast::<Call<W, R>>() };
-            call.result = call.work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
+            unsafe { (*call.cast::<&mut dyn FnMut()>())() }
         }
 
-        fn runner<W: FnOnce() -> R, R>(_: &Call<W, R>) -> unsafe extern "C" fn(*mut c_void) {
-            run::<W, R>
-        }
-
-        let mut call = Call { work: Some(work), result: None };
-        let run = runner(&call);
+        let (mut work, mut result) = (Some(work), None);
+        let mut call: &mut dyn FnMut() = &mut || result = work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
         // SAFETY: the stream lives, and the call until this returns.
         let event = unsafe { grappa_on_stream(self.0.as_ptr(), run, (&raw mut call).cast()) };
         let done = NonNull::new(event).map(Done);
-        match (call.result, done) {
+        match (result, done) {
             (Some(Ok(result)), Some(done)) => (result, done),
             (Some(Err(panic)), _) => resume_unwind(panic),
             _ => panic!("a stream of the device can't be used"),
@@ -167,7 +155,6 @@ impl Arriving {
         Self { values, done: Some(Done(event)) }
     }
 
-    /// The values. Waits for them.
     pub(crate) fn values(&self) -> [f64; 2] {
         if let Some(done) = &self.done {
             done.wait();
@@ -180,7 +167,6 @@ type SetDevice = unsafe extern "C" fn(c_int) -> c_int;
 type Register = unsafe extern "C" fn(*mut c_void, usize, c_uint) -> c_int;
 type Unregister = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// Registers memory with a CUDA device.
 #[derive(Debug)]
 pub(crate) struct CudaMemory {
     device: c_int,

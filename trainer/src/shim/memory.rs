@@ -23,7 +23,6 @@ unsafe extern "C" {
     safe fn grappa_block_bytes(of_tensors: &mut usize, of_kept: &mut usize);
 }
 
-/// Bytes of large blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockBytes {
     /// Blocks that tensors use.

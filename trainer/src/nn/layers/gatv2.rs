@@ -11,8 +11,7 @@ use crate::nn::{
     attention::pair_logits,
     backend::Backend,
     edge_weight::EdgeWeight,
-    linear::Epilogue,
-    linear_layer::LinearLayer,
+    linear::{Epilogue, LinearLayer},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
 };

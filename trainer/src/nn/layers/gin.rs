@@ -10,8 +10,7 @@ use crate::{
     nn::{
         aggregate_kind::Aggregate,
         backend::Backend,
-        linear::{Epilogue, apply, float},
-        linear_layer::LinearLayer,
+        linear::{Epilogue, LinearLayer, apply, float},
         norm::Norm,
         parameters::{Builder, Start},
         reduction::Reduction,
@@ -86,7 +85,7 @@ mod tests {
     use tch::Kind;
 
     use super::*;
-    use crate::nn::tests::{assert_close, random};
+    use crate::nn::tests::{assert_close, assert_each, random};
 
     /// The sum, and the gradients of own rows, aggregates and eps.
     fn run(backend: Backend, kind: Kind) -> Vec<Tensor> {
@@ -113,9 +112,7 @@ mod tests {
                 run(Backend::Fastest, kind)
             });
             assert_eq!(one, three, "{kind:?}");
-            for (at, (actual, expected)) in one.iter().zip(&expected).enumerate() {
-                assert_close(actual, expected, tolerance, &format!("{at} of {kind:?}"));
-            }
+            assert_each(assert_close, &one, &expected, tolerance, &format!("{kind:?}"));
         }
         tch::set_num_threads(threads);
     }

@@ -11,8 +11,7 @@ use crate::nn::{
     aggregate_kind::Aggregate,
     backend::Backend,
     edge_weight::EdgeWeight,
-    linear::{Epilogue, apply},
-    linear_layer::LinearLayer,
+    linear::{Epilogue, LinearLayer, apply},
     parameters::Builder,
     reduction::{Reduction, ReluSum},
 };

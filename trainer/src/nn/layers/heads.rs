@@ -10,7 +10,6 @@ use crate::nn::{
 /// The heads of a layer, and how their results are combined.
 #[derive(Debug)]
 pub(crate) struct Heads {
-    /// Number of heads.
     pub(crate) count: i64,
     /// Values per head.
     pub(crate) width: i64,
@@ -25,12 +24,10 @@ impl Heads {
         Self { count, width: if last { outputs } else { outputs / count }, mean: last }
     }
 
-    /// Values of all heads together.
     pub(crate) fn values(&self) -> i64 {
         self.count * self.width
     }
 
-    /// The heads in the state of a reduction.
     pub(in crate::nn) fn of_state(&self) -> softmax::Heads {
         softmax::Heads { count: self.count as usize, width: self.width as usize }
     }

@@ -11,8 +11,7 @@ use crate::nn::{
     backend::Backend,
     graph::Block,
     historical::HistoricalEmbeddings,
-    linear::{Dropout, Epilogue},
-    linear_layer::LinearLayer,
+    linear::{Dropout, Epilogue, LinearLayer},
     parameters::{Builder, Start},
     reduction::Reduction,
 };
@@ -25,7 +24,6 @@ pub(crate) struct Hop<'a> {
     pub(crate) sources: &'a Tensor,
     pub(crate) scaling: Scaling,
     pub(crate) historical: Option<&'a HistoricalEmbeddings>,
-    /// The dropout of attention weights.
     pub(crate) dropout: Option<Dropout>,
     /// Whether a residual takes the states of destinations.
     pub(crate) wants_own: bool,
@@ -66,9 +64,7 @@ impl Hop<'_> {
     }
 }
 
-/// A graph convolution.
 pub(crate) trait Layer: fmt::Debug + Send {
-    /// The aggregation of the neighbors' messages.
     fn aggregate(&self) -> Aggregate;
 
     /// The messages of sources, from their hidden states `[sources, inputs]`. By default they are these states. A layer with other

@@ -8,8 +8,7 @@ use super::layer::{Hop, Layer};
 use crate::nn::{
     aggregate::aggregate,
     aggregate_kind::Aggregate,
-    linear::{Epilogue, apply, float, linear},
-    linear_layer::LinearLayer,
+    linear::{Epilogue, LinearLayer, apply, float, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
 };

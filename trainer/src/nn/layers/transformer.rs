@@ -13,8 +13,7 @@ use crate::nn::{
     backend::Backend,
     dot_attention::DotAttention,
     edge_weight::EdgeWeight,
-    linear::Epilogue,
-    linear_layer::LinearLayer,
+    linear::{Epilogue, LinearLayer},
     parameters::{Builder, Start},
     reduction::Reduction,
 };

@@ -4,7 +4,7 @@ use grappa_formats::random::mix;
 use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor};
 
-use super::{assert_close, assert_close_or_special, devices, random, with_specials};
+use super::{assert_close, assert_close_or_special, assert_each, devices, random, with_specials};
 use crate::{
     kernels::Instructions,
     nn::{
@@ -93,12 +93,8 @@ fn loops_equal_operators_forward_and_backward() {
                 for instructions in Instructions::all() {
                     let what = format!("{what}, {instructions:?}");
                     let (results, gradients) = run(Backend::With(instructions));
-                    for (result, expected) in results.iter().zip(&expected) {
-                        assert_close(result, expected, 1e-6, &what);
-                    }
-                    for (actual, expected) in gradients.iter().zip(&expected_gradients) {
-                        assert_close(actual, expected, 1e-6, &format!("gradient of {what}"));
-                    }
+                    assert_each(assert_close, &results, &expected, 1e-6, &what);
+                    assert_each(assert_close, &gradients, &expected_gradients, 1e-6, &format!("gradients of {what}"));
                 }
             }
         }

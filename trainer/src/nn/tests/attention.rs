@@ -4,7 +4,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::{
     aggregation::{some_block, some_block_with},
-    assert_close, assert_close_or_special, random, with_specials,
+    assert_close, assert_close_or_special, assert_each, random, with_specials,
 };
 use crate::nn::{
     Block,
@@ -49,9 +49,7 @@ fn loops_equal_operators_forward_and_backward() {
             let run = |backend| attention_of(backend, &block, sizes, has_edge_rows, Tensor::copy);
             let [actual, expected] = [Backend::Fastest, Backend::Operators].map(run);
             assert_eq!(actual.len(), 5 + usize::from(has_edge_rows));
-            for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
-                assert_close(actual, expected, 1e-5, &format!("{i} of {sizes:?}, {has_edge_rows}"));
-            }
+            assert_each(assert_close, &actual, &expected, 1e-5, &format!("{sizes:?}, {has_edge_rows}"));
         }
     }
 }
@@ -72,10 +70,8 @@ fn logits_of_sums_equal_operators_forward_and_backward() {
             (&logits * factors).sum(Kind::Float).backward();
             [logits.detach(), scores.grad()]
         };
-        for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&run(Backend::Operators)).enumerate() {
-            let what = format!("{i} of {destinations} destinations and {heads} heads");
-            assert_close(actual, expected, 1e-5, &what);
-        }
+        let [actual, expected] = [Backend::Fastest, Backend::Operators].map(run);
+        assert_each(assert_close, &actual, &expected, 1e-5, &format!("{destinations} destinations and {heads} heads"));
     }
 }
 
@@ -108,9 +104,7 @@ fn nan_and_infinities_go_where_operators_take_them() {
         let run = |backend| attention_of(backend, &block, sizes, false, with_specials);
         let expected = run(Backend::Operators);
         assert!(expected[1].isnan().any().int64_value(&[]) == 1, "nothing is at stake");
-        for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&expected).enumerate() {
-            assert_close_or_special(actual, expected, 1e-5, &format!("{i} of {sizes:?}"));
-        }
+        assert_each(assert_close_or_special, &run(Backend::Fastest), &expected, 1e-5, &format!("{sizes:?}"));
     }
 }
 

@@ -8,10 +8,14 @@ use crate::nn::{LinkDecoder, Model};
 
 const WIDTH: i64 = 6;
 
-/// A model with this decoder, whose parameters are random.
-fn model(decoder: Decoder) -> Model {
+fn new_model(decoder: Decoder) -> Model {
     let options = ModelOptions { outputs: WIDTH as usize, decoder: Some(decoder), ..options(LayerKind::Sage) };
-    let model = Model::new(options, 1, Device::Cpu).expect("a model");
+    Model::new(options, 1, Device::Cpu).expect("a model")
+}
+
+/// The same, with random parameters.
+fn model(decoder: Decoder) -> Model {
+    let model = new_model(decoder);
     let values = model.parameters().flat_values();
     values.shallow_clone().copy_(&random(3, &values.size()));
     model
@@ -101,10 +105,7 @@ fn gradients_reach_embeddings_and_parameters() {
 
 #[test]
 fn distmult_begins_as_the_dot_product() {
-    let options =
-        |decoder| ModelOptions { outputs: WIDTH as usize, decoder: Some(decoder), ..options(LayerKind::Sage) };
-    let [dot, distmult] =
-        [Decoder::Dot, Decoder::DistMult].map(|decoder| Model::new(options(decoder), 1, Device::Cpu).expect("a model"));
+    let [dot, distmult] = [Decoder::Dot, Decoder::DistMult].map(new_model);
     let [sources, destinations] = [5, 6].map(|seed| random(seed, &[7, WIDTH]));
     assert_close(
         &decoder(&distmult).score(&sources, &destinations),

@@ -3,7 +3,7 @@
 use half::bf16;
 use tch::{Kind, Tensor};
 
-use super::{assert_close, assert_close_or_special, random, with_specials};
+use super::{assert_close, assert_close_or_special, assert_each, random, with_specials};
 use crate::{
     kernels::Instructions,
     nn::{
@@ -59,10 +59,8 @@ fn loops_equal_operators_forward_and_backward() {
                 let expected = run(Backend::Operators, Kind::Float, shape, bias, epilogue.clone());
                 for instructions in Instructions::all() {
                     let actual = run(Backend::With(instructions), Kind::Float, shape, bias, epilogue.clone());
-                    for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
-                        let what = format!("{i} of {shape:?} bias {bias} {epilogue:?}, {instructions:?}");
-                        assert_close(actual, expected, 2e-6, &what);
-                    }
+                    let what = format!("{shape:?} bias {bias} {epilogue:?}, {instructions:?}");
+                    assert_each(assert_close, &actual, &expected, 2e-6, &what);
                 }
             }
         }
@@ -78,10 +76,8 @@ fn nan_and_infinities_go_where_operators_take_them() {
             for instructions in Instructions::all() {
                 for (kind, tolerance) in [(Kind::Float, 2e-6), (Kind::BFloat16, f64::INFINITY)] {
                     let actual = run_of(&numbers, Backend::With(instructions), kind, shape, true, epilogue.clone());
-                    for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
-                        let what = format!("{i} of {shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
-                        assert_close_or_special(actual, expected, tolerance, &what);
-                    }
+                    let what = format!("{shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
+                    assert_each(assert_close_or_special, &actual, &expected, tolerance, &what);
                 }
             }
         }
@@ -125,10 +121,8 @@ fn loops_that_skip_zeros_equal_operators() {
                 for instructions in Instructions::all() {
                     for (kind, tolerance) in [(Kind::Float, 4e-6), (Kind::BFloat16, f64::INFINITY)] {
                         let actual = run(first, Backend::With(instructions), kind);
-                        for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
-                            let what = format!("{i} of {shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
-                            assert_close_or_special(actual, expected, tolerance, &what);
-                        }
+                        let what = format!("{shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
+                        assert_each(assert_close_or_special, &actual, &expected, tolerance, &what);
                     }
                 }
             }
@@ -156,9 +150,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     };
     let (one, three) = (run(1), run(3));
     tch::set_num_threads(threads);
-    for (one, three) in one.iter().zip(&three) {
-        assert_eq!(one, three);
-    }
+    assert_eq!(one, three);
 }
 
 #[test]

@@ -48,6 +48,21 @@ fn with_specials(numbers: &Tensor) -> Tensor {
     numbers
 }
 
+/// Asserts that each of some results is close to the expected one, by [`assert_close`] or [`assert_close_or_special`].
+#[track_caller]
+pub(super) fn assert_each(
+    assert: fn(&Tensor, &Tensor, f64, &str),
+    actual: &[Tensor],
+    expected: &[Tensor],
+    tolerance: f64,
+    what: &str,
+) {
+    assert_eq!(actual.len(), expected.len(), "results of {what}");
+    for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
+        assert(actual, expected, tolerance, &format!("{index} of {what}"));
+    }
+}
+
 /// As [`assert_close`], for what may not be finite: NaN where NaN is expected, the same infinities, and the rest close.
 #[track_caller]
 fn assert_close_or_special(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
