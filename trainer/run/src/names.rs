@@ -101,7 +101,7 @@ pub(crate) fn nearest<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
     if let Some(name) = contained.max_by_key(|name| name.len()) {
         return Some(*name);
     }
-    let errors = names.iter().map(|name| (distance(&text, &plain(name)), *name));
+    let errors = names.iter().map(|name| (strsim::levenshtein(&text, &plain(name)), *name));
     let (errors, name) = errors.min_by_key(|(errors, _)| *errors)?;
     (errors <= 2.min(text.len() / 2)).then_some(name)
 }
@@ -109,23 +109,6 @@ pub(crate) fn nearest<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
 /// A text without case, hyphens and underscores.
 fn plain(text: &str) -> String {
     text.to_lowercase().replace(['-', '_'], "")
-}
-
-/// The number of letters to insert, remove or replace to turn `a` into `b` (Levenshtein distance).
-fn distance(a: &str, b: &str) -> usize {
-    // One row of the table of distances between prefixes. Row i holds those between the first i letters of `a` and all
-    // prefixes of `b`; `diagonal` is the entry of row i - 1 that the update of the row has already overwritten.
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
