@@ -32,63 +32,51 @@ use crate::Result;
 /// Names of event files begin with this, by which TensorBoard finds them.
 pub(crate) const EVENTS: &str = "events.out.tfevents.";
 
-/// An open event file.
-#[derive(Debug)]
-pub(super) struct EventFile {
-    events: Appended,
+/// Creates a new file in `folder` for the steps after `step`.
+pub(super) fn create(folder: &Path, step: u64, now: SystemTime) -> Result<Appended> {
+    let since = since_epoch(now);
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host.trim().chars().filter(|&letter| letter.is_ascii_alphanumeric() || letter == '-').collect();
+    // Readers sort files by name, so a second file of the same second gets a higher number.
+    let mut number = 0;
+    let (path, file) = loop {
+        let name = format!("{EVENTS}{:010}.{host}.{}.{number}", since.as_secs(), std::process::id());
+        let path = folder.join(name);
+        durable::kill_point("create", &path);
+        match File::options().append(true).create_new(true).open(&path) {
+            Ok(file) => break (path, file),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(EngineError::io("create", &path)(error).into()),
+        }
+    };
+    let mut events = Appended::new(&path, file, 0);
+    let version = event(now, 0, |event| event.bytes(3, b"brain.Event:2"));
+    let start = event(now, step + 1, |event| event.message(7, |session| session.varint(1, 1)));
+    events.append(&[version, start].concat())?;
+    Ok(events)
 }
 
-impl EventFile {
-    /// Creates a new file in `folder` for the steps after `step`.
-    pub(super) fn create(folder: &Path, step: u64, now: SystemTime) -> Result<Self> {
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let host: String =
-            host.trim().chars().filter(|&letter| letter.is_ascii_alphanumeric() || letter == '-').collect();
-        // Readers sort files by name, so a second file of the same second gets a higher number.
-        let mut number = 0;
-        let (path, file) = loop {
-            let name = format!("{EVENTS}{:010}.{host}.{}.{number}", since.as_secs(), std::process::id());
-            let path = folder.join(name);
-            durable::kill_point("create", &path);
-            match File::options().append(true).create_new(true).open(&path) {
-                Ok(file) => break (path, file),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(EngineError::io("create", &path)(error).into()),
+/// The metrics of an epoch, at its last step. Leaves out values that are not finite.
+pub(super) fn of_epoch(record: &EpochRecord, now: SystemTime) -> Vec<u8> {
+    event(now, record.step, |event| {
+        event.message(5, |summary| {
+            for (tag, value) in scalars(record) {
+                summary.message(1, |entry| {
+                    entry.bytes(1, tag.as_bytes());
+                    entry.float(2, value as f32);
+                });
             }
-        };
-        let mut events = Appended::new(&path, file, 0);
-        let seconds = since.as_secs_f64();
-        let version = event(seconds, 0, |event| event.bytes(3, b"brain.Event:2"));
-        let start = event(seconds, step + 1, |event| event.message(7, |session| session.varint(1, 1)));
-        events.append(&[version, start].concat())?;
-        Ok(Self { events })
-    }
-
-    /// Adds the metrics of an epoch, at its last step. Leaves out values that are not finite.
-    pub(super) fn append(&mut self, record: &EpochRecord, now: SystemTime) -> Result<()> {
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let scalars = scalars(record);
-        let event = event(since.as_secs_f64(), record.step, |event| {
-            event.message(5, |summary| {
-                for (tag, value) in scalars {
-                    summary.message(1, |entry| {
-                        entry.bytes(1, tag.as_bytes());
-                        entry.float(2, value as f32);
-                    });
-                }
-            });
         });
-        self.events.append(&event)
-    }
+    })
+}
 
-    /// Adds a summary at step 0. `fill` receives the time in seconds, too.
-    pub(super) fn summary(&mut self, now: SystemTime, fill: impl FnOnce(&mut Message, f64)) -> Result<()> {
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let seconds = since.as_secs_f64();
-        let event = event(seconds, 0, |event| event.message(5, |summary| fill(summary, seconds)));
-        self.events.append(&event)
-    }
+/// A summary at step 0. `fill` receives the time in seconds, too.
+pub(super) fn summary(now: SystemTime, fill: impl FnOnce(&mut Message, f64)) -> Vec<u8> {
+    event(now, 0, |event| event.message(5, |summary| fill(summary, since_epoch(now).as_secs_f64())))
+}
+
+fn since_epoch(now: SystemTime) -> Duration {
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
 }
 
 /// Tags and values of an epoch's metrics.
@@ -129,9 +117,9 @@ fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
 }
 
 /// An event as a TFRecord.
-fn event(wall_time: f64, step: u64, fill: impl FnOnce(&mut Message)) -> Vec<u8> {
+fn event(now: SystemTime, step: u64, fill: impl FnOnce(&mut Message)) -> Vec<u8> {
     let mut event = Message::default();
-    event.double(1, wall_time);
+    event.double(1, since_epoch(now).as_secs_f64());
     event.varint(2, step);
     fill(&mut event);
     let length = (event.0.len() as u64).to_le_bytes();

@@ -7,93 +7,62 @@
 use std::path::Path;
 
 use grappa_io::{Error as EngineError, Position, durable, regular};
-
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{appended::Appended, record::EpochRecord};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The last key of a line.
 const CHECKSUM: &str = ",\"checksum\":\"";
 /// The end of a line after its checksum.
 const END: &str = "\"}\n";
 
-/// An open `metrics.jsonl`.
-#[derive(Debug)]
-pub(super) struct Metrics {
-    lines: Appended,
-}
-
-impl Metrics {
-    /// Opens the file, which is made if it is not there, and returns its records up to the one of `epoch`; what comes after
-    /// it is cut off, as is a last line that is torn.
-    pub(super) fn open(path: &Path, epoch: u64) -> Result<(Self, Vec<EpochRecord>)> {
-        let text = regular::read_if_there(path)?.unwrap_or_default();
-        let (records, length) = parse(path, &text, epoch)?;
-        let file = durable::open_to_append(path)?;
-        durable::kill_point("truncate", path);
-        file.set_len(length).map_err(EngineError::io("truncate", path))?;
-        let lines = Appended::new(path, file, length);
-        Ok((Self { lines }, records))
-    }
-
-    /// Appends a line, after those that a full disk had no room for.
-    pub(super) fn append(&mut self, record: &EpochRecord) -> Result<()> {
-        self.lines.append(line_of(record).as_bytes())
-    }
-
-    /// Writes the lines that a full disk had no room for.
-    pub(super) fn flush(&mut self) -> Result<()> {
-        self.lines.flush()
-    }
+/// Opens the file, which is made if it is not there, and returns its records up to the one of `epoch`; what comes after
+/// it is cut off, as is a last line that is torn.
+pub(super) fn open(path: &Path, epoch: u64) -> Result<(Appended, Vec<EpochRecord>)> {
+    let text = regular::read_if_there(path)?.unwrap_or_default();
+    let (records, length) = parse(path, &text, epoch)?;
+    let file = durable::open_to_append(path)?;
+    durable::kill_point("truncate", path);
+    file.set_len(length).map_err(EngineError::io("truncate", path))?;
+    Ok((Appended::new(path, file, length), records))
 }
 
 /// The records up to the one of `epoch`, and how many bytes they take. A last line that is torn is not read.
-pub(super) fn read(path: &Path, epoch: u64) -> Result<(Vec<EpochRecord>, u64)> {
-    parse(path, &regular::read(path)?, epoch)
-}
-
-fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)> {
+pub(super) fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)> {
     let (mut records, mut length) = (Vec::new(), 0);
     let (mut end, mut before) = (0, 0);
     for (number, line) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
         end += line.len();
-        match record_of(line) {
+        let what = match record_of(line) {
             // A torn line: half an append, or the zeros that a power failure leaves.
             _ if !line.ends_with(b"\n") => break,
             Err(_) if end == text.len() && line.contains(&0) => break,
             // Lines after the one of `epoch` are cut off, whatever they are.
             Err(_) if before > epoch => break,
-            Ok(record) if record.epoch > epoch => before = record.epoch,
-            Ok(record) if record.epoch <= before => {
-                return Err(wrong(
-                    path,
-                    number,
-                    format!(
-                        "metrics of epoch {} do not follow the metrics of epoch {before}, so lines were exchanged or repeated; remove that line to go \
-                     on without it",
-                        record.epoch
-                    ),
-                ));
+            Ok(record) if record.epoch > epoch => {
+                before = record.epoch;
+                continue;
             }
-            Ok(record) => {
+            Ok(record) if record.epoch > before => {
                 (before, length) = (record.epoch, end);
                 records.push(record);
+                continue;
             }
-            Err(problem) => {
-                return Err(wrong(path, number, format!("{problem}; remove the line to go on without it")));
-            }
-        }
+            Ok(record) => format!(
+                "metrics of epoch {} do not follow the metrics of epoch {before}, so lines were exchanged or repeated; remove that line to go \
+                 on without it",
+                record.epoch
+            ),
+            Err(problem) => format!("{problem}; remove the line to go on without it"),
+        };
+        return Err(EngineError::input(path, Position::Line(number), what).into());
     }
     Ok((records, length as u64))
 }
 
-fn wrong(path: &Path, line: u64, what: String) -> Error {
-    EngineError::input(path, Position::Line(line), what).into()
-}
-
 /// The line of a record.
-fn line_of(record: &EpochRecord) -> String {
+pub(super) fn line_of(record: &EpochRecord) -> String {
     let object = serde_json::to_string(record).expect("a record is representable");
     let keys = object.strip_suffix('}').expect("a record is an object");
     format!("{keys}{CHECKSUM}{:016x}{END}", xxh3_64(keys.as_bytes()))

@@ -10,11 +10,11 @@ mod tests;
 
 use std::{collections::BTreeMap, path::Path, time::SystemTime};
 
-use grappa_io::durable;
+use grappa_io::{durable, regular};
 
+use self::appended::Appended;
 pub(crate) use self::events::EVENTS;
 pub use self::record::EpochRecord;
-use self::{events::EventFile, metrics::Metrics};
 use crate::{Result, config::TrainConfig};
 
 /// The file with one line per epoch.
@@ -23,8 +23,8 @@ pub const METRICS: &str = "metrics.jsonl";
 /// The records of a run, in memory and in files.
 #[derive(Debug)]
 pub struct Journal {
-    metrics: Metrics,
-    events: EventFile,
+    metrics: Appended,
+    events: Appended,
     records: Vec<EpochRecord>,
 }
 
@@ -35,8 +35,8 @@ impl Journal {
     /// # Errors
     /// If files in the run's folder cannot be read or written to, or a line is not a record.
     pub fn open(folder: &Path, epoch: u64, step: u64) -> Result<Self> {
-        let (metrics, records) = Metrics::open(&folder.join(METRICS), epoch)?;
-        let events = EventFile::create(folder, step, SystemTime::now())?;
+        let (metrics, records) = metrics::open(&folder.join(METRICS), epoch)?;
+        let events = events::create(folder, step, SystemTime::now())?;
         durable::sync_folder(folder)?;
         Ok(Self { metrics, events, records })
     }
@@ -47,7 +47,8 @@ impl Journal {
     /// # Errors
     /// If the event file cannot be written to.
     pub fn start(&mut self, config: &TrainConfig, chosen: &BTreeMap<&'static str, String>) -> Result<()> {
-        self.events.summary(SystemTime::now(), |summary, seconds| hparams::start(summary, config, chosen, seconds))
+        let fill = |summary: &mut _, seconds| hparams::start(summary, config, chosen, seconds);
+        self.events.append(&events::summary(SystemTime::now(), fill))
     }
 
     /// Adds that the run is finished, for the same plugin, and the records that could not be written before.
@@ -56,7 +57,7 @@ impl Journal {
     /// If files cannot be written to.
     pub fn finish(&mut self) -> Result<()> {
         let written = self.flush();
-        let ended = self.events.summary(SystemTime::now(), hparams::end);
+        let ended = self.events.append(&events::summary(SystemTime::now(), hparams::end));
         written.and(ended)
     }
 
@@ -66,8 +67,8 @@ impl Journal {
     /// If files cannot be written to, for example because the disk is full. The files then have no partial record, and training
     /// can continue. The record is written with a later one, when there is room.
     pub fn append(&mut self, record: EpochRecord) -> Result<()> {
-        let written = self.metrics.append(&record);
-        let shown = self.events.append(&record, SystemTime::now());
+        let written = self.metrics.append(metrics::line_of(&record).as_bytes());
+        let shown = self.events.append(&events::of_epoch(&record, SystemTime::now()));
         self.records.push(record);
         written.and(shown)
     }
@@ -91,5 +92,6 @@ impl Journal {
 /// # Errors
 /// If the file cannot be read, or a line is not a record.
 pub fn read_records(folder: &Path) -> Result<Vec<EpochRecord>> {
-    metrics::read(&folder.join(METRICS), u64::MAX).map(|(records, _)| records)
+    let path = folder.join(METRICS);
+    metrics::parse(&path, &regular::read(&path)?, u64::MAX).map(|(records, _)| records)
 }

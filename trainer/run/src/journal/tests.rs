@@ -98,14 +98,14 @@ fn a_torn_last_line_is_cut_off_wherever_it_is_torn() {
     let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     for end in first..whole.len() {
         fs::write(&path, &whole[..end]).unwrap();
-        let (mut metrics, records) = Metrics::open(&path, u64::MAX).unwrap();
+        let (mut metrics, records) = metrics::open(&path, u64::MAX).unwrap();
         assert_eq!(records, [record(1)], "cut at {end}");
-        metrics.append(&record(2)).unwrap();
+        metrics.append(metrics::line_of(&record(2)).as_bytes()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), whole, "cut at {end}");
     }
     // After a power failure there may be zeros.
     fs::write(&path, [&whole[..first], &[0; 50], b"\n"].concat()).unwrap();
-    assert_eq!(Metrics::open(&path, u64::MAX).unwrap().1, [record(1)]);
+    assert_eq!(metrics::open(&path, u64::MAX).unwrap().1, [record(1)]);
 }
 
 #[test]

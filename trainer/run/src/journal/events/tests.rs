@@ -69,7 +69,7 @@ fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 fn events_read_back_with_their_steps_tags_and_values() {
     let folder = tempdir().unwrap();
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
-    let mut events = EventFile::create(folder.path(), 300, now).unwrap();
+    let mut events = create(folder.path(), 300, now).unwrap();
     let record = EpochRecord {
         epoch: 4,
         step: 400,
@@ -79,11 +79,11 @@ fn events_read_back_with_their_steps_tags_and_values() {
         bytes_read: 1 << 40,
         ..EpochRecord::default()
     };
-    events.append(&record, now).unwrap();
-    let name = events.events.path.file_name().unwrap().to_str().unwrap().to_owned();
+    events.append(&of_epoch(&record, now)).unwrap();
+    let name = events.path.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(name.starts_with("events.out.tfevents.1700000000."), "{name}");
 
-    let records = records(&fs::read(&events.events.path).unwrap());
+    let records = records(&fs::read(&events.path).unwrap());
     let [version, start, epoch] = &records[..] else { panic!("{records:?}") };
     let time = (1, 1_700_000_000.25_f64.to_le_bytes().to_vec());
     let step = |step: u64| (2, step.to_le_bytes().to_vec());
@@ -122,14 +122,14 @@ fn nested(bytes: &[u8], path: &[u64]) -> Vec<Vec<u8>> {
 fn options_are_hyperparameters_and_auto_is_what_it_became() {
     let folder = tempdir().unwrap();
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
-    let mut events = EventFile::create(folder.path(), 0, now).unwrap();
+    let mut events = create(folder.path(), 0, now).unwrap();
     let config = TrainConfig { lr: 0.25, residual: true, out: Some("a/b".into()), ..TrainConfig::default() };
     let chosen = [("fanouts", "15,10".to_owned())].into_iter().collect();
     let start = |summary: &mut Message, seconds| hparams::start(summary, &config, &chosen, seconds);
-    events.summary(now, start).unwrap();
-    events.summary(now, hparams::end).unwrap();
+    events.append(&summary(now, start)).unwrap();
+    events.append(&summary(now, hparams::end)).unwrap();
 
-    let records = records(&fs::read(&events.events.path).unwrap());
+    let records = records(&fs::read(&events.path).unwrap());
     let (start, end) = (&records[2], &records[3]);
     assert_eq!(nested(start, &[5, 1, 1]), [b"_hparams_/session_start_info"]);
     assert_eq!(nested(start, &[5, 1, 9, 1, 1]), [b"hparams"]);
@@ -154,7 +154,7 @@ fn options_are_hyperparameters_and_auto_is_what_it_became() {
 fn a_second_file_of_the_same_second_comes_after_the_first() {
     let folder = tempdir().unwrap();
     let now = SystemTime::now();
-    let first = EventFile::create(folder.path(), 0, now).unwrap();
-    let second = EventFile::create(folder.path(), 0, now).unwrap();
-    assert!(first.events.path < second.events.path);
+    let first = create(folder.path(), 0, now).unwrap();
+    let second = create(folder.path(), 0, now).unwrap();
+    assert!(first.path < second.path);
 }
