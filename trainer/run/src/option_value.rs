@@ -37,6 +37,18 @@ pub(crate) fn checked_text<T: FromStr<Err: Display>>(text: &str) -> Result<Value
     Ok(text.into())
 }
 
+/// Types whose values are texts that they parse.
+macro_rules! text_option {
+    ($($type:ty),+ $(,)?) => {$(
+        impl crate::option_value::OptionValue for $type {
+            fn read(text: &str) -> std::result::Result<toml::Value, String> {
+                crate::option_value::checked_text::<Self>(text)
+            }
+        }
+    )+};
+}
+pub(crate) use text_option;
+
 macro_rules! number_option {
     ($($type:ty),+) => {$(
         impl OptionValue for $type {

@@ -215,12 +215,6 @@ pub enum ClassWeights {
     File(PathBuf),
 }
 
-impl OptionValue for ClassWeights {
-    fn read(text: &str) -> Result<Value, String> {
-        checked_text::<Self>(text)
-    }
-}
-
 impl FromStr for ClassWeights {
     type Err = Error;
 
@@ -294,12 +288,6 @@ pub enum DeviceChoice {
     /// A CUDA device: the one with this index, or the device of the process, which is the first one unless processes divide
     /// the GPUs of a host.
     Cuda(Option<usize>),
-}
-
-impl OptionValue for DeviceChoice {
-    fn read(text: &str) -> Result<Value, String> {
-        checked_text::<Self>(text)
-    }
 }
 
 impl FromStr for DeviceChoice {

@@ -67,7 +67,7 @@ impl TrainConfig {
     /// # Errors
     /// If the file cannot be read, has an unknown key or a wrong value, or if options contradict each other.
     pub fn read(file: &Path) -> Result<Self> {
-        Self::parse(file, &read_text(file)?)
+        checked(file, &read_text(file)?)
     }
 
     /// As [`TrainConfig::read`], of a file that a run keeps and that ends with a checksum.
@@ -75,13 +75,7 @@ impl TrainConfig {
     /// # Errors
     /// As [`TrainConfig::read`], and if the checksum is wrong.
     pub(crate) fn read_checked(file: &Path) -> Result<Self> {
-        Self::parse(file, checksum_line::checked(file, &read_text(file)?)?)
-    }
-
-    fn parse(file: &Path, text: &str) -> Result<Self> {
-        let (config, _) = parse(file, text)?;
-        check(&config)?;
-        Ok(config)
+        checked(file, checksum_line::checked(file, &read_text(file)?)?)
     }
 
     /// The text of a TOML file that reads back to the same configuration.
@@ -139,6 +133,12 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 fn read_text(file: &Path) -> Result<String> {
     Ok(regular::read_text(file, FILE_BYTES_MAX)?)
+}
+
+fn checked(file: &Path, text: &str) -> Result<TrainConfig> {
+    let (config, _) = parse(file, text)?;
+    check(&config)?;
+    Ok(config)
 }
 
 /// Parses the text of a file, as a configuration and as the keys that it has.

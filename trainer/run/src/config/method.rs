@@ -8,7 +8,6 @@ use crate::{
     error::refuse,
     model::{JumpingKnowledge, LayerKind},
     names::named_enum,
-    option_value::{OptionValue, checked_text},
 };
 
 named_enum! {
@@ -69,86 +68,63 @@ named_enum! {
     }
 }
 
-/// The compression rate of VARCO over the epochs of a run. At rate c, 1/c of the values travel.
+/// The compression rate of VARCO over the epochs of a run, as `SHAPE:FROM:TO:PACE` or `fixed:RATE`. At rate c, 1/c of the values travel.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum RateSchedule {
-    /// `linear:FROM:TO:SLOPE`: FROM - SLOPE (FROM - TO) t at the part t of the run, at least TO.
-    Linear {
-        /// The first rate.
-        from: f64,
-        /// The last rate.
-        to: f64,
-        /// How fast it falls: TO is reached after 1 / SLOPE of the run.
-        slope: f64,
-    },
-    /// `exponential:FROM:TO:SLOPE`: as linear, for the logarithm of the rate.
-    Exponential {
-        /// The first rate.
-        from: f64,
-        /// The last rate.
-        to: f64,
-        /// How fast it falls.
-        slope: f64,
-    },
-    /// `step:FROM:TO:EPOCHS`: half the rate after every EPOCHS, at least TO.
-    Step {
-        /// The first rate.
-        from: f64,
-        /// The last rate.
-        to: f64,
-        /// Epochs between two changes.
-        epochs: f64,
-    },
-    /// `adaptive:FROM:TO:PATIENCE`: half the rate after PATIENCE epochs without a smaller training loss, at least TO.
-    Adaptive {
-        /// The first rate.
-        from: f64,
-        /// The last rate.
-        to: f64,
-        /// Epochs without a smaller loss.
-        patience: f64,
-    },
-    /// `fixed:RATE`.
-    Fixed(f64),
+pub struct RateSchedule {
+    shape: RateShape,
+    from: f64,
+    to: f64,
+    pace: f64,
 }
+
+/// How a rate falls from FROM to TO, which it never falls below.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum RateShape {
+    /// FROM - PACE (FROM - TO) t at the part t of the run: TO is reached after 1 / PACE of the run.
+    Linear,
+    /// As linear, for the logarithm of the rate.
+    Exponential,
+    /// Half the rate after every PACE epochs.
+    Step,
+    /// Half the rate after PACE epochs without a smaller training loss.
+    Adaptive,
+    /// FROM and TO are the same, and there is no PACE.
+    Fixed,
+}
+
+const SHAPES: [(&str, RateShape); 5] = [
+    ("linear", RateShape::Linear),
+    ("exponential", RateShape::Exponential),
+    ("step", RateShape::Step),
+    ("adaptive", RateShape::Adaptive),
+    ("fixed", RateShape::Fixed),
+];
 
 impl RateSchedule {
     /// The rate in `epoch` of `epochs`. `halvings` is how often an adaptive schedule has lowered it.
     pub fn at(&self, epoch: u64, epochs: u64, halvings: u32) -> f64 {
+        let Self { shape, from, to, pace } = *self;
         let part = epoch as f64 / epochs.max(1) as f64;
-        match *self {
-            Self::Linear { from, to, slope } => (from - slope * (from - to) * part).max(to),
-            Self::Exponential { from, to, slope } => (from * (to / from).powf(slope * part)).max(to),
-            Self::Step { from, to, epochs } => (from * 0.5f64.powf((epoch as f64 / epochs).floor())).max(to),
-            Self::Adaptive { from, to, .. } => (from * 0.5f64.powi(halvings as i32)).max(to),
-            Self::Fixed(rate) => rate,
-        }
+        let rate = match shape {
+            RateShape::Linear => from - pace * (from - to) * part,
+            RateShape::Exponential => from * (to / from).powf(pace * part),
+            RateShape::Step => from * 0.5f64.powf((epoch as f64 / pace).floor()),
+            RateShape::Adaptive => from * 0.5f64.powi(halvings as i32),
+            RateShape::Fixed => from,
+        };
+        rate.max(to)
     }
 
     /// Epochs without a smaller loss before an adaptive schedule lowers the rate.
     pub fn patience(&self) -> Option<f64> {
-        match *self {
-            Self::Adaptive { patience, .. } => Some(patience),
-            _ => None,
-        }
-    }
-
-    /// Name, and numbers in their order.
-    fn parts(&self) -> (&'static str, Vec<f64>) {
-        match *self {
-            Self::Linear { from, to, slope } => ("linear", vec![from, to, slope]),
-            Self::Exponential { from, to, slope } => ("exponential", vec![from, to, slope]),
-            Self::Step { from, to, epochs } => ("step", vec![from, to, epochs]),
-            Self::Adaptive { from, to, patience } => ("adaptive", vec![from, to, patience]),
-            Self::Fixed(rate) => ("fixed", vec![rate]),
-        }
+        (self.shape == RateShape::Adaptive).then_some(self.pace)
     }
 }
 
 impl Default for RateSchedule {
     /// The schedule of the paper.
     fn default() -> Self {
-        Self::Linear { from: 128.0, to: 1.0, slope: 5.0 }
+        Self { shape: RateShape::Linear, from: 128.0, to: 1.0, pace: 5.0 }
     }
 }
 
@@ -156,50 +132,45 @@ impl FromStr for RateSchedule {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        let refuse = |why| {
+            Err(Error::Options(format!(
+                "`{text}` is no rate schedule: {why}; use linear:128:1:5, exponential:128:1:5, step:128:1:10, adaptive:128:1:5 or \
+                 fixed:4"
+            )))
+        };
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let numbers: std::result::Result<Vec<f64>, _> = parts.map(|part| part.trim().parse()).collect();
-        let numbers = numbers.map_err(|_| no_schedule(text, "it has a part that is no number"))?;
+        let Ok(numbers) = parts.map(|part| part.trim().parse()).collect::<std::result::Result<Vec<f64>, _>>() else {
+            return refuse("it has a part that is no number");
+        };
         if numbers.iter().take(2).any(|&rate| !(rate >= 1.0 && rate.is_finite())) {
-            return Err(no_schedule(text, "a rate is at least 1, which sends everything"));
+            return refuse("a rate is at least 1, which sends everything");
         }
         if let [from, to, pace] = numbers[..] {
             if to > from {
-                return Err(no_schedule(text, "a rate cannot rise"));
+                return refuse("a rate cannot rise");
             }
             if !(pace > 0.0 && pace.is_finite()) {
-                return Err(no_schedule(text, "it never ends, because its last number is not above 0"));
+                return refuse("it never ends, because its last number is not above 0");
             }
         }
-        Ok(match (name, &numbers[..]) {
-            ("linear", &[from, to, slope]) => Self::Linear { from, to, slope },
-            ("exponential", &[from, to, slope]) => Self::Exponential { from, to, slope },
-            ("step", &[from, to, epochs]) => Self::Step { from, to, epochs },
-            ("adaptive", &[from, to, patience]) => Self::Adaptive { from, to, patience },
-            ("fixed", &[rate]) => Self::Fixed(rate),
-            _ => return Err(no_schedule(text, "there is none of this name with as many numbers")),
-        })
+        let shape = SHAPES.into_iter().find(|(known, _)| *known == name).map(|(_, shape)| shape);
+        match (shape, &numbers[..]) {
+            (Some(shape @ RateShape::Fixed), &[rate]) => Ok(Self { shape, from: rate, to: rate, pace: 0.0 }),
+            (Some(shape), &[from, to, pace]) if shape != RateShape::Fixed => Ok(Self { shape, from, to, pace }),
+            _ => refuse("there is none of this name with as many numbers"),
+        }
     }
-}
-
-fn no_schedule(text: &str, why: &str) -> Error {
-    Error::Options(format!(
-        "`{text}` is no rate schedule: {why}; use linear:128:1:5, exponential:128:1:5, step:128:1:10, adaptive:128:1:5 or \
-         fixed:4"
-    ))
 }
 
 impl fmt::Display for RateSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, numbers) = self.parts();
-        f.write_str(name)?;
-        numbers.iter().try_for_each(|number| write!(f, ":{number}"))
-    }
-}
-
-impl OptionValue for RateSchedule {
-    fn read(text: &str) -> std::result::Result<toml::Value, String> {
-        checked_text::<Self>(text)
+        let Self { shape, from, to, pace } = self;
+        let (name, _) = SHAPES[*shape as usize];
+        match shape {
+            RateShape::Fixed => write!(f, "{name}:{from}"),
+            _ => write!(f, "{name}:{from}:{to}:{pace}"),
+        }
     }
 }
 

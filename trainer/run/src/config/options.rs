@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     model::{Activation, Decoder, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
-    option_value::{Choice, OptionValue},
+    option_value::{Choice, OptionValue, text_option},
     serde_text,
 };
 
@@ -67,7 +67,7 @@ train_options! {
         normalize_features("HOW"): FeatureNorm = FeatureNorm::default();
         /// Normalization after each layer but the last; if any, the perceptrons of gin and gine have layer norms
         #[serde(with = "serde_text")]
-        norm("NORM"): Auto<NormKind> = Auto::Auto, choices: norm_choices();
+        norm("NORM"): Auto<NormKind> = Auto::Auto, choices: auto_or::<NormKind>("batch for gin and gine, none for other models");
         /// Add the input of each layer but the last to its output (residual connection)
         residual("BOOL"): bool = false;
         /// How the states of all layers make the logits (jumping knowledge)
@@ -121,7 +121,7 @@ train_options! {
         /// Edges that messages do not use while a minibatch asks about them, for --task link; auto: both, and none with
         /// --full-graph, whose step asks about all
         #[serde(with = "serde_text")]
-        exclude_targets("WHICH"): Auto<ExcludeTargets> = Auto::Auto, choices: exclude_choices();
+        exclude_targets("WHICH"): Auto<ExcludeTargets> = Auto::Auto, choices: auto_or::<ExcludeTargets>("both; none with --full-graph");
     }
     "Minibatches" {
         /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all
@@ -301,16 +301,11 @@ train_options! {
     }
 }
 
-fn norm_choices() -> Vec<Choice> {
-    let mut choices = vec![("auto", "batch for gin and gine, none for other models")];
-    choices.extend(NormKind::choices());
-    choices
-}
+text_option!(ClassWeights, DeviceChoice, PerLayer, RankAmong, RateSchedule);
 
-fn exclude_choices() -> Vec<Choice> {
-    let mut choices = vec![("auto", "both; none with --full-graph")];
-    choices.extend(ExcludeTargets::choices());
-    choices
+/// `auto` and its explanation, then the names of a type.
+fn auto_or<T: OptionValue>(auto: &'static str) -> Vec<Choice> {
+    [("auto", auto)].into_iter().chain(T::choices()).collect()
 }
 
 fn state_choices() -> Vec<Choice> {

@@ -2,12 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use toml::Value;
-
-use crate::{
-    Error,
-    option_value::{OptionValue, checked_text},
-};
+use crate::Error;
 
 /// A number for all layers (`0.0005`), or one for each, from the first to the last (`0.0005,0`).
 #[derive(Debug, Clone, PartialEq)]
@@ -48,12 +43,6 @@ impl PerLayer {
 impl Default for PerLayer {
     fn default() -> Self {
         Self(vec![0.0])
-    }
-}
-
-impl OptionValue for PerLayer {
-    fn read(text: &str) -> Result<Value, String> {
-        checked_text::<Self>(text)
     }
 }
 

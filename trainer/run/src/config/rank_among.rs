@@ -2,12 +2,7 @@
 
 use std::{fmt, num::NonZeroU32, path::PathBuf, str::FromStr};
 
-use toml::Value;
-
-use crate::{
-    Error, Result,
-    option_value::{OptionValue, checked_text},
-};
+use crate::{Error, Result};
 
 /// Candidates of an edge, by default.
 const CANDIDATES: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
@@ -26,12 +21,6 @@ pub enum RankAmong {
 impl Default for RankAmong {
     fn default() -> Self {
         Self::Drawn(CANDIDATES)
-    }
-}
-
-impl OptionValue for RankAmong {
-    fn read(text: &str) -> std::result::Result<Value, String> {
-        checked_text::<Self>(text)
     }
 }
 

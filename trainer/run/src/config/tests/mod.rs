@@ -101,7 +101,7 @@ fn everything() -> TrainConfig {
         shrinkage: 0.3,
         first_hop: FirstHop::Sampled,
         method: Method::Grappa,
-        rate_schedule: RateSchedule::Fixed(4.0),
+        rate_schedule: "fixed:4".parse().unwrap(),
         rate_unit: RateUnit::Row,
         message_bits: MessageBits::Four,
         boundary_share: 0.5,
