@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct EarlyStopping {
     best: Option<f64>,
-    /// Evaluations since the best.
-    waited: u64,
+    /// Evaluations since the best one; 0 if there is none.
+    pub waited: u64,
 }
 
 impl EarlyStopping {
@@ -31,21 +31,6 @@ impl EarlyStopping {
         }
     }
 
-    /// The best score so far.
-    pub fn best(&self) -> Option<f64> {
-        self.best
-    }
-
-    /// Evaluations since the best one; 0 if there is none.
-    pub fn waited(&self) -> u64 {
-        self.waited
-    }
-
-    /// Counts from 0 again, and keeps the best score.
-    pub(super) fn wait_again(&mut self) {
-        self.waited = 0;
-    }
-
     /// Whether `patience` evaluations were not better. A patience of 0 never ends.
     pub fn is_over(&self, patience: u64) -> bool {
         patience > 0 && self.waited >= patience
@@ -61,7 +46,7 @@ mod tests {
         let mut stopping = EarlyStopping::default();
         let better: Vec<bool> = [0.5, 0.6, 0.6, 0.4, 0.7, 0.7, 0.1].map(|score| stopping.observe(score)).into();
         assert_eq!(better, [true, true, false, false, true, false, false]);
-        assert_eq!((stopping.best(), stopping.waited()), (Some(0.7), 2));
+        assert_eq!((stopping.best, stopping.waited), (Some(0.7), 2));
         assert!(stopping.is_over(2) && !stopping.is_over(3));
     }
 
@@ -81,6 +66,6 @@ mod tests {
         assert!(!stopping.is_over(1));
         assert!(stopping.observe(0.1));
         assert!(!stopping.observe(f64::NAN));
-        assert_eq!((stopping.best(), stopping.waited()), (Some(0.1), 1));
+        assert_eq!((stopping.best, stopping.waited), (Some(0.1), 1));
     }
 }

@@ -54,8 +54,8 @@ impl LearningRate {
     pub fn observe(&mut self, config: &TrainConfig, score: f64) {
         if config.lr_schedule == LrSchedule::Plateau {
             self.watch.observe(score);
-            if self.watch.waited() > config.lr_patience {
-                self.watch.wait_again();
+            if self.watch.waited > config.lr_patience {
+                self.watch.waited = 0;
                 self.factor *= config.lr_factor;
             }
         }

@@ -37,7 +37,7 @@ use xxhash_rust::xxh3::Xxh3;
 use self::file::write_named;
 pub use self::{
     file::{read_tensors, write_tensors},
-    state::{Best, PartialEpoch, RunState},
+    state::{Best, CLASS_WEIGHTS, LINK_LISTS, PartialEpoch, RunState},
     tensor::{Dtype, NamedTensor},
 };
 use crate::{Error, Result, own_folder::OwnFolder};
@@ -188,12 +188,9 @@ pub struct Checkpoints {
     keep: usize,
 }
 
-/// The reason for a checkpoint, which is the first word of its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Step,
-    Best,
-}
+// Kinds of checkpoints: the first words of their names.
+const STEP: &str = "step";
+const BEST: &str = "best";
 
 /// The newest intact checkpoint.
 #[derive(Debug, Default)]
@@ -246,7 +243,7 @@ impl Checkpoints {
     /// If files cannot be written or removed, for example because the disk is full. The newest checkpoint is then unchanged, and training
     /// can continue.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
-        self.write(Kind::Step, checkpoint)
+        self.write(STEP, checkpoint)
     }
 
     /// Adds the checkpoint of the best evaluation so far.
@@ -254,7 +251,7 @@ impl Checkpoints {
     /// # Errors
     /// As [`Checkpoints::save`].
     pub fn save_best(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
-        self.write(Kind::Best, checkpoint)
+        self.write(BEST, checkpoint)
     }
 
     /// The newest intact checkpoint. Skips those that are truncated or damaged, with a warning.
@@ -263,7 +260,7 @@ impl Checkpoints {
     /// If there are checkpoints and none is intact, if one cannot be read, or if a newer program wrote it.
     pub fn latest(&self) -> Result<Latest> {
         let mut damaged = Vec::new();
-        for (_, path) in self.list(Kind::Step)?.into_iter().rev() {
+        for (_, path) in self.list(STEP)?.into_iter().rev() {
             match Checkpoint::read(&path) {
                 Ok(checkpoint) => {
                     let damaged = damaged.into_iter();
@@ -288,7 +285,7 @@ impl Checkpoints {
     /// # Errors
     /// If it cannot be read, or is damaged.
     pub fn best(&self, step: u64) -> Result<Option<(PathBuf, Checkpoint)>> {
-        let all = self.list(Kind::Best)?;
+        let all = self.list(BEST)?;
         let Some((_, path)) = all.into_iter().rev().find(|(at, _)| *at <= step) else {
             return Ok(None);
         };
@@ -302,7 +299,7 @@ impl Checkpoints {
     /// [`Error::RunFile`] if it is missing, damaged, or of another run. Also if it cannot be read.
     pub fn best_of(&self, state: &RunState) -> Result<Option<(PathBuf, Checkpoint)>> {
         let Some(best) = state.best else { return Ok(None) };
-        let path = self.path(Kind::Best, best.step);
+        let path = self.path(BEST, best.step);
         if !path.exists() {
             let what = format!("the best model, from epoch {}, is missing", best.epoch);
             return Err(Error::run_file(&path, what));
@@ -319,7 +316,7 @@ impl Checkpoints {
     /// If they cannot be removed.
     pub fn forget_after(&self, step: u64) -> Result<()> {
         self.check_run()?;
-        for kind in [Kind::Step, Kind::Best] {
+        for kind in [STEP, BEST] {
             for (_, path) in self.list(kind)?.into_iter().filter(|(at, _)| *at > step) {
                 remove(&path)?;
             }
@@ -329,7 +326,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    fn write(&self, kind: Kind, checkpoint: &Checkpoint) -> Result<PathBuf> {
+    fn write(&self, kind: &str, checkpoint: &Checkpoint) -> Result<PathBuf> {
         self.check_run()?;
         let path = self.path(kind, checkpoint.state.step);
         match checkpoint.write(&path) {
@@ -351,16 +348,16 @@ impl Checkpoints {
         self.run.as_ref().map_or(Ok(()), OwnFolder::check)
     }
 
-    fn path(&self, kind: Kind, step: u64) -> PathBuf {
-        self.folder.join(format!("{}-{step:012}.safetensors", kind.name()))
+    fn path(&self, kind: &str, step: u64) -> PathBuf {
+        self.folder.join(format!("{kind}-{step:012}.safetensors"))
     }
 
     /// Removes old checkpoints, and returns their number. It keeps the newest `keep`, the newest of the best, and for each of the newest the
     /// one that was the best when it was made: a run that resumes from there needs it.
     fn prune(&self, keep: usize) -> Result<usize> {
-        let mut old = self.list(Kind::Step)?;
+        let mut old = self.list(STEP)?;
         let kept = old.split_off(old.len().saturating_sub(keep));
-        let best = self.list(Kind::Best)?;
+        let best = self.list(BEST)?;
         let last = best.last().map(|(at, _)| *at);
         let at_the_time = |step: u64| best.iter().map(|(at, _)| *at).filter(|&at| at <= step).max();
         let needed: Vec<u64> = kept.iter().filter_map(|(step, _)| at_the_time(*step)).chain(last).collect();
@@ -370,13 +367,13 @@ impl Checkpoints {
     }
 
     /// Steps and paths of the checkpoints of a kind, oldest first.
-    fn list(&self, kind: Kind) -> Result<Vec<(u64, PathBuf)>> {
+    fn list(&self, kind: &str) -> Result<Vec<(u64, PathBuf)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(EngineError::io("read", &self.folder))? {
             let path = entry.map_err(EngineError::io("read", &self.folder))?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let step = name
-                .strip_prefix(kind.name())
+                .strip_prefix(kind)
                 .and_then(|name| name.strip_prefix('-')?.strip_suffix(".safetensors")?.parse().ok());
             if let Some(step) = step {
                 found.push((step, path));
@@ -387,16 +384,6 @@ impl Checkpoints {
     }
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::Best => "best",
-        }
-    }
-}
-
 fn remove(path: &Path) -> Result<()> {
-    durable::remove_file(path)?;
-    Ok(())
+    Ok(durable::remove_file(path)?)
 }

@@ -24,8 +24,9 @@ const CONCURRENT: &str = "concurrent";
 /// 1 if nodes have sets of labels, 2 if they have numbers.
 const MULTI_LABEL: &str = "multi_label";
 /// The digest of the weights of classes, if the run has any.
-const CLASS_WEIGHTS: &str = "class_weights";
-const LINK_LISTS: &str = "link_lists";
+pub const CLASS_WEIGHTS: &str = "class_weights";
+/// The digest of the pairs that the user lists for links, if there are any.
+pub const LINK_LISTS: &str = "link_lists";
 /// The digest of the file with the names of features and classes in the store, if it has names.
 const SCHEMA: &str = "schema";
 /// 1 if the run has names of classes that the user gave.
@@ -182,28 +183,14 @@ impl RunState {
         }
     }
 
-    /// Notes the digest of the weights of classes.
-    pub fn note_class_weights(&mut self, digest: Option<u64>) {
-        if let Some(digest) = digest {
-            self.counters.insert(CLASS_WEIGHTS.to_owned(), digest);
-        }
+    /// Notes a digest, unless it is None.
+    pub fn note_digest(&mut self, of: &str, digest: Option<u64>) {
+        self.counters.extend(digest.map(|digest| (of.to_owned(), digest)));
     }
 
-    /// The digest of the weights of classes. None if the run has none.
-    pub fn class_weights(&self) -> Option<u64> {
-        self.counters.get(CLASS_WEIGHTS).copied()
-    }
-
-    /// Notes the digest of the pairs that the user lists for links.
-    pub fn note_link_lists(&mut self, digest: Option<u64>) {
-        if let Some(digest) = digest {
-            self.counters.insert(LINK_LISTS.to_owned(), digest);
-        }
-    }
-
-    /// The digest of the pairs that the user lists for links. None if the run has none.
-    pub fn link_lists(&self) -> Option<u64> {
-        self.counters.get(LINK_LISTS).copied()
+    /// A digest that was noted.
+    pub fn digest(&self, of: &str) -> Option<u64> {
+        self.counters.get(of).copied()
     }
 
     /// Notes the changes that ingest made to the edges of the store.
@@ -262,14 +249,12 @@ impl RunState {
 
     /// Notes the names of features and classes in the store.
     pub fn note_schema(&mut self, schema: &Schema) {
-        if !schema.is_empty() {
-            self.counters.insert(SCHEMA.to_owned(), schema.encode().1);
-        }
+        self.note_digest(SCHEMA, (!schema.is_empty()).then(|| schema.encode().1));
     }
 
     /// The digest of the file with these names. None if the store has none.
     pub fn schema_digest(&self) -> Option<u64> {
-        self.counters.get(SCHEMA).copied()
+        self.digest(SCHEMA)
     }
 
     /// Notes whether the run has names of classes that the user gave.

@@ -178,18 +178,18 @@ fn the_best_is_kept_and_so_is_what_was_the_best_at_a_kept_checkpoint() {
         }
     }
     // At 30 the best was that of 20, at 40 that of 40; 35 was never the best of a kept checkpoint.
-    assert_eq!((steps(Kind::Step), steps(Kind::Best)), (vec![30, 40], vec![20, 40, 45]));
+    assert_eq!((steps(STEP), steps(BEST)), (vec![30, 40], vec![20, 40, 45]));
     assert_eq!(checkpoints.best(u64::MAX).unwrap().unwrap().1.state.step, 45);
     assert_eq!(checkpoints.best(30).unwrap().unwrap().1.state.step, 20);
     assert!(checkpoints.best(19).unwrap().is_none());
 
     // A run that was killed before it removed old checkpoints.
     for step in [10, 20] {
-        let path = checkpoints.path(Kind::Step, step);
+        let path = checkpoints.path(STEP, step);
         checkpoint(step).write(&path).unwrap();
     }
     checkpoints.forget_after(30).unwrap();
-    assert_eq!((steps(Kind::Step), steps(Kind::Best)), (vec![20, 30], vec![20]));
+    assert_eq!((steps(STEP), steps(BEST)), (vec![20, 30], vec![20]));
 }
 
 #[test]

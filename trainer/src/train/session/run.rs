@@ -57,9 +57,7 @@ impl RunInProgress<'_, '_> {
         if self.output.state.ended_early(&self.trainer.config) {
             watcher.tell(&format!(
                 "early stopping ended the run after epoch {} of {}: {} evaluation(s) without a better one",
-                self.output.state.epoch,
-                self.trainer.config.epochs,
-                self.output.state.early_stopping.waited()
+                self.output.state.epoch, self.trainer.config.epochs, self.output.state.early_stopping.waited
             ));
         }
         self.finish(watcher)

@@ -8,7 +8,7 @@ use std::{
 use grappa_formats::schema::Schema;
 use grappa_io::machine::memory_limit;
 use grappa_run::{
-    checkpoint::{Checkpoint, Checkpoints, RunState},
+    checkpoint::{CLASS_WEIGHTS, Checkpoint, Checkpoints, LINK_LISTS, RunState},
     class_names,
     config::TrainConfig,
     folder::{RunFolder, class_names_of},
@@ -123,14 +123,14 @@ impl NewRun {
                 if let Some(writer) = writer {
                     check_resumed(writer, &path, &checkpoint, state.config_digest, watcher)?;
                 }
-                if checkpoint.state.class_weights() != trainer.learner.class_weights {
+                if checkpoint.state.digest(CLASS_WEIGHTS) != trainer.learner.class_weights {
                     return Err(Error::Options(format!(
                         "class-weights {} has other weights than at the start of the run: restore the file, or start a new run without \
                          --resume",
                         trainer.config.class_weights
                     )));
                 }
-                if checkpoint.state.link_lists() != link_lists {
+                if checkpoint.state.digest(LINK_LISTS) != link_lists {
                     return Err(Error::Options(
                         "the file of --negatives-from or --candidates has other pairs than at the start of the run: restore the file, or \
                          start a new run without --resume"
@@ -147,8 +147,8 @@ impl NewRun {
                 state.generation = trainer.generation();
                 state.note_task(task);
                 trainer.measure(watcher.progress())?;
-                state.note_class_weights(trainer.learner.class_weights);
-                state.note_link_lists(link_lists);
+                state.note_digest(CLASS_WEIGHTS, trainer.learner.class_weights);
+                state.note_digest(LINK_LISTS, link_lists);
                 initial.map_or(Ok(()), |initial| initial.load(&trainer.learner))?;
                 None
             }
