@@ -403,20 +403,15 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     if let Some(loss) = record.val_loss {
         line += &format!("  val loss {loss:.4}");
     }
-    let scores = match task {
-        Task::MultiClass => {
-            [("train", record.train_accuracy), ("val", record.val_accuracy), ("test", record.test_accuracy)]
-        }
+    let [val, test] = record.scores(task);
+    let (train, name) = match task {
+        Task::MultiClass => (record.train_accuracy, String::new()),
         // Training counts no decisions about single labels.
-        Task::MultiLabel => {
-            [("train", None), ("val micro F1", record.val_micro_f1), ("test micro F1", record.test_micro_f1)]
-        }
-        Task::Regression => [("train", None), ("val RMSE", record.val_rmse), ("test RMSE", record.test_rmse)],
-        Task::Links => [("val Hits@10", None), ("val MRR", record.val_mrr), ("test MRR", record.test_mrr)],
+        _ => (None, format!(" {}", task.score_name())),
     };
-    for (name, score) in scores {
+    for (split, score) in [("train", train), ("val", val), ("test", test)] {
         if let Some(score) = score {
-            line += &format!("  {name} {}", task.shown_score(score));
+            line += &format!("  {split}{name} {}", task.shown_score(score));
         }
     }
     if record.evaluated == Some(Evaluate::Sampled) {

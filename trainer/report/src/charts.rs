@@ -86,49 +86,23 @@ impl Charts<'_> {
     }
 
     fn score(&self) -> Plot {
-        let (title, axis, series) = match self.task {
-            Task::MultiClass => (
-                "Accuracy",
-                "accuracy",
-                vec![
-                    self.series("train", "train", |record| record.train_accuracy),
-                    self.evaluated("val", "val", |record| record.val_accuracy),
-                    self.evaluated("test", "test", |record| record.test_accuracy),
-                ],
-            ),
-            Task::MultiLabel => (
-                "Micro F1",
-                "micro F1",
-                vec![
-                    self.evaluated("val", "val", |record| record.val_micro_f1),
-                    self.evaluated("test", "test", |record| record.test_micro_f1),
-                ],
-            ),
-            Task::Regression => (
-                "RMSE",
-                "root of the mean squared error",
-                vec![
-                    self.evaluated("val", "val", |record| record.val_rmse),
-                    self.evaluated("test", "test", |record| record.test_rmse),
-                ],
-            ),
-            Task::Links => (
-                "MRR",
-                "mean reciprocal rank",
-                vec![
-                    self.evaluated("val", "val", |record| record.val_mrr),
-                    self.evaluated("test", "test", |record| record.test_mrr),
-                ],
-            ),
+        let (title, axis) = match self.task {
+            Task::MultiClass => ("Accuracy", "accuracy"),
+            Task::MultiLabel => ("Micro F1", "micro F1"),
+            Task::Regression => ("RMSE", "root of the mean squared error"),
+            Task::Links => ("MRR", "mean reciprocal rank"),
         };
-        let unit = match self.task {
-            Task::MultiClass | Task::MultiLabel => Unit::Part,
-            Task::Regression | Task::Links => Unit::Number,
-        };
+        // Only classes have an accuracy in training.
+        let series = vec![
+            self.series("train", "train", |record| record.train_accuracy.filter(|_| self.task == Task::MultiClass)),
+            self.evaluated("val", "val", |record| record.scores(self.task)[0]),
+            self.evaluated("test", "test", |record| record.scores(self.task)[1]),
+        ];
+        let kind = (Unit::of(self.task), Kind::Lines);
         Plot {
             best: self.best.map(|epoch| epoch as f64),
             empty: "no evaluation yet",
-            ..self.plot(["plot-accuracy", title, axis], (unit, Kind::Lines), measured(series))
+            ..self.plot(["plot-accuracy", title, axis], kind, measured(series))
         }
     }
 
@@ -164,15 +138,12 @@ impl Charts<'_> {
         Plot {
             id: id.to_owned(),
             title: title.to_owned(),
-            across: Across::Epochs,
             axis,
             unit,
             kind,
             series,
             resting: rest.map_or_else(String::new, |rest| format!("{epoch} {rest}")),
-            best: None,
-            note: String::new(),
-            empty: "no number",
+            ..Plot::default()
         }
     }
 
@@ -208,9 +179,7 @@ pub(super) fn precision_recall(scores: &ScoreReport) -> Option<Plot> {
         kind: Kind::LinesFromZero,
         series: vec![Series { name: "precision".to_owned(), color: "test".to_owned(), samples, rest }],
         resting: "of all nodes in the class".to_owned(),
-        best: None,
-        note: String::new(),
-        empty: "no number",
+        ..Plot::default()
     })
 }
 

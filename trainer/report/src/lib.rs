@@ -9,7 +9,6 @@
 mod charts;
 mod classes;
 mod compare;
-mod facts;
 mod html;
 mod methods;
 mod plot;
@@ -24,7 +23,6 @@ mod tiles;
 
 pub use self::{
     compare::Comparison,
-    facts::{Fact, RunFacts},
     methods::{MethodComparison, MethodRuns},
-    run_report::Report,
+    run_report::{Fact, Report, RunFacts},
 };

@@ -13,8 +13,9 @@ const SIZE: f64 = 1000.0;
 const MARKED_MAX: usize = 30;
 
 /// How a plot is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Kind {
+    #[default]
     /// Lines over the range of the values; logarithmic if they differ by orders of magnitude.
     Lines,
     /// Lines over a range that includes 0.
@@ -24,8 +25,9 @@ pub(super) enum Kind {
 }
 
 /// What a horizontal axis counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Across {
+    #[default]
     /// Epochs, from 1.
     Epochs,
     /// Seconds of wall time since the run began.
@@ -81,7 +83,7 @@ impl Across {
 }
 
 /// A plot of values over epochs, time or recall.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Plot {
     /// Its id in the page.
     pub id: String,
@@ -98,7 +100,7 @@ pub(super) struct Plot {
     pub best: Option<f64>,
     /// Said below the legend, in HTML.
     pub note: String,
-    /// Said instead of values if there are none.
+    /// Said instead of values if there are none; empty: there is no number.
     pub empty: &'static str,
 }
 
@@ -111,7 +113,7 @@ impl Plot {
     /// What there is to say if a chart would show no more than that: that there are no values, or the one that all epochs have.
     pub(super) fn text(&self) -> Option<String> {
         if !self.has_values() {
-            return Some(self.empty.to_owned());
+            return Some(if self.empty.is_empty() { "no number" } else { self.empty }.to_owned());
         }
         let [series] = &self.series[..] else { return None };
         let mut texts = series.finite().map(|sample| self.unit.format(sample.value));

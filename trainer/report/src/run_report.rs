@@ -1,6 +1,6 @@
 //! The report of a run.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use grappa_io::size::{count, duration};
 use grappa_run::{
@@ -10,10 +10,23 @@ use grappa_run::{
 use crate::{
     charts::{self, Charts},
     classes::Classes,
-    facts::{Fact, RunFacts},
     html::{escape, page, section},
     tables, targets, tiles,
 };
+
+/// Facts about a run for its readers. All of them are text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunFacts {
+    /// Names and values of the store's properties.
+    pub dataset: Vec<Fact>,
+    /// Names and values of the properties of the process that wrote them.
+    pub process: Vec<Fact>,
+    /// The values that options had which are `auto`, by the names of the options.
+    pub chosen: BTreeMap<&'static str, String>,
+}
+
+/// A name and a value.
+pub type Fact = (&'static str, String);
 
 /// The contents of a report.
 #[derive(Debug)]
@@ -40,12 +53,6 @@ impl RunPages for Report {
     }
 
     fn html(&self) -> String {
-        self.page()
-    }
-}
-
-impl Report {
-    fn page(&self) -> String {
         let config = &self.summary.config;
         let mut main = tiles::html(&self.summary, self.scores.as_ref(), self.numbers().0);
         let charts = Charts {
@@ -77,19 +84,21 @@ impl Report {
             &tables::configuration(config, &self.facts.chosen),
         );
         let line = format!(
-            "{layers}-layer {model}, hidden {hidden}, {partitions}{status}",
-            model = config.model,
-            layers = config.layers,
-            hidden = config.hidden,
-            partitions = match self.numbers() {
+            "{}-layer {}, hidden {}, {}{}",
+            config.layers,
+            config.model,
+            config.hidden,
+            match self.numbers() {
                 (1, _) => "unpartitioned".to_owned(),
                 (partitions, concurrent) => format!("{partitions} partitions, {concurrent} per step"),
             },
-            status = self.status(),
+            self.status(),
         );
         page(&format!("{}: {}", self.name, config.model), &self.name, &line, &main)
     }
+}
 
+impl Report {
     /// The number of partitions, and of those in a step: what was trained, or what is known before the first epoch.
     fn numbers(&self) -> (u32, u32) {
         let Summary { partitions, concurrent, config, .. } = &self.summary;

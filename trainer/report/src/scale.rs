@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use grappa_io::size::{ByteSize, count, duration};
-use grappa_run::percent;
+use grappa_run::{model::Task, percent};
 
 /// The unit of values, which decides how they are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Unit {
+    #[default]
     /// No unit.
     Number,
     /// Fractions of 1, shown as percentages.
@@ -173,6 +174,14 @@ fn nice_step(least: f64) -> f64 {
 }
 
 impl Unit {
+    /// The unit of the score of a task.
+    pub(super) fn of(task: Task) -> Self {
+        match task {
+            Task::MultiClass | Task::MultiLabel => Self::Part,
+            Task::Regression | Task::Links => Self::Number,
+        }
+    }
+
     /// The unit prefix with which values up to `most` are short: a factor, and the text after the number.
     fn scaled(self, most: f64) -> (f64, &'static str) {
         let units: &[(f64, &str)] = match self {

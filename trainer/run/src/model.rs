@@ -335,6 +335,8 @@ impl ModelOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::{fmt, str::FromStr};
+
     use super::*;
 
     #[test]
@@ -369,25 +371,21 @@ mod tests {
 
     #[test]
     fn names_of_kinds_are_read_as_they_are_written() {
-        for kind in LayerKind::ALL {
-            assert_eq!(kind.to_string().parse::<LayerKind>().ok(), Some(*kind));
-            // In configurations, too.
-            let json = serde_json::to_string(&kind).expect("JSON");
-            assert_eq!(json, format!("\"{kind}\""));
+        fn read_back<T>(all: &[T])
+        where
+            T: fmt::Display + fmt::Debug + PartialEq + FromStr<Err = Error> + Serialize,
+        {
+            for kind in all {
+                assert_eq!(kind.to_string().parse::<T>().ok().as_ref(), Some(kind));
+                // In configurations, too.
+                assert_eq!(serde_json::to_string(kind).expect("JSON"), format!("\"{kind}\""));
+            }
         }
-        for norm in NormKind::ALL {
-            assert_eq!(norm.to_string().parse::<NormKind>().ok(), Some(*norm));
-            assert_eq!(serde_json::to_string(&norm).expect("JSON"), format!("\"{norm}\""));
-        }
-        for activation in Activation::ALL {
-            assert_eq!(activation.to_string().parse::<Activation>().ok(), Some(*activation));
-        }
-        for jump in JumpingKnowledge::ALL {
-            assert_eq!(jump.to_string().parse::<JumpingKnowledge>().ok(), Some(*jump));
-        }
-        for norm in FeatureNorm::ALL {
-            assert_eq!(norm.to_string().parse::<FeatureNorm>().ok(), Some(*norm));
-        }
+        read_back(LayerKind::ALL);
+        read_back(NormKind::ALL);
+        read_back(Activation::ALL);
+        read_back(JumpingKnowledge::ALL);
+        read_back(FeatureNorm::ALL);
         assert!("sages".parse::<LayerKind>().is_err());
         assert!("Batch".parse::<NormKind>().is_err());
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use grappa_io::durable::Destination;
-use grappa_run::{Result, journal::EpochRecord, model::Task};
+use grappa_run::{Result, journal::EpochRecord};
 
 use super::{
     checks,
@@ -24,8 +24,11 @@ pub struct Comparison {
     warnings: Vec<String>,
 }
 
+/// The curve that has a value after each epoch. The others have one after an evaluation.
+const TRAIN_LOSS: &str = "train-loss";
+
 /// A value of an epoch.
-type EpochValue = fn(&EpochRecord) -> Option<f64>;
+type EpochValue = Box<dyn Fn(&EpochRecord) -> Option<f64>>;
 
 /// What the curves of runs show.
 struct Curve {
@@ -33,8 +36,6 @@ struct Curve {
     title: String,
     axis: &'static str,
     unit: Unit,
-    /// Whether there is a value only after an evaluation.
-    is_evaluated: bool,
     of: EpochValue,
 }
 
@@ -115,9 +116,7 @@ impl Comparison {
                     kind: Kind::Lines,
                     series: (1..).zip(&self.runs).map(|(number, run)| curve.series(number, run, across)).collect(),
                     resting: "each at its best epoch".to_owned(),
-                    best: None,
-                    note: String::new(),
-                    empty: "no number",
+                    ..Plot::default()
                 });
             }
         }
@@ -126,39 +125,21 @@ impl Comparison {
 
     fn curves(&self) -> [Curve; 4] {
         let task = self.runs[0].state.task();
-        let (axis, val, test): (_, EpochValue, EpochValue) = match task {
-            Task::MultiClass => ("accuracy", |record| record.val_accuracy, |record| record.test_accuracy),
-            Task::MultiLabel => ("micro F1", |record| record.val_micro_f1, |record| record.test_micro_f1),
-            Task::Regression => ("RMSE", |record| record.val_rmse, |record| record.test_rmse),
-            Task::Links => ("MRR", |record| record.val_mrr, |record| record.test_mrr),
-        };
-        let unit = match task {
-            Task::MultiClass | Task::MultiLabel => Unit::Part,
-            Task::Regression | Task::Links => Unit::Number,
-        };
-        let loss = "mean loss of nodes";
+        let (score, unit) = (task.score_name(), Unit::of(task));
+        let (loss, number) = ("mean loss of nodes", Unit::Number);
+        let of_score = |split: usize| move |record: &EpochRecord| record.scores(task)[split];
+        let curve =
+            |id, title: &str, (axis, unit), of: EpochValue| Curve { id, title: title.to_owned(), axis, unit, of };
         [
-            Curve::new("val", format!("Validation {axis}"), (axis, unit), true, val),
-            Curve::new("test", format!("Test {axis}"), (axis, unit), true, test),
-            Curve::new("train-loss", "Training loss".to_owned(), (loss, Unit::Number), false, |record| {
-                Some(record.loss)
-            }),
-            Curve::new("val-loss", "Validation loss".to_owned(), (loss, Unit::Number), true, |record| record.val_loss),
+            curve("val", &format!("Validation {score}"), (score, unit), Box::new(of_score(0))),
+            curve("test", &format!("Test {score}"), (score, unit), Box::new(of_score(1))),
+            curve(TRAIN_LOSS, "Training loss", (loss, number), Box::new(|record| Some(record.loss))),
+            curve("val-loss", "Validation loss", (loss, number), Box::new(|record| record.val_loss)),
         ]
     }
 }
 
 impl Curve {
-    fn new(
-        id: &'static str,
-        title: String,
-        (axis, unit): (&'static str, Unit),
-        is_evaluated: bool,
-        of: EpochValue,
-    ) -> Self {
-        Self { id, title, axis, unit, is_evaluated, of }
-    }
-
     /// The curve of the run with a number. Its color is the same on the whole page.
     fn series(&self, number: usize, run: &ComparedRun, across: Across) -> Series {
         let best = run.summary.best_epoch.unwrap_or(run.summary.epochs);
@@ -170,7 +151,7 @@ impl Curve {
                 Across::Seconds => seconds,
                 _ => unreachable!("runs are compared by epoch and by time"),
             };
-            if !self.is_evaluated || record.evaluated.is_some() {
+            if self.id == TRAIN_LOSS || record.evaluated.is_some() {
                 let value = (self.of)(record).unwrap_or(f64::NAN);
                 samples.push(Sample { x, value });
             }

@@ -95,10 +95,7 @@ pub(super) fn svg(score: &str, rows: &[Row]) -> String {
         palette()
     );
     let points: Vec<&Point> = rows.iter().flat_map(|row| sent(row)).collect();
-    let unit = match rows.first().map(|row| row.task) {
-        Some(Task::Regression | Task::Links) => Unit::Number,
-        _ => Unit::Part,
-    };
+    let unit = Unit::of(rows.first().map_or(Task::MultiClass, |row| row.task));
     let scores = points.iter().map(|point| point.score);
     if let Some(y) = Axis::of(scores, unit, false, false) {
         let x = Axis::powers_of_bytes(points.iter().map(|point| point.costs.bytes()));

@@ -7,7 +7,6 @@ mod costs;
 mod drawing;
 mod page;
 mod row;
-mod runs;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -17,8 +16,8 @@ use std::path::Path;
 use grappa_io::durable::Destination;
 use grappa_run::{Error, Result};
 
+pub use self::row::MethodRuns;
 use self::row::Row;
-pub use self::runs::MethodRuns;
 
 /// Methods on one page, in a table of Markdown, as CSV, and as a drawing.
 #[derive(Debug)]

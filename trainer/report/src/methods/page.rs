@@ -182,18 +182,13 @@ fn plots(score: &'static str, machines: u32, rows: &[&Row]) -> Vec<Plot> {
                 .map(|row| series(row, across))
                 .collect(),
             resting: "each at its best epoch".to_owned(),
-            best: None,
-            note: String::new(),
-            empty: "no number",
+            ..Plot::default()
         })
         .collect()
 }
 
 fn unit(rows: &[&Row]) -> Unit {
-    match rows.first().map(|row| row.task) {
-        Some(Task::Regression | Task::Links) => Unit::Number,
-        _ => Unit::Part,
-    }
+    Unit::of(rows.first().map_or(Task::MultiClass, |row| row.task))
 }
 
 fn series(row: &Row, across: Across) -> Series {

@@ -1,8 +1,10 @@
 //! The results of a method with a number of partitions.
 
-use grappa_run::{Result, journal::EpochRecord, model::Task};
+use std::path::PathBuf;
 
-use super::{costs::Costs, runs::MethodRuns};
+use grappa_run::{Result, model::Task};
+
+use super::costs::Costs;
 use crate::compare::ComparedRun;
 
 /// Points of a curve, at most.
@@ -10,6 +12,17 @@ const POINTS_MAX: usize = 120;
 
 /// Colors of curves. Further curves are dashed.
 const COLORS: usize = 12;
+
+/// The runs of a method with a number of partitions.
+#[derive(Debug, Clone)]
+pub struct MethodRuns {
+    /// The method and its options, as the user gave them.
+    pub name: String,
+    /// Number of partitions, and of machines.
+    pub partitions: u32,
+    /// A run for each seed.
+    pub folders: Vec<PathBuf>,
+}
 
 /// A row of the table.
 #[derive(Debug)]
@@ -99,7 +112,7 @@ impl SeedResult {
             if record.evaluated.is_none() {
                 continue;
             }
-            let (val, test) = scores(record, task);
+            let [val, test] = record.scores(task);
             let is_better = match (best, val) {
                 (Some(best), Some(val)) if task == Task::Regression => val < best,
                 (Some(best), Some(val)) => val > best,
@@ -118,16 +131,6 @@ impl SeedResult {
             best: reached,
             curve,
         }
-    }
-}
-
-/// The scores of an epoch on validation and test nodes. The test nodes are scored if the validation score is better than before.
-fn scores(record: &EpochRecord, task: Task) -> (Option<f64>, Option<f64>) {
-    match task {
-        Task::MultiClass => (record.val_accuracy, record.test_accuracy),
-        Task::MultiLabel => (record.val_micro_f1, record.test_micro_f1),
-        Task::Regression => (record.val_rmse, record.test_rmse),
-        Task::Links => (record.val_mrr, record.test_mrr),
     }
 }
 

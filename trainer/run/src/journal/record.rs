@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{config::Evaluate, stages::StageSeconds};
+use crate::{config::Evaluate, model::Task, stages::StageSeconds};
 
 /// The metrics of an epoch: a line of `metrics.jsonl`. The names of the fields are its keys. Accuracies are fractions of 1. Null
 /// means that a value was not measured in this epoch, or is not finite.
@@ -102,6 +102,19 @@ pub struct EpochRecord {
     pub concurrent: u32,
     /// Peak memory of the process so far, in bytes.
     pub peak_rss_bytes: Option<u64>,
+}
+
+impl EpochRecord {
+    /// The score of a task on the validation nodes and on the test nodes. Test nodes are scored if the validation score is better than
+    /// before, or if it costs little.
+    pub fn scores(&self, task: Task) -> [Option<f64>; 2] {
+        match task {
+            Task::MultiClass => [self.val_accuracy, self.test_accuracy],
+            Task::MultiLabel => [self.val_micro_f1, self.test_micro_f1],
+            Task::Regression => [self.val_rmse, self.test_rmse],
+            Task::Links => [self.val_mrr, self.test_mrr],
+        }
+    }
 }
 
 /// Writes values that are not finite as null, because JSON has neither NaN nor infinity.
