@@ -52,7 +52,6 @@ impl<'a> Classes<'a> {
         self.names.get(class).map_or_else(|| class.to_string(), |name| escape(name))
     }
 
-    /// Number of nodes in a class.
     fn nodes(&self, class: usize) -> u64 {
         self.scores.per_class[class].support
     }
@@ -88,9 +87,7 @@ impl<'a> Classes<'a> {
 
     /// Sections about classes that are confused; `nodes` says what is counted. Empty without confusion matrix.
     pub(super) fn confusion(&self, nodes: &str) -> String {
-        let Some(matrix) = &self.scores.confusion else {
-            return String::new();
-        };
+        let Some(matrix) = &self.scores.confusion else { return String::new() };
         let note =
             format!("{nodes}: percentage of the nodes of each class (row) that is predicted as each class (column).");
         section("Confusion", &note, &self.matrix(matrix))
@@ -133,12 +130,10 @@ impl<'a> Classes<'a> {
         html + &self.left_out(CONFUSION_CLASSES_MAX, ", so rows need not add up to 100 %")
     }
 
-    /// The fraction of the nodes of a class.
     fn part(&self, nodes: u64, class: usize) -> f64 {
         nodes as f64 / self.nodes(class).max(1) as f64
     }
 
-    /// The most confused pairs of classes.
     fn pairs(&self, matrix: &[Vec<u64>]) -> String {
         let mut pairs: Vec<Pair> = self.order.iter().flat_map(|&class| confused(matrix, class)).collect();
         pairs.sort_by_key(|pair| Reverse(pair.nodes));

@@ -35,6 +35,19 @@ pub(super) fn section(heading: &str, note: &str, content: &str) -> String {
     format!("<section>\n<h2>{heading}</h2>\n{note}{content}</section>\n")
 }
 
+/// A table that can be wider than a phone. Keys scroll it.
+pub(super) fn wide(id: &str, label: &str, classes: &str, rows: &str) -> String {
+    format!(
+        "<div class=\"scroll {classes}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\"><table id=\"{id}\">\n{rows}</tbody></table></div>\n"
+    )
+}
+
+/// A cell: its text, the number by which it sorts, and other attributes.
+pub(super) fn td(text: &str, value: Option<f64>, attributes: &str) -> String {
+    let value = value.map_or_else(String::new, |value| value.to_string());
+    format!("<td data-value=\"{value}\"{attributes}>{text}</td>")
+}
+
 /// Text as it is written in HTML, between tags or in quotes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

@@ -145,7 +145,7 @@ impl Plot {
 
     fn body(&self, y: &Axis) -> String {
         let x = self.across.axis(&self.series);
-        let logarithmic = if y.is_log() { ", logarithmic" } else { "" };
+        let logarithmic = if y.is_log { ", logarithmic" } else { "" };
         let mut html = format!(
             "{}<div class=\"plot\"><span class=\"title\">{}{logarithmic}</span><div class=\"area\">\n\
              <svg viewBox=\"0 0 {SIZE} {SIZE}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">\n",

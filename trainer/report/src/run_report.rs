@@ -132,10 +132,7 @@ impl Report {
         }
         let classes = Classes::new(&scores.report, &self.classes);
         let nodes = format!("{} {} nodes", count(scores.report.nodes), escape(&scores.split));
-        let at = match self.summary.best_epoch {
-            Some(_) => "at the best epoch",
-            None => "after the last epoch",
-        };
+        let at = if self.summary.best_epoch.is_some() { "at the best epoch" } else { "after the last epoch" };
         let note = format!("{nodes}, {at}. Values are percentages.");
         let html = section("Classes", &note, &classes.table()) + &classes.confusion(&nodes);
         let curve = charts::precision_recall(&scores.report)

@@ -29,7 +29,8 @@ const VALUE_MAX: f64 = 1e150;
 pub(super) struct Axis {
     low: f64,
     high: f64,
-    is_log: bool,
+    /// Whether equal distances are equal factors.
+    pub is_log: bool,
     /// Values and labels, ascending.
     pub ticks: Vec<(f64, String)>,
 }
@@ -106,11 +107,6 @@ impl Axis {
     /// The axis of fractions of 1.
     pub(super) fn parts() -> Self {
         Self::linear(0.0, 1.0, Unit::Part)
-    }
-
-    /// Whether equal distances are equal factors.
-    pub(super) fn is_log(&self) -> bool {
-        self.is_log
     }
 
     fn linear(low: f64, high: f64, unit: Unit) -> Self {

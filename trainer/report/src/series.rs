@@ -9,7 +9,6 @@ const BARS_MAX: usize = 100;
 /// Largest number of places whose values can be read, besides those at which legends rest.
 const STOPS_MAX: usize = 400;
 
-/// A series of a plot.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
     pub name: String,
@@ -126,7 +125,6 @@ pub(super) fn bars(series: &[Series]) -> Vec<Bar> {
         .collect()
 }
 
-/// Number of epochs per bar.
 pub(super) fn epochs_of_a_bar(epochs: usize) -> usize {
     epochs.div_ceil(BARS_MAX).max(1)
 }

@@ -23,7 +23,6 @@ pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: 
     html + "</div>\n"
 }
 
-/// Scores of links.
 fn link_tiles(summary: &Summary, split: &str) -> Vec<Tile> {
     let [test, val] = [summary.test_mrr, summary.val_mrr].map(|mrr| mrr.map(|mrr| Unit::Number.format(mrr)));
     let mut tiles = vec![("test MRR".to_owned(), test), ("val MRR".to_owned(), val)];
@@ -68,7 +67,6 @@ fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
     ]
 }
 
-/// Scores of targets.
 fn target_tiles(summary: &Summary, scored: &str, scores: Option<&ScoreReport>) -> Vec<Tile> {
     let baselines = scores.map(|scores| &scores.per_target[..]);
     let baseline = match baselines {

@@ -76,7 +76,6 @@ impl Error {
     }
 }
 
-/// An error about options.
 pub(crate) fn refuse(what: String) -> Result<()> {
     Err(Error::Options(what))
 }

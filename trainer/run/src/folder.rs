@@ -156,12 +156,15 @@ impl RunFolder {
     /// The default folder of a new run on `store`: `web.run`, `web.run.2`, and so on for the store `web.grappa`, in the working folder. Its
     /// number is above the numbers of all folders that exist, so the newest run has the highest one.
     pub fn unused(store: &Path) -> PathBuf {
-        numbered(store, numbers(store).max().unwrap_or(0).saturating_add(1))
+        let first = first_name(store);
+        let last = numbers_in(Path::new("."), &first).max().unwrap_or(0);
+        nth_name(&first, last.saturating_add(1)).into()
     }
 
     /// The newest folder of those that [`RunFolder::unused`] names for `store`: the run to resume by default.
     pub fn last(store: &Path) -> Option<PathBuf> {
-        Some(numbered(store, numbers(store).max()?))
+        let first = first_name(store);
+        Some(nth_name(&first, numbers_in(Path::new("."), &first).max()?).into())
     }
 
     /// The path of the folder.
@@ -309,9 +312,7 @@ pub fn class_names_of(folder: &Path, classes: u64, are_there: bool) -> Result<Ve
 /// # Errors
 /// If the file is missing, cannot be read, is damaged, or belongs to another run.
 pub fn schema_of(folder: &Path, state: &RunState) -> Result<Schema> {
-    let Some(digest) = state.schema_digest() else {
-        return Ok(Schema::default());
-    };
+    let Some(digest) = state.schema_digest() else { return Ok(Schema::default()) };
     let path = folder.join(SCHEMA);
     let remedy = "restore it from a copy, or resume the run on its store, which writes it again";
     let Some(file) = regular::read_if_there(&path)? else {
@@ -327,30 +328,21 @@ pub fn schema_of(folder: &Path, state: &RunState) -> Result<Schema> {
     }
 }
 
-fn numbered(store: &Path, number: u64) -> PathBuf {
-    nth_name(&first_name(store), number).into()
-}
-
-/// The numbers of the folders in the working folder that have such a name.
-fn numbers(store: &Path) -> impl Iterator<Item = u64> {
-    numbers_in(Path::new("."), first_name(store))
-}
-
-fn numbers_in(folder: &Path, first: String) -> impl Iterator<Item = u64> {
+/// The numbers of the folders in `folder` that have such a name.
+fn numbers_in(folder: &Path, first: &str) -> impl Iterator<Item = u64> {
     // A folder that cannot be listed has no runs that could be opened either.
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter_map(move |name| {
-        let number = match name.strip_prefix(&first)? {
+        let number = match name.strip_prefix(first)? {
             "" => 1,
             other => other.strip_prefix('.')?.parse().ok()?,
         };
         // `parse` also takes `+2` and `02`, which no run is called.
-        (name == nth_name(&first, number)).then_some(number)
+        (name == nth_name(first, number)).then_some(number)
     })
 }
 
-/// The name of a run's folder.
 fn nth_name(first: &str, number: u64) -> String {
     match number {
         1 => first.to_owned(),

@@ -5,9 +5,9 @@ use grappa_formats::manifest::LabelKind;
 use grappa_sampling::EdgeValues;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, names::named_enum};
+use crate::{Error, Result, names::named_enums};
 
-named_enum! {
+named_enums! {
     /// The kind of a model's layers: GraphSAGE (Hamilton, Ying, Leskovec, 2017), GCN (Kipf, Welling, 2017), GAT
     /// (Veličković et al., 2018), GATv2 (Brody, Alon, Yahav, 2022), GIN (Xu, Hu, Leskovec, Jegelka, 2019), GINE
     /// (Hu et al., 2020), the transformer (Shi et al., 2021), PinSAGE (Ying et al., 2018), whose blocks have edge weights.
@@ -31,9 +31,7 @@ named_enum! {
         /// PinSAGE: neighbors by random walks, weighted by visits
         PinSage = "pinsage",
     }
-}
 
-named_enum! {
     /// The normalization after each layer but the last: over the nodes of a minibatch (Ioffe, Szegedy, 2015; PyTorch's
     /// BatchNorm1d, with momentum 0.1), or over the values of a node (Ba, Kiros, Hinton, 2016; PyTorch Geometric's
     /// LayerNorm with `mode="node"`).
@@ -45,9 +43,7 @@ named_enum! {
         /// layer normalization (LayerNorm)
         Layer = "layer",
     }
-}
 
-named_enum! {
     /// The nonlinearity after each layer but the last. Each is PyTorch's with its default arguments.
     "activation" Activation {
         /// ReLU
@@ -61,9 +57,7 @@ named_enum! {
         /// PReLU: leaky ReLU with a learned slope per layer, which starts at 0.25
         Prelu = "prelu",
     }
-}
 
-named_enum! {
     /// How the states of all layers make the logits (Xu et al.: "Representation Learning on Graphs with Jumping
     /// Knowledge Networks", 2018). As in PyTorch Geometric's models, every layer then has the hidden dimension, and a
     /// linear layer follows.
@@ -75,9 +69,7 @@ named_enum! {
         /// a linear layer on the states of all layers, concatenated
         Cat = "cat",
     }
-}
 
-named_enum! {
     /// The normalization of features before the first layer: none, PyTorch Geometric's NormalizeFeatures (for features
     /// that are not negative), or scikit-learn's StandardScaler.
     "normalization of features" FeatureNorm {
@@ -89,9 +81,7 @@ named_enum! {
         /// same means and variances
         Standard = "standard",
     }
-}
 
-named_enum! {
     /// The type of numbers that a model computes with. Norms and losses are always computed in f32.
     "precision" Precision {
         /// 32-bit float
@@ -99,9 +89,7 @@ named_enum! {
         /// bfloat16 for activations and products, 32-bit float for parameters, gradients and sums
         Bf16 = "bf16",
     }
-}
 
-named_enum! {
     /// The score of a link from the embeddings of its ends. DistMult: Yang et al., "Embedding Entities and Relations for Learning and
     /// Inference in Knowledge Bases", 2015.
     "decoder" Decoder {

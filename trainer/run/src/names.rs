@@ -1,13 +1,13 @@
 //! Enums whose variants have names that users type.
 
-/// Defines an enum with a table of names, from which follow `Display`, `FromStr`, serde, a list of all variants and the
+/// Defines enums, each with a table of names, from which follow `Display`, `FromStr`, serde, a list of all variants and the
 /// help of an option. The first variant is the default. The comment of a variant is its explanation in the help.
-macro_rules! named_enum {
-    (
+macro_rules! named_enums {
+    ($(
         $(#[$attribute:meta])*
         $what:literal $name:ident { $($(#[doc = $help:literal])+ $variant:ident = $text:literal),+ $(,)? }
         $(removed { $($removed:literal => $replacement:literal),+ })?
-    ) => {
+    )+) => {$(
         $(#[$attribute])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name {
@@ -55,11 +55,9 @@ macro_rules! named_enum {
                 $($(if text == $removed {
                     return Err(crate::names::removed($what, text, $replacement));
                 })+)?
-                let names: Vec<&str> = Self::ALL.iter().map(|choice| choice.name()).collect();
-                match names.iter().position(|name| *name == text) {
-                    Some(index) => Ok(Self::ALL[index]),
-                    None => Err(crate::names::unknown($what, text, &names)),
-                }
+                let names = [$($text),+];
+                let index = names.iter().position(|name| *name == text);
+                index.map(|index| Self::ALL[index]).ok_or_else(|| crate::names::unknown($what, text, &names))
             }
         }
 
@@ -74,9 +72,9 @@ macro_rules! named_enum {
                 crate::serde_text::deserialize(deserializer)
             }
         }
-    };
+    )+};
 }
-pub(crate) use named_enum;
+pub(crate) use named_enums;
 
 use crate::Error;
 

@@ -1,6 +1,5 @@
 //! Percentages as text.
 
-/// The most digits after the decimal point.
 const DECIMALS_MAX: usize = 6;
 
 /// A fraction of 1 as a percentage, with as few digits as leave an error of at most 5 % of its distance to 0 and to 100 %. So

@@ -20,32 +20,21 @@ pub(crate) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S
 }
 
 /// Reads a string, a number, or a list of either.
-pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-where
-    T: FromStr,
-    T::Err: fmt::Display,
-    D: Deserializer<'de>,
-{
+pub(crate) fn deserialize<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     deserializer.deserialize_any(Text(PhantomData))
 }
 
 struct Text<T>(PhantomData<T>);
 
-impl<T> Text<T>
-where
-    T: FromStr,
-    T::Err: fmt::Display,
-{
+impl<T: FromStr<Err: fmt::Display>> Text<T> {
     fn parse<E: Error>(text: &str) -> Result<T, E> {
         text.parse().map_err(E::custom)
     }
 }
 
-impl<'de, T> Visitor<'de> for Text<T>
-where
-    T: FromStr,
-    T::Err: fmt::Display,
-{
+impl<'de, T: FromStr<Err: fmt::Display>> Visitor<'de> for Text<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

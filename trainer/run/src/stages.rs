@@ -11,9 +11,9 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::names::named_enum;
+use crate::names::named_enums;
 
-named_enum! {
+named_enums! {
     /// The work that the training loop does, or waits for. Its name is a key of `seconds_by_stage`.
     "stage" Stage {
         /// Starting the program, opening the store, making the model, reading a checkpoint.

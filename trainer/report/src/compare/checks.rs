@@ -108,9 +108,7 @@ fn store(run: &ComparedRun) -> String {
 
 /// The nodes that scores are of: their split, their number, and the largest class, which differ if the nodes do.
 fn scored(run: &ComparedRun) -> String {
-    let Some(scores) = &run.state.scores else {
-        return "none".to_owned();
-    };
+    let Some(scores) = &run.state.scores else { return "none".to_owned() };
     let majority =
         majority(&scores.report).map_or_else(String::new, |part| format!(", {} in the largest class", percent(part)));
     format!("{} {} nodes{majority}", count(scores.report.nodes), scores.split)

@@ -27,7 +27,6 @@ pub struct Comparison {
 /// The curve that has a value after each epoch. The others have one after an evaluation.
 const TRAIN_LOSS: &str = "train-loss";
 
-/// A value of an epoch.
 type EpochValue = Box<dyn Fn(&EpochRecord) -> Option<f64>>;
 
 /// What the curves of runs show.

@@ -38,10 +38,7 @@ impl ComparedRun {
         }
         let config = config_of(folder)?;
         let checkpoints = folder.join(CHECKPOINTS);
-        let latest = match checkpoints.exists() {
-            true => Checkpoints::look(&checkpoints).latest()?,
-            false => Latest::default(),
-        };
+        let latest = if checkpoints.exists() { Checkpoints::look(&checkpoints).latest()? } else { Latest::default() };
         let Some((_, checkpoint)) = latest.found else {
             let what = "it has no checkpoint yet, so there is nothing to compare: wait for one, or name other runs";
             return Err(Error::run_file(folder, what));

@@ -6,21 +6,13 @@ use grappa_run::stages::Stage;
 
 use super::run::{ComparedRun, color};
 use crate::{
-    html::{color_of_stage, escape},
+    html::{color_of_stage, escape, td, wide},
     scale::Unit,
 };
 
 /// A cell: its text, and the number by which it sorts.
 type Cell = (String, Option<f64>);
 
-/// A table that can be wider than a phone. Keys scroll it.
-fn wide(id: &str, label: &str, classes: &str, rows: &str) -> String {
-    format!(
-        "<div class=\"scroll {classes}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\"><table id=\"{id}\">\n{rows}</tbody></table></div>\n"
-    )
-}
-
-/// The results of the runs.
 pub(super) fn results(runs: &[ComparedRun]) -> String {
     let score = runs[0].summary.score().name;
     let columns = [
@@ -46,8 +38,7 @@ pub(super) fn results(runs: &[ComparedRun]) -> String {
             name = escape(&run.name)
         );
         for (text, value) in cells(run) {
-            let value = value.map_or_else(String::new, |value| value.to_string());
-            rows += &format!("<td data-value=\"{value}\">{text}</td>");
+            rows += &td(&text, value, "");
         }
         rows += "</tr>\n";
     }
@@ -103,7 +94,6 @@ pub(super) fn options(runs: &[ComparedRun]) -> String {
     }
 }
 
-/// The wall time of the runs by stage.
 pub(super) fn stages(runs: &[ComparedRun]) -> String {
     let mut rows = numbered("stage", runs.len());
     for &stage in Stage::ALL {

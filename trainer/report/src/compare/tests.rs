@@ -68,14 +68,11 @@ fn model_scores(nodes: i64) -> ModelScores {
         evaluated: Evaluate::Exact,
         val_accuracy: Some(0.8),
         val_micro_f1: Some(0.8),
-        val_rmse: None,
-        val_mae: None,
-        val_r2: None,
-        val_mrr: None,
         val_loss: Some(0.5),
         test_accuracy: Some(0.7),
         split: "test".to_owned(),
         report: scores.report(),
+        ..ModelScores::default()
     }
 }
 
@@ -88,14 +85,7 @@ impl Written {
         for record in &self.records {
             journal.append(record.clone()).unwrap();
         }
-        let checkpoint = Checkpoint {
-            state: self.state.clone(),
-            parameters: Vec::new(),
-            buffers: Vec::new(),
-            optimizer: Vec::new(),
-            historical: Vec::new(),
-            residuals: Vec::new(),
-        };
+        let checkpoint = Checkpoint { state: self.state.clone(), ..Checkpoint::default() };
         folder.checkpoints(1).unwrap().save(&checkpoint).unwrap();
         path
     }

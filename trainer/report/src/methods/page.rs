@@ -9,7 +9,7 @@ use super::{
     row::{Point, Row},
 };
 use crate::{
-    html::{data, escape, page, section},
+    html::{data, escape, page, section, td, wide},
     plot::{Across, Kind, Plot},
     scale::Unit,
     series::{Sample, Series},
@@ -34,7 +34,6 @@ const BANDWIDTHS: [(f64, &str); 13] = [
 /// The place of [`BANDWIDTH`].
 const START: usize = 6;
 
-/// The page of a comparison.
 pub(super) fn html(store: &str, score: &'static str, rows: &[Row]) -> String {
     let mut main = section(
         "Results",
@@ -95,8 +94,7 @@ fn slider() -> String {
 fn table(score: &str, rows: &[Row]) -> String {
     let (_, bandwidth) = BANDWIDTHS[START];
     let mut html = format!(
-        "<div class=\"scroll sorts\" tabindex=\"0\" role=\"region\" aria-label=\"Results\"><table id=\"results\">\n<thead><tr><th>method</th>\
-         <th>partitions</th><th>seeds</th><th>test {score}</th><th>±</th><th>gradients per epoch</th><th>activations per epoch</th>\
+        "<thead><tr><th>method</th><th>partitions</th><th>seeds</th><th>test {score}</th><th>±</th><th>gradients per epoch</th><th>activations per epoch</th>\
          <th>features per epoch</th><th>seconds per epoch</th><th>modelled, <span class=\"bandwidth\">{bandwidth}</span></th>\
          <th>best epoch</th><th>bytes to it</th><th>modelled to it</th></tr></thead>\n<tbody>\n"
     );
@@ -106,48 +104,35 @@ fn table(score: &str, rows: &[Row]) -> String {
             row.color,
             name = escape(&row.name)
         );
-        let cells = [
-            (row.machines.to_string(), Some(f64::from(row.machines))),
-            (row.seeds.to_string(), Some(row.seeds as f64)),
-            score_cell(row.task, row.score),
-            score_cell(row.task, row.deviation),
-            cell(Unit::Bytes, row.per_epoch.gradients),
-            cell(Unit::Bytes, row.per_epoch.activations),
-            cell(Unit::Bytes, row.per_epoch.features),
-            cell(Unit::Seconds, row.per_epoch.seconds),
-        ];
-        cells.iter().for_each(|(text, value)| html += &td(text, *value, ""));
-        html += &modelled(&row.per_epoch, row.machines);
-        html += &td(&format!("{:.0}", row.best_epoch), Some(row.best_epoch), "");
-        let (text, value) = cell(Unit::Bytes, row.to_best.bytes());
-        html += &td(&text, value, "");
-        html += &modelled(&row.to_best, row.machines);
+        html += &td(&row.machines.to_string(), Some(f64::from(row.machines)), "");
+        html += &td(&row.seeds.to_string(), Some(row.seeds as f64), "");
+        for score in [row.score, row.deviation] {
+            let (text, value) = score_cell(row.task, score);
+            html += &td(&text, value, "");
+        }
+        for (column, (text, value)) in row.costs().iter().enumerate() {
+            // The script computes modelled seconds anew for another bandwidth.
+            let attributes = match column {
+                4 => of_modelled(&row.per_epoch, row.machines),
+                7 => of_modelled(&row.to_best, row.machines),
+                _ => String::new(),
+            };
+            html += &td(text, Some(*value).filter(|value| value.is_finite()), &attributes);
+        }
         html += "</tr>\n";
     }
-    html + "</tbody></table></div>\n"
+    wide("results", "Results", "sorts", &html)
 }
 
-/// A cell: its text, the number by which it sorts, and other attributes.
-fn td(text: &str, value: Option<f64>, attributes: &str) -> String {
-    let value = value.map_or_else(String::new, |value| value.to_string());
-    format!("<td data-value=\"{value}\"{attributes}>{text}</td>")
-}
-
-/// A cell of seconds that depend on the bandwidth.
-fn modelled(costs: &Costs, machines: u32) -> String {
-    let seconds = costs.modelled_seconds(machines, BANDWIDTH);
+/// The attributes of a cell of seconds that depend on the bandwidth.
+fn of_modelled(costs: &Costs, machines: u32) -> String {
     let [computing, bytes] = of_machine(costs, machines);
-    let attributes = format!(" data-costs=\"[{computing},{bytes}]\"");
-    td(&Unit::Seconds.format(seconds), Some(seconds), &attributes)
+    format!(" data-costs=\"[{computing},{bytes}]\"")
 }
 
 /// The seconds and the bytes of one machine.
 fn of_machine(costs: &Costs, machines: u32) -> [f64; 2] {
     [costs.seconds, costs.bytes()].map(|all| all / f64::from(machines))
-}
-
-fn cell(unit: Unit, value: f64) -> (String, Option<f64>) {
-    (unit.format(value), value.is_finite().then_some(value))
 }
 
 /// A score, with two digits after the point if it is a share.

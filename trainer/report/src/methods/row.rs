@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use grappa_run::{Result, model::Task};
 
-use super::costs::Costs;
-use crate::compare::ComparedRun;
+use super::costs::{BANDWIDTH, Costs};
+use crate::{compare::ComparedRun, scale::Unit};
 
 /// Points of a curve, at most.
 const POINTS_MAX: usize = 120;
@@ -24,7 +24,6 @@ pub struct MethodRuns {
     pub folders: Vec<PathBuf>,
 }
 
-/// A row of the table.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
@@ -56,7 +55,6 @@ pub(super) struct Point {
     pub(super) score: f64,
 }
 
-/// The results of a seed.
 struct SeedResult {
     score: Option<f64>,
     per_epoch: Costs,
@@ -94,6 +92,24 @@ impl Row {
             best_epoch,
             curve: mean_curve(&results),
         })
+    }
+
+    /// The costs in the order of all tables, as text and as numbers: bytes of gradients, activations and features and seconds per epoch,
+    /// modelled seconds, the best epoch, and bytes and modelled seconds to it.
+    pub(super) fn costs(&self) -> [(String, f64); 8] {
+        let bytes = |bytes| (Unit::Bytes.format(bytes), bytes);
+        let seconds = |seconds| (Unit::Seconds.format(seconds), seconds);
+        let Costs { gradients, activations, features, seconds: of_epoch } = self.per_epoch;
+        [
+            bytes(gradients),
+            bytes(activations),
+            bytes(features),
+            seconds(of_epoch),
+            seconds(self.per_epoch.modelled_seconds(self.machines, BANDWIDTH)),
+            (format!("{:.0}", self.best_epoch), self.best_epoch),
+            bytes(self.to_best.bytes()),
+            seconds(self.to_best.modelled_seconds(self.machines, BANDWIDTH)),
+        ]
     }
 
     /// Its name with the number of partitions.
@@ -158,7 +174,6 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The standard deviation of a sample.
 fn deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();

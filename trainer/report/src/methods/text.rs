@@ -1,9 +1,7 @@
 //! The table as Markdown and as CSV.
 
-use super::{costs::BANDWIDTH, page::score_cell, row::Row};
-use crate::scale::Unit;
+use super::{page::score_cell, row::Row};
 
-/// The columns of the Markdown table.
 const COLUMNS: [&str; 8] = [
     "gradients per epoch",
     "activations per epoch",
@@ -15,7 +13,6 @@ const COLUMNS: [&str; 8] = [
     "modelled to it",
 ];
 
-/// A table of Markdown.
 pub(super) fn markdown(score: &str, rows: &[Row]) -> String {
     let mut text = format!("| method | partitions | seeds | test {score} | {} |\n", COLUMNS.join(" | "));
     text += &format!("|---|---|---|---|{}\n", "---|".repeat(COLUMNS.len()));
@@ -28,16 +25,7 @@ pub(super) fn markdown(score: &str, rows: &[Row]) -> String {
             ),
             None => score_cell(row.task, row.score).0,
         };
-        let cells = [
-            Unit::Bytes.format(row.per_epoch.gradients),
-            Unit::Bytes.format(row.per_epoch.activations),
-            Unit::Bytes.format(row.per_epoch.features),
-            Unit::Seconds.format(row.per_epoch.seconds),
-            Unit::Seconds.format(row.per_epoch.modelled_seconds(row.machines, BANDWIDTH)),
-            format!("{:.0}", row.best_epoch),
-            Unit::Bytes.format(row.to_best.bytes()),
-            Unit::Seconds.format(row.to_best.modelled_seconds(row.machines, BANDWIDTH)),
-        ];
+        let cells = row.costs().map(|(text, _)| text);
         text += &format!(
             "| {} | {} | {} | {score} | {} |\n",
             row.name.replace('|', "\\|"),
@@ -58,28 +46,16 @@ pub(super) fn csv(score: &str, rows: &[Row]) -> String {
          modelled_seconds_to_best_at_1_gbit\n"
     );
     for row in rows {
-        let numbers = [
-            row.score,
-            row.deviation,
-            Some(row.per_epoch.gradients),
-            Some(row.per_epoch.activations),
-            Some(row.per_epoch.features),
-            Some(row.per_epoch.seconds),
-            Some(row.per_epoch.modelled_seconds(row.machines, BANDWIDTH)),
-            Some(row.best_epoch),
-            Some(row.to_best.bytes()),
-            Some(row.to_best.modelled_seconds(row.machines, BANDWIDTH)),
-        ];
+        let scores = [row.score, row.deviation].into_iter();
+        let numbers = scores.chain(row.costs().map(|(_, number)| Some(number)));
         let numbers = numbers.map(|number| number.map_or_else(String::new, |number| number.to_string()));
-        text += &format!("{},{},{},{}\n", field(&row.name), row.machines, row.seeds, numbers.join(","));
+        text +=
+            &format!("{},{},{},{}\n", field(&row.name), row.machines, row.seeds, numbers.collect::<Vec<_>>().join(","));
     }
     text
 }
 
 /// A field of CSV, in quotes if it needs them.
 fn field(text: &str) -> String {
-    match text.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

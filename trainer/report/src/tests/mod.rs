@@ -94,16 +94,9 @@ fn facts() -> RunFacts {
 fn model_scores(split: &str, report: &ScoreReport) -> ModelScores {
     ModelScores {
         evaluated: Evaluate::Exact,
-        val_accuracy: None,
-        val_micro_f1: None,
-        val_rmse: None,
-        val_mae: None,
-        val_r2: None,
-        val_mrr: None,
-        val_loss: None,
-        test_accuracy: None,
         split: split.to_owned(),
         report: report.clone(),
+        ..ModelScores::default()
     }
 }
 

@@ -151,7 +151,6 @@ impl Checkpoint {
     }
 }
 
-/// An entry of the metadata.
 fn entry<'a>(metadata: &'a HashMap<String, String>, key: &str, path: &Path) -> Result<&'a String> {
     let entry = metadata.get(key);
     entry.ok_or_else(|| Error::run_file(path, format!("not a checkpoint: its metadata has no {key}")))
@@ -286,9 +285,7 @@ impl Checkpoints {
     /// If it cannot be read, or is damaged.
     pub fn best(&self, step: u64) -> Result<Option<(PathBuf, Checkpoint)>> {
         let all = self.list(BEST)?;
-        let Some((_, path)) = all.into_iter().rev().find(|(at, _)| *at <= step) else {
-            return Ok(None);
-        };
+        let Some((_, path)) = all.into_iter().rev().find(|(at, _)| *at <= step) else { return Ok(None) };
         let checkpoint = Checkpoint::read(&path)?;
         Ok(Some((path, checkpoint)))
     }

@@ -7,11 +7,11 @@ use toml::Value;
 
 use crate::{
     Error,
-    names::named_enum,
+    names::named_enums,
     option_value::{OptionValue, checked_text},
 };
 
-named_enum! {
+named_enums! {
     /// The optimizer: Adam (Kingma, Ba, 2015), AdamW (Loshchilov, Hutter, 2019) or SGD.
     "optimizer" Optimizer {
         /// Adam; weight decay is added to the gradient
@@ -21,9 +21,7 @@ named_enum! {
         /// stochastic gradient descent, with --momentum
         Sgd = "sgd",
     }
-}
 
-named_enum! {
     /// The learning rate schedule. Cosine annealing: Loshchilov, Hutter, 2017.
     "learning-rate schedule" LrSchedule {
         /// no change
@@ -35,9 +33,7 @@ named_enum! {
         /// multiply by --lr-factor after --lr-patience evaluations without improvement
         Plateau = "plateau",
     }
-}
 
-named_enum! {
     /// The treatment of halo nodes: in-neighbors that a partition does not own.
     "halo mode" HaloMode {
         /// for sage and gcn, history if its refreshes take at most a quarter of the work of training; else neighbors
@@ -54,9 +50,7 @@ named_enum! {
         History = "history",
     }
     removed { "features" => "stop", "aggregates" => "history" }
-}
 
-named_enum! {
     /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition.
     "correction" Correction {
         /// equal weights
@@ -66,9 +60,7 @@ named_enum! {
         /// one weight per seed: its coverage
         Node = "node",
     }
-}
 
-named_enum! {
     /// The source of the first layer's aggregates.
     "first hop" FirstHop {
         /// preaggregated for sage, gcn and gin if the store has the aggregates, or they fit in half of the free disk
@@ -79,9 +71,7 @@ named_enum! {
         /// all neighbors, aggregated once and stored with the graph; for sage, gcn and gin
         Preaggregated = "preaggregated",
     }
-}
 
-named_enum! {
     /// What the model takes of the edges of the store.
     "use of edge data" EdgeData {
         /// weights for sage, gcn and gin, and features for gatv2, gine and transformer, if edges have any
@@ -91,9 +81,7 @@ named_enum! {
         /// nothing
         Ignore = "ignore",
     }
-}
 
-named_enum! {
     /// How the model is evaluated while it is trained.
     "way to evaluate" Evaluate {
         /// exact if that takes at most about a quarter of an epoch, or some 20 ms; else sampled, and the best model is
@@ -104,9 +92,7 @@ named_enum! {
         /// from sampled in-neighbors, with twice the fanouts of training
         Sampled = "sampled",
     }
-}
 
-named_enum! {
     /// The number that decides which epoch is the best: higher scores, or lower losses and errors. Early stopping and the
     /// schedule `plateau` follow it. All are of the validation nodes.
     "thing to monitor" Monitor {
@@ -135,9 +121,7 @@ named_enum! {
         /// share of edges that are among the best 10 of their candidates, for links
         HitsAt10 = "hits@10",
     }
-}
 
-named_enum! {
     /// The task that the labels must serve.
     "task" TaskChoice {
         /// the task of the labels
@@ -149,9 +133,7 @@ named_enum! {
         /// whether there is an edge between two nodes; needs edges that are held out, by grappa-ingest --edge-split
         Link = "link",
     }
-}
 
-named_enum! {
     /// The nodes that negatives of links are drawn from, and for whom.
     "way to draw negatives" NegativeSampling {
         /// other destinations for each source, all nodes alike
@@ -165,9 +147,7 @@ named_enum! {
         /// pairs of nodes, both drawn from all nodes; for --loss bce
         Pairs = "pairs",
     }
-}
 
-named_enum! {
     /// The edges that messages do not use in the minibatch that asks about them.
     "kind of edges to leave out" ExcludeTargets {
         /// the edges that the minibatch asks about, and their reverses
@@ -177,9 +157,7 @@ named_enum! {
         /// none
         None = "none",
     }
-}
 
-named_enum! {
     /// The loss of a node or a link. Focal loss: Lin et al., 2017. BPR: Rendle et al., 2009. Numbers are standardized first.
     "loss" LossKind {
         /// cross-entropy for classes, mse for numbers, bce for links
@@ -200,6 +178,41 @@ named_enum! {
         Bpr = "bpr",
         /// cross-entropy of the edge among its negatives, for links; see --temperature
         Softmax = "softmax",
+    }
+
+    /// How files are read.
+    "read engine" ReadEngine {
+        /// io_uring, or a pool of threads where io_uring is not permitted
+        Auto = "auto",
+        /// io_uring, or an error
+        Uring = "uring",
+        /// a pool of threads with pread
+        Pread = "pread",
+    }
+
+    /// How gradients are compressed between processes. `grappa-codecs` has the encodings.
+    "compression" Compress {
+        /// 32-bit float, by an all-reduce
+        None = "none",
+        /// bfloat16: half of the bytes; sums are computed in 32-bit float
+        Bf16 = "bf16",
+        /// 8 bits per value: a quarter of the bytes; rounding errors are added to the next gradient
+        Int8 = "int8",
+        /// only the share --compress-rate of the values, with the largest magnitudes; the others are added to the
+        /// next gradient
+        TopK = "top-k",
+        /// 32-bit float, entropy-coded without loss
+        Lossless = "lossless",
+    }
+}
+
+impl From<ReadEngine> for read::Choice {
+    fn from(engine: ReadEngine) -> Self {
+        match engine {
+            ReadEngine::Auto => Self::Auto,
+            ReadEngine::Uring => Self::Uring,
+            ReadEngine::Pread => Self::Pread,
+        }
     }
 }
 
@@ -238,45 +251,6 @@ impl fmt::Display for ClassWeights {
     }
 }
 
-named_enum! {
-    /// How files are read.
-    "read engine" ReadEngine {
-        /// io_uring, or a pool of threads where io_uring is not permitted
-        Auto = "auto",
-        /// io_uring, or an error
-        Uring = "uring",
-        /// a pool of threads with pread
-        Pread = "pread",
-    }
-}
-
-impl From<ReadEngine> for read::Choice {
-    fn from(engine: ReadEngine) -> Self {
-        match engine {
-            ReadEngine::Auto => Self::Auto,
-            ReadEngine::Uring => Self::Uring,
-            ReadEngine::Pread => Self::Pread,
-        }
-    }
-}
-
-named_enum! {
-    /// How gradients are compressed between processes. `grappa-codecs` has the encodings.
-    "compression" Compress {
-        /// 32-bit float, by an all-reduce
-        None = "none",
-        /// bfloat16: half of the bytes; sums are computed in 32-bit float
-        Bf16 = "bf16",
-        /// 8 bits per value: a quarter of the bytes; rounding errors are added to the next gradient
-        Int8 = "int8",
-        /// only the share --compress-rate of the values, with the largest magnitudes; the others are added to the
-        /// next gradient
-        TopK = "top-k",
-        /// 32-bit float, entropy-coded without loss
-        Lossless = "lossless",
-    }
-}
-
 /// The device that the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
@@ -294,21 +268,15 @@ impl FromStr for DeviceChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
+        // `parse` alone would take "+1".
+        let digits = |index: &&str| index.bytes().all(|byte| byte.is_ascii_digit());
+        let index = match text {
             "auto" => return Ok(Self::Auto),
             "cpu" => return Ok(Self::Cpu),
             "cuda" => return Ok(Self::Cuda(None)),
-            _ => {}
-        }
-        // `parse` alone would take "+1".
-        let index = text
-            .strip_prefix("cuda:")
-            .filter(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
-            .and_then(|index| index.parse().ok());
-        match index {
-            Some(index) => Ok(Self::Cuda(Some(index))),
-            None => Err(Error::UnknownDevice(text.to_owned())),
-        }
+            other => other.strip_prefix("cuda:").filter(digits).and_then(|index| index.parse().ok()),
+        };
+        index.map(|index| Self::Cuda(Some(index))).ok_or_else(|| Error::UnknownDevice(text.to_owned()))
     }
 }
 
@@ -376,16 +344,10 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Auto<T> {
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "auto" => Ok(Self::Auto),
-            other => match other.parse() {
-                Ok(value) => Ok(Self::Value(value)),
-                Err(error) => {
-                    let why = match other {
-                        "0" => "it must be at least 1".to_owned(),
-                        _ => error.to_string(),
-                    };
-                    Err(Error::Options(format!("`{other}` is neither `auto` nor a value: {why}")))
-                }
-            },
+            other => other.parse().map(Self::Value).map_err(|error: T::Err| {
+                let why = if other == "0" { "it must be at least 1".to_owned() } else { error.to_string() };
+                Error::Options(format!("`{other}` is neither `auto` nor a value: {why}"))
+            }),
         }
     }
 }

@@ -155,7 +155,6 @@ fn without_effect(config: &TrainConfig) -> Vec<String> {
     idle.warnings
 }
 
-/// Options without effect.
 struct IdleOptions {
     given: Given,
     warnings: Vec<String>,

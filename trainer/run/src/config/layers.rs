@@ -46,20 +46,25 @@ impl TrainConfig {
     /// If `flags` has an unknown key.
     pub fn resumed(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
         let wanted = self.overlaid(preset, file, flags)?;
-        let (before, after) = (self.table(), wanted.table());
-        let fixed = TrainOption::all().iter().filter(|option| !option.may_change());
-        let mut names = fixed.map(|option| option.name.as_str());
-        let Some(option) = names.find(|option| before.get(*option) != after.get(*option)) else {
+        let Some((option, values)) = self.fixed_difference(&wanted) else {
             check(&wanted)?;
             return Ok(wanted);
         };
-        let [run, given] =
-            [before, after].map(|table| table.get(option).map_or_else(|| "nothing".to_owned(), Value::to_string));
+        let [run, given] = values.map(|value| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string()));
         Err(Error::ChangedOption(format!(
             "the run to resume has {option} {run}, and {option} {given} was given: leave it out, or start a new run without \
              --resume; options that may change are {}",
             changeable().join(", ")
         )))
+    }
+
+    /// An option that a resumed run must not change and that differs in `other`, with its values here and there.
+    pub fn fixed_difference(&self, other: &Self) -> Option<(&'static str, [Option<Value>; 2])> {
+        let mut tables = [self.table(), other.table()];
+        let fixed = TrainOption::all().iter().filter(|option| !option.may_change());
+        let option =
+            fixed.map(|option| &*option.name).find(|option| tables[0].get(*option) != tables[1].get(*option))?;
+        Some((option, tables.each_mut().map(|table| table.remove(option))))
     }
 
     /// The configuration of a file. Options that are not in it have their defaults.

@@ -7,10 +7,10 @@ use crate::{
     Error, Result,
     error::refuse,
     model::{JumpingKnowledge, LayerKind},
-    names::named_enum,
+    names::named_enums,
 };
 
-named_enum! {
+named_enums! {
     /// How partitions train together. All methods but the first train full graphs: a step takes all training nodes and all edges.
     "method" Method {
         /// minibatches of isolated partitions, which exchange only gradients
@@ -35,16 +35,7 @@ named_enum! {
         /// one partition: a step takes a path through the graph that is made from a random spanning tree (GERN)
         Gern = "gern",
     }
-}
 
-impl Method {
-    /// Whether several processes can divide the partitions.
-    pub fn may_have_processes(self) -> bool {
-        matches!(self, Self::Grappa | Self::Full | Self::Varco)
-    }
-}
-
-named_enum! {
     /// What VARCO sends or leaves out as a whole.
     "unit of compression" RateUnit {
         /// single values
@@ -52,9 +43,7 @@ named_enum! {
         /// all values of a node
         Row = "row",
     }
-}
 
-named_enum! {
     /// The bits of a value in AdaQP's messages.
     "number of bits" MessageBits {
         /// chosen for each group of nodes, anew every 50 epochs
@@ -65,6 +54,13 @@ named_enum! {
         Four = "4",
         /// 8 bits
         Eight = "8",
+    }
+}
+
+impl Method {
+    /// Whether several processes can divide the partitions.
+    pub fn may_have_processes(self) -> bool {
+        matches!(self, Self::Grappa | Self::Full | Self::Varco)
     }
 }
 

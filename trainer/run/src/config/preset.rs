@@ -22,7 +22,6 @@ struct PresetFile {
     preset: Vec<Preset>,
 }
 
-/// The graph of a script.
 #[derive(Debug, Deserialize)]
 struct Graph {
     features: u64,

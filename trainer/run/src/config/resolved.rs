@@ -142,10 +142,7 @@ impl TrainConfig {
     }
 
     fn uniform_sampler(&self, fanouts: Fanouts, knows_first_layer: bool) -> Sampler {
-        let fanouts = match knows_first_layer {
-            true => fanouts.without_last(),
-            false => fanouts,
-        };
+        let fanouts = if knows_first_layer { fanouts.without_last() } else { fanouts };
         Sampler::uniform(fanouts, self.replace)
     }
 
@@ -259,10 +256,7 @@ impl TrainConfig {
 
     /// The edges that messages do not use. `auto` is both directions. A step of `full_graph` asks about all edges, so it would have none left.
     pub fn exclude_targets(&self) -> ExcludeTargets {
-        let auto = match self.full_graph {
-            true => ExcludeTargets::None,
-            false => ExcludeTargets::Both,
-        };
+        let auto = if self.full_graph { ExcludeTargets::None } else { ExcludeTargets::Both };
         self.exclude_targets.value().unwrap_or(auto)
     }
 

@@ -318,13 +318,13 @@ fn runs_without_a_name_are_numbered_after_their_store() {
     let store = Path::new("somewhere/that-is-not-there.grappa");
     assert_eq!(RunFolder::unused(store), Path::new("that-is-not-there.run"));
     assert_eq!(RunFolder::last(store), None);
-    assert_eq!(numbered(store, 3), Path::new("that-is-not-there.run.3"));
+    assert_eq!(nth_name(&first_name(store), 3), "that-is-not-there.run.3");
 }
 
 #[test]
 fn the_newest_of_the_default_folders_has_the_highest_number() {
     let folder = tempdir().unwrap();
-    let numbers = || numbers_in(folder.path(), "web.run".to_owned()).max();
+    let numbers = || numbers_in(folder.path(), "web.run").max();
     assert_eq!(numbers(), None);
     for name in ["web.run", "web.run.3", "web.run.10"] {
         fs::create_dir(folder.path().join(name)).unwrap();

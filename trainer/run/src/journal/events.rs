@@ -137,13 +137,11 @@ impl Message {
         self.raw_varint(value);
     }
 
-    /// A field with a double.
     pub(super) fn double(&mut self, field: u32, value: f64) {
         self.tag(field, 1);
         self.0.extend(value.to_le_bytes());
     }
 
-    /// A field with bytes or a string.
     pub(super) fn bytes(&mut self, field: u32, value: &[u8]) {
         self.tag(field, 2);
         self.raw_varint(value.len() as u64);
@@ -155,7 +153,6 @@ impl Message {
         self.0.extend(value.to_le_bytes());
     }
 
-    /// A field with a message.
     pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         fill(&mut inner);

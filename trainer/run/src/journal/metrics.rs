@@ -61,7 +61,6 @@ pub(super) fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRe
     Ok((records, length as u64))
 }
 
-/// The line of a record.
 pub(super) fn line_of(record: &EpochRecord) -> String {
     let object = serde_json::to_string(record).expect("a record is representable");
     let keys = object.strip_suffix('}').expect("a record is an object");

@@ -1,6 +1,6 @@
-use std::fs;
+use std::{fs, path::PathBuf};
 
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 
 use super::*;
 
@@ -13,6 +13,15 @@ fn record(epoch: u64) -> EpochRecord {
         sampled_edges: u64::MAX,
         ..EpochRecord::default()
     }
+}
+
+/// A folder with the records of this many epochs, and its file of metrics.
+fn written(epochs: u64) -> (TempDir, PathBuf) {
+    let folder = tempdir().unwrap();
+    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
+    (1..=epochs).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let path = folder.path().join(METRICS);
+    (folder, path)
 }
 
 #[test]
@@ -78,9 +87,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
 
 #[test]
 fn records_after_the_checkpoint_are_dropped_on_resume() {
-    let folder = tempdir().unwrap();
-    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
-    (1..=5).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let (folder, _) = written(5);
     let mut journal = Journal::open(folder.path(), 3, 300).unwrap();
     assert_eq!(journal.records(), [record(1), record(2), record(3)]);
     let again = EpochRecord { loss: 9.0, ..record(4) };
@@ -90,10 +97,7 @@ fn records_after_the_checkpoint_are_dropped_on_resume() {
 
 #[test]
 fn a_torn_last_line_is_cut_off_wherever_it_is_torn() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join(METRICS);
-    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
-    (1..=2).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let (_folder, path) = written(2);
     let whole = fs::read(&path).unwrap();
     let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     for end in first..whole.len() {
@@ -120,10 +124,7 @@ fn a_pipe_in_place_of_the_metrics_is_an_error_at_once() {
 
 #[test]
 fn a_flipped_byte_of_the_metrics_is_found() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join(METRICS);
-    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
-    (1..=2).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let (folder, path) = written(2);
     let whole = fs::read(&path).unwrap();
     // Without its line feed, the last line is taken for half an append.
     for at in 0..whole.len() - 1 {
@@ -141,10 +142,7 @@ fn a_flipped_byte_of_the_metrics_is_found() {
 
 #[test]
 fn a_line_in_the_middle_that_is_no_record_is_named() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join(METRICS);
-    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
-    journal.append(record(1)).unwrap();
+    let (folder, path) = written(1);
     let line = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{line}nonsense\n{{\"epoch\": 3}}\n")).unwrap();
     let error = Journal::open(folder.path(), 3, 0).unwrap_err().to_string();
@@ -155,10 +153,7 @@ fn a_line_in_the_middle_that_is_no_record_is_named() {
 
 #[test]
 fn a_line_whose_epoch_is_out_of_order_is_named() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join(METRICS);
-    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
-    (1..=5).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let (folder, path) = written(5);
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     for (order, line) in [([0, 1, 3, 2, 4], 4), ([0, 1, 4, 3, 2], 4), ([0, 1, 1, 2, 3], 3), ([1, 0, 2, 3, 4], 2)] {

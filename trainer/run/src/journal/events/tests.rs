@@ -111,9 +111,7 @@ fn events_read_back_with_their_steps_tags_and_values() {
 
 /// The contents of the nested fields on a path of field numbers.
 fn nested(bytes: &[u8], path: &[u64]) -> Vec<Vec<u8>> {
-    let [first, rest @ ..] = path else {
-        return vec![bytes.to_vec()];
-    };
+    let [first, rest @ ..] = path else { return vec![bytes.to_vec()] };
     let found = fields(bytes).into_iter().filter(|(field, _)| field == first);
     found.flat_map(|(_, content)| nested(&content, rest)).collect()
 }
