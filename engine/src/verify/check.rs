@@ -13,6 +13,7 @@ use grappa_formats::{
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, progress::Progress};
 use grappa_storage::files;
+use serde::Serialize;
 
 /// The most problems that are reported for one file. A failing disk would give a million.
 const PROBLEMS_MAX: usize = 100;
@@ -40,7 +41,7 @@ impl VerifyReport {
 }
 
 /// A problem of a store.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
     /// The file, relative to the store.
     pub file: String,

@@ -75,7 +75,6 @@ impl Bars {
         }
     }
 
-    /// Hidden bars.
     pub(crate) fn hidden() -> Self {
         Self { shown: None, caller: None }
     }
@@ -153,9 +152,7 @@ impl VisibleBar {
 
     /// Prints the line of a finished stage, if lines are wanted.
     fn finish_stage(&self) {
-        let Some(stage) = self.stage.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return;
-        };
+        let Some(stage) = self.stage.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         if !self.leaves_lines {
             return;
         }

@@ -14,7 +14,6 @@ use crate::{log, terminal};
 pub(crate) static SCREEN: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(terminal::on_stderr()));
 
-/// Clears the bar.
 pub(crate) fn clear() {
     let _ = SCREEN.clear();
 }

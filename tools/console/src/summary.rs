@@ -16,7 +16,7 @@ pub trait Summary: Serialize {
 }
 
 /// The summary of `grappa-ingest` and `grappa-gen`. Field names are the keys of the JSON object.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Built {
     /// Nodes of the graph.
     pub nodes: u64,
@@ -51,18 +51,12 @@ impl Built {
     pub fn new(name: impl Into<String>, elapsed: Duration, edges_read: u64) -> Self {
         let seconds = elapsed.as_secs_f64();
         Self {
-            nodes: 0,
-            edges: 0,
             edges_read,
-            rejected: 0,
             seconds,
             edges_per_second: edges_read as f64 / seconds.max(1e-9),
             peak_rss_bytes: peak_rss_bytes(),
-            bytes_on_disk: 0,
-            chunks: 0,
-            chunks_present: 0,
-            files: Vec::new(),
             name: name.into(),
+            ..Self::default()
         }
     }
 }

@@ -12,10 +12,7 @@ pub fn aligned(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
     let lines = rows.iter().map(|row| {
         let cells = row.iter().enumerate().map(|(column, cell)| {
             let width = widths[column];
-            match right.contains(&column) {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:<width$}"),
-            }
+            if right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });

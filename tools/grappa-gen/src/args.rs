@@ -4,7 +4,7 @@ use std::{ffi::OsString, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
 
 use anyhow::{anyhow, bail};
 use clap::{
-    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::TypedValueParser, error::ErrorKind,
+    ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, builder::TypedValueParser, error::ErrorKind,
     parser::ValueSource,
 };
 use grappa_console::{
@@ -157,8 +157,8 @@ struct OutputArgs {
     #[arg(long)]
     force: bool,
     /// Kind of output
-    #[arg(long = "as", value_enum, default_value_t = OutputKind::Store)]
-    kind: OutputKind,
+    #[arg(long = "as", value_name = "KIND", default_value = "store", value_parser = output_kinds())]
+    kind: Kind,
     /// Number of chunks of the store; partitions are groups of chunks
     ///
     /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
@@ -170,8 +170,8 @@ struct OutputArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = chunk_range)]
     only_chunks: Option<Vec<RangeInclusive<u32>>>,
     /// Assignment of nodes to chunks
-    #[arg(long, value_enum, default_value_t = Assign::Random)]
-    assign: Assign,
+    #[arg(long, value_name = "ASSIGN", default_value = "random", action = ArgAction::Set, value_parser = assignments())]
+    assign: bool,
     /// Continue a run that was stopped or killed, with the same options
     #[arg(long)]
     resume: bool,
@@ -252,22 +252,22 @@ struct Blocks {
     noise: f64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OutputKind {
-    /// A store, ready to train on
-    Store,
-    /// A text file of edges, source before destination
-    Tsv,
-    /// A NumPy array of edges, source before destination
-    Npy,
+/// The format of an edge list; None for a store.
+type Kind = Option<EdgeListFormat>;
+
+fn output_kinds() -> impl TypedValueParser<Value = Kind> {
+    choices([
+        ("store", "A store, ready to train on", None),
+        ("tsv", "A text file of edges, source before destination", Some(EdgeListFormat::Tsv)),
+        ("npy", "A NumPy array of edges, source before destination", Some(EdgeListFormat::Npy)),
+    ])
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Assign {
-    /// Each chunk is a random sample of the nodes
-    Random,
-    /// By id: nodes with close ids share a chunk
-    Range,
+fn assignments() -> impl TypedValueParser<Value = bool> {
+    choices([
+        ("random", "Each chunk is a random sample of the nodes", true),
+        ("range", "By id: nodes with close ids share a chunk", false),
+    ])
 }
 
 fn feature_sources() -> impl TypedValueParser<Value = FeatureSource> {
@@ -325,7 +325,7 @@ impl GenArgs {
         let (_, of_model) = matches.subcommand().expect("a model is required");
         let mut given = OF_STORES.iter().filter(|id| of_model.value_source(id) == Some(ValueSource::CommandLine));
         let output = match given.next() {
-            Some(id) if args.model.common().output.kind != OutputKind::Store => {
+            Some(id) if args.model.common().output.kind.is_some() => {
                 let option = id.replace('_', "-");
                 Err(anyhow!("--{option} is for stores only: leave it out, or use --as store"))
             }
@@ -339,10 +339,7 @@ impl GenArgs {
     fn output(&self) -> anyhow::Result<Output> {
         let common = self.model.common();
         let recipe = Recipe::new(self.model.model()?, common.seed).with_splits(self.model.splits()?);
-        let threads = match common.threads {
-            Some(threads) => threads,
-            None => std::thread::available_parallelism()?,
-        };
+        let threads = common.threads.map_or_else(std::thread::available_parallelism, Ok)?;
         if let (FeatureSource::Procedural, FeatureDtype::F16 | FeatureDtype::Bf16 | FeatureDtype::Int8) =
             (&common.features.features, common.features.feature_dtype)
         {
@@ -351,17 +348,13 @@ impl GenArgs {
                  --features stored"
             );
         }
-        let format = match common.output.kind {
-            OutputKind::Store => {
-                let options = common.store(recipe, threads);
-                options.check()?;
-                return Ok(Output::Store(options));
-            }
-            OutputKind::Tsv => EdgeListFormat::Tsv,
-            OutputKind::Npy => EdgeListFormat::Npy,
+        let Some(format) = common.output.kind else {
+            let options = common.store(recipe, threads);
+            options.check()?;
+            return Ok(Output::Store(options));
         };
         if common.output.out.as_os_str() == "-"
-            && (common.output.kind != OutputKind::Tsv || common.features.feature_dim.is_some())
+            && (format != EdgeListFormat::Tsv || common.features.feature_dim.is_some())
         {
             bail!("--out - prints edges as text on stdout: give --as tsv and no --feature-dim, or a name for --out");
         }
@@ -376,9 +369,7 @@ impl GenArgs {
             memory: common.memory.0,
         }))
     }
-}
 
-impl GenArgs {
     /// The least bytes that the output takes; the real size is larger. For a part of a graph, 0.
     pub fn least_bytes(&self) -> u64 {
         let common = self.model.common();
@@ -389,18 +380,18 @@ impl GenArgs {
         let drawn = (common.edge_factor * nodes as f64) as u64;
         let dim = u64::from(common.features.feature_dim.unwrap_or(0));
         let value_bytes = match (common.output.kind, common.features.feature_dtype, &common.features.features) {
-            (OutputKind::Store, _, FeatureSource::Procedural) => 0,
-            (OutputKind::Store, FeatureDtype::Int8, _) => 1,
-            (OutputKind::Store, FeatureDtype::F16 | FeatureDtype::Bf16, _) => 2,
+            (None, _, FeatureSource::Procedural) => 0,
+            (None, FeatureDtype::Int8, _) => 1,
+            (None, FeatureDtype::F16 | FeatureDtype::Bf16, _) => 2,
             _ => 4,
         };
         let (node_bytes, edges_bytes) = match common.output.kind {
             // A byte of degree. Edges take more than a byte each, but most may be parallel.
-            OutputKind::Store if common.edges.dedup => (1, 0),
-            OutputKind::Store => (1, drawn),
+            None if common.edges.dedup => (1, 0),
+            None => (1, drawn),
             // Two digits, a tab and a line end.
-            OutputKind::Tsv => (0, drawn.saturating_mul(4)),
-            OutputKind::Npy => (0, drawn.saturating_mul(16)),
+            Some(EdgeListFormat::Tsv) => (0, drawn.saturating_mul(4)),
+            Some(EdgeListFormat::Npy) => (0, drawn.saturating_mul(16)),
         };
         nodes.saturating_mul(node_bytes + dim * value_bytes).saturating_add(edges_bytes)
     }
@@ -412,7 +403,7 @@ impl Common {
         StoreOptions {
             recipe,
             out: self.output.out.clone(),
-            random_permutation: self.output.assign == Assign::Random,
+            random_permutation: self.output.assign,
             chunks: self.output.chunks.0,
             only_chunks: self.output.only_chunks.clone(),
             edge_options: EdgeOptions { undirected: false, dedup: self.edges.dedup, self_loops: self.edges.self_loops },

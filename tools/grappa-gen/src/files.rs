@@ -3,10 +3,11 @@
 use std::{
     io::Write,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use anyhow::{Context, Result};
-use grappa_console::Bars;
+use grappa_console::{Bars, Built};
 use grappa_engine::{
     generate::{
         Generator, Split, check_features_memory, print_edge_list, write_classes, write_edge_list, write_features,
@@ -17,19 +18,6 @@ use grappa_engine::{
 
 use crate::args::FileOptions;
 
-/// Summary of the written files.
-pub struct Files {
-    /// Number of nodes.
-    pub nodes: u64,
-    /// Number of edges.
-    pub edges: u64,
-    /// Length of all files in bytes.
-    pub bytes: u64,
-    /// The file of edges, and then the others.
-    pub paths: Vec<PathBuf>,
-}
-
-/// Prints the edges as text on stdout.
 pub fn print(options: &FileOptions, bars: &Bars) -> Result<()> {
     let generator = Generator::new(options.recipe.clone())?;
     let mut out = grappa_console::stdout();
@@ -50,8 +38,8 @@ enum NodeFile {
     Split(Split),
 }
 
-/// Writes all files, or none. If files are replaced, each is when its new content is complete.
-pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
+/// Writes all files, or none, for a program that began at `begin`. If files are replaced, each is when its new content is complete.
+pub fn write(options: &FileOptions, begin: Instant, bars: &Bars) -> Result<Built> {
     let generator = Generator::new(options.recipe.clone())?;
     let mut node_files = Vec::new();
     node_files.extend(options.feature_dim.map(|dim| NodeFile::Features(dim as usize)));
@@ -82,11 +70,12 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
             bytes += file.write(&generator, options.destination(path), bars)?;
             finished.push(path);
         }
-        Ok(Files {
+        Ok(Built {
             nodes: generator.nodes(),
             edges: written.edges,
-            bytes,
-            paths: finished.iter().map(|path| path.to_path_buf()).collect(),
+            bytes_on_disk: bytes,
+            files: finished.iter().map(|path| path.display().to_string()).collect(),
+            ..Built::new(options.edges.display().to_string(), begin.elapsed(), written.edges)
         })
     });
     if made.is_err() && !options.replace {

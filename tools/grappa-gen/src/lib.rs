@@ -67,15 +67,7 @@ fn run(args: &GenArgs, output: Output, console: &Console) -> anyhow::Result<()> 
         Output::Files(options) => {
             check_space(&options.edges, args.least_bytes())?;
             signals::stops_by_itself("removing the unfinished files");
-            let made = files::write(&options, &console.bars())?;
-            let name = options.edges.display().to_string();
-            Built {
-                nodes: made.nodes,
-                edges: made.edges,
-                bytes_on_disk: made.bytes,
-                files: made.paths.iter().map(|path| path.display().to_string()).collect(),
-                ..Built::new(name, begin.elapsed(), made.edges)
-            }
+            files::write(&options, begin, &console.bars())?
         }
     };
     console.finish(&built)

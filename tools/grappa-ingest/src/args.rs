@@ -451,7 +451,11 @@ impl IngestArgs {
             },
             splits: SplitOptions {
                 files: named.into_iter().filter_map(|(name, path)| Some(SplitFile { name, path: path? })).collect(),
-                random: self.splits.random(),
+                random: self.splits.split.map(|shares| RandomSplit {
+                    shares,
+                    seed: self.splits.split_seed,
+                    stratify: self.splits.stratify,
+                }),
                 edges: self.edge_splits.options()?,
             },
             layout: StoreLayout {
@@ -459,7 +463,11 @@ impl IngestArgs {
                 assign: self.store.assign.clone(),
                 seed: self.store.seed,
             },
-            resources: self.resources.options()?,
+            resources: Resources {
+                memory: self.resources.memory.0,
+                threads: self.resources.threads.map_or_else(available_parallelism, Ok)?.get(),
+                tmp: self.resources.tmp.clone(),
+            },
             out: self.store.out.clone().unwrap_or_default(),
             replace: self.store.force,
             resume: self.store.resume,
@@ -555,12 +563,6 @@ impl NodeArgs {
     }
 }
 
-impl SplitArgs {
-    fn random(&self) -> Option<RandomSplit> {
-        Some(RandomSplit { shares: self.split?, seed: self.split_seed, stratify: self.stratify })
-    }
-}
-
 impl EdgeSplitArgs {
     fn options(&self) -> anyhow::Result<Option<EdgeSplit>> {
         Ok(match (self.edge_split, &self.edge_split_by) {
@@ -568,16 +570,6 @@ impl EdgeSplitArgs {
             (Some(shares), None) => Some(EdgeSplit::random(shares, self.edge_split_seed)?),
             (None, _) if self.val_edges.is_empty() && self.test_edges.is_empty() => None,
             (None, _) => Some(EdgeSplit::Files { val: self.val_edges.clone(), test: self.test_edges.clone() }),
-        })
-    }
-}
-
-impl ResourceArgs {
-    fn options(&self) -> anyhow::Result<Resources> {
-        Ok(Resources {
-            memory: self.memory.0,
-            threads: self.threads.map_or_else(available_parallelism, Ok)?.get(),
-            tmp: self.tmp.clone(),
         })
     }
 }

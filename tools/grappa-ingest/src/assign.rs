@@ -2,7 +2,6 @@
 
 use grappa_engine::ingest::{Assign, PARTS_MAX, Partitioner};
 
-/// Reads the value of `--assign`.
 pub fn parse_assign(text: &str) -> Result<Assign, String> {
     match text {
         "random" => Ok(Assign::Random),

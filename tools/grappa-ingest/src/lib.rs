@@ -9,10 +9,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode, time::Instant};
 
 use clap::{CommandFactory, Parser};
 use grappa_console::{Built, Console, Summary, first_names, signals};
-use grappa_engine::{
-    Progress,
-    ingest::{LabelType, Reading, Schema, examine, ingest, kept_in, partial_folder},
-};
+use grappa_engine::ingest::{LabelType, Reading, examine, ingest, kept_in, partial_folder};
 use serde::Serialize;
 
 use self::{
@@ -42,12 +39,30 @@ pub fn call(line: impl IntoIterator<Item = OsString>, console: &Console) -> anyh
 }
 
 fn run(args: &IngestArgs, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let options = args.options()?;
     if args.is_dry_run() {
-        return console.finish(&DryRun::of(&examine(&args.options()?, &console.bars())?));
+        return console.finish(&DryRun::of(&examine(&options, &console.bars())?));
     }
-    tell_what_is_kept(&args.options()?.out);
-    let ingested = Ingested::run(args, &console.bars())?;
-    console.finish(&ingested.summary())
+    tell_what_is_kept(&options.out);
+    let summary = ingest(&options, &console.bars())?;
+    let chunks = u64::from(summary.chunks);
+    console.finish(&WithReadings {
+        built: Built {
+            nodes: summary.nodes,
+            edges: summary.edges,
+            rejected: summary.rejected,
+            bytes_on_disk: summary.bytes_on_disk,
+            chunks,
+            chunks_present: chunks,
+            ..Built::new(options.out.display().to_string(), begin.elapsed(), summary.edges_read)
+        },
+        inputs: summary.readings.iter().map(Input::of).collect(),
+        feature_names: summary.schema.feature_names(),
+        class_names: &summary.schema.classes,
+        label_type: options.node_data.label_type,
+        readings: &summary.readings,
+    })
 }
 
 /// A signal ends the program at once, and says what is kept of the unfinished store.
@@ -59,46 +74,11 @@ fn tell_what_is_kept(out: &Path) {
     });
 }
 
-/// A finished ingest.
-struct Ingested {
-    built: Built,
-    readings: Vec<Reading>,
-    schema: Schema,
-    label_type: LabelType,
-}
-
-impl Ingested {
-    fn run(args: &IngestArgs, progress: &dyn Progress) -> anyhow::Result<Self> {
-        let begin = Instant::now();
-        let options = args.options()?;
-        let summary = ingest(&options, progress)?;
-        let mut built = Built::new(options.out.display().to_string(), begin.elapsed(), summary.edges_read);
-        built.nodes = summary.nodes;
-        built.edges = summary.edges;
-        built.rejected = summary.rejected;
-        built.bytes_on_disk = summary.bytes_on_disk;
-        built.chunks = u64::from(summary.chunks);
-        built.chunks_present = built.chunks;
-        Ok(Self { built, readings: summary.readings, schema: summary.schema, label_type: options.node_data.label_type })
-    }
-
-    fn summary(&self) -> WithReadings<'_> {
-        WithReadings {
-            built: &self.built,
-            inputs: self.readings.iter().map(Input::of).collect(),
-            readings: &self.readings,
-            feature_names: self.schema.feature_names(),
-            class_names: &self.schema.classes,
-            label_type: self.label_type,
-        }
-    }
-}
-
 /// The summary of a store, and how its input was read.
 #[derive(Serialize)]
 struct WithReadings<'a> {
     #[serde(flatten)]
-    built: &'a Built,
+    built: Built,
     inputs: Vec<Input<'a>>,
     /// Empty if features have no names.
     feature_names: Vec<String>,

@@ -48,7 +48,6 @@ fn rows_of(reading: &Reading) -> Vec<Vec<String>> {
     rows
 }
 
-/// The row of a column.
 fn row_of(file: &str, column: &str, role: &str, encoded: Option<&ColumnReading>) -> Vec<String> {
     let (becomes, dimensions, missing) = match encoded {
         None => Default::default(),
@@ -115,7 +114,6 @@ struct Encoded<'a> {
     missing_values: Option<u64>,
 }
 
-/// What a column has.
 #[derive(Serialize)]
 struct Role<'a> {
     role: &'a str,

@@ -24,7 +24,7 @@ use grappa_engine::{
     },
 };
 
-pub use self::plan::{Degrees, PlanArgs, PlannedFirstHop, PlannedHalo, PlannedTask, Training};
+pub use self::plan::{PlanArgs, Training};
 use self::threads::{RESOURCES, Threads};
 
 const EXAMPLES: &str = "\

@@ -41,7 +41,6 @@ struct ExportedFile {
     bytes: u64,
 }
 
-/// Something to export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What<'a> {
     Edges(EdgePart),
@@ -198,7 +197,6 @@ fn check_name(what: What<'_>, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Whether `-` stands for stdout.
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

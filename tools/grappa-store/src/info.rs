@@ -35,11 +35,8 @@ pub fn run(options: &args::InfoArgs, console: &Console) -> anyhow::Result<()> {
     let info = info(&store, threads, &bars)?;
     let counting = CoverageOptions { memory: options.memory.0, threads };
     let assignment = store.assignment();
-    let mut coverage = match options.coverage {
-        true => coverage(&store, assignment, &counting, &bars)?,
-        false => Vec::new(),
-    }
-    .into_iter();
+    let mut coverage =
+        if options.coverage { coverage(&store, assignment, &counting, &bars)? } else { Vec::new() }.into_iter();
     let shown = ShownInfo {
         info,
         by_partition: report(store.manifest(), assignment)
@@ -58,16 +55,9 @@ impl Summary for ShownInfo {
         let mut table = Table::default();
         table.row("nodes", exact(info.nodes));
         table.row("edges", edges(info));
-        let held_out = [("val", info.edges_val), ("test", info.edges_test)];
-        let held_out: Vec<_> =
-            held_out.iter().filter_map(|(name, edges)| edges.map(|edges| format!("{name} {}", exact(edges)))).collect();
-        if !held_out.is_empty() {
-            let drawn = match &info.edge_split {
-                Some(split) if split.contains(" by ") => format!(" ({})", printable(split)),
-                Some(split) => format!(" (random, {})", printable(split)),
-                None => String::new(),
-            };
-            table.row("edges held out", held_out.join(", ") + &drawn);
+        let held_out = [("val", info.edges_val.map(exact)), ("test", info.edges_test.map(exact))];
+        if let Some(held_out) = parts(&held_out, info.edge_split.as_deref()) {
+            table.row("edges held out", held_out);
         }
         table.row("chunks", chunks(info));
         if let Some(bits) = info.bits_per_edge {
@@ -111,15 +101,9 @@ impl Summary for ShownInfo {
             table.row(what, first_names(&info.class_names));
         }
         let splits = [("train", info.splits.train), ("val", info.splits.val), ("test", info.splits.test)];
-        let splits: Vec<_> =
-            splits.iter().filter_map(|(name, nodes)| nodes.map(|nodes| format!("{name} {nodes}"))).collect();
-        if !splits.is_empty() {
-            let drawn = match &info.random_split {
-                Some(split) if split.contains(" by ") => format!(" ({})", printable(split)),
-                Some(split) => format!(" (random, {})", printable(split)),
-                None => String::new(),
-            };
-            table.row("splits", splits.join(", ") + &drawn);
+        let splits = splits.map(|(name, nodes)| (name, nodes.map(|nodes| nodes.to_string())));
+        if let Some(splits) = parts(&splits, info.random_split.as_deref()) {
+            table.row("splits", splits);
         }
         table.row("partitions", format!("{} ({}, generation {})", info.partitions, info.schedule, info.generation));
         table.row("written by", printable(&info.writer).into_owned());
@@ -136,6 +120,16 @@ impl Summary for ShownInfo {
         }
         parts.join("\n\n")
     }
+}
+
+/// The sizes of parts that a store has, and how they were drawn. None without parts.
+fn parts(sizes: &[(&str, Option<String>)], drawn: Option<&str>) -> Option<String> {
+    let sizes: Vec<_> = sizes.iter().filter_map(|(name, size)| Some(format!("{name} {}", size.as_ref()?))).collect();
+    let drawn = drawn.map_or_else(String::new, |drawn| match drawn.contains(" by ") {
+        true => format!(" ({})", printable(drawn)),
+        false => format!(" (random, {})", printable(drawn)),
+    });
+    (!sizes.is_empty()).then(|| sizes.join(", ") + &drawn)
 }
 
 fn edges(info: &Info) -> String {
@@ -198,9 +192,7 @@ fn bytes(info: &Info) -> String {
 }
 
 fn degrees(info: &Info) -> String {
-    let Some(mean) = info.degree_mean else {
-        return "no nodes".into();
-    };
+    let Some(mean) = info.degree_mean else { return "no nodes".into() };
     let head = format!("in-degrees: mean {mean:.2}, largest {}", info.degree_max);
     let most = info.degree_histogram.iter().map(|bucket| bucket.nodes).max().unwrap_or(0);
     let width = info.degree_histogram.iter().map(|bucket| range(bucket).len()).max().unwrap_or(0);
@@ -212,7 +204,6 @@ fn degrees(info: &Info) -> String {
     lines.join("\n")
 }
 
-/// The degrees of a bucket.
 fn range(bucket: &DegreeBucket) -> String {
     match bucket {
         DegreeBucket { from, to, .. } if from == to => from.to_string(),

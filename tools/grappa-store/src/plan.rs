@@ -56,7 +56,7 @@ pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
     let plan = plan(&PlanOptions {
         nodes,
         edges,
-        degrees: options.graph.degrees.into(),
+        degrees: options.graph.degrees,
         features: options
             .graph
             .dim

@@ -9,7 +9,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Appends a row.
     pub fn row(&mut self, name: &'static str, value: String) {
         self.rows.push((name, value));
     }

@@ -14,17 +14,10 @@ struct Verified {
     ok: bool,
     files: u64,
     bytes: u64,
-    problems: Vec<Found>,
+    problems: Vec<Problem>,
     seconds: f64,
     #[serde(skip)]
     store: String,
-}
-
-#[derive(Serialize)]
-struct Found {
-    file: String,
-    offset: u64,
-    what: String,
 }
 
 pub fn run(options: &args::VerifyArgs, console: &Console) -> anyhow::Result<()> {
@@ -35,7 +28,7 @@ pub fn run(options: &args::VerifyArgs, console: &Console) -> anyhow::Result<()> 
         ok: report.is_ok(),
         files: report.files,
         bytes: report.bytes,
-        problems: report.problems.into_iter().map(Found::from).collect(),
+        problems: report.problems,
         seconds: begin.elapsed().as_secs_f64(),
         store: options.store.display().to_string(),
     };
@@ -46,12 +39,6 @@ pub fn run(options: &args::VerifyArgs, console: &Console) -> anyhow::Result<()> 
     console.answer(&verified)?;
     let s = if problems == 1 { "" } else { "s" };
     bail!("{}: {problems} problem{s} found", options.store.display());
-}
-
-impl From<Problem> for Found {
-    fn from(Problem { file, offset, what }: Problem) -> Self {
-        Self { file, offset, what }
-    }
 }
 
 impl Summary for Verified {

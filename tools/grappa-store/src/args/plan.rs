@@ -2,11 +2,15 @@
 
 use std::{num::NonZeroU32, path::PathBuf, str::FromStr};
 
-use clap::ValueEnum;
-use grappa_console::{ByteSize, ByteSizeError, options::dtypes};
+use clap::{ArgAction, builder::TypedValueParser};
+use grappa_console::{
+    ByteSize, ByteSizeError,
+    options::{choices, dtypes},
+};
 use grappa_engine::{
     formats::manifest::FeatureDtype,
     ingest::{EDGE_FEATURES_MAX, Shares},
+    plan::Degrees,
     sample::Fanouts,
 };
 
@@ -47,7 +51,7 @@ pub struct GraphArgs {
     #[arg(long, value_name = "E", value_parser = parse_count, required_unless_present = "store")]
     pub edges: Option<u64>,
     /// Distribution of in-degrees
-    #[arg(long, value_enum, default_value_t = Degrees::Rmat)]
+    #[arg(long, value_name = "DEGREES", default_value = "rmat", value_parser = degrees())]
     pub degrees: Degrees,
     /// Features per node [default: no features]
     #[arg(long, value_name = "D")]
@@ -113,8 +117,8 @@ pub struct Training {
     #[arg(long)]
     pub train: bool,
     /// Task of the run
-    #[arg(long, value_enum, default_value_t = PlannedTask::Nodes, requires = "train")]
-    pub task: PlannedTask,
+    #[arg(long = "task", value_name = "TASK", default_value = "nodes", action = ArgAction::Set, value_parser = tasks(), requires = "train")]
+    pub is_link: bool,
     #[command(flatten)]
     pub links: LinkArgs,
     /// Share of the nodes to train on [default: as in the store, or in --split]
@@ -145,11 +149,11 @@ pub struct Training {
     #[arg(long, value_name = "Q", requires = "train", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub concurrent: Option<u32>,
     /// Source of the first layer's aggregates [default: preaggregated if features are stored]
-    #[arg(long, value_enum, requires = "train")]
-    pub first_hop: Option<PlannedFirstHop>,
+    #[arg(long = "first-hop", value_name = "FIRST_HOP", value_parser = first_hops(), requires = "train")]
+    pub is_preaggregated: Option<bool>,
     /// Data of halo nodes (in-neighbors in other partitions) besides their features
-    #[arg(long, value_enum, default_value_t = PlannedHalo::Auto, requires = "train")]
-    pub halo: PlannedHalo,
+    #[arg(long = "halo", value_name = "HALO", default_value = "auto", action = ArgAction::Set, value_parser = halos(), requires = "train")]
+    pub expands_halo: bool,
     /// Floating-point operations per second of a GPU that computes the model, such as 20T [default: the processors compute it]
     #[arg(long, value_name = "N", requires = "train", value_parser = parse_rate)]
     pub device_rate: Option<u64>,
@@ -170,12 +174,27 @@ pub struct LinkArgs {
     pub candidates: PlannedCandidates,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PlannedTask {
-    /// Labels of nodes
-    Nodes,
-    /// Links between nodes, as --task link of grappa-train
-    Link,
+fn degrees() -> impl TypedValueParser<Value = Degrees> {
+    choices([
+        ("rmat", "Skewed, as in R-MAT graphs", Degrees::Rmat),
+        ("even", "All similar; edges take the most space", Degrees::Even),
+    ])
+}
+
+fn tasks() -> impl TypedValueParser<Value = bool> {
+    choices([
+        ("nodes", "Labels of nodes", false),
+        ("link", "Links between nodes, as --task link of grappa-train", true),
+    ])
+}
+
+fn first_hops() -> impl TypedValueParser<Value = bool> {
+    choices([("sampled", "Sampled neighbors", false), ("preaggregated", "Pre-aggregated features", true)])
+}
+
+fn halos() -> impl TypedValueParser<Value = bool> {
+    let auto = "Historical embeddings or sampled in-neighbors, as training chooses them";
+    choices([("auto", auto, true), ("stop", "Nothing", false)])
 }
 
 /// A number of candidates; None for all nodes.
@@ -194,30 +213,6 @@ impl FromStr for PlannedCandidates {
             },
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PlannedFirstHop {
-    /// Sampled neighbors
-    Sampled,
-    /// Pre-aggregated features
-    Preaggregated,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PlannedHalo {
-    /// Historical embeddings or sampled in-neighbors, as training chooses them
-    Auto,
-    /// Nothing
-    Stop,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Degrees {
-    /// Skewed, as in R-MAT graphs
-    Rmat,
-    /// All similar; edges take the most space
-    Even,
 }
 
 /// Parses a count: digits, or a number with k, M, G or T.

@@ -15,9 +15,6 @@ pub struct Threads {
 impl Threads {
     /// How many threads to use.
     pub fn get(self) -> anyhow::Result<usize> {
-        match self.threads {
-            Some(threads) => Ok(threads.get()),
-            None => Ok(std::thread::available_parallelism()?.get()),
-        }
+        Ok(self.threads.map_or_else(std::thread::available_parallelism, Ok)?.get())
     }
 }

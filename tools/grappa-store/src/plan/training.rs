@@ -8,7 +8,7 @@ use grappa_engine::{
     ChunkId, Store,
     formats::{aggregates::AggregateKind, container::FileKind, manifest::FeatureSource},
     plan::{
-        Degrees, Plan,
+        Plan,
         train::{
             LinkOptions, Machine, MemoryPlan, StagePlan, StoredAggregates, TrainGraph, TrainModel, TrainOptions,
             TrainPlan,
@@ -20,7 +20,7 @@ use grappa_engine::{
 
 use super::speed::Speed;
 use crate::{
-    args::{self, PlannedFirstHop, PlannedHalo, PlannedTask, Training},
+    args::{self, Training},
     table::{Table, exact},
 };
 
@@ -47,15 +47,12 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
         .files
         .iter()
         .filter(|file| matches!(files::kind_of(&file.path), Some(FileKind::ROWS | FileKind::DEGREES)));
-    let kind = match manifest.weighted {
-        true => AggregateKind::WeightedMean,
-        false => AggregateKind::Mean,
-    };
+    let kind = if manifest.weighted { AggregateKind::WeightedMean } else { AggregateKind::Mean };
     let source = Source {
         graph: TrainGraph {
             nodes: store.present_nodes(),
             edges: manifest.edges,
-            degrees: options.graph.degrees.into(),
+            degrees: options.graph.degrees,
             chunks: store.present_chunks().count() as u32,
             present: present_sources(store),
             adjacency_bytes: lists.map(|file| file.bytes).sum(),
@@ -79,9 +76,7 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
 
 /// Training on a store that is planned.
 pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::Result<TrainOptions> {
-    let Some(dim) = options.graph.dim else {
-        bail!("--train needs features: give --dim");
-    };
+    let Some(dim) = options.graph.dim else { bail!("--train needs features: give --dim") };
     let shares = options.graph.split.map(|split| split.fractions());
     let held_out = options.graph.edge_split.map_or(0, |split| {
         let [_, val, test] = split.fractions();
@@ -91,15 +86,12 @@ pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::
         graph: TrainGraph {
             nodes: plan.nodes,
             edges: plan.edges - held_out,
-            degrees: options.graph.degrees.into(),
+            degrees: options.graph.degrees,
             chunks: plan.chunks,
             present: 1.0,
             adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
             features: (dim, options.graph.dtype),
-            stored: match options.training.computed_features {
-                true => 0,
-                false => plan.nodes,
-            },
+            stored: if options.training.computed_features { 0 } else { plan.nodes },
             aggregates: None,
         },
         is_whole: true,
@@ -146,14 +138,12 @@ fn present_sources(store: &Store) -> f64 {
 fn of_source(options: &args::PlanArgs, source: Source, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let graph = &source.graph;
     let training = &options.training;
-    let is_link = training.task == PlannedTask::Link;
+    let is_link = training.is_link;
     let train = match is_link {
         true => Some(training_edges(training, &source)?),
         false => training.train_fraction.map(|share| source.part(share)).or(source.train),
     };
-    let Some(train) = train else {
-        bail!("the number of training nodes is unknown: give --train-fraction or --split");
-    };
+    let Some(train) = train else { bail!("the number of training nodes is unknown: give --train-fraction or --split") };
     let fanouts: Vec<Option<u32>> = match &training.fanouts {
         Some(fanouts) => (0..fanouts.hops()).map(|hop| fanouts.at(hop)).collect(),
         None => FANOUTS.into_iter().chain(iter::repeat(FANOUTS[2])).map(Some).take(training.layers as usize).collect(),
@@ -176,15 +166,15 @@ fn of_source(options: &args::PlanArgs, source: Source, speed: &Speed) -> anyhow:
         );
     }
     let can_be_preaggregated = graph.stored > 0 && (source.is_whole || graph.aggregates.is_some());
-    let preaggregated = match training.first_hop {
-        Some(PlannedFirstHop::Preaggregated) if graph.stored == 0 => bail!(
+    let preaggregated = match training.is_preaggregated {
+        Some(true) if graph.stored == 0 => bail!(
             "the first hop cannot be pre-aggregated: the features are computed, not stored; use --first-hop sampled, or leave it out"
         ),
-        Some(PlannedFirstHop::Preaggregated) if !can_be_preaggregated => bail!(
+        Some(true) if !can_be_preaggregated => bail!(
             "the first hop cannot be pre-aggregated: the slice has no pre-aggregated features, and they need the whole graph; use \
              --first-hop sampled, or leave it out"
         ),
-        Some(first_hop) => first_hop == PlannedFirstHop::Preaggregated,
+        Some(is_preaggregated) => is_preaggregated,
         // A minibatch of links leaves its edges out of the messages.
         None => can_be_preaggregated && !is_link,
     };
@@ -208,7 +198,7 @@ fn of_source(options: &args::PlanArgs, source: Source, speed: &Speed) -> anyhow:
         batch: training.batch,
         partitions: training.partitions,
         concurrent: training.concurrent,
-        expands_halo: training.halo == PlannedHalo::Auto,
+        expands_halo: training.expands_halo,
         machine: Machine {
             memory: options.estimate.memory.0,
             disk_bandwidth: speed.disk_bandwidth as f64,
@@ -225,26 +215,13 @@ fn training_edges(training: &Training, source: &Source) -> anyhow::Result<u64> {
     if source.held_out == 0 {
         bail!("--task link scores edges that are held out: give --edge-split, or a store that was ingested with it");
     }
-    let edges = match source.undirected {
-        true => source.graph.edges / 2,
-        false => source.graph.edges,
-    };
+    let edges = if source.undirected { source.graph.edges / 2 } else { source.graph.edges };
     Ok(match training.links.edges_per_epoch {
         0 => edges,
         wanted => wanted.min(edges),
     })
 }
 
-impl From<args::Degrees> for Degrees {
-    fn from(degrees: args::Degrees) -> Self {
-        match degrees {
-            args::Degrees::Rmat => Self::Rmat,
-            args::Degrees::Even => Self::Even,
-        }
-    }
-}
-
-/// The estimate as a table.
 pub fn text(plan: &TrainPlan) -> String {
     let mut table = Table::default();
     let places = match plan.lists {
@@ -252,10 +229,7 @@ pub fn text(plan: &TrainPlan) -> String {
         ViewKind::Mapped => "adjacency lists in mapped files",
         _ => "all adjacency lists in memory",
     };
-    let halo = match plan.expands_halo {
-        true => "",
-        false => "; nodes of other partitions are not expanded",
-    };
+    let halo = if plan.expands_halo { "" } else { "; nodes of other partitions are not expanded" };
     table.row("partitions", format!("{}, {} per step, {places}{halo}", plan.partitions, plan.concurrent));
     table.row("steps per epoch", exact(plan.steps));
     table.row("a step", format!("{} nodes, {} edges", exact(plan.step_nodes as u64), exact(plan.step_edges as u64)));
