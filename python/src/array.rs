@@ -18,21 +18,27 @@ use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
 
 use crate::process::OfProcess;
 
-/// A type of values, as `struct` of Python names it.
-#[derive(Debug, Clone, Copy)]
-pub struct ValueType {
-    format: &'static CStr,
-    bytes: usize,
+/// A type of values.
+pub trait Value: Any + Send {
+    /// As `struct` of Python names it on Linux.
+    const FORMAT: &'static CStr;
 }
 
-/// 32-bit floats.
-pub const F32: ValueType = ValueType { format: c"f", bytes: 4 };
-/// 64-bit signed integers: `long` on Linux.
-pub const I64: ValueType = ValueType { format: c"l", bytes: 8 };
-/// 64-bit unsigned integers: `unsigned long` on Linux.
-pub const U64: ValueType = ValueType { format: c"L", bytes: 8 };
-/// Bytes.
-pub const U8: ValueType = ValueType { format: c"B", bytes: 1 };
+impl Value for f32 {
+    const FORMAT: &'static CStr = c"f";
+}
+
+impl Value for i64 {
+    const FORMAT: &'static CStr = c"l";
+}
+
+impl Value for u64 {
+    const FORMAT: &'static CStr = c"L";
+}
+
+impl Value for u8 {
+    const FORMAT: &'static CStr = c"B";
+}
 
 /// The number of batches whose memory Python may have at the same time: the one in use, and the one that follows.
 pub const LEASES_MAX: usize = 2;
@@ -64,7 +70,8 @@ pub struct Array {
     owner: Box<dyn Any + Send>,
     /// The first value. Nothing in Rust reads or writes the values any more.
     start: *mut u8,
-    value: ValueType,
+    format: &'static CStr,
+    value_bytes: usize,
     shape: Vec<ffi::Py_ssize_t>,
     strides: Vec<ffi::Py_ssize_t>,
 }
@@ -76,27 +83,14 @@ unsafe impl Sync for Array {}
 
 impl Array {
     /// A matrix of `shape` with these values.
-    pub fn f32s(mut values: Vec<f32>, shape: &[usize]) -> Self {
-        let start = values.as_mut_ptr().cast();
-        Self::new(start, Box::new(values), F32, shape)
-    }
-
-    /// As [`Array::f32s`].
-    pub fn i64s(mut values: Vec<i64>, shape: &[usize]) -> Self {
-        let start = values.as_mut_ptr().cast();
-        Self::new(start, Box::new(values), I64, shape)
-    }
-
-    /// As [`Array::f32s`].
-    pub fn u64s(mut values: Vec<u64>, shape: &[usize]) -> Self {
-        let start = values.as_mut_ptr().cast();
-        Self::new(start, Box::new(values), U64, shape)
-    }
-
-    /// As [`Array::f32s`].
-    pub fn u8s(mut values: Vec<u8>, shape: &[usize]) -> Self {
+    pub fn new<T: Value>(mut values: Vec<T>, shape: &[usize]) -> Self {
         let start = values.as_mut_ptr();
-        Self::new(start, Box::new(values), U8, shape)
+        Self::at(start, Box::new(values), shape)
+    }
+
+    pub fn vector<T: Value>(values: Vec<T>) -> Self {
+        let len = values.len();
+        Self::new(values, &[len])
     }
 
     /// The features of a batch, one row per node, of 32-bit floats, and then the pre-aggregated features if it has them. None if it has
@@ -104,37 +98,34 @@ impl Array {
     pub fn features(batch: Batch, leases: &Arc<Leases>) -> Vec<Self> {
         let mut leased = (Lease::new(leases), batch);
         let is_copied = leases.0.load(Ordering::Relaxed) > LEASES_MAX;
-        let Some(features) = leased.1.features_mut() else {
-            return Vec::new();
-        };
+        let Some(features) = leased.1.features_mut() else { return Vec::new() };
         let (shape, columns) = ([features.rows(), features.dim()], features.columns());
         let values = shape[0] * shape[1];
         if is_copied {
             let of_column = |column| features.f32s()[column * values..][..values].to_vec();
-            return (0..columns).map(|column| Self::f32s(of_column(column), &shape)).collect();
+            return (0..columns).map(|column| Self::new(of_column(column), &shape)).collect();
         }
-        let start = features.bytes_mut().as_mut_ptr();
+        let start = features.bytes_mut().as_mut_ptr().cast::<f32>();
         let leased = Arc::new(OfProcess::new(leased));
         (0..columns)
-            .map(|column| {
-                let start = start.wrapping_add(column * values * F32.bytes);
-                Self::new(start, Box::new(leased.clone()), F32, &shape)
-            })
+            .map(|column| Self::at(start.wrapping_add(column * values), Box::new(leased.clone()), &shape))
             .collect()
     }
 
-    fn new(start: *mut u8, owner: Box<dyn Any + Send>, value: ValueType, shape: &[usize]) -> Self {
+    fn at<T: Value>(start: *mut T, owner: Box<dyn Any + Send>, shape: &[usize]) -> Self {
+        let (format, value_bytes) = (T::FORMAT, size_of::<T>());
         let mut strides = vec![0; shape.len()];
-        let mut stride = value.bytes;
+        let mut stride = value_bytes;
         for (at, size) in shape.iter().enumerate().rev() {
             strides[at] = stride as ffi::Py_ssize_t;
             stride *= size;
         }
-        Self { owner, start, value, shape: shape.iter().map(|&size| size as ffi::Py_ssize_t).collect(), strides }
+        let shape = shape.iter().map(|&size| size as ffi::Py_ssize_t).collect();
+        Self { owner, start: start.cast(), format, value_bytes, shape, strides }
     }
 
     fn bytes(&self) -> ffi::Py_ssize_t {
-        self.shape.iter().product::<ffi::Py_ssize_t>() * self.value.bytes as ffi::Py_ssize_t
+        self.shape.iter().product::<ffi::Py_ssize_t>() * self.value_bytes as ffi::Py_ssize_t
     }
 }
 
@@ -153,7 +144,7 @@ impl Array {
     }
 
     fn __repr__(&self) -> String {
-        format!("grappa.Array(shape={:?}, format={:?})", self.shape, self.value.format)
+        format!("grappa.Array(shape={:?}, format={:?})", self.shape, self.format)
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
@@ -167,16 +158,10 @@ impl Array {
             (*view).buf = array.start.cast();
             (*view).len = array.bytes();
             (*view).readonly = 0;
-            (*view).itemsize = array.value.bytes as ffi::Py_ssize_t;
-            (*view).format = match asks(ffi::PyBUF_FORMAT) {
-                true => array.value.format.as_ptr().cast_mut(),
-                false => ptr::null_mut(),
-            };
+            (*view).itemsize = array.value_bytes as ffi::Py_ssize_t;
+            (*view).format = if asks(ffi::PyBUF_FORMAT) { array.format.as_ptr().cast_mut() } else { ptr::null_mut() };
             (*view).ndim = array.shape.len() as c_int;
-            (*view).shape = match asks(ffi::PyBUF_ND) {
-                true => array.shape.as_ptr().cast_mut(),
-                false => ptr::null_mut(),
-            };
+            (*view).shape = if asks(ffi::PyBUF_ND) { array.shape.as_ptr().cast_mut() } else { ptr::null_mut() };
             (*view).strides = match asks(ffi::PyBUF_STRIDES) {
                 true => array.strides.as_ptr().cast_mut(),
                 false => ptr::null_mut(),

@@ -63,9 +63,7 @@ impl Watched {
     }
 
     fn tell(&self, report: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let Some(report) = report else {
-            return Ok(());
-        };
+        let Some(report) = report else { return Ok(()) };
         let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if stage.name.is_empty() {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use grappa_engine::{NodeId, Result, Store, store::Chunk};
 
-use crate::nodes::numbers_of;
+use crate::nodes::{by_chunk, numbers_of};
 
 /// The in-edges of a list of nodes, one node after another.
 pub struct InEdges {
@@ -22,15 +22,12 @@ impl InEdges {
     /// # Errors
     /// If the store is a slice that lacks a node's chunk, or its files are damaged.
     pub fn read(store: &Store, nodes: &[NodeId], with_features: bool) -> Result<Self> {
-        let mut order: Vec<usize> = (0..nodes.len()).collect();
-        order.sort_unstable_by_key(|&at| nodes[at]);
-        let chunk_of = |at: usize| store.chunks().chunk_of(nodes[at]);
-        let mut groups: Vec<(Chunk, &[usize])> = Vec::new();
+        let mut groups: Vec<(Chunk, Vec<usize>)> = Vec::new();
         let mut offsets = vec![0; nodes.len() + 1];
-        for group in order.chunk_by(|&a, &b| chunk_of(a) == chunk_of(b)) {
-            let chunk = store.chunk(chunk_of(group[0]))?;
+        for (chunk, group) in by_chunk(store, nodes) {
+            let chunk = store.chunk(chunk)?;
             let (rows, first) = (chunk.rows(), chunk.span().first_node.0);
-            for &at in group {
+            for &at in &group {
                 offsets[at + 1] = rows.degree(nodes[at].0 - first)? as i64;
             }
             groups.push((chunk, group));
@@ -48,7 +45,7 @@ impl InEdges {
         for (chunk, group) in groups {
             let (rows, first) = (chunk.rows(), chunk.span().first_node.0);
             let (weights_of_chunk, features_of_chunk) = (chunk.weights(), chunk.edge_features());
-            for &at in group {
+            for at in group {
                 let row = nodes[at].0 - first;
                 let place = offsets[at] as usize..offsets[at + 1] as usize;
                 found.clear();
@@ -62,9 +59,7 @@ impl InEdges {
                 }
                 let columns = [(&weights_of_chunk, &mut weights, 1), (&features_of_chunk, &mut features, dim)];
                 for (of_chunk, all, dim) in columns {
-                    let (Some(of_chunk), Some(all)) = (of_chunk, all) else {
-                        continue;
-                    };
+                    let (Some(of_chunk), Some(all)) = (of_chunk, all) else { continue };
                     values.resize(numbers.len() * dim, 0.0);
                     of_chunk.copy(of_chunk.range(row, &rows)?, &mut values)?;
                     let all = all[place.start * dim..place.end * dim].chunks_exact_mut(dim);

@@ -21,9 +21,7 @@ impl Labels {
     /// # Errors
     /// If a file cannot be opened.
     pub fn open(store: &Store) -> Result<Option<Self>> {
-        let Some(spec) = store.manifest().labels else {
-            return Ok(None);
-        };
+        let Some(spec) = store.manifest().labels else { return Ok(None) };
         let mut chunks: Vec<_> = (0..store.chunks().chunks()).map(|_| None).collect();
         for chunk in store.present_chunks() {
             chunks[chunk.0 as usize] = store.labels(chunk, Access::Random)?;
@@ -43,10 +41,10 @@ impl Labels {
                         None => -1,
                     });
                 }
-                Ok(Array::i64s(classes, &[nodes.len()]))
+                Ok(Array::vector(classes))
             }
             LabelKind::Multi => {
-                let mut sets = vec![0; nodes.len() * self.classes];
+                let mut sets = vec![0_u8; nodes.len() * self.classes];
                 for (place, out) in self.places(store, nodes).zip(sets.chunks_exact_mut(self.classes)) {
                     if let Some((labels, row)) = place
                         && let Some(set) = labels.multi(row)?
@@ -54,7 +52,7 @@ impl Labels {
                         set.iter().for_each(|class| out[class as usize] = 1);
                     }
                 }
-                Ok(Array::u8s(sets, &[nodes.len(), self.classes]))
+                Ok(Array::new(sets, &[nodes.len(), self.classes]))
             }
             LabelKind::Partial | LabelKind::Targets => {
                 let mut values = Vec::with_capacity(nodes.len() * self.classes);
@@ -64,10 +62,10 @@ impl Labels {
                         None => values.resize(values.len() + self.classes, f32::NAN),
                     }
                 }
-                match (self.kind, self.classes) {
-                    (LabelKind::Targets, 1) => Ok(Array::f32s(values, &[nodes.len()])),
-                    _ => Ok(Array::f32s(values, &[nodes.len(), self.classes])),
-                }
+                Ok(match (self.kind, self.classes) {
+                    (LabelKind::Targets, 1) => Array::vector(values),
+                    _ => Array::new(values, &[nodes.len(), self.classes]),
+                })
             }
         }
     }

@@ -37,12 +37,7 @@ enum Kind {
     /// A bipartite graph per hop, as DGL has it.
     Blocks,
     /// All edges among the sampled nodes.
-    Induced {
-        chunks: MappedChunks,
-        /// The id of the first edge of each chunk.
-        first_edges: Vec<u64>,
-        threads: usize,
-    },
+    Induced(InducedEdges),
 }
 
 /// What is drawn at each hop.
@@ -87,9 +82,10 @@ impl Drawing {
             "blocks" => (sampler, Kind::Blocks),
             "induced" => {
                 let chunks = MappedChunks::open(store).map_err(exception)?;
-                let first_edges = store.first_edges();
-                let kind = Kind::Induced { chunks, first_edges, threads };
-                (sampler.drawing_once(), kind)
+                (
+                    sampler.drawing_once(),
+                    Kind::Induced(InducedEdges { chunks, first_edges: store.first_edges(), threads }),
+                )
             }
             other => {
                 return Err(PyValueError::new_err(format!(
@@ -103,7 +99,7 @@ impl Drawing {
             dim: store.edge_features().filter(|_| self.edge_features).map(|layout| layout.dim as usize),
         };
         // What induced edges have is read with these.
-        let is_sampled = !matches!(kind, Kind::Induced { .. });
+        let is_sampled = !matches!(kind, Kind::Induced(_));
         let mut sampler = sampler;
         if is_sampled && edges.weights {
             sampler = sampler.with_edge_weights();
@@ -118,13 +114,14 @@ impl Drawing {
 impl Layout {
     /// Whether the loader has to deliver the features of sampled edges.
     pub fn takes_edge_features(&self) -> bool {
-        self.edges.dim.is_some() && !matches!(self.kind, Kind::Induced { .. })
+        self.edges.dim.is_some() && !matches!(self.kind, Kind::Induced(_))
     }
 }
 
 /// The nodes and edges of a minibatch as Python gets them.
 pub struct Neighborhood {
-    numbers: Vec<i64>,
+    /// The numbers of the nodes. The first are the seeds.
+    pub numbers: Vec<i64>,
     seeds: usize,
     edges: Edges,
 }
@@ -179,24 +176,15 @@ impl Neighborhood {
                     })
                     .collect(),
             ),
-            Kind::Induced { chunks, first_edges, threads } => {
-                let find = FindInduced { chunks, first_edges, parts: layout.edges };
-                Edges::Induced(Coo::among(&minibatch.nodes, &find, *threads)?)
-            }
+            Kind::Induced(files) => Edges::Induced(Coo::among(&minibatch.nodes, files, layout.edges)?),
         };
         Ok(Self { numbers: numbers_of(store, &minibatch.nodes)?, seeds: minibatch.seeds, edges })
-    }
-
-    /// The numbers of the nodes. The first are the seeds.
-    pub fn numbers(&self) -> &[i64] {
-        &self.numbers
     }
 
     /// The entries of a batch of the package.
     pub fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
-        let nodes = self.numbers.len();
-        dict.set_item("n_id", Array::i64s(self.numbers, &[nodes]))?;
+        dict.set_item("n_id", Array::vector(self.numbers))?;
         dict.set_item("batch_size", self.seeds)?;
         match self.edges {
             Edges::Hops { coo, nodes_of_hops, edges_of_hops } => {
@@ -246,15 +234,15 @@ impl Coo {
     }
 
     /// All edges among `nodes`, by destination.
-    fn among(nodes: &[NodeId], find: &FindInduced<'_>, threads: usize) -> Result<Self> {
+    fn among(nodes: &[NodeId], files: &InducedEdges, wanted: EdgeParts) -> Result<Self> {
         let indices: HashMap<NodeId, i64> = nodes.iter().copied().zip(0..).collect();
-        let part = nodes.len().div_ceil(threads.max(1)).max(1);
+        let part = nodes.len().div_ceil(files.threads.max(1)).max(1);
         let parts: Vec<Result<Induced>> = thread::scope(|scope| {
             let parts = nodes.chunks(part).zip((0..).step_by(part));
             let threads: Vec<_> = parts
                 .map(|(nodes, first)| {
                     let indices = &indices;
-                    scope.spawn(move || find.among(nodes, first, indices))
+                    scope.spawn(move || files.among(nodes, first, indices, wanted))
                 })
                 .collect();
             threads
@@ -267,23 +255,23 @@ impl Coo {
         let destinations = parts.iter().flat_map(|part| &part.destinations);
         Ok(Self {
             index: sources.chain(destinations).copied().collect(),
-            weights: find.parts.weights.then(|| parts.iter().flat_map(|part| &part.weights).copied().collect()),
-            ids: find.parts.ids.then(|| parts.iter().flat_map(|part| &part.ids).copied().collect()),
-            features: find.parts.dim.map(|dim| (parts.iter().flat_map(|part| &part.features).copied().collect(), dim)),
+            weights: wanted.weights.then(|| parts.iter().flat_map(|part| &part.weights).copied().collect()),
+            ids: wanted.ids.then(|| parts.iter().flat_map(|part| &part.ids).copied().collect()),
+            features: wanted.dim.map(|dim| (parts.iter().flat_map(|part| &part.features).copied().collect(), dim)),
         })
     }
 
     fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
         let edges = self.index.len() / 2;
-        dict.set_item("edge_index", Array::i64s(self.index, &[2, edges]))?;
+        dict.set_item("edge_index", Array::new(self.index, &[2, edges]))?;
         if let Some(weights) = self.weights {
-            dict.set_item("edge_weight", Array::f32s(weights, &[edges]))?;
+            dict.set_item("edge_weight", Array::vector(weights))?;
         }
         if let Some(ids) = self.ids {
-            dict.set_item("e_id", Array::i64s(ids, &[edges]))?;
+            dict.set_item("e_id", Array::vector(ids))?;
         }
         if let Some((features, dim)) = self.features {
-            dict.set_item("edge_attr", Array::f32s(features, &[edges, dim]))?;
+            dict.set_item("edge_attr", Array::new(features, &[edges, dim]))?;
         }
         Ok(())
     }
@@ -300,23 +288,27 @@ struct Induced {
 }
 
 /// Finds edges in the files of a store.
-struct FindInduced<'a> {
-    chunks: &'a MappedChunks,
-    first_edges: &'a [u64],
-    parts: EdgeParts,
+struct InducedEdges {
+    chunks: MappedChunks,
+    /// The id of the first edge of each chunk.
+    first_edges: Vec<u64>,
+    threads: usize,
 }
 
-impl FindInduced<'_> {
+impl InducedEdges {
     /// The edges into `nodes` from any node of their batch. `first` is the index of the first of them in the batch, `indices` has the
     /// index of each node of it.
-    fn among(&self, nodes: &[NodeId], first: usize, indices: &HashMap<NodeId, i64>) -> Result<Induced> {
-        let EdgeParts { weights, ids, dim } = self.parts;
+    fn among(
+        &self,
+        nodes: &[NodeId],
+        first: usize,
+        indices: &HashMap<NodeId, i64>,
+        EdgeParts { weights, ids, dim }: EdgeParts,
+    ) -> Result<Induced> {
         let mut found = Induced::default();
         for (&node, destination) in nodes.iter().zip(first as i64..) {
             // A slice may lack the adjacency list.
-            let Some((chunk, row)) = self.chunks.get(node) else {
-                continue;
-            };
+            let Some((chunk, row)) = self.chunks.get(node) else { continue };
             let rows = chunk.rows();
             let weights = chunk.weights().filter(|_| weights);
             let features = chunk.edge_features().filter(|_| dim.is_some());
@@ -326,9 +318,7 @@ impl FindInduced<'_> {
                 _ => 0..0,
             };
             for (source, edge) in rows.row(row)?.iter().zip(edges.start..) {
-                let Some(&source) = indices.get(&NodeId(source)) else {
-                    continue;
-                };
+                let Some(&source) = indices.get(&NodeId(source)) else { continue };
                 found.sources.push(source);
                 found.destinations.push(destination);
                 let edge = edge..edge + 1;

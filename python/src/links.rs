@@ -54,7 +54,7 @@ pub struct Links {
     positives: Option<Arc<Positives>>,
     edges_per_epoch: Option<u64>,
     /// Number of edges of an epoch.
-    edges: u64,
+    pub edges: u64,
     memory: u64,
     seed: u64,
 }
@@ -72,14 +72,9 @@ impl Links {
             Some(name) => name.parse().map_err(PyValueError::new_err)?,
         };
         let memory = loading.memory / LIST_SHARE;
-        let list = match &options.edges {
-            None => None,
-            Some(ends) => Some(pairs_of(store, ends)?),
-        };
-        let known = match options.exclude_edges {
-            true => Some(known(store, part, list.as_deref()).map_err(exception)?),
-            false => None,
-        };
+        let list = options.edges.as_ref().map(|ends| pairs_of(store, ends)).transpose()?;
+        let known =
+            options.exclude_edges.then(|| known(store, part, list.as_deref())).transpose().map_err(exception)?;
         let task = LinkTask {
             store: store.clone(),
             negatives: negatives(&options)?,
@@ -133,10 +128,7 @@ impl Links {
     /// # Errors
     /// If edges cannot be read, or need more memory than they may have.
     pub fn open_epoch(&self, loader: &mut Loader, epoch: u64, progress: &dyn Progress) -> Result<()> {
-        let positives = match &self.positives {
-            Some(positives) => positives.clone(),
-            None => self.read(epoch, progress)?,
-        };
+        let positives = self.positives.clone().map_or_else(|| self.read(epoch, progress), Ok)?;
         let count = positives.len();
         loader.set_positives(vec![positives], &[count]);
         Ok(())
@@ -146,11 +138,6 @@ impl Links {
         let key = random::combine(self.seed, epoch);
         let sample = self.edges_per_epoch.map(|edges| (edges, key));
         Positives::of_part(&self.task.store, self.part, sample, self.memory, progress).map(Arc::new)
-    }
-
-    /// Number of positives of an epoch.
-    pub fn edges(&self) -> u64 {
-        self.edges
     }
 
     /// The pairs of minibatch `index`.
@@ -196,8 +183,8 @@ impl LinkArrays {
                 labels.resize(pairs, 0.0);
                 let index =
                     [self.positives.sources, self.negatives.sources, self.positives.targets, self.negatives.targets];
-                dict.set_item("edge_label_index", Array::i64s(index.concat(), &[2, pairs]))?;
-                dict.set_item("edge_label", Array::f32s(labels, &[pairs]))
+                dict.set_item("edge_label_index", Array::new(index.concat(), &[2, pairs]))?;
+                dict.set_item("edge_label", Array::vector(labels))
             }
             Negatives::Destinations(_) | Negatives::Shared(_) => {
                 let negatives = self.negatives.targets.len();
@@ -205,12 +192,12 @@ impl LinkArrays {
                     Negatives::Destinations(each @ 2..) => vec![positives, each as usize],
                     _ => vec![negatives],
                 };
-                dict.set_item("src_index", Array::i64s(self.positives.sources, &[positives]))?;
-                dict.set_item("dst_pos_index", Array::i64s(self.positives.targets, &[positives]))?;
-                dict.set_item("dst_neg_index", Array::i64s(self.negatives.targets, &shape))?;
+                dict.set_item("src_index", Array::vector(self.positives.sources))?;
+                dict.set_item("dst_pos_index", Array::vector(self.positives.targets))?;
+                dict.set_item("dst_neg_index", Array::new(self.negatives.targets, &shape))?;
                 if matches!(self.kind, Negatives::Shared(_)) {
                     let mask = self.is_negative.into_iter().map(u8::from).collect();
-                    dict.set_item("neg_mask", Array::u8s(mask, &[positives, negatives]))?;
+                    dict.set_item("neg_mask", Array::new(mask, &[positives, negatives]))?;
                 }
                 Ok(())
             }

@@ -4,7 +4,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -90,7 +90,9 @@ type Inbox = Arc<Mutex<Option<Receiver<Delivered>>>>;
 /// A batch, or None after the last one.
 type Delivered = Result<Option<Prepared>, grappa_engine::Error>;
 
-/// An epoch to deliver.
+/// What arrives, or why nothing does.
+type Received = Result<Delivered, RecvTimeoutError>;
+
 struct Command {
     epoch: u64,
     batches: SyncSender<Delivered>,
@@ -144,16 +146,6 @@ struct Options {
     by_position: bool,
 }
 
-impl Options {
-    fn division(&self) -> Division {
-        match (self.drop_last, self.full_batches) {
-            (true, _) => Division::OnlyFull,
-            (false, true) => Division::Full,
-            (false, false) => Division::Even,
-        }
-    }
-}
-
 #[pymethods]
 impl Loader {
     #[new]
@@ -178,11 +170,10 @@ impl Loader {
             None => None,
         };
         let store = store.engine().clone();
-        let (delivery, batches, seeds) = background::run(py, None, move |progress| {
-            let delivery = Delivery::open(store, seeds, drawing, &options, partitions, labels, links, &*progress)?;
-            let (batches, seeds) = delivery.size();
-            Ok((delivery, batches, seeds))
+        let delivery = background::run(py, None, move |progress| {
+            Delivery::open(store, seeds, drawing, &options, partitions, labels, links, &*progress)
         })?;
+        let (batches, seeds) = delivery.size();
         let (sender, receiver) = channel();
         let thread = thread::Builder::new()
             .name("grappa-loader".to_owned())
@@ -318,7 +309,11 @@ impl Delivery {
         let (sampler, layout) = drawing.open(&store, threads)?;
         let mut loading = LoaderOptions::new(MinibatchOptions {
             batch: options.batch_size,
-            division: options.division(),
+            division: match (options.drop_last, options.full_batches) {
+                (true, _) => Division::OnlyFull,
+                (false, true) => Division::Full,
+                (false, false) => Division::Even,
+            },
             join_steps: Some(Join::Apart),
             seed: options.seed,
             shuffle: options.shuffle,
@@ -369,7 +364,7 @@ impl Delivery {
     /// Number of batches of an epoch, and of seeds or positives of all.
     fn size(&self) -> (u64, u64) {
         match &self.links {
-            Some(links) => (self.loader.all_batches(0).batches(), links.edges()),
+            Some(links) => (self.loader.all_batches(0).batches(), links.edges),
             None => {
                 let all = self.loader.all_batches(0);
                 (all.steps(), all.seeds_of_all())
@@ -410,7 +405,7 @@ impl Delivery {
         self.deliver_each(&batches, command, |delivery, batch| {
             let (index, partitions) = (batch.index(), &delivery.partitions);
             let loss_weight = partitions.loss_weight(&batches, &batch, seeds_per_step);
-            delivery.prepare(batch, |of| partitions.input_ids(&batches, index, of.numbers()), loss_weight)
+            delivery.prepare(batch, |of| partitions.input_ids(&batches, index, &of.numbers), loss_weight)
         })
     }
 
@@ -446,10 +441,7 @@ impl Delivery {
         loss_weight: LossWeight,
     ) -> Result<Prepared, grappa_engine::Error> {
         let minibatch = batch.minibatch();
-        let labelled = match self.labels_all {
-            true => &minibatch.nodes[..],
-            false => &minibatch.nodes[..minibatch.seeds],
-        };
+        let labelled = if self.labels_all { &minibatch.nodes[..] } else { &minibatch.nodes[..minibatch.seeds] };
         let labels = self.labels.as_ref().map(|labels| labels.of(&self.store, labelled));
         let neighborhood = Neighborhood::of(&self.store, minibatch, &self.layout)?;
         Ok(Prepared {
@@ -493,56 +485,46 @@ impl Batches {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let inbox = &self.epoch.get()?.0.inbox;
         loop {
-            let received = py.detach(|| {
-                let inbox = lock(inbox);
-                let received = inbox.as_ref()?.recv_timeout(INTERVAL);
-                self.note_end(received.as_ref().ok());
-                Some(received)
-            });
-            match received.ok_or_else(|| PyRuntimeError::new_err(ENDED))? {
-                Ok(delivered) => return self.take(py, delivered),
+            match self.receive(py, INTERVAL)? {
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-                Err(RecvTimeoutError::Disconnected) => return self.after_the_last(),
+                received => return self.take(py, received),
             }
         }
     }
 
     /// The next batch, if there is one and it needs no waiting.
     fn ready<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let inbox = &self.epoch.get()?.0.inbox;
-        let received = py.detach(|| {
-            let inbox = lock(inbox);
-            let received = inbox.as_ref()?.try_recv();
-            self.note_end(received.as_ref().ok());
-            Some(received)
-        });
-        match received.ok_or_else(|| PyRuntimeError::new_err(ENDED))? {
-            Ok(delivered) => self.take(py, delivered),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => self.after_the_last(),
+        match self.receive(py, Duration::ZERO)? {
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            received => self.take(py, received),
         }
     }
 }
 
 impl Batches {
-    fn take<'py>(&self, py: Python<'py>, delivered: Delivered) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let prepared = delivered.map_err(exception)?;
-        prepared.map(|prepared| prepared.into_dict(py, &self.leases)).transpose()
+    /// Waits for a batch. Remembers the end of the epoch while the inbox is locked, so that whoever asks next does not miss it.
+    fn receive(&self, py: Python<'_>, patience: Duration) -> PyResult<Received> {
+        let inbox = &self.epoch.get()?.0.inbox;
+        let received = py.detach(|| {
+            let inbox = lock(inbox);
+            let received = inbox.as_ref()?.recv_timeout(patience);
+            if let Ok(Ok(None) | Err(_)) = received {
+                self.is_finished.store(true, Ordering::Relaxed);
+            }
+            Some(received)
+        });
+        received.ok_or_else(|| PyRuntimeError::new_err(ENDED))
     }
 
-    /// Remembers the end of the epoch while the inbox is locked, so that whoever asks next does not miss it.
-    fn note_end(&self, delivered: Option<&Delivered>) {
-        if let Some(Ok(None) | Err(_)) = delivered {
-            self.is_finished.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn after_the_last<'py>(&self) -> PyResult<Option<Bound<'py, PyDict>>> {
-        match self.is_finished.load(Ordering::Relaxed) {
-            true => Ok(None),
-            false => Err(PyRuntimeError::new_err(PANICKED)),
+    fn take<'py>(&self, py: Python<'py>, received: Received) -> PyResult<Option<Bound<'py, PyDict>>> {
+        match received {
+            Ok(delivered) => {
+                let prepared = delivered.map_err(exception)?;
+                prepared.map(|prepared| prepared.into_dict(py, &self.leases)).transpose()
+            }
+            Err(_) if self.is_finished.load(Ordering::Relaxed) => Ok(None),
+            Err(_) => Err(PyRuntimeError::new_err(PANICKED)),
         }
     }
 }
@@ -551,14 +533,12 @@ impl Prepared {
     fn into_dict<'py>(self, py: Python<'py>, leases: &Arc<Leases>) -> PyResult<Bound<'py, PyDict>> {
         let dict = self.neighborhood.into_dict(py)?;
         if let Some(positions) = self.positions {
-            let nodes = positions.len();
-            dict.set_item("positions", Array::i64s(positions, &[nodes]))?;
+            dict.set_item("positions", Array::vector(positions))?;
         }
-        let seeds = self.input_ids.len();
-        dict.set_item("input_id", Array::i64s(self.input_ids, &[seeds]))?;
+        dict.set_item("input_id", Array::vector(self.input_ids))?;
         match self.loss_weight {
             LossWeight::OfBatch(weight) => dict.set_item("loss_weight", weight)?,
-            LossWeight::OfSeeds(weights) => dict.set_item("loss_weight", Array::f32s(weights, &[seeds]))?,
+            LossWeight::OfSeeds(weights) => dict.set_item("loss_weight", Array::vector(weights))?,
         }
         if let Some(labels) = self.labels {
             dict.set_item("y", labels)?;

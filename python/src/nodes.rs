@@ -3,7 +3,7 @@
 //! A store orders its nodes by chunks. Python sees the order of the user instead: node k is the one with the k-th smallest id of the
 //! input, which is k itself for dense ids. Passes over the whole graph use positions in the store, because its files have that order.
 
-use grappa_engine::{NodeId, Store, formats::DenseId};
+use grappa_engine::{ChunkId, NodeId, Store, formats::DenseId};
 use pyo3::{buffer::PyBuffer, exceptions::PyIndexError, prelude::*};
 
 use crate::error::exception;
@@ -19,39 +19,37 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Numbers {
     }
 }
 
-/// The nodes with these numbers.
-pub fn nodes_of(store: &Store, numbers: &[i64]) -> PyResult<Vec<NodeId>> {
-    let nodes = store.manifest().nodes;
-    numbers
-        .iter()
-        .map(|&number| match u64::try_from(number) {
-            Ok(number) if number < nodes => store.ids().node_of(DenseId(number)).map_err(exception),
-            _ => Err(PyIndexError::new_err(format!("there is no node {number}: the graph has {nodes} nodes, from 0"))),
-        })
-        .collect()
+/// The indices of `nodes` by chunk, and ascending within it: files are read front to back, and each is mapped once.
+pub fn by_chunk(store: &Store, nodes: &[NodeId]) -> Vec<(ChunkId, Vec<usize>)> {
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    order.sort_unstable_by_key(|&at| nodes[at]);
+    let chunk_of = |at: usize| store.chunks().chunk_of(nodes[at]);
+    let groups = order.chunk_by(|&a, &b| chunk_of(a) == chunk_of(b));
+    groups.map(|group| (chunk_of(group[0]), group.to_vec())).collect()
 }
 
-/// The numbers of these nodes.
+pub fn nodes_of(store: &Store, numbers: &[i64]) -> PyResult<Vec<NodeId>> {
+    in_range(store, numbers, "node").map(|number| store.ids().node_of(DenseId(number?)).map_err(exception)).collect()
+}
+
+pub fn nodes_at(store: &Store, positions: &[i64]) -> PyResult<Vec<NodeId>> {
+    in_range(store, positions, "position").map(|position| position.map(NodeId)).collect()
+}
+
+/// Numbers from 0 to the last node; others are an `IndexError`.
+fn in_range(store: &Store, numbers: &[i64], what: &str) -> impl Iterator<Item = PyResult<u64>> {
+    let nodes = store.manifest().nodes;
+    numbers.iter().map(move |&number| match u64::try_from(number) {
+        Ok(number) if number < nodes => Ok(number),
+        _ => Err(PyIndexError::new_err(format!("there is no {what} {number}: the graph has {nodes} nodes, from 0"))),
+    })
+}
+
 pub fn numbers_of(store: &Store, nodes: &[NodeId]) -> grappa_engine::Result<Vec<i64>> {
     let ids = store.ids().dense_ids(nodes)?;
     Ok(ids.into_iter().map(|id| id as i64).collect())
 }
 
-/// The nodes at these positions of the store.
-pub fn nodes_at(store: &Store, positions: &[i64]) -> PyResult<Vec<NodeId>> {
-    let nodes = store.manifest().nodes;
-    positions
-        .iter()
-        .map(|&position| match u64::try_from(position) {
-            Ok(position) if position < nodes => Ok(NodeId(position)),
-            _ => Err(PyIndexError::new_err(format!(
-                "there is no position {position}: the graph has {nodes} nodes, from 0"
-            ))),
-        })
-        .collect()
-}
-
-/// The positions of these nodes in the store.
 pub fn positions_of(nodes: &[NodeId]) -> Vec<i64> {
     nodes.iter().map(|node| node.0 as i64).collect()
 }

@@ -98,8 +98,5 @@ fn value<'a>(text: &'a str, values: &[String]) -> Option<&'a str> {
 /// A value as Python writes it. Places for values, such as `FILE` and `<FILE>`, stay.
 fn literal(word: &str) -> String {
     let is_place = word.starts_with('<') || word.chars().all(|c| c.is_uppercase());
-    match is_place || word.parse::<f64>().is_ok() {
-        true => word.to_owned(),
-        false => format!("{word:?}"),
-    }
+    if is_place || word.parse::<f64>().is_ok() { word.to_owned() } else { format!("{word:?}") }
 }

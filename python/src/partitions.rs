@@ -131,9 +131,7 @@ impl Partitions {
     /// The factor for the mean loss of a batch, or a factor for the loss of each seed.
     pub fn loss_weight(&self, batches: &PartitionBatches, batch: &Batch, seeds_per_step: f64) -> LossWeight {
         let weight = batches.loss_weight(batch.index(), seeds_per_step, self.options.world_size);
-        let Some(correction) = &self.options.correction else {
-            return LossWeight::OfBatch(weight);
-        };
+        let Some(correction) = &self.options.correction else { return LossWeight::OfBatch(weight) };
         let coverage = coverage(batch.minibatch());
         let mut weights = Vec::with_capacity(coverage.len());
         for &place in batches.places(batch.index()) {

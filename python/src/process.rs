@@ -13,7 +13,6 @@ pub struct OfProcess<T> {
 }
 
 impl<T> OfProcess<T> {
-    /// A value of this process.
     pub fn new(value: T) -> Self {
         Self { value: Some(value), process: process::id() }
     }

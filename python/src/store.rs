@@ -26,13 +26,44 @@ use crate::{
     error::{Error, exception},
     in_edges::InEdges,
     labels::Labels,
-    nodes::{Numbers, nodes_of, numbers_of, positions_of},
+    nodes::{Numbers, by_chunk, nodes_of, numbers_of, positions_of},
 };
 
 /// A store that is open for reading. Nodes are numbers: node k is the one with the k-th smallest id of the input.
 #[pyclass(frozen, module = "grappa._grappa")]
 pub struct Store {
     store: Arc<EngineStore>,
+    #[pyo3(get)]
+    num_nodes: u64,
+    #[pyo3(get)]
+    num_edges: u64,
+    #[pyo3(get)]
+    has_edge_weights: bool,
+    /// Values per row of edge features; 0 without them.
+    #[pyo3(get)]
+    num_edge_features: u32,
+    /// Values per feature row; 0 without features.
+    #[pyo3(get)]
+    num_features: u32,
+    /// 0 without classes.
+    #[pyo3(get)]
+    num_classes: u32,
+    /// 0 without targets.
+    #[pyo3(get)]
+    num_targets: u32,
+    #[pyo3(get)]
+    num_chunks: u32,
+    #[pyo3(get)]
+    num_partitions: u32,
+    /// Whether the ids of the input are strings.
+    #[pyo3(get)]
+    has_string_ids: bool,
+    /// The type of a stored feature value; None without features.
+    #[pyo3(get)]
+    feature_dtype: Option<&'static str>,
+    /// Bytes of the files of the store.
+    #[pyo3(get)]
+    num_bytes: u64,
     /// Mapped when they are first read: that opens a file per chunk.
     labels: Mutex<Option<Arc<Labels>>>,
 }
@@ -60,7 +91,29 @@ impl Store {
         // A mapped file that is cut short ends the process; this says which one it was.
         report_faults();
         let store = py.detach(|| EngineStore::open(&path)).map_err(exception)?;
-        Ok(Self { store: Arc::new(store), labels: Mutex::default() })
+        let manifest = store.manifest();
+        let (features, labels) = (manifest.features.as_ref(), manifest.labels);
+        let columns = |are_targets| {
+            labels
+                .filter(|labels| (labels.kind == LabelKind::Targets) == are_targets)
+                .map_or(0, |labels| labels.classes)
+        };
+        Ok(Self {
+            num_nodes: manifest.nodes,
+            num_edges: manifest.edges,
+            has_edge_weights: manifest.weighted,
+            num_edge_features: store.edge_features().map_or(0, |layout| layout.dim),
+            num_features: features.map_or(0, |features| features.dim),
+            num_classes: columns(false),
+            num_targets: columns(true),
+            num_chunks: store.chunks().chunks(),
+            num_partitions: store.assignment().partitions(),
+            has_string_ids: manifest.ids.external == ExternalIds::String,
+            feature_dtype: features.map(|features| features.dtype.name()),
+            num_bytes: manifest.files.iter().map(|file| file.bytes).sum(),
+            store: Arc::new(store),
+            labels: Mutex::default(),
+        })
     }
 
     #[getter]
@@ -69,61 +122,8 @@ impl Store {
     }
 
     #[getter]
-    fn num_nodes(&self) -> u64 {
-        self.store.manifest().nodes
-    }
-
-    #[getter]
-    fn num_edges(&self) -> u64 {
-        self.store.manifest().edges
-    }
-
-    #[getter]
-    fn has_edge_weights(&self) -> bool {
-        self.store.manifest().weighted
-    }
-
-    /// Values per row of edge features; 0 without them.
-    #[getter]
-    fn num_edge_features(&self) -> u32 {
-        self.store.edge_features().map_or(0, |layout| layout.dim)
-    }
-
-    #[getter]
     fn edge_feature_names(&self) -> PyResult<Vec<String>> {
         Ok(self.store.schema().map_err(exception)?.edge_features)
-    }
-
-    /// Values per feature row; 0 without features.
-    #[getter]
-    fn num_features(&self) -> u32 {
-        self.store.manifest().features.as_ref().map_or(0, |features| features.dim)
-    }
-
-    /// 0 without classes.
-    #[getter]
-    fn num_classes(&self) -> u32 {
-        let labels = self.store.manifest().labels;
-        let labels = labels.filter(|labels| labels.kind != LabelKind::Targets);
-        labels.map_or(0, |labels| labels.classes)
-    }
-
-    /// 0 without targets.
-    #[getter]
-    fn num_targets(&self) -> u32 {
-        let labels = self.store.manifest().labels;
-        let labels = labels.filter(|labels| labels.kind == LabelKind::Targets);
-        labels.map_or(0, |labels| labels.classes)
-    }
-
-    #[getter]
-    fn num_chunks(&self) -> u32 {
-        self.store.chunks().chunks()
-    }
-
-    #[getter]
-    fn num_partitions(&self) -> u32 {
-        self.store.assignment().partitions()
     }
 
     /// The splits, with the number of nodes of each.
@@ -155,13 +155,12 @@ impl Store {
             numbers.sort_unstable();
             Ok(numbers)
         })?;
-        let len = numbers.len();
-        Ok(Array::i64s(numbers, &[len]))
+        Ok(Array::vector(numbers))
     }
 
     /// The feature rows of nodes, as 32-bit floats, read from disk.
     fn features(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
-        let dim = self.num_features() as usize;
+        let dim = self.num_features as usize;
         if self.store.manifest().stored_features().is_none() {
             return Err(Error::new_err(format!(
                 "{} has no stored features; ingest with features=...",
@@ -171,15 +170,10 @@ impl Store {
         py.detach(|| {
             let rows = nodes_of(&self.store, &nodes.0)?;
             let mut values = vec![0.0; rows.len() * dim];
-            // Nodes of a chunk are read together, in ascending order.
-            let mut order: Vec<usize> = (0..rows.len()).collect();
-            order.sort_unstable_by_key(|&at| rows[at]);
-            let chunk_of = |at: usize| self.store.chunks().chunk_of(rows[at]);
-            for group in order.chunk_by(|&a, &b| chunk_of(a) == chunk_of(b)) {
-                let chunk = chunk_of(group[0]);
-                self.read_features(chunk, group, &rows, &mut values).map_err(exception)?;
+            for (chunk, group) in by_chunk(&self.store, &rows) {
+                self.read_features(chunk, &group, &rows, &mut values).map_err(exception)?;
             }
-            Ok(Array::f32s(values, &[rows.len(), dim]))
+            Ok(Array::new(values, &[rows.len(), dim]))
         })
     }
 
@@ -197,8 +191,7 @@ impl Store {
     /// The positions of nodes in the files of the store.
     fn positions(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
         let positions = py.detach(|| nodes_of(&self.store, &nodes.0)).map(|nodes| positions_of(&nodes))?;
-        let len = positions.len();
-        Ok(Array::i64s(positions, &[len]))
+        Ok(Array::vector(positions))
     }
 
     /// The in-edges of nodes: where the edges of each begin and end, their sources in ascending order, their weights if there are some, and
@@ -212,11 +205,9 @@ impl Store {
         py.detach(|| {
             let InEdges { offsets, sources, weights, features } =
                 InEdges::read(&self.store, &nodes_of(&self.store, &nodes.0)?, features).map_err(exception)?;
-            let (bounds, edges) = (offsets.len(), sources.len());
-            let weights = weights.map(|weights| Array::f32s(weights, &[edges]));
-            let dim = self.num_edge_features() as usize;
-            let features = features.map(|features| Array::f32s(features, &[edges, dim]));
-            Ok((Array::i64s(offsets, &[bounds]), Array::i64s(sources, &[edges]), weights, features))
+            let (edges, dim) = (sources.len(), self.num_edge_features as usize);
+            let features = features.map(|features| Array::new(features, &[edges, dim]));
+            Ok((Array::vector(offsets), Array::vector(sources), weights.map(Array::vector), features))
         })
     }
 
@@ -224,11 +215,8 @@ impl Store {
     fn edge_values(&self, py: Python<'_>, places: Numbers) -> PyResult<(Option<Array>, Option<Array>)> {
         py.detach(|| {
             let EdgeValues { weights, features } = EdgeValues::read(&self.store, &places.0)?;
-            let (edges, dim) = (places.0.len(), self.num_edge_features() as usize);
-            Ok((
-                weights.map(|weights| Array::f32s(weights, &[edges])),
-                features.map(|features| Array::f32s(features, &[edges, dim])),
-            ))
+            let (edges, dim) = (places.0.len(), self.num_edge_features as usize);
+            Ok((weights.map(Array::vector), features.map(|features| Array::new(features, &[edges, dim]))))
         })
     }
 
@@ -238,8 +226,7 @@ impl Store {
             let node = nodes_of(&self.store, &[node])?[0];
             let sources = self.store.neighbors().of(node).map_err(exception)?;
             let numbers = numbers_of(&self.store, &sources).map_err(exception)?;
-            let len = numbers.len();
-            Ok(Array::i64s(numbers, &[len]))
+            Ok(Array::vector(numbers))
         })
     }
 
@@ -250,7 +237,7 @@ impl Store {
         // A number is the dense id.
         nodes_of(&self.store, &nodes.0)?;
         let dense_ids = nodes.0.into_iter().map(|number| DenseId(number as u64));
-        if self.has_string_ids() {
+        if self.has_string_ids {
             let (text, ends) = py
                 .detach(|| -> Result<_, EngineError> {
                     let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(len));
@@ -276,8 +263,8 @@ impl Store {
         let numbers =
             py.detach(|| dense_ids.map(|id| ids.integer_at(id)).collect::<Result<Vec<_>, _>>()).map_err(exception)?;
         let array = match numbers.iter().any(|&id| i64::try_from(id).is_err()) {
-            true => Array::u64s(numbers, &[len]),
-            false => Array::i64s(numbers.into_iter().map(|id| id as i64).collect(), &[len]),
+            true => Array::vector(numbers),
+            false => Array::vector(numbers.into_iter().map(|id| id as i64).collect()),
         };
         Ok(array.into_pyobject(py)?.into_any())
     }
@@ -298,28 +285,8 @@ impl Store {
                 })?);
             }
             let numbers = numbers_of(&self.store, &nodes).map_err(exception)?;
-            let len = numbers.len();
-            Ok(Array::i64s(numbers, &[len]))
+            Ok(Array::vector(numbers))
         })
-    }
-
-    /// Whether the ids of the input are strings.
-    #[getter]
-    fn has_string_ids(&self) -> bool {
-        self.store.manifest().ids.external == ExternalIds::String
-    }
-
-    /// The type of a stored feature value; None without features.
-    #[getter]
-    fn feature_dtype(&self) -> Option<&'static str> {
-        let features = self.store.manifest().features.as_ref()?;
-        Some(features.dtype.name())
-    }
-
-    /// Bytes of the files of the store.
-    #[getter]
-    fn num_bytes(&self) -> u64 {
-        self.store.manifest().files.iter().map(|file| file.bytes).sum()
     }
 
     fn __getnewargs__(&self) -> (PathBuf,) {
