@@ -103,8 +103,7 @@ impl Measured {
     /// # Errors
     /// If the object lacks it.
     pub fn number(&self, key: &str) -> Result<f64> {
-        let object = self.json()?;
-        object[key].as_f64().with_context(|| format!("expected a number `{key}` in {object}"))
+        number(&self.json()?, key)
     }
 
     /// A count in that object.
@@ -115,6 +114,27 @@ impl Measured {
         let object = self.json()?;
         object[key].as_u64().with_context(|| format!("expected a whole number `{key}` in {object}"))
     }
+}
+
+/// A number in a JSON object, at a path of keys such as `seconds_by_stage/open`.
+///
+/// # Errors
+/// If the object lacks it.
+pub fn number(object: &Value, path: &str) -> Result<f64> {
+    let number = object.pointer(&format!("/{path}")).and_then(Value::as_f64);
+    number.with_context(|| format!("expected a number `{path}` in {object}"))
+}
+
+/// `wrapper` with `command` as its last arguments, and with the environment of `command`.
+pub fn wrapped(mut wrapper: Command, command: &Command) -> Command {
+    wrapper.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapper.env(name, value),
+            None => wrapper.env_remove(name),
+        };
+    }
+    wrapper
 }
 
 #[cfg(test)]

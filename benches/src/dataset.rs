@@ -16,7 +16,7 @@ use grappa_io::npy;
 use crate::{
     child, folder,
     inputs::{EDGE_FACTOR, Input, SEED, scattered, write_array},
-    peers,
+    peers, stores,
 };
 
 /// Values in a feature row of generated graphs.
@@ -130,16 +130,22 @@ impl Graphs<'_> {
             return Ok(Some(store));
         }
         let data = self.data.join(dataset.name());
-        let command = match dataset {
-            Dataset::Cora => self.ingest_cora(),
+        let mut command = match dataset {
+            Dataset::Cora => {
+                let cora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/cora");
+                self.ingest(&cora, ["edges.tsv", "features.npz"])
+            }
             Dataset::Rmat => self.ingest_rmat()?,
             Dataset::Sbm => self.generate_sbm(),
             _ if !data.exists() => return Ok(None),
-            _ => self.ingest(&data),
+            _ => {
+                let mut ingest = self.ingest(&data, ["edges.npy", "features.npy"]);
+                ingest.args(["--chunks", "64"]);
+                ingest
+            }
         };
-        eprintln!("making {}", store.display());
-        let mut command = command;
-        child::run(command.args(["--quiet", "--out"]).arg(&store))?;
+        command.arg("--quiet");
+        stores::make_once(&store, command)?;
         Ok(Some(store))
     }
 
@@ -178,29 +184,13 @@ impl Graphs<'_> {
         Command::new(self.programs.join(name))
     }
 
-    /// `grappa-ingest` for a folder of arrays.
-    fn ingest(&self, data: &Path) -> Command {
-        let mut ingest = self.program("grappa-ingest");
-        ingest.args(["--undirected", "--dedup", "--self-loops", "drop", "--chunks", "64"]);
-        for name in ["edges", "features", "labels", "train", "val", "test"] {
-            ingest.arg(format!("--{name}")).arg(data.join(format!("{name}.npy")));
-        }
-        ingest
-    }
-
-    fn ingest_cora(&self) -> Command {
-        let cora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/cora");
+    /// `grappa-ingest` for a folder of arrays. Edges and features have these names.
+    fn ingest(&self, data: &Path, [edges, features]: [&str; 2]) -> Command {
         let mut ingest = self.program("grappa-ingest");
         ingest.args(["--undirected", "--dedup", "--self-loops", "drop"]);
-        for (name, file) in [
-            ("edges", "edges.tsv"),
-            ("features", "features.npz"),
-            ("labels", "labels.npy"),
-            ("train", "train.npy"),
-            ("val", "val.npy"),
-            ("test", "test.npy"),
-        ] {
-            ingest.arg(format!("--{name}")).arg(cora.join(file));
+        let others = ["labels", "train", "val", "test"].map(|name| (name, format!("{name}.npy")));
+        for (name, file) in [("edges", edges.to_owned()), ("features", features.to_owned())].into_iter().chain(others) {
+            ingest.arg(format!("--{name}")).arg(data.join(file));
         }
         ingest
     }

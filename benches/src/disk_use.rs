@@ -78,9 +78,7 @@ fn counter(text: &str, name: &str) -> Result<u64> {
 /// Bytes on `device` of the open files of a process that have no name.
 fn unnamed_bytes(id: u32, device: u64) -> u64 {
     // Files are closed, and the process ends, while this looks.
-    let Ok(files) = fs::read_dir(format!("/proc/{id}/fd")) else {
-        return 0;
-    };
+    let Ok(files) = fs::read_dir(format!("/proc/{id}/fd")) else { return 0 };
     let unnamed: BTreeMap<u64, u64> = files
         .filter_map(|file| fs::metadata(file.ok()?.path()).ok())
         .filter(|file| file.is_file() && file.st_nlink() == 0 && file.st_dev() == device)

@@ -11,8 +11,8 @@ use std::{
 use anyhow::Result;
 
 use crate::{
-    child,
     inputs::{Input, scattered, write_array},
+    stores,
 };
 
 /// Values in a feature vector.
@@ -56,16 +56,11 @@ impl Labelled {
         };
         write_array(&graph.labels, nodes, |i| scattered(i, nodes) as i64 % CLASSES)?;
         write_array(&graph.seeds, graph.seed_count, |i| scattered(i, nodes) as i64)?;
-        if !graph.store.exists() {
-            eprintln!("making {}", graph.store.display());
-            let mut ingest = Command::new(programs.join("grappa-ingest"));
-            ingest.args(["--nodes", &nodes.to_string(), "--chunks", "64", "--memory", "2GiB", "--quiet"]);
-            ingest.arg("--edges").arg(&graph.edges);
-            ingest.arg("--features").arg(&graph.features);
-            ingest.arg("--labels").arg(&graph.labels);
-            ingest.arg("--train").arg(&graph.seeds);
-            child::run(ingest.arg("--out").arg(&graph.store))?;
-        }
+        let mut ingest = Command::new(programs.join("grappa-ingest"));
+        ingest.args(["--nodes", &nodes.to_string(), "--chunks", "64", "--memory", "2GiB", "--quiet"]);
+        ingest.arg("--edges").arg(&graph.edges).arg("--features").arg(&graph.features);
+        ingest.arg("--labels").arg(&graph.labels).arg("--train").arg(&graph.seeds);
+        stores::make_once(&graph.store, ingest)?;
         Ok(graph)
     }
 }

@@ -47,23 +47,6 @@ impl MemoryLimit {
         bail!("no control group can be made to limit memory with: {}", refusals.join("; "))
     }
 
-    /// The command that runs `command` in the group.
-    fn around(&self, command: &Command) -> Command {
-        let mut limited = Command::new("sh");
-        limited
-            .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
-            .arg(self.group.join("cgroup.procs"))
-            .arg(command.get_program())
-            .args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => limited.env(name, value),
-                None => limited.env_remove(name),
-            };
-        }
-        limited
-    }
-
     /// Runs a program in the group, after resetting the group.
     ///
     /// # Errors
@@ -78,7 +61,9 @@ impl MemoryLimit {
     /// If the kernel refuses.
     pub fn limited(&self, command: &Command) -> Result<Command> {
         self.reset()?;
-        Ok(self.around(command))
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.group.join("cgroup.procs"));
+        Ok(child::wrapped(shell, command))
     }
 
     /// Drops the group's cached pages and resets its peak memory.

@@ -1,11 +1,55 @@
 //! Python peers: their scripts, and whether they can run on this machine.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use crate::programs;
+
+/// A library that Grappa is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// GraphBolt.
+    GraphBolt,
+    /// DGL.
+    Dgl,
+    /// PyTorch Geometric.
+    Pyg,
+}
+
+impl Peer {
+    /// All peers.
+    pub const ALL: [Self; 3] = [Self::GraphBolt, Self::Dgl, Self::Pyg];
+
+    /// Its name in scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GraphBolt => "graphbolt",
+            Self::Dgl => "dgl",
+            Self::Pyg => "pyg",
+        }
+    }
+
+    /// The Python that has it: DGL's has GraphBolt too.
+    pub fn python<'a>(self, dgl: &'a Option<PathBuf>, pyg: &'a Option<PathBuf>) -> Option<&'a Path> {
+        match self {
+            Self::GraphBolt | Self::Dgl => dgl.as_deref(),
+            Self::Pyg => pyg.as_deref(),
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GraphBolt => "GraphBolt",
+            Self::Dgl => "DGL",
+            Self::Pyg => "PyG",
+        })
+    }
+}
 
 /// The command that runs a script of `benches/peers` with `threads` threads, without warnings.
 pub fn script(python: &Path, name: &str, threads: usize) -> Command {
@@ -18,7 +62,6 @@ pub fn script(python: &Path, name: &str, threads: usize) -> Command {
     command
 }
 
-/// The folder of the scripts.
 fn folder() -> PathBuf {
     match programs::bundle() {
         Some(bundle) => bundle.join("share/peers"),

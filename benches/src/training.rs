@@ -8,7 +8,7 @@ use grappa_storage::{Store, aggregates::Aggregates};
 use serde_json::Value;
 
 use crate::{
-    child::{self, Measured},
+    child::{self, Measured, number},
     folder,
     limit::MemoryLimit,
 };
@@ -65,9 +65,9 @@ pub fn train(mut command: Command, out: &Path, limit: Option<&MemoryLimit>) -> R
         Some(limit) => limit.run(&command)?,
         None => child::run(&mut command)?,
     };
-    let (seconds, epoch) = last_epoch(out)?;
+    let epoch = epochs_of(out)?.pop().context("expected an epoch in metrics.jsonl, found none")?;
     folder::remove(out)?;
-    Ok(Trained { seconds, epoch, measured })
+    Ok(Trained { seconds: seconds_of(&epoch)?, epoch, measured })
 }
 
 /// Adds pre-aggregated features to a store, unless it has them, or has them apart from the features and they are to be side by side.
@@ -89,15 +89,22 @@ pub fn preaggregate(programs: &Path, store: &Path, kind: AggregateKind, with_fea
     child::run(command.args(["--kind", &kind.to_string(), "--memory", "4GiB", "--quiet"])).map(drop)
 }
 
-/// The last epoch in `metrics.jsonl` of a run: seconds without evaluation, and the line.
-fn last_epoch(run: &Path) -> Result<(f64, Value)> {
+/// The epochs in `metrics.jsonl` of a run.
+///
+/// # Errors
+/// If the file cannot be read, or a line is not JSON.
+pub fn epochs_of(run: &Path) -> Result<Vec<Value>> {
     let path = run.join("metrics.jsonl");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let line = text.lines().next_back().context("expected an epoch in metrics.jsonl, found none")?;
-    let epoch: Value = serde_json::from_str(line)?;
-    let seconds = epoch["seconds"].as_f64().context("expected a number `seconds` in an epoch")?;
-    let evaluation = epoch["seconds_by_stage"]["evaluate"].as_f64().unwrap_or(0.0);
-    Ok((seconds - evaluation, epoch))
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+}
+
+/// Seconds of an epoch without its evaluation.
+///
+/// # Errors
+/// If it lacks its seconds.
+pub fn seconds_of(epoch: &Value) -> Result<f64> {
+    Ok(number(epoch, "seconds")? - number(epoch, "seconds_by_stage/evaluate").unwrap_or(0.0))
 }
 
 #[cfg(test)]
@@ -105,12 +112,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_epoch_is_told_without_its_evaluation() {
+    fn epochs_are_timed_without_their_evaluation() {
         let folder = tempfile::tempdir().unwrap();
         let lines = "{\"epoch\":1,\"seconds\":9.0,\"seconds_by_stage\":{\"evaluate\":0.0}}\n\
                      {\"epoch\":2,\"seconds\":5.0,\"seconds_by_stage\":{\"evaluate\":2.0}}\n";
         fs::write(folder.path().join("metrics.jsonl"), lines).unwrap();
-        let (seconds, epoch) = last_epoch(folder.path()).unwrap();
-        assert_eq!((seconds, epoch["epoch"].as_u64()), (3.0, Some(2)));
+        let epochs = epochs_of(folder.path()).unwrap();
+        assert_eq!(epochs.iter().map(|epoch| seconds_of(epoch).unwrap()).collect::<Vec<_>>(), [9.0, 3.0]);
     }
 }

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use grappa_benches::{
     bench::{self, Bench, Files},
+    child::{number, wrapped},
     dataset::{Dataset, Graphs, Task},
     folder, job, machine,
     network::{self, Links, Network},
@@ -105,7 +106,6 @@ impl fmt::Display for Contender {
     }
 }
 
-/// The figures of a run.
 struct HostsRun {
     /// Of the host that sends most.
     bytes_per_step: f64,
@@ -184,7 +184,6 @@ impl Args {
         Ok((python, said.lines().next_back().unwrap_or_default().to_owned()))
     }
 
-    /// Measures all contenders on one graph.
     fn measure_on(
         &self,
         dataset: Dataset,
@@ -322,14 +321,11 @@ impl HostsSetup<'_> {
             command
         })?;
         let sent = network.sent_bytes()?.into_iter().max().unwrap_or(0) as f64;
-        let epochs: Vec<Value> = read(&out.join("metrics.jsonl"))?
-            .lines()
-            .map(serde_json::from_str)
-            .collect::<std::result::Result<_, _>>()?;
+        let epochs = training::epochs_of(&out)?;
         let summary: Value = serde_json::from_str(&read(&out.join("summary.json"))?)?;
         folder::remove(&out)?;
         let steps = number(epochs.last().context("the run has no epochs")?, "step")?;
-        let seconds: Vec<f64> = epochs[1..].iter().map(seconds_of).collect::<Result<_>>()?;
+        let seconds: Vec<f64> = epochs[1..].iter().map(training::seconds_of).collect::<Result<_>>()?;
         let exchange: f64 = epochs.iter().filter_map(|epoch| epoch["seconds_by_stage"]["exchange"].as_f64()).sum();
         Ok(HostsRun {
             bytes_per_step: sent / steps,
@@ -362,8 +358,7 @@ impl HostsSetup<'_> {
             // Each host needs shared memory of its own, where servers and trainers meet by name.
             let mut command = Command::new("sh");
             command.args(["-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"", "sh"]);
-            command.arg(script.get_program()).args(script.get_args());
-            command.envs(script.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            let mut command = wrapped(command, &script);
             command.arg("host").arg(parts).arg(settings.to_string()).arg(&figures[rank as usize]);
             command
         })?;
@@ -390,18 +385,8 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Seconds of an epoch without its evaluation.
-fn seconds_of(epoch: &Value) -> Result<f64> {
-    Ok(number(epoch, "seconds")? - number(&epoch["seconds_by_stage"], "evaluate").unwrap_or(0.0))
-}
-
 /// A number of each epoch that DistDGL's script printed.
 fn of_epochs(host: &Value, key: &str) -> Result<Vec<f64>> {
     let epochs = host["epochs"].as_array().context("the script told no epochs")?;
     epochs.iter().map(|epoch| number(epoch, key)).collect()
-}
-
-fn number(object: &Value, key: &str) -> Result<f64> {
-    let number = object[key].as_f64();
-    number.with_context(|| format!("expected a number `{key}` in {object}"))
 }

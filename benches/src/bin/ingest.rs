@@ -56,7 +56,6 @@ struct Args {
     webgraph: PathBuf,
 }
 
-/// A kind of edge list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     Npy,
@@ -75,7 +74,6 @@ enum Program {
     WebGraph,
 }
 
-/// A program and its input.
 #[derive(Debug, Clone, Copy)]
 struct Contender {
     program: Program,
@@ -91,7 +89,6 @@ struct IngestSetup<'a> {
     edges: u64,
 }
 
-/// One run of one contender.
 struct IngestRun {
     measured: Measured,
     /// As the contender is timed.
@@ -262,7 +259,6 @@ impl IngestSetup<'_> {
         }
     }
 
-    /// The output of a contender.
     fn out(&self) -> PathBuf {
         self.args.files.work.join("out")
     }
@@ -283,13 +279,9 @@ impl IngestSetup<'_> {
 impl Contender {
     /// All for one form. Grappa is first: the others are compared with it.
     fn all(form: Form) -> impl Iterator<Item = Self> {
-        let programs: &[Program] = match form {
-            Form::Npy => &[Program::Grappa, Program::GrappaFindingNodes, Program::GraphBolt, Program::Scipy],
-            Form::Tsv => {
-                &[Program::Grappa, Program::GrappaFindingNodes, Program::GraphBolt, Program::Scipy, Program::WebGraph]
-            }
-        };
-        programs.iter().map(move |&program| Self { program, form })
+        let of_all = [Program::Grappa, Program::GrappaFindingNodes, Program::GraphBolt, Program::Scipy];
+        let of_text = (form == Form::Tsv).then_some(Program::WebGraph);
+        of_all.into_iter().chain(of_text).map(move |program| Self { program, form })
     }
 }
 
@@ -400,7 +392,6 @@ impl Program {
         })
     }
 
-    /// Its output.
     fn output(self, setup: &IngestSetup<'_>) -> PathBuf {
         match self {
             Self::GraphBolt => setup.graphbolt_folder().join("preprocessed"),

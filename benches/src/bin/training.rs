@@ -17,7 +17,9 @@ use grappa_benches::{
     bench::{self, Bench, Files},
     child,
     labelled::Labelled,
-    machine, peers, programs,
+    machine,
+    peers::{self, Peer},
+    programs,
     record::{Record, Table},
     stats::{median, range},
     training::{self, STAGES},
@@ -67,14 +69,12 @@ struct Args {
     pyg_python: Option<PathBuf>,
 }
 
-/// A device of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Device {
     Cpu,
     Cuda,
 }
 
-/// A program that trains a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Contender<'a> {
     model: &'a str,
@@ -84,10 +84,9 @@ struct Contender<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Program {
     Ours { first_hop: &'static str, precision: &'static str },
-    Peer(&'static str),
+    Peer(Peer),
 }
 
-/// The figures of a run.
 struct StepsRun {
     /// For 50 batches.
     seconds: f64,
@@ -127,7 +126,7 @@ impl Bench for Args {
             record.discard();
             return Ok(());
         }
-        let peers = ["dgl", "graphbolt", "pyg"].map(|peer| (peer, self.check(peer)));
+        let peers = [Peer::Dgl, Peer::GraphBolt, Peer::Pyg].map(|peer| (peer, self.check(peer)));
         let contenders: Vec<Contender> = Contender::all(&self.models, &peers)
             .into_iter()
             .filter(|contender| contender.to_string().contains(&self.only))
@@ -145,8 +144,8 @@ impl Bench for Args {
         record.add(table(&contenders, &runs));
         for (peer, checked) in &peers {
             match checked {
-                Ok(version) => record.add(format_args!("{}: {version}.", Program::Peer(peer))),
-                Err(why) => record.add(format_args!("Left out: {}: {why}.", Program::Peer(peer))),
+                Ok(version) => record.add(format_args!("{peer}: {version}.")),
+                Err(why) => record.add(format_args!("Left out: {peer}: {why}.")),
             }
         }
         record.add(format_args!(
@@ -163,21 +162,18 @@ impl Bench for Args {
 }
 
 impl Args {
-    fn python(&self, peer: &str) -> Option<&Path> {
-        match peer {
-            "pyg" => self.pyg_python.as_deref(),
-            _ => self.dgl_python.as_deref(),
-        }
+    fn python(&self, peer: Peer) -> Option<&Path> {
+        peer.python(&self.dgl_python, &self.pyg_python)
     }
 
     /// Tries a peer on a tiny graph. Returns its version, or why it can't run, with a remedy.
-    fn check(&self, peer: &str) -> Result<String, String> {
-        let option = if peer == "pyg" { "--pyg-python" } else { "--dgl-python" };
+    fn check(&self, peer: Peer) -> Result<String, String> {
+        let option = if peer == Peer::Pyg { "--pyg-python" } else { "--dgl-python" };
         let checked = match self.python(peer) {
             None => Err("no Python with it was given".to_owned()),
             Some(python) => {
                 let mut command = peers::script(python, "training.py", 1);
-                peers::check(command.args(["check", peer, &self.device.to_string(), &self.models.join(",")]))
+                peers::check(command.args(["check", peer.name(), &self.device.to_string(), &self.models.join(",")]))
             }
         };
         match checked {
@@ -221,7 +217,7 @@ fn table(contenders: &[Contender], runs: &[Vec<StepsRun>]) -> Table {
 
 impl<'a> Contender<'a> {
     /// All contenders that can run here.
-    fn all(models: &'a [String], peers: &[(&'static str, Result<String, String>)]) -> Vec<Self> {
+    fn all(models: &'a [String], peers: &[(Peer, Result<String, String>)]) -> Vec<Self> {
         const OURS: [(&str, &str); 4] =
             [("sampled", "f32"), ("preaggregated", "f32"), ("sampled", "bf16"), ("preaggregated", "bf16")];
         let mut contenders = Vec::new();
@@ -250,9 +246,7 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ours { first_hop, precision } => write!(f, "first hop {first_hop}, {precision}"),
-            Self::Peer("dgl") => f.write_str("DGL"),
-            Self::Peer("graphbolt") => f.write_str("GraphBolt"),
-            Self::Peer(_) => f.write_str("PyG"),
+            Self::Peer(peer) => peer.fmt(f),
         }
     }
 }
@@ -285,10 +279,10 @@ impl TrainingSetup<'_> {
         })
     }
 
-    fn run_peer(&self, model: &str, peer: &str) -> Result<StepsRun> {
+    fn run_peer(&self, model: &str, peer: Peer) -> Result<StepsRun> {
         let python = self.args.python(peer).expect("a peer is a contender only if it has a Python");
         let mut command = peers::script(python, "training.py", self.args.threads as usize);
-        command.args(["run", peer, &self.args.device.to_string(), model]);
+        command.args(["run", peer.name(), &self.args.device.to_string(), model]);
         let graph = &self.graph;
         command.args([&graph.edges, &graph.features, &graph.labels, &graph.seeds]);
         command.args([BATCHES.to_string(), self.args.threads.to_string()]);

@@ -129,14 +129,7 @@ impl Drop for Network {
 fn within(namespace: &str, command: &Command) -> Command {
     let mut there = Command::new("ip");
     there.args(["netns", "exec", namespace]);
-    there.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => there.env(name, value),
-            None => there.env_remove(name),
-        };
-    }
-    there
+    child::wrapped(there, command)
 }
 
 /// The bytes that an interface has sent, as `/proc/net/dev` tells them: the ninth number of its line.

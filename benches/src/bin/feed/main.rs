@@ -19,18 +19,18 @@ use grappa_benches::{
     cache,
     child::{self, Measured},
     disk::Disk,
-    inputs::SEED,
+    inputs::scattered,
     limit::MemoryLimit,
+    peers::Peer,
     programs,
     record::{Record, Table, mebibytes},
     stats::{median, range},
     turns::in_turns,
 };
 use grappa_console::ByteSize;
-use grappa_formats::random::GOLDEN;
 
 use self::{
-    peer::{Checked, Peer, PeerRun},
+    peer::{Checked, PeerRun},
     setup::{Args, FeedSetup},
 };
 
@@ -77,7 +77,7 @@ impl Bench for Args {
             record.discard();
             return Ok(());
         }
-        let peers = Peer::ALL.map(|peer| peer.check(self.python(peer)));
+        let peers = Peer::ALL.map(|peer| Checked::of(peer, self.python(peer)));
         let contenders = setup.contenders(&peers);
         let disk = Disk::measure(&largest(&setup.store("f32")?)?)?;
         let runs = in_turns(
@@ -116,10 +116,7 @@ impl Bench for Args {
 
 impl Args {
     fn python(&self, peer: Peer) -> Option<&Path> {
-        match peer {
-            Peer::GraphBolt | Peer::Dgl => self.peers_python.as_deref(),
-            Peer::Pyg => self.pyg_python.as_deref(),
-        }
+        peer.python(&self.peers_python, &self.pyg_python)
     }
 }
 
@@ -148,7 +145,6 @@ impl fmt::Display for Contender {
     }
 }
 
-/// The peers that are installed, as contenders.
 fn able_peers(peers: &[Checked], threads: usize, features: &'static str) -> impl Iterator<Item = Contender> {
     let able = peers.iter().filter(|checked| checked.version.is_ok());
     able.map(move |&Checked { peer, .. }| Contender::Peer(PeerRun { peer, threads, features }))
@@ -252,9 +248,7 @@ impl FeedSetup<'_> {
 fn seeds(args: &Args) -> Result<PathBuf> {
     let path = args.files.work.join(format!("feed-{}-seeds.txt", args.scale));
     let nodes = 1u64 << args.scale;
-    // An odd factor permutes the ids.
-    let ids: Vec<String> =
-        (0..nodes / 20).map(|i| (i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes).to_string()).collect();
+    let ids: Vec<String> = (0..nodes / 20).map(|i| scattered(i, nodes).to_string()).collect();
     fs::write(&path, ids.join("\n")).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
@@ -268,7 +262,6 @@ fn largest(store: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A number of each run.
 fn numbers(runs: &[Measured], key: &str) -> Result<Vec<f64>> {
     runs.iter().map(|run| run.number(key)).collect()
 }

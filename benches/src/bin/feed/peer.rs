@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use grappa_benches::{
     cache,
     child::{self, Measured},
-    peers,
+    peers::{self, Peer},
 };
 use serde_json::Value;
 
@@ -19,13 +19,6 @@ use crate::setup::FeedSetup;
 /// Batches of a run in memory. Rates are steady after few batches, and peers are slow.
 const BATCHES_IN_MEMORY: u64 = 30;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
-    GraphBolt,
-    Dgl,
-    Pyg,
-}
-
 /// Whether a peer can run here.
 pub struct Checked {
     pub peer: Peer,
@@ -33,7 +26,6 @@ pub struct Checked {
     pub version: Result<String, String>,
 }
 
-/// A peer's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerRun {
     pub peer: Peer,
@@ -42,50 +34,26 @@ pub struct PeerRun {
     pub features: &'static str,
 }
 
-impl Peer {
-    pub const ALL: [Self; 3] = [Self::GraphBolt, Self::Dgl, Self::Pyg];
-
-    /// Its name in `feed.py`.
-    fn name(self) -> &'static str {
-        match self {
-            Self::GraphBolt => "graphbolt",
-            Self::Dgl => "dgl",
-            Self::Pyg => "pyg",
-        }
-    }
-
-    /// Tries it on a tiny graph.
-    pub fn check(self, python: Option<&Path>) -> Checked {
+impl Checked {
+    /// Tries a peer on a tiny graph.
+    pub fn of(peer: Peer, python: Option<&Path>) -> Self {
         let checked = match python {
             None => Err("no Python with it was given".to_owned()),
-            Some(python) => peers::check(peers::script(python, "feed.py", 1).args(["check", self.name()])),
+            Some(python) => peers::check(peers::script(python, "feed.py", 1).args(["check", peer.name()])),
         };
-        let version = checked.map_err(|why| format!("{why}; {}", self.remedy())).map(|stdout| {
+        let remedy = match peer {
+            Peer::GraphBolt | Peer::Dgl => {
+                "see benches/README.md for how to install DGL, then `--peers-python peers/bin/python`"
+            }
+            Peer::Pyg => {
+                "see benches/README.md for how to install PyG with pyg-lib or torch-sparse, then `--pyg-python pyg/bin/python`"
+            }
+        };
+        let version = checked.map_err(|why| format!("{why}; {remedy}")).map(|stdout| {
             let told: Value = serde_json::from_str(&stdout).unwrap_or_default();
             told["version"].as_str().unwrap_or_default().to_owned()
         });
-        Checked { peer: self, version }
-    }
-
-    fn remedy(self) -> &'static str {
-        match self {
-            Self::GraphBolt | Self::Dgl => {
-                "see benches/README.md for how to install DGL, then `--peers-python peers/bin/python`"
-            }
-            Self::Pyg => {
-                "see benches/README.md for how to install PyG with pyg-lib or torch-sparse, then `--pyg-python pyg/bin/python`"
-            }
-        }
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::GraphBolt => "GraphBolt",
-            Self::Dgl => "DGL",
-            Self::Pyg => "PyG",
-        })
+        Self { peer, version }
     }
 }
 

@@ -81,7 +81,6 @@ impl Graph {
         (f64::from(self.scale(args)) - f64::from(full)).exp2()
     }
 
-    /// The memory budget.
     pub fn memory(self, args: &Args) -> u64 {
         let (given, full) = match self {
             Self::Stored => (args.memory, 2.0 * GIB),

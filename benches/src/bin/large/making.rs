@@ -41,17 +41,16 @@ impl Stand<'_> {
                 options.extend(self.planned_training(row));
             }
             let plan = self.plan(&options)?;
-            let mut bytes = self.graph.made() * plan.number("/bytes/total")?;
+            let mut bytes = self.graph.made() * plan.number("bytes/total")?;
             if self.graph == Graph::Stored {
                 // Aggregates stay for the next row.
-                bytes += plan.number("/bytes/features")? + plan.number("/train/disk/scratch")?;
+                bytes += plan.number("bytes/features")? + plan.number("train/disk/scratch")?;
             }
             most = most.max(bytes);
         }
         Ok(most)
     }
 
-    /// Makes the store.
     pub fn make(&self) -> Result<Section> {
         let plan = self.plan(&self.graph.planned(self.args))?;
         let memory = ((GENERATOR_SHARE * self.graph.memory(self.args) as f64) as u64).max(GENERATOR_BYTES_MIN);
@@ -59,20 +58,17 @@ impl Stand<'_> {
         self.graph.generate(self.args, &mut command);
         command.args(["--memory", &memory.to_string(), "--json", "--quiet"]);
         command.arg("--out").arg(self.store());
-        let (measured, disk) = self.run_cold(command)?;
+        let run = self.run_cold(command)?;
         let mut section = Section::new(&self.name());
-        section.lines.push(Line {
-            planned: Numbers { written: Some(self.graph.made() * plan.number("/bytes/total")?), ..Numbers::default() },
-            is_program: true,
-            ..Line::new("generate", Numbers::of(&measured, &disk))
-        });
+        let written = Some(self.graph.made() * plan.number("bytes/total")?);
+        section.lines.push(Line::program("generate", &run, Numbers { written, ..Numbers::default() }));
         if self.graph == Graph::Procedural {
             self.check(&plan, &mut section)?;
         }
         section.notes.push(format!(
             "{:.1} M edges, {} on disk. The generator has `--memory {}`.",
-            measured.number("edges")? / 1e6,
-            ByteSize(measured.count("bytes_on_disk")?),
+            run.0.number("edges")? / 1e6,
+            ByteSize(run.0.count("bytes_on_disk")?),
             ByteSize(memory)
         ));
         Ok(section)
@@ -82,17 +78,13 @@ impl Stand<'_> {
     fn check(&self, plan: &Plan, section: &mut Section) -> Result<()> {
         let mut verify = self.program("grappa-store");
         verify.args(["--json", "--quiet", "verify"]).arg(self.store());
-        let (measured, disk) = self.run_cold(verify)?;
-        section.lines.push(Line {
-            planned: Numbers { read: Some(plan.number("/bytes/total")?), ..Numbers::default() },
-            is_program: true,
-            ..Line::new("verify", Numbers::of(&measured, &disk))
-        });
+        let read = Some(plan.number("bytes/total")?);
+        let planned = Numbers { read, ..Numbers::default() };
+        section.lines.push(Line::program("verify", &self.run_cold(verify)?, planned));
         let mut repartition = self.program("grappa-store");
         repartition.args(["--json", "--quiet", "repartition", "--partitions", "64"]);
         repartition.arg(self.store());
-        let (measured, disk) = self.run_cold(repartition)?;
-        section.lines.push(Line { is_program: true, ..Line::new("repartition", Numbers::of(&measured, &disk)) });
+        section.lines.push(Line::program("repartition", &self.run_cold(repartition)?, Numbers::default()));
         Ok(())
     }
 }

@@ -74,14 +74,14 @@ pub struct Line {
 }
 
 impl Line {
-    /// A stage without a plan.
-    pub fn new(what: &str, measured: Numbers) -> Self {
-        Self { what: what.to_owned(), measured, planned: Numbers::default(), is_program: false }
-    }
-
     /// A stage of a run, with its plan.
     pub fn planned(what: &str, seconds: f64, planned: Numbers) -> Self {
-        Self { planned, ..Self::new(what, Numbers::of_seconds(seconds)) }
+        Self { what: what.to_owned(), measured: Numbers::of_seconds(seconds), planned, is_program: false }
+    }
+
+    /// A program as a whole, with its plan.
+    pub fn program(what: &str, (measured, disk): &(Measured, DiskUse), planned: Numbers) -> Self {
+        Self { what: what.to_owned(), measured: Numbers::of(measured, disk), planned, is_program: true }
     }
 }
 

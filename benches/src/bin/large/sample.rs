@@ -25,25 +25,19 @@ impl Stand<'_> {
         command.args(["--batch", &BATCH.to_string(), "--batches", &batches.to_string()]);
         command.args(["--partitions", &PARTITIONS.to_string(), "--concurrent", "1"]);
         command.arg(self.memory_option());
-        let (measured, disk) = self.run_cold(command)?;
+        let run = self.run_cold(command)?;
+        let measured = &run.0;
 
         let plan = self.plan_sampling()?;
         let opening = plan.stage("opening")?;
         // More batches than an epoch has are several epochs.
-        let sampling = plan.stage("epoch")? * (batches as f64 / plan.number("/train/steps")?);
-        let memory = plan.number("/train/memory/adjacency")?;
+        let sampling = plan.stage("epoch")? * (batches as f64 / plan.number("train/steps")?);
+        let memory = plan.number("train/memory/adjacency")?;
         let mut section = Section::new("sample");
         section.lines = vec![
-            Line { planned: opening, ..Line::new("opening", Numbers::of_seconds(measured.number("seconds_to_open")?)) },
-            Line {
-                planned: sampling,
-                ..Line::new(&format!("{batches} minibatches"), Numbers::of_seconds(measured.number("seconds")?))
-            },
-            Line {
-                planned: Numbers { memory: Some(memory), ..opening + sampling },
-                is_program: true,
-                ..Line::new("**whole run**", Numbers::of(&measured, &disk))
-            },
+            Line::planned("opening", measured.number("seconds_to_open")?, opening),
+            Line::planned(&format!("{batches} minibatches"), measured.number("seconds")?, sampling),
+            Line::program("**whole run**", &run, Numbers { memory: Some(memory), ..opening + sampling }),
         ];
         section.notes.push(format!(
             "{:.1} minibatches/s while sampling, {:.1} M edges/s, lists {}.",

@@ -100,7 +100,6 @@ impl<'a> Stand<'a> {
     }
 }
 
-/// Bandwidth of the disk of `work`.
 fn bandwidth(work: &Path) -> Result<Disk> {
     let path = work.join("large.probe");
     let bytes = if programs::is_trial() { TRIAL_PROBE_BYTES } else { PROBE_BYTES };

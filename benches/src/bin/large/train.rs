@@ -1,9 +1,13 @@
 //! Runs of training.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use grappa_benches::{child::Measured, disk_use::DiskUse, folder};
+use grappa_benches::{
+    child::{Measured, number},
+    disk_use::DiskUse,
+    folder, training,
+};
 use grappa_formats::aggregates::AggregateKind;
 use grappa_storage::{Store, aggregates::Aggregates};
 use serde_json::Value;
@@ -20,7 +24,6 @@ const SEEDS: u64 = 1024;
 /// Steps before an exact evaluation.
 const STEPS_OF_EXACT: u64 = 4;
 
-/// Options of a row.
 struct Training {
     layers: &'static str,
     first_hop: Option<&'static str>,
@@ -31,10 +34,8 @@ struct Training {
     evaluate: Option<&'static str>,
 }
 
-/// A finished run.
 struct Trained {
-    measured: Measured,
-    disk: DiskUse,
+    run: (Measured, DiskUse),
     summary: Value,
     /// The lines of `metrics.jsonl`.
     epochs: Vec<Value>,
@@ -80,11 +81,11 @@ impl Stand<'_> {
             "{steps} steps in {} partitions, {} per step ({} and {} planned); {:.2} ms a step, {:.1} K edges ({:.1} planned).",
             trained.summary["partitions"],
             trained.summary["concurrent"],
-            plan.number("/train/partitions")?,
-            plan.number("/train/concurrent")?,
+            plan.number("train/partitions")?,
+            plan.number("train/concurrent")?,
             per_step * 1e3,
             trained.sum("sampled_edges")? / steps / 1e3,
-            plan.number("/train/step_edges")? / 1e3,
+            plan.number("train/step_edges")? / 1e3,
         );
         if let Some(accuracy) = trained.summary["test_accuracy"].as_f64() {
             note += &format!(" Test accuracy {:.1} %.", accuracy * 100.0);
@@ -117,22 +118,19 @@ impl Stand<'_> {
         if let Some(evaluate) = training.evaluate {
             command.args(["--evaluate", evaluate]);
         }
-        let (measured, disk) = self.run_cold(command)?;
-        let path = out.join("metrics.jsonl");
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let epochs: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let run = self.run_cold(command)?;
+        let epochs = training::epochs_of(&out)?;
         ensure!(
             epochs.len() as u64 == training.epochs,
             "expected {} epochs in {}, found {}",
             training.epochs,
-            path.display(),
+            out.display(),
             epochs.len()
         );
         folder::remove(&out)?;
         Ok(Trained {
-            summary: measured.json()?,
-            measured,
-            disk,
+            summary: run.0.json()?,
+            run,
             epochs,
             has_made_aggregates: !had_aggregates && has_aggregates(&self.store())?,
         })
@@ -146,10 +144,8 @@ impl Stand<'_> {
         let mut options = vec![self.store().display().to_string(), "--train".to_owned(), self.memory_option()];
         options.extend(self.planned_training(row));
         let full = self.plan(&options)?;
-        let groups = full.number("/train/partitions")? / full.number("/train/concurrent")?;
-        let Some(steps) = training.steps.filter(|&steps| steps as f64 >= groups) else {
-            return Ok(full);
-        };
+        let groups = full.number("train/partitions")? / full.number("train/concurrent")?;
+        let Some(steps) = training.steps.filter(|&steps| steps as f64 >= groups) else { return Ok(full) };
         let store = Store::open(&self.store())?;
         let mut splits = store.manifest().splits.iter();
         let train = splits.find(|split| split.name == "train").context("the store has no split `train`")?;
@@ -168,7 +164,7 @@ impl Trained {
         if self.has_made_aggregates {
             stages.push(Line::planned("pre-aggregation", self.stage("preaggregate")?, plan.stage("preaggregation")?));
         }
-        let planned_steps = plan.number("/train/steps")?;
+        let planned_steps = plan.number("train/steps")?;
         let steps = self.steps()?;
         stages.push(Line::planned(
             &format!("{steps} steps"),
@@ -187,7 +183,7 @@ impl Trained {
         ] {
             let of_kind: Vec<&Value> = self.epochs.iter().filter(|epoch| epoch["evaluated"] == how).collect();
             for (index, epoch) in of_kind.iter().enumerate() {
-                let seconds = number(epoch, "/seconds_by_stage/evaluate")?;
+                let seconds = number(epoch, "seconds_by_stage/evaluate")?;
                 evaluated += seconds;
                 stages.push(Line::planned(
                     &format!("{how} evaluation {}", index + 1),
@@ -205,24 +201,17 @@ impl Trained {
         }
         let is_exact = is_scored_at_end || self.epochs.iter().any(|epoch| epoch["evaluated"] == "exact");
         let planned = Numbers {
-            memory: Some(plan.number(match is_exact {
-                true => "/train/memory/total",
-                false => "/train/memory/training",
-            })?),
-            scratch: is_exact.then(|| plan.number("/train/disk/scratch")).transpose()?,
+            memory: Some(plan.number(if is_exact { "train/memory/total" } else { "train/memory/training" })?),
+            scratch: is_exact.then(|| plan.number("train/disk/scratch")).transpose()?,
             ..stages.iter().fold(Numbers::default(), |sum, stage| sum + stage.planned)
         };
-        stages.push(Line {
-            planned,
-            is_program: true,
-            ..Line::new("**whole run**", Numbers::of(&self.measured, &self.disk))
-        });
+        stages.push(Line::program("**whole run**", &self.run, planned));
         Ok(stages)
     }
 
     /// Seconds of a stage of the whole run.
     fn stage(&self, name: &str) -> Result<f64> {
-        number(&self.summary, &format!("/seconds_by_stage/{name}"))
+        number(&self.summary, &format!("seconds_by_stage/{name}"))
     }
 
     /// Seconds of training, without evaluation and files.
@@ -232,19 +221,15 @@ impl Trained {
     }
 
     fn steps(&self) -> Result<f64> {
-        number(self.epochs.last().expect("there are epochs"), "/step")
+        number(self.epochs.last().expect("there are epochs"), "step")
     }
 
     /// The sum of a number over all epochs.
     fn sum(&self, key: &str) -> Result<f64> {
-        self.epochs.iter().map(|epoch| number(epoch, &format!("/{key}"))).sum()
+        self.epochs.iter().map(|epoch| number(epoch, key)).sum()
     }
 }
 
 fn has_aggregates(store: &Path) -> Result<bool> {
     Ok(Aggregates::open(&Store::open(store)?, AggregateKind::Mean)?.is_some())
-}
-
-fn number(value: &Value, pointer: &str) -> Result<f64> {
-    value.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("expected a number {pointer} in {value}"))
 }

@@ -14,24 +14,22 @@ use grappa_benches::{
     dataset::Task,
     folder,
     limit::MemoryLimit,
-    peers,
+    peers::{self, Peer},
     stats::median,
     watch::{self, TimedLine},
 };
 use serde_json::{Value, json};
 
-/// A program that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contender {
     /// Grappa, in this number of partitions.
     Ours { partitions: u32 },
     /// Grappa in one partition, under a memory limit that includes the page cache.
     Limited,
-    /// A peer's script: its name.
-    Peer(&'static str),
+    /// A peer's script.
+    Peer(Peer),
 }
 
-/// A run.
 pub struct TimedRun {
     /// Seconds from the start of the process until the target was reached, if it was.
     pub to_target: Option<f64>,
@@ -58,14 +56,13 @@ pub struct AccuracySetup<'a> {
     pub store: PathBuf,
     /// The arrays, if there are peers.
     pub arrays: Option<PathBuf>,
-    pub dgl_python: Option<&'a Path>,
-    pub pyg_python: Option<&'a Path>,
+    pub dgl_python: &'a Option<PathBuf>,
+    pub pyg_python: &'a Option<PathBuf>,
     pub threads: usize,
     /// Grappa's budget, and the budget and limit of [`Contender::Limited`].
     pub memory: u64,
     pub limited_memory: u64,
     pub limit: Option<&'a MemoryLimit>,
-    pub seed: u64,
 }
 
 impl fmt::Display for Contender {
@@ -74,14 +71,12 @@ impl fmt::Display for Contender {
             Self::Ours { partitions: 1 } => f.write_str("Grappa"),
             Self::Ours { partitions } => write!(f, "Grappa, {partitions} partitions"),
             Self::Limited => f.write_str("Grappa, out of core"),
-            Self::Peer("dgl") => f.write_str("DGL"),
-            Self::Peer(_) => f.write_str("PyG"),
+            Self::Peer(peer) => peer.fmt(f),
         }
     }
 }
 
 impl TimedRun {
-    /// The result in a line.
     pub fn told(&self) -> String {
         match self.to_target {
             Some(seconds) => format!("{seconds:.2} s, {:.2} s in all", self.seconds),
@@ -91,15 +86,15 @@ impl TimedRun {
 }
 
 impl AccuracySetup<'_> {
-    pub fn run(&self, contender: &Contender) -> Result<TimedRun> {
+    pub fn run(&self, contender: &Contender, seed: u32) -> Result<TimedRun> {
         match contender {
-            Contender::Ours { partitions } => self.run_ours(*partitions, self.memory, None),
-            Contender::Limited => self.run_ours(1, self.limited_memory, self.limit),
-            Contender::Peer(peer) => self.run_peer(peer),
+            Contender::Ours { partitions } => self.run_ours(*partitions, self.memory, None, seed),
+            Contender::Limited => self.run_ours(1, self.limited_memory, self.limit, seed),
+            Contender::Peer(peer) => self.run_peer(*peer, seed),
         }
     }
 
-    fn run_ours(&self, partitions: u32, memory: u64, limit: Option<&MemoryLimit>) -> Result<TimedRun> {
+    fn run_ours(&self, partitions: u32, memory: u64, limit: Option<&MemoryLimit>, seed: u32) -> Result<TimedRun> {
         let out = self.work.join("time-to-accuracy-run");
         folder::remove(&out)?;
         let task = self.task;
@@ -107,7 +102,7 @@ impl AccuracySetup<'_> {
         command.arg(&self.store).arg("--out").arg(&out);
         command.args(["--model", task.model, "--layers", &task.layers.to_string()]);
         command.args(["--hidden", &task.hidden.to_string(), "--lr", &task.lr.to_string()]);
-        command.args(["--epochs", &task.epochs.to_string(), "--seed", &self.seed.to_string()]);
+        command.args(["--epochs", &task.epochs.to_string(), "--seed", &seed.to_string()]);
         command.args(["--partitions", &partitions.to_string()]);
         command.args(["--threads", &self.threads.to_string(), "--memory", &memory.to_string()]);
         command.args(["--evaluate", "auto", "--json", "--quiet"]);
@@ -127,12 +122,9 @@ impl AccuracySetup<'_> {
         Ok(self.ran(&measured, &lines, None, test))
     }
 
-    fn run_peer(&self, peer: &str) -> Result<TimedRun> {
-        let python = match peer {
-            "pyg" => self.pyg_python,
-            _ => self.dgl_python,
-        };
-        let python = python.expect("a peer is a contender only if it has a Python");
+    fn run_peer(&self, peer: Peer, seed: u32) -> Result<TimedRun> {
+        let python =
+            peer.python(self.dgl_python, self.pyg_python).expect("a peer is a contender only if it has a Python");
         let arrays = self.arrays.as_ref().expect("peers have arrays");
         let task = self.task;
         let settings = json!({
@@ -145,14 +137,14 @@ impl AccuracySetup<'_> {
             "lr": task.lr,
             "epochs": task.epochs,
             "threads": self.threads,
-            "seed": self.seed,
+            "seed": seed,
         });
         let out = self.work.join("time-to-accuracy-peer.jsonl");
         if out.exists() {
             std::fs::remove_file(&out).with_context(|| format!("cannot remove {}", out.display()))?;
         }
         let mut command = peers::script(python, "time_to_accuracy.py", self.threads);
-        command.args(["run", peer]).arg(arrays).arg(&out).arg(settings.to_string());
+        command.args(["run", peer.name()]).arg(arrays).arg(&out).arg(settings.to_string());
         let (measured, lines) = watch::lines_of(&mut command, &out, child::run)?;
         let imports = line_with(&lines, "ready").map(|(at, _)| at.as_secs_f64());
         let (_, last) = line_with(&lines, "test_accuracy").context("the script printed no test accuracy")?;
@@ -192,7 +184,6 @@ fn number(line: &Value, key: &str) -> f64 {
     line[key].as_f64().unwrap_or(0.0)
 }
 
-/// Numbers with commas.
 pub fn listed(numbers: &[i64]) -> String {
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     numbers.join(",")

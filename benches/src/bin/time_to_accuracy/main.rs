@@ -18,7 +18,9 @@ use grappa_benches::{
     bench::{self, Bench, Files},
     dataset::{Dataset, Graphs, Task},
     limit::MemoryLimit,
-    machine, peers, programs,
+    machine,
+    peers::{self, Peer},
+    programs,
     record::{Record, Table},
     stats::{median, range},
     training,
@@ -116,7 +118,6 @@ impl Bench for Args {
 }
 
 impl Args {
-    /// Measures all contenders on one dataset.
     fn measure_on(
         &self,
         dataset: Dataset,
@@ -135,7 +136,7 @@ impl Args {
         let mut notes = Vec::new();
         let mut arrays = None;
         for (peer, python, option) in
-            [("dgl", &self.dgl_python, "--dgl-python"), ("pyg", &self.pyg_python, "--pyg-python")]
+            [(Peer::Dgl, &self.dgl_python, "--dgl-python"), (Peer::Pyg, &self.pyg_python, "--pyg-python")]
         {
             match peer_version(peer, python.as_deref(), option, task) {
                 Ok((python, version)) => {
@@ -143,34 +144,29 @@ impl Args {
                     contenders.push(Contender::Peer(peer));
                     notes.push(version);
                 }
-                Err(why) => notes.push(format!("left out: {} ({why})", Contender::Peer(peer))),
+                Err(why) => notes.push(format!("left out: {peer} ({why})")),
             }
         }
         let load = machine::load()?;
-        let run = |contender: &Contender, turn: u32| {
-            let setup = AccuracySetup {
-                task,
-                programs: graphs.programs,
-                work: graphs.work,
-                store: store.clone(),
-                arrays: arrays.clone(),
-                dgl_python: self.dgl_python.as_deref(),
-                pyg_python: self.pyg_python.as_deref(),
-                threads: self.threads,
-                memory: self.memory.0,
-                limited_memory: self.limited_memory.0,
-                limit,
-                seed: turn.into(),
-            };
-            setup.run(contender)
+        let setup = AccuracySetup {
+            task,
+            programs: graphs.programs,
+            work: graphs.work,
+            store,
+            arrays,
+            dgl_python: &self.dgl_python,
+            pyg_python: &self.pyg_python,
+            threads: self.threads,
+            memory: self.memory.0,
+            limited_memory: self.limited_memory.0,
+            limit,
         };
-        let runs = in_turns(&contenders, self.turns, run, TimedRun::told)?;
+        let runs = in_turns(&contenders, self.turns, |contender, turn| setup.run(contender, turn), TimedRun::told)?;
         record.add(format_args!("### {dataset}\n\n{}\n\n{}", described(task), table(task, &contenders, &runs)));
         record.add(format_args!("Load {load} before and {} after. Peers: {}.", machine::load()?, notes.join("; ")));
         Ok(())
     }
 
-    /// Grappa's contenders.
     fn ours(&self, dataset: Dataset, has_limit: bool) -> Vec<Contender> {
         let partitions = match dataset {
             // Its 140 seeds make one step.
@@ -187,14 +183,14 @@ impl Args {
 
 /// A peer's Python and versions, or why it cannot run.
 fn peer_version<'a>(
-    peer: &str,
+    peer: Peer,
     python: Option<&'a Path>,
     option: &str,
     task: Task,
 ) -> Result<(&'a Path, String), String> {
     let python = python.ok_or_else(|| format!("{option}; benches/README.md says how to install it"))?;
     let mode = if task.fanouts.is_empty() { "full-graph" } else { "minibatches" };
-    let said = peers::check(peers::script(python, "time_to_accuracy.py", 1).args(["check", peer, mode]))?;
+    let said = peers::check(peers::script(python, "time_to_accuracy.py", 1).args(["check", peer.name(), mode]))?;
     let version = serde_json::from_str::<serde_json::Value>(&said)
         .ok()
         .and_then(|line| Some(line["version"].as_str()?.to_owned()));
@@ -221,7 +217,6 @@ fn cell(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.2}"))
 }
 
-/// The median of a figure of the runs.
 fn median_of(runs: &[TimedRun], figure: impl Fn(&TimedRun) -> f64) -> f64 {
     median(runs.iter().map(figure))
 }
