@@ -70,7 +70,7 @@ pub struct Sources {
     #[arg(long, help_heading = RUN, value_name = "RUN.toml")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    given: Given,
+    given: Given<false>,
 }
 
 impl Sources {
@@ -95,50 +95,34 @@ impl Sources {
     }
 }
 
-/// The options that the user gave. Files and defaults fill in the others.
-#[derive(Debug)]
-struct Given(Table);
+/// The options of training that the user gave; with `SHARED`, only those that several runs share. Files and defaults fill in the others.
+#[derive(Debug, Clone)]
+pub struct Given<const SHARED: bool>(pub Table);
 
-impl Args for Given {
-    fn augment_args(command: Command) -> Command {
-        let defaults = TrainConfig::default().table();
+/// Options that differ from run to run.
+pub const NOT_SHARED: [&str; 3] = ["method", "partitions", "out"];
+
+impl<const SHARED: bool> Given<SHARED> {
+    /// The options, in the order of the help.
+    fn options() -> Vec<&'static TrainOption> {
+        if SHARED {
+            return TrainOption::all().iter().filter(|option| !NOT_SHARED.contains(&&*option.name)).collect();
+        }
         let sections = TrainOption::all().chunk_by(|one, next| one.section == next.section);
         let in_order = sections.flat_map(|section| {
             let mut section: Vec<_> = section.iter().collect();
             section.sort_by_key(|option| option.help_order);
             section
         });
-        command.args(in_order.map(|option| flag(option, defaults.get(&option.name))))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
+        in_order.collect()
     }
 }
 
-impl FromArgMatches for Given {
-    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        Ok(Self(given(matches, TrainOption::all().iter())))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
-        self.0.extend(Self::from_arg_matches(matches)?.0);
-        Ok(())
-    }
-}
-
-/// The options of training that several runs share, as the user gave them.
-#[derive(Debug, Clone)]
-pub struct SharedOptions(pub Table);
-
-/// Options that differ from run to run.
-pub const NOT_SHARED: [&str; 3] = ["method", "partitions", "out"];
-
-impl Args for SharedOptions {
+impl<const SHARED: bool> Args for Given<SHARED> {
     fn augment_args(command: Command) -> Command {
         let defaults = TrainConfig::default().table();
-        let shared = TrainOption::all().iter().filter(|option| is_shared(option));
-        command.args(shared.map(|option| flag(option, defaults.get(&option.name)).hide_short_help(true)))
+        let flag = |option: &'static TrainOption| flag(option, defaults.get(&option.name)).hide_short_help(SHARED);
+        command.args(Self::options().into_iter().map(flag))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -146,24 +130,17 @@ impl Args for SharedOptions {
     }
 }
 
-impl FromArgMatches for SharedOptions {
+impl<const SHARED: bool> FromArgMatches for Given<SHARED> {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        Ok(Self(given(matches, TrainOption::all().iter().filter(|option| is_shared(option)))))
+        let value = |option: &TrainOption| matches.get_one::<Value>(&option.name).cloned();
+        let given = Self::options().into_iter().filter_map(|option| Some((option.name.clone(), value(option)?)));
+        Ok(Self(given.collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
         self.0.extend(Self::from_arg_matches(matches)?.0);
         Ok(())
     }
-}
-
-fn is_shared(option: &TrainOption) -> bool {
-    !NOT_SHARED.contains(&&*option.name)
-}
-
-/// The values of the options that the user gave.
-fn given<'a>(matches: &ArgMatches, options: impl Iterator<Item = &'a TrainOption>) -> Table {
-    options.filter_map(|option| Some((option.name.clone(), matches.get_one::<Value>(&option.name)?.clone()))).collect()
 }
 
 /// The flag of an option. Its help has the default value.

@@ -75,28 +75,22 @@ struct PredictionScores {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum PredictedNode {
-    Classes(NodePrediction),
-    Targets(NodeTargets),
-}
-
-#[derive(Serialize)]
-struct NodeTargets {
-    id: String,
-    /// The value of each target; none if one is NaN.
-    predicted: Vec<f32>,
-    /// Its targets in the store, null where one is missing; null if the node has none.
-    targets: Option<Vec<f32>>,
-}
-
-#[derive(Serialize)]
-struct NodePrediction {
-    id: String,
-    /// One, or, where nodes have sets of classes, any number.
-    predicted: Vec<String>,
-    /// Of each of these.
-    probability: Vec<f32>,
-    /// The labels in the store; null if the node has none.
-    labels: Option<Vec<String>>,
+    Classes {
+        id: String,
+        /// One, or, where nodes have sets of classes, any number.
+        predicted: Vec<String>,
+        /// Of each of these.
+        probability: Vec<f32>,
+        /// The labels in the store; null if the node has none.
+        labels: Option<Vec<String>>,
+    },
+    Targets {
+        id: String,
+        /// The value of each target; none if one is NaN.
+        predicted: Vec<f32>,
+        /// Its targets in the store, null where one is missing; null if the node has none.
+        targets: Option<Vec<f32>>,
+    },
 }
 
 pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()> {
@@ -226,22 +220,20 @@ fn node(
 ) -> anyhow::Result<PredictedNode> {
     let (classes, labels) = (prediction.classes, prediction.labels);
     let id = store.external_id(prediction.node)?.to_string();
-    if trained.task() == Task::Regression {
-        return Ok(PredictedNode::Targets(NodeTargets {
+    Ok(match trained.task() {
+        Task::Regression => PredictedNode::Targets {
             id,
             predicted: classes.iter().map(|(_, value)| *value).collect(),
             targets: prediction.targets,
-        }));
-    }
-    Ok(PredictedNode::Classes(NodePrediction {
-        id,
-        predicted: classes.iter().map(|(class, _)| trained.class_name(*class)).collect(),
-        probability: classes.iter().map(|(_, probability)| *probability).collect(),
-        labels: labels.map(|labels| {
-            let names = labels.into_iter().map(|class| class_names::name(names_of_labels, class));
-            names.collect()
-        }),
-    }))
+        },
+        _ => PredictedNode::Classes {
+            id,
+            predicted: classes.iter().map(|(class, _)| trained.class_name(*class)).collect(),
+            probability: classes.iter().map(|(_, probability)| *probability).collect(),
+            labels: labels
+                .map(|labels| labels.into_iter().map(|class| class_names::name(names_of_labels, class)).collect()),
+        },
+    })
 }
 
 impl Summary for WrittenPredictions {
@@ -306,30 +298,22 @@ impl PredictedNode {
     /// The cells of a row of the table.
     fn cells(&self) -> Vec<String> {
         match self {
-            Self::Classes(node) => {
-                let percents = node.probability.iter().map(|part| format!("{:.1} %", part * 100.0));
-                vec![
-                    printable(&node.id).into_owned(),
-                    listed(&node.predicted),
-                    listed(&percents.collect::<Vec<_>>()),
-                    node.labels.as_deref().map_or("-".to_owned(), listed),
-                ]
+            Self::Classes { id, predicted, probability, labels } => {
+                let percents: Vec<_> = probability.iter().map(|part| format!("{:.1} %", part * 100.0)).collect();
+                let labels = labels.as_deref().map_or("-".to_owned(), listed);
+                vec![printable(id).into_owned(), listed(predicted), listed(&percents), labels]
             }
-            Self::Targets(node) => vec![
-                printable(&node.id).into_owned(),
-                numbers(&node.predicted),
-                node.targets.as_deref().map_or("-".to_owned(), numbers),
-            ],
+            Self::Targets { id, predicted, targets } => {
+                let targets = targets.as_deref().map_or("-".to_owned(), numbers);
+                vec![printable(id).into_owned(), numbers(predicted), targets]
+            }
         }
     }
 }
 
 /// Targets in a cell of a table.
 fn numbers(values: &[f32]) -> String {
-    let shown = values.iter().map(|&value| match value.is_nan() {
-        true => "-".to_owned(),
-        false => significant(value.into()),
-    });
+    let shown = values.iter().map(|&value| if value.is_nan() { "-".to_owned() } else { significant(value.into()) });
     listed(&shown.collect::<Vec<_>>())
 }
 
@@ -347,25 +331,29 @@ mod tests {
 
     use super::*;
 
+    fn model(run: &str, epoch: u64, val: Option<f64>) -> PredictingModel {
+        PredictingModel {
+            run: run.into(),
+            epoch,
+            val,
+            val_loss: None,
+            is_sampled: false,
+            monitor: Monitor::Score,
+            task: Task::MultiClass,
+        }
+    }
+
     #[test]
     fn ids_and_class_names_cannot_act_on_the_terminal() {
         let told = NodePredictions {
-            predictions: vec![PredictedNode::Classes(NodePrediction {
+            predictions: vec![PredictedNode::Classes {
                 id: "a\x1b]0;b\x07\nc".into(),
                 predicted: vec!["x\x1b[2Jy".into()],
                 probability: vec![0.5],
                 labels: Some(vec!["z\nw".into()]),
-            })],
+            }],
             scores: None,
-            model: PredictingModel {
-                run: "r\x1b[1m".into(),
-                epoch: 1,
-                val: None,
-                val_loss: None,
-                is_sampled: false,
-                monitor: Monitor::Score,
-                task: Task::MultiClass,
-            },
+            model: model("r\x1b[1m", 1, None),
         };
         assert_eq!(
             told.text(),
@@ -377,13 +365,11 @@ mod tests {
 
     #[test]
     fn predictions_of_some_nodes_are_a_table() {
-        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| {
-            PredictedNode::Classes(NodePrediction {
-                id: id.into(),
-                predicted: predicted.iter().map(|name| (*name).to_owned()).collect(),
-                probability: probability.to_vec(),
-                labels: label.map(|label| vec![label.to_owned()]),
-            })
+        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| PredictedNode::Classes {
+            id: id.into(),
+            predicted: predicted.iter().map(|name| (*name).to_owned()).collect(),
+            probability: probability.to_vec(),
+            labels: label.map(|label| vec![label.to_owned()]),
         };
         let told = NodePredictions {
             predictions: vec![
@@ -401,15 +387,7 @@ mod tests {
                 r2: None,
                 task: Task::MultiClass,
             }),
-            model: PredictingModel {
-                run: "web.run".into(),
-                epoch: 12,
-                val: Some(0.763_21),
-                val_loss: None,
-                is_sampled: false,
-                monitor: Monitor::Score,
-                task: Task::MultiClass,
-            },
+            model: model("web.run", 12, Some(0.763_21)),
         };
         assert_eq!(
             told.text(),

@@ -176,10 +176,7 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
         };
         with_remedy(error, group.stopped_by(), &remedy)
     });
-    match summary? {
-        Some(summary) => finish(console, summary, &at),
-        None => Ok(()),
-    }
+    summary?.map_or(Ok(()), |summary| finish(console, summary, &at))
 }
 
 /// Removes the run that a finished one replaces. Makes room for the next try if a new run ended with an error before it began.
@@ -221,7 +218,6 @@ fn resume_command(store: &Path, folder: &Path, workers: Option<u32>) -> String {
     shell_line(&words)
 }
 
-/// A word of a command line.
 fn word(text: impl AsRef<OsStr>) -> String {
     text.as_ref().to_string_lossy().into_owned()
 }
@@ -315,9 +311,7 @@ fn left_finished(store: &Store, path: &Path, options: &args::TrainArgs) -> Optio
 
 /// The run to continue, if there is one.
 fn begun(store: &Path, options: &args::TrainArgs) -> anyhow::Result<Option<RunFolder>> {
-    let Some(resume) = options.resume else {
-        return Ok(None);
-    };
+    let Some(resume) = options.resume else { return Ok(None) };
     match options.sources.unchecked()?.out.or_else(|| RunFolder::last(store)) {
         Some(path) if resume == Resume::Always || path.join(CONFIG).exists() => Ok(Some(RunFolder::resume(&path)?)),
         _ if resume == Resume::Auto => Ok(None),
@@ -330,20 +324,14 @@ fn begun(store: &Path, options: &args::TrainArgs) -> anyhow::Result<Option<RunFo
 
 /// The configuration of a run that continues with the configuration of `before`, or of a new one.
 fn configured(options: &args::TrainArgs, before: Option<&TrainConfig>) -> grappa_run::Result<TrainConfig> {
-    match before {
-        Some(before) => options.sources.resumed(before),
-        None => options.sources.configuration(),
-    }
+    before.map_or_else(|| options.sources.configuration(), |before| options.sources.resumed(before))
 }
 
 /// The folder of the run, which has its configuration then. With `force`, a run in the folder of a new one is set aside.
 fn open_folder(begun: Option<RunFolder>, store: &Path, config: &TrainConfig, force: bool) -> anyhow::Result<RunFolder> {
     let Some(folder) = begun else {
         let path = config.out.clone().unwrap_or_else(|| RunFolder::unused(store));
-        return Ok(match force {
-            true => RunFolder::replace(&path, config)?,
-            false => RunFolder::create(&path, config)?,
-        });
+        return Ok(if force { RunFolder::replace(&path, config)? } else { RunFolder::create(&path, config)? });
     };
     folder.write_config(config)?;
     Ok(folder)
@@ -355,10 +343,7 @@ impl Watcher for Screen {
     }
 
     fn started(&self) -> Duration {
-        match self.begun {
-            Some(begun) => begun.elapsed(),
-            None => process_age().unwrap_or_default(),
-        }
+        self.begun.map_or_else(|| process_age().unwrap_or_default(), |begun| begun.elapsed())
     }
 
     fn command(&self) -> String {
@@ -396,7 +381,6 @@ impl Watcher for Screen {
     }
 }
 
-/// The line of an epoch.
 fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     let width = epochs.to_string().len();
     let mut line = format!("epoch {:width$}/{epochs}  loss {:.4}", record.epoch, record.loss);
@@ -430,7 +414,6 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     line
 }
 
-/// A score of a task.
 fn score_text(task: Task, score: Option<f64>) -> String {
     score.map_or("-".to_owned(), |score| task.shown_score(score))
 }
@@ -467,10 +450,7 @@ impl Summary for Trained {
             (_, _, Some(number)) => format!("{} {}", monitor.shown_name(task), monitor.shown(task, number)),
         };
         let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
-        let early = match summary.early_stopping_epoch {
-            Some(_) => ", ended by early stopping",
-            None => "",
-        };
+        let early = if summary.early_stopping_epoch.is_some() { ", ended by early stopping" } else { "" };
         let scored = match (score.test, summary.best_epoch) {
             (None, Some(_)) => format!("best validation {val}{how}, no test score"),
             (test, _) => format!("test {} {} at the best validation {val}{how}", score.name, score_text(task, test)),

@@ -118,9 +118,7 @@ pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
             }
         }
     }
-    let Some(Failure { rank, status, killed }) = running.wait(&store, timeout) else {
-        return Ok(());
-    };
+    let Some(Failure { rank, status, killed }) = running.wait(&store, timeout) else { return Ok(()) };
     let what = match stopped_by(status) {
         _ if signals::stop_requested() => "the workers have ended".to_owned(),
         Some(signal) => {
@@ -236,7 +234,6 @@ impl Running {
         }
     }
 
-    /// Kills all.
     fn kill(&self) {
         for (_, child) in &mut *self.lock() {
             // It may have ended by itself.
@@ -337,8 +334,5 @@ pub fn end<T>(group: &Arc<ProcessGroup>, result: grappa_trainer::Result<T>) -> g
 
 /// Why this rank ends, as the rest of a sentence.
 fn reason(error: &Error) -> String {
-    match error.is_stopped() {
-        true => "was asked to stop".to_owned(),
-        false => format!("ended with an error: {error}"),
-    }
+    if error.is_stopped() { "was asked to stop".to_owned() } else { format!("ended with an error: {error}") }
 }

@@ -10,7 +10,7 @@ use grappa_run::{
 use toml::Table;
 
 use super::spec::MethodSpec;
-use crate::args::SharedOptions;
+use crate::args::Given;
 
 /// A store, methods to compare on it, and the options of training that all of them have.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "RUN.toml")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    shared: SharedOptions,
+    shared: Given<true>,
 }
 
 impl CompareArgs {
@@ -47,13 +47,15 @@ impl CompareArgs {
     pub(super) fn configuration(&self, own: Table) -> Result<TrainConfig> {
         let mut flags = self.shared.0.clone();
         flags.extend(own);
-        let preset = self.preset.as_deref().map(Preset::named).transpose()?;
-        TrainConfig::layered(preset, self.config.as_deref(), &flags)
+        TrainConfig::layered(self.preset()?, self.config.as_deref(), &flags)
     }
 
     /// The first seed.
     pub(super) fn first_seed(&self) -> Result<u64> {
-        let preset = self.preset.as_deref().map(Preset::named).transpose()?;
-        Ok(TrainConfig::unchecked(preset, self.config.as_deref(), &self.shared.0)?.seed)
+        Ok(TrainConfig::unchecked(self.preset()?, self.config.as_deref(), &self.shared.0)?.seed)
+    }
+
+    fn preset(&self) -> Result<Option<&'static Preset>> {
+        self.preset.as_deref().map(Preset::named).transpose()
     }
 }

@@ -9,7 +9,6 @@ use grappa_run::{
 
 use super::{args::CompareArgs, spec::MethodSpec};
 
-/// A run of the comparison.
 #[derive(Debug)]
 pub struct PlannedRun {
     /// The name of [`MethodSpec`].

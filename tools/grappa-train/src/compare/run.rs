@@ -7,7 +7,7 @@ use grappa_console::{Console, Summary, print_line, printable, signals};
 use grappa_engine::Store;
 use grappa_report::{MethodComparison, MethodRuns};
 use grappa_run::{
-    config::{TrainConfig, TrainOption, shown},
+    config::shown,
     folder::{CONFIG, RunFolder, config_of},
 };
 use grappa_trainer::{runtime, train::finished};
@@ -22,7 +22,6 @@ use crate::{
     train::{Screen, train_in},
 };
 
-/// What was written.
 #[derive(Serialize)]
 struct Compared {
     path: String,
@@ -66,21 +65,14 @@ fn check_before(run: &PlannedRun) -> anyhow::Result<()> {
         return Ok(());
     }
     let before = config_of(&run.folder)?;
-    match changed(&before, &run.config) {
-        Some(what) => {
-            bail!("{}: its run has {what}: give the same options, or another folder with --out", run.folder.display())
-        }
-        None => Ok(()),
+    if let Some((option, values)) = before.fixed_difference(&run.config) {
+        let [before, after] = values.map(|value| value.as_ref().map_or_else(|| "none".to_owned(), shown));
+        bail!(
+            "{}: its run has {option} {before}, and not {after}: give the same options, or another folder with --out",
+            run.folder.display()
+        );
     }
-}
-
-/// An option that a run cannot change, and that differs.
-fn changed(before: &TrainConfig, after: &TrainConfig) -> Option<String> {
-    let (before, after) = (before.table(), after.table());
-    let mut fixed = TrainOption::all().iter().filter(|option| !option.may_change());
-    let option = fixed.find(|option| before.get(&option.name) != after.get(&option.name))?;
-    let [before, after] = [before, after].map(|table| table.get(&option.name).map_or_else(|| "none".to_owned(), shown));
-    Some(format!("{} {before}, and not {after}", option.name))
+    Ok(())
 }
 
 /// Trains a run, or continues it. Returns a line about it.

@@ -21,7 +21,6 @@ use serde::Serialize;
 use super::{model::PredictingModel, written::WrittenFile};
 use crate::args;
 
-/// Links in a file.
 #[derive(Serialize)]
 struct WrittenLinks {
     #[serde(flatten)]
@@ -57,7 +56,6 @@ pub fn tell(
     console.finish(&WrittenLinks { file: WrittenFile::new(out, predicted.bytes, begin), links: predicted.rows, model })
 }
 
-/// Predicts the links of --links or --top-k.
 pub fn predict(
     options: &args::PredictArgs,
     out: &Path,

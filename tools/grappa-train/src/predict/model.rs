@@ -8,7 +8,6 @@ use grappa_run::{
 use grappa_trainer::train::trained::Trained;
 use serde::Serialize;
 
-/// The model of the predictions.
 #[derive(Serialize)]
 pub struct PredictingModel {
     pub run: String,
@@ -29,10 +28,7 @@ pub struct PredictingModel {
 impl PredictingModel {
     pub fn of(trained: &Trained, run: String) -> Self {
         let (monitor, task) = (trained.monitor(), trained.task());
-        let best = trained.state().best.map(|best| match monitor.is_error(task) {
-            true => -best.val,
-            false => best.val,
-        });
+        let best = trained.state().best.map(|best| if monitor.is_error(task) { -best.val } else { best.val });
         let (val, val_loss) = match monitor {
             Monitor::Loss => (None, best),
             _ => (best, None),
@@ -50,10 +46,7 @@ impl PredictingModel {
 
     pub fn text(&self) -> String {
         let mut text = format!("by the model of {} after epoch {}", printable(&self.run), self.epoch);
-        let how = match self.is_sampled {
-            true => ", sampled neighbors",
-            false => "",
-        };
+        let how = if self.is_sampled { ", sampled neighbors" } else { "" };
         if let Some(val) = self.val {
             let name = match (self.monitor, self.task) {
                 (Monitor::Score, Task::MultiClass) => String::new(),

@@ -67,10 +67,7 @@ impl Drop for Hosts {
 fn ip(args: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(args).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("ip cannot be started: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-    }
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
 fn rank(hosts: &Hosts, number: usize, folder: &Path, out: &str, options: &str) -> Child {
