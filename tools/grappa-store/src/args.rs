@@ -3,12 +3,9 @@
 mod plan;
 mod threads;
 
-use std::{error::Error, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf, str::FromStr};
+use std::{num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
 
-use clap::{
-    Parser, Subcommand, ValueEnum,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
+use clap::{Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use grappa_console::{
     ByteSize,
     options::{choices, chunk_range, dtypes},
@@ -388,16 +385,12 @@ fn aggregate_help(kind: AggregateKind) -> &'static str {
 }
 
 /// Parses one of `all` by its name; the long help explains each.
-fn explained<T, const N: usize>(
+fn explained<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
     help: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T>
-where
-    T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Copy + Send + Sync + 'static,
-{
-    let values = all.map(|value| PossibleValue::new(name(value)).help(help(value)));
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<T>())
+) -> impl TypedValueParser<Value = T> {
+    choices(all.map(|value| (name(value), help(value), value)))
 }
 
 fn parse_seeds(text: &str) -> Result<Seeds, String> {
