@@ -32,11 +32,18 @@ pub struct PlannedPiece<P> {
 pub fn in_order<P, B: Send>(
     threads: usize,
     window: u64,
-    plan: impl FnMut() -> Result<Option<PlannedPiece<P>>> + Send,
+    mut plan: impl FnMut() -> Result<Option<PlannedPiece<P>>> + Send,
     make: impl Fn(P) -> Result<B> + Sync,
     take: impl FnMut(B) -> Result<()> + Send,
 ) -> Result<()> {
-    let plan = Mutex::new(PieceQueue { next: plan, number: 0, cost: 0 });
+    let (mut number, mut cost_end) = (0, 0);
+    // The next piece: its number, the cost of all pieces up to and including it, and its input.
+    let next = Mutex::new(|| -> Result<Option<(u64, u64, P)>> {
+        Ok(plan()?.map(|PlannedPiece { piece, cost }| {
+            (number, cost_end) = (number + 1, cost_end + cost);
+            (number - 1, cost_end, piece)
+        }))
+    });
     let line = PieceLine {
         state: Mutex::new(LineState { ready: BTreeMap::new(), head: 0, taken: 0, taking: false, broken: false }),
         moved: Condvar::new(),
@@ -44,7 +51,8 @@ pub fn in_order<P, B: Send>(
     let take = Mutex::new(take);
     workers::run(threads, |_| {
         let breaks = BreaksLine(&line);
-        while let Some((number, cost_end, piece)) = lock(&plan).next()? {
+        loop {
+            let Some((number, cost_end, piece)) = lock(&next)()? else { break };
             if !line.wait_for_room(number, cost_end, window) {
                 break;
             }
@@ -54,26 +62,6 @@ pub fn in_order<P, B: Send>(
         std::mem::forget(breaks);
         Ok(())
     })
-}
-
-/// Numbers the planned pieces and adds up their costs.
-struct PieceQueue<F> {
-    next: F,
-    /// The number of the next piece.
-    number: u64,
-    /// The cost of all pieces before it.
-    cost: u64,
-}
-
-impl<P, F: FnMut() -> Result<Option<PlannedPiece<P>>>> PieceQueue<F> {
-    /// The next piece: its number, the cost of all pieces up to and including it, and its input.
-    fn next(&mut self) -> Result<Option<(u64, u64, P)>> {
-        Ok((self.next)()?.map(|PlannedPiece { piece, cost }| {
-            self.number += 1;
-            self.cost += cost;
-            (self.number - 1, self.cost, piece)
-        }))
-    }
 }
 
 struct PieceLine<B> {

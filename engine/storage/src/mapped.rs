@@ -79,8 +79,7 @@ impl MappedChunks {
     /// If the store is a slice without this chunk.
     #[inline]
     pub fn of(&self, node: NodeId) -> (&Chunk, u64) {
-        let chunk = self.map.chunk_of(node);
-        (&self[chunk], node.0 - self.map.range(chunk).start)
+        self.get(node).expect("the store has the chunk")
     }
 
     /// As [`MappedChunks::of`]. None if the store is a slice without this chunk.

@@ -94,7 +94,8 @@ pub(super) struct BlockSampler {
     classes: u64,
     /// If 32 uniform bits are below this, the source has the same class.
     same_class: u64,
-    degrees: Vec<Poisson>,
+    /// In-degrees by level.
+    pub(super) degrees: Vec<Poisson>,
     levels: Source,
 }
 
@@ -120,10 +121,6 @@ impl BlockSampler {
     pub(super) fn degree(&self, label: u64) -> &Poisson {
         let level = self.levels.at(label).trailing_zeros() as usize;
         &self.degrees[level.min(self.degrees.len() - 1)]
-    }
-
-    pub(super) fn degrees(&self) -> &[Poisson] {
-        &self.degrees
     }
 
     pub(super) fn draw(&self, label: u64, degree: u64, stream: &mut Stream, out: &mut Vec<u64>) {

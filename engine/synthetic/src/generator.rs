@@ -81,9 +81,9 @@ impl Generator {
     /// and as much again while it is sorted.
     pub fn largest_degree_estimate(&self) -> u64 {
         let degrees = match &self.sampler {
-            Sampler::Rmat(rmat) => rmat.degrees(),
+            Sampler::Rmat(rmat) => &rmat.degrees[..],
             Sampler::Er { degrees, .. } => std::slice::from_ref(degrees),
-            Sampler::Sbm(block) => block.degrees(),
+            Sampler::Sbm(block) => &block.degrees,
         };
         degrees.iter().map(Poisson::largest).max().unwrap_or(0)
     }

@@ -109,7 +109,7 @@ impl PatternClasses {
 /// Draws the patterns of sources by class.
 #[derive(Debug, Clone)]
 pub(super) struct PatternSampler {
-    classes: PatternClasses,
+    pub(super) classes: PatternClasses,
     /// If 32 uniform bits are below this, the source is of the destination's class.
     same_class: u64,
     /// The first cell of each class, then the number of cells.
@@ -149,10 +149,6 @@ impl PatternSampler {
             starts.push(cells.len());
         }
         Self { classes, same_class, starts, cells }
-    }
-
-    pub(super) fn classes(&self) -> &PatternClasses {
-        &self.classes
     }
 
     /// The cells of the class of a destination.

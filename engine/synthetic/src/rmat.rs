@@ -109,7 +109,7 @@ impl Rmat {
 #[derive(Debug, Clone)]
 pub(super) struct RmatSampler {
     /// In-degrees by the number of one bits of the label.
-    degrees: Vec<Poisson>,
+    pub(super) degrees: Vec<Poisson>,
     /// The groups of bits of a label, most significant first.
     groups: Vec<Group>,
     /// The alias tables of all group widths.
@@ -175,13 +175,9 @@ impl RmatSampler {
         &self.degrees[label.count_ones() as usize]
     }
 
-    pub(super) fn degrees(&self) -> &[Poisson] {
-        &self.degrees
-    }
-
     /// The class of a label, if there are classes.
     pub(super) fn class(&self, label: u64) -> Option<u32> {
-        self.patterns.as_ref().map(|patterns| patterns.classes().class(label))
+        self.patterns.as_ref().map(|patterns| patterns.classes.class(label))
     }
 
     /// Random numbers per source. One number serves two groups.

@@ -13,7 +13,7 @@ use crate::ingest::{
     node_data::NodeData,
     node_ids::GraphIds,
     options::{IngestOptions, Summary, rejects_path},
-    rejects::RejectsFolder,
+    rejects,
 };
 
 /// Writes the manifest and completes the store.
@@ -23,7 +23,6 @@ pub fn commit(
     values: EdgeValues,
     ids: GraphIds,
     mut node_data: NodeData,
-    rejects: &RejectsFolder,
 ) -> Result<Summary> {
     let mut files = [job.journal.files(), node_data.split_files].concat();
     node_data.schema.edge_features = values.names;
@@ -42,7 +41,7 @@ pub fn commit(
     };
     let input = job.journal.input_stage();
     if manifest.rejected > 0 {
-        rejects.collect(&input, &rejects_path(job.options))?;
+        rejects::collect(job.store.lasting_scratch(), &input, &rejects_path(job.options))?;
         warn_of_unknown_nodes(edges, input.counts(), manifest.nodes);
     }
     if job.options.ids == ExternalIds::Dense && edges.counts_from_one() {

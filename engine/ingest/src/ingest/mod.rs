@@ -89,7 +89,6 @@ use self::{
     node_ids::GraphIds,
     options::open_edges,
     plan::IngestBudget,
-    rejects::RejectsFolder,
 };
 
 /// Builds a store from edge lists.
@@ -183,7 +182,6 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Su
     let held = plan::held_memory(&ids.chunks, parts, &job.budget)?;
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;
-    let rejects = RejectsFolder::new(job.store.lasting_scratch());
-    edges::write(job, &edges, &values, scan, &mut ids, held, &rejects)?;
-    commit::commit(job, &edges, values, ids, node_data, &rejects)
+    edges::write(job, &edges, &values, scan, &mut ids, held)?;
+    commit::commit(job, &edges, values, ids, node_data)
 }

@@ -17,11 +17,6 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::ingest::journal::{Rejects, StageState};
 
-/// The files of skipped lines, one per worker, among the scratch files of the unfinished store.
-pub struct RejectsFolder {
-    folder: PathBuf,
-}
-
 /// The file of one worker. It is created when the first skipped lines are written out.
 pub struct RejectsWriter {
     path: PathBuf,
@@ -36,45 +31,39 @@ pub struct RejectsWriter {
 /// Buffered bytes above which lines are written out.
 const BUFFER_BYTES: usize = 64 << 10;
 
-impl RejectsFolder {
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
-    }
+/// The file of a worker among the scratch files in `folder`.
+fn path(folder: &Path, worker: u32) -> PathBuf {
+    folder.join(format!("rejects-{worker}"))
+}
 
-    fn path(&self, worker: u32) -> PathBuf {
-        self.folder.join(format!("rejects-{worker}"))
-    }
-
-    /// The file of `worker`, a number that no earlier run recorded in the journal.
-    pub fn writer(&self, worker: u32) -> RejectsWriter {
-        RejectsWriter { path: self.path(worker), file: None, buffer: Vec::new(), bytes: 0, hasher: Xxh3Default::new() }
-    }
-
-    /// Writes the recorded part of all workers' files to `target`, which is replaced. Lines of different workers are in no
-    /// particular order.
-    pub fn collect(&self, spilled: &StageState, target: &Path) -> Result<()> {
-        let out = Temporary::replace(target)?;
-        out.write_all(b"# file\tline or row\treason\ttext\n")?;
-        for (&worker, spilled) in spilled.workers.iter().filter(|(_, worker)| worker.counts.rejects.bytes > 0) {
-            let path = self.path(worker);
-            let file = regular::open(&path).map_err(scratch_error)?;
-            let Rejects { bytes, checksum } = spilled.counts.rejects;
-            let (mut part, mut buffer, mut hasher) = (file.take(bytes), Vec::new(), Xxh3Default::new());
-            while (&mut part).take(BUFFER_BYTES as u64).read_to_end(&mut buffer).map_err(Error::io("read", &path))? > 0
-            {
-                hasher.update(&buffer);
-                out.write_all(&buffer)?;
-                buffer.clear();
-            }
-            if part.limit() > 0 || hasher.digest() != checksum {
-                return Err(damaged_scratch(&path));
-            }
+/// Writes the recorded part of all workers' files in `folder` to `target`, which is replaced. Lines of different workers are in no
+/// particular order.
+pub fn collect(folder: &Path, spilled: &StageState, target: &Path) -> Result<()> {
+    let out = Temporary::replace(target)?;
+    out.write_all(b"# file\tline or row\treason\ttext\n")?;
+    for (&worker, spilled) in spilled.workers.iter().filter(|(_, worker)| worker.counts.rejects.bytes > 0) {
+        let path = path(folder, worker);
+        let file = regular::open(&path).map_err(scratch_error)?;
+        let Rejects { bytes, checksum } = spilled.counts.rejects;
+        let (mut part, mut buffer, mut hasher) = (file.take(bytes), Vec::new(), Xxh3Default::new());
+        while (&mut part).take(BUFFER_BYTES as u64).read_to_end(&mut buffer).map_err(Error::io("read", &path))? > 0 {
+            hasher.update(&buffer);
+            out.write_all(&buffer)?;
+            buffer.clear();
         }
-        out.finish()
+        if part.limit() > 0 || hasher.digest() != checksum {
+            return Err(damaged_scratch(&path));
+        }
     }
+    out.finish()
 }
 
 impl RejectsWriter {
+    /// The file of `worker`, a number that no earlier run recorded in the journal, in the scratch folder `folder`.
+    pub fn new(folder: &Path, worker: u32) -> Self {
+        Self { path: path(folder, worker), file: None, buffer: Vec::new(), bytes: 0, hasher: Xxh3Default::new() }
+    }
+
     /// Appends a skipped line of `input`.
     pub fn write(&mut self, input: &Path, reject: &Reject) -> Result<()> {
         writeln!(self.buffer, "{}\t{}\t{}\t{}", input.display(), reject.position, reject.reason.reason(), reject.text)
@@ -117,21 +106,21 @@ mod tests {
     #[test]
     fn a_file_that_is_missing_too_short_or_changed_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
-        let (rejects, target) = (RejectsFolder::new(folder.path()), folder.path().join("store.rejects"));
+        let target = folder.path().join("store.rejects");
         let mut spilled = StageState::default();
         let counts = Counts { rejects: Rejects { bytes: 7, checksum: xxh3_64(b"a line\n") }, ..Counts::default() };
         let extents = Vec::new();
         spilled.workers.insert(0, Spilled { extents, counts });
-        let path = rejects.path(0);
+        let path = path(folder.path(), 0);
         std::fs::write(&path, "a line\nof a killed run\n").unwrap();
-        rejects.collect(&spilled, &target).unwrap();
+        collect(folder.path(), &spilled, &target).unwrap();
         assert!(std::fs::read_to_string(&target).unwrap().ends_with("text\na line\n"));
         for damage in [Some("a line"), Some("a\0line\nof a killed run\n"), None] {
             match damage {
                 Some(text) => std::fs::write(&path, text).unwrap(),
                 None => std::fs::remove_file(&path).unwrap(),
             }
-            let error = rejects.collect(&spilled, &target).unwrap_err();
+            let error = collect(folder.path(), &spilled, &target).unwrap_err();
             assert!(matches!(error, Error::Input { .. }), "{error}");
             assert!(error.to_string().contains("rejects-0: scratch data is missing"), "{error}");
         }

@@ -76,17 +76,20 @@ pub fn warn_of_untrained_classes(job: &IngestJob<'_>, chunks: &ChunkMap, labels:
     // One byte per class in each thread, and in their sum. Classes that do not fit take another pass over the labels.
     let classes_max = job.budget.memory / CLASSES_SHARE / (job.options.resources.threads as u64 + 1);
     let classes_max = classes_max.clamp(1, u32::MAX.into()) as u32;
-    let (mut first, mut missing) = (0, UntrainedClasses::default());
+    let (mut first, mut count, mut shown) = (0, 0, Vec::new());
     while first < labels.spec.classes {
         let classes = first..labels.spec.classes.min(first.saturating_add(classes_max));
         first = classes.end;
         let nodes = class_nodes(job, chunks, labels, &train, classes.clone())?;
         for (class, _) in classes.zip(nodes).filter(|(_, nodes)| *nodes == ClassNodes::Other) {
-            missing.add(class);
+            count += 1;
+            if shown.len() < CLASSES_SHOWN {
+                shown.push(class);
+            }
         }
     }
-    if missing.count > 0 {
-        tracing::warn!("{}", missing.warning(job.options.splits.random));
+    if count > 0 {
+        tracing::warn!("{}", untrained(count, &shown, job.options.splits.random));
     }
     Ok(())
 }
@@ -136,39 +139,22 @@ impl Unlabelled {
     }
 }
 
-/// The classes without training nodes.
-#[derive(Debug, Default)]
-struct UntrainedClasses {
-    count: usize,
-    /// Those that a warning lists.
-    first: Vec<u32>,
-}
-
-impl UntrainedClasses {
-    fn add(&mut self, class: u32) {
-        self.count += 1;
-        if self.first.len() < CLASSES_SHOWN {
-            self.first.push(class);
-        }
+/// The warning about `count` classes without training nodes, which begin with `first`.
+fn untrained(count: usize, first: &[u32], split: Option<RandomSplit>) -> String {
+    let mut shown: Vec<_> = first.iter().map(u32::to_string).collect();
+    if count > shown.len() {
+        shown.push("...".to_owned());
     }
-
-    fn warning(&self, split: Option<RandomSplit>) -> String {
-        let mut shown: Vec<_> = self.first.iter().map(u32::to_string).collect();
-        if self.count > shown.len() {
-            shown.push("...".to_owned());
-        }
-        let remedy = match split {
-            None => "add some of their nodes to --train",
-            Some(split) if split.stratify => "give train a larger share",
-            Some(_) => "give --stratify, or train a larger share",
-        };
-        let noun = if self.count == 1 { "class" } else { "classes" };
-        format!(
-            "no training node has {noun} {}: {} of the labelled classes cannot be learned; {remedy}",
-            shown.join(", "),
-            self.count
-        )
-    }
+    let remedy = match split {
+        None => "add some of their nodes to --train",
+        Some(split) if split.stratify => "give train a larger share",
+        Some(_) => "give --stratify, or train a larger share",
+    };
+    let noun = if count == 1 { "class" } else { "classes" };
+    format!(
+        "no training node has {noun} {}: {count} of the labelled classes cannot be learned; {remedy}",
+        shown.join(", ")
+    )
 }
 
 /// The nodes of a class.

@@ -40,7 +40,6 @@ use crate::ingest::{
     node_ids::{GraphIds, check_table},
     options::{Assign, IngestOptions, Partitioner, SplitOptions, StoreLayout, open_edges},
     plan,
-    rejects::RejectsFolder,
 };
 
 /// Rounds over all nodes. The share of cut edges hardly falls in later ones.
@@ -112,8 +111,7 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     ids.spec.external = ExternalIds::Dense;
     let nested = IngestJob { options: &options, budget: job.budget, store: &store, journal, progress: job.progress };
     let held = plan::held_memory(&ids.chunks, 1, &nested.budget)?;
-    let rejects = RejectsFolder::new(store.lasting_scratch());
-    edges::write(&nested, &source, &EdgeValues::none(), scan, &mut ids, held, &rejects)?;
+    edges::write(&nested, &source, &EdgeValues::none(), scan, &mut ids, held)?;
     store.commit(&manifest_of_edges(&nested, ids))?;
     Store::open(&path)
 }

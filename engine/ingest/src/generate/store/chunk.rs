@@ -81,14 +81,16 @@ impl ChunkWriter<'_> {
         let mut writer = AdjacencyWriter::create(self.folder, self.chunks, chunk, false, None)?;
         let mut drawn = 0;
         let pool = Mutex::new(Vec::new());
-        let mut labels = LabelBlocks::new(self.permutation, self.chunks.range(chunk));
+        let nodes = self.chunks.range(chunk);
+        let (mut next_node, mut labels) = (nodes.start, LabelBlocks::new(self.permutation, nodes).peekable());
         in_order(
             self.teams.team_threads,
             self.teams.window,
             || {
                 let mut piece: Piece = pool.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-                let cost = piece.plan(&mut labels, self.generator);
-                Ok((!piece.labels.is_empty()).then_some(PlannedPiece { piece, cost }))
+                piece.plan(next_node, &mut labels, self.generator);
+                next_node += piece.labels.len() as u64;
+                Ok((!piece.labels.is_empty()).then(|| PlannedPiece { cost: piece.bound, piece }))
             },
             |piece| Ok(self.make(piece)),
             |piece| {

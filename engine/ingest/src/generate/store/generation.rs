@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use grappa_formats::{
@@ -150,7 +153,7 @@ impl<'a> Generation<'a> {
     fn largest_degree(&self) -> Result<u64> {
         self.progress.stage("looking for large adjacency lists", None);
         let wanted: Vec<_> = self.wanted.iter().copied().map(ChunkId).collect();
-        let largest = Mutex::new(0);
+        let largest = AtomicU64::new(0);
         workers::for_each(self.options.threads, &wanted, |chunk| {
             let labels = LabelBlocks::new(self.permutation.as_ref(), self.chunks.range(chunk));
             let mut found = 0;
@@ -159,11 +162,10 @@ impl<'a> Generation<'a> {
                     found = found.max(self.generator.degree(label));
                 }
             }
-            let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
-            *largest = found.max(*largest);
+            largest.fetch_max(found, Ordering::Relaxed);
             Ok(())
         })?;
-        Ok(largest.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(largest.into_inner())
     }
 
     fn finish(&self, folder: &StoreFolder) -> Result<StoreSummary> {

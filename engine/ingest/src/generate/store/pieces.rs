@@ -1,6 +1,6 @@
 //! Pieces of a chunk's adjacency lists, which threads generate in parallel.
 
-use std::ops::Range;
+use std::{iter::Peekable, ops::Range};
 
 use grappa_formats::permutation::Feistel;
 use grappa_io::memory::Taken;
@@ -32,13 +32,12 @@ pub struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Takes the labels of the next nodes, as many as make a piece. There are none if all nodes were taken. Returns the cost of
-    /// the piece.
-    pub fn plan(&mut self, labels: &mut LabelBlocks<'_>, generator: &Generator) -> u64 {
+    /// Takes the labels of the next nodes, as many as make a piece. There are none if all nodes were taken. The bound is the cost of the
+    /// piece.
+    pub fn plan(&mut self, first_node: u64, labels: &mut Peekable<LabelBlocks<'_>>, generator: &Generator) {
         self.labels.clear();
-        self.first_node = labels.next_node();
-        self.bound = 0;
-        while let Some(label) = labels.peek() {
+        (self.first_node, self.bound) = (first_node, 0);
+        while let Some(&label) = labels.peek() {
             let bound = generator.degree_bound(label);
             let is_full = self.labels.len() == PIECE_LISTS || self.bound + bound > PIECE_EDGES;
             if is_full && !self.labels.is_empty() {
@@ -46,9 +45,8 @@ impl Piece<'_> {
             }
             self.labels.push(label);
             self.bound += bound;
-            labels.skip();
+            labels.next();
         }
-        self.bound
     }
 }
 
@@ -68,24 +66,6 @@ impl<'a> LabelBlocks<'a> {
         Self { permutation, nodes, block: Vec::new(), used: 0 }
     }
 
-    /// The node of the next label.
-    fn next_node(&self) -> u64 {
-        self.nodes.start - (self.block.len() - self.used) as u64
-    }
-
-    #[inline]
-    fn peek(&mut self) -> Option<u64> {
-        if self.used == self.block.len() {
-            self.refill();
-        }
-        self.block.get(self.used).copied()
-    }
-
-    #[inline]
-    fn skip(&mut self) {
-        self.used += 1;
-    }
-
     #[cold]
     fn refill(&mut self) {
         let end = self.nodes.end.min(self.nodes.start + LABEL_BLOCK);
@@ -103,8 +83,11 @@ impl Iterator for LabelBlocks<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u64> {
-        let label = self.peek()?;
-        self.skip();
+        if self.used == self.block.len() {
+            self.refill();
+        }
+        let label = self.block.get(self.used).copied()?;
+        self.used += 1;
         Some(label)
     }
 }

@@ -34,7 +34,6 @@ use crate::{
         job::IngestJob,
         journal::{Record, Stage},
         plan::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, IngestBudget},
-        rejects::RejectsFolder,
         segments::{self, JoinPlan},
         spill::SpillFolder,
     },
@@ -84,7 +83,6 @@ pub fn map_sources<'p>(
     shape: ValueShape,
     ids: &mut IdMap,
     plan: &'p JoinPlan,
-    rejects: &RejectsFolder,
 ) -> Result<SpilledBlocks<'p>> {
     if let Some(dictionary) = ids.dictionary_mut() {
         dictionary.hash = plan.hash.clone();
@@ -96,16 +94,15 @@ pub fn map_sources<'p>(
     let segments = plan.segments();
 
     let pass = SpillPass {
+        job,
         stage: Stage::BySource,
         title: "reading edges",
         route: Route::Segment { end: EdgeEnd::Source, segments },
         shape,
         spill: &by_source,
-        rejects,
         buffer_bytes: buffer_bytes(&job.budget, segments),
-        threads: job.budget.threads,
     };
-    pass.run_input(source, ids, Replace::Keys, &job.journal, job.progress)?;
+    pass.run_input(source, ids, Replace::Keys)?;
 
     let spilled = job.journal.stage(Stage::BySource);
     let done = job.journal.stage(Stage::ByTarget).blocks;
@@ -120,7 +117,7 @@ pub fn map_sources<'p>(
         buffer_bytes: buffer_bytes(&budget, segments),
         ..pass
     };
-    pass.run(&by_source, &job.journal, job.progress)?;
+    pass.run(&by_source)?;
     by_source.remove()?;
     let (table, spilled) = (by_source.into_table(), job.journal.stage(Stage::ByTarget));
     let done = job.journal.stage(Stage::Edges).blocks;

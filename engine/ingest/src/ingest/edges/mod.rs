@@ -58,7 +58,6 @@ use crate::{
         journal::{Record, Scan, Stage},
         node_ids::GraphIds,
         plan::{IngestBudget, SpillPlan},
-        rejects::RejectsFolder,
         segments::JoinPlan,
         spill::SpillFolder,
     },
@@ -72,7 +71,6 @@ pub fn write(
     scan: Scan,
     ids: &mut GraphIds,
     held: u64,
-    rejects: &RejectsFolder,
 ) -> Result<()> {
     let GraphIds { map: ids, chunks, .. } = ids;
     let edge_options = job.options.edge_options;
@@ -91,28 +89,27 @@ pub fn write(
     let spill = SpillFolder::new(job.store.lasting_scratch(), "edges", record_words as usize);
 
     let pass = SpillPass {
+        job,
         stage: Stage::Edges,
         title: "reading edges",
         route: Route::Shard { keys: &keys, options: edge_options },
         shape: values.shape,
         spill: &spill,
-        rejects,
         buffer_bytes: plan.buffer_bytes,
-        threads: job.options.resources.threads,
     };
     match &join {
         _ if are_spilled => {}
         None => {
             ids.load()?;
-            pass.run_input(source, ids, Replace::Nodes, &job.journal, job.progress)?;
+            pass.run_input(source, ids, Replace::Nodes)?;
             ids.unload();
         }
         Some(join) => {
             // Places say from which file an edge comes.
             let shape =
                 ValueShape { is_ordered: values.shape.is_ordered || KeyParts::is_of_files(parts), ..values.shape };
-            let edges = join::map_sources(job, source, shape, ids, join, rejects)?;
-            pass.run(&edges, &job.journal, job.progress)?;
+            let edges = join::map_sources(job, source, shape, ids, join)?;
+            pass.run(&edges)?;
             edges.remove()?;
             edges.remove_keys()?;
         }

@@ -1,5 +1,7 @@
 //! The writers of a chunk's edges: of the graph, and of each part that is held out of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use grappa_formats::{ChunkId, EdgePart, NodeId, chunks::ChunkMap, features::FeatureLayout, manifest::ChunkEntry};
 use grappa_io::{Result, container::WrittenFile};
 use grappa_storage::writer::AdjacencyWriter;
@@ -11,7 +13,8 @@ use crate::ingest::{
 
 /// Writes the adjacency lists of a chunk, and lists of the same form for the edges that are held out.
 pub struct PartWriters<'a> {
-    graph: AdjacencyWriter<'a>,
+    /// The writer of the graph's lists.
+    pub graph: AdjacencyWriter<'a>,
     held_out: Option<HeldOut<'a>>,
 }
 
@@ -22,8 +25,8 @@ struct HeldOut<'a> {
     /// Bytes of the features of an edge; 0 without.
     stride: usize,
     parts: Vec<PartWriter<'a>>,
-    /// Whether the graph lost edges because they are also held out.
-    has_dropped: bool,
+    /// Set if the graph loses edges because they are also held out.
+    has_dropped: &'a AtomicBool,
 }
 
 /// The edges of a part, of one adjacency list at a time.
@@ -43,6 +46,7 @@ impl<'a> PartWriters<'a> {
         chunk: ChunkId,
         weighted: bool,
         features: Option<FeatureLayout>,
+        has_dropped: &'a AtomicBool,
     ) -> Result<Self> {
         let graph = AdjacencyWriter::create(job.store, chunks, chunk, weighted, features)?;
         let held_out = match &job.options.splits.edges {
@@ -64,15 +68,10 @@ impl<'a> PartWriters<'a> {
                         })
                     })
                     .collect::<Result<_>>()?,
-                has_dropped: false,
+                has_dropped,
             }),
         };
         Ok(Self { graph, held_out })
-    }
-
-    /// Whether the graph lost edges because they are also held out.
-    pub fn has_dropped(&self) -> bool {
-        self.held_out.as_ref().is_some_and(|held_out| held_out.has_dropped)
     }
 
     /// Takes the edges that are held out from the next node's list, and appends them to the lists of their parts.
@@ -87,11 +86,6 @@ impl<'a> PartWriters<'a> {
             Some(held_out) => held_out.push(target, sources, weights, features),
             None => Ok(()),
         }
-    }
-
-    /// As [`AdjacencyWriter::push`], to the lists of the graph.
-    pub fn push(&mut self, sources: &[u64], weights: &[f32], features: &[u8]) -> Result<()> {
-        self.graph.push(sources, weights, features)
     }
 
     /// As [`AdjacencyWriter::finish`]. The entry is of the graph.
@@ -123,7 +117,7 @@ impl HeldOut<'_> {
                 // The parts of an edge ascend, and the graph is the first one.
                 let edges = sources[at..].partition_point(|&joined| KeyParts::divide(joined).0 <= source);
                 if KeyParts::divide(sources[at + edges - 1]).1 != EdgePart::Graph {
-                    self.has_dropped = true;
+                    self.has_dropped.store(true, Ordering::Relaxed);
                     continue;
                 }
             }

@@ -112,18 +112,11 @@ fn spill_by_segment(
 ) -> Result<()> {
     let batch = &block.batch;
     for (k, (&source, &target)) in batch.sources.iter().zip(&batch.targets).enumerate() {
-        let (segment, source, target) = match end {
-            EdgeEnd::Source => {
-                let (segment, key) = segment_of(source, segments);
-                (segment, key, target)
-            }
-            EdgeEnd::Target => {
-                let (segment, key) = segment_of(target, segments);
-                (segment, source, key)
-            }
-        };
+        let mut ends = [source, target];
+        let (segment, key) = segment_of(ends[end as usize], segments);
+        ends[end as usize] = key;
         let record = writer.push(segment)?;
-        (record[0], record[1]) = (source, target);
+        record[..2].copy_from_slice(&ends);
         let values = &batch.values[k * shape.width..][..shape.width];
         shape.write(values, block.place(k), &mut record[2..]);
     }

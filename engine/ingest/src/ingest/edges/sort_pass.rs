@@ -12,10 +12,7 @@
 //! Cost on two cores: about 25 ns per edge and thread. A shard can exceed the budget, because the graph has more edges
 //! than estimated or because a few nodes have most edges. Such a shard is divided by destination and spilled again.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::{ops::Range, sync::atomic::AtomicBool};
 
 use bytemuck::{Zeroable, allocation::cast_vec};
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, manifest::SelfLoops};
@@ -116,7 +113,7 @@ impl<'a> SortPass<'a> {
     /// Writes the files of a chunk's adjacency lists. They are complete, but not synced.
     pub fn chunk(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
         let EdgeValues { weighted, features, .. } = *self.values;
-        let mut writer = PartWriters::create(self.job, self.chunks, chunk, weighted, features)?;
+        let mut writer = PartWriters::create(self.job, self.chunks, chunk, weighted, features, &self.has_dropped)?;
         for shard in self.plan.shards_of(chunk) {
             let range = self.keys.shards.range(ChunkId(shard));
             let files = self.spilled.files_of(shard);
@@ -128,9 +125,6 @@ impl<'a> SortPass<'a> {
                 files: files.map(|(worker, extent)| (worker, shard, extent)).collect(),
             };
             self.sort_part(&part, &mut writer)?;
-        }
-        if writer.has_dropped() {
-            self.has_dropped.store(true, Ordering::Relaxed);
         }
         let (entry, files) = writer.finish()?;
         let done = ChunkDone { edges: entry.edges, bucket_edges: entry.bucket_edges, files: Vec::new() };
@@ -249,7 +243,7 @@ impl<'a> SortPass<'a> {
             if self.job.options.edge_options.self_loops == SelfLoops::Add {
                 self.add_self_loop(node, &mut list);
             }
-            writer.push(&list.sources, &list.weights, &list.features)?;
+            writer.graph.push(&list.sources, &list.weights, &list.features)?;
         }
         assert_eq!(at, keys.len(), "every record has a destination of its part");
         list.weights.clear();

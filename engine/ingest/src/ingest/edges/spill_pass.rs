@@ -15,11 +15,7 @@
 use std::path::Path;
 
 use grappa_input::{BadEdge, BlockId, EdgeSource, IdLimit, Reject};
-use grappa_io::{
-    Result,
-    progress::{Progress, check_stopped},
-    workers,
-};
+use grappa_io::{Result, progress::check_stopped, workers};
 
 use super::{
     blocks::{BlockBuffers, EdgeBlocks, InputBlocks, ReadBlock, Replace},
@@ -29,8 +25,9 @@ use crate::{
     ids::IdMap,
     ingest::{
         edge_values::ValueShape,
-        journal::{Counts, IngestJournal, Stage},
-        rejects::{RejectsFolder, RejectsWriter},
+        job::IngestJob,
+        journal::{Counts, Stage},
+        rejects::RejectsWriter,
         spill::{Extent, SpillFolder, SpillWriter},
     },
 };
@@ -42,6 +39,7 @@ const COMMIT_BYTES: u64 = 256 << 20;
 const COMMITS_MAX: u64 = 1000;
 
 pub struct SpillPass<'a> {
+    pub job: &'a IngestJob<'a>,
     /// The stage under which the journal records the pass.
     pub stage: Stage,
     /// The name of the pass for progress.
@@ -49,23 +47,14 @@ pub struct SpillPass<'a> {
     pub route: Route<'a>,
     pub shape: ValueShape,
     pub spill: &'a SpillFolder,
-    pub rejects: &'a RejectsFolder,
     pub buffer_bytes: usize,
-    pub threads: usize,
 }
 
 impl SpillPass<'_> {
     /// Spills every block of the user's files that the journal does not list as spilled.
-    pub fn run_input(
-        &self,
-        source: &EdgeSource,
-        ids: &IdMap,
-        replace: Replace,
-        journal: &IngestJournal,
-        progress: &dyn Progress,
-    ) -> Result<()> {
-        let spilled = journal.stage(self.stage).blocks;
-        source.read_ahead(self.threads, &|id| spilled.contains(&id), |blocks| {
+    pub fn run_input(&self, source: &EdgeSource, ids: &IdMap, replace: Replace) -> Result<()> {
+        let spilled = self.job.journal.stage(self.stage).blocks;
+        source.read_ahead(self.job.budget.threads, &|id| spilled.contains(&id), |blocks| {
             let blocks = InputBlocks {
                 source,
                 blocks,
@@ -73,28 +62,29 @@ impl SpillPass<'_> {
                 replace,
                 with_places: self.shape.is_ordered || self.route.needs_places(),
             };
-            self.run(&blocks, journal, progress)
+            self.run(&blocks)
         })
     }
 
-    pub fn run(&self, blocks: &dyn EdgeBlocks, journal: &IngestJournal, progress: &dyn Progress) -> Result<()> {
+    pub fn run(&self, blocks: &dyn EdgeBlocks) -> Result<()> {
+        let IngestJob { journal, progress, .. } = self.job;
         progress.stage(self.title, Some(blocks.total_bytes()));
         let commit_bytes = COMMIT_BYTES.max(blocks.total_bytes() / COMMITS_MAX);
         let first_worker = journal.stage(self.stage).next_worker();
-        workers::run(self.threads, |turn| {
+        workers::run(self.job.budget.threads, |turn| {
             let mut buffers = BlockBuffers::default();
             let mut worker = SpillWorker::new(self, first_worker + turn.number)?;
             while turn.goes_on()
                 && let Some(block) = blocks.next(&mut buffers, &mut |path, reject| worker.reject(path, &reject))?
             {
                 progress.advance(block.bytes, buffers.batch.sources.len() as u64);
-                check_stopped(progress)?;
+                check_stopped(*progress)?;
                 worker.spill(block, &buffers)?;
                 if worker.uncommitted_bytes >= commit_bytes {
-                    worker.commit(journal)?;
+                    worker.commit()?;
                 }
             }
-            worker.commit(journal)
+            worker.commit()
         })
     }
 }
@@ -116,7 +106,7 @@ impl<'a> SpillWorker<'a> {
             pass,
             number,
             writer: SpillWriter::new(pass.spill.clone(), number, pass.route.files(), pass.buffer_bytes)?,
-            rejects: pass.rejects.writer(number),
+            rejects: RejectsWriter::new(pass.job.store.lasting_scratch(), number),
             blocks: Vec::new(),
             counts: Counts::default(),
             uncommitted_bytes: 0,
@@ -139,11 +129,11 @@ impl<'a> SpillWorker<'a> {
 
     /// Writes out the buffers and records the blocks. The order matters: a block in the journal is never spilled again,
     /// so its records and rejects must be in the files first.
-    fn commit(&mut self, journal: &IngestJournal) -> Result<()> {
+    fn commit(&mut self) -> Result<()> {
         self.counts.rejects = self.rejects.flush()?;
         let extents: &[Extent] = self.writer.flush_all()?;
         let blocks = std::mem::take(&mut self.blocks);
         self.uncommitted_bytes = 0;
-        journal.spilled(self.pass.stage, self.number, blocks, extents, self.counts)
+        self.pass.job.journal.spilled(self.pass.stage, self.number, blocks, extents, self.counts)
     }
 }

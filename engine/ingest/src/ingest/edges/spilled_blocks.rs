@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -59,14 +59,15 @@ struct OpenSegment {
     segment: u32,
     table: KeyTable,
     files: Vec<SegmentFile>,
-    next_block: AtomicU64,
+    /// The blocks that are not done: the number in the segment, the index of the file, and the first record there.
+    blocks: Vec<(u64, usize, u64)>,
+    /// The number of blocks that workers have taken.
+    taken: AtomicUsize,
 }
 
 struct SegmentFile {
     worker: u32,
     extent: Extent,
-    /// The number of its first block in the segment.
-    first_block: u64,
     /// Records read so far, and the sum of their checksums.
     records: AtomicU64,
     sum: AtomicU64,
@@ -123,36 +124,34 @@ impl<'a> SpilledBlocks<'a> {
         while current.upcoming < self.plan.segments() {
             let segment = current.upcoming;
             current.upcoming += 1;
-            let (mut files, mut blocks) = (Vec::new(), 0);
+            let (mut files, mut blocks) = (Vec::new(), Vec::new());
             for (worker, extent) in self.spilled.files_of(segment) {
-                files.push(SegmentFile {
-                    worker,
-                    extent,
-                    first_block: blocks,
-                    records: AtomicU64::new(0),
-                    sum: AtomicU64::new(0),
-                });
-                blocks += extent.records.div_ceil(READ_RECORDS);
+                let firsts = (0..extent.records).step_by(READ_RECORDS as usize);
+                blocks.extend(firsts.map(|first| (files.len(), first)));
+                files.push(SegmentFile { worker, extent, records: AtomicU64::new(0), sum: AtomicU64::new(0) });
             }
-            let done =
-                (0..blocks).filter(|&block| self.done.contains(&BlockId { file: segment, block })).count() as u64;
-            if done < blocks {
-                if done > 0 {
-                    // The sums of `read` do not cover the blocks that are skipped.
-                    for file in &files {
-                        self.edges.read_all(file.worker, segment, file.extent, READ_RECORDS, |_| Ok(()))?;
-                    }
+            let all = blocks.len();
+            let blocks = (0..).zip(blocks).map(|(block, (file, first))| (block, file, first));
+            let blocks: Vec<_> =
+                blocks.filter(|&(block, ..)| !self.done.contains(&BlockId { file: segment, block })).collect();
+            if blocks.is_empty() {
+                continue;
+            }
+            if blocks.len() < all {
+                // The sums of `read` do not cover the blocks that are skipped.
+                for file in &files {
+                    self.edges.read_all(file.worker, segment, file.extent, READ_RECORDS, |_| Ok(()))?;
                 }
-                // The table is gone if a worker failed to open the last segment. That worker's error ends the run; this
-                // one must not panic before.
-                let mut table = match current.table.take() {
-                    Some(table) => table,
-                    None => self.plan.table()?,
-                };
-                load(self.plan, segment, &self.scratch, &mut table, &mut Vec::new())?;
-                current.open = Some(OpenSegment { segment, table, files, next_block: AtomicU64::new(0) });
-                break;
             }
+            // The table is gone if a worker failed to open the last segment. That worker's error ends the run; this
+            // one must not panic before.
+            let mut table = match current.table.take() {
+                Some(table) => table,
+                None => self.plan.table()?,
+            };
+            load(self.plan, segment, &self.scratch, &mut table, &mut Vec::new())?;
+            current.open = Some(OpenSegment { segment, table, files, blocks, taken: AtomicUsize::new(0) });
+            break;
         }
         Ok(())
     }
@@ -169,11 +168,13 @@ impl<'a> SpilledBlocks<'a> {
     }
 
     /// Reads a block of the open segment and replaces keys by nodes.
-    fn read(&self, open: &OpenSegment, block: u64, buffers: &mut BlockBuffers) -> Result<ReadBlock> {
-        // The last file that begins at or before the block. Empty files before it have the same first block.
-        let file = open.files.partition_point(|file| file.first_block <= block) - 1;
+    fn read(
+        &self,
+        open: &OpenSegment,
+        (block, file, first): (u64, usize, u64),
+        buffers: &mut BlockBuffers,
+    ) -> Result<ReadBlock> {
         let file = &open.files[file];
-        let first = (block - file.first_block) * READ_RECORDS;
         let count = READ_RECORDS.min(file.extent.records - first);
         buffers.words.resize(count as usize * self.edges.record_words(), 0);
         self.edges.read(file.worker, open.segment, first, &mut buffers.words)?;
@@ -207,24 +208,6 @@ impl<'a> SpilledBlocks<'a> {
     }
 }
 
-impl OpenSegment {
-    /// The number of the next block that is not in `done`.
-    fn take(&self, done: &BlockSet) -> Option<u64> {
-        let last = self.files.last()?;
-        let blocks = last.first_block + last.extent.records.div_ceil(READ_RECORDS);
-        loop {
-            let block = self.next_block.fetch_add(1, Ordering::Relaxed);
-            if block >= blocks {
-                return None;
-            }
-            let file = self.segment;
-            if !done.contains(&BlockId { file, block }) {
-                return Some(block);
-            }
-        }
-    }
-}
-
 impl EdgeBlocks for SpilledBlocks<'_> {
     fn total_bytes(&self) -> u64 {
         self.spilled.records() * self.edges.record_words() as u64 * 8
@@ -236,7 +219,7 @@ impl EdgeBlocks for SpilledBlocks<'_> {
                 let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
                 match &current.open {
                     Some(open) => {
-                        if let Some(block) = open.take(&self.done) {
+                        if let Some(&block) = open.blocks.get(open.taken.fetch_add(1, Ordering::Relaxed)) {
                             return self.read(open, block, buffers).map(Some);
                         }
                     }
