@@ -1,6 +1,6 @@
 //! Hints for a user whose data suggest other options, before the first epoch.
 
-use grappa_engine::aggregate::{NodeRows, store_features};
+use grappa_engine::aggregate::store_features;
 use grappa_formats::{aggregates::AggregateKind, manifest::LabelKind};
 use grappa_io::{
     machine::{MemoryLimit, free_memory_bytes},

@@ -1,6 +1,6 @@
 //! The graph of a method whose steps take all of it ([`super::methods`]).
 
-use grappa_engine::aggregate::{NodeRows, store_features};
+use grappa_engine::aggregate::store_features;
 use grappa_formats::NodeId;
 use grappa_io::progress::Progress;
 use grappa_run::config::Method;

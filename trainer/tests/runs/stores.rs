@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use grappa_engine::aggregate::{Budget, NodeRows, store_features};
+use grappa_engine::aggregate::{Budget, NodeRows};
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
 use grappa_ingestion::ingest::{
     EdgeSplit, IngestOptions, NodeData, Resources, SplitFile, SplitOptions, StoreLayout, ingest,
