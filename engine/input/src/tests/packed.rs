@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use ::parquet::{
     basic::{Compression, ZstdLevel},
-    data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type},
-    file::{properties::WriterProperties, writer::SerializedFileWriter},
+    data_type::{ByteArray, ByteArrayType, Int32Type},
+    file::writer::SerializedFileWriter,
     schema::parser::parse_message_type,
 };
 use grappa_formats::{dictionary::KEY_BYTES_MAX, features::ElementType};
 use grappa_io::Position;
 
-use super::*;
+use super::{
+    tables::{Column, table_of_groups},
+    *,
+};
 use crate::ogb::OgbLayout;
 
 #[test]
@@ -88,44 +91,19 @@ type Rows<'a> = &'a [(Option<i64>, Option<i64>, Option<f64>)];
 
 /// Writes row groups of three columns, beside an index of pandas. Sources have 64 bits, targets 32.
 fn parquet_file(names: [&str; 3], groups: &[Rows<'_>], compression: Compression) -> Vec<u8> {
-    let [source, target, weight] = names;
-    let schema = format!(
-        "message edges {{ optional binary __index_level_0__ (utf8); optional int64 {source}; optional int32 {target}; optional double {weight}; }}"
-    );
-    let schema = Arc::new(parse_message_type(&schema).unwrap());
-    let properties = WriterProperties::builder()
-        .set_compression(compression)
-        .set_data_page_row_count_limit(7)
-        .set_write_batch_size(3)
-        .build();
-    let mut file = Vec::new();
-    let mut writer = SerializedFileWriter::new(&mut file, schema, Arc::new(properties)).unwrap();
-    for rows in groups {
-        let mut group = writer.next_row_group().unwrap();
-        let level = |present: bool| i16::from(present);
-        let mut column = group.next_column().unwrap().unwrap();
-        let levels = vec![0; rows.len()];
-        column.typed::<ByteArrayType>().write_batch(&[], Some(&levels), None).unwrap();
-        column.close().unwrap();
-        let mut column = group.next_column().unwrap().unwrap();
-        let values: Vec<i64> = rows.iter().filter_map(|row| row.0).collect();
-        let levels: Vec<i16> = rows.iter().map(|row| level(row.0.is_some())).collect();
-        column.typed::<Int64Type>().write_batch(&values, Some(&levels), None).unwrap();
-        column.close().unwrap();
-        let mut column = group.next_column().unwrap().unwrap();
-        let values: Vec<i32> = rows.iter().filter_map(|row| row.1).map(|id| id as i32).collect();
-        let levels: Vec<i16> = rows.iter().map(|row| level(row.1.is_some())).collect();
-        column.typed::<Int32Type>().write_batch(&values, Some(&levels), None).unwrap();
-        column.close().unwrap();
-        let mut column = group.next_column().unwrap().unwrap();
-        let values: Vec<f64> = rows.iter().filter_map(|row| row.2).collect();
-        let levels: Vec<i16> = rows.iter().map(|row| level(row.2.is_some())).collect();
-        column.typed::<DoubleType>().write_batch(&values, Some(&levels), None).unwrap();
-        column.close().unwrap();
-        group.close().unwrap();
-    }
-    writer.close().unwrap();
-    file
+    let rows = groups.concat();
+    let columns = [
+        ("__index_level_0__", Column::Text(vec![None; rows.len()])),
+        (names[0], Column::I64(rows.iter().map(|row| row.0).collect())),
+        (names[1], Column::I32(rows.iter().map(|row| row.1.map(|id| id as i32)).collect())),
+        (names[2], Column::F64(rows.iter().map(|row| row.2).collect())),
+    ];
+    let mut end = 0;
+    let groups = groups.iter().map(|rows| {
+        end += rows.len();
+        end - rows.len()..end
+    });
+    table_of_groups(&columns, &groups.collect::<Vec<_>>(), compression)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests of tables of nodes, in text and Parquet, with columns of ids, features and labels.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use ::parquet::{
     basic::Compression,
@@ -71,7 +71,7 @@ impl Column {
         }
     }
 
-    fn write(&self, rows: std::ops::Range<usize>, column: &mut SerializedColumnWriter<'_>) {
+    fn write(&self, rows: Range<usize>, column: &mut SerializedColumnWriter<'_>) {
         match self {
             Self::I32(values) => put::<Int32Type>(column, values[rows].iter().copied()),
             Self::I64(values) => put::<Int64Type>(column, values[rows].iter().copied()),
@@ -101,23 +101,33 @@ impl Column {
     }
 }
 
-/// A Parquet file with row groups of `group_rows`, and pages of a few rows.
+/// A Parquet file with row groups of `group_rows`.
 pub(super) fn table(columns: &[(&str, Column)], group_rows: usize) -> Vec<u8> {
+    let rows = columns[0].1.rows();
+    let groups: Vec<_> = (0..rows).step_by(group_rows).map(|first| first..rows.min(first + group_rows)).collect();
+    table_of_groups(columns, &groups, Compression::SNAPPY)
+}
+
+/// A Parquet file with these row groups, and pages of a few rows.
+pub(super) fn table_of_groups(
+    columns: &[(&str, Column)],
+    groups: &[Range<usize>],
+    compression: Compression,
+) -> Vec<u8> {
     let fields: String = columns.iter().map(|(name, column)| column.described(name)).collect();
     let schema = Arc::new(parse_message_type(&format!("message nodes {{ {fields} }}")).unwrap());
     let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
+        .set_compression(compression)
         .set_data_page_row_count_limit(3)
         .set_write_batch_size(2)
         .build();
     let mut file = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut file, schema, Arc::new(properties)).unwrap();
-    let rows = columns[0].1.rows();
-    for first in (0..rows).step_by(group_rows) {
+    for rows in groups {
         let mut group = writer.next_row_group().unwrap();
         for (_, values) in columns {
             let mut column = group.next_column().unwrap().unwrap();
-            values.write(first..rows.min(first + group_rows), &mut column);
+            values.write(rows.clone(), &mut column);
             column.close().unwrap();
         }
         group.close().unwrap();
@@ -313,7 +323,7 @@ fn names_of_classes_are_numbered_in_their_order() {
     let two = table(&[("id", nodes()), ("plan", plan()), ("x", nodes())], 3);
     let parts = folder.0.path().join("parts");
     std::fs::create_dir(&parts).unwrap();
-    let part = |rows: std::ops::Range<i64>, plans: &[Option<&'static str>]| {
+    let part = |rows: Range<i64>, plans: &[Option<&'static str>]| {
         let ids: Vec<i64> = rows.collect();
         table(&[("id", Column::I64(some(&ids))), ("plan", Column::Text(plans.to_vec()))], 2)
     };
