@@ -261,25 +261,18 @@ fn too_few_nodes(source: &LimitSource, nodes: u64, edges: &Path, position: Posit
         Some(id) => (format!("the edges name node {id} ({at})"), format!(", at least {}", id + 1)),
         None => (format!("the edges name a node beyond them ({at})"), String::new()),
     };
-    let (file, what) = match source {
-        LimitSource::Rows(file) => {
-            let from_one = match ids_max {
-                Some(id) if id == nodes => {
-                    let remedy = read_ids_from_one(nodes);
-                    format!("; if ids count from 1, {remedy}")
-                }
-                _ => String::new(),
+    let (LimitSource::Rows(file) | LimitSource::Count(file)) = source;
+    let what = match source {
+        LimitSource::Rows(_) => {
+            let from_one = match ids_max == Some(nodes) {
+                true => format!("; if ids count from 1, {}", read_ids_from_one(nodes)),
+                false => String::new(),
             };
-            let what = format!("this file has {nodes} rows, but {named}: it needs one row per node{needed}{from_one}");
-            (file, what)
+            format!("this file has {nodes} rows, but {named}: it needs one row per node{needed}{from_one}")
         }
-        LimitSource::Count(file) => {
-            let what = format!(
-                "this file says that there are {nodes} nodes, but {named}; fix the number, or leave such edges out with \
-                 --on-bad-line skip"
-            );
-            (file, what)
-        }
+        LimitSource::Count(_) => format!(
+            "this file says that there are {nodes} nodes, but {named}; fix the number, or leave such edges out with --on-bad-line skip"
+        ),
     };
     Error::input(file, Position::Whole, what)
 }

@@ -42,7 +42,11 @@ impl Content {
     pub fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
         let head = file.head(64 << 10)?;
         // Raw integers may begin as anything.
-        if !matches!(raw_format(file.path(), options.format), EdgeFormat::U32 | EdgeFormat::U64) {
+        let named = match options.format {
+            EdgeFormat::Auto => named_format(file.path()),
+            format => Some(format),
+        };
+        if !matches!(named, Some(EdgeFormat::U32 | EdgeFormat::U64)) {
             refuse_other_kinds(file)?;
         }
         let compression = Compression::of(&head);
@@ -250,31 +254,21 @@ fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeF
     if compression != Compression::None && names_compression(&name) {
         name.set_extension("");
     }
-    Ok(match extension(&name).as_str() {
-        "csv" => EdgeFormat::Csv,
-        "npy" | "npz" => EdgeFormat::Npy,
-        "parquet" | "pq" => EdgeFormat::Parquet,
-        "u32" => EdgeFormat::U32,
-        "u64" => EdgeFormat::U64,
-        _ if compression == Compression::None && head.contains(&0) => {
-            let position = Position::Offset(head.iter().position(|&byte| byte == 0).unwrap_or(0) as u64);
-            if is_text_with_nuls(head) {
-                let what =
-                    format!("found a NUL byte in text; remove such bytes: {}", Conversion::RemoveNuls.command(path));
-                return Err(Error::input(path, position, what));
-            }
-            return Err(Error::input(
-                path,
-                position,
-                format!(
-                    "found a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
-                     (convert it: {})",
-                    Conversion::Utf16ToUtf8.command(path)
-                ),
-            ));
-        }
-        _ => EdgeFormat::Tsv,
-    })
+    if let Some(format) = named_format(&name) {
+        return Ok(format);
+    }
+    let Some(nul) = head.iter().position(|&byte| byte == 0).filter(|_| compression == Compression::None) else {
+        return Ok(EdgeFormat::Tsv);
+    };
+    let what = match is_text_with_nuls(head) {
+        true => format!("found a NUL byte in text; remove such bytes: {}", Conversion::RemoveNuls.command(path)),
+        false => format!(
+            "found a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
+             (convert it: {})",
+            Conversion::Utf16ToUtf8.command(path)
+        ),
+    };
+    Err(Error::input(path, Position::Offset(nul as u64), what))
 }
 
 /// Whether these are lines of text with a few NUL bytes, or with many at their end.
@@ -286,12 +280,15 @@ fn is_text_with_nuls(head: &[u8]) -> bool {
     nuls == controls && 4 * nuls < text.len() && text.contains(&b'\n')
 }
 
-/// The format that an option or the name of a file says, if that is one of raw integers.
-fn raw_format(path: &Path, format: EdgeFormat) -> EdgeFormat {
-    match (format, extension(path).as_str()) {
-        (EdgeFormat::Auto, "u32") => EdgeFormat::U32,
-        (EdgeFormat::Auto, "u64") => EdgeFormat::U64,
-        (format, _) => format,
+/// The format that the name of a file says. Other names are names of text.
+fn named_format(name: &Path) -> Option<EdgeFormat> {
+    match extension(name).as_str() {
+        "csv" => Some(EdgeFormat::Csv),
+        "npy" | "npz" => Some(EdgeFormat::Npy),
+        "parquet" | "pq" => Some(EdgeFormat::Parquet),
+        "u32" => Some(EdgeFormat::U32),
+        "u64" => Some(EdgeFormat::U64),
+        _ => None,
     }
 }
 

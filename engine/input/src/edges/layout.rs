@@ -191,8 +191,11 @@ impl Sniffer<'_> {
                         }
                         note => note,
                     };
-                    if form.weighted() && header.is_none() && !options.columns.is_given() {
-                        self.expect_weights(line, texts, separator)?;
+                    let is_unnamed = header.is_none() && !options.columns.is_given();
+                    if form.weighted() && is_unnamed && third_column_has_ids(texts, separator) {
+                        let what = "the third column has ids as the first two have; give --src 1 --dst 3 for triples of subject, relation \
+                                    and object, --src 1 --dst 2 to leave it out, or --weight 3 if it has the weights of the edges";
+                        return Err(self.refused(line, what.to_owned()));
                     }
                     let noted = if note == Some(LARGE_WEIGHT) { line } else { first };
                     return Ok(Some(TextLayout {
@@ -355,16 +358,6 @@ impl Sniffer<'_> {
         let edge = selected_edge_of(text, &form, options.id_limit, &mut values).map_err(|bad| self.bad(line, bad))?;
         let weight = edge.and_then(|_| values.first().copied().filter(|_| form.weighted()));
         Ok((form, weight))
-    }
-
-    /// Fails if a third column without a name has ids rather than weights.
-    fn expect_weights(&self, line: &Line, data: &[&[u8]], separator: Separator) -> Result<()> {
-        if !third_column_has_ids(data, separator) {
-            return Ok(());
-        }
-        let what = "the third column has ids as the first two have; give --src 1 --dst 3 for triples of subject, relation and object, \
-                    --src 1 --dst 2 to leave it out, or --weight 3 if it has the weights of the edges";
-        Err(self.refused(line, what.to_owned()))
     }
 }
 
