@@ -25,9 +25,8 @@ use grappa_io::{
 };
 
 use super::{
-    forms::{Forms, TableForm},
+    forms::{Forms, Place, TableForm},
     node_file::{Content, NodeFile},
-    place::Place,
     split::SplitSource,
 };
 use crate::{

@@ -1,6 +1,9 @@
-//! The forms that node data may have, the options for tables, and what a file has.
+//! The forms that node data may have, the options for tables, what a file has, and its places in errors.
+
+use std::path::Path;
 
 use grappa_formats::features::ElementType;
+use grappa_io::{Error, Position};
 
 use crate::{
     columns::{Purpose, TableOptions},
@@ -49,5 +52,21 @@ impl Layout {
     pub fn matrix(forms: &Forms, format: &'static str, columns: usize, element: ElementType) -> Self {
         let reading = Reading { what: forms.name, format, by_position: Some(true), ..Reading::default() };
         Self { reading, columns, element, names: Vec::new(), are_numbers: true }
+    }
+}
+
+/// A place in an input file, which may be a part of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// The line, row or offset in it.
+    pub position: Position,
+}
+
+impl Place<'_> {
+    /// The error about what is there.
+    pub fn error(self, what: impl Into<String>) -> Error {
+        Error::input(self.path, self.position, what)
     }
 }

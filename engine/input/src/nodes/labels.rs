@@ -23,6 +23,7 @@ use super::{
     class_names::{ClassNames, NO_CLASS},
     forms::{Forms, TableForm},
     node_file::{Content, NodeFile},
+    split::widened,
 };
 use crate::{
     columns::{LABEL_NAMES, Purpose, shell_list},
@@ -456,21 +457,15 @@ fn add_row(numbers: &[f64], has_ids: bool, out: &mut LabelBatch) -> Checked<()> 
 /// One element of an array.
 fn number(element: ElementType, bytes: &[u8]) -> f64 {
     match (element, bytes) {
-        (ElementType::I8, &[byte]) => (byte as i8).into(),
-        (ElementType::I16, &[a, b]) => i16::from_le_bytes([a, b]).into(),
-        (ElementType::I32, &[a, b, c, d]) => i32::from_le_bytes([a, b, c, d]).into(),
-        (ElementType::I64, &[a, b, c, d, e, f, g, h]) => i64::from_le_bytes([a, b, c, d, e, f, g, h]) as f64,
         (ElementType::F64, &[a, b, c, d, e, f, g, h]) => f64::from_le_bytes([a, b, c, d, e, f, g, h]),
         (ElementType::F16 | ElementType::Bf16 | ElementType::F32, _) => {
             let mut number = [0.0];
             element.to_f32(bytes, &mut number);
             number[0].into()
         }
-        _ => {
-            // Unsigned, of any width.
-            let mut wide = [0; 8];
-            wide[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(wide) as f64
-        }
+        _ => match widened(element, bytes) {
+            (number, true) => number.cast_signed() as f64,
+            (number, false) => number as f64,
+        },
     }
 }

@@ -10,7 +10,6 @@ mod parquet_ids;
 mod parquet_parts;
 mod parquet_rows;
 mod parts;
-mod place;
 mod sparse;
 mod split;
 mod split_columns;
@@ -19,11 +18,10 @@ mod text_table;
 
 pub use self::{
     features::{MatrixSource, NonFinite},
-    forms::TableForm,
+    forms::{Place, TableForm},
     labels::{LabelBatch, LabelSource, LabelType},
     node_file::NodeFile,
     parts::PartSource,
-    place::Place,
     split::{SplitSource, read_split_ids},
     split_columns::{SPLITS, SplitColumns},
 };

@@ -5,9 +5,8 @@ use std::{iter, path::Path};
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    forms::{Forms, Layout, TableForm},
+    forms::{Forms, Layout, Place, TableForm},
     parquet_parts::{ParquetParts, open_part},
-    place::Place,
     sparse::Sparse,
     text_rows::TextRows,
 };

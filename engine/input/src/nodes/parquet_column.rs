@@ -131,28 +131,26 @@ impl NextRows<'_> {
             return Ok(());
         }
         let exists = level_in_list(self.column);
-        let (mut row, mut length) = (None, 0);
+        let mut lengths = Vec::with_capacity(self.rows);
         for (&repeat, &level) in read.repeats.iter().zip(&read.levels) {
             if repeat == 0 {
-                self.check_length(row, length)?;
-                (row, length) = (Some(row.map_or(self.first, |row| row + 1)), 0);
+                lengths.push(0);
             }
-            length += usize::from(level >= exists);
+            // Levels of a damaged file may begin within a list.
+            if let Some(length) = lengths.last_mut() {
+                *length += usize::from(level >= exists);
+            }
         }
-        self.check_length(row, length)
-    }
-
-    /// Refuses the list of a row if it has another length than the first one.
-    fn check_length(&self, row: Option<u64>, length: usize) -> Result<()> {
-        let Some(row) = row.filter(|_| length != self.dim) else {
+        let Some(at) = lengths.iter().position(|&length| length != self.dim) else {
             return Ok(());
         };
         let what = format!(
-            "expected a list of {} numbers in column {}, as in the first row, found {length}",
+            "expected a list of {} numbers in column {}, as in the first row, found {}",
             self.dim,
-            name(self.column)
+            name(self.column),
+            lengths[at]
         );
-        Err(Error::input(self.table.file.path(), Position::Row(row), what))
+        Err(Error::input(self.table.file.path(), Position::Row(self.first + at as u64), what))
     }
 }
 

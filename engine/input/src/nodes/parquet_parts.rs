@@ -12,9 +12,8 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     class_names::ClassNames,
-    forms::{Forms, Layout, TableForm},
+    forms::{Forms, Layout, Place, TableForm},
     parquet_rows::{Chosen, EachCells, EachRow, ParquetRows},
-    place::Place,
 };
 use crate::{
     file::{InputFile, are_large},

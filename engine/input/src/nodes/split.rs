@@ -10,10 +10,9 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    forms::TableForm,
+    forms::{Place, TableForm},
     parquet_ids::ParquetIds,
     parquet_parts::open_part,
-    place::Place,
     text_table::{IdColumn, TextTable},
 };
 use crate::{
@@ -89,7 +88,7 @@ impl SplitSource {
     /// The ids of the rows of a table, in the column that [`MatrixSource`](super::MatrixSource) finds as well.
     pub fn open_table(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
         if path.is_dir() {
-            return Self::open_folder(path, ids, limit, form);
+            return Self::open_with(path, ids, limit, form);
         }
         let file = InputFile::open(path)?;
         if file.head(8)?.starts_with(kinds::PARQUET) {
@@ -433,15 +432,20 @@ pub(super) fn array_id(
         }
         _ => {}
     }
-    let negative = bytes[bytes.len() - 1] & 0x80 != 0;
-    let signed = matches!(element, ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64);
-    // Extended to 64 bits, with the sign.
-    let mut wide = [if signed && negative { 0xff } else { 0 }; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    if signed && negative {
-        return Err((i64::from_le_bytes(wide).to_string(), BadEdge::Negative));
+    let (id, is_signed) = widened(element, bytes);
+    match is_signed && id.cast_signed() < 0 {
+        true => Err((id.cast_signed().to_string(), BadEdge::Negative)),
+        false => Ok(Some(id)),
     }
-    Ok(Some(u64::from_le_bytes(wide)))
+}
+
+/// An integer extended to 64 bits, with its sign, and whether its type has one.
+pub(super) fn widened(element: ElementType, bytes: &[u8]) -> (u64, bool) {
+    let is_signed = matches!(element, ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64);
+    let is_negative = is_signed && bytes[bytes.len() - 1] & 0x80 != 0;
+    let mut wide = [if is_negative { 0xff } else { 0 }; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    (u64::from_le_bytes(wide), is_signed)
 }
 
 /// Reads all integer ids of a split.
