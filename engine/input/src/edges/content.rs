@@ -127,7 +127,7 @@ impl Content {
         const NAMES: [&str; 3] = ["edge_index", "edges", "edge_list"];
         let has_edges = NAMES.iter().any(|name| archive.contains(name));
         if !has_edges && let Some(matrix) = SparseArrays::find(archive, "adj_")? {
-            return Table::entries(&matrix, options.columns.weight.is_none());
+            return Table::entries(matrix, options.columns.weight.is_none());
         }
         let is_edge_index = archive.contains("edge_index");
         Table::npy(archive.first_of(&NAMES, "edges")?, is_edge_index)

@@ -110,7 +110,7 @@ impl Table {
 
     /// The entries of a sparse matrix: an edge from each row to its columns. `has_values`: their values are the weights, unless
     /// they are bool.
-    pub fn entries(arrays: &SparseArrays, has_values: bool) -> Result<Self> {
+    pub fn entries(arrays: SparseArrays, has_values: bool) -> Result<Self> {
         if arrays.rows != arrays.columns {
             return Err(arrays.data.extent.file.error(format!(
                 "the matrix has {} rows and {} columns, but edges between nodes make a square one; if columns are other nodes than \
@@ -123,12 +123,13 @@ impl Table {
         let values = (has_values && arrays.data.element != ElementType::Bool)
             .then(|| EdgeArray::weights_of(arrays.data.clone()))
             .transpose()?;
+        let (nodes, bytes, entries) = (arrays.rows, arrays.data.extent.file.bytes(), arrays.entries());
         let ids = Ids::Entries(Box::new(EntryReader::of(arrays)));
         Ok(Self {
-            nodes: Some(arrays.rows),
+            nodes: Some(nodes),
             has_values: values.is_some(),
             arrays: values.into_iter().collect(),
-            ..Self::new(ids, arrays.data.extent.file.bytes(), arrays.entries(), ElementType::I64)
+            ..Self::new(ids, bytes, entries, ElementType::I64)
         })
     }
 

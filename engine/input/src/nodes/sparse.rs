@@ -14,7 +14,7 @@ use grappa_io::{Error, Position, Result};
 use crate::{
     conversions::Conversion,
     npy::ArrayReader,
-    sparse::{Compressed, EntryReader, Places, SparseArrays, indices_of, starts_do_not_rise},
+    sparse::{EntryReader, Places, SparseArrays, indices_of, starts_do_not_rise},
 };
 
 /// Entries of a sparse matrix that are read at a time.
@@ -48,12 +48,12 @@ impl Sparse {
     pub fn open(arrays: SparseArrays, path: &Path) -> Result<Self> {
         let (rows, columns, element) = (arrays.rows, arrays.columns, arrays.data.element);
         let entries = match arrays.places {
-            Places::Rows(Compressed { starts, others }) => Entries::Stored(Box::new(StoredRows {
+            Places::Compressed { starts, others, by_row: true } => Entries::Stored(Box::new(StoredRows {
                 rows,
                 columns,
-                starts: starts.reader(),
+                starts,
                 last_end: Mutex::new(None),
-                others: others.reader(),
+                others,
                 data: arrays.data.reader(),
             })),
             _ if arrays.entries() > HELD_MAX => {
@@ -63,7 +63,7 @@ impl Sparse {
                 );
                 return Err(Error::input(path, Position::Whole, what));
             }
-            _ => Entries::Held(held(&arrays)?),
+            _ => Entries::Held(held(arrays)?),
         };
         Ok(Self { rows, columns, element, entries })
     }
@@ -111,20 +111,21 @@ impl Sparse {
 }
 
 /// All entries, in the order of their rows.
-fn held(arrays: &SparseArrays) -> Result<Vec<Entry>> {
-    let (places, data) = (EntryReader::of(arrays), arrays.data.reader());
-    let mut all = Vec::with_capacity(arrays.entries() as usize);
+fn held(arrays: SparseArrays) -> Result<Vec<Entry>> {
+    let (entries, data) = (arrays.entries(), arrays.data.reader());
+    let places = EntryReader::of(arrays);
+    let mut all = Vec::with_capacity(entries as usize);
     let (mut rows, mut columns, mut bytes, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    while (all.len() as u64) < arrays.entries() {
+    while (all.len() as u64) < entries {
         let first = all.len() as u64;
-        let count = (arrays.entries() - first).min(SPARSE_PIECE as u64) as usize;
+        let count = (entries - first).min(SPARSE_PIECE as u64) as usize;
         places.read(first, count, &mut rows, &mut columns)?;
-        bytes.resize(count * arrays.data.element.bytes(), 0);
+        bytes.resize(count * data.array.element.bytes(), 0);
         data.read(first, &mut bytes)?;
         values.resize(count, 0.0);
-        arrays.data.element.to_f32(&bytes, &mut values);
-        let entries = rows.iter().zip(&columns).zip(&values);
-        all.extend(entries.map(|((&row, &column), &value)| Entry { row: row as u64, column: column as u64, value }));
+        data.array.element.to_f32(&bytes, &mut values);
+        let read = rows.iter().zip(&columns).zip(&values);
+        all.extend(read.map(|((&row, &column), &value)| Entry { row: row as u64, column: column as u64, value }));
     }
     places.check()?;
     data.check()?;
@@ -152,10 +153,7 @@ impl StoredRows {
         // The start of these rows is the end of those read before. A deflated stream has already passed it.
         let known = last.filter(|&(row, _)| row == first).map(|(_, end)| end);
         let missing = if known.is_some() { count } else { count + 1 };
-        let mut bytes = vec![0; missing * self.starts.array.element.bytes()];
-        let from = first + (count + 1 - missing) as u64;
-        self.starts.read(from, &mut bytes)?;
-        indices_of(self.starts.array.element, &bytes, &mut ends);
+        self.starts.read_any_indices(first + (count + 1 - missing) as u64, missing, &mut ends)?;
         if let Some(known) = known {
             ends.insert(0, known);
         }

@@ -1,11 +1,14 @@
 //! Reads the entries of a sparse matrix front to back.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
 
 use grappa_io::Result;
 
 use super::{Places, SparseArrays, indices_of, starts_do_not_rise};
-use crate::npy::{ArrayReader, NpyArray};
+use crate::npy::ArrayReader;
 
 /// Starts of compressed rows that are read at a time.
 const STARTS: u64 = 1 << 15;
@@ -15,72 +18,47 @@ const STARTS: u64 = 1 << 15;
 /// **Cost**: formats csr and csc find the row, or column, of an entry from the entries before it, so reads in order are cheap, and
 /// a read further back starts again. Memory: 256 KiB of starts.
 pub(crate) struct EntryReader {
-    rows: u64,
-    columns: u64,
-    places: PlaceReaders,
-}
-
-enum PlaceReaders {
-    Coordinates { row: ArrayReader, column: ArrayReader },
-    Compressed { lines: Mutex<Lines>, others: ArrayReader, by_row: bool },
+    arrays: SparseArrays,
+    lines: Mutex<Lines>,
 }
 
 impl EntryReader {
-    pub fn of(arrays: &SparseArrays) -> Self {
-        Self {
-            rows: arrays.rows,
-            columns: arrays.columns,
-            places: match &arrays.places {
-                Places::Coordinates { row, column } => {
-                    PlaceReaders::Coordinates { row: row.reader(), column: column.reader() }
-                }
-                Places::Rows(lines) | Places::Columns(lines) => PlaceReaders::Compressed {
-                    lines: Mutex::new(Lines::of(&lines.starts, arrays.entries())),
-                    others: lines.others.reader(),
-                    by_row: matches!(arrays.places, Places::Rows(_)),
-                },
-            },
-        }
+    pub fn of(arrays: SparseArrays) -> Self {
+        Self { arrays, lines: Mutex::default() }
     }
 
     /// Whether only reads in order are cheap.
     pub fn is_sequential(&self) -> bool {
-        match &self.places {
-            PlaceReaders::Coordinates { row, .. } => row.is_sequential(),
-            PlaceReaders::Compressed { .. } => true,
+        match &self.arrays.places {
+            Places::Coordinates { row, .. } => row.is_sequential(),
+            Places::Compressed { .. } => true,
         }
     }
 
     /// Fails unless the arrays have their CRC-32. It reads the bytes that were not read yet.
     pub fn check(&self) -> Result<()> {
-        match &self.places {
-            PlaceReaders::Coordinates { row, column } => {
-                row.check()?;
-                column.check()
-            }
-            PlaceReaders::Compressed { lines, others, .. } => {
-                let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                lines.starts.check()?;
-                others.check()
-            }
-        }
+        let (Places::Coordinates { row: first, column: second }
+        | Places::Compressed { starts: first, others: second, .. }) = &self.arrays.places;
+        first.check()?;
+        second.check()
     }
 
     /// Replaces the contents of `rows` and `columns` with the places of `count` entries from `first` on. Fails if one does not
     /// exist.
     pub fn read(&self, first: u64, count: usize, rows: &mut Vec<i64>, columns: &mut Vec<i64>) -> Result<()> {
-        match &self.places {
-            PlaceReaders::Coordinates { row, column } => {
-                row.read_indices(first, count, self.rows, rows)?;
-                column.read_indices(first, count, self.columns, columns)
+        let SparseArrays { rows: all_rows, columns: all_columns, places, .. } = &self.arrays;
+        match places {
+            Places::Coordinates { row, column } => {
+                row.read_indices(first, count, *all_rows, rows)?;
+                column.read_indices(first, count, *all_columns, columns)
             }
-            PlaceReaders::Compressed { lines, others, by_row } => {
-                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+            Places::Compressed { starts, others, by_row } => {
+                let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
                 let (line_of, other, all) = match by_row {
-                    true => (rows, columns, self.columns),
-                    false => (columns, rows, self.rows),
+                    true => (rows, columns, *all_columns),
+                    false => (columns, rows, *all_rows),
                 };
-                lines.read(first, count, line_of)?;
+                lines.read(starts, self.arrays.entries(), first..first + count as u64, line_of)?;
                 others.read_indices(first, count, all, other)
             }
         }
@@ -89,7 +67,7 @@ impl EntryReader {
 
 impl ArrayReader {
     /// Replaces the contents of `into` with int32 or int64.
-    fn read_any_indices(&self, first: u64, count: usize, into: &mut Vec<i64>) -> Result<()> {
+    pub(crate) fn read_any_indices(&self, first: u64, count: usize, into: &mut Vec<i64>) -> Result<()> {
         let mut bytes = vec![0; count * self.array.element.bytes()];
         self.read(first, &mut bytes)?;
         indices_of(self.array.element, &bytes, into);
@@ -113,9 +91,8 @@ impl ArrayReader {
 }
 
 /// The compressed row, or column, of each entry.
+#[derive(Default)]
 struct Lines {
-    starts: ArrayReader,
-    entries: u64,
     /// Starts that were read, and the number of the first one.
     piece: Vec<i64>,
     piece_first: u64,
@@ -125,25 +102,20 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(starts: &NpyArray, entries: u64) -> Self {
-        Self { starts: starts.reader(), entries, piece: Vec::new(), piece_first: 0, line: 0, next: 0 }
-    }
-
-    /// Replaces the contents of `into` with the lines of `count` entries from `first` on.
-    fn read(&mut self, first: u64, count: usize, into: &mut Vec<i64>) -> Result<()> {
+    /// Replaces the contents of `into` with the lines of these entries, of `all`.
+    fn read(&mut self, starts: &ArrayReader, all: u64, entries: Range<u64>, into: &mut Vec<i64>) -> Result<()> {
         into.clear();
-        into.reserve(count);
-        if first < self.next {
+        into.reserve((entries.end - entries.start) as usize);
+        if entries.start < self.next {
             (self.line, self.next) = (0, 0);
         }
-        let end = first + count as u64;
-        self.next = first;
-        while self.next < end {
-            let line_end = self.end()?;
-            let here = line_end.min(end).saturating_sub(self.next);
+        self.next = entries.start;
+        while self.next < entries.end {
+            let line_end = self.end(starts, all)?;
+            let here = line_end.min(entries.end).saturating_sub(self.next);
             into.resize(into.len() + here as usize, self.line as i64);
             self.next += here;
-            if self.next < end {
+            if self.next < entries.end {
                 self.line += 1;
             }
         }
@@ -151,28 +123,27 @@ impl Lines {
     }
 
     /// The end of the line's entries.
-    fn end(&mut self) -> Result<u64> {
-        let start = self.start(self.line)?;
-        let end = self.start(self.line + 1)?;
+    fn end(&mut self, starts: &ArrayReader, all: u64) -> Result<u64> {
+        let [start, end] = [self.start(starts, all, self.line)?, self.start(starts, all, self.line + 1)?];
         let is_whole = (self.line > 0 || start == 0) && start <= end;
         match u64::try_from(end) {
-            Ok(end) if is_whole && end <= self.entries => Ok(end),
-            _ => Err(starts_do_not_rise(&self.starts.array, self.entries)),
+            Ok(end) if is_whole && end <= all => Ok(end),
+            _ => Err(starts_do_not_rise(&starts.array, all)),
         }
     }
 
-    fn start(&mut self, line: u64) -> Result<i64> {
-        let all = self.starts.array.shape[0];
-        if line >= all {
-            return Err(starts_do_not_rise(&self.starts.array, self.entries));
+    fn start(&mut self, starts: &ArrayReader, all: u64, line: u64) -> Result<i64> {
+        let lines = starts.array.shape[0];
+        if line >= lines {
+            return Err(starts_do_not_rise(&starts.array, all));
         }
         if !(self.piece_first..self.piece_first + self.piece.len() as u64).contains(&line) {
             // Reads of an archive go on where the last one ended, so the end of a line is read with the starts after it.
             let known = (line > 0 && self.piece_first + self.piece.len() as u64 == line)
                 .then(|| self.piece.last().copied())
                 .flatten();
-            let count = (all - line).min(STARTS) as usize;
-            self.starts.read_any_indices(line, count, &mut self.piece)?;
+            let count = (lines - line).min(STARTS) as usize;
+            starts.read_any_indices(line, count, &mut self.piece)?;
             self.piece_first = line;
             if let Some(known) = known {
                 self.piece.insert(0, known);

@@ -16,7 +16,12 @@ use grappa_io::{Error, Result};
 
 pub(crate) use self::entries::EntryReader;
 
-use crate::{conversions::Conversion, messages::shown, npy::NpyArray, zip::Npz};
+use crate::{
+    conversions::Conversion,
+    messages::shown,
+    npy::{ArrayReader, NpyArray},
+    zip::Npz,
+};
 
 /// The arrays of a sparse matrix. Their lengths fit each other; their elements were not read.
 pub(crate) struct SparseArrays {
@@ -27,20 +32,10 @@ pub(crate) struct SparseArrays {
 }
 
 pub(crate) enum Places {
-    /// Row and column of each entry.
-    Coordinates { row: NpyArray, column: NpyArray },
-    /// Entries in compressed rows (csr).
-    Rows(Compressed),
-    /// Entries in compressed columns (csc).
-    Columns(Compressed),
-}
-
-/// Entries by row, or by column.
-pub(crate) struct Compressed {
-    /// The end of each row's entries, after a zero.
-    pub starts: NpyArray,
-    /// The column of each entry.
-    pub others: NpyArray,
+    /// Row and column of each entry (coo).
+    Coordinates { row: ArrayReader, column: ArrayReader },
+    /// The end of each row's entries, after a zero, and the column of each entry (csr), or the same by column (csc).
+    Compressed { starts: ArrayReader, others: ArrayReader, by_row: bool },
 }
 
 impl SparseArrays {
@@ -72,24 +67,21 @@ impl SparseArrays {
                     return Err(column.error(what));
                 }
                 let entries = row.shape[0];
-                (Places::Coordinates { row, column }, entries)
+                (Places::Coordinates { row: row.reader(), column: column.reader() }, entries)
             }
             b"csr" | b"csc" => {
                 let [starts, others] = [index("indptr")?, index("indices")?];
-                let lines = if format == b"csr" { rows } else { columns };
+                let by_row = format == b"csr";
+                let lines = if by_row { rows } else { columns };
                 if Some(starts.shape[0]) != lines.checked_add(1) {
                     return Err(starts.error(format!(
                         "expected {lines} + 1 entries for {lines} {}, found {}; the matrix is damaged: write it again",
-                        if format == b"csr" { "rows" } else { "columns" },
+                        if by_row { "rows" } else { "columns" },
                         starts.shape[0]
                     )));
                 }
                 let entries = others.shape[0];
-                let compressed = Compressed { starts, others };
-                match format == b"csr" {
-                    true => (Places::Rows(compressed), entries),
-                    false => (Places::Columns(compressed), entries),
-                }
+                (Places::Compressed { starts: starts.reader(), others: others.reader(), by_row }, entries)
             }
             _ => {
                 return Err(archive.file.error(format!(
@@ -143,11 +135,9 @@ fn shape_of(shape: &NpyArray) -> Result<[u64; 2]> {
     if *shape.shape != [2] || !is_index(shape.element) {
         return Err(shape.error("expected two int64: the number of rows and the number of columns"));
     }
-    let (mut numbers, mut bytes) = (Vec::new(), vec![0; 2 * shape.element.bytes()]);
-    let reader = shape.reader();
-    reader.read(0, &mut bytes)?;
+    let (reader, mut numbers) = (shape.reader(), Vec::new());
+    reader.read_any_indices(0, 2, &mut numbers)?;
     reader.check()?;
-    indices_of(shape.element, &bytes, &mut numbers);
     match [0, 1].map(|at: usize| u64::try_from(numbers[at]).ok()) {
         [Some(rows), Some(columns)] => Ok([rows, columns]),
         _ => Err(shape.error("a number of rows or columns is negative")),
