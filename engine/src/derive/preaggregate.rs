@@ -200,8 +200,7 @@ fn make(
     }
     .map_err(Error::in_budget(options.budget.memory, |least| least + beside))?;
     writer.complete()?;
-    let files: Vec<_> =
-        writer.finished().iter().map(|file| AggregateFile { bytes: file.bytes, digest: file.digest }).collect();
+    let files = writer.finished().to_vec();
     let index = AggregateIndex {
         kind: options.kind,
         manifest_digest: manifest_digest(store.path())?,

@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use grappa_formats::{
     NodeId,
-    aggregates::{AggregateFile, AggregateIndex, AggregateKind},
+    aggregates::{AggregateIndex, AggregateKind},
     features::FeatureLayout,
     manifest::{ExternalIds, FeatureDtype},
 };
@@ -388,11 +388,7 @@ fn rows_that_cannot_be_of_the_features_are_errors() {
         let index = AggregateIndex {
             kind: AggregateKind::Mean,
             manifest_digest: manifest_digest(store.path()).unwrap(),
-            files: writer
-                .finished()
-                .iter()
-                .map(|file| Some(AggregateFile { bytes: file.bytes, digest: file.digest }))
-                .collect(),
+            files: writer.finished().iter().copied().map(Some).collect(),
         };
         fs::write(of_kind.join("index"), index.encode()).unwrap();
         Aggregates::open(&store, AggregateKind::Mean).map_err(|error| error.to_string())

@@ -32,16 +32,12 @@ pub(super) fn check_lines(rows: &Rows<'_>, degrees: &MappedPayload, first: u64, 
 /// The adjacency lists of a chunk.
 #[derive(Debug, Clone)]
 pub struct CheckedAdjacency<'a> {
-    rows: Rows<'a>,
-    edges: &'a MappedPayload,
-    degrees: &'a MappedPayload,
+    pub(super) rows: Rows<'a>,
+    pub(super) edges: &'a MappedPayload,
+    pub(super) degrees: &'a MappedPayload,
 }
 
 impl<'a> CheckedAdjacency<'a> {
-    pub(super) fn new(rows: Rows<'a>, edges: &'a MappedPayload, degrees: &'a MappedPayload) -> Self {
-        Self { rows, edges, degrees }
-    }
-
     /// The metadata of the adjacency lists.
     pub fn meta(&self) -> &RowsMeta {
         &self.rows.meta
@@ -199,15 +195,11 @@ impl<'a> CheckedAdjacency<'a> {
 /// The rows of a chunk's edges: weights, or edge features.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedEdgeRows<'a> {
-    rows: EdgeRows<'a>,
-    file: &'a MappedPayload,
+    pub(super) rows: EdgeRows<'a>,
+    pub(super) file: &'a MappedPayload,
 }
 
 impl<'a> CheckedEdgeRows<'a> {
-    pub(super) fn new(rows: EdgeRows<'a>, file: &'a MappedPayload) -> Self {
-        Self { rows, file }
-    }
-
     /// The metadata of the file.
     pub fn meta(&self) -> &EdgeRowsMeta {
         &self.rows.meta

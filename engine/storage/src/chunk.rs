@@ -47,7 +47,6 @@ impl AdjacencyFiles {
         Self::open_part(store, span, EdgePart::Graph, weights)
     }
 
-    /// As [`AdjacencyFiles::open`], of a part of the edges that the store has.
     fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, weights: bool) -> Result<Self> {
         let edges = store.file(&files::of_chunk(span.chunk, &part.file("edges")))?;
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
@@ -232,7 +231,7 @@ impl Chunk {
 
     /// The adjacency lists of its nodes. Takes some nanoseconds, so call it once and not per node.
     pub fn rows(&self) -> CheckedAdjacency<'_> {
-        CheckedAdjacency::new(self.unchecked_rows(), &self.edges, &self.degrees)
+        CheckedAdjacency { rows: self.unchecked_rows(), edges: &self.edges, degrees: &self.degrees }
     }
 
     /// The weights of its edges, if the graph is weighted.
@@ -357,7 +356,7 @@ impl Chunk {
 
 fn checked_rows(file: &MappedPayload) -> CheckedEdgeRows<'_> {
     let rows = EdgeRows::new(file.header(), file.unchecked()).expect("checked when opened");
-    CheckedEdgeRows::new(rows, file)
+    CheckedEdgeRows { rows, file }
 }
 
 /// Fails unless `meta` describes the adjacency lists of `span`, in a graph of `nodes` nodes.

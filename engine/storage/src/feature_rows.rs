@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, ops::Range, path::Path};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
+    aggregates::AggregateFile,
     chunks::ChunkMap,
     container::FileKind,
     features::{FeatureLayout, FeaturesMeta},
@@ -36,16 +37,7 @@ pub struct FeatureRowsWriter<'a> {
     /// Of features that follow each row.
     features: Option<FeatureLayout>,
     current: Option<(ChunkSpan, ContainerWriter)>,
-    done: Vec<Finished>,
-}
-
-/// A complete file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
-    /// Length in bytes.
-    pub bytes: u64,
-    /// The digest in its header.
-    pub digest: u64,
+    done: Vec<AggregateFile>,
 }
 
 impl<'a> FeatureRowsWriter<'a> {
@@ -79,8 +71,8 @@ impl<'a> FeatureRowsWriter<'a> {
         ENCODE_ROWS as u64 * u64::from(layout.stride) + (1 << 20)
     }
 
-    /// The chunks that are finished.
-    pub fn finished(&self) -> &[Finished] {
+    /// The files of the chunks that are finished.
+    pub fn finished(&self) -> &[AggregateFile] {
         &self.done
     }
 
@@ -103,7 +95,7 @@ impl<'a> FeatureRowsWriter<'a> {
         let damaged: BTreeSet<String> =
             finished::to_rewrite(self.folder, &found, threads, progress)?.into_iter().collect();
         let sound = found.iter().take_while(|(file, _)| !damaged.contains(&file.path));
-        self.done.extend(sound.map(|(file, _)| Finished { bytes: file.bytes, digest: file.digest }));
+        self.done.extend(sound.map(|(file, _)| AggregateFile { bytes: file.bytes, digest: file.digest }));
         let next = ChunkId(self.done.len() as u32);
         Ok(match next.0 < chunks.chunks() {
             true => chunks.range(next).start,
@@ -215,7 +207,7 @@ impl<'a> FeatureRowsWriter<'a> {
         let file = writer.finish(self.meta(span).encode())?;
         file.sync()?;
         durable::rename(&file.path, &self.folder.join(chunk_folder(span.chunk)))?;
-        self.done.push(Finished { bytes: file.bytes, digest: file.digest });
+        self.done.push(AggregateFile { bytes: file.bytes, digest: file.digest });
         Ok(())
     }
 }

@@ -114,7 +114,6 @@ pub fn kind_of(path: &str) -> Option<FileKind> {
     }
 }
 
-/// The kind of a chunk's file `name`, if it is one of the edges of `part`.
 fn kind_of_edges(part: EdgePart, name: &str) -> Option<FileKind> {
     let kinds = [
         ("edges", FileKind::ROWS),

@@ -76,7 +76,6 @@ pub(super) fn check_noise(noise: f64) -> Result<()> {
     Err(Error::out_of_range("feature noise", "0 to 1000000", noise))
 }
 
-/// The class of each pattern.
 #[derive(Debug, Clone)]
 pub(super) struct PatternClasses {
     /// The pattern of a label is `label & mask`.

@@ -98,7 +98,6 @@ impl SplitShares {
         ))
     }
 
-    /// The split of a node with this hash.
     pub(crate) fn split(self, hash: u64) -> Option<Split> {
         let at = hash >> (u64::BITS - Self::HASH_BITS);
         let ends = [

@@ -72,19 +72,8 @@ pub fn write_classes<'a>(
 ) -> Result<u64> {
     assert!(generator.classes() > 0, "a model with classes");
     progress.stage("writing labels", Some(8 * generator.nodes()));
-    write(
-        generator,
-        out.into(),
-        progress,
-        8,
-        |labels, (): &mut (), out| {
-            for label in labels {
-                let class = generator.class(label).expect("the model has classes");
-                out.extend_from_slice(&u64::from(class).to_le_bytes());
-            }
-        },
-        |bytes| npy::header("<i8", &[bytes / 8]),
-    )
+    let class = |label| Some(generator.class(label).expect("the model has classes").into());
+    write_integers(generator, out.into(), progress, class)
 }
 
 /// Writes the external ids of a split's nodes, ascending, to a new file: int64 with one dimension. Returns the
@@ -96,14 +85,24 @@ pub fn write_split<'a>(
     progress: &dyn Progress,
 ) -> Result<u64> {
     progress.stage(&format!("writing the split {}", split.name()), None);
+    write_integers(generator, out.into(), progress, |label| (generator.split(label) == Some(split)).then_some(label))
+}
+
+/// Writes a file with an integer for each label that has one.
+fn write_integers(
+    generator: &Generator,
+    destination: Destination<'_>,
+    progress: &dyn Progress,
+    integer: impl Fn(u64) -> Option<u64> + Sync,
+) -> Result<u64> {
     write(
         generator,
-        out.into(),
+        destination,
         progress,
         8,
         |labels, (): &mut (), out| {
-            for label in labels.filter(|&label| generator.split(label) == Some(split)) {
-                out.extend_from_slice(&label.to_le_bytes());
+            for integer in labels.filter_map(&integer) {
+                out.extend_from_slice(&integer.to_le_bytes());
             }
         },
         |bytes| npy::header("<i8", &[bytes / 8]),

@@ -99,7 +99,6 @@ impl Dictionary {
         Ok(())
     }
 
-    /// The external id with a dense id, as text.
     pub fn external(&self, id: DenseId) -> Result<String> {
         Ok(match self.meta.kind {
             KeyKind::Integers => self.integer(id)?.to_string(),
@@ -113,7 +112,6 @@ impl Dictionary {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// The string with a dense id.
     pub fn string(&self, id: DenseId) -> Result<Vec<u8>> {
         let (start, block) = self.block(id.0 / BLOCK_KEYS, usize::MAX)?;
         self.key_in(start, &block, id.0 % BLOCK_KEYS)

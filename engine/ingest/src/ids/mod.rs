@@ -160,7 +160,6 @@ impl IdMap {
         }
     }
 
-    /// The external id of a node, as text.
     pub fn external(&self, node: NodeId) -> Result<String> {
         let id = self.permutation.dense_id(node)?;
         self.dictionary().map_or_else(|| Ok(id.to_string()), |dictionary| dictionary.external(id))

@@ -75,7 +75,6 @@ impl KeyTable {
         }
     }
 
-    /// The node of `key`, if the key is there.
     pub fn find(&self, key: u64) -> Option<NodeId> {
         self.find_in(self.lines.values(), key)
     }
@@ -155,7 +154,6 @@ fn slot_with(line: &Line, key: u64) -> Option<usize> {
     (found < LINE_SLOTS).then_some(found)
 }
 
-/// Prefetches the lines of the first keys.
 fn prefetch_first(lines: &[Line], keys: impl Iterator<Item = u64>) {
     for key in keys.take(AHEAD) {
         prefetch(lines, line_of(lines, key));

@@ -129,7 +129,6 @@ struct Column<'a> {
     input: &'a dyn ColumnInput,
     form: ColumnForm,
     chunks: &'a ChunkMap,
-    /// Maps rows to nodes.
     rows: &'a RowNodes,
     /// The budget, without the memory that the input holds.
     budget: IngestBudget,

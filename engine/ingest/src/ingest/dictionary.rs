@@ -101,7 +101,6 @@ pub fn build(
     Ok((Scan { nodes, edges: edges.into_inner() }, store.entry(&file)))
 }
 
-/// Collects the ids that the user lists.
 fn collect_listed(mut source: SplitSource, mut ids: IdCollector<'_>, progress: &dyn Progress) -> Result<()> {
     let (mut integers, mut keys) = (Vec::new(), Keys::default());
     loop {
@@ -122,7 +121,6 @@ fn collect_listed(mut source: SplitSource, mut ids: IdCollector<'_>, progress: &
     }
 }
 
-/// Writes the dictionary.
 struct DictionaryWriter {
     file: ContainerWriter,
     builder: Builder,

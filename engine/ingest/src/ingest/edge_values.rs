@@ -6,7 +6,6 @@ use grappa_io::{Error, Result, text::printable};
 
 use crate::ingest::{merge::Merge, options::IngestOptions, plan::SORT_COST};
 
-/// The values of an edge in the store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeValues {
     pub shape: ValueShape,
@@ -99,7 +98,6 @@ impl EdgeValues {
         })
     }
 
-    /// The name of a column, for messages.
     pub fn name(&self, column: usize) -> String {
         if self.weighted && column == 0 {
             return "weight".to_owned();

@@ -16,7 +16,6 @@ use crate::ingest::{
     journal::Stage,
 };
 
-/// The feature rows of the input.
 pub struct FeatureInput<'a> {
     matrix: MatrixSource,
     layout: FeatureLayout,

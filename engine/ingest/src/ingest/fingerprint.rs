@@ -169,7 +169,6 @@ fn word(variant: impl Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }
 
-/// The word of the command line for a form of categories.
 fn word_of_form(form: CategoryForm) -> &'static str {
     match form {
         CategoryForm::OneHot => "one-hot",

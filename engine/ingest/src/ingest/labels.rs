@@ -21,7 +21,6 @@ const SCAN_ROWS: usize = 1 << 16;
 /// whole. Each class costs memory in ingest and in training.
 const CLASSES_FREE: u64 = 1 << 16;
 
-/// The labels of the input.
 pub struct LabelInput {
     pub source: LabelSource,
     pub spec: LabelSpec,

@@ -45,7 +45,7 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
     let split_names = split_columns::listed(job.options, files.splits.as_ref());
     if let Some(columns) = &files.splits {
         let is_of_features = files.features.as_ref().is_some_and(|matrix| matrix.path() == columns.path());
-        let rows = if is_of_features { rows.features() } else { rows.labels() };
+        let rows = if is_of_features { &rows.features } else { &rows.labels };
         splits = split_columns::write(job, columns, rows, nodes)?;
     }
     let if_more = surplus_rows_remedy(job.options);
@@ -57,7 +57,7 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
             input.check_classes_of(schema)?;
         }
         schema.classes = input.source.class_names();
-        columns::write(job, &input, &ids.chunks, rows.labels())?;
+        columns::write(job, &input, &ids.chunks, &rows.labels)?;
         labels = Some(StoredLabels { store: job.store.path().to_owned(), spec: input.spec });
     }
     if let Some(split) = job.options.splits.random {
@@ -73,9 +73,9 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
     let mut features = None;
     if let Some(matrix) = files.features {
         let (dtype, allow_nan) = (job.options.node_data.feature_dtype, job.options.node_data.allow_nan);
-        let id_of_row = |row| ids.map.external(rows.features().node(row)?);
+        let id_of_row = |row| ids.map.external(rows.features.node(row)?);
         let input = FeatureInput::new(matrix, dtype, nodes, if_more, allow_nan, &id_of_row)?;
-        columns::write(job, &input, &ids.chunks, rows.features())?;
+        columns::write(job, &input, &ids.chunks, &rows.features)?;
         features = Some(input.spec());
     }
     Ok(NodeData { features, labels: labels.map(|labels| labels.spec), splits, split_files, schema })

@@ -167,12 +167,10 @@ impl NodeFiles {
         self.lists_of_nodes(options).chain(self.ids_of_labels()).next().is_some()
     }
 
-    /// The ids of the rows of features, if they are a table with ids.
     pub fn ids_of_features(&self) -> Option<RowIds<'_>> {
         self.features.as_deref().and_then(ids_of)
     }
 
-    /// The ids of the rows of labels, if they are a table with ids.
     pub fn ids_of_labels(&self) -> Option<RowIds<'_>> {
         self.labels.as_deref().and_then(ids_of)
     }

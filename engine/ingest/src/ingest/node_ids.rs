@@ -31,7 +31,6 @@ use crate::{
 /// less, and an estimate that is too high only makes shards smaller.
 const TEXT_EDGE_BYTES: u64 = 8;
 
-/// The ids of the nodes of a graph.
 pub struct GraphIds {
     pub map: IdMap,
     pub spec: IdSpec,
@@ -122,7 +121,6 @@ impl GraphIds {
     }
 }
 
-/// The number of nodes of each part in the file `path`.
 fn part_sizes(job: &IngestJob<'_>, nodes: u64, path: &Path) -> Result<Vec<u64>> {
     check_table(job, nodes)?;
     if let Some(parts) = job.journal.part_sizes() {

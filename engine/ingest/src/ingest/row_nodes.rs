@@ -18,6 +18,7 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use grappa_formats::{
@@ -50,18 +51,12 @@ pub enum RowNodes {
     /// Rows are in the order of dense ids.
     Ascending(NodePermutation),
     /// The nodes are in a file without a name.
-    Listed {
-        /// The file.
-        nodes: File,
-        /// Its folder, for errors.
-        folder: PathBuf,
-    },
+    Listed { nodes: File, folder: PathBuf },
     /// Labels and features are written, so no row is read any more.
     Written,
 }
 
 impl RowNodes {
-    /// The node of a row.
     pub fn node(&self, row: u64) -> Result<NodeId> {
         let mut nodes = Vec::new();
         self.read(row..row + 1, &mut nodes)?;
@@ -94,12 +89,8 @@ impl RowNodes {
 
 /// The nodes of the rows of features and labels.
 pub struct NodesOfFiles {
-    /// The nodes of files without ids.
-    listed: RowNodes,
-    features: Option<RowNodes>,
-    labels: Option<RowNodes>,
-    /// Whether features and labels are columns of one table.
-    one_table: bool,
+    pub features: Arc<RowNodes>,
+    pub labels: Arc<RowNodes>,
 }
 
 impl NodesOfFiles {
@@ -107,37 +98,29 @@ impl NodesOfFiles {
     pub fn look_up(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>, files: &NodeFiles) -> Result<Self> {
         let lookup = Lookup { ids, strings: Strings::Known, join, threads: job.options.resources.threads };
         let without_ids = files.names();
-        let listed = match &job.options.node_data.ids {
+        let listed = Arc::new(match &job.options.node_data.ids {
             None => RowNodes::Ascending(ids.permutation().clone()),
             Some(path) => nodes_of_ids(job, RowIds::List(path), &lookup, Some(&without_ids), files)?,
-        };
+        });
         let table = files.ids_of_features();
-        let name: Vec<String> = table.iter().map(|table| table.path().display().to_string()).collect();
-        let features = table.map(|table| nodes_of_ids(job, table, &lookup, Some(&name), files));
-        // A node without a label needs no row, and an id that no node has is told.
-        let any = Lookup { strings: Strings::Any, ..lookup };
-        let labels = files.ids_of_labels();
-        let one_table = match (table, labels) {
-            (Some(features), Some(labels)) => features.path() == labels.path(),
-            _ => false,
+        let features = match table {
+            None => Arc::clone(&listed),
+            Some(table) => {
+                let name = [table.path().display().to_string()];
+                Arc::new(nodes_of_ids(job, table, &lookup, Some(&name), files)?)
+            }
         };
-        let labels = labels.filter(|_| !one_table);
-        let labels = labels.map(|table| nodes_of_ids(job, table, &any, None, files));
-        Ok(Self { listed, features: features.transpose()?, labels: labels.transpose()?, one_table })
-    }
-
-    /// The nodes of the features.
-    pub fn features(&self) -> &RowNodes {
-        self.features.as_ref().unwrap_or(&self.listed)
-    }
-
-    /// The nodes of the labels.
-    pub fn labels(&self) -> &RowNodes {
-        match &self.labels {
-            Some(nodes) => nodes,
-            None if self.one_table => self.features(),
-            None => &self.listed,
-        }
+        let labels = match files.ids_of_labels() {
+            None => listed,
+            // They are columns of one table.
+            Some(labels) if table.is_some_and(|table| table.path() == labels.path()) => Arc::clone(&features),
+            Some(labels) => {
+                // A node without a label needs no row, and an id that no node has is told.
+                let any = Lookup { strings: Strings::Any, ..lookup };
+                Arc::new(nodes_of_ids(job, labels, &any, None, files)?)
+            }
+        };
+        Ok(Self { features, labels })
     }
 }
 
@@ -283,7 +266,6 @@ impl RowFile<'_> {
             .map_err(Error::io("read a scratch file in", self.folder))
     }
 
-    /// Writes the entries.
     fn flush(&mut self) -> Result<()> {
         let bytes = self.entries.as_flattened();
         self.file

@@ -52,7 +52,6 @@ impl RowSet {
         }
     }
 
-    /// The first node that is not there.
     pub fn first_missing(&self) -> NodeId {
         NodeId(match self {
             Self::Bits { words, .. } => match words.iter().position(|&word| word != u64::MAX) {

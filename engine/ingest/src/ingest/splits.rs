@@ -61,7 +61,6 @@ pub fn write(job: &IngestJob<'_>, nodes: u64, sets: &[(&str, &RoaringTreemap)]) 
     Ok(job.journal.splits().expect("they are recorded now"))
 }
 
-/// Opens the file of a split of a graph with `nodes` nodes.
 fn open(path: &Path, options: &IngestOptions, nodes: u64) -> Result<SplitSource> {
     let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, Some(nodes)));
     SplitSource::open_with(path, kind, limit, &options.node_data.tables)

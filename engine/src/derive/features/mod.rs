@@ -29,6 +29,7 @@ use std::{
 
 use grappa_formats::{
     ChunkId,
+    aggregates::AggregateFile,
     features::{DIM_MAX, FeatureLayout},
     manifest::{FeatureDtype, FeatureSource, FeatureSpec, FileEntry, Manifest},
 };
@@ -39,11 +40,7 @@ use grappa_io::{
     regular,
 };
 use grappa_storage::{
-    Store,
-    aggregates::manifest_digest,
-    feature_rows::{FeatureRowsWriter, Finished},
-    files, read_manifest,
-    writer::finished,
+    Store, aggregates::manifest_digest, feature_rows::FeatureRowsWriter, files, read_manifest, writer::finished,
 };
 use serde::Serialize;
 
@@ -224,7 +221,7 @@ fn recipe(options: &AddFeatures, manifest_digest: u64) -> String {
 }
 
 /// The manifest of the store with features.
-fn with_features(manifest: &Manifest, options: &AddFeatures, made: &[Finished]) -> Manifest {
+fn with_features(manifest: &Manifest, options: &AddFeatures, made: &[AggregateFile]) -> Manifest {
     let layout = FeatureLayout::new(options.dtype, options.kind.dim(manifest));
     let mut next = manifest.clone();
     next.writer = format!("{}; features: {} {}", manifest.writer, options.writer, options.kind);
@@ -282,7 +279,7 @@ impl Partial<'_> {
     }
 
     /// Computes the rows of all chunks. Returns their files, and the number of those that were there before.
-    fn make(&self, store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<(Vec<Finished>, u32)> {
+    fn make(&self, store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<(Vec<AggregateFile>, u32)> {
         let layout = FeatureLayout::new(options.dtype, options.kind.dim(store.manifest()));
         let folder = self.folder(ROWS)?;
         let mut rows = FeatureRowsWriter::new(store, &folder, layout);

@@ -67,7 +67,6 @@ struct Sample {
     ends: Vec<usize>,
 }
 
-/// Writes a file with a row for each edge.
 struct EdgeRowsWriter {
     kind: FileKind,
     file: ContainerWriter,

@@ -23,13 +23,7 @@ use crate::files;
 /// # Errors
 /// If no store has a file of that name.
 pub fn with_kinds(root: &Path, files: Vec<FileEntry>) -> Result<Vec<(FileEntry, FileKind)>> {
-    files
-        .into_iter()
-        .map(|file| {
-            let kind = files::expect_kind(root, &file)?;
-            Ok((file, kind))
-        })
-        .collect()
+    files.into_iter().map(|file| files::expect_kind(root, &file).map(|kind| (file, kind))).collect()
 }
 
 /// Compares files below `root` with their entries and their checksums. Returns the paths of files that are missing, damaged or
@@ -88,10 +82,9 @@ pub fn to_rewrite(
     threads: usize,
     progress: &dyn Progress,
 ) -> Result<Vec<String>> {
-    let damaged = damaged(root, files, threads, progress)?.into_iter();
-    let rewritten = damaged.map(|(path, error)| {
+    let damaged = damaged(root, files, threads, progress)?;
+    for (_, error) in &damaged {
         tracing::warn!("{error}; an earlier run had finished this file, and it is written again");
-        path
-    });
-    Ok(rewritten.collect())
+    }
+    Ok(damaged.into_iter().map(|(path, _)| path).collect())
 }

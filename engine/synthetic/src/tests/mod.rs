@@ -25,7 +25,6 @@ fn generator(model: Model, seed: u64) -> Generator {
     Generator::new(Recipe::new(model, seed)).expect("valid options")
 }
 
-/// All edges.
 fn edges(generator: &Generator) -> Vec<Edge> {
     let mut buffer = AdjacencyBuffer::default();
     let mut edges = Vec::new();

@@ -4,58 +4,41 @@ use std::sync::{Mutex, PoisonError};
 
 use grappa_formats::{
     ChunkId, ChunkSpan,
-    chunks::ChunkMap,
     container::FileKind,
     features::{FeatureLayout, FeaturesMeta},
     labels::LabelsMeta,
-    manifest::{EdgeOptions, LabelSpec},
-    permutation::Feistel,
 };
 use grappa_io::{
     Result,
     container::{ContainerWriter, WrittenFile},
-    memory::MemoryGate,
-    progress::Progress,
 };
 use grappa_storage::writer::{AdjacencyWriter, StoreFolder};
-use grappa_synthetic::{Features, Generator};
+use grappa_synthetic::Features;
 
 use super::{
+    generation::Generation,
     journal::ChunkDone,
     pieces::{LabelBlocks, Piece},
-    team_plan::{EDGE_COST, TeamPlan},
+    team_plan::{COLUMN_WINDOW_BYTES, EDGE_COST},
 };
 use crate::in_order::{PlannedPiece, in_order};
 
 /// Bytes of a piece of feature rows or labels.
 const COLUMN_PIECE_BYTES: u64 = 256 << 10;
-/// Bytes of feature rows or labels that a team holds per thread, except for one larger row.
-pub(super) const COLUMN_WINDOW_BYTES: u64 = 1 << 20;
 
-pub(super) struct ChunkWriter<'a> {
-    pub(super) folder: &'a StoreFolder,
-    pub(super) chunks: &'a ChunkMap,
-    pub(super) generator: &'a Generator,
-    /// The node permutation. Without one, a node is its own label.
-    pub(super) permutation: Option<&'a Feistel>,
-    pub(super) edge_options: EdgeOptions,
-    /// The stored features, if there are any, and their layout.
-    pub(super) features: Option<(FeatureLayout, &'a Features)>,
-    pub(super) labels: Option<LabelSpec>,
-    pub(super) teams: TeamPlan,
-    /// The memory for adjacency lists that exceed a window.
-    pub(super) gate: &'a MemoryGate,
-    pub(super) progress: &'a dyn Progress,
-}
-
-impl ChunkWriter<'_> {
+impl Generation<'_> {
     /// Writes all files of a chunk. They are complete, but not synced.
-    pub(super) fn write(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let (done, mut files) = self.adjacency(chunk)?;
-        let span = ChunkSpan::of(self.chunks, chunk);
-        if let Some((layout, features)) = self.features {
+    pub(super) fn write_chunk(
+        &self,
+        folder: &StoreFolder,
+        features: Option<(FeatureLayout, &Features)>,
+        chunk: ChunkId,
+    ) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+        let (done, mut files) = self.adjacency(folder, chunk)?;
+        let span = ChunkSpan::of(&self.chunks, chunk);
+        if let Some((layout, features)) = features {
             let meta = FeaturesMeta { span, layout, with_features: false }.encode();
-            let path = self.folder.chunk(chunk)?.join("features");
+            let path = folder.chunk(chunk)?.join("features");
             let writer = ContainerWriter::create(&path, FileKind::FEATURES, meta.len())?;
             files.push(self.column(writer, meta, span, layout.stride, |label, values: &mut Vec<f32>, out| {
                 values.resize(layout.dim as usize, 0.0);
@@ -67,7 +50,7 @@ impl ChunkWriter<'_> {
         }
         if let Some(spec) = self.labels {
             let meta = LabelsMeta { span, spec }.encode();
-            let path = self.folder.chunk(chunk)?.join("labels");
+            let path = folder.chunk(chunk)?.join("labels");
             let writer = ContainerWriter::create(&path, FileKind::LABELS, meta.len())?;
             files.push(self.column(writer, meta, span, spec.row_bytes(), |label, (), out| {
                 spec.encode_single(self.generator.class(label), out)
@@ -77,18 +60,18 @@ impl ChunkWriter<'_> {
     }
 
     /// Writes the adjacency lists of a chunk.
-    fn adjacency(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let mut writer = AdjacencyWriter::create(self.folder, self.chunks, chunk, false, None)?;
+    fn adjacency(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+        let mut writer = AdjacencyWriter::create(folder, &self.chunks, chunk, false, None)?;
         let mut drawn = 0;
         let pool = Mutex::new(Vec::new());
         let nodes = self.chunks.range(chunk);
-        let (mut next_node, mut labels) = (nodes.start, LabelBlocks::new(self.permutation, nodes).peekable());
+        let (mut next_node, mut labels) = (nodes.start, LabelBlocks::new(self.permutation.as_ref(), nodes).peekable());
         in_order(
             self.teams.team_threads,
             self.teams.window,
             || {
                 let mut piece: Piece = pool.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-                piece.plan(next_node, &mut labels, self.generator);
+                piece.plan(next_node, &mut labels, &self.generator);
                 next_node += piece.labels.len() as u64;
                 Ok((!piece.labels.is_empty()).then(|| PlannedPiece { cost: piece.bound, piece }))
             },
@@ -118,9 +101,9 @@ impl ChunkWriter<'_> {
         if piece.is_large {
             piece.reserved = Some(self.gate.take(piece.bound * EDGE_COST));
         }
-        self.generator.adjacency_lists(&piece.labels, self.permutation, &mut piece.lists);
+        self.generator.adjacency_lists(&piece.labels, self.permutation.as_ref(), &mut piece.lists);
         piece.drawn = piece.lists.lists().edges() as u64;
-        piece.lists.apply(self.edge_options, piece.first_node);
+        piece.lists.apply(self.options.edge_options, piece.first_node);
         if piece.is_large {
             piece.lists.free_scratch();
         }
@@ -152,7 +135,7 @@ impl ChunkWriter<'_> {
             |nodes| {
                 let mut bytes = Vec::with_capacity((nodes.end - nodes.start) as usize * row_bytes as usize);
                 let mut state = S::default();
-                for label in LabelBlocks::new(self.permutation, nodes) {
+                for label in LabelBlocks::new(self.permutation.as_ref(), nodes) {
                     row(label, &mut state, &mut bytes);
                 }
                 Ok(bytes)

@@ -26,11 +26,10 @@ use grappa_synthetic::{Generator, Split};
 use roaring::RoaringTreemap;
 
 use super::{
-    chunk::{COLUMN_WINDOW_BYTES, ChunkWriter},
     journal::{self, ChunkDone, Record},
     options::{StoreOptions, StoreSummary},
     pieces::{LabelBlocks, PIECE_EDGES},
-    team_plan::{EDGE_COST, TeamPlan},
+    team_plan::{COLUMN_WINDOW_BYTES, EDGE_COST, TeamPlan},
 };
 use crate::ingest::plan;
 
@@ -51,20 +50,22 @@ pub fn generate_store(options: &StoreOptions, progress: &dyn Progress) -> Result
     generation.finish(&folder).map_err(|error| folder.failed(begun, error))
 }
 
-struct Generation<'a> {
-    options: &'a StoreOptions,
-    generator: Generator,
-    permutation: Option<Feistel>,
-    chunks: ChunkMap,
+/// A store that is generated.
+pub(super) struct Generation<'a> {
+    pub(super) options: &'a StoreOptions,
+    pub(super) generator: Generator,
+    /// The node permutation. Without one, a node is its own label.
+    pub(super) permutation: Option<Feistel>,
+    pub(super) chunks: ChunkMap,
     /// The chunks to generate.
     wanted: BTreeSet<u32>,
-    features: Option<FeatureLayout>,
-    labels: Option<LabelSpec>,
+    pub(super) features: Option<FeatureLayout>,
+    pub(super) labels: Option<LabelSpec>,
     held: HeldMemory,
-    teams: TeamPlan,
+    pub(super) teams: TeamPlan,
     /// The memory for adjacency lists that exceed a window.
-    gate: MemoryGate,
-    progress: &'a dyn Progress,
+    pub(super) gate: MemoryGate,
+    pub(super) progress: &'a dyn Progress,
 }
 
 impl<'a> Generation<'a> {
@@ -292,23 +293,12 @@ impl<'a> Generation<'a> {
         let bytes = known.then(|| (nodes as f64 * edge_bytes) as u64 + nodes * self.column_bytes());
         self.progress.stage("generating chunks", bytes);
         let features = self.stored_features().map(|layout| self.generator.features(layout.dim as usize));
-        let writer = ChunkWriter {
-            folder,
-            chunks: &self.chunks,
-            generator: &self.generator,
-            permutation: self.permutation.as_ref(),
-            edge_options: self.options.edge_options,
-            features: self.stored_features().zip(features.as_ref()),
-            labels: self.labels,
-            teams: self.teams,
-            gate: &self.gate,
-            progress: self.progress,
-        };
+        let features = self.stored_features().zip(features.as_ref());
         let done = Mutex::new(done);
         folder.write_chunks(
             self.teams.teams,
             &missing,
-            |chunk| writer.write(chunk),
+            |chunk| self.write_chunk(folder, features, chunk),
             |chunk, mut chunk_done: ChunkDone, files| {
                 chunk_done.files = files;
                 journal.append(&Record::Chunk(chunk.0, chunk_done.clone()))?;

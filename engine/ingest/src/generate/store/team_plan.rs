@@ -5,6 +5,8 @@ use super::pieces::PIECE_EDGES;
 /// Bytes of memory per edge while its adjacency list is generated and encoded, at worst: the source, its copy while the list
 /// is sorted or waits for the choice of a codec, and up to five bytes encoded.
 pub(super) const EDGE_COST: u64 = 8 + 8 + 5;
+/// Bytes of feature rows or labels that a team holds per thread, except for one larger row.
+pub(super) const COLUMN_WINDOW_BYTES: u64 = 1 << 20;
 /// The maximum window of a team in edges.
 const WINDOW_EDGES_MAX: u64 = 1 << 21;
 
@@ -13,7 +15,6 @@ const WINDOW_EDGES_MAX: u64 = 1 << 21;
 pub(super) struct TeamPlan {
     /// Number of teams. Each generates one chunk at a time.
     pub(super) teams: usize,
-    /// Number of threads of a team.
     pub(super) team_threads: usize,
     /// The maximum number of edges that a team has generated and not encoded, except for one longer adjacency list.
     pub(super) window: u64,
@@ -22,7 +23,6 @@ pub(super) struct TeamPlan {
 }
 
 impl TeamPlan {
-    /// Divides `memory` bytes and `threads` threads for `chunks` chunks.
     pub(super) fn new(memory: u64, threads: usize, chunks: usize) -> Self {
         let teams = Self::teams(threads, chunks);
         let window = (memory / 4 / teams as u64 / EDGE_COST).clamp(PIECE_EDGES, WINDOW_EDGES_MAX);
@@ -34,7 +34,6 @@ impl TeamPlan {
         }
     }
 
-    /// Number of teams that `threads` threads make for `chunks` chunks.
     pub(super) fn teams(threads: usize, chunks: usize) -> usize {
         threads.min(chunks).max(1)
     }

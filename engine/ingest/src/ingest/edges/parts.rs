@@ -13,7 +13,6 @@ use crate::ingest::{
 
 /// Writes the adjacency lists of a chunk, and lists of the same form for the edges that are held out.
 pub struct PartWriters<'a> {
-    /// The writer of the graph's lists.
     pub graph: AdjacencyWriter<'a>,
     held_out: Option<HeldOut<'a>>,
 }
@@ -49,29 +48,20 @@ impl<'a> PartWriters<'a> {
         has_dropped: &'a AtomicBool,
     ) -> Result<Self> {
         let graph = AdjacencyWriter::create(job.store, chunks, chunk, weighted, features)?;
-        let held_out = match &job.options.splits.edges {
-            None => None,
-            Some(split) => Some(HeldOut {
+        let held_out = job.options.splits.edges.as_ref().map(|split| {
+            let parts = split.held_out().into_iter().map(|part| {
+                let writer = AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features)?;
+                Ok(PartWriter { part, writer, sources: Vec::new(), weights: Vec::new(), features: Vec::new() })
+            });
+            Ok(HeldOut {
                 split,
                 undirected: job.options.edge_options.undirected,
                 stride: features.map_or(0, |layout| layout.stride as usize),
-                parts: split
-                    .held_out()
-                    .into_iter()
-                    .map(|part| {
-                        Ok(PartWriter {
-                            part,
-                            writer: AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features)?,
-                            sources: Vec::new(),
-                            weights: Vec::new(),
-                            features: Vec::new(),
-                        })
-                    })
-                    .collect::<Result<_>>()?,
+                parts: parts.collect::<Result<_>>()?,
                 has_dropped,
-            }),
-        };
-        Ok(Self { graph, held_out })
+            })
+        });
+        Ok(Self { graph, held_out: held_out.transpose()? })
     }
 
     /// Takes the edges that are held out from the next node's list, and appends them to the lists of their parts.

@@ -132,7 +132,6 @@ fn spill_by_segment(
 pub struct EdgeKeys {
     /// The shards, each a range of destinations.
     pub shards: ChunkMap,
-    /// Bits of a source.
     pub source_bits: u32,
     /// How parts follow from the input, if they do.
     pub parts: Option<KeyParts>,

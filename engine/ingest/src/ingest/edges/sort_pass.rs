@@ -252,7 +252,6 @@ impl<'a> SortPass<'a> {
         Ok(())
     }
 
-    /// Fills the adjacency list of a node with sorted records.
     fn fill_list(&self, records: &SortedRecords<'_>, edges: Range<usize>, node: NodeId, list: &mut List) -> Result<()> {
         let dedup = self.job.options.edge_options.dedup;
         let width = self.values.shape.width;

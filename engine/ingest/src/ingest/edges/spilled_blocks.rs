@@ -104,13 +104,11 @@ impl<'a> SpilledBlocks<'a> {
         current.table.expect("no segment is open any more")
     }
 
-    /// Removes the spilled edges.
     pub fn remove(&self) -> Result<()> {
         let workers = self.spilled.workers.keys().copied();
         self.edges.remove_all(0..self.plan.segments(), workers)
     }
 
-    /// Removes the keys of all segments.
     pub fn remove_keys(&self) -> Result<()> {
         key_files(&self.scratch).remove_all(0..self.plan.segments(), std::iter::once(0))
     }

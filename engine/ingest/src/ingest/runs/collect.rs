@@ -288,7 +288,6 @@ impl<'a> StringCollector<'a> {
     }
 }
 
-/// Slots for this number of entries.
 fn slots_for(entries: usize) -> Result<Arena> {
     Arena::of(2 * entries * size_of::<Slot>(), COLLECTING)
 }

@@ -19,7 +19,6 @@ use grappa_io::{
 use super::files::{Advance, EachId, Runs, SortedRun};
 use crate::in_order::{PlannedPiece, in_order};
 
-/// Bytes of an id in a run.
 const ID_BYTES: u64 = size_of::<u64>() as u64;
 /// Bytes of memory per id of a piece: the id, and its copy while pieces are sorted.
 const PIECE_COST: u64 = 2 * ID_BYTES;
@@ -27,7 +26,6 @@ const PIECE_COST: u64 = 2 * ID_BYTES;
 /// the system.
 const PIECE_IDS_MAX: u64 = 1 << 16;
 
-/// A run that is read.
 struct OpenRun {
     path: PathBuf,
     file: File,
@@ -71,11 +69,9 @@ impl OpenRun {
     }
 }
 
-/// Ids of all runs.
 struct Piece {
     /// Their indices in each run.
     ranges: Vec<Range<u64>>,
-    /// How many they are.
     ids: u64,
 }
 
