@@ -35,7 +35,7 @@ pub(super) enum Content {
     Dense(ArrayReader),
     Sparse(Box<Sparse>),
     Text(TextRows),
-    Parquet(ParquetParts),
+    Parquet(Box<ParquetParts>),
 }
 
 /// Gets the number and the values of a row, or what is wrong with its line. An error says what is wrong with them.
@@ -47,7 +47,7 @@ impl NodeFile {
         if path.is_dir() {
             let files = files_of(path)?.into_iter().map(|path| open_part(&path));
             let (table, layout) = ParquetParts::open(files, forms, form)?;
-            return Self::new(path, table.bytes, Some(table.rows()), layout, Content::Parquet(table), forms);
+            return Self::new(path, table.bytes, Some(table.rows()), layout, Content::Parquet(Box::new(table)), forms);
         }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
@@ -73,7 +73,7 @@ impl NodeFile {
             dense(NpyArray::open(&file)?, forms)?
         } else if head.starts_with(kinds::PARQUET) {
             let (table, layout) = ParquetParts::open(iter::once(Ok(file.clone())), forms, form)?;
-            (Some(table.rows()), layout, Content::Parquet(table))
+            (Some(table.rows()), layout, Content::Parquet(Box::new(table)))
         } else {
             let (text, layout) = TextRows::open(&file, forms, form)?;
             (None, layout, Content::Text(text))

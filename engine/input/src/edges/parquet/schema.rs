@@ -11,7 +11,7 @@ use crate::{
     parquet::types::{described, is_flat, is_number, is_signed, is_string, name},
 };
 
-pub(in crate::edges) struct PickedColumns {
+pub(crate) struct PickedColumns {
     /// Sources, targets.
     pub ids: [usize; 2],
     pub signed: [bool; 2],
