@@ -1,6 +1,6 @@
 //! The layout of a tile's values for products: single f32, or pairs of bf16.
 
-use std::{iter, ops::Deref};
+use std::ops::Deref;
 
 use half::bf16;
 
@@ -158,10 +158,14 @@ impl Numbers<bf16> for Pairs {
         let mut items = Aligned::zeros(rows.count().div_ceil(2) * stride);
         for (two, items) in rows.values.chunks(2 * rows.stride).zip(items.chunks_mut(stride)) {
             let (low, high) = two.split_at(rows.stride);
-            // There is no row after the last one of an odd number.
-            let high = high.iter().copied().chain(iter::repeat(bf16::ZERO));
-            for ((low, high), item) in low[..rows.width].iter().zip(high).zip(items) {
-                *item = pair(*low, high);
+            if high.is_empty() {
+                for (low, item) in low[..rows.width].iter().zip(items) {
+                    *item = pair(*low, bf16::ZERO);
+                }
+            } else {
+                for ((low, high), item) in low[..rows.width].iter().zip(high).zip(items) {
+                    *item = pair(*low, *high);
+                }
             }
         }
         (Items::Owned(items), stride)
