@@ -170,8 +170,8 @@ struct OutputArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = chunk_range)]
     only_chunks: Option<Vec<RangeInclusive<u32>>>,
     /// Assignment of nodes to chunks
-    #[arg(long, value_name = "ASSIGN", default_value = "random", action = ArgAction::Set, value_parser = assignments())]
-    assign: bool,
+    #[arg(id = "assign", long = "assign", value_name = "ASSIGN", default_value = "random", action = ArgAction::Set, value_parser = assignments())]
+    random_permutation: bool,
     /// Continue a run that was stopped or killed, with the same options
     #[arg(long)]
     resume: bool,
@@ -403,7 +403,7 @@ impl Common {
         StoreOptions {
             recipe,
             out: self.output.out.clone(),
-            random_permutation: self.output.assign,
+            random_permutation: self.output.random_permutation,
             chunks: self.output.chunks.0,
             only_chunks: self.output.only_chunks.clone(),
             edge_options: EdgeOptions { undirected: false, dedup: self.edges.dedup, self_loops: self.edges.self_loops },
