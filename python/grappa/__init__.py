@@ -5,7 +5,7 @@
 >>> store = grappa.open("g.grappa")
 >>> loader = grappa.NeighborLoader(store, num_neighbors=[15, 10], batch_size=1024, input_nodes="train")
 
-Node numbers are those of the input: node k is the one with the k-th smallest id, which is k itself if ids are dense.
+Node numbers follow the ids of the input: node k is the one with the k-th smallest id, which is k itself if ids are dense.
 """
 
 from . import _processor

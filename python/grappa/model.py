@@ -83,7 +83,7 @@ def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm, edge
             return pyg.GINEConv(mlp, train_eps=True, edge_dim=edges["features"])
         case "gat" | "gatv2" | "transformer":
             conv = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv, "transformer": pyg.TransformerConv}[layer]
-            # Heads share the hidden values; those of the last layer are averaged.
+            # Heads share the hidden values; the heads of the last layer are averaged.
             outputs = outputs if last else outputs // heads
             more = {"edge_dim": edges["features"]} if isinstance(edges, dict) else {}
             if layer != "transformer":

@@ -398,7 +398,7 @@ def _read_links(path: str) -> list[list[str]]:
 
 
 def _best_links(store: Store, rows: list[list[str]], sources: np.ndarray, k: int) -> BestLinks:
-    """The rows of `sources`, which ascend; those of a source are together, the best one first."""
+    """The rows of `sources`, which ascend. The rows of a source are together, the best one first."""
     best = BestLinks(
         sources=sources,
         targets=np.full((len(sources), k), -1, np.int64),

@@ -113,7 +113,7 @@ def test_supervised_link_prediction(loaders, data):
             z = model(batch.x, batch.edge_index)
             ends = z[batch.edge_label_index]
             out = decoder(torch.cat([ends[0], ends[1]], dim=-1)).view(-1)
-            # Labels from 1 are those of the positives; negatives have 0.
+            # Labels from 1 belong to the positives; negatives have 0.
             loss = F.binary_cross_entropy_with_logits(out, (batch.edge_label > 0).float())
             loss.backward()
             optimizer.step()

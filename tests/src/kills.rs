@@ -2,7 +2,7 @@
 //!
 //! A [`Job`] is a command with its inputs. It is killed before its Nth change of the file system (fault
 //! injection with `GRAPPA_KILL_AT`, in debug builds only). Then it is restarted as a user would restart it, and the result
-//! is compared, byte for byte, with that of an undisturbed run.
+//! is compared, byte for byte, with the store of an undisturbed run.
 
 mod damage;
 mod training;

@@ -1,4 +1,4 @@
-//! Rows of features and labels in an order that a file of ids gives: the store is that of sorted rows.
+//! Rows of features and labels in an order that a file of ids gives: the store is the store of sorted rows.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -132,7 +132,7 @@ fn listed_ids_without_edges_are_nodes() {
         assert_eq!(names, (0..nodes).map(|k| name(ids, k)).collect::<BTreeSet<_>>());
         fs::remove_dir_all(&options.out).unwrap();
 
-        // Without rows, the file only adds nodes: it need not have those of the edges.
+        // Without rows, the file only adds nodes: it need not have the ids of the edges.
         (options.node_data.features, options.node_data.labels) = (None, None);
         let lines = format!("{}\n{}\n", name(ids, 2), name(ids, 999));
         fs::write(folder.path().join("ids.txt"), lines).unwrap();

@@ -1,4 +1,4 @@
-//! Features and labels in text tables whose first column has the ids of the rows: the store is that of sorted rows.
+//! Features and labels in text tables whose first column has the ids of the rows: the store is the store of sorted rows.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

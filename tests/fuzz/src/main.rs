@@ -59,7 +59,7 @@ fn prepare() {
         }
         process::exit(0);
     }
-    // The hook of libfuzzer-sys aborts at panics that readers catch and turn into errors, as those of the Parquet crate.
+    // The hook of libfuzzer-sys aborts at panics that readers catch and turn into errors, such as panics of the Parquet crate.
     panic::set_hook(Box::new(|info| {
         *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = info.to_string();
     }));

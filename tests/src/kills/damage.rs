@@ -101,7 +101,7 @@ impl Job {
             let is_scratch = path.starts_with("tmp");
             is_partial || is_scratch || (adds_features && path.ends_with("features"))
         };
-        // A file with several links is that of a finished store, too.
+        // A file with several links belongs to a finished store, too.
         let is_own = |path: &PathBuf| fs::metadata(folder.join(path)).unwrap().nlink() == 1;
         files_of(folder)
             .into_iter()

@@ -251,7 +251,7 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
     let labels = fixture.table("labels.parquet", &columns, 60);
     fixture.same_nodes(|files| files.labels = labels.clone());
 
-    // They are not one row per node: neither the number of nodes, nor that of the ids of other rows.
+    // They are not one row per node: neither the number of nodes, nor the number of ids of other rows.
     fixture.success("ingest --edges edges.tsv --labels labels.parquet --chunks 5 --seed 11 --out labelled");
     let store = Store::open(&fixture.path("labelled")).unwrap();
     assert_eq!(store.manifest().nodes, graph.nodes as u64);

@@ -86,7 +86,7 @@ fn rmat_on_disk(options: &str) -> ProgramFolder {
     folder
 }
 
-/// Results of nodes without in-neighbors are put between those of the others.
+/// Results of nodes without in-neighbors are put between the results of the others.
 #[test]
 fn wide_rows_are_aggregated_within_the_budget() {
     for (features, aggregate) in [

@@ -330,10 +330,10 @@ impl Scores {
             first_undecided: None,
             accuracy: self.accuracy(),
             loss: self.losses.mean(self.nodes - self.undecided),
-            macro_f1: mean(&counted),
+            macro_f1: targets::mean(&counted),
             micro_f1: (self.nodes > 0 && !self.counts.is_empty()).then(|| micro.f1()),
-            roc_auc: mean(&areas.into_iter().flatten().collect::<Vec<_>>()),
-            average_precision: mean(&precisions.into_iter().flatten().collect::<Vec<_>>()),
+            roc_auc: targets::mean(&areas.into_iter().flatten().collect::<Vec<_>>()),
+            average_precision: targets::mean(&precisions.into_iter().flatten().collect::<Vec<_>>()),
             precision_recall,
             rmse: targets::mean_of(&per_target, |score| score.rmse),
             mae: targets::mean_of(&per_target, |score| score.mae),
@@ -488,8 +488,4 @@ fn bit(set: &[u8], bit: usize) -> bool {
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{loss::LossSum, mean};
+use super::loss::LossSum;
 
 /// Units of a signed sum of 1.
 const UNITS: f64 = (1u64 << 40) as f64;
@@ -111,4 +111,9 @@ pub struct TargetScore {
 pub(super) fn mean_of(scores: &[TargetScore], score: impl Fn(&TargetScore) -> Option<f64>) -> Option<f64> {
     let scores = scores.iter().filter(|of_target| of_target.nodes > 0);
     mean(&scores.map(score).collect::<Option<Vec<f64>>>()?)
+}
+
+/// The mean of values. None without values.
+pub(super) fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -122,7 +122,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
                 let needed = needed.expect("there is no limit");
                 assert!(layers > 1 || needed.inputs(0).len() < NODES, "fewer nodes are needed");
-                // The second inference that keeps inputs takes those of the first.
+                // The second inference that keeps inputs takes the inputs of the first.
                 let runs = BUDGETS.map(|budget| (budget, None));
                 // Without a folder nothing is kept, and nothing is lost.
                 let nowhere = FirstInputs::new(0, &folder.path().join("absent"), 64 << 20);

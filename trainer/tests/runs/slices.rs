@@ -227,7 +227,7 @@ fn trains_like_its_graph(edges: SliceEdges) {
                 let path = path(&format!("{name}-{model}-{first_hop}-{halo}-{partitions}.run"));
                 train_at(store, &config, &path).unwrap().1.records
             };
-            // Partitions of the slice have other chunks than those of the whole store, so losses differ. They must
+            // Partitions of the slice have other chunks than partitions of the whole store, so losses differ. They must
             // fall.
             let found = of(&slice, "slice");
             // The slice has the in-degrees of halo nodes in the whole graph, and `reduced` lacks their in-edges.

@@ -1,4 +1,4 @@
-//! The validation loss: the same as that of libtorch, however the model is evaluated, and the choice of the best epoch
+//! The validation loss: the same as libtorch's, however the model is evaluated, and the choice of the best epoch
 //! by it.
 
 use std::{path::Path, sync::Arc};

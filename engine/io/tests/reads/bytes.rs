@@ -171,7 +171,7 @@ fn direct_reads_that_are_refused_go_through_the_page_cache() {
     let files = Files::of(&lengths());
     let faults = Faults { refuse_first: 1, ..Faults::default() };
     if let Some(mut engine) = files.engine(Kind::UringDirect, faults.meet(options())) {
-        // Direct reads of one file are refused, those of the others are not: one engine reads both ways.
+        // Direct reads of one file are refused, direct reads of the others are not: one engine reads both ways.
         files.check(&mut *engine, &files.reads(300, 20_000, 1));
         files.check(&mut *engine, &files.reads(300, 20_000, 2));
     }

@@ -101,7 +101,7 @@ impl Files {
         &self.contents[read.file.0 as usize][offset..offset + read.length as usize]
     }
 
-    /// Performs `reads`. Panics if the bytes differ from those of the files, or a read is not completed exactly once.
+    /// Performs `reads`. Panics if the bytes differ from the files, or a read is not completed exactly once.
     #[track_caller]
     pub fn check(&self, engine: &mut dyn ReadEngine, reads: &[Read]) {
         self.try_check(engine, reads).unwrap_or_else(|error| panic!("at {}: {error}", Location::caller()));

@@ -4,6 +4,7 @@ use grappa_formats::NodeId;
 use grappa_io::Result;
 
 use super::files::MappedFiles;
+pub(crate) use super::positions::Positions;
 
 /// Adjacency lists that are read in stages. Each stage prefetches the memory that the next one reads, for a whole group
 /// of destinations, so that many cache misses are in flight at once.
@@ -88,26 +89,6 @@ pub(crate) trait AdjacencyLists {
         positions: Positions<'_>,
         ids: &mut Vec<u64>,
     ) -> Result<()>;
-}
-
-/// Positions in an adjacency list.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Positions<'a> {
-    /// This many positions from the start of the list.
-    First(u64),
-    /// Explicit positions, ascending. A position may occur more than once.
-    Listed(&'a [u64]),
-}
-
-impl Positions<'_> {
-    /// Calls `each` for each position.
-    #[inline(always)]
-    pub(crate) fn for_each(self, each: impl FnMut(u64)) {
-        match self {
-            Self::First(count) => (0..count).for_each(each),
-            Self::Listed(positions) => positions.iter().copied().for_each(each),
-        }
-    }
 }
 
 /// In-degrees of a node.

@@ -24,6 +24,7 @@ mod load;
 mod mapped;
 mod memory;
 mod opened;
+mod positions;
 mod sources;
 mod spare;
 mod stream;

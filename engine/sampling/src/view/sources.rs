@@ -8,7 +8,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use grappa_formats::NodeId;
 use grappa_io::prefetch::prefetch;
 
-use super::adjacency::Positions;
+use super::positions::Positions;
 
 /// Sources take 32 bits in graphs of at most this many nodes.
 pub(super) const NARROW_NODES_MAX: u64 = 1 << 32;

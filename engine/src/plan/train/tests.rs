@@ -195,7 +195,7 @@ fn lists_of_halo_nodes_are_planned_with_heads_of_16_bytes() {
 }
 
 /// Whole runs of four steps and one exact evaluation were measured, so a little more was read. States and copied
-/// features are in scratch files, and each tile of destinations reads those of all sources (record of 2026-11-22,
+/// features are in scratch files, and each tile of destinations reads the features of all sources (record of 2026-11-22,
 /// billions of edges).
 #[test]
 fn evaluations_of_a_graph_that_exceeds_the_memory_agree_with_runs_that_were_measured() {

@@ -30,7 +30,7 @@ fn run_recipe(input: &Input) -> String {
     outcome(Recipe::from_json(text), |recipe| {
         let again = Recipe::from_json(&recipe.to_json()).expect("it was just written");
         assert_eq!(again, recipe);
-        // Tables of degrees grow with the root of the largest mean degree, so those of large graphs are not made.
+        // Tables of degrees grow with the root of the largest mean degree, so tables of large graphs are not made.
         if recipe.model.nodes() > 1 << 20 || recipe.model.edge_factor() > 10.0 {
             return "large".to_owned();
         }

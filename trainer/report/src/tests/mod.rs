@@ -327,7 +327,7 @@ fn the_accuracy_stands_beside_the_share_of_the_largest_class() {
     let tiles: Vec<&str> = part(&html, "<div class=\"tiles\">", "\n</div>").lines().collect();
     let at = tiles.iter().position(|tile| tile.contains(accuracy)).unwrap();
     assert!(tiles[at + 1].contains(majority), "{tiles:?}");
-    // Most sets of labels are not that of the largest class alone.
+    // Most sets of labels have more than the largest class alone.
     let sets = Given { task: Task::MultiLabel, ..given };
     assert!(!sets.html().contains("majority class"));
 }

@@ -177,7 +177,7 @@ fn the_best_is_kept_and_so_is_what_was_the_best_at_a_kept_checkpoint() {
             checkpoints.save(&checkpoint(step)).unwrap();
         }
     }
-    // At 30 the best was that of 20, at 40 that of 40; 35 was never the best of a kept checkpoint.
+    // At 30 the best was from 20, at 40 from 40; 35 was never the best of a kept checkpoint.
     assert_eq!((steps(STEP), steps(BEST)), (vec![30, 40], vec![20, 40, 45]));
     assert_eq!(checkpoints.best(u64::MAX).unwrap().unwrap().1.state.step, 45);
     assert_eq!(checkpoints.best(30).unwrap().unwrap().1.state.step, 20);

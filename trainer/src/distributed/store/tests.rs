@@ -62,7 +62,7 @@ fn a_store_that_stops_answering_is_an_error_within_the_time_without_signs_of_lif
         let begin = Instant::now();
         let error = store.get("key").unwrap_err();
         assert!(error.contains("does not answer for 0.2 s"), "{error}");
-        // A late answer would be taken for that of another request.
+        // A late answer would be taken for the answer to another request.
         let error = store.get("key").unwrap_err();
         assert!(error.contains("is lost"), "{error}");
         assert!(begin.elapsed() < TIMEOUT);

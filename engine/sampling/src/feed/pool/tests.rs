@@ -166,7 +166,7 @@ fn a_pool_has_no_more_slots_than_its_numbers_can_address() {
     assert!((MINIBATCH_NODES_MAX..RESIDENT as usize).contains(&geometry.slots()), "{geometry:?}");
 }
 
-/// The rate of misses stays near that of a pool that always holds the hottest rows of the whole run.
+/// The rate of misses stays near the rate of a pool that always holds the hottest rows of the whole run.
 #[test]
 fn hot_rows_stay() {
     let mut pool = Pool::new(PoolGeometry::within(20_000));

@@ -143,7 +143,7 @@ fn of_several_workers_each_has_a_partition_in_every_step_and_needs_memory_for_it
     let most = whole * 4 / 5;
     assert!(matches!(choose(most, 1, (None, None)).lists, ListsPlace::InTurn(_)));
     assert_eq!(numbers(choose(most, 2, (None, None))), (2, 2, ListsPlace::Memory));
-    // One that fits three together only in turn: a number of partitions of which each has two in memory.
+    // One that fits three together only in turn: a number of partitions, two of them in memory at a time.
     for workers in [2, 3] {
         let little = whole / 5;
         let chosen = choose(little, workers, (None, None));

@@ -1,4 +1,4 @@
-//! Counts equal those of a naive count, for any budget.
+//! Counts equal a naive count, for any budget.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ fn counts_equal_a_naive_count_with_any_memory() {
                 coverage
             })
             .collect();
-        // A bitmap of 512 nodes takes 64 bytes. So there is memory for those of all partitions, of two, of one, and for
+        // A bitmap of 512 nodes takes 64 bytes. So there is memory for the bitmaps of all partitions, of two, of one, and for
         // a range of sources only.
         for (memory, count_of_passes) in
             [(1 << 20, 1), (128, partitions.div_ceil(2)), (64, partitions), (24, 3 * partitions)]

@@ -48,7 +48,7 @@ impl Graph {
         })
     }
 
-    /// Most sources have ids close to that of the node, as gap coding needs.
+    /// Most sources have ids close to the id of the node, as gap coding needs.
     pub fn local(nodes: u64) -> Self {
         Self::new(nodes, |node| {
             let near = (0..node % 40).map(|k| (node + k) % nodes);

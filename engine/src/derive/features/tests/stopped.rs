@@ -62,7 +62,7 @@ fn a_run_that_is_stopped_anywhere_leaves_the_store_as_it_was_and_is_continued() 
     assert!(tiles > 5 && kept >= 2, "{tiles} tiles, {kept} chunks kept");
 }
 
-/// A store as it is when a run was killed with all rows made and those of the first `placed` chunks in their places. Returns
+/// A store as it is when a run was killed with all rows made, and the rows of the first `placed` chunks in their places. Returns
 /// the files of the finished one.
 fn stopped_before_the_manifest(store: &Store, placed: u32) -> BTreeMap<String, Vec<u8>> {
     let root = store.path();
