@@ -73,10 +73,12 @@ pub(crate) fn load_cuda() -> Result<(), String> {
     })
 }
 
+type Backward = dyn FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send;
+
 struct Context {
     outputs: usize,
     inputs: usize,
-    backward: Box<dyn FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send>,
+    backward: Box<Backward>,
 }
 
 /// Whether a function of `inputs` has a backward pass: autograd is on, and an input has a gradient.

@@ -96,7 +96,7 @@ impl LinkScores {
     }
 
     /// The scores as words, for [`LinkScores::merge_words`] on another process.
-    pub fn to_words(&mut self) -> Vec<u32> {
+    pub fn as_words(&mut self) -> Vec<u32> {
         let mut words = Words::default();
         self.pass(&mut words);
         words.written
@@ -263,7 +263,7 @@ mod tests {
         }
         let [mut first, mut second] = parts;
         let mut by_words = first.clone();
-        by_words.merge_words(&second.to_words());
+        by_words.merge_words(&second.as_words());
         first.merge(second);
         let report = all.report(candidates());
         assert_eq!(report, first.report(candidates()));

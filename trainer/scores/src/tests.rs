@@ -194,7 +194,7 @@ fn batches_in_any_order_and_merged_parts_give_the_same_as_all_at_once() {
         }
         let [mut even, mut odd] = parts;
         let mut by_words = even.clone();
-        by_words.merge_words(&odd.to_words());
+        by_words.merge_words(&odd.as_words());
         even.merge(odd);
         assert_eq!(even.report(), whole);
         assert_eq!(by_words.report(), whole, "as words");
@@ -204,7 +204,7 @@ fn batches_in_any_order_and_merged_parts_give_the_same_as_all_at_once() {
         for (logits, sets) in set_logits.chunks(9 * batch).zip(set_labels.chunks(2 * batch)) {
             let mut part = Scores::new(multi_spec(9), true);
             part.add(logits, Labels::Sets(sets));
-            by_words.merge_words(&part.to_words());
+            by_words.merge_words(&part.as_words());
             scores.merge(part);
         }
         assert_eq!(scores.report(), whole_sets);
@@ -352,7 +352,7 @@ fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
         }
         let [mut even, mut odd] = parts;
         let mut by_words = even.clone();
-        by_words.merge_words(&odd.to_words());
+        by_words.merge_words(&odd.as_words());
         even.merge(odd);
         let report = even.report();
         assert_eq!(by_words.report(), report, "as words");

@@ -25,7 +25,7 @@ use super::{ClassCounts, Scores, auc::Ranking, loss::LossSum, targets::TargetSum
 
 impl Scores {
     /// The scores as words, for [`Scores::merge_words`] on another process.
-    pub fn to_words(&mut self) -> Vec<u32> {
+    pub fn as_words(&mut self) -> Vec<u32> {
         let mut words = Words::default();
         self.pass(&mut words);
         words.written

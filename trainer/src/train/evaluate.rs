@@ -246,7 +246,7 @@ fn reports(on: &ModelOnGraph<'_>, scored: Result<SplitScores<'_>>) -> Result<Opt
 /// The scores of all processes, after none has failed.
 fn reports_of(on: &ModelOnGraph<'_>, mut scores: SplitScores<'_>) -> Result<Option<Vec<ScoreReport>>> {
     if let Some(group) = &on.processes.group {
-        let Some(all) = group.gather_words(&scores.to_words(), on.progress)? else {
+        let Some(all) = group.gather_words(&scores.as_words(), on.progress)? else {
             return Ok(None);
         };
         all[1..].iter().for_each(|words| scores.merge_words(words));

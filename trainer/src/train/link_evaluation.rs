@@ -72,7 +72,7 @@ fn report(on: &ModelOnGraph<'_>, embeddings: &LinkEmbeddings<'_>, part: EdgePart
     let scores = scores(on, links, embeddings, part);
     let mut scores = on.processes.agree(scores, on.progress)?;
     if let Some(group) = &on.processes.group {
-        let Some(all) = group.gather_words(&scores.to_words(), on.progress)? else {
+        let Some(all) = group.gather_words(&scores.as_words(), on.progress)? else {
             return Ok(None);
         };
         all[1..].iter().for_each(|words| scores.merge_words(words));

@@ -206,10 +206,10 @@ impl<'a> SplitScores<'a> {
     }
 
     /// The scores as words, for [`SplitScores::merge_words`] on another rank.
-    pub fn to_words(&mut self) -> Vec<u32> {
+    pub fn as_words(&mut self) -> Vec<u32> {
         let mut words = Vec::new();
         for split in &mut self.splits {
-            let of_split = split.scores.to_words();
+            let of_split = split.scores.as_words();
             // No node has the largest number.
             let first = split.first_undecided.map_or(u64::MAX, |node| node.0);
             words.extend([first as u32, (first >> 32) as u32]);

@@ -138,8 +138,8 @@ fn packed_seeds() -> Vec<Vec<u8>> {
     vec![
         with_choice(0, &gzip),
         with_choice(3, &zstd),
-        with_choice(2, &[&gzip[..], &gzip].concat()),
-        with_choice(1, &[&zstd[..], &zstd].concat()),
+        with_choice(2, [&gzip[..], &gzip].concat()),
+        with_choice(1, [&zstd[..], &zstd].concat()),
     ]
 }
 
@@ -162,10 +162,10 @@ fn npz_seeds() -> Vec<Vec<u8>> {
     let edges = || Npy::new(&[3, 2], [0i64, 1, 1, 2, 2, 3]);
     let archive = |arrays: &[(&str, Npy)]| written(|path| write_npz(path, arrays));
     vec![
-        with_choice(0, &archive(&[("edge_index", edges())])),
-        with_choice(1, &archive(&[("x", Npy::new(&[3], [0.5f32; 3])), ("edges", edges())])),
-        with_choice(2, &archive(&[("only", Npy::new(&[2, 30], 0..60u32))])),
-        with_choice(3, &deflated(&archive(&[("edge_list", Npy::new(&[30, 2], 0..60i64))]))),
+        with_choice(0, archive(&[("edge_index", edges())])),
+        with_choice(1, archive(&[("x", Npy::new(&[3], [0.5f32; 3])), ("edges", edges())])),
+        with_choice(2, archive(&[("only", Npy::new(&[2, 30], 0..60u32))])),
+        with_choice(3, deflated(&archive(&[("edge_list", Npy::new(&[30, 2], 0..60i64))]))),
     ]
 }
 
@@ -194,9 +194,9 @@ fn parquet_seeds() -> Vec<Vec<u8>> {
     let edges = |count: u64| (0..count).map(|i| (i * 5 % 17, i)).collect::<Vec<_>>();
     let weights: Vec<f32> = (0..150).map(|i| i as f32 / 2.0).collect();
     vec![
-        with_choice(0, &written(|path| write_parquet(path, &edges(3), None))),
-        with_choice(1, &written(|path| write_parquet(path, &edges(150), None))),
-        with_choice(2, &written(|path| write_parquet(path, &edges(150), Some(&weights)))),
+        with_choice(0, written(|path| write_parquet(path, &edges(3), None))),
+        with_choice(1, written(|path| write_parquet(path, &edges(150), None))),
+        with_choice(2, written(|path| write_parquet(path, &edges(150), Some(&weights)))),
     ]
 }
 

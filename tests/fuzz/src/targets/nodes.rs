@@ -125,7 +125,7 @@ fn split_seeds() -> Vec<Vec<u8>> {
 }
 
 fn part_seeds() -> Vec<Vec<u8>> {
-    vec![with_choice(0, &Npy::new(&[4], [0i32, 1, 1, 0]).encode()), with_choice(2, b"0\n1\n1\n0\n")]
+    vec![with_choice(0, Npy::new(&[4], [0i32, 1, 1, 0]).encode()), with_choice(2, b"0\n1\n1\n0\n")]
 }
 
 fn weight_seeds() -> Vec<Vec<u8>> {
