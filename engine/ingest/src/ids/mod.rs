@@ -125,6 +125,9 @@ impl IdMap {
             Some(ListedIds { dictionary, table: Some(table) }) => {
                 let keys: Vec<u64> = ids.clone().map(|id| id.key(&dictionary.hash)).collect();
                 table.find_each(&keys, nodes);
+                if strings == Strings::Known {
+                    return Ok(());
+                }
                 for (id, node) in ids.zip(nodes) {
                     if let Some(found) = *node
                         && !self.has(found, id, strings)?
