@@ -418,10 +418,11 @@ impl EdgeSource {
                 self.skip(next.input_bytes);
                 continue;
             }
-            block.input_bytes = next.input_bytes + self.skipped_bytes.swap(0, Ordering::Relaxed);
+            block.input_bytes += next.input_bytes + self.skipped_bytes.swap(0, Ordering::Relaxed);
             block.lines = next.lines;
             return Ok(Some(block));
         }
+        self.skipped_bytes.fetch_add(block.input_bytes, Ordering::Relaxed);
         *stream = None;
         file.finished.store(true, Ordering::Release);
         Ok(None)
