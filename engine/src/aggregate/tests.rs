@@ -109,7 +109,7 @@ fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f
         .collect()
 }
 
-/// Compares aggregations in each memory, which has at least so many tiles, with a loop over all edges.
+/// Compares aggregations with a loop over all edges. Each memory comes with the least number of tiles that it needs.
 fn check<R: Reduce>(store: &Store, reduce: &R, memories: &[(u64, usize)]) {
     let features = store_features(store).unwrap();
     let (sources, rows) = whole(store, &*features);

@@ -32,7 +32,7 @@ pub struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Takes the labels of the next nodes, as many as make a piece. There are none if all nodes were taken. The bound is the cost of the
+    /// Takes the labels of the nodes of the next piece. There are none if all nodes were taken. The bound is the cost of the
     /// piece.
     pub fn plan(&mut self, first_node: u64, labels: &mut Peekable<LabelBlocks<'_>>, generator: &Generator) {
         self.labels.clear();
