@@ -40,13 +40,17 @@ def _without_files(message: str, folder: str | None) -> str:
 
 
 def tell_warnings(folder: str | None = None) -> None:
-    """Makes Python warnings of what Rust has warned of, for the line outside the package that called it. `folder` is as for
-    `run`."""
+    """Makes Python warnings of what Rust has warned of. `folder` is as for `run`."""
     for text in _grappa.take_warnings():
-        frame, level = sys._getframe(), 1
-        while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
-            frame, level = frame.f_back, level + 1
-        warnings.warn(_without_files(text, folder), stacklevel=level)
+        warn(_without_files(text, folder))
+
+
+def warn(text: str) -> None:
+    """A warning for the line outside the package that called it."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def arguments(options: dict[str, Any]) -> list[str]:

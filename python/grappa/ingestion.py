@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import tempfile
 import zlib
-from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any, BinaryIO
 
-from ._grappa import Error
 from .command import run
 from .inputs import files_of
 from .store import Store
+from .temporary import Folder, name_beside
 
 
 def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Any) -> Store | dict:
@@ -62,8 +58,8 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
         options["edges"] = edges
     with _folder(out) as folder:
         files = files_of(options, folder)
-        _stamp(folder)
-        summary = run("grappa-ingest", options={"out": out, **files}, progress=progress, folder=folder)
+        folder.stamp(_checksum)
+        summary = run("grappa-ingest", options={"out": out, **files}, progress=progress, folder=folder.path)
     if options.get("dry_run"):
         return summary
     store = Store(out)
@@ -71,37 +67,23 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
     return store
 
 
-@contextmanager
-def _folder(out: str | os.PathLike | None) -> Iterator[str]:
+def _folder(out: str | os.PathLike | None) -> Folder:
     """A folder for data that is not in files. Its name follows from `out`: a resumed ingest must find files by the same names."""
     beside, name = ("", "") if out is None else os.path.split(os.path.abspath(out))
     if not os.path.isdir(beside):
         # The program says that the folder is missing.
-        with tempfile.TemporaryDirectory(prefix="grappa-inputs-") as folder:
-            yield folder
-        return
-    folder = os.path.join(beside, f".grappa-inputs-{name}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Error(f"{out}: another ingest writes this store; wait for it, or give another out=") from None
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(lock)
+        return Folder(remedy="set the environment variable TMPDIR to a folder with free space")
+    return Folder(
+        os.path.join(beside, name_beside(".grappa-inputs-", name)),
+        remedy="give out= in a folder that is yours and has free space",
+        busy=f"{out}: another ingest writes this store; wait for it, or give another out=",
+    )
 
 
-def _stamp(folder: str) -> None:
-    """Gives each file a time that follows from its content. Ingest knows the files of a stopped run by name, size and time, so it
+def _checksum(content: BinaryIO) -> int:
+    """The time of a file, which follows from its content. Ingest knows the files of a stopped run by name, size and time, so it
     continues with the same data, and refuses other data."""
-    for file in os.scandir(folder):
-        checksum = 0
-        with open(file.path, "rb") as content:
-            while block := content.read(1 << 20):
-                checksum = zlib.crc32(block, checksum)
-        os.utime(file.path, ns=(checksum, checksum))
+    checksum = 0
+    while block := content.read(1 << 20):
+        checksum = zlib.crc32(block, checksum)
+    return checksum

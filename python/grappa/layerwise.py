@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from ._tensors import arrays
 from .loader import _bytes
 from .partitions import partition_options
 from .store import Store, _numbers
+from .temporary import create_beside, explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -400,8 +402,9 @@ class _Result:
         return self
 
     def __exit__(self, *_):
-        if self.partial is not None and os.path.exists(self.partial):
-            os.remove(self.partial)
+        if self.partial is not None:
+            with contextlib.suppress(OSError):
+                os.remove(self.partial)
 
     def add(self, batch, rows):
         if self.rows is None:
@@ -415,16 +418,21 @@ class _Result:
     def _create(self, shape, dtype):
         if self.out is None:
             return np.empty(shape, dtype)
-        self.partial = f"{self.out}.partial-{os.getpid()}"
-        rows = np.lib.format.open_memmap(self.partial, "w+", dtype, shape)
-        with open(self.partial, "r+b") as file:
+        remedy = "give out= in a folder with free space"
+        descriptor, self.partial = create_beside(self.out, remedy)
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        with open(descriptor, "r+b") as file, explained(self.out, remedy):
+            np.lib.format.write_array_header_1_0(file, header)
+            begin = file.tell()
             # Reserves the space: a full disk is an error here, but would end the process at an assignment.
-            os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
-        return rows
+            os.posix_fallocate(descriptor, 0, begin + dtype.itemsize * math.prod(shape))
+            return np.memmap(file, dtype, "r+", begin, shape)
 
     def finish(self):
         if self.out is None:
             return self.rows
         self.rows.flush()
-        os.replace(self.partial, self.out)
+        with explained(self.out, "give another out="):
+            os.replace(self.partial, self.out)
+        self.partial = None
         return np.load(self.out, mmap_mode="r")

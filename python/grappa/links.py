@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .columns import array_of
 from .loader import Batch, NeighborLoader, _integer
 
 _WHOLE = "links are sampled from the whole graph"
@@ -175,7 +176,7 @@ def _pairs(value, name="links", instead="give "):
     """Sources and destinations of an array of pairs. `instead` begins the remedy of an error."""
     import numpy as np
 
-    array = np.asarray(value.cpu() if hasattr(value, "cpu") else value)
+    array = array_of(value, name)
     if array.ndim != 2 or array.shape[0] != 2 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}; {instead}integers of shape (2, e)")
     return tuple(np.ascontiguousarray(ends, np.int64) for ends in array)
@@ -208,7 +209,7 @@ def _labels(edge_label, mode, edges):
         return None
     if mode in ("triplet", "shared"):
         raise ValueError(f"edge_label and {mode} negatives: such batches have no labels; leave edge_label out")
-    labels = np.asarray(edge_label.cpu() if hasattr(edge_label, "cpu") else edge_label)
+    labels = array_of(edge_label, "edge_label", by_row=True)
     count = None if edges is None else len(edges[0])
     if count is None or labels.shape[:1] != (count,):
         expected = "give edge_label_index as an array" if count is None else f"expected ({count},), a label per edge"

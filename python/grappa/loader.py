@@ -316,6 +316,6 @@ def _bytes(memory):
     number = text.rstrip("BKMGTibkmgt")
     unit = text[len(number) :].strip().upper()
     try:
-        return int(float(number) * UNITS[unit])
-    except (KeyError, ValueError):
+        return _integer("memory", int(float(number) * UNITS[unit]), 1)
+    except (KeyError, ValueError, OverflowError):
         raise ValueError(f'memory={memory!r}: give bytes, or a text like "512MiB" or "4GiB"') from None

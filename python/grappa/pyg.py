@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.utils import to_bidirectional
 
+from .columns import array_of
 from .convolutions import convolve
 from .links import LinkNeighborLoader as _LinkNeighborLoader
 from .loader import NeighborLoader as _NeighborLoader
@@ -401,7 +402,7 @@ def _input_id(input_nodes, given):
         return torch.as_tensor(given)
     if isinstance(input_nodes, str) or input_nodes is None:
         return None
-    mask = np.asarray(input_nodes.cpu() if hasattr(input_nodes, "cpu") else input_nodes)
+    mask = array_of(input_nodes, "input_nodes")
     return torch.from_numpy(mask.nonzero()[0]) if mask.dtype == bool else None
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,10 @@ import numpy as np
 from . import programs
 from ._grappa import Error, in_python
 from .command import arguments
-from .inputs import _write_array
+from .inputs import write_links
 from .links import _pairs
 from .store import Store, _numbers
+from .temporary import Folder, private_folder
 
 if TYPE_CHECKING:
     import pandas
@@ -221,19 +221,19 @@ class Run:
         if (links is not None or top_k is not None) and values != "classes":
             raise ValueError(f"values={values!r} is for nodes; links have scores, so leave it out")
         store = store if isinstance(store, Store) else Store(store)
-        with tempfile.TemporaryDirectory(prefix="grappa-predict-") as scratch:
+        with private_folder("grappa-predict-") as scratch, Folder(os.path.join(scratch, "inputs")) as inputs:
             file = os.path.join(scratch, name)
             line = ["predict", self._path, os.fspath(store.path), "--out", file, *VALUES[values], *arguments(options)]
             if links is not None:
-                line.append(f"--links={_write_links(store, links, scratch)}")
+                line.append(f"--links={_write_links(store, links, inputs)}")
             elif top_k is not None:
                 ids = store.ids(_sources(store, nodes, split))
-                line += [f"--top-k={top_k}", f"--for={_write_ids(ids, scratch)}"]
+                line += [f"--top-k={top_k}", f"--for={_write_ids(ids, inputs)}"]
             elif split is not None:
                 line.append(f"--split={split}")
             elif nodes is not None:
                 ids = store.ids(_numbers(nodes, store.num_nodes))
-                line.append(f"--ids={_write_ids(ids, scratch)}")
+                line.append(f"--ids={_write_ids(ids, inputs)}")
             _call(line)
             return read(file)
 
@@ -256,7 +256,7 @@ class Run:
         """
         from . import model
 
-        with tempfile.TemporaryDirectory(prefix="grappa-model-") as scratch:
+        with private_folder("grappa-model-") as scratch:
             file = os.path.join(scratch, "model.safetensors")
             self.export(file)
             return model.load(file)
@@ -353,20 +353,19 @@ def _column(values: list) -> np.ndarray:
     return np.array(values, dtype=object)
 
 
-def _write_ids(ids: np.ndarray, folder: str) -> str:
+def _write_ids(ids: np.ndarray, folder: Folder) -> str:
     """Writes ids to a file that ``--ids`` reads, and returns its path."""
-    if ids.dtype != object:
-        path = os.path.join(folder, "ids.npy")
-        np.save(path, ids.astype(np.uint64))
-        return path
-    path = os.path.join(folder, "ids.txt")
-    with open(path, "wb") as file:
-        for item in ids:
-            line = item if isinstance(item, bytes) else item.encode()
-            if b"\n" in line:
-                raise ValueError(f"the id {item!r} has a line break; predict all nodes, or a split")
-            file.write(line + b"\n")
-    return path
+    name = "ids.txt" if ids.dtype == object else "ids.npy"
+    with folder.create(name) as file:
+        if ids.dtype != object:
+            np.save(file, ids.astype(np.uint64))
+            return folder.file(name)
+        lines = [item if isinstance(item, bytes) else item.encode() for item in ids]
+        broken = next((line for line in lines if b"\n" in line), None)
+        if broken is not None:
+            raise ValueError(f"the id {broken!r} has a line break; predict all nodes, or a split")
+        file.write(b"".join(line + b"\n" for line in lines))
+    return folder.file(name)
 
 
 def _check_one(nodes: Any, split: str | None) -> None:
@@ -382,11 +381,11 @@ def _sources(store: Store, nodes: Any, split: str | None) -> np.ndarray:
     return _numbers(slice(None) if nodes is None else nodes, store.num_nodes)
 
 
-def _write_links(store: Store, links: Any, folder: str) -> str:
+def _write_links(store: Store, links: Any, folder: Folder) -> str:
     """Writes the ids of pairs to a file that ``--links`` reads, and returns its path."""
     sources, targets = _pairs(links)
     ends = _numbers(np.concatenate([sources, targets]), store.num_nodes)
-    return _write_array(store.ids(ends).reshape(2, -1).T, "edges", "", os.path.join(folder, "pairs"))
+    return write_links(store.ids(ends).reshape(2, -1), folder, "pairs")
 
 
 def _read_links(path: str) -> list[list[str]]:

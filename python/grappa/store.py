@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import operator
 import os
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _grappa
+from .columns import array_of
 from .command import run
 from .optional import needed
 
@@ -161,7 +163,7 @@ class Store:
             >>> len(store.in_neighbors(0))
             3
         """
-        return np.asarray(self._store.in_neighbors(int(node)))
+        return np.asarray(self._store.in_neighbors(_number(node)))
 
     def in_edges(self, nodes: Any = None) -> InEdges:
         """The in-edges of nodes, and their weights, in memory.
@@ -210,7 +212,7 @@ class Store:
             >>> store.nodes([7, 5]), int(store.nodes(7))
             (array([7, 5]), 7)
         """
-        array = np.atleast_1d(np.asarray(ids.detach().cpu() if hasattr(ids, "detach") else ids))
+        array = np.atleast_1d(array_of(ids, "ids"))
         has_strings = self._store.has_string_ids
         if array.ndim != 1 or array.size and array.dtype.kind not in ("OUST" if has_strings else "iu"):
             kind = "strings" if has_strings else "integers"
@@ -447,12 +449,23 @@ def _size(size: int) -> str:
     return f"{size / (1 << 10 * unit):.3g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
 
 
+def _number(node: Any) -> int:
+    """The number of a node."""
+    try:
+        if not isinstance(node, (bool, np.bool_)):
+            return operator.index(node)
+    except TypeError:
+        pass
+    raise TypeError(f"a node number is an integer, not {node!r}")
+
+
 def _numbers(nodes: Any, count: int) -> np.ndarray:
-    """Node numbers as an array of int64: from an integer, a slice, a list, an array or tensor of integers, or a mask over all
-    nodes."""
+    """Node numbers as an array of int64: from an integer, a slice, a list, an array, tensor or column of integers, or a mask over
+    all nodes."""
     if isinstance(nodes, slice):
         return np.arange(*nodes.indices(count), dtype=np.int64)
-    array = np.atleast_1d(np.asarray(nodes.detach().cpu() if hasattr(nodes, "detach") else nodes))
+    array = array_of(nodes, "nodes")
+    array = np.array([_number(array[()])]) if array.ndim == 0 else array
     if array.dtype == bool:
         if array.shape != (count,):
             raise ValueError(f"a mask of nodes has shape {array.shape}; expected ({count},), one value per node")

@@ -147,7 +147,7 @@ def test_a_stopped_ingest_of_arrays_continues_with_the_same_data_only(tmp_path, 
 
 def test_two_ingests_of_one_store_do_not_share_files(tmp_path):
     folder = tmp_path / ".grappa-inputs-x.grappa"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     with open_folder(folder):
         with pytest.raises(grappa.Error, match="another ingest"):
             grappa.ingest(np.array([[0, 1]]), out=tmp_path / "x.grappa")
