@@ -4,18 +4,16 @@
 //! the extras that some tests need are downloaded.
 
 use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    collections::BTreeSet,
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::{
     benches,
-    command::{BUILD, cargo, run, target_folder},
+    command::{BUILD, cargo, output, run},
     docs, examples, extras, fuzz, gpu_bundle, lint,
     quickstart::{self, Dataset, Profile},
     setup, test, wheel,
@@ -53,25 +51,41 @@ pub fn ci(with_tests: bool) -> Result<()> {
     })
 }
 
-/// Checks that a plain `cargo build` or `cargo test` needs neither libtorch nor Python.
+/// Packages that search for libtorch or Python when they are built.
+const SEARCHING: [&str; 3] = ["torch-sys", "pyo3-ffi", "pyo3-build-config"];
+
+/// Runs when crates are compiled. Its features select what it can parse, not the code that macros generate.
+const MACRO_PARSER: &str = "syn ";
+
+/// Checks that a plain `cargo build` or `cargo test` needs neither libtorch nor Python. It compiles the default members, and
+/// the build of the workspace compiles the same crates. So two facts suffice: no dependency searches for libtorch or Python,
+/// and each dependency has the features that the build of the workspace gives it. Compiling the default members once more would
+/// take minutes, because Python's macros change the features of `syn`, on which half of all dependencies depend.
 fn check_without_libtorch() -> Result<()> {
-    let mut path = vec![without_python()?];
-    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    let path = std::env::join_paths(path).context("the PATH cannot be extended")?;
-    run(cargo(&["check", "--bins", "--tests"]).env("PATH", path).env("LIBTORCH", "nowhere"))
+    let (plain, workspace) = (packages(&[])?, packages(&["--workspace"])?);
+    for name in SEARCHING {
+        let found =
+            |packages: &BTreeSet<String>| packages.iter().any(|package| package.starts_with(&format!("{name} ")));
+        ensure!(found(&workspace), "expected {name} among the dependencies of the workspace; correct SEARCHING");
+        ensure!(
+            !found(&plain),
+            "a plain `cargo build` needs {name}; remove its crate from default-members in Cargo.toml"
+        );
+    }
+    let other: Vec<_> = plain.difference(&workspace).filter(|package| !package.starts_with(MACRO_PARSER)).collect();
+    ensure!(
+        other.is_empty(),
+        "a plain `cargo build` compiles these packages with other features than the build of the workspace: {other:?}; set their \
+         features in [workspace.dependencies] of Cargo.toml"
+    );
+    Ok(())
 }
 
-/// A folder with a Python that always fails.
-fn without_python() -> Result<PathBuf> {
-    let folder = target_folder().join("without-python");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    for name in ["python", "python3"] {
-        let path = folder.join(name);
-        fs::write(&path, "#!/bin/sh\necho 'this must do without Python' >&2\nexit 1\n")
-            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(folder)
+/// Each dependency of a selection of packages, with its version and features.
+fn packages(selection: &[&str]) -> Result<BTreeSet<String>> {
+    let mut tree = cargo(&["tree", "--edges", "normal,build,dev", "--prefix", "none", "--format", "{p} {f}"]);
+    let text = output(tree.args(selection))?;
+    Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
 }
 
 /// The finished stages and their times.
@@ -83,6 +97,7 @@ impl Stages {
         println!("\n== {name}");
         let begin = Instant::now();
         stage().with_context(|| format!("in the stage `{name}`"))?;
+        println!("{name} took {:.0} s", begin.elapsed().as_secs_f64());
         self.0.push((name, begin.elapsed()));
         Ok(())
     }

@@ -41,6 +41,24 @@ const TEST_BUILD: [&str; 11] = [
     "grappa-train",
 ];
 
+/// Test programs print how long each test ran. The harness on stable Rust does so if this variable is set for test programs alone: set for
+/// Cargo, it would compile dependencies again.
+const TEST_PROGRAMS: [&str; 10] = [
+    "--lib",
+    "--bins",
+    "--tests",
+    "--examples",
+    "--config",
+    "target.'cfg(all())'.runner=['env', 'RUSTC_BOOTSTRAP=1']",
+    "--",
+    "-Z",
+    "unstable-options",
+    "--report-time",
+];
+
+/// Number of slow tests that are listed.
+const SLOWEST: usize = 20;
+
 /// Tells the end-to-end tests that the programs are built.
 const BUILT: &str = "GRAPPA_PROGRAMS_BUILT";
 
@@ -64,31 +82,38 @@ pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
         library_path.push(":");
         library_path.push(more);
     }
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command
-        .env("LD_LIBRARY_PATH", library_path)
-        .env(SKIPS, &skips)
-        .env(BUILT, "1")
-        // Tests and their programs run beside each other. Threads of libtorch that spin while they wait take the processors from the
-        // others: training tests took twice the processor time.
-        .env("OMP_WAIT_POLICY", "passive");
-    // On a single processor the harness runs tests on the main thread, which is not named after the test.
-    if thread::available_parallelism().is_ok_and(|threads| threads.get() == 1) {
-        command.env("RUST_TEST_THREADS", "2");
-    }
-    if let Some(python) = extras::pyg_python() {
-        command.env(extras::PYG_PYTHON, python);
-    }
+    let with_environment = |arguments: &[&str]| {
+        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        command
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", &library_path)
+            .env(SKIPS, &skips)
+            .env(BUILT, "1")
+            // Tests and their programs run beside each other. Threads of libtorch that spin while they wait take the processors from
+            // the others: training tests took twice the processor time.
+            .env("OMP_WAIT_POLICY", "passive");
+        // On a single processor the harness runs tests on the main thread, which is not named after the test.
+        if thread::available_parallelism().is_ok_and(|threads| threads.get() == 1) {
+            command.env("RUST_TEST_THREADS", "2");
+        }
+        if let Some(python) = extras::pyg_python() {
+            command.env(extras::PYG_PYTHON, python);
+        }
+        command
+    };
 
     let mut count = Count::default();
-    let result = run_with_lines(&mut command, |line| count.add(line));
+    let programs = run_with_lines(&mut with_environment(&TEST_PROGRAMS), |line| count.add(line));
     count.end();
+    let documentation = run_with_lines(&mut with_environment(&["--doc"]), |line| count.add(line));
+    count.end();
+    let result = programs.and(documentation);
     let skips = Skips::read(&skips)?;
     if count.is_empty() {
         result?;
         bail!("no test ran");
     }
-    print!("{}\n{}", before(begin.elapsed()), summary(&count, &skips));
+    print!("{}\n{}{}", before(begin.elapsed()), count.slowest(), summary(&count, &skips));
     result
 }
 
@@ -120,6 +145,8 @@ struct Count {
     ignored: u64,
     /// The program that runs, from `running 12 tests` until its result.
     running: Option<Running>,
+    /// Seconds and name of each test that printed its time.
+    times: Vec<(f64, String)>,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -135,9 +162,14 @@ impl Count {
         if let Some((tests, _)) = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test")) {
             self.end();
             self.running = Some(Running { tests: tests.parse().unwrap_or(0), passed: 0 });
-        } else if let (Some(running), true) = (&mut self.running, line.starts_with("test ") && line.ends_with("... ok"))
-        {
-            running.passed += 1;
+        } else if let Some((name, outcome)) = line.strip_prefix("test ").and_then(|test| test.split_once(" ... ")) {
+            let (outcome, time) = outcome.split_once(" <").unwrap_or((outcome, ""));
+            if let (Some(running), "ok") = (&mut self.running, outcome) {
+                running.passed += 1;
+            }
+            if let Ok(seconds) = time.trim_end_matches("s>").parse() {
+                self.times.push((seconds, name.to_owned()));
+            }
         } else if let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|result| result.split_once(". "))
         {
             self.running = None;
@@ -162,6 +194,17 @@ impl Count {
 
     fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The slowest tests with their seconds, a line each.
+    fn slowest(&mut self) -> String {
+        self.times.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let all: f64 = self.times.iter().map(|(seconds, _)| seconds).sum();
+        let mut text = format!("Slowest of {} tests ({all:.0} s in sum):\n", self.times.len());
+        for (seconds, name) in self.times.iter().take(SLOWEST) {
+            writeln!(text, "    {seconds:.1} s {name}").expect("a string takes all");
+        }
+        text
     }
 }
 
@@ -237,6 +280,17 @@ mod tests {
         ["running 1 test", "test e ... ok"].iter().for_each(|line| count.add(line));
         count.end();
         assert_eq!(summary(&count, &Skips::default()), "30 passed, 5 failed, 1 skipped\n");
+    }
+
+    #[test]
+    fn slow_tests_are_listed_by_their_times() {
+        let mut count = Count::default();
+        ["running 3 tests", "test a ... ok <0.102s>", "test b ... FAILED <2.04s>", "test c ... ok <11.3s>"]
+            .iter()
+            .for_each(|line| count.add(line));
+        assert_eq!(count.slowest(), "Slowest of 3 tests (13 s in sum):\n    11.3 s c\n    2.0 s b\n    0.1 s a\n");
+        count.end();
+        assert_eq!((count.passed, count.failed), (2, 1));
     }
 
     #[test]
