@@ -115,12 +115,11 @@ def _graph_convolution(conv, x, batch):
     if conv.normalize:
         degree = batch.in_degree
         if conv.add_self_loops:
-            # One loop per node takes the place of the loops of the graph. It has their weight if edges have weights.
-            loops = batch.self_loops
-            loop = torch.ones_like(loops)
+            # One loop per node takes the place of the loops of the graph. If edges have weights, it has the weight of the last one.
+            loop = torch.full_like(degree, 2 if conv.improved else 1)
             if batch.edge_weight is not None:
-                loop = torch.where(loops == 0, 2 if conv.improved else 1, loops)
-            degree = degree - loops + loop
+                loop = torch.where(batch.loop_weight.isnan(), loop, batch.loop_weight)
+            degree = degree - batch.self_loops + loop
             weights[sources == destinations] = 0
         scale = degree.pow(-0.5).masked_fill(degree == 0, 0).to(rows.dtype)
         weights *= scale[sources] * scale[destinations]

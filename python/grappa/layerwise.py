@@ -51,7 +51,7 @@ class LayerBatch:
     batch_size: int
     #: The weights of the edges with ``edge_weights=True``: shape (e,), float32. Otherwise None.
     edge_weight: torch.Tensor | None
-    _degrees: Callable[[], tuple[torch.Tensor, torch.Tensor]]
+    _degrees: Callable[[], tuple[torch.Tensor, ...]]
 
     @property
     def in_degree(self) -> torch.Tensor:
@@ -64,6 +64,12 @@ class LayerBatch:
         """The number of edges from each source to itself, or the sum of their weights: shape (n,), float32. The first use reads all
         adjacency lists."""
         return self._degrees()[1]
+
+    @property
+    def loop_weight(self) -> torch.Tensor:
+        """The weight of the last edge from each source to itself, 1 if edges have no weights, and NaN if there is no such edge: shape
+        (n,), float32. The first use reads all adjacency lists."""
+        return self._degrees()[2]
 
 
 def inference(
@@ -298,17 +304,21 @@ class _Run:
         return rows.detach().cpu().contiguous().numpy()
 
     def degrees(self) -> np.ndarray:
-        """The in-degrees and the numbers of self-loops of all nodes that a layer can meet, or the sums of their weights, by
-        position: shape (2, N)."""
+        """The in-degrees and the numbers of self-loops of all nodes that a layer can meet, or the sums of their weights, and the
+        weight of the last self-loop, by position: shape (3, N)."""
         if self._degrees is None:
-            counts = np.zeros((2, self.store.num_nodes), np.float32)
+            counts = np.zeros((3, self.store.num_nodes), np.float32)
+            counts[2] = np.nan
             memory = self.memory // SHARE
             for batch in self.batches(self.with_sources(self.inputs), memory=memory, edge_weights=self.edge_weights):
                 sources, destinations = batch["edge_index"]
                 positions = batch["positions"][: batch["batch_size"]]
                 weights = batch["edge_weight"] if self.edge_weights else np.ones(len(sources), np.float32)
                 counts[0, positions] = np.bincount(destinations, weights, len(positions))
-                counts[1, positions] = np.bincount(destinations, weights * (sources == destinations), len(positions))
+                is_loop = sources == destinations
+                counts[1, positions] = np.bincount(destinations, weights * is_loop, len(positions))
+                # Of several loops of a node, the last one stays.
+                counts[2, positions[destinations[is_loop]]] = weights[is_loop]
             self._degrees = counts
         return self._degrees
 

@@ -57,7 +57,7 @@ class LinkNeighborLoader(NeighborLoader):
         batch_size: The maximum number of positives of a batch.
         edge_label_index: The positives: ``"train"`` for the edges of the graph (of an undirected graph, each once), ``"val"`` or
             ``"test"`` for the edges that ``grappa.ingest(edge_split="80/10/10")`` holds out, or an integer array of shape (2, e).
-        edge_label: Labels of the positives in an array of shape (e,). With binary negatives, labels from 0 are counted from 1, as
+        edge_label: Labels of the positives in an array of shape (e,), or (e, d) without negatives. With binary negatives, labels from 0 are counted from 1, as
             in PyTorch Geometric, and negatives have 0.
         neg_sampling: ``"binary"``: pairs of random nodes; ``"triplet"``: destinations for the source of each positive;
             ``"shared"``: destinations that all positives of a batch share; None for none. With a number for each positive (for each
@@ -214,4 +214,9 @@ def _labels(edge_label, mode, edges):
     if count is None or labels.shape[:1] != (count,):
         expected = "give edge_label_index as an array" if count is None else f"expected ({count},), a label per edge"
         raise ValueError(f"edge_label has shape {labels.shape}; {expected}")
+    if mode == "binary" and labels.ndim > 1:
+        raise ValueError(
+            f"edge_label has shape {labels.shape}, and binary negatives get the label 0: give edge_label of shape ({count},), or "
+            "neg_sampling=None"
+        )
     return labels + 1 if mode == "binary" and count and labels.min() == 0 else labels

@@ -344,10 +344,11 @@ class Graph:
 
     def _read(self, name):
         loader = self._loader
-        has_values = loader.store.num_features if name == "features" else loader.store.num_classes
+        store = loader.store
+        has_values = store.num_features if name == "features" else store.num_classes or store.num_targets
         if not loader._options[name] or not has_values:
             return None
-        return torch.from_numpy(getattr(loader.store, name)[:])
+        return torch.from_numpy(getattr(store, name)[:])
 
     def __delattr__(self, name):
         option = {"x": "features", "y": "labels"}.get(name)

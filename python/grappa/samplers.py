@@ -135,7 +135,8 @@ class FeatureStore(_FeatureStore):
             >>> [attribute.attr_name for attribute in grappa.pyg.FeatureStore(store).get_all_tensor_attrs()]
             ['x', 'y']
         """
-        names = [name for name, has in (("x", self.store.num_features), ("y", self.store.num_classes)) if has]
+        has = {"x": self.store.num_features, "y": self.store.num_classes or self.store.num_targets}
+        names = [name for name, is_there in has.items() if is_there]
         return [TensorAttr(group_name=None, attr_name=name) for name in names]
 
     def add_edge_data(self, batch: Data) -> Data:

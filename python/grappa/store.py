@@ -248,8 +248,9 @@ class Store:
         return sparse.csc_array((values, sources, offsets), (self.num_nodes, self.num_nodes))
 
     def to_pyg(self, max_bytes: int = SMALL_BYTES) -> Any:
-        """The whole graph as a `torch_geometric.data.Data`, with ``edge_index`` in the order of destinations, and ``x``, ``y``, a
-        mask for each split (``train_mask``, ...), ``edge_weight`` and ``edge_attr`` if the store has them.
+        """The whole graph as a `torch_geometric.data.Data`, with ``edge_index`` in the order of the store, and ``x``, ``y``, a mask for
+        each split (``train_mask``, ...), ``edge_weight`` and ``edge_attr`` if the store has them. The ``e_id`` of a batch are places in
+        this order: ``store.to_pyg().edge_attr[batch.e_id]`` are the rows of its edges.
 
         Args:
             max_bytes: The largest graph that is read.
@@ -264,16 +265,21 @@ class Store:
         torch, data = needed("torch", "to_pyg"), needed("torch_geometric.data", "to_pyg")
         row_bytes = 4 * self.num_features + 8 * max(1, self.num_classes, self.num_targets)
         loader = "grappa.pyg.NeighborLoader(store, ...) reads minibatches of it"
-        edge_bytes = (24 if self.has_edge_weights else 16) + 4 * self.num_edge_features
+        edge_bytes = (48 if self.has_edge_weights else 40) + 8 * self.num_edge_features
         self._require_small(edge_bytes * self.num_edges + row_bytes * self.num_nodes, max_bytes, loader)
         offsets, sources, weights, features = self._store.in_edges(_numbers(slice(None), self.num_nodes), True)
         offsets, sources = np.asarray(offsets), np.asarray(sources)
         destinations = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
-        graph = data.Data(edge_index=torch.from_numpy(np.stack([sources, destinations])), num_nodes=self.num_nodes)
+        # The order of the places of edges: parallel edges have it already.
+        positions = np.asarray(self._store.positions(np.arange(self.num_nodes)))
+        order = np.lexsort((positions[sources], positions[destinations]))
+        graph = data.Data(
+            edge_index=torch.from_numpy(np.stack([sources[order], destinations[order]])), num_nodes=self.num_nodes
+        )
         if weights is not None:
-            graph.edge_weight = torch.from_numpy(np.asarray(weights))
+            graph.edge_weight = torch.from_numpy(np.asarray(weights)[order])
         if features is not None:
-            graph.edge_attr = torch.from_numpy(np.asarray(features))
+            graph.edge_attr = torch.from_numpy(np.asarray(features)[order])
         if self.num_features:
             graph.x = torch.from_numpy(self.features[:])
         if self.num_classes or self.num_targets:

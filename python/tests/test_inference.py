@@ -222,3 +222,18 @@ def test_whether_layers_get_edge_weights_is_not_guessed(weighted_store, store):
     assert grappa.inference(weighted_store, model, edge_weights=False).shape == (200, 4)
     with pytest.raises(ValueError, match="has no edge weights"):
         grappa.inference(store, nn.GraphSAGE(1433, 4, num_layers=1), edge_weights=True)
+
+
+@pytest.mark.parametrize("improved", [False, True])
+def test_weights_of_self_loops_are_those_that_pyg_takes(improved, tmp_path):
+    # Node 0 has a loop of weight 0, node 1 has two loops, node 2 has one, and node 3 has none.
+    pairs = np.array([[0, 0], [1, 1], [1, 1], [2, 2], [0, 1], [1, 2], [2, 3], [3, 0]])
+    weights = np.array([0.0, 4.0, 0.5, 3.0, 1.0, 2.0, 0.25, 1.5], np.float32)
+    features = np.random.default_rng(0).random((4, 5), dtype=np.float32)
+    store = grappa.ingest(pairs, weights=weights, features=features, out=tmp_path / "loops.grappa")
+    whole = store.to_pyg()
+    torch.manual_seed(0)
+    conv = nn.GCNConv(5, 3, improved=improved)
+    out = grappa.inference(store, conv, layers=[conv], edge_weights=True)
+    with torch.no_grad():
+        np.testing.assert_allclose(out, conv(whole.x, whole.edge_index, whole.edge_weight), rtol=1e-5, atol=1e-5)

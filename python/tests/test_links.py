@@ -135,6 +135,7 @@ def test_epochs_draw_other_edges_if_asked_and_copies_of_a_loader_agree(split):
         ({"edge_label": [1, 0]}, "give edge_label_index as an array"),
         ({"edge_label_index": [[0], [1]], "edge_label": [1, 0]}, r"expected \(1,\)"),
         ({"edge_label_index": [[0], [1]], "edge_label": [1], "neg_sampling": "triplet"}, "leave edge_label out"),
+        ({"edge_label_index": [[0], [1]], "edge_label": [[1, 2]]}, "neg_sampling=None"),
         ({"layout": "induced"}, 'exclude_targets="none"'),
     ],
 )

@@ -200,6 +200,27 @@ def test_edge_attr_of_a_data_comes_back_in_any_batch(tmp_path):
         assert ((batch.edge_attr == ends) | (batch.edge_attr == ends.flip(1))).all()
 
 
+def test_ids_of_edges_are_rows_of_the_whole_graph(tmp_path):
+    pairs = np.random.default_rng(1).integers(0, 300, (3000, 2))
+    features = np.column_stack([pairs, np.arange(len(pairs))]).astype(np.float32)
+    store = grappa.ingest(pairs, edge_features=features, chunks=5, out=tmp_path / "edges.grappa")
+    whole = store.to_pyg()
+    for batch in grappa.pyg.NeighborLoader(store, [3, 2], None, batch_size=50):
+        assert torch.equal(whole.edge_attr[batch.e_id], batch.edge_attr)
+        assert torch.equal(whole.edge_index[:, batch.e_id], batch.n_id[batch.edge_index])
+
+
+def test_targets_of_regression_are_y(tmp_path):
+    edges, targets = np.array([[0, 1], [1, 2], [2, 0]]), np.array([0.5, 1.5, 2.5], np.float32)
+    store = grappa.ingest(edges, labels=targets, label_type="float", out=tmp_path / "targets.grappa")
+    assert [attr.attr_name for attr in grappa.pyg.FeatureStore(store).get_all_tensor_attrs()] == ["y"]
+    loader = grappa.pyg.NeighborLoader(store, [2], None, batch_size=3)
+    assert torch.equal(loader.data.y, torch.from_numpy(targets))
+    sampler = grappa.pyg.Sampler(store, [2])
+    stock = NodeLoader((grappa.pyg.FeatureStore(store), None), sampler, input_nodes=torch.arange(3), batch_size=3)
+    assert torch.equal(next(iter(stock)).y, torch.from_numpy(targets))
+
+
 def test_a_model_of_blocks_computes_what_whole_layers_compute(store, data):
     torch.manual_seed(0)
     layers = [SAGEConv(1433, 16), SAGEConv(16, 7)]
