@@ -284,6 +284,8 @@ def _write_array(value: Any, name: str, column: str, file: _File, is_edge_index:
     array = array_of(value, name)
     if name in EDGES and array.shape == (2, 2):
         return _write_two_edges(array, name, file, is_edge_index)
+    if array.dtype.kind == "m":
+        raise ValueError(f"{name} has durations, whose unit a store does not keep; give seconds: {name}={name} / np.timedelta64(1, 's')")
     if array.dtype.kind in "OUT":
         return _write_strings(array, name, column, file)
     with file.create(".npy") as out:
@@ -420,7 +422,20 @@ def _write_column(column: Any, name: str, file: _File) -> str:
     return _write_arrow(pa.table([array], [name]), file)
 
 
+def _require_no_durations(columns: list) -> None:
+    """Fails if there are columns of durations: files have them as counts of a unit that is not read."""
+    if columns:
+        first = columns[0]
+        raise ValueError(
+            f"the column {first!r} has durations, whose unit a store does not keep; give seconds: in pandas "
+            f"table[{first!r}] = table[{first!r}].dt.total_seconds(), in Polars "
+            f"table = table.with_columns(pl.col({first!r}).dt.total_seconds())"
+        )
+
+
 def _write_polars(table: Any, file: _File) -> str:
+    schema = table.collect_schema() if hasattr(table, "collect_schema") else table.schema
+    _require_no_durations([name for name, dtype in schema.items() if str(dtype).startswith("Duration")])
     write = table.sink_parquet if hasattr(table, "sink_parquet") else table.write_parquet
     with file.create(".parquet") as out:
         write(out, compression="uncompressed")
@@ -466,6 +481,7 @@ def _write_arrow(table: Any, file: _File) -> str:
     pa = needed("pyarrow", "Arrow tables")
     parquet = needed("pyarrow.parquet", "Arrow tables")
     reader = pa.RecordBatchReader.from_stream(table)
+    _require_no_durations([field.name for field in reader.schema if pa.types.is_duration(field.type)])
     with file.create(".parquet") as out, parquet.ParquetWriter(out, reader.schema, compression="none") as writer:
         pending: list = []
         for batch in reader:

@@ -240,3 +240,44 @@ def test_wrong_inputs_are_named(options, error, message, tmp_path):
     with pytest.raises(error, match=message):
         grappa.ingest(out=tmp_path / "x.grappa", **options())
     assert not list(tmp_path.glob(".grappa-inputs-*")) and not (tmp_path / "x.grappa").exists()
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("name", ["features", "labels", "edges"])
+def test_durations_are_refused_and_their_seconds_are_read(name, unit, tmp_path):
+    pd = pytest.importorskip("pandas")
+    durations = np.array([1, 2, 3, 4, 5], "m8[s]").astype(f"m8[{unit}]")
+    data = pd.DataFrame({"id": range(5), "wait": durations})
+    options = {"edges": PAIRS, name: data, "nodes": 5}
+    if name == "edges":
+        data = pd.DataFrame({"src": PAIRS[:, 0], "dst": PAIRS[:, 1], "wait": durations[:4]})
+        options = {"edges": data, "edge_features_from": ["wait"]}
+    if name == "labels":
+        options["label_type"] = "float"
+    with pytest.raises(ValueError, match="'wait' has durations.*total_seconds"):
+        grappa.ingest(out=tmp_path / "x.grappa", **options)
+    data["wait"] = data["wait"].dt.total_seconds()
+    store = grappa.ingest(out=tmp_path / "x.grappa", **options)
+    if name == "features":
+        assert store.features[np.arange(5)].ravel().tolist() == [1, 2, 3, 4, 5]
+
+
+def test_arrays_of_durations_are_refused(tmp_path):
+    wait = np.array([1, 2, 3, 4, 5], "m8[ns]")
+    with pytest.raises(ValueError, match=r"features=features / np.timedelta64\(1, 's'\)"):
+        grappa.ingest(out=tmp_path / "x.grappa", edges=PAIRS, features=wait)
+
+
+def test_only_a_column_called_weight_is_a_weight_unasked(tmp_path):
+    pd = pytest.importorskip("pandas")
+    for name, weighted in [("weight", True), ("amount", False), ("distance", False)]:
+        edges = pd.DataFrame({"src": PAIRS[:, 0], "dst": PAIRS[:, 1], name: WEIGHTS})
+        store = grappa.ingest(edges, src="src", dst="dst", out=tmp_path / f"{name}.grappa")
+        assert edges_of(store) == expected(WEIGHTS if weighted else np.ones(4))
+
+
+def test_targets_that_would_become_equal_are_refused_and_the_remedy_works(tmp_path):
+    labels = np.array([1.7e9 + k for k in range(5)])
+    with pytest.raises(grappa.Error, match="subtract one number from all of them, such as 1700000000"):
+        grappa.ingest(PAIRS, labels=labels, label_type="float", nodes=5, out=tmp_path / "x.grappa")
+    grappa.ingest(PAIRS, labels=labels - 1700000000, label_type="float", nodes=5, out=tmp_path / "x.grappa")

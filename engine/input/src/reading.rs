@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf};
 use grappa_formats::schema::{CategoryForm, Column, Encoding, Missing};
 use grappa_io::text::printable;
 
-use crate::separator::Separator;
+use crate::{messages::in_shell, separator::Separator};
 
 /// The most names of columns in one line.
 const NAMES_MAX: usize = 6;
@@ -144,6 +144,9 @@ impl fmt::Display for Reading {
         if !self.left_out.is_empty() {
             let names: Vec<_> = self.left_out.iter().take(NAMES_MAX).map(|name| printable(name)).collect();
             write!(f, "; left out: {}{}", names.join(", "), and_more(self.left_out.len()))?;
+            if self.what == "edges" && self.columns.iter().all(|(role, _)| *role != "weight") {
+                write!(f, " (--weight {} takes the weight of each edge from it)", in_shell(&self.left_out[0]))?;
+            }
         }
         Ok(())
     }

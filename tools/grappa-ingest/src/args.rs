@@ -143,7 +143,7 @@ struct EdgeArgs {
     dst: Option<String>,
     /// Column of edge weights in text or Parquet: its name or number, or none
     ///
-    /// Without it, it is the column named weight or the like; in text without a header, the third of three columns.
+    /// Without it, it is the column named weight, and no other; in text without a header, the third of three columns.
     #[arg(long, value_name = "COLUMN", conflicts_with = "weights")]
     weight: Option<String>,
     /// Edge weights: a .npy with one number per edge, for edges that are not text

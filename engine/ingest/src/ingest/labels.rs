@@ -87,6 +87,7 @@ fn count(source: &LabelSource, nodes: u64) -> Result<(u64, u32)> {
             _ => {}
         }
     }
+    source.expect_digits()?;
     if let Some(classes) = source.classes() {
         return Ok((rows, classes));
     }

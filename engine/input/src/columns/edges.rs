@@ -2,7 +2,7 @@
 
 use super::{
     NONE, find, in_shell, listed,
-    names::{SOURCE_NAMES, TARGET_NAMES, WEIGHT_NAMES},
+    names::{SOURCE_NAMES, TARGET_NAMES, WEIGHT_NAME},
 };
 
 /// The columns of edges that the user names: by name, or by number, from 1.
@@ -91,7 +91,7 @@ impl EdgeColumns {
         }
         let ends = [Some(source), Some(target)];
         let weight = match (weight, &options.weight) {
-            (None, None) => named(names, WEIGHT_NAMES, None)
+            (None, None) => named(names, WEIGHT_NAME, None)
                 .filter(|&column| !ends.contains(&Some(column)) && !features.contains(&column)),
             (given, _) => given,
         };
@@ -260,7 +260,8 @@ mod tests {
             let columns = EdgeColumns::named(&names, true, options)?;
             Ok::<_, String>((columns.weight, columns.features))
         };
-        // `amount` is a known name of weights, but the user says that it is a feature.
+        // `weight` is the name of weights, but the user says that it is a feature.
+        assert_eq!(named("src,dst,weight", &features(&["weight"])), Ok((None, vec![2])));
         assert_eq!(named("src,dst,amount", &features(&["amount"])), Ok((None, vec![2])));
         assert_eq!(named("src,time,dst,weight", &features(&["time"])), Ok((Some(3), vec![1])));
         for (wanted, part) in [
@@ -275,6 +276,41 @@ mod tests {
         let columns = numbered(4, &["4", "3"]).unwrap();
         assert_eq!((columns.weight, columns.features), (None, vec![3, 2]));
         assert!(numbered(5, &["4"]).is_err());
+    }
+
+    #[test]
+    fn only_a_column_called_weight_is_a_weight_unasked() {
+        for name in ["weight", "Weight", " WEIGHT "] {
+            assert_eq!(
+                columns(&format!("src,dst,{name}"), &EdgeColumnOptions::default()),
+                Ok((0, 1, Some(2))),
+                "{name}"
+            );
+        }
+        for name in [
+            "amount",
+            "value",
+            "val",
+            "score",
+            "count",
+            "rating",
+            "distance",
+            "similarity",
+            "strength",
+            "freq",
+            "frequency",
+            "w",
+            "wt",
+            "weights",
+            "edge_weight",
+            "fee",
+        ] {
+            let table = format!("src,dst,{name}");
+            let error = columns(&table, &EdgeColumnOptions::default()).unwrap_err();
+            assert!(error.contains(&format!("--src src --dst dst --weight {name}")), "{error}");
+            assert_eq!(columns(&table, &options("src", "dst", "")), Ok((0, 1, None)), "{name}");
+            assert_eq!(columns(&table, &options("", "", name)), Ok((0, 1, Some(2))), "{name}");
+        }
     }
 
     #[test]

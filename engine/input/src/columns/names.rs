@@ -9,9 +9,8 @@ pub(super) const TARGET_NAMES: &str = "\
     to_node v tail object end end_id :end_id cited followee to_user receiver node2 node_2 id2 id_2 user2 \
     user_2 tonodeid";
 
-pub(super) const WEIGHT_NAMES: &str = "\
-    weight weights edge_weight w wt value val score strength count freq frequency similarity distance amount \
-    rating";
+/// The only name that makes a column the weights of edges. An amount, a score or a distance may be anything, so the user says what it is.
+pub(super) const WEIGHT_NAME: &str = "weight";
 
 /// Names of a column of labels, the preferred one first.
 pub(crate) const LABEL_NAMES: [&str; 7] = ["node_label", "labels", "label", "y", "class", "target", "classes"];

@@ -50,6 +50,8 @@ pub enum BadEdge {
     Weight,
     /// A weight that is NaN or infinite.
     WeightNotFinite,
+    /// A weight that is not zero, but would be zero as a 32-bit float.
+    WeightTooSmall,
     /// An edge feature of no characters. The features of an edge have numbers from 1.
     EmptyFeature(usize),
     /// An edge feature that is not a number.
@@ -120,7 +122,8 @@ impl BadEdge {
             }
             Self::TooLarge(IdLimit::Sparse) => "a node id is too large: the largest sparse id is 2^64 - 2".to_owned(),
             Self::Weight => "the weight is not a number".to_owned(),
-            Self::WeightNotFinite => "the weight is not finite".to_owned(),
+            Self::WeightNotFinite => "the weight is not finite, or too large for a 32-bit float".to_owned(),
+            Self::WeightTooSmall => "the weight is so small that it would be 0 as a 32-bit float".to_owned(),
             Self::EmptyFeature(number) => format!("edge feature {number} is empty"),
             Self::Feature(number) => format!("edge feature {number} is not a number"),
             Self::FeatureNotFinite(number) => format!("edge feature {number} is not finite"),
@@ -195,6 +198,9 @@ impl BadEdge {
                 "give --separator spaces if they are in names, or --separator comma, semicolon or bar if they separate them; otherwise "
             }
             Self::EmptyWeight => "leave weights out with --weight none; otherwise ",
+            Self::WeightTooSmall => {
+                "multiply all weights by one number, so that the smallest are above 1e-37, or write 0; otherwise "
+            }
             Self::LastColumn => "say which columns have the edges, such as --src 1 --dst 2; otherwise ",
             _ => "",
         };

@@ -2,8 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
+use grappa_formats::features::ElementType;
 use grappa_io::Result;
 
+use super::row_check::weight_of;
 use crate::{
     file::InputFile,
     npy::{ArrayReader, NpyArray},
@@ -71,7 +73,7 @@ impl EdgeArray {
     }
 
     pub fn is_f16(&self) -> bool {
-        self.reader.array.element == grappa_formats::features::ElementType::F16
+        self.reader.array.element == ElementType::F16
     }
 
     pub fn is_weights(&self) -> bool {
@@ -84,6 +86,12 @@ impl EdgeArray {
 
     /// Puts the rows in `bytes` into `into`, which has `width` values per edge.
     pub fn convert(&self, bytes: &[u8], width: usize, into: &mut [f32]) {
+        if self.is_weights() && self.reader.array.element == ElementType::F64 {
+            let (values, _) = bytes.as_chunks();
+            let places = into.iter_mut().skip(self.at).step_by(width);
+            places.zip(values).for_each(|(place, value)| *place = weight_of(f64::from_le_bytes(*value)));
+            return;
+        }
         if width == self.width {
             return self.reader.array.element.to_f32(bytes, into);
         }

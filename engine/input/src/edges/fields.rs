@@ -211,10 +211,19 @@ fn number(field: &[u8], feature: Option<usize>) -> Checked<f32> {
         return Err(feature.map_or(BadEdge::EmptyWeight, BadEdge::EmptyFeature));
     }
     let value = float(field).map_err(|bad| feature.map_or(bad, BadEdge::Feature))?;
+    if feature.is_none() && value == 0.0 && !is_zero(field) {
+        return Err(BadEdge::WeightTooSmall);
+    }
     match value.is_finite() {
         true => Ok(value),
         false => Err(feature.map_or(BadEdge::WeightNotFinite, BadEdge::FeatureNotFinite)),
     }
+}
+
+/// Whether a number has no digit but zeros before its exponent.
+pub(super) fn is_zero(field: &[u8]) -> bool {
+    let mantissa = field.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
+    !mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
 pub(super) fn float(field: &[u8]) -> Checked<f32> {

@@ -19,7 +19,7 @@ use memchr::memchr;
 
 use super::{
     BadEdge, EdgeBatch, IdLimit, TextBatch,
-    fields::{LineForm, edge_of, float, keys_of, selected_edge_of},
+    fields::{LineForm, edge_of, float, is_zero, keys_of, selected_edge_of},
     matrix_market::Matrix,
 };
 use crate::{
@@ -227,7 +227,8 @@ fn fast_line<const WEIGHTED: bool>(bytes: &[u8], at: usize, between: u8) -> Opti
         let field = &bytes[at..];
         let length =
             field.iter().take(32).position(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'\t' | b',' | b';' | b'|'))?;
-        weight = float(&field[..length]).ok().filter(|weight| weight.is_finite())?;
+        let field = &field[..length];
+        weight = float(field).ok().filter(|&weight| weight.is_finite() && (weight != 0.0 || is_zero(field)))?;
         at += length;
     }
     if *bytes.get(at)? == b'\r' {

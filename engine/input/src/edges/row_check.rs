@@ -48,10 +48,22 @@ pub(super) fn ids_of_floats(ids: &mut [u64], digits: u32, column: usize, faults:
     }
 }
 
+/// The bits of a NaN that stands for a weight which would become zero, until its row is refused.
+const TOO_SMALL: u32 = 0x7fc0_5a11;
+
+/// A weight of 64 bits in 32. One that is not zero but would be becomes a NaN that [`not_finite`] knows.
+pub(super) fn weight_of(value: f64) -> f32 {
+    match value as f32 {
+        0.0 if value != 0.0 => f32::from_bits(TOO_SMALL),
+        weight => weight,
+    }
+}
+
 /// The fault of the first value of an edge that is not finite. `weighted`: the first value is the weight.
 pub(super) fn not_finite(values: &[f32], weighted: bool) -> Option<BadEdge> {
     let at = values.iter().position(|value| !value.is_finite())?;
     Some(match (at, weighted) {
+        (0, true) if values[0].to_bits() == TOO_SMALL => BadEdge::WeightTooSmall,
         (0, true) => BadEdge::WeightNotFinite,
         _ => BadEdge::FeatureNotFinite(at + usize::from(!weighted)),
     })

@@ -11,19 +11,20 @@ use std::{
     ops::{Deref, DerefMut},
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind, schema::Schema};
-use grappa_io::{Error, Position, Result};
+use grappa_io::{Error, Position, Result, text::printable};
 
 use super::{
     class_names::{ClassNames, NO_CLASS},
     forms::{Forms, TableForm},
     node_file::{Content, NodeFile},
     split::widened,
+    spread::Spread,
 };
 use crate::{
     columns::{LABEL_NAMES, Purpose, shell_list},
@@ -62,6 +63,8 @@ pub struct LabelSource {
     has_one: AtomicBool,
     /// Whether a set of no class, or of several classes, was read.
     has_others: AtomicBool,
+    /// The numbers to predict that were read, by column.
+    spreads: Mutex<Vec<Spread>>,
 }
 
 /// Labels of consecutive nodes.
@@ -162,7 +165,9 @@ impl LabelSource {
             Content::Parquet(table) => Arc::clone(&table.class_names),
             Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => Arc::default(),
         };
-        Ok(Self { file, label_type, names, has_one: AtomicBool::new(false), has_others: AtomicBool::new(false) })
+        let spreads = Mutex::new(vec![Spread::default(); file.layout.columns]);
+        let (has_one, has_others) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { file, label_type, names, has_one, has_others, spreads })
     }
 
     /// Takes the classes of another store: labels that are names get its numbers, and a name that it does not have is an error.
@@ -246,6 +251,29 @@ impl LabelSource {
         self.has_one.load(Ordering::Relaxed) && !self.has_others.load(Ordering::Relaxed)
     }
 
+    /// Fails if numbers to predict that were read would become equal, or nearly so, as the 32-bit floats that a store has.
+    ///
+    /// # Errors
+    /// With the column, and what to subtract from it.
+    pub fn expect_digits(&self) -> Result<()> {
+        let spreads = self.spreads.lock().unwrap_or_else(PoisonError::into_inner);
+        let problems = spreads.iter().enumerate().filter_map(|(column, spread)| Some((column, spread.problem()?)));
+        let Some((column, problem)) = problems.into_iter().next() else {
+            return Ok(());
+        };
+        let column = match self.layout.names.get(column) {
+            Some(name) => format!("labels in column {}: ", printable(name)),
+            None if spreads.len() > 1 => format!("labels in column {column}: "),
+            None => "labels: ".to_owned(),
+        };
+        Err(Error::input(self.path(), Position::Whole, column + &problem))
+    }
+
+    fn note_numbers(&self, spreads: &[Spread]) {
+        let mut all = self.spreads.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter_mut().zip(spreads).for_each(|(all, spread)| all.and(*spread));
+    }
+
     fn note_sizes(&self, batch: &LabelBatch) {
         if self.kind() != LabelKind::Multi {
             return;
@@ -273,6 +301,10 @@ impl LabelSource {
         out.clear();
         let columns = self.layout.columns;
         let mut values = Vec::with_capacity(columns);
+        let mut spreads = match self.label_type {
+            LabelType::Float => vec![Spread::default(); columns],
+            LabelType::Classes | LabelType::Partial => Vec::new(),
+        };
         let read = match &self.file.content {
             Content::Dense(reader) => {
                 let array = &reader.array;
@@ -284,6 +316,7 @@ impl LabelSource {
                 for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
                     values.clear();
                     values.extend(bytes.chunks_exact(array.element.bytes()).map(|b| number(array.element, b)));
+                    spreads.iter_mut().zip(&values).for_each(|(spread, &number)| spread.add(number));
                     self.add(&values, out)
                         .map_err(|what| Error::input(self.path(), Position::Row(first + row as u64), what))?;
                 }
@@ -299,6 +332,7 @@ impl LabelSource {
                         (LabelType::Partial | LabelType::Float, _) => number_in(field)?,
                     });
                 }
+                spreads.iter_mut().zip(&values).for_each(|(spread, &number)| spread.add(number));
                 self.add(&values, out)
             })?,
             Content::Parquet(table) => table.read(first, count, &mut |numbers| {
@@ -309,11 +343,13 @@ impl LabelSource {
                 }
                 values.clear();
                 values.extend_from_slice(numbers);
+                spreads.iter_mut().zip(&values).for_each(|(spread, &number)| spread.add(number));
                 self.add(&values, out)
             })?,
             Content::Sparse(_) => unreachable!("labels are never opened as a sparse matrix"),
         };
         self.note_sizes(out);
+        self.note_numbers(&spreads);
         Ok(read)
     }
 

@@ -13,6 +13,7 @@ mod parts;
 mod sparse;
 mod split;
 mod split_columns;
+mod spread;
 mod text_rows;
 mod text_table;
 

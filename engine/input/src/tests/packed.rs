@@ -141,9 +141,10 @@ fn parquet_columns_are_found_by_name_or_named_by_the_user() {
         EdgeSource::open(&[path], options)
     };
     let named = EdgeColumnOptions { source: Some("b".to_owned()), target: Some("a".to_owned()), ..Default::default() };
+    let weighted_by_score = EdgeColumnOptions { weight: Some("score".to_owned()), ..Default::default() };
     for (names, columns, edge, weighted) in grappa_skip::cases![
-        ["to", "From", "w"], EdgeColumnOptions::default(), (2, 1), true;
-        ["target_id", "source_id", "score"], EdgeColumnOptions::default(), (2, 1), true;
+        ["to", "From", "Weight"], EdgeColumnOptions::default(), (2, 1), true;
+        ["target_id", "source_id", "score"], weighted_by_score, (2, 1), true;
         ["a", "b", "c"], named, (2, 1), false;
     ] {
         let source = open(names, columns).unwrap();
@@ -276,7 +277,7 @@ fn parquet_that_is_truncated_flipped_or_of_other_types_is_an_error() {
         }
     }
     let strings = EdgeSourceOptions { ids: IdKind::String, ..Default::default() };
-    let path = folder.file("edges.parquet", parquet_file(["src", "dst", "w"], &[&rows], Compression::SNAPPY));
+    let path = folder.file("edges.parquet", parquet_file(["src", "dst", "weight"], &[&rows], Compression::SNAPPY));
     assert_contains(&message(EdgeSource::open(&[path], strings)), &["expected strings", "src (INT64)"]);
 }
 

@@ -258,3 +258,38 @@ fn real_edge_lists_agree_in_text_and_array() {
         assert_eq!(read(&text, 2).unwrap(), array);
     }
 }
+
+#[test]
+fn weights_that_would_become_zero_are_refused() {
+    let folder = Folder::new();
+    for (weight, is_kept) in [
+        ("0", true),
+        ("0.0", true),
+        ("-0e5", true),
+        ("1e-37", true),
+        ("1e-300", false),
+        ("-1e-300", false),
+        ("4e-60", false),
+        ("0.00000000000000000000000000000000000000000000000000001", false),
+        ("1e39", false),
+    ] {
+        // Plain lines, and lines with another order of columns.
+        for text in [format!("1 2 {weight}\n"), format!("weight,src,dst\n{weight},1,2\n")] {
+            let path = folder.file("w.txt", &text);
+            let found = EdgeSource::open(&[path], EdgeSourceOptions::default()).and_then(|source| read(&source, 1));
+            match is_kept {
+                true => assert_eq!(found.unwrap().edges, [(1, 2)], "{text}"),
+                false => assert_contains(&message(found), &["w.txt:", "weight is", "32-bit float"]),
+            }
+        }
+        let edges = folder.file("e.u64", le(&[1_u64, 2], u64::to_le_bytes));
+        let numbers = le(&[weight.parse::<f64>().unwrap()], f64::to_le_bytes);
+        let weights = Some(folder.file("w.npy", npy("<f8", "(1,)", &numbers)));
+        let options = EdgeSourceOptions { weights, ..Default::default() };
+        let found = EdgeSource::open(&[edges], options).and_then(|source| read(&source, 1));
+        match is_kept {
+            true => assert_eq!(found.unwrap().edges, [(1, 2)], "{weight}"),
+            false => assert_contains(&message(found), &["e.u64 at row 0", "weight is", "32-bit float"]),
+        }
+    }
+}

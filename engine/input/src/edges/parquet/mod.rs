@@ -19,7 +19,7 @@ use self::schema::PickedColumns;
 use super::{
     BadEdge, EdgeBatch, IdKind, IdLimit, TextBatch,
     edge_array::EdgeArray,
-    row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite},
+    row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite, weight_of},
     table::share,
 };
 use crate::{
@@ -219,7 +219,11 @@ impl ParquetFile {
                     self.read(block, column, reader, faults, |values| put(values))
                 }
                 ColumnReader::DoubleColumnReader(reader) => {
-                    self.read(block, column, reader, faults, |values| put(&mut values.map(|value| value as f32)))
+                    let is_weight = at == 0 && self.columns.weighted;
+                    self.read(block, column, reader, faults, |values| match is_weight {
+                        true => put(&mut values.map(weight_of)),
+                        false => put(&mut values.map(|value| value as f32)),
+                    })
                 }
                 // Parquet has the bits of unsigned integers in signed ones.
                 ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
