@@ -32,11 +32,35 @@ def run(
         raise _grappa.Error(_without_files(str(error), folder)) from None
     finally:
         tell_warnings(folder)
-    return None if answer is None else json.loads(answer)
+    return None if answer is None else json.loads(_without_files(answer, None if folder is None else _in_json(folder)))
+
+
+def _in_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _without_files(message: str, folder: str | None) -> str:
-    return message if folder is None else re.sub(re.escape(folder) + r"/(\w+)\.\w+", r"\1", message)
+    """A message about data that is in files of `folder`: with names of arguments, and expressions instead of commands for files."""
+    if folder is None:
+        return message
+    file = re.escape(folder) + r"/(?P<name>\w+)\.\w+"
+    message = re.sub(rf"(?P<before>: )?python3 -c \"(?P<code>[^\"]*)\" '?{file}'?", _in_expressions, message)
+    return re.sub(file, r"\g<name>", message)
+
+
+def _in_expressions(command: re.Match[str]) -> str:
+    """What gives an argument the value that a command gives a file."""
+    name, code = command["name"], command["code"]
+    cast = re.search(r"t\[i\]\.cast\('(\w+)'\)", code)
+    if cast is not None:
+        return f"{command['before'] or ''}give {name} with the type {cast[1]} in this column"
+    steps = code.partition("a = np.load(sys.argv[1]); ")[2].split("; ")
+    saved = [re.fullmatch(r"np\.save\('NEW(?:-(\w+))?\.npy', (.*)\)", step) for step in steps]
+    if saved[-1] is None:
+        return ""
+    before = [step for step, result in zip(steps, saved) if result is None]
+    given = ", ".join(f"{result[1] or name}={result[2]}" for result in saved if result is not None)
+    return (command["before"] or "") + re.sub(r"\ba\b(?! )|\ba\b(?= (?:=|if))", name, "; ".join([*before, given]))
 
 
 def tell_warnings(folder: str | None = None) -> None:

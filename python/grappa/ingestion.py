@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from typing import Any, BinaryIO
 
@@ -10,6 +11,10 @@ from .command import run
 from .inputs import files_of
 from .store import Store
 from .temporary import Folder, name_beside
+
+
+#: The columns of an input that are shown.
+NAMES_MAX = 20
 
 
 def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Any) -> Store | dict:
@@ -33,14 +38,14 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
             - a ``torch_geometric.data.Data``, with its ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``,
               ``edge_weight`` and ``edge_attr``.
         out: Folder of the new store.
-        progress: Whether to show a progress bar (needs tqdm).
+        progress: Whether to show a progress bar (needs tqdm), and then how the input was read.
         **options: ``val_edges`` and ``test_edges``, as `edges`, are edges that the graph does not have. ``features`` (shape (N,
             D)), ``labels`` ((N,) or (N, C)), ``node_ids``, ``weights`` ((E,)), ``edge_features`` ((E,) or (E, d)), ``train``,
             ``val`` and ``test`` (ids, or masks of shape (N,)) are files, arrays, tensors, tables or columns; ``features`` and
             ``labels`` may be sparse matrices. A ``str`` is the name of a file, a list has values.
 
     Returns:
-        The store. ``store.ingested`` says how the input was read. With ``dry_run=True``, what it would become, as a dict.
+        The store. ``print(store.ingested)`` says how the input was read. With ``dry_run=True``, what it would become, as a dict.
 
     Raises:
         ValueError: An option is unknown or has an impossible value.
@@ -60,11 +65,47 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
         files = files_of(options, folder)
         folder.stamp(_checksum)
         summary = run("grappa-ingest", options={"out": out, **files}, progress=progress, folder=folder.path)
-    if options.get("dry_run"):
+    summary = Summary(summary)
+    if progress:
+        print(summary, file=sys.stderr)
+    if out is None or options.get("dry_run"):
         return summary
     store = Store(out)
     store.ingested = summary
     return store
+
+
+class Summary(dict[str, Any]):
+    """What ``grappa-ingest --json`` prints. Printed itself, it says how each input was read, with the columns that were taken and left
+    out, and what the store has.
+
+    Example:
+        >>> print(grappa.ingest(np.array([[0, 1]]), out=folder / "one.grappa").ingested)
+        edges from edges: binary
+        2 nodes, 1 edges (1 read)
+    """
+
+    def __repr__(self) -> str:
+        lines = [_described(reading) for reading in self["inputs"]]
+        if self.get("class_names"):
+            lines.append(f"names of classes or targets: {', '.join(self['class_names'][:10])}")
+        if "nodes" in self:
+            rejected = f", {self['rejected']:,} rejected" if self["rejected"] else ""
+            lines.append(f"{self['nodes']:,} nodes, {self['edges']:,} edges ({self['edges_read']:,} read{rejected})")
+        return "\n".join(lines)
+
+
+def _described(reading: dict[str, Any]) -> str:
+    """How an input was read, in a line."""
+    more = f" and {reading['more_files']} more" if reading["more_files"] else ""
+    parts = [f"{reading['what']} from {reading['file']}{more}: {reading['format']}"]
+    parts += [f"{column['role']} {column['column']}" for column in reading["columns"][:NAMES_MAX]]
+    parts += [f"{len(reading['columns']) - NAMES_MAX} more columns"] * (len(reading["columns"]) > NAMES_MAX)
+    if reading["by_position"]:
+        parts.append("row k is the node with the k-th smallest id")
+    if reading["left_out"]:
+        parts.append(f"left out: {', '.join(reading['left_out'])}")
+    return "; ".join(parts)
 
 
 def _folder(out: str | os.PathLike | None) -> Folder:

@@ -317,7 +317,7 @@ def _write_blocks(value: Any, dtype: Any, block_of: Any, file: _File) -> str:
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(out, header)
         for first in range(0, shape[0], rows):
-            out.write(np.ascontiguousarray(block_of(value[first : first + rows]), dtype))
+            out.write(np.ascontiguousarray(block_of(value[first : first + rows]), dtype).tobytes())
     return file.path(".npy")
 
 

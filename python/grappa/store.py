@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import operator
 import os
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -56,22 +56,25 @@ class Store:
         ([], [], 1, 'cora.grappa')
     """
 
-    def __init__(self, path):
+    #: How `grappa.ingest` or `grappa.generate` made it; None if it was opened.
+    ingested: dict[str, Any] | None
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._store = _grappa.Store(os.fspath(path))
         self.ingested = None
 
     @property
-    def path(self):
+    def path(self) -> os.PathLike[str]:
         """The folder."""
         return self._store.path
 
     @property
-    def num_nodes(self):
+    def num_nodes(self) -> int:
         """Number of nodes."""
         return self._store.num_nodes
 
     @property
-    def num_edges(self):
+    def num_edges(self) -> int:
         """Number of directed edges; an undirected edge is two."""
         return self._store.num_edges
 
@@ -91,52 +94,52 @@ class Store:
         return self._store.edge_feature_names
 
     @property
-    def num_features(self):
+    def num_features(self) -> int:
         """Values per feature row; 0 without features."""
         return self._store.num_features
 
     @property
-    def num_classes(self):
+    def num_classes(self) -> int:
         """Number of classes; 0 without labels, and if labels are numbers."""
         return self._store.num_classes
 
     @property
-    def num_targets(self):
+    def num_targets(self) -> int:
         """Numbers per node to predict, if the store was ingested with ``label_type="float"``; else 0."""
         return self._store.num_targets
 
     @property
-    def num_partitions(self):
+    def num_partitions(self) -> int:
         """Number of partitions of the current assignment."""
         return self._store.num_partitions
 
     @property
-    def splits(self):
+    def splits(self) -> dict[str, int]:
         """The names of splits, with the number of nodes of each."""
         return dict(self._store.splits)
 
     @property
-    def feature_names(self):
+    def feature_names(self) -> list[str]:
         """A name per feature value; empty if the input had none."""
         return self._store.feature_names
 
     @property
-    def class_names(self):
+    def class_names(self) -> list[str]:
         """A name per class; empty if classes are numbers."""
         return self._store.class_names
 
     @property
-    def features(self):
+    def features(self) -> Rows:
         """Feature rows: ``store.features[ids]`` reads an array of shape (len(ids), num_features), float32.
 
         Example:
             >>> store.features[[0, 5]].shape
             (2, 1433)
         """
-        return _Rows(self.num_nodes, self._store.features)
+        return Rows("features", self.num_nodes, self._store.features)
 
     @property
-    def labels(self):
+    def labels(self) -> Rows:
         """Labels: ``store.labels[ids]`` reads an array of shape (len(ids),), int64, -1 for none; or (len(ids), num_classes),
         uint8, if nodes have sets of classes. With ``label_type="partial"``, such a row is float32, NaN where it is unknown. With
         ``label_type="float"``, labels are float32 of shape (len(ids),), or (len(ids), num_targets) for several; NaN for none.
@@ -145,9 +148,9 @@ class Store:
             >>> store.labels[:3].dtype
             dtype('int64')
         """
-        return _Rows(self.num_nodes, self._store.labels)
+        return Rows("labels", self.num_nodes, self._store.labels)
 
-    def split(self, name):
+    def split(self, name: str) -> np.ndarray:
         """The nodes of a split, ascending: shape (n,), int64.
 
         Example:
@@ -156,7 +159,7 @@ class Store:
         """
         return np.asarray(self._store.split(name))
 
-    def in_neighbors(self, node):
+    def in_neighbors(self, node: int) -> np.ndarray:
         """The sources of the edges to a node: shape (in-degree,), int64.
 
         Example:
@@ -267,8 +270,9 @@ class Store:
         loader = "grappa.pyg.NeighborLoader(store, ...) reads minibatches of it"
         edge_bytes = (48 if self.has_edge_weights else 40) + 8 * self.num_edge_features
         self._require_small(edge_bytes * self.num_edges + row_bytes * self.num_nodes, max_bytes, loader)
-        offsets, sources, weights, features = self._store.in_edges(_numbers(slice(None), self.num_nodes), True)
-        offsets, sources = np.asarray(offsets), np.asarray(sources)
+        read = self._store.in_edges(_numbers(slice(None), self.num_nodes), True)
+        offsets, sources = np.asarray(read[0]), np.asarray(read[1])
+        _, _, weights, features = read
         destinations = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
         # The order of the places of edges: parallel edges have it already.
         positions = np.asarray(self._store.positions(np.arange(self.num_nodes)))
@@ -297,7 +301,7 @@ class Store:
                 "a larger max_bytes"
             )
 
-    def info(self, *, progress=False, **options):
+    def info(self, *, progress: bool = False, **options: Any) -> Any:
         """Counts, sizes on disk, degrees and partitions, as ``grappa-store info --json`` prints them.
 
         Args:
@@ -310,7 +314,7 @@ class Store:
         """
         return self._run("info", options, progress)
 
-    def verify(self, *, progress=False, **options):
+    def verify(self, *, progress: bool = False, **options: Any) -> Any:
         """Checks every byte of the store, and that its files agree.
 
         Args:
@@ -329,7 +333,7 @@ class Store:
         """
         return self._run("verify", options, progress)
 
-    def repartition(self, partitions, **options):
+    def repartition(self, partitions: int, **options: Any) -> Any:
         """Groups the chunks of the store into `partitions` partitions. No edge moves, so it takes milliseconds.
 
         Args:
@@ -346,7 +350,7 @@ class Store:
         """
         return self._run("repartition", {"partitions": partitions, **options})
 
-    def preaggregate(self, kind, *, progress=False, **options):
+    def preaggregate(self, kind: str, *, progress: bool = False, **options: Any) -> Any:
         """Aggregates the features of each node's in-neighbors once, and stores the result for training.
 
         Args:
@@ -366,7 +370,7 @@ class Store:
         """
         return self._run("preaggregate", {"kind": kind, **options}, progress)
 
-    def add_features(self, kind, *, progress=False, **options):
+    def add_features(self, kind: str, *, progress: bool = False, **options: Any) -> Any:
         """Computes features from the graph, and adds them to a store that has none.
 
         Args:
@@ -388,22 +392,27 @@ class Store:
         """
         return self._run("add-features", {"kind": kind, **options}, progress)
 
-    def _run(self, command, options, progress=False):
+    def _run(self, command: str, options: dict[str, Any], progress: bool = False) -> Any:
         """Runs a command of ``grappa-store``. It may change the store, which is opened again."""
         answer = run("grappa-store", command, self.path, options=options, progress=progress)
         self._store = _grappa.Store(self.path)
         return answer
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Store], tuple[str]]:
         return Store, (os.fspath(self.path),)
+
+    def _edges(self) -> str:
+        weights = " with weights" if self.has_edge_weights else ""
+        features = f" with {self.num_edge_features} features each" if self.num_edge_features else ""
+        return f"{self.num_edges:,} edges" + " and".join(filter(None, (weights, features)))
 
     def _labels(self) -> str:
         return f"{self.num_targets:,} targets" if self.num_targets else f"{self.num_classes:,} classes"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         splits = ", ".join(f"{name} {nodes:,}" for name, nodes in self.splits.items())
         return (
-            f"grappa.Store({os.fspath(self.path)!r}: {self.num_nodes:,} nodes, {self.num_edges:,} edges, "
+            f"grappa.Store({os.fspath(self.path)!r}: {self.num_nodes:,} nodes, {self._edges()}, "
             f"{self.num_features} features, {self._labels()}, splits: {splits or 'none'})"
         )
 
@@ -411,9 +420,7 @@ class Store:
         dtype = self._store.feature_dtype
         rows = {
             "nodes": f"{self.num_nodes:,}",
-            "edges": f"{self.num_edges:,}"
-            + (", with weights" if self.has_edge_weights else "")
-            + (f", {self.num_edge_features} features each" if self.num_edge_features else ""),
+            "edges": self._edges().replace(" edges", "", 1),
             "features": "none" if dtype is None else f"{self.num_features:,}, {dtype}",
             "labels": self._labels(),
             "splits": ", ".join(f"{name} {nodes:,}" for name, nodes in self.splits.items()) or "none",
@@ -425,7 +432,7 @@ class Store:
         return f"<table>{cells}</table>"
 
 
-def open(path):
+def open(path: str | os.PathLike[str]) -> Store:
     """Opens the store at `path`; see `Store`.
 
     Example:
@@ -435,19 +442,50 @@ def open(path):
     return Store(path)
 
 
-class _Rows:
-    """What ``[ids]`` reads for nodes."""
+class Rows:
+    """A row for each node, read from disk when it is indexed by node numbers, a mask or a slice.
 
-    def __init__(self, nodes, read):
-        self._nodes = nodes
-        self._read = read
+    Example:
+        >>> store.features
+        features of 2708 nodes: shape (2708, 1433), float32, read by [ids]
+        >>> store.labels.shape, store.labels.dtype
+        ((2708,), dtype('int64'))
+    """
 
-    def __len__(self):
+    def __init__(self, name: str, nodes: int, read: Callable[[np.ndarray], Any]) -> None:
+        self._name, self._nodes, self._read = name, nodes, read
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of all rows."""
+        return (self._nodes, *self._no_rows().shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of values when they are read."""
+        return self._no_rows().dtype
+
+    def _no_rows(self) -> np.ndarray:
+        return np.asarray(self._read(np.empty(0, np.int64)))
+
+    def __len__(self) -> int:
         return self._nodes
 
-    def __getitem__(self, ids):
+    def __getitem__(self, ids: Any) -> np.ndarray:
         rows = np.asarray(self._read(_numbers(ids, self._nodes)))
         return rows[0] if np.ndim(ids) == 0 and not isinstance(ids, slice) else rows
+
+    def __repr__(self) -> str:
+        try:
+            kind = f"shape {self.shape}, {self.dtype}, read by [ids]"
+        except _grappa.Error:
+            kind = "none"
+        return f"{self._name} of {self._nodes} nodes: {kind}"
 
 
 def _size(size: int) -> str:

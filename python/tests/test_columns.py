@@ -321,3 +321,42 @@ def test_impossible_memory_is_an_error(memory, small, tmp_path):
         grappa.NeighborLoader(small, [2], memory=memory)
     with pytest.raises((ValueError, grappa.Error), match="memory"):
         grappa.ingest(EDGES, memory=memory, out=tmp_path / "x.grappa")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "remedy"),
+    [
+        ("edges", np.eye(4, k=1, dtype=int), "edges=np.argwhere(edges)"),
+        ("edges", np.column_stack([EDGES, [5, 6, 7]]), "edges=edges[:, :2], weights=edges[:, 2]"),
+        ("edges", np.column_stack([EDGES, [5, 6, 7]]).astype(np.float16)[:, :2], "edges=edges.astype(float)"),
+        ("features", np.ones((3, 2, 2)), "features=features.reshape(len(features), -1)"),
+        ("train", np.ones((3, 2), bool), "train=train[:, 0]"),
+        ("train", np.ones((3, 1)), "train=train.astype(bool)"),
+    ],
+)
+def test_remedies_for_arrays_are_expressions_and_name_no_files(option, value, remedy, tmp_path):
+    options = {"edges": EDGES, option: value}
+    with pytest.raises(grappa.Error) as caught:
+        grappa.ingest(out=tmp_path / "x.grappa", **options)
+    message = str(caught.value)
+    assert remedy in message and "python3" not in message and str(tmp_path) not in message
+    if option == "train" and value.ndim == 2 and value.dtype != bool:
+        remedy = "train=train.astype(bool).ravel()"
+    options |= eval(f"dict({remedy})", {"np": np, option: value})
+    assert grappa.ingest(out=tmp_path / "x.grappa", **options).num_edges == 3
+
+
+def test_rows_of_a_store_have_a_shape_and_a_type(small, tmp_path):
+    assert (small.features.shape, small.features.dtype, small.features.ndim) == ((3, 1), np.float32, 2)
+    assert (small.labels.shape, small.labels.dtype, len(small.labels)) == ((3,), np.int64, 3)
+    assert repr(small.features) == "features of 3 nodes: shape (3, 1), float32, read by [ids]"
+    bare = grappa.ingest(EDGES, weights=[1.0, 2, 3], out=tmp_path / "bare.grappa")
+    assert repr(bare.features) == "features of 3 nodes: none" and "3 edges with weights, " in repr(bare)
+
+
+def test_what_ingest_decided_is_printed_with_the_names_of_arguments(tmp_path):
+    edges = pandas().DataFrame({"source": [0, 1], "target": [1, 2], "weight": [0.5, 1], "note": ["x", "y"]})
+    store = grappa.ingest(edges, src="source", dst="target", out=tmp_path / "x.grappa")
+    shown = str(store.ingested)
+    assert shown.startswith("edges from edges: ") and "left out: note" in shown and shown == repr(store.ingested)
+    assert shown.endswith("3 nodes, 2 edges (2 read)") and ".grappa-inputs-" not in str(dict(store.ingested))
