@@ -7,6 +7,7 @@ from typing import Any
 
 from .columns import array_of
 from .loader import Batch, NeighborLoader, _integer
+from .store import _numbers
 
 _WHOLE = "links are sampled from the whole graph"
 #: Parameters of `NeighborLoader` that loaders of links do not have.
@@ -65,8 +66,12 @@ class LinkNeighborLoader(NeighborLoader):
         candidates: ``"uniform"`` draws from all nodes, ``"degree"`` too, in proportion to in-degree^0.75, ``"in-batch"`` from the
             ends of the batch's positives. Or pairs that are hard to tell from edges, in an integer array of shape (2, n): triplets
             draw among the pairs of their source, which must have one; otherwise, ends are drawn from all pairs.
+        among: Nodes that destinations are among, such as the items that a user may buy: an integer array, or a mask of all nodes.
+            Positives of the store are the edges to them; in an undirected graph, an edge with one end among them points to it,
+            because such a store does not keep the direction of the file. Negatives have their destination among them, and binary
+            ones the source of a positive. Default: all nodes.
         exclude_edges: Whether true edges, and pairs of a node with itself, are never negatives: edges of the graph and of
-            `edge_label_index`; for ``"test"`` those for validation, too.
+            `edge_label_index`; for ``"val"`` and ``"test"``, all edges that are held out.
         exclude_targets: ``"both"`` leaves the positives of a batch and their reverses out of its messages, ``"forward"`` only the
             positives, ``"none"`` nothing.
         edges_per_epoch: Draws this many edges of the store in each epoch, by reading all of them once. Default: all, in memory (16
@@ -98,6 +103,7 @@ class LinkNeighborLoader(NeighborLoader):
         edge_label=None,
         neg_sampling="binary",
         candidates="uniform",
+        among=None,
         exclude_edges: bool = True,
         exclude_targets: str = "both",
         edges_per_epoch: int | None = None,
@@ -128,6 +134,7 @@ class LinkNeighborLoader(NeighborLoader):
             "amount": amount,
             "candidates": named,
             "listed": listed,
+            "among": among,
             "exclude_edges": bool(exclude_edges),
             "exclude_targets": exclude_targets,
         }
@@ -135,7 +142,9 @@ class LinkNeighborLoader(NeighborLoader):
         self._arguments = {**arguments, "store": self.store.path, **options}
 
     def _open(self):
-        self._open_with(self._links)
+        among = self._links["among"]
+        among = None if among is None else _numbers(among, self.store.num_nodes)
+        self._open_with({**self._links, "among": among})
 
     @property
     def num_edges(self) -> int:

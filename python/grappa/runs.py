@@ -150,6 +150,7 @@ class Run:
         values: str = "classes",
         links: Any = None,
         top_k: int | None = None,
+        among: Any = None,
         **options: Any,
     ) -> np.ndarray | BestLinks:
         """Predicts nodes with the parameters of the best epoch, from all their neighbors; or links, with a run of ``task="link"``.
@@ -160,8 +161,10 @@ class Run:
             split: The name of a split, instead of ``nodes``; its nodes ascend.
             values: ``"classes"``, ``"probabilities"``, ``"logits"`` or ``"embeddings"`` (the input of the last layer).
             links: Pairs to score instead of nodes: sources and destinations, an integer array of shape (2, e).
-            top_k: Find the best `top_k` destinations of each node of `nodes` or `split`, among all nodes. With
-                ``exclude_known=True``, known edges are left out.
+            top_k: Find the best `top_k` destinations of each node of `nodes` or `split`. With ``exclude_known=True``, known edges
+                are left out.
+            among: The nodes that the destinations of `top_k` are among, such as the items of a shop: node numbers, or a mask over all
+                nodes. Default: all nodes.
             **options: Options of ``grappa-train predict``, such as ``memory="4GiB"``.
 
         Returns:
@@ -180,10 +183,10 @@ class Run:
         if links is None and top_k is not None:
             store = store if isinstance(store, Store) else Store(store)
             sources, places = np.unique(_sources(store, nodes, split), return_inverse=True)
-            rows = self._predicted(_read_links, "links.csv", store, sources, None, values, None, top_k, options)
+            rows = self._predicted(_read_links, "links.csv", store, sources, None, values, None, top_k, among, options)
             best = _best_links(store, rows, sources, top_k)
             return BestLinks(sources[places], best.targets[places], best.scores[places])
-        wanted = (store, nodes, split, values, links, top_k, options)
+        wanted = (store, nodes, split, values, links, top_k, among, options)
         if links is not None:
             return np.array([float(row[2]) for row in self._predicted(_read_links, "links.csv", *wanted)], np.float32)
         return self._predicted(np.load, "values.npy", *wanted)
@@ -197,6 +200,7 @@ class Run:
         values: str = "classes",
         links: Any = None,
         top_k: int | None = None,
+        among: Any = None,
         **options: Any,
     ) -> pyarrow.Table:
         """As `predict`, but returns a table of PyArrow, with the ids of the input and the names of classes. Links have the columns
@@ -210,9 +214,9 @@ class Run:
             from pyarrow.parquet import read_table
         except ImportError:
             raise ImportError("a table needs PyArrow: pip install pyarrow") from None
-        return self._predicted(read_table, "values.parquet", store, nodes, split, values, links, top_k, options)
+        return self._predicted(read_table, "values.parquet", store, nodes, split, values, links, top_k, among, options)
 
-    def _predicted(self, read, name, store, nodes, split, values, links, top_k, options):
+    def _predicted(self, read, name, store, nodes, split, values, links, top_k, among, options):
         if values not in VALUES:
             raise ValueError(f"values={values!r}; give one of {', '.join(map(repr, VALUES))}")
         _check_one(nodes, split)
@@ -220,6 +224,8 @@ class Run:
             raise ValueError("links has both ends of each pair; leave out nodes, split and top_k")
         if (links is not None or top_k is not None) and values != "classes":
             raise ValueError(f"values={values!r} is for nodes; links have scores, so leave it out")
+        if among is not None and top_k is None:
+            raise ValueError("among has the destinations of top_k; give top_k, or leave it out")
         store = store if isinstance(store, Store) else Store(store)
         with private_folder("grappa-predict-") as scratch, Folder(os.path.join(scratch, "inputs")) as inputs:
             file = os.path.join(scratch, name)
@@ -229,6 +235,9 @@ class Run:
             elif top_k is not None:
                 ids = store.ids(_sources(store, nodes, split))
                 line += [f"--top-k={top_k}", f"--for={_write_ids(ids, inputs)}"]
+                if among is not None:
+                    ids = store.ids(_numbers(among, store.num_nodes))
+                    line.append(f"--among={_write_ids(ids, inputs, 'among')}")
             elif split is not None:
                 line.append(f"--split={split}")
             elif nodes is not None:
@@ -353,9 +362,9 @@ def _column(values: list) -> np.ndarray:
     return np.array(values, dtype=object)
 
 
-def _write_ids(ids: np.ndarray, folder: Folder) -> str:
+def _write_ids(ids: np.ndarray, folder: Folder, stem: str = "ids") -> str:
     """Writes ids to a file that ``--ids`` reads, and returns its path."""
-    name = "ids.txt" if ids.dtype == object else "ids.npy"
+    name = f"{stem}.txt" if ids.dtype == object else f"{stem}.npy"
     with folder.create(name) as file:
         if ids.dtype != object:
             np.save(file, ids.astype(np.uint64))

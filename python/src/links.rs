@@ -6,9 +6,12 @@ use grappa_engine::{
     EdgePart, Loader, Minibatch, NodeId, Progress, Result, Store,
     formats::random,
     sample::{
-        LoaderOptions,
+        LoaderOptions, NodeSet,
         feed::PartitionBatches,
-        links::{Candidates, ExcludedEdges, KnownEdges, LinkTask, ListedPairs, Negatives, Positives},
+        links::{
+            Candidates, ExcludedEdges, KnownEdges, LinkTask, ListedPairs, Negatives, PartEdges, Positives,
+            WithoutNegative,
+        },
     },
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
@@ -21,6 +24,8 @@ use crate::{
 
 /// A list of edges takes at most 1/LIST_SHARE of the loader's memory.
 const LIST_SHARE: u64 = 4;
+/// What helps if a node has edges to all others.
+const WITHOUT_NEGATIVE: &str = "give exclude_edges=False, or edge_label_index without the edges of this node";
 
 /// What batches of links have, as the package gives it.
 #[derive(FromPyObject)]
@@ -40,6 +45,8 @@ pub struct LinkOptions {
     candidates: Option<String>,
     /// Sources and destinations that negatives are drawn from.
     listed: Option<(Numbers, Numbers)>,
+    /// Nodes that destinations are among; None for all.
+    among: Option<Numbers>,
     /// Whether true edges are no negatives.
     exclude_edges: bool,
     /// Which positives messages do not use: `"both"`, `"forward"` or `"none"`.
@@ -73,6 +80,13 @@ impl Links {
         };
         let memory = loading.memory / LIST_SHARE;
         let list = options.edges.as_ref().map(|ends| pairs_of(store, ends)).transpose()?;
+        let destinations = match &options.among {
+            Some(among) => Some(Arc::new(NodeSet::of(store.manifest().nodes, nodes_of(store, &among.0)?))),
+            None => None,
+        };
+        if destinations.as_ref().is_some_and(|among| among.is_empty()) {
+            return Err(PyValueError::new_err("among has no nodes; give at least one, or leave it out"));
+        }
         let known =
             options.exclude_edges.then(|| known(store, part, list.as_deref())).transpose().map_err(exception)?;
         let task = LinkTask {
@@ -80,7 +94,7 @@ impl Links {
             negatives: negatives(&options)?,
             candidates: match (&options.listed, options.candidates.as_deref()) {
                 (Some(ends), _) => Candidates::Listed(Arc::new(ListedPairs::new(pairs_of(store, ends)?))),
-                (None, Some("degree")) => Candidates::by_degree(store).map_err(exception)?,
+                (None, Some("degree")) => Candidates::by_degree(store, destinations.clone()).map_err(exception)?,
                 (None, Some("in-batch")) => Candidates::InBatch,
                 (None, None | Some("uniform")) => Candidates::Uniform,
                 (None, Some(other)) => {
@@ -88,6 +102,8 @@ impl Links {
                     return Err(unknown("candidates", other, expected));
                 }
             },
+            destinations,
+            without_negative: WithoutNegative::Refused(WITHOUT_NEGATIVE),
             known,
             excluded: match &options.exclude_targets[..] {
                 "both" => ExcludedEdges::WithReverses,
@@ -111,6 +127,9 @@ impl Links {
         };
         if positives.is_empty() {
             return Err(PyValueError::new_err(match &options.part {
+                Some(part) if options.among.is_some() => {
+                    format!("no edge of the store for {part:?} ends at a node of among; give others, or leave it out")
+                }
                 Some(part) => format!(
                     "the store has no edges for {part:?}; give edge_label_index, or ingest with another edge_split"
                 ),
@@ -137,7 +156,9 @@ impl Links {
     fn read(&self, epoch: u64, progress: &dyn Progress) -> Result<Arc<Positives>> {
         let key = random::combine(self.seed, epoch);
         let sample = self.edges_per_epoch.map(|edges| (edges, key));
-        Positives::of_part(&self.task.store, self.part, sample, self.memory, progress).map(Arc::new)
+        let edges =
+            PartEdges { store: &self.task.store, part: self.part, destinations: self.task.destinations.as_deref() };
+        Positives::of_part(edges, sample, self.memory, progress).map(Arc::new)
     }
 
     /// The pairs of minibatch `index`.
@@ -219,10 +240,9 @@ fn pairs_of(store: &Store, (sources, targets): &(Numbers, Numbers)) -> PyResult<
     Ok(sources.into_iter().zip(targets).collect())
 }
 
-/// The true edges beside the graph's: training may not know the edges that are held out; validation knows its own, and test knows all.
+/// The true edges beside the graph's: training may not know the edges that are held out, and evaluations know all.
 fn known(store: &Store, part: EdgePart, list: Option<&[(NodeId, NodeId)]>) -> Result<KnownEdges> {
-    let held_out = store.manifest().held_out();
-    let parts: Vec<_> = held_out.into_iter().filter(|&of_store| of_store <= part).collect();
+    let parts = if part == EdgePart::Graph { Vec::new() } else { store.manifest().held_out() };
     KnownEdges::new(store, &parts, list.unwrap_or_default().to_vec())
 }
 

@@ -382,6 +382,27 @@ impl NodeSet {
         })
     }
 
+    /// The node at a position.
+    ///
+    /// # Panics
+    /// If the position is out of range.
+    pub fn at(&self, position: u64) -> NodeId {
+        assert!(position < self.count, "position {position} of {}", self.count);
+        let Some(bits) = &self.bits else { return NodeId(position) };
+        let page = bits.table.partition_point(|&entry| bits.before(entry) <= position) - 1;
+        let mut left = position - bits.before(bits.table[page]);
+        let words = bits.page(page).into_iter().flatten().flat_map(|line| line.words);
+        for (mut word, first) in words.zip((page as u64 * PAGE_NODES..).step_by(64)) {
+            let count = u64::from(word.count_ones());
+            if left < count {
+                (0..left).for_each(|_| word &= word - 1);
+                return NodeId(first + u64::from(word.trailing_zeros()));
+            }
+            left -= count;
+        }
+        unreachable!("the page has the node at a position before the next page's")
+    }
+
     /// Appends the nodes at some positions, ascending.
     ///
     /// # Panics

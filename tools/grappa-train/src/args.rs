@@ -276,12 +276,18 @@ pub struct LinkArgs {
     pub pairs: Option<PathBuf>,
     /// Write the K best destinations of each node of --for, of a run of --task link: columns source, target and score
     ///
-    /// All nodes are compared, and a node is no destination of itself. The best one comes first.
+    /// All nodes are compared, or those of --among, and a node is no destination of itself. The best one comes first.
     #[arg(long, value_name = "K", requires_all = ["out", "sources"], conflicts_with = "pairs", conflicts_with_all = NODES_OR_VALUES)]
     pub top_k: Option<NonZero<usize>>,
     /// Sources of --top-k: text with one id per line, .npy or Parquet
     #[arg(long = "for", value_name = "FILE", requires = "top_k", id = "sources")]
     pub sources: Option<PathBuf>,
+    /// Nodes that the destinations of --top-k are among, such as the items of a shop [default: all nodes]
+    ///
+    /// Text with one id per line, .npy or Parquet. A run that was trained with --among learned to rank these destinations
+    /// alone, so give the file again.
+    #[arg(long, value_name = "FILE", requires = "top_k")]
+    pub among: Option<PathBuf>,
     /// Leave out destinations of known edges with --top-k: edges of the graph, and edges that are held out of it
     #[arg(long, requires = "top_k")]
     pub exclude_known: bool,

@@ -78,6 +78,8 @@ pub struct LinkScores {
     pub filtered: Ranks,
     /// Ranks among candidates that may be known edges.
     pub raw: Ranks,
+    /// Number of edges without a filtered rank: their sources have edges to all candidates.
+    pub unranked: u64,
     pairs: Ranking,
 }
 
@@ -92,6 +94,7 @@ impl LinkScores {
     pub fn merge(&mut self, other: Self) {
         self.filtered.merge(&other.filtered);
         self.raw.merge(&other.raw);
+        self.unranked += other.unranked;
         self.pairs.merge(other.pairs);
     }
 
@@ -115,13 +118,15 @@ impl LinkScores {
     fn pass(&mut self, words: &mut Words<'_>) {
         self.filtered.pass(words);
         self.raw.pass(words);
+        words.count(&mut self.unranked);
         words.ranking(&mut self.pairs);
     }
 
     /// The scores, among candidates of a kind.
     pub fn report(mut self, candidates: LinkCandidates) -> LinkReport {
         LinkReport {
-            edges: self.filtered.edges,
+            edges: self.filtered.edges + self.unranked,
+            unranked: self.unranked,
             candidates,
             filtered: self.filtered.report(),
             raw: self.raw.report(),
@@ -138,6 +143,9 @@ pub struct LinkCandidates {
     pub count: Option<u32>,
     /// How they are drawn: `uniform` or `degree`; or `listed`, by the user.
     pub kind: String,
+    /// The number of destinations that they are among; none for all nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub among: Option<u64>,
 }
 
 impl LinkCandidates {
@@ -147,10 +155,12 @@ impl LinkCandidates {
 
 impl std::fmt::Display for LinkCandidates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.count {
-            Some(count) if self.kind == Self::LISTED => write!(f, "up to {count} listed candidates"),
-            Some(count) => write!(f, "{count} {} candidates", self.kind),
-            None => f.write_str("all nodes"),
+        match (self.count, self.among) {
+            (Some(count), _) if self.kind == Self::LISTED => write!(f, "up to {count} listed candidates"),
+            (Some(count), None) => write!(f, "{count} {} candidates", self.kind),
+            (Some(count), Some(among)) => write!(f, "{count} {} candidates of {among} destinations", self.kind),
+            (None, None) => f.write_str("all nodes"),
+            (None, Some(among)) => write!(f, "all {among} destinations"),
         }
     }
 }
@@ -173,8 +183,11 @@ pub struct RankReport {
 /// Scores of predicted links.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// Number of edges that were ranked.
+    /// Number of edges.
     pub edges: u64,
+    /// Number of these that have no filtered rank: their sources have edges to all candidates.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unranked: u64,
     /// The candidates.
     pub candidates: LinkCandidates,
     /// Ranks among candidates without known edges.
@@ -205,8 +218,19 @@ impl std::fmt::Display for LinkReport {
             percent(self.auc),
             percent(self.average_precision),
             self.edges
-        )
+        )?;
+        match self.unranked {
+            0 => Ok(()),
+            unranked => {
+                write!(f, "; {unranked} edges have no filtered rank: their sources have edges to all candidates")
+            }
+        }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn number(score: Option<f64>) -> String {
@@ -222,7 +246,7 @@ mod tests {
     use super::*;
 
     fn candidates() -> LinkCandidates {
-        LinkCandidates { count: Some(4), kind: "uniform".to_owned() }
+        LinkCandidates { count: Some(4), kind: "uniform".to_owned(), among: None }
     }
 
     fn ranked(edge: f32, others: &[f32]) -> RankReport {
@@ -288,7 +312,7 @@ mod tests {
             line.contains("MRR 1.0000 among 4 uniform candidates, filtered") && line.contains("AUC 75.00 %"),
             "{line}"
         );
-        let listed = LinkCandidates { count: Some(4), kind: LinkCandidates::LISTED.to_owned() };
+        let listed = LinkCandidates { count: Some(4), kind: LinkCandidates::LISTED.to_owned(), among: None };
         assert_eq!(listed.to_string(), "up to 4 listed candidates");
         let none = LinkScores::default().report(candidates());
         assert_eq!((none.filtered.mrr, none.auc), (None, None));

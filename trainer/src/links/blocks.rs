@@ -18,13 +18,13 @@ const GROUP_SOURCES: usize = 1 << 9;
 
 /// The scores of a source with a block of nodes.
 pub(super) struct BlockScores<'a> {
-    /// The positions of the nodes.
+    /// The positions of the nodes among the destinations.
     pub positions: Range<u64>,
     /// Their scores.
     pub scores: &'a [f32],
 }
 
-/// Calls `each` with the state of each source and its scores with each block of nodes, in the order of positions. `sources` are
+/// Calls `each` with the state of each source and its scores with each block of destinations, in the order of positions. `sources` are
 /// embeddings, `[sources, values]`.
 ///
 /// # Errors
@@ -36,21 +36,29 @@ pub(super) fn score_blocks<S: Send>(
     progress: &dyn Progress,
     each: impl Fn(&mut S, BlockScores<'_>) + Sync,
 ) -> Result<()> {
-    let (nodes, width) = (embeddings.nodes.len(), embeddings.rows.width() as i64);
+    let (nodes, width) = (embeddings.destinations.len(), embeddings.rows.width() as i64);
+    // Of all nodes, positions among the destinations are positions of rows.
+    let are_all = nodes == embeddings.nodes.len();
     // The rows and their keys, and the scores of a group.
     let row_bytes = 2 * embeddings.row_bytes() + (GROUP_SOURCES * size_of::<f32>()) as u64;
     let block = (embeddings.memory / 2 / row_bytes).clamp(1, BLOCK_ROWS);
-    let rows = Tensor::empty([block.min(nodes) as i64, width], (Kind::Float, Device::Cpu));
+    let rows = Tensor::empty([if are_all { block.min(nodes) } else { 0 } as i64, width], (Kind::Float, Device::Cpu));
     for first in (0..nodes).step_by(block as usize) {
         check_stopped(progress)?;
         let positions = first..nodes.min(first + block);
         let count = (positions.end - first) as i64;
-        let mut rows = rows.narrow(0, 0, count);
-        embeddings.rows.read(positions.clone(), shim::values_mut(&mut rows))?;
-        if positions.end < nodes {
-            embeddings.rows.read_ahead(positions.end..nodes.min(positions.end + block));
-        }
-        let rows = rows.to_device(embeddings.device);
+        let rows = if are_all {
+            let mut rows = rows.narrow(0, 0, count);
+            embeddings.rows.read(positions.clone(), shim::values_mut(&mut rows))?;
+            if positions.end < nodes {
+                embeddings.rows.read_ahead(positions.end..nodes.min(positions.end + block));
+            }
+            rows.to_device(embeddings.device)
+        } else {
+            let mut chosen = Vec::with_capacity(count as usize);
+            embeddings.destinations.nodes_at(positions.clone(), &mut chosen);
+            embeddings.read(&chosen)?
+        };
         for (group, states) in states.chunks_mut(GROUP_SOURCES).enumerate() {
             let start = (group * GROUP_SOURCES) as i64;
             let scores = no_grad(|| {

@@ -37,6 +37,8 @@ pub struct LinkEmbeddings<'a> {
     pub rows: &'a dyn NodeRows,
     /// The nodes.
     pub nodes: &'a NodeSet,
+    /// The nodes that sources are compared with, all of the set or some of them.
+    pub destinations: &'a NodeSet,
     /// Bytes of memory for computing, besides the rows if these are in memory.
     pub memory: u64,
     /// Worker threads.
@@ -130,14 +132,14 @@ impl LinkEmbeddings<'_> {
         self.device == Device::Cpu && self.rows.in_memory().is_some()
     }
 
-    /// The positions of a source and its known destinations, ascending.
+    /// The positions among the destinations of a source and its known destinations, ascending.
     fn excluded(&self, source: NodeId, known: &[(NodeId, NodeId)]) -> Vec<u64> {
         let mut excluded: Vec<u64> = destinations_of(known, source)
             .iter()
             .map(|&(_, node)| node)
             .chain([source])
-            .filter(|&node| self.nodes.contains(node))
-            .map(|node| self.nodes.position(node))
+            .filter(|&node| self.destinations.contains(node))
+            .map(|node| self.destinations.position(node))
             .collect();
         excluded.sort_unstable();
         excluded.dedup();

@@ -55,10 +55,11 @@ impl RankedEdges<'_> {
 }
 
 impl LinkEmbeddings<'_> {
-    /// Ranks edges among their candidates. The set has the ends of all edges and all candidates.
+    /// Ranks edges among their candidates. The set has the ends of all edges and all candidates, and the destinations have those of edges. An
+    /// edge whose source has edges to all candidates has no filtered rank.
     ///
     /// # Errors
-    /// If a source has edges to nearly all nodes, files cannot be read, or `progress` asks to stop.
+    /// If files cannot be read, or `progress` asks to stop.
     pub fn rank(&self, edges: &RankedEdges<'_>, progress: &dyn Progress) -> Result<LinkScores> {
         let mut scores = LinkScores::default();
         let pairs = 2 + 2 * u64::from(edges.candidates.count.unwrap_or(0));
@@ -84,7 +85,8 @@ impl LinkEmbeddings<'_> {
     ) -> Result<()> {
         let mut pairs = Vec::new();
         for (&edge, ranked) in edges.edges.iter().zip(drawn) {
-            pairs.extend([edge, ranked.pair]);
+            pairs.push(edge);
+            pairs.extend(ranked.pair);
             pairs.extend(ranked.filtered.iter().map(|&node| (edge.0, node)));
             // Most raw candidates are the filtered ones.
             let others = (0..ranked.raw.len()).filter(|&at| !is_filtered(ranked, at));
@@ -94,20 +96,25 @@ impl LinkEmbeddings<'_> {
         let mut of_pairs = half.score(&pairs, progress)?.into_iter();
         let mut next = || of_pairs.next().expect("a score for each pair");
         for ranked in drawn {
-            let (edge, pair) = (next(), next());
-            scores.add_pair(edge, pair);
+            let edge = next();
+            if ranked.pair.is_some() {
+                scores.add_pair(edge, next());
+            }
             let filtered: Vec<f32> = ranked.filtered.iter().map(|_| next()).collect();
             let raw: Vec<f32> =
                 (0..ranked.raw.len()).map(|at| if is_filtered(ranked, at) { filtered[at] } else { next() }).collect();
             if edges.candidates.count.is_some() {
-                scores.filtered.add_scores(edge, filtered.into_iter());
+                match filtered.is_empty() {
+                    true => scores.unranked += 1,
+                    false => scores.filtered.add_scores(edge, filtered.into_iter()),
+                }
                 scores.raw.add_scores(edge, raw.into_iter());
             }
         }
         Ok(())
     }
 
-    /// Ranks edges among all nodes of the set but their destinations; filtered, also without the source and its known destinations.
+    /// Ranks edges among all destinations but their own; filtered, also without the source and its known destinations.
     fn rank_among_all(&self, edges: &RankedEdges<'_>, scores: &mut LinkScores, progress: &dyn Progress) -> Result<()> {
         let sources = distinct(edges.edges.iter().map(|edge| edge.0));
         let known = known_edges_of(edges.store, edges.parts, &sources, self.memory / 4, progress)?;
@@ -127,7 +134,7 @@ impl LinkEmbeddings<'_> {
             .iter()
             .zip(of_edges)
             .map(|(&(source, destination), (&score, &magnitude))| {
-                let destination = self.nodes.position(destination);
+                let destination = self.destinations.position(destination);
                 let mut left_out = self.excluded(source, &known);
                 left_out.retain(|&position| position != destination);
                 AmongAll {
@@ -144,7 +151,10 @@ impl LinkEmbeddings<'_> {
         for rank in &ranks {
             let Places { above, equal } = rank.raw;
             scores.raw.add(above, equal);
-            scores.filtered.add(above - rank.not_counted.above, equal - rank.not_counted.equal);
+            match rank.left_out.len() as u64 + 1 == self.destinations.len() {
+                true => scores.unranked += 1,
+                false => scores.filtered.add(above - rank.not_counted.above, equal - rank.not_counted.equal),
+            }
         }
         Ok(())
     }

@@ -66,6 +66,7 @@ impl Fixture {
             decoder: self.model.decoder().unwrap(),
             rows: &self.rows,
             nodes: &self.all,
+            destinations: &self.all,
             memory,
             threads,
             device: Device::Cpu,
@@ -176,14 +177,20 @@ fn only_nodes_of_the_set_are_destinations() {
     for (position, node) in (0..).zip([3, 50, 51, 100]) {
         rows.write(position, &fixture.table[node * WIDTH..][..WIDTH]).unwrap();
     }
-    let embeddings = LinkEmbeddings { rows: &rows, nodes: &set, ..fixture.embeddings(1 << 20, 2) };
+    let embeddings = LinkEmbeddings { rows: &rows, nodes: &set, destinations: &set, ..fixture.embeddings(1 << 20, 2) };
     let best = embeddings.top_k(&[NodeId(50)], 10, &[], &Silent).unwrap();
     let nodes: BTreeSet<_> = best[0].iter().map(|(node, _)| node.0).collect();
     assert_eq!(nodes, BTreeSet::from([3, 51, 100]));
+    let listed = NodeSet::of(NODES, [3, 100].map(NodeId));
+    let embeddings = LinkEmbeddings { destinations: &listed, ..embeddings };
+    let best = embeddings.top_k(&[NodeId(50)], 10, &[(NodeId(50), NodeId(51))], &Silent).unwrap();
+    let found: BTreeSet<_> = best[0].iter().map(|(node, _)| node.0).collect();
+    assert_eq!(found, BTreeSet::from([3, 100]));
+    assert!(best[0].iter().all(|&(node, score)| close(score, fixture.score(NodeId(50), node))));
 }
 
 fn report(scores: LinkScores) -> LinkReport {
-    scores.report(LinkCandidates { count: None, kind: "uniform".to_owned() })
+    scores.report(LinkCandidates { count: None, kind: "uniform".to_owned(), among: None })
 }
 
 #[test]
@@ -200,7 +207,7 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
         for (count, nodes) in
             [(Some(20), Candidates::Uniform), (Some(18), Candidates::Listed(listed)), (None, Candidates::Uniform)]
         {
-            let candidates = RankCandidates { count, nodes, seed: 4 };
+            let candidates = RankCandidates { count, nodes, destinations: None, seed: 4 };
             let ranked = RankedEdges {
                 store: &store,
                 parts: &EdgePart::ALL,
@@ -224,7 +231,8 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
                 let score = |&node: &NodeId| fixture.score(source, node);
                 expected.filtered.add_scores(edge, filtered.iter().map(score));
                 expected.raw.add_scores(edge, raw.iter().map(score));
-                expected.add_pair(edge, fixture.score(drawn.pair.0, drawn.pair.1));
+                let (source, destination) = drawn.pair.unwrap();
+                expected.add_pair(edge, fixture.score(source, destination));
             }
             let expected = report(expected);
             assert_ne!(expected.filtered, expected.raw, "there is nothing to filter");

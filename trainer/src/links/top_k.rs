@@ -63,7 +63,7 @@ fn better((a, first): (f32, u64), (b, second): (f32, u64)) -> std::cmp::Ordering
 
 impl LinkEmbeddings<'_> {
     /// The `k` best destinations of each source, with their scores, the best one first; of equal scores, the node with the smaller number.
-    /// A node is no destination of itself. Destinations are all nodes of the set but the `known` ones: source and destination, ascending.
+    /// A node is no destination of itself. The `known` edges are left out: source and destination, ascending.
     /// Fewer than `k` if there are no more, or if scores are NaN.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl LinkEmbeddings<'_> {
         progress: &dyn Progress,
     ) -> Result<Vec<Vec<(NodeId, f32)>>> {
         assert!(k > 0, "at least one destination");
-        let k = k.min(self.nodes.len().max(1) as usize);
+        let k = k.min(self.destinations.len().max(1) as usize);
         // A source has its embedding twice, and up to 2 k scores and positions.
         let part = (self.memory / 2 / (2 * self.row_bytes() + 32 * k as u64)).max(1);
         let mut all = Vec::with_capacity(sources.len());
@@ -90,12 +90,8 @@ impl LinkEmbeddings<'_> {
             let mut best: Vec<Best> = excluded.map(none).collect();
             score_blocks(self, &rows, &mut best, progress, Best::add)?;
             all.extend(best.into_iter().map(|best| {
-                let mut nodes = Vec::new();
-                let sorted = best.sorted();
-                for &(_, position) in &sorted {
-                    self.nodes.nodes_at(position..position + 1, &mut nodes);
-                }
-                nodes.into_iter().zip(sorted.into_iter().map(|(score, _)| score)).collect()
+                let sorted = best.sorted().into_iter();
+                sorted.map(|(score, position)| (self.destinations.at(position), score)).collect()
             }));
         }
         Ok(all)

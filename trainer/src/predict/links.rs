@@ -7,7 +7,7 @@ use grappa_engine::{
     export::{pair_table::write_scored_pairs, table::TableOut},
 };
 use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype};
-use grappa_io::progress::Progress;
+use grappa_io::{progress::Progress, size::ByteSize};
 use grappa_sampling::{NodeSet, links::known_edges_of};
 use grappa_storage::Store;
 
@@ -21,17 +21,24 @@ use crate::{
     },
 };
 
+/// Bytes of a found destination: in the list of its source and in the rows to write.
+const ROW_BYTES: u64 = 40;
+/// Bytes of a source besides its destinations.
+const SOURCE_BYTES: u64 = 64;
+
 /// The links to predict.
 #[derive(Debug, Clone, Copy)]
 pub enum LinkRequest<'a> {
     /// The scores of pairs, source and destination, in this order.
     Pairs(&'a [(NodeId, NodeId)]),
-    /// The best destinations of sources among all nodes, the best one first. A node is no destination of itself.
+    /// The best destinations of sources, the best one first. A node is no destination of itself.
     TopK {
         /// The sources, in the order of the rows.
         sources: &'a [NodeId],
         /// Destinations of each source, at least 1.
         k: usize,
+        /// The nodes that destinations are among; none for all nodes.
+        among: Option<&'a NodeSet>,
         /// Whether to leave out the destinations of known edges: of the graph, and of the parts that are held out of it.
         excludes_known: bool,
     },
@@ -75,6 +82,7 @@ pub fn predict_links(
     check_sets(all, trained.model().options().layers, budget.memory, "raise --memory")?;
     let nodes = match request {
         LinkRequest::Pairs(pairs) => NodeSet::of(all, pairs.iter().flat_map(|pair| [pair.0, pair.1])),
+        LinkRequest::TopK { sources, among: Some(among), .. } => NodeSet::of(all, sources.iter().copied()).union(among),
         LinkRequest::TopK { .. } if !store.manifest().is_whole() => {
             return Err(Error::WrongStore(format!(
                 "{}: the store is a slice of its graph, so it does not know the best of all nodes: score pairs of its own nodes with --links",
@@ -88,31 +96,88 @@ pub fn predict_links(
         decoder,
         rows: &rows,
         nodes: &nodes,
+        destinations: match request {
+            LinkRequest::TopK { among: Some(among), .. } => among,
+            _ => &nodes,
+        },
         memory: (budget.memory - rows.memory()) / 2,
         threads: budget.threads,
         device: trained.device(),
     };
-    let mut short = 0;
-    let scored: Vec<(NodeId, NodeId, f32)> = match request {
+    match request {
         LinkRequest::Pairs(pairs) => {
             let scores = embeddings.score(pairs, progress)?;
             let pairs = pairs.iter().zip(scores);
-            pairs.map(|(&(source, target), score)| (source, target, score)).collect()
+            let scored: Vec<_> = pairs.map(|(&(source, target), score)| (source, target, score)).collect();
+            let bytes =
+                write_scored_pairs(store, out, scored.len() as u64, progress, |write| Ok::<_, Error>(write(&scored)?))?;
+            Ok(PredictedLinks { rows: scored.len() as u64, bytes, short: 0 })
         }
-        LinkRequest::TopK { sources, k, excludes_known } => {
+        LinkRequest::TopK { sources, k, excludes_known, .. } => {
+            write_best(&embeddings, store, out, Best { sources, k, excludes_known }, progress)
+        }
+    }
+}
+
+/// The best destinations to find.
+#[derive(Clone, Copy)]
+struct Best<'a> {
+    sources: &'a [NodeId],
+    k: usize,
+    excludes_known: bool,
+}
+
+/// Finds the best destinations and writes them, some sources at a time: as many as memory allows.
+fn write_best(
+    embeddings: &LinkEmbeddings<'_>,
+    store: &Store,
+    out: TableOut<'_>,
+    best: Best<'_>,
+    progress: &dyn Progress,
+) -> Result<PredictedLinks> {
+    let Best { sources, k, excludes_known } = best;
+    // Half is for known edges and for rows, which are a list for each source and then one list. The other half finds the best.
+    let share = embeddings.memory / 4;
+    let found = (k as u64).min(embeddings.destinations.len()).saturating_mul(ROW_BYTES).saturating_add(SOURCE_BYTES);
+    if found > share {
+        return Err(Error::Options(format!(
+            "top-k is {k}, and the destinations of one source need {}: raise --memory, or give --top-k {} or less",
+            ByteSize(found),
+            share.saturating_sub(SOURCE_BYTES) / ROW_BYTES
+        )));
+    }
+    let finding = LinkEmbeddings { memory: embeddings.memory / 2, ..*embeddings };
+    let mut at_once = (share / found) as usize;
+    let (mut rows, mut short, mut start) = (0, 0, 0);
+    let rows_max = (sources.len() as u64).saturating_mul(k as u64);
+    let bytes = write_scored_pairs(store, out, rows_max, progress, |write| {
+        while start < sources.len() {
+            let block = &sources[start..sources.len().min(start + at_once)];
             let known = match excludes_known {
-                true => known_of(store, sources, budget.memory / 4, progress)?,
+                true => match known_of(store, block, share, progress) {
+                    // Fewer sources have fewer known edges.
+                    Err(Error::Engine(grappa_io::Error::Budget { .. })) if block.len() > 1 => {
+                        at_once = block.len() / 2;
+                        continue;
+                    }
+                    known => known?,
+                },
                 false => Vec::new(),
             };
-            progress.stage("comparing all nodes", None);
-            let best = embeddings.top_k(sources, k, &known, progress)?;
-            short = best.iter().filter(|best| best.len() < k).count() as u64;
-            let best = sources.iter().zip(best);
-            best.flat_map(|(&source, best)| best.into_iter().map(move |(target, score)| (source, target, score)))
-                .collect()
+            progress.stage("comparing destinations", None);
+            let best = finding.top_k(block, k, &known, progress)?;
+            short += best.iter().filter(|best| best.len() < k).count() as u64;
+            let scored = block.iter().zip(best);
+            let scored: Vec<_> = scored
+                .flat_map(|(&source, best)| best.into_iter().map(move |(target, score)| (source, target, score)))
+                .collect();
+            rows += scored.len() as u64;
+            write(&scored)?;
+            start += block.len();
         }
-    };
-    Ok(PredictedLinks { rows: scored.len() as u64, bytes: write_scored_pairs(store, out, &scored, progress)?, short })
+        Ok::<_, Error>(())
+    })?;
+    Ok(PredictedLinks { rows, bytes, short })
 }
 
 /// The embeddings of nodes, in memory if they take at most half of it.

@@ -7,6 +7,7 @@ use grappa_run::{
     config::Correction,
     model::ModelOptions,
 };
+use grappa_sampling::links::Negatives;
 use tch::{Device, Tensor, no_grad};
 
 use super::{
@@ -82,7 +83,11 @@ impl Learner {
             denominator: Denominator::default(),
             gradients: GradientExchange::new(group, config, parameters),
             objective: match data.links() {
-                Some(_) => Objective::Links(LinkLoss::new(config.loss, config.temperature(), config.negatives())),
+                Some(links) => {
+                    let is_shared = matches!(links.task.negatives, Negatives::Shared(_));
+                    let loss = LinkLoss::new(config.loss, config.temperature(), config.negatives(), is_shared);
+                    Objective::Links(loss)
+                }
                 None => Objective::Nodes(Loss::of_run(data.task(), config, &model, on_device)),
             },
             class_weights: weights.as_deref().map(digest),

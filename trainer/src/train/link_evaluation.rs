@@ -24,10 +24,13 @@ use crate::{
 pub(super) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Option<Evaluation>> {
     let embedded = embed(on);
     let (rows, memory) = on.processes.agree(embedded, on.progress)?;
+    let all = NodeSet::all(on.data.store.manifest().nodes);
+    let destinations = on.data.links().and_then(LinkData::destinations).unwrap_or(&all);
     let embeddings = LinkEmbeddings {
         decoder: on.learner.model.decoder().expect("a model of links has a decoder"),
         rows: &rows,
-        nodes: &NodeSet::all(on.data.store.manifest().nodes),
+        nodes: &all,
+        destinations,
         memory,
         threads: on.config.threads(),
         device: on.config.device,
@@ -80,7 +83,7 @@ fn report(on: &ModelOnGraph<'_>, embeddings: &LinkEmbeddings<'_>, part: EdgePart
     Ok(Some(of_links(scores.report(links.ranked_among()))))
 }
 
-/// The scores of the edges of a part that this rank ranks. Edges of parts that come before, and all of this one, are known.
+/// The scores of the edges of a part that this rank ranks. The edges of all parts are known: a true edge is never a wrong answer.
 fn scores(
     on: &ModelOnGraph<'_>,
     links: &LinkData,
@@ -90,8 +93,7 @@ fn scores(
     let (store, progress) = (&on.data.store, on.progress);
     let edges = links.held_out(part, embeddings.memory / 2, progress)?;
     let edges = edges.edges();
-    let known = |of_store: &EdgePart| *of_store <= part && links.edges[*of_store as usize] > 0;
-    let parts: Vec<EdgePart> = EdgePart::ALL.into_iter().filter(known).collect();
+    let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
     let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
     let [start, end] = [rank, rank + 1].map(|rank| edges.len() * rank / ranks);
     let ranked = RankedEdges {

@@ -17,6 +17,7 @@
 //!
 //! Edges are read front to back, once per epoch at most; no edge is read at random. Negatives cost a lookup of one adjacency list each.
 
+mod among;
 mod known;
 mod negatives;
 mod positives;
@@ -28,8 +29,8 @@ mod tests;
 pub(crate) use self::task::LinkScratch;
 pub use self::{
     known::KnownEdges,
-    negatives::{Candidates, ListedPairs, Negatives},
-    positives::Positives,
+    negatives::{Candidates, ListedPairs, Negatives, WithoutNegative},
+    positives::{PartEdges, Positives},
     ranked::{RankCandidates, Ranked, known_edges_of},
     task::{ExcludedEdges, LinkTask},
 };

@@ -1,21 +1,24 @@
 //! Negatives: pairs of nodes without an edge.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Error, Result};
 use grappa_storage::{MappedChunks, Store};
 
-use super::known::KnownEdges;
+use super::{among::OwnedMembers, known::KnownEdges};
 use crate::{
+    NodeSet,
     partition::LocalId,
-    sample::{BatchKey, FindScratch, find_edges, link_draws},
+    sample::{BatchKey, Draws, FindScratch, find_edges, link_draws},
     view::PartitionView,
 };
 
 /// Draws for a negative before it counts as impossible: one of a node that has edges to 99 of 100 nodes is then found with all but
 /// certainty.
 pub(super) const DRAWS_MAX: u64 = 2000;
+/// Draws for each negative of a source before it may count as a source without negatives.
+const DRAWS_MIN: u64 = 8;
 /// Draws among the listed pairs of a source before none of their destinations counts as a node of the partition.
 const OWNED_DRAWS: u64 = 32;
 /// Nodes per sum of a table of degrees.
@@ -36,7 +39,16 @@ pub enum Negatives {
     Shared(u32),
 }
 
-/// The nodes that negatives are drawn from, as far as the partition owns them.
+/// What becomes of an edge whose source has an edge to all nodes that negatives are drawn from, or to nearly all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WithoutNegative {
+    /// It is an error with this remedy.
+    Refused(&'static str),
+    /// [`LinkPairs::is_negative`](crate::sample::LinkPairs::is_negative) marks the pairs that are no negatives.
+    Marked,
+}
+
+/// The nodes that negatives are drawn from, as far as the partition owns them. If destinations are listed, all are among these.
 #[derive(Debug, Clone)]
 pub enum Candidates {
     /// All nodes, each with the same probability.
@@ -50,12 +62,13 @@ pub enum Candidates {
 }
 
 impl Candidates {
-    /// Candidates in proportion to the in-degree^0.75 in `store`. Reads the in-degrees of all nodes. Takes a byte per 8 nodes.
+    /// Candidates in proportion to the in-degree^0.75 in `store`, among some destinations if these are given. Reads the in-degrees of all
+    /// nodes. Takes a byte per 8 nodes.
     ///
     /// # Errors
-    /// If the graph has no edges, or a file is damaged.
-    pub fn by_degree(store: &Store) -> Result<Self> {
-        DegreeSums::of(store).map(|sums| Self::ByDegree(Arc::new(sums)))
+    /// If the graph has no edges to the destinations, or a file is damaged.
+    pub fn by_degree(store: &Store, destinations: Option<Arc<NodeSet>>) -> Result<Self> {
+        DegreeSums::new(store, destinations).map(|sums| Self::ByDegree(Arc::new(sums)))
     }
 
     /// Bytes of memory.
@@ -125,20 +138,23 @@ pub struct DegreeSums {
     sums: Vec<f64>,
     /// The number of the first block of each chunk. Blocks end with their chunk.
     first_blocks: Vec<usize>,
+    /// Other nodes have no weight.
+    destinations: Option<Arc<NodeSet>>,
 }
 
 impl DegreeSums {
-    fn of(store: &Store) -> Result<Self> {
+    fn new(store: &Store, destinations: Option<Arc<NodeSet>>) -> Result<Self> {
         let chunks = MappedChunks::open(store)?;
         let (mut sums, mut sum, mut first_blocks) = (Vec::new(), 0.0, Vec::new());
         for chunk in (0..chunks.map().chunks()).map(ChunkId) {
             first_blocks.push(sums.len());
-            let nodes = chunks.map().len(chunk);
+            let (nodes, first) = (chunks.map().len(chunk), chunks.map().range(chunk).start);
             for start in (0..nodes).step_by(BLOCK_NODES as usize) {
                 // The nodes of chunks that a slice lacks have no degree.
                 if let Some(lists) = chunks.chunk(chunk) {
-                    for degree in lists.rows().degrees(start..nodes.min(start + BLOCK_NODES)) {
-                        sum += weight(degree?);
+                    let rows = start..nodes.min(start + BLOCK_NODES);
+                    for (row, degree) in rows.clone().zip(lists.rows().degrees(rows)) {
+                        sum += weight(degree?, NodeId(first + row), destinations.as_deref());
                     }
                 }
                 sums.push(sum);
@@ -146,11 +162,14 @@ impl DegreeSums {
         }
         if sum == 0.0 {
             return Err(Error::conflict(
-                "the graph has no edges, so no node can be drawn by its degree",
+                match destinations {
+                    None => "the graph has no edges, so no node can be drawn by its degree",
+                    Some(_) => "the graph has no edges to the listed destinations, so none can be drawn by its degree",
+                },
                 "draw negatives uniformly",
             ));
         }
-        Ok(Self { chunks, sums, first_blocks })
+        Ok(Self { chunks, sums, first_blocks, destinations })
     }
 
     /// The node at `unit`, in (0, 1], of the sum of all weights.
@@ -165,7 +184,7 @@ impl DegreeSums {
         let rows = start..(range.end - range.start).min(start + BLOCK_NODES);
         let mut found = None;
         for (row, degree) in rows.clone().zip(self.chunks[ChunkId(chunk as u32)].rows().degrees(rows)) {
-            let weight = weight(degree?);
+            let weight = weight(degree?, NodeId(range.start + row), self.destinations.as_deref());
             // Rounding must not select a node without edges.
             if weight > 0.0 {
                 found = Some(NodeId(range.start + row));
@@ -179,8 +198,11 @@ impl DegreeSums {
     }
 }
 
-fn weight(degree: u64) -> f64 {
-    (degree as f64).powf(POWER)
+fn weight(degree: u64, node: NodeId, destinations: Option<&NodeSet>) -> f64 {
+    match destinations.is_none_or(|among| among.contains(node)) {
+        true => (degree as f64).powf(POWER),
+        false => 0.0,
+    }
 }
 
 /// The pairs of a minibatch.
@@ -199,6 +221,9 @@ pub(super) struct Draw<'a> {
     pub view: &'a PartitionView,
     pub negatives: Negatives,
     pub candidates: &'a Candidates,
+    /// The nodes that destinations are among; none for all nodes.
+    pub destinations: Option<&'a NodeSet>,
+    pub without_negative: WithoutNegative,
     /// The true edges beside the graph's. If none, true edges are not excluded at all.
     pub known: Option<&'a KnownEdges>,
     pub key: BatchKey,
@@ -211,6 +236,7 @@ pub(super) struct DrawScratch {
     found: Vec<bool>,
     pairs: Vec<(NodeId, NodeId)>,
     pending: Vec<usize>,
+    members: OwnedMembers,
 }
 
 impl Draw<'_> {
@@ -228,13 +254,25 @@ impl Draw<'_> {
         if positives == 0 {
             return Ok(());
         }
+        if let Some(destinations) = self.destinations {
+            scratch.members.set(destinations, self.view.owned());
+            if scratch.members.count() == 0 {
+                return Err(Error::conflict(
+                    format!("no listed destination is in partition {}, so it has no negatives", self.key.partition.0),
+                    "list more destinations, or use fewer partitions",
+                ));
+            }
+        }
         out.negatives.resize(count, (NodeId(0), NodeId(0)));
         scratch.pending.clear();
         scratch.pending.extend(0..count);
         let is_shared = matches!(self.negatives, Negatives::Shared(_));
+        if !is_shared && self.without_negative == WithoutNegative::Marked {
+            out.is_negative.resize(count, true);
+        }
         for round in 0.. {
             for &slot in &scratch.pending {
-                out.negatives[slot] = self.pair(slot, round, out)?;
+                out.negatives[slot] = self.pair(slot, round, out, &scratch.members)?;
             }
             if is_shared || self.known.is_none() {
                 break;
@@ -248,11 +286,10 @@ impl Draw<'_> {
                 at += 1;
                 found[at - 1]
             });
-            match scratch.pending.first() {
-                None => break,
-                Some(&slot) if round + 1 == DRAWS_MAX => return Err(self.no_candidate(out.negatives[slot].0)),
-                Some(_) => {}
+            if scratch.pending.is_empty() {
+                break;
             }
+            self.give_up(round + 1, &mut scratch.pending, out)?;
         }
         if is_shared {
             scratch.pairs.clear();
@@ -270,17 +307,60 @@ impl Draw<'_> {
         Ok(())
     }
 
+    /// Gives up slots for which `draws` draws each found no negative: all of a source that has none, or too many draws.
+    ///
+    /// Many slots may have the same source, such as the edges of a node with edges to all others. Their draws count together, so that a
+    /// minibatch of them takes no longer than one of them.
+    fn give_up(&self, draws: u64, pending: &mut Vec<usize>, out: &mut LinkSamples) -> Result<()> {
+        if draws != DRAWS_MAX && (draws < DRAWS_MIN || !draws.is_power_of_two()) {
+            return Ok(());
+        }
+        let slots_of = |count: u64| match self.negatives {
+            Negatives::Destinations(each) => count * u64::from(each),
+            _ => u64::MAX,
+        };
+        let (mut sources, mut failed) = (HashMap::new(), HashMap::new());
+        out.positives.iter().for_each(|pair| *sources.entry(pair.0).or_insert(0) += 1);
+        pending.iter().for_each(|&slot| *failed.entry(out.negatives[slot].0).or_insert(0) += 1);
+        let is_hopeless = |source: NodeId| {
+            let (all, failed) = (slots_of(sources.get(&source).copied().unwrap_or(0)), failed[&source]);
+            draws == DRAWS_MAX || (failed == all && failed * draws >= DRAWS_MAX)
+        };
+        let hopeless: Vec<usize> = pending.iter().copied().filter(|&slot| is_hopeless(out.negatives[slot].0)).collect();
+        match (hopeless.first(), self.without_negative) {
+            (Some(&slot), WithoutNegative::Refused(remedy)) => {
+                let source = self.store.ids().name(out.negatives[slot].0);
+                let what = format!(
+                    "{DRAWS_MAX} draws found no node without an edge from {source}, so its edges have no negative"
+                );
+                return Err(Error::conflict(what, remedy));
+            }
+            (_, WithoutNegative::Marked) => hopeless.iter().for_each(|&slot| out.is_negative[slot] = false),
+            (None, _) => {}
+        }
+        pending.retain(|slot| hopeless.binary_search(slot).is_err());
+        Ok(())
+    }
+
     /// A draw for a negative.
-    fn pair(&self, slot: usize, round: u64, out: &LinkSamples) -> Result<(NodeId, NodeId)> {
+    fn pair(&self, slot: usize, round: u64, out: &LinkSamples, members: &OwnedMembers) -> Result<(NodeId, NodeId)> {
         let mut draws = link_draws(self.key, slot as u64, round);
         let (positives, owned) = (&out.positives, self.view.owned());
         let source = match self.negatives {
+            // Destinations are of another kind than sources.
+            Negatives::Pairs(_) if self.destinations.is_some() => {
+                Some(positives[draws.below(positives.len() as u64) as usize].0)
+            }
             Negatives::Pairs(_) => None,
             Negatives::Destinations(each) => Some(positives[slot / each as usize].0),
             Negatives::Shared(_) | Negatives::None => Some(positives[0].0),
         };
+        let uniform = |draws: &mut Draws| match self.destinations {
+            None => owned.at(LocalId(draws.below(owned.nodes()))),
+            Some(destinations) => members.at(destinations, draws.below(members.count())),
+        };
         let mut node = |of_positive: fn(&(NodeId, NodeId)) -> NodeId| match self.candidates {
-            Candidates::Uniform => Ok(owned.at(LocalId(draws.below(owned.nodes())))),
+            Candidates::Uniform => Ok(uniform(&mut draws)),
             Candidates::ByDegree(sums) => loop {
                 let node = sums.node(draws.unit())?;
                 if owned.contains(node) {
@@ -302,7 +382,7 @@ impl Draw<'_> {
                 let tries = if pairs.is_empty() { 0 } else { OWNED_DRAWS };
                 let mut drawn = (0..tries).map(|_| of_positive(&pairs[draws.below(pairs.len() as u64) as usize]));
                 let found = drawn.find(|&node| owned.contains(node));
-                Ok(found.unwrap_or_else(|| owned.at(LocalId(draws.below(owned.nodes())))))
+                Ok(found.unwrap_or_else(|| uniform(&mut draws)))
             }
         };
         let source = source.map_or_else(|| node(|pair| pair.0), Ok)?;
@@ -320,13 +400,6 @@ impl Draw<'_> {
             }
         }
         Ok(())
-    }
-
-    fn no_candidate(&self, source: NodeId) -> Error {
-        Error::conflict(
-            format!("{DRAWS_MAX} draws found no node without an edge from {}", self.store.ids().name(source)),
-            "draw negatives from more nodes (uniform), or do not exclude true edges",
-        )
     }
 
     fn not_listed(&self, source: NodeId) -> Error {

@@ -7,8 +7,107 @@ use grappa_io::{
 };
 use grappa_storage::Store;
 
+use crate::NodeSet;
+
 /// Adjacency lists whose pages stay in memory while edges are read.
 const RELEASE_ROWS: u64 = 1 << 18;
+
+/// The edges of a part of a store that are asked about.
+///
+/// With destinations, these are the edges to one of them. An undirected graph does not keep the direction of the file. So an edge of it that
+/// has one end among the destinations is an edge to this end, whatever direction is stored.
+#[derive(Debug, Clone, Copy)]
+pub struct PartEdges<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// The part.
+    pub part: EdgePart,
+    /// The nodes that destinations are among; none for all nodes.
+    pub destinations: Option<&'a NodeSet>,
+}
+
+impl<'a> PartEdges<'a> {
+    /// All edges of a part.
+    pub fn all(store: &'a Store, part: EdgePart) -> Self {
+        Self { store, part, destinations: None }
+    }
+
+    /// Whether some stored edges are not asked about in their stored direction.
+    fn is_chosen(&self) -> bool {
+        self.has_both_directions() || self.destinations.is_some()
+    }
+
+    /// Whether the part has each edge in both directions, and one direction counts.
+    fn has_both_directions(&self) -> bool {
+        self.part == EdgePart::Graph && self.store.manifest().edge_options.undirected
+    }
+
+    /// The edge that a stored edge stands for, if it counts.
+    fn asked(&self, source: NodeId, target: NodeId) -> Option<(NodeId, NodeId)> {
+        let is_counted = || !self.has_both_directions() || is_counted(source, target);
+        let Some(among) = self.destinations else {
+            return is_counted().then_some((source, target));
+        };
+        match (among.contains(source), among.contains(target)) {
+            (true, true) => is_counted().then_some((source, target)),
+            (false, true) => Some((source, target)),
+            // An edge that is held out of an undirected graph is stored in one direction.
+            (true, false) if self.store.manifest().edge_options.undirected && self.part != EdgePart::Graph => {
+                Some((target, source))
+            }
+            (_, false) => None,
+        }
+    }
+
+    /// Reads the edges to nodes of some chunks, in the order of the stored ones: by destination, then by source.
+    fn for_each(
+        &self,
+        chunks: &[ChunkId],
+        progress: &dyn Progress,
+        mut each: impl FnMut(NodeId, NodeId),
+    ) -> Result<()> {
+        for_each_edge(self.store, self.part, chunks, progress, |source, target| {
+            if let Some((source, target)) = self.asked(source, target) {
+                each(source, target);
+            }
+        })
+    }
+
+    /// Reads the edges with some numbers in the order of [`PartEdges::for_each`]. The numbers ascend. If all stored edges are asked about,
+    /// skips edges without reading them.
+    fn for_each_numbered(
+        &self,
+        chunks: &[ChunkId],
+        numbers: &[u64],
+        progress: &dyn Progress,
+        mut each: impl FnMut(NodeId, NodeId),
+    ) -> Result<()> {
+        let mut numbers = numbers.iter().copied().peekable();
+        let mut number = 0;
+        if self.is_chosen() {
+            return self.for_each(chunks, progress, |source, target| {
+                if numbers.next_if_eq(&number).is_some() {
+                    each(source, target);
+                }
+                number += 1;
+            });
+        }
+        for &chunk in chunks {
+            check_stopped(progress)?;
+            let lists = self.store.part(self.part, chunk)?;
+            let (rows, first) = (lists.rows(), lists.span().first_node.0);
+            for (row, degree) in (0..).zip(rows.degrees(0..rows.rows())) {
+                let end = number + degree?;
+                while let Some(of_row) = numbers.next_if(|&next| next < end) {
+                    each(NodeId(rows.row(row)?.get(of_row - number)), NodeId(first + row));
+                }
+                number = end;
+            }
+            lists.release_all_rows();
+        }
+        Ok(())
+    }
+}
 
 /// Edges in an order: source and destination of each. 16 bytes each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,40 +123,38 @@ impl Positives {
         Self { edges, numbers: Vec::new() }
     }
 
-    /// The edges of a part of the store, by destination; in an undirected graph, each once. If `sample` is a number and a key, this
-    /// number of edges, drawn by the key without replacement. They have at most `memory` bytes.
+    /// The edges of a part of the store that are asked about, by destination; in an undirected graph, each once. If `sample` is a number and
+    /// a key, this number of edges, drawn by the key without replacement. They have at most `memory` bytes.
     ///
     /// # Errors
     /// If the store lacks the part, the edges need more memory, a file is damaged, or `progress` asks to stop.
     pub fn of_part(
-        store: &Store,
-        part: EdgePart,
+        edges: PartEdges<'_>,
         sample: Option<(u64, u64)>,
         memory: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
         // Fails if the store lacks the part.
-        store.part_edges(part)?;
-        let chunks: Vec<ChunkId> = store.present_chunks().collect();
-        let edges = Self::count(store, part, &chunks, progress)?;
-        Self::of_chunks(store, part, &chunks, edges, sample, memory, progress)
+        edges.store.part_edges(edges.part)?;
+        let chunks: Vec<ChunkId> = edges.store.present_chunks().collect();
+        let count = Self::count(edges, &chunks, progress)?;
+        Self::of_chunks(edges, &chunks, count, sample, memory, progress)
     }
 
-    /// As [`Positives::of_part`], the edges to nodes of some chunks. There are `edges` of them, as [`Positives::count`] tells.
+    /// As [`Positives::of_part`], the edges to nodes of some chunks. There are `count` of them, as [`Positives::count`] tells.
     ///
     /// # Errors
     /// As [`Positives::of_part`].
     pub fn of_chunks(
-        store: &Store,
-        part: EdgePart,
+        edges: PartEdges<'_>,
         chunks: &[ChunkId],
-        edges: u64,
+        count: u64,
         sample: Option<(u64, u64)>,
         memory: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let sample = sample.filter(|&(wanted, _)| wanted < edges);
-        let (wanted, bytes_of_edge) = sample.map_or((edges, 16), |(wanted, _)| (wanted, 24));
+        let sample = sample.filter(|&(wanted, _)| wanted < count);
+        let (wanted, bytes_of_edge) = sample.map_or((count, 16), |(wanted, _)| (wanted, 24));
         if wanted.saturating_mul(bytes_of_edge) > memory {
             return Err(Error::Budget {
                 what: format!("a list of {wanted} edges"),
@@ -68,31 +165,31 @@ impl Positives {
         }
         let mut found = Self {
             edges: Vec::with_capacity(wanted as usize),
-            numbers: sample.map_or_else(Vec::new, |(wanted, key)| drawn_numbers(edges, wanted, key)),
+            numbers: sample.map_or_else(Vec::new, |(wanted, key)| drawn_numbers(count, wanted, key)),
         };
         let each = |source, target| found.edges.push((source, target));
         match sample {
-            None => for_each_positive(store, part, chunks, progress, each)?,
-            Some(_) => for_each_numbered(store, part, chunks, &found.numbers, progress, each)?,
+            None => edges.for_each(chunks, progress, each)?,
+            Some(_) => edges.for_each_numbered(chunks, &found.numbers, progress, each)?,
         }
         Ok(found)
     }
 
-    /// The number of edges of [`Positives::of_chunks`] without a sample. Reads all edges of an undirected graph.
+    /// The number of edges of [`Positives::of_chunks`] without a sample. Reads all edges of an undirected graph, or if destinations are given.
     ///
     /// # Errors
     /// If the store lacks the part, a file is damaged, or `progress` asks to stop.
-    pub fn count(store: &Store, part: EdgePart, chunks: &[ChunkId], progress: &dyn Progress) -> Result<u64> {
-        let mut edges = 0;
-        match has_both_directions(store, part) {
-            true => for_each_positive(store, part, chunks, progress, |_, _| edges += 1)?,
+    pub fn count(edges: PartEdges<'_>, chunks: &[ChunkId], progress: &dyn Progress) -> Result<u64> {
+        let mut count = 0;
+        match edges.is_chosen() {
+            true => edges.for_each(chunks, progress, |_, _| count += 1)?,
             false => {
                 for &chunk in chunks {
-                    edges += store.part_in_order(part, chunk)?.rows().edges();
+                    count += edges.store.part_in_order(edges.part, chunk)?.rows().edges();
                 }
             }
         }
-        Ok(edges)
+        Ok(count)
     }
 
     /// Number of edges.
@@ -127,63 +224,6 @@ fn drawn_numbers(edges: u64, wanted: u64, key: u64) -> Vec<u64> {
     Feistel::new(edges, key).inverse_all(&mut numbers);
     numbers.sort_unstable();
     numbers
-}
-
-/// Whether a part has each edge in both directions, and one direction counts.
-fn has_both_directions(store: &Store, part: EdgePart) -> bool {
-    part == EdgePart::Graph && store.manifest().edge_options.undirected
-}
-
-/// Reads the edges of a part to nodes of some chunks, by destination, then by source; in an undirected graph, each once.
-fn for_each_positive(
-    store: &Store,
-    part: EdgePart,
-    chunks: &[ChunkId],
-    progress: &dyn Progress,
-    mut each: impl FnMut(NodeId, NodeId),
-) -> Result<()> {
-    let both_directions = has_both_directions(store, part);
-    for_each_edge(store, part, chunks, progress, |source, target| {
-        if !both_directions || is_counted(source, target) {
-            each(source, target);
-        }
-    })
-}
-
-/// Reads the edges with some numbers in the order of [`for_each_positive`]. The numbers ascend. If a part has each edge in one direction,
-/// this reads the in-degrees of all nodes, and the adjacency lists with these edges.
-fn for_each_numbered(
-    store: &Store,
-    part: EdgePart,
-    chunks: &[ChunkId],
-    numbers: &[u64],
-    progress: &dyn Progress,
-    mut each: impl FnMut(NodeId, NodeId),
-) -> Result<()> {
-    let mut numbers = numbers.iter().copied().peekable();
-    let mut number = 0;
-    if has_both_directions(store, part) {
-        return for_each_positive(store, part, chunks, progress, |source, target| {
-            if numbers.next_if_eq(&number).is_some() {
-                each(source, target);
-            }
-            number += 1;
-        });
-    }
-    for &chunk in chunks {
-        check_stopped(progress)?;
-        let lists = store.part(part, chunk)?;
-        let (rows, first) = (lists.rows(), lists.span().first_node.0);
-        for (row, degree) in (0..).zip(rows.degrees(0..rows.rows())) {
-            let end = number + degree?;
-            while let Some(of_row) = numbers.next_if(|&next| next < end) {
-                each(NodeId(rows.row(row)?.get(of_row - number)), NodeId(first + row));
-            }
-            number = end;
-        }
-        lists.release_all_rows();
-    }
-    Ok(())
 }
 
 /// Reads the edges of a part to nodes of some chunks, by destination, then by source.

@@ -3,6 +3,8 @@
 //! Draws are addressed by the seed and the number of the edge. So each evaluation has the same candidates, for any number of processes and
 //! threads, and no matter how edges are divided among them.
 
+use std::sync::Arc;
+
 use grappa_formats::{ChunkId, EdgePart, NodeId, PartitionId};
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
@@ -12,7 +14,10 @@ use super::{
     negatives::{Candidates, DRAWS_MAX},
     positives::for_each_edge,
 };
-use crate::sample::{BatchKey, link_draws};
+use crate::{
+    NodeSet,
+    sample::{BatchKey, link_draws},
+};
 
 /// Stands for the epoch in the keys of evaluations.
 const EVALUATION: u64 = u64::MAX;
@@ -24,32 +29,35 @@ pub struct RankCandidates {
     pub count: Option<u32>,
     /// The nodes that they are drawn from: uniform, or by degree. Or a list: all its pairs of the source, whatever their number.
     pub nodes: Candidates,
+    /// The nodes that uniform candidates are among, and those that are not drawn; none for all nodes.
+    pub destinations: Option<Arc<NodeSet>>,
     /// The seed.
     pub seed: u64,
 }
 
-/// The candidates of an edge.
+/// The candidates of an edge. Fewer than wanted if the source has edges to all other nodes, or to nearly all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranked {
     /// Nodes without an edge from the source of the edge, and not the source.
     pub filtered: Vec<NodeId>,
     /// Nodes other than the destination of the edge; true edges are not excluded.
     pub raw: Vec<NodeId>,
-    /// A pair without an edge, both ends drawn; uniform if candidates are listed.
-    pub pair: (NodeId, NodeId),
+    /// A pair without an edge, both ends drawn; uniform if candidates are listed. With destinations, of the source of the edge and one of
+    /// them. None if there is none.
+    pub pair: Option<(NodeId, NodeId)>,
 }
 
 impl RankCandidates {
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        self.nodes.bytes()
+        self.nodes.bytes() + self.destinations.as_ref().map_or(0, |destinations| destinations.bytes())
     }
 
     /// Draws the candidates of the edge of this number. A node can be drawn several times. Listed ones are in the order of the list,
     /// known destinations last.
     ///
     /// # Errors
-    /// If the source has edges to nearly all candidates, the list has none for it, or a file is damaged.
+    /// If the list has no candidate for the source, or a file is damaged.
     ///
     /// # Panics
     /// If candidates are the ends of a minibatch.
@@ -77,58 +85,47 @@ impl RankCandidates {
             count = 0;
         }
         for slot in 0..count {
-            raw.push(self.first(store, number, slot, |&[_, node]| Ok(node != destination))?[1]);
+            raw.extend(self.first(store, number, slot, |&[_, node]| Ok(node != destination))?.map(|pair| pair[1]));
             let found = self.first(store, number, slot, |&[_, node]| {
                 Ok(node != destination && node != source && !known.contains(store, source, node)?)
-            });
-            filtered.push(found.map_err(|error| no_candidate(error, store, source))?[1]);
+            })?;
+            filtered.extend(found.map(|pair| pair[1]));
+            // The others would take as many draws to find as little.
+            if filtered.is_empty() {
+                break;
+            }
         }
-        let [one, other] = self.first(store, number, count, |&[source, destination]| {
-            Ok(source != destination && !known.contains(store, source, destination)?)
+        let source_of = |drawn: NodeId| if self.destinations.is_some() { source } else { drawn };
+        let pair = self.first(store, number, count, |&[from, to]| {
+            let from = source_of(from);
+            Ok(from != to && !known.contains(store, from, to)?)
         })?;
-        let pair = (one, other);
-        Ok(Ranked { filtered, raw, pair })
+        Ok(Ranked { filtered, raw, pair: pair.map(|[from, to]| (source_of(from), to)) })
     }
 
-    /// The first pair of nodes that is wanted, by the draws of a slot.
+    /// The first pair of nodes that is wanted, by the draws of a slot. None if there is hardly one.
     fn first(
         &self,
         store: &Store,
         number: u64,
         slot: u64,
         is_wanted: impl Fn(&[NodeId; 2]) -> Result<bool>,
-    ) -> Result<[NodeId; 2]> {
+    ) -> Result<Option<[NodeId; 2]>> {
         let key = BatchKey { seed: self.seed, epoch: EVALUATION, partition: PartitionId(0), batch: number };
         for round in 0..DRAWS_MAX {
             let mut draws = link_draws(key, slot, round);
-            let mut node = || match &self.nodes {
-                Candidates::Uniform | Candidates::Listed(_) => Ok(NodeId(draws.below(store.manifest().nodes))),
-                Candidates::ByDegree(sums) => sums.node(draws.unit()),
-                Candidates::InBatch => panic!("candidates of a minibatch"),
+            let mut node = || match (&self.nodes, &self.destinations) {
+                (Candidates::Uniform | Candidates::Listed(_), None) => Ok(NodeId(draws.below(store.manifest().nodes))),
+                (Candidates::Uniform | Candidates::Listed(_), Some(among)) => Ok(among.at(draws.below(among.len()))),
+                (Candidates::ByDegree(sums), _) => sums.node(draws.unit()),
+                (Candidates::InBatch, _) => panic!("candidates of a minibatch"),
             };
             let pair = [node()?, node()?];
             if is_wanted(&pair)? {
-                return Ok(pair);
+                return Ok(Some(pair));
             }
         }
-        Err(Error::conflict(
-            format!("{DRAWS_MAX} draws found no pair of nodes without an edge, so edges cannot be ranked"),
-            "rank edges among all nodes (--candidates all), which are not drawn",
-        ))
-    }
-}
-
-/// An error about draws as one about a source.
-fn no_candidate(error: Error, store: &Store, source: NodeId) -> Error {
-    match error {
-        Error::Conflict { .. } => Error::conflict(
-            format!(
-                "{DRAWS_MAX} draws found no node without an edge from {}, so its edges cannot be ranked",
-                store.ids().name(source)
-            ),
-            "rank edges among all nodes (--candidates all), which are not drawn",
-        ),
-        other => other,
+        Ok(None)
     }
 }
 

@@ -8,9 +8,10 @@ use grappa_storage::Store;
 
 use super::{
     known::KnownEdges,
-    negatives::{Candidates, Draw, DrawScratch, LinkSamples, Negatives},
+    negatives::{Candidates, Draw, DrawScratch, LinkSamples, Negatives, WithoutNegative},
 };
 use crate::{
+    NodeSet,
     sample::{BatchKey, LinkPairs, Minibatch, Sampler, Scratch},
     view::PartitionView,
 };
@@ -35,6 +36,10 @@ pub struct LinkTask {
     pub negatives: Negatives,
     /// Which nodes they are drawn from.
     pub candidates: Candidates,
+    /// The nodes that destinations are among, of positives and of negatives; none for all nodes.
+    pub destinations: Option<Arc<NodeSet>>,
+    /// What becomes of a positive whose source has no negative.
+    pub without_negative: WithoutNegative,
     /// The true edges that are no negatives, beside the graph's. If none, negatives may be true edges.
     pub known: Option<KnownEdges>,
     /// The edges that messages do not use.
@@ -65,13 +70,14 @@ impl LinkScratch {
 impl LinkTask {
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.known.as_ref().map_or(0, KnownEdges::bytes) + self.candidates.bytes()
+        let destinations = self.destinations.as_ref().map_or(0, |destinations| destinations.bytes());
+        self.known.as_ref().map_or(0, KnownEdges::bytes) + self.candidates.bytes() + destinations
     }
 
     /// Samples the minibatch of some positives. Its seeds are their ends and the ends of negatives, each once, ascending.
     ///
     /// # Errors
-    /// As [`Sampler::sample`], or if a source has edges to nearly all candidates.
+    /// As [`Sampler::sample`], or if a source has edges to nearly all candidates and that is refused.
     pub(crate) fn sample(
         &self,
         sampler: &Sampler,
@@ -89,6 +95,8 @@ impl LinkTask {
             view,
             negatives: self.negatives,
             candidates: &self.candidates,
+            destinations: self.destinations.as_deref(),
+            without_negative: self.without_negative,
             known: self.known.as_ref(),
             key,
         }

@@ -11,7 +11,7 @@ use grappa_storage::Store;
 
 use super::*;
 use crate::{
-    Loader, LoaderOptions, Seeds,
+    Loader, LoaderOptions, NodeSet, Seeds,
     feed::{BatchSource, MinibatchOptions, PartitionBatches, RowOptions},
     partition::{Owned, Schedule, assignment, chunk_sizes},
     sample::{BatchKey, Join, Minibatch, Sampler, Scratch},
@@ -59,7 +59,7 @@ impl Fixture {
     }
 
     fn positives(&self, sample: Option<(u64, u64)>) -> Positives {
-        Positives::of_part(&self.store, EdgePart::Graph, sample, 1 << 20, &Silent).unwrap()
+        Positives::of_part(PartEdges::all(&self.store, EdgePart::Graph), sample, 1 << 20, &Silent).unwrap()
     }
 
     fn task(&self, negatives: Negatives) -> LinkTask {
@@ -67,6 +67,8 @@ impl Fixture {
             store: self.store.clone(),
             negatives,
             candidates: Candidates::Uniform,
+            destinations: None,
+            without_negative: WithoutNegative::Refused("take others"),
             known: Some(KnownEdges::default()),
             excluded: ExcludedEdges::WithReverses,
         }
@@ -203,7 +205,9 @@ fn no_negative_is_an_edge_unless_that_is_wished() {
     let fixture = Fixture::new();
     let edges = edges_of(&fixture.graph);
     for negatives in [Negatives::Pairs(1.5), Negatives::Destinations(7), Negatives::Shared(30)] {
-        for candidates in [Candidates::Uniform, Candidates::InBatch, Candidates::by_degree(&fixture.store).unwrap()] {
+        for candidates in
+            [Candidates::Uniform, Candidates::InBatch, Candidates::by_degree(&fixture.store, None).unwrap()]
+        {
             let mut drawn_edges = 0;
             for known in [None, Some(KnownEdges::default())] {
                 let excludes = known.is_some();
@@ -330,7 +334,7 @@ fn negatives_by_degree_have_the_frequencies_of_degree_to_the_power_of_three_quar
     let fixture = Fixture::new();
     let task = LinkTask {
         known: None,
-        candidates: Candidates::by_degree(&fixture.store).unwrap(),
+        candidates: Candidates::by_degree(&fixture.store, None).unwrap(),
         ..fixture.task(Negatives::Destinations(40))
     };
     let batches = fixture.batches("2", task, ViewKind::Auto);
@@ -362,9 +366,9 @@ fn samples_of_edges_are_distinct_differ_by_key_and_keep_their_numbers() {
         }
     }
     assert_ne!(samples[0], samples[1]);
-    let error = Positives::of_part(&fixture.store, EdgePart::Graph, None, 1000, &Silent).unwrap_err();
+    let error = Positives::of_part(PartEdges::all(&fixture.store, EdgePart::Graph), None, 1000, &Silent).unwrap_err();
     assert!(error.to_string().contains("sample fewer edges"), "{error}");
-    let error = Positives::of_part(&fixture.store, EdgePart::Val, None, 1000, &Silent).unwrap_err();
+    let error = Positives::of_part(PartEdges::all(&fixture.store, EdgePart::Val), None, 1000, &Silent).unwrap_err();
     assert!(error.to_string().contains("--edge-split"), "{error}");
 }
 
@@ -373,8 +377,8 @@ fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_ed
     let fixture = Fixture::new();
     let edges = edges_of(&fixture.graph);
     let known = KnownEdges::new(&fixture.store, &[EdgePart::Graph], Vec::new()).unwrap();
-    for nodes in [Candidates::Uniform, Candidates::by_degree(&fixture.store).unwrap()] {
-        let candidates = RankCandidates { count: Some(40), nodes, seed: 8 };
+    for nodes in [Candidates::Uniform, Candidates::by_degree(&fixture.store, None).unwrap()] {
+        let candidates = RankCandidates { count: Some(40), nodes, destinations: None, seed: 8 };
         let (mut true_edges, mut drawn) = (0, BTreeSet::new());
         for (number, &(source, target)) in (0..).zip(edges.iter().take(200)) {
             let ranked = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
@@ -382,7 +386,8 @@ fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_ed
             for &node in &ranked.filtered {
                 assert!(node != source && !edges.contains(&(source, node)));
             }
-            assert!(!edges.contains(&ranked.pair) && ranked.pair.0 != ranked.pair.1);
+            let pair = ranked.pair.unwrap();
+            assert!(!edges.contains(&pair) && pair.0 != pair.1);
             assert!(!ranked.raw.contains(&target));
             true_edges += ranked.raw.iter().filter(|&&node| edges.contains(&(source, node))).count();
             let again = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
@@ -404,6 +409,7 @@ fn listed_candidates_are_all_of_the_source_and_filtered_without_known_ones() {
     let candidates = RankCandidates {
         count: Some(4),
         nodes: Candidates::Listed(Arc::new(ListedPairs::new(pairs.to_vec()))),
+        destinations: None,
         seed: 8,
     };
     let draw = |source, target| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(target)));
@@ -421,11 +427,100 @@ fn a_source_with_edges_to_all_nodes_has_no_candidates() {
     let graph = Graph::new(20, |_| vec![0]);
     let folder = graph.store(2);
     let known = KnownEdges::new(&folder.store, &[EdgePart::Graph], Vec::new()).unwrap();
-    let candidates = RankCandidates { count: Some(1), nodes: Candidates::Uniform, seed: 8 };
-    let draw = |source| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(7)));
-    draw(1).unwrap();
-    let error = draw(0).unwrap_err().to_string();
-    assert!(error.contains("no node without an edge from node 0") && error.contains("among all nodes"), "{error}");
+    let candidates = RankCandidates { count: Some(2), nodes: Candidates::Uniform, destinations: None, seed: 8 };
+    let draw = |source| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(7))).unwrap();
+    assert_eq!(draw(1).filtered.len(), 2);
+    let none = draw(0);
+    assert!(none.filtered.is_empty() && none.raw.len() == 1, "{none:?}");
+}
+
+#[test]
+fn an_edge_whose_source_has_no_negative_is_marked() {
+    let fixture = Fixture::new();
+    // Node 1 has edges to all nodes, node 8 to half of them.
+    let listed = pairs_to(0..NODES).filter(|&(source, target)| source.0 == 1 || (source.0 == 8 && target.0 % 2 == 0));
+    for (negatives, each) in [(Negatives::Destinations(3), 3), (Negatives::Shared(40), 40)] {
+        let known = KnownEdges::new(&fixture.store, &[], listed.clone().collect()).unwrap();
+        let without_negative = WithoutNegative::Marked;
+        let task = LinkTask { known: Some(known), without_negative, ..fixture.task(negatives) };
+        let batches = fixture.batches("2", task, ViewKind::Auto);
+        let mut marked = 0;
+        for index in 0..batches.batches() {
+            let (_, samples) = sampled(&batches, index);
+            assert_eq!(samples.is_negative.len(), each * samples.positives.len());
+            for (positive, marks) in samples.positives.iter().zip(samples.is_negative.chunks(each)) {
+                let has_negatives = marks.contains(&true);
+                assert_eq!(has_negatives, positive.0.0 != 1, "{positive:?}");
+                marked += usize::from(!has_negatives);
+            }
+        }
+        assert!(marked > 0);
+    }
+}
+
+#[test]
+fn with_destinations_positives_negatives_and_candidates_end_at_them() {
+    let fixture = Fixture::new();
+    let edges = edges_of(&fixture.graph);
+    let among = Arc::new(NodeSet::of(NODES, (0..NODES).step_by(3).map(NodeId)));
+    let part = PartEdges { store: &fixture.store, part: EdgePart::Graph, destinations: Some(&among) };
+    let positives = Positives::of_part(part, None, 1 << 20, &Silent).unwrap();
+    let expected = fixture.positives(None).edges().iter().copied().filter(|edge| among.contains(edge.1)).collect();
+    assert_eq!(positives, Positives::list(expected));
+    let sample = Positives::of_part(part, Some((20, 7)), 1 << 20, &Silent).unwrap();
+    assert_eq!(sample.len(), 20);
+    for index in 0..20 {
+        assert_eq!(sample.edges()[index as usize], positives.edges()[sample.number(index) as usize]);
+    }
+    let listed = pairs_to(0..NODES).filter(|pair| pair.0.0 % 2 == 0 && !edges.contains(pair) && among.contains(pair.1));
+    let listed = Arc::new(ListedPairs::new(listed.collect()).or_uniform());
+    let by_degree = Candidates::by_degree(&fixture.store, Some(among.clone())).unwrap();
+    for (negatives, candidates) in [
+        (Negatives::Pairs(2.0), Candidates::Uniform),
+        (Negatives::Destinations(2), Candidates::Uniform),
+        (Negatives::Shared(20), Candidates::Uniform),
+        (Negatives::Destinations(2), by_degree.clone()),
+        (Negatives::Destinations(2), Candidates::Listed(listed)),
+    ] {
+        let task = LinkTask { candidates, destinations: Some(among.clone()), ..fixture.task(negatives) };
+        let mut view = BatchedView::new(&fixture.store);
+        let found = view.negatives(&task, &positives.edges()[..40]);
+        assert!(found.len() >= 20 && found.iter().all(|pair| among.contains(pair.1)), "{negatives:?} {found:?}");
+        let distinct: BTreeSet<_> = found.iter().map(|pair| pair.1).collect();
+        assert!(distinct.len() > 10, "{negatives:?} {distinct:?}");
+    }
+    let known = KnownEdges::new(&fixture.store, &[EdgePart::Graph], Vec::new()).unwrap();
+    for nodes in [Candidates::Uniform, by_degree] {
+        let candidates = RankCandidates { count: Some(30), nodes, destinations: Some(among.clone()), seed: 8 };
+        let edge = positives.edges()[5];
+        let Ranked { filtered, raw, pair } = candidates.draw(&fixture.store, &known, 5, edge).unwrap();
+        assert!(filtered.iter().chain(&raw).all(|&node| among.contains(node)));
+        assert_eq!((filtered.len(), raw.len()), (30, 30));
+        let (source, destination) = pair.unwrap();
+        assert!(source == edge.0 && among.contains(destination));
+    }
+}
+
+/// Samples single minibatches.
+struct BatchedView {
+    view: PartitionView,
+    sampler: Sampler,
+}
+
+impl BatchedView {
+    fn new(store: &Arc<Store>) -> Self {
+        let view = PartitionView::open(store, Owned::whole(store), &ViewOptions::default()).unwrap();
+        Self { view, sampler: Sampler::uniform("2".parse().unwrap(), false) }
+    }
+
+    /// The negatives of a minibatch of these positives.
+    fn negatives(&mut self, task: &LinkTask, positives: &[(NodeId, NodeId)]) -> Vec<(NodeId, NodeId)> {
+        let key = BatchKey { seed: 5, epoch: 0, partition: PartitionId(0), batch: 0 };
+        let (mut scratch, mut sampling, mut out) = (LinkScratch::default(), Scratch::default(), Minibatch::default());
+        task.sample(&self.sampler, &self.view, positives, key, (&mut scratch, &mut sampling), &mut out).unwrap();
+        let node = |row: u32| out.nodes[row as usize];
+        out.links.negatives.iter().map(|&[source, target]| (node(source), node(target))).collect()
+    }
 }
 
 #[test]
@@ -447,7 +542,7 @@ fn partitions_have_the_edges_to_their_nodes_and_draw_negatives_from_them() {
     let edges = edges_of(&fixture.graph);
     let listed = pairs_to(0..NODES).filter(|pair| pair.0 != pair.1 && !edges.contains(pair)).step_by(3);
     for candidates in [
-        Candidates::by_degree(&fixture.store).unwrap(),
+        Candidates::by_degree(&fixture.store, None).unwrap(),
         Candidates::Listed(Arc::new(ListedPairs::new(listed.collect()).or_uniform())),
     ] {
         assert_partitions_draw(&fixture, candidates);
@@ -472,9 +567,9 @@ fn assert_partitions_draw(fixture: &Fixture, candidates: Candidates) {
     loader.partition(&parts, &Seeds::All, &Silent).unwrap();
     let owned: Vec<Owned> = loader.served().map(|part| part.view.owned().clone()).collect();
     let positives = owned.iter().map(|owned| {
-        let (store, chunks) = (&fixture.store, owned.base());
-        let edges = Positives::count(store, EdgePart::Graph, chunks, &Silent).unwrap();
-        Positives::of_chunks(store, EdgePart::Graph, chunks, edges, None, 1 << 20, &Silent).unwrap()
+        let (edges, chunks) = (PartEdges::all(&fixture.store, EdgePart::Graph), owned.base());
+        let count = Positives::count(edges, chunks, &Silent).unwrap();
+        Positives::of_chunks(edges, chunks, count, None, 1 << 20, &Silent).unwrap()
     });
     let positives: Vec<_> = positives.map(Arc::new).collect();
     let counts: Vec<u64> = positives.iter().map(|positives| positives.len()).collect();

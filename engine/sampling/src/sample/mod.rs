@@ -57,7 +57,7 @@ pub use join::{Join, JoinScratch};
 pub use minibatch::{Block, LinkPairs, Minibatch};
 pub use random::BatchKey;
 pub use random::draw_below;
-pub(crate) use random::link_draws;
+pub(crate) use random::{Draws, link_draws};
 pub use sampler::{Sampler, Scratch};
 #[cfg(test)]
 pub(crate) use size::MINIBATCH_NODES_MAX;

@@ -64,16 +64,16 @@ pub enum TableOut<'a> {
 ///
 /// # Errors
 /// If `fill` fails, the file exists and is not to be replaced, or it cannot be written.
-pub fn write_table(
+pub fn write_table<E: From<Error>>(
     out: TableOut<'_>,
     columns: &[Column],
-    fill: impl FnOnce(&mut dyn GroupSink) -> Result<()>,
-) -> Result<u64> {
+    fill: impl FnOnce(&mut dyn GroupSink) -> std::result::Result<(), E>,
+) -> std::result::Result<u64, E> {
     match out {
         TableOut::Text(out) => {
             let mut writer = CsvWriter::new(out, Path::new("standard output"), columns)?;
             fill(&mut writer)?;
-            writer.finish()
+            Ok(writer.finish()?)
         }
         TableOut::File(destination, format) => {
             let temporary = destination.begin()?;

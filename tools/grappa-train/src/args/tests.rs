@@ -59,6 +59,7 @@ fn every_flag_sets_its_key() {
         ("negatives", "5"),
         ("negative-sampling", "shared"),
         ("negatives-from", "hard.csv"),
+        ("among", "items.txt"),
         ("candidates", "all"),
         ("temperature", "0.5"),
         ("exclude-targets", "forward"),

@@ -5,12 +5,13 @@ use std::{io::Write, path::Path, time::Instant};
 use anyhow::{Context, bail};
 use grappa_console::{Console, Summary, count};
 use grappa_engine::{
-    Progress, Store,
+    NodeId, Progress, Store,
     aggregate::Budget,
     export::table::{TableFormat, TableOut},
     io::durable::{self, Destination},
     node_list::read_nodes,
     pair_list::read_pairs,
+    sample::NodeSet,
 };
 use grappa_trainer::{
     predict::{LinkRequest, PredictedLinks, predict_links},
@@ -67,9 +68,13 @@ pub fn predict(
     let links = &options.links;
     let pairs = links.pairs.as_ref().map(|path| read_pairs(store, path)).transpose()?;
     let sources = links.sources.as_ref().map(|path| read_nodes(store, path)).transpose()?;
+    let among = match &links.among {
+        Some(path) => Some(NodeSet::of(store.manifest().nodes, nodes_among(store, path)?)),
+        None => None,
+    };
     let request = match (&pairs, &sources, links.top_k) {
         (None, Some(sources), Some(k)) => {
-            LinkRequest::TopK { sources, k: k.get(), excludes_known: links.exclude_known }
+            LinkRequest::TopK { sources, k: k.get(), among: among.as_ref(), excludes_known: links.exclude_known }
         }
         _ => LinkRequest::Pairs(pairs.as_deref().unwrap_or_default()),
     };
@@ -90,4 +95,13 @@ pub fn predict(
     destination.check()?;
     let place = (TableOut::File(destination, format), durable::parent(out));
     Ok(predict_links(trained, store, place, request, budget, progress)?)
+}
+
+/// The nodes of --among.
+fn nodes_among(store: &Store, path: &Path) -> anyhow::Result<Vec<NodeId>> {
+    let nodes = read_nodes(store, path)?;
+    if nodes.is_empty() {
+        bail!("{}: no nodes: list the id of a destination in each line", path.display());
+    }
+    Ok(nodes)
 }

@@ -129,7 +129,7 @@ fn lists_that_do_not_fit_the_graph_are_refused() {
     let train = |more: &str| run(&mut folder.program(&format!("{OPTIONS} --quiet --out run {more}")));
     train("--epochs 1 --negatives-from hard.csv").success();
     folder.write("hard.csv", lines(others(4)));
-    train("--epochs 2 --resume").failure(&["--negatives-from", "other pairs than at the start of the run"]);
+    train("--epochs 2 --resume").failure(&["--negatives-from", "other lines than at the start of the run"]);
     folder.write("hard.csv", lines(others(3)));
     train("--epochs 2 --resume").success();
     fs::remove_file(folder.path("hard.csv")).unwrap();
@@ -277,19 +277,71 @@ fn tasks_that_a_store_or_a_run_does_not_serve_are_refused() {
 }
 
 #[test]
-fn a_source_with_edges_to_all_nodes_is_ranked_among_all_or_refused() {
+fn a_source_with_edges_to_all_nodes_is_learned_and_has_no_filtered_rank() {
     let folder = TrainFolder::empty();
     let nodes = 60;
     let hub = (1..nodes).map(|node| format!("0\t{node}\n"));
-    folder.write("edges.tsv", hub.collect::<String>());
+    let others = (1..nodes - 1).map(|node| format!("{node}\t{}\n", node + 1));
+    folder.write("edges.tsv", hub.chain(others).collect::<String>());
     let features = (0..nodes).map(|node| format!("{},1\n", f64::from(node % 7)));
     folder.write("features.csv", features.collect::<String>());
     folder.success("ingest --edges edges.tsv --features features.csv --edge-split 60/20/20 --out hub.grappa");
     let train = "hub.grappa --task link --layers 1 --epochs 1 --threads 1 --quiet --out run --force";
-    run(&mut folder.program(train)).failure(&["no node without an edge from", "--candidates all"]);
-    run(&mut folder.program(&format!("{train} --candidates all"))).success();
-    let links = &folder.summary("run")["links"];
-    // No other node is a filtered candidate.
-    assert_eq!(links["filtered"]["mrr"], 1.0, "{links}");
-    assert!(links["raw"]["mrr"].as_f64().unwrap() < 1.0, "{links}");
+    for more in ["", "--negative-sampling shared --negatives 20", "--negatives 3 --loss softmax", "--loss bpr"] {
+        for candidates in ["50", "all"] {
+            run(&mut folder.program(&format!("{train} --candidates {candidates} {more}"))).success();
+            let links = &folder.summary("run")["links"];
+            let [edges, unranked] = ["edges", "unranked"].map(|name| links[name].as_u64().unwrap());
+            assert!(unranked > 0 && unranked < edges, "{more} {candidates}: {links}");
+            assert!(links["filtered"]["mrr"].is_f64() && links["raw"]["mrr"].is_f64(), "{links}");
+        }
+    }
+    run(&mut folder.program(&format!("{train} --candidates 61"))).failure(&["candidates is 61", "--candidates all"]);
+}
+
+#[test]
+fn the_recommender_of_the_docs_recommends_items() {
+    let folder = shop();
+    let items: String = (0..ITEMS).map(|item| format!("i{item}\n")).collect();
+    folder.write("items.txt", &items);
+    folder.write("users.txt", "u1\nu2\nu3\n");
+    for sampling in ["uniform", "degree", "shared", "in-batch", "pairs"] {
+        let line =
+            format!("{OPTIONS} --epochs 2 --negative-sampling {sampling} --among items.txt --quiet --out run --force");
+        run(&mut folder.program(&line)).success();
+        assert_eq!(folder.summary("run")["links"]["candidates"]["among"], u64::from(ITEMS), "{sampling}");
+    }
+    for (memory, known) in [("1GiB", ""), ("64MiB", "--exclude-known")] {
+        let top =
+            format!("predict run shop.grappa --top-k 5 --for users.txt --among items.txt --memory {memory} {known}");
+        run(&mut folder.program(&format!("{top} --out best.csv --force"))).success();
+        let best = folder.read("best.csv");
+        let rows: Vec<Vec<&str>> = best.lines().skip(1).map(|row| row.split(',').collect()).collect();
+        assert_eq!(rows.len(), 15, "{best}");
+        assert!(rows.iter().all(|row| row[0].starts_with('u') && row[1].starts_with('i')), "{best}");
+    }
+    folder.write("items.txt", "i1\n");
+    let resumed =
+        format!("{OPTIONS} --epochs 3 --negative-sampling pairs --among items.txt --quiet --out run --resume");
+    run(&mut folder.program(&resumed)).failure(&["--among", "other lines than at the start of the run"]);
+    folder.write("none.txt", "");
+    run(&mut folder.program(&format!("{OPTIONS} --among none.txt --quiet --out refused"))).failure(&["none.txt"]);
+}
+
+#[test]
+fn a_run_of_links_on_a_store_with_named_classes_predicts_and_exports() {
+    let folder = shop();
+    let labels: String =
+        (0..USERS).map(|user| format!("u{user},{}\n", if user % 2 == 0 { "even" } else { "odd" })).collect();
+    folder.write("labels.csv", format!("id,class\n{labels}"));
+    let inputs = "--edges purchases.csv --features features.csv --labels labels.csv --label class";
+    folder.success(&format!(
+        "ingest {inputs} --ids string --undirected --dedup --edge-split 80/10/10 --chunks 8 --out named.grappa"
+    ));
+    let train = OPTIONS.replace("shop.grappa", "named.grappa");
+    run(&mut folder.program(&format!("{train} --epochs 1 --quiet --out named"))).success();
+    folder.write("users.txt", "u1\n");
+    run(&mut folder.program("predict named named.grappa --top-k 3 --for users.txt --out best.csv")).success();
+    run(&mut folder.program("export named --out model.safetensors")).success();
+    run(&mut folder.program(&format!("{train} --epochs 2 --quiet --out named --resume"))).success();
 }

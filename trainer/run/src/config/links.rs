@@ -80,6 +80,7 @@ pub(super) fn check_absent(config: &TrainConfig, task: Task) -> Result<()> {
         "negative-sampling",
         "negatives-from",
         "candidates",
+        "among",
         "temperature",
         "exclude-targets",
         "edges-per-epoch",

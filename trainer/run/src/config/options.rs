@@ -109,6 +109,13 @@ train_options! {
         /// of its nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
         negatives_from("FILE"): Option<PathBuf> = None;
+        /// File of ids, such as the items that a user may buy, for --task link: negatives and candidates are drawn from them
+        /// alone
+        ///
+        /// One id per line, .npy or Parquet. Edges to these nodes are learned and scored. In an undirected graph, an edge
+        /// with one end among them points to it. Other edges are for messages alone.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        among("FILE"): Option<PathBuf> = None;
         /// Divisor of the scores in --loss softmax; auto: 1
         #[serde(with = "serde_text")]
         temperature("T"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];

@@ -12,8 +12,11 @@ use grappa_run::{
     scores::LinkCandidates,
 };
 use grappa_sampling::{
-    Loader,
-    links::{Candidates, ExcludedEdges, KnownEdges, LinkTask, Negatives, Positives, RankCandidates},
+    Loader, NodeSet,
+    links::{
+        Candidates, ExcludedEdges, KnownEdges, LinkTask, Negatives, PartEdges, Positives, RankCandidates,
+        WithoutNegative,
+    },
 };
 use grappa_storage::Store;
 
@@ -29,11 +32,13 @@ const PAIRS_SHARE: u64 = 8;
 pub struct LinkData {
     /// What is drawn for each minibatch.
     pub task: Arc<LinkTask>,
-    /// Number of edges of the graph, for validation and for test.
+    /// Number of edges to learn, for validation and for test.
     pub edges: [u64; 3],
     /// The nodes that edges are ranked among.
     pub candidates: RankCandidates,
     among: RankAmong,
+    /// A sentence about listed destinations, if there are any.
+    listed: Option<String>,
     /// A sentence about hard negatives, if there are any.
     hard: Option<String>,
     /// Edges that an epoch draws; none for all.
@@ -62,7 +67,31 @@ impl LinkData {
             false => Ok(0),
         });
         let [graph, val, test] = edges;
-        let edges = [graph?, val?, test?];
+        let all = [graph?, val?, test?];
+        let pairs_memory = config.memory.0 / PAIRS_SHARE;
+        let destinations = match &config.among {
+            Some(path) => Some(Arc::new(lists::destinations(store, path, pairs_memory)?)),
+            None => None,
+        };
+        let edges = match &destinations {
+            Some(among) => counts_among(store, among, all)?,
+            None => all,
+        };
+        if let Some(among) = &config.among
+            && (edges[0] == 0 || edges[1..] == [0, 0])
+        {
+            return Err(Error::Options(format!(
+                "among {}: of the edges of {path}, {} to learn, {} for validation and {} for test end at one of its nodes, and {}, {} and {} \
+                 do not: list the destinations of edges",
+                among.display(),
+                count(edges[0]),
+                count(edges[1]),
+                count(edges[2]),
+                count(all[0] - edges[0]),
+                count(all[1] - edges[1]),
+                count(all[2] - edges[2])
+            )));
+        }
         if edges[0] == 0 || edges[1..] == [0, 0] {
             return Err(Error::NoLabels(format!(
                 "{path}: the edges are split into {} to learn, {} for validation and {} for test; ingest the graph again with another \
@@ -73,12 +102,11 @@ impl LinkData {
             )));
         }
         let negatives = config.negatives();
-        let pairs_memory = config.memory.0 / PAIRS_SHARE;
         let hard = match &config.negatives_from {
             Some(path) => Some(Arc::new(lists::hard_negatives(store, path, pairs_memory)?)),
             None => None,
         };
-        let candidates = rank_candidates(store, &config.candidates, pairs_memory)?;
+        let candidates = rank_candidates(store, &config.candidates, destinations.clone(), pairs_memory)?;
         let task = LinkTask {
             store: store.clone(),
             negatives: match config.negative_sampling {
@@ -91,9 +119,11 @@ impl LinkData {
                 (NegativeSampling::Uniform | NegativeSampling::Shared | NegativeSampling::Pairs, None) => {
                     Candidates::Uniform
                 }
-                (NegativeSampling::Degree, None) => Candidates::by_degree(store)?,
+                (NegativeSampling::Degree, None) => Candidates::by_degree(store, destinations.clone())?,
                 (NegativeSampling::InBatch, None) => Candidates::InBatch,
             },
+            destinations,
+            without_negative: WithoutNegative::Marked,
             // Training does not know the edges that are held out.
             known: Some(KnownEdges::default()),
             excluded: match config.exclude_targets() {
@@ -107,6 +137,14 @@ impl LinkData {
             edges,
             candidates,
             among: config.candidates.clone(),
+            listed: config.among.as_ref().map(|path| {
+                format!(
+                    "destinations are among the nodes of {}: {} of {} edges end at them; the others are for messages alone",
+                    path.display(),
+                    count(edges.iter().sum()),
+                    count(all.iter().sum())
+                )
+            }),
             hard: config.negatives_from.as_ref().zip(hard).map(|(path, hard)| {
                 format!(
                     "negatives are from {} pairs of {}; sources without a pair in their partition have uniform ones",
@@ -135,7 +173,7 @@ impl LinkData {
              are exact",
             self.ranked_among()
         );
-        [Some(told), self.hard.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n")
+        [Some(told), self.listed.clone(), self.hard.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
 
     /// The number and the kind of the candidates.
@@ -146,18 +184,28 @@ impl LinkData {
                 RankAmong::Drawn(_) | RankAmong::All => "uniform".to_owned(),
                 RankAmong::Listed(_) => LinkCandidates::LISTED.to_owned(),
             },
+            among: self.task.destinations.as_ref().map(|among| among.len()),
         }
     }
 
-    /// A number that differs if the pairs that the user lists do. None without such pairs.
+    /// The nodes that destinations are among; none for all.
+    pub fn destinations(&self) -> Option<&NodeSet> {
+        self.task.destinations.as_deref()
+    }
+
+    /// A number that differs if the pairs or the destinations that the user lists do. None without such lists.
     pub fn lists_digest(&self) -> Option<u64> {
         let lists = [&self.task.candidates, &self.candidates.nodes].map(|candidates| match candidates {
             Candidates::Listed(listed) => Some(lists::digest(listed)),
             _ => None,
         });
-        match lists {
+        let of_pairs = match lists {
             [None, None] => None,
             lists => Some(lists.into_iter().map(Option::unwrap_or_default).fold(0, random::combine)),
+        };
+        match self.destinations() {
+            Some(among) => Some(among.iter().map(|node| node.0).fold(of_pairs.unwrap_or(0), random::combine)),
+            None => of_pairs,
         }
     }
 
@@ -172,9 +220,14 @@ impl LinkData {
     /// If they need more memory, files cannot be read, candidates are listed and an edge has none, or `progress` asks to stop.
     pub fn held_out(&self, part: EdgePart, memory: u64, progress: &dyn Progress) -> Result<Positives> {
         let store = &self.task.store;
-        let edges = Positives::of_part(store, part, None, memory, progress)?;
+        let part_edges = PartEdges { store, part, destinations: self.destinations() };
+        let edges = Positives::of_part(part_edges, None, memory, progress)?;
         match (&self.among, &self.candidates.nodes) {
-            (RankAmong::Listed(path), Candidates::Listed(listed)) => lists::directed(store, part, edges, listed, path),
+            (RankAmong::Listed(path), Candidates::Listed(listed)) => {
+                // Listed destinations have decided the direction.
+                let may_reverse = store.manifest().edge_options.undirected && self.destinations().is_none();
+                lists::directed(store, part, edges, (listed, path), may_reverse)
+            }
             _ => Ok(edges),
         }
     }
@@ -196,11 +249,11 @@ impl LinkData {
         epoch: u64,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let store = &self.task.store;
+        let edges = PartEdges { store: &self.task.store, part: EdgePart::Graph, destinations: self.destinations() };
         let owned: Vec<_> = loader.served().map(|part| part.view.owned().clone()).collect();
         let mut counts = vec![0; partitions as usize];
         for owned in &owned {
-            counts[owned.partition().0 as usize] = Positives::count(store, EdgePart::Graph, owned.base(), progress)?;
+            counts[owned.partition().0 as usize] = Positives::count(edges, owned.base(), progress)?;
         }
         processes.sum(&mut counts, progress)?;
         let all = counts.iter().sum();
@@ -212,8 +265,8 @@ impl LinkData {
         for owned in &owned {
             let partition = owned.partition().0;
             let key = [epoch, partition.into()].into_iter().fold(random::hash(self.seed), random::combine);
-            let (edges, sample) = (counts[partition as usize], Some((shares[partition as usize], key)));
-            let of_part = Positives::of_chunks(store, EdgePart::Graph, owned.base(), edges, sample, memory, progress)?;
+            let (count, sample) = (counts[partition as usize], Some((shares[partition as usize], key)));
+            let of_part = Positives::of_chunks(edges, owned.base(), count, sample, memory, progress)?;
             memory = memory.saturating_sub(of_part.bytes());
             positives.push(Arc::new(of_part));
         }
@@ -223,8 +276,19 @@ impl LinkData {
 }
 
 /// What edges are ranked among. Draws are the same in all runs, so runs with other seeds can be compared.
-fn rank_candidates(store: &Store, among: &RankAmong, memory: u64) -> Result<RankCandidates> {
+fn rank_candidates(
+    store: &Store,
+    among: &RankAmong,
+    destinations: Option<Arc<NodeSet>>,
+    memory: u64,
+) -> Result<RankCandidates> {
+    let nodes = destinations.as_ref().map_or(store.manifest().nodes, |destinations| destinations.len());
     let (count, nodes) = match among {
+        RankAmong::Drawn(count) if u64::from(count.get()) > nodes => {
+            return Err(Error::Options(format!(
+                "candidates is {count}, and there are {nodes} destinations: use --candidates all, which ranks each edge among all of them"
+            )));
+        }
         RankAmong::Drawn(count) => (Some(count.get()), Candidates::Uniform),
         RankAmong::All => (None, Candidates::Uniform),
         RankAmong::Listed(path) => {
@@ -232,7 +296,18 @@ fn rank_candidates(store: &Store, among: &RankAmong, memory: u64) -> Result<Rank
             (Some(listed.of_source_max() as u32), Candidates::Listed(Arc::new(listed)))
         }
     };
-    Ok(RankCandidates { count, nodes, seed: 0 })
+    Ok(RankCandidates { count, nodes, destinations, seed: 0 })
+}
+
+/// The number of edges of each part that end at listed destinations, of those that have any. Reads all edges.
+fn counts_among(store: &Store, destinations: &NodeSet, all: [u64; 3]) -> Result<[u64; 3]> {
+    let chunks: Vec<_> = store.present_chunks().collect();
+    let mut counts = [0; 3];
+    for part in EdgePart::ALL.into_iter().filter(|&part| all[part as usize] > 0) {
+        let edges = PartEdges { store, part, destinations: Some(destinations) };
+        counts[part as usize] = Positives::count(edges, &chunks, &Silent)?;
+    }
+    Ok(counts)
 }
 
 /// Divides `wanted` edges among partitions in proportion to their numbers of edges.

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use grappa_engine::pair_list::read_pairs;
+use grappa_engine::{node_list::read_nodes, pair_list::read_pairs};
 use grappa_formats::{EdgePart, NodeId, random};
 use grappa_io::{Error as EngineError, Position};
-use grappa_sampling::links::{KnownEdges, ListedPairs, Positives};
+use grappa_sampling::{
+    NodeSet,
+    links::{KnownEdges, ListedPairs, Positives},
+};
 use grappa_storage::Store;
 
 use crate::{Error, Result};
@@ -34,8 +37,31 @@ pub fn candidates(store: &Store, path: &Path, memory: u64) -> Result<ListedPairs
     Ok(ListedPairs::new(read(store, path, memory)?))
 }
 
-/// The edges of a part in the direction in which `candidates` lists pairs of their source. An undirected graph stores an edge in any of its
-/// directions.
+/// Reads the nodes that destinations are among.
+///
+/// # Errors
+/// If the file cannot be read, has no nodes, or needs more than `memory` bytes.
+pub fn destinations(store: &Store, path: &Path, memory: u64) -> Result<NodeSet> {
+    let nodes = read_nodes(store, path)?;
+    if nodes.is_empty() {
+        let what = "no nodes: list the id of a destination in each line";
+        return Err(EngineError::input(path, Position::Whole, what).into());
+    }
+    let all = store.manifest().nodes;
+    let bytes = size_of_val(&nodes[..]) as u64 + NodeSet::bytes_of_members(all, nodes.len() as u64);
+    if bytes > memory {
+        return Err(Error::Engine(EngineError::Budget {
+            what: format!("the {} nodes of {}", nodes.len(), path.display()),
+            given: memory,
+            least: bytes,
+            remedy: "raise --memory, or list fewer nodes",
+        }));
+    }
+    Ok(NodeSet::of(all, nodes))
+}
+
+/// The edges of a part in the direction in which `candidates` lists pairs of their source. An edge `may_reverse` if an undirected graph
+/// stores it in any of its directions.
 ///
 /// # Errors
 /// If nothing is listed for an edge.
@@ -43,15 +69,14 @@ pub fn directed(
     store: &Store,
     part: EdgePart,
     edges: Positives,
-    candidates: &ListedPairs,
-    path: &Path,
+    (candidates, path): (&ListedPairs, &Path),
+    may_reverse: bool,
 ) -> Result<Positives> {
-    let undirected = store.manifest().edge_options.undirected;
     let (mut directed, mut missing) = (Vec::with_capacity(edges.edges().len()), Vec::new());
     for &(source, destination) in edges.edges() {
         if !candidates.of(source).is_empty() {
             directed.push((source, destination));
-        } else if undirected && !candidates.of(destination).is_empty() {
+        } else if may_reverse && !candidates.of(destination).is_empty() {
             directed.push((destination, source));
         } else {
             missing.push(source);

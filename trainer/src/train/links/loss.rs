@@ -21,12 +21,14 @@ pub struct LinkLoss {
     kind: LossKind,
     temperature: f64,
     negatives: i64,
+    is_shared: bool,
 }
 
 impl LinkLoss {
-    /// A loss of edges with `negatives` negatives each, or for each part if its edges share them.
-    pub fn new(kind: LossKind, temperature: f64, negatives: u32) -> Self {
-        Self { kind, temperature, negatives: negatives.into() }
+    /// A loss of edges with `negatives` negatives each, or for each part if its edges share them (`is_shared`). An edge without negatives has
+    /// the loss of its own score alone.
+    pub fn new(kind: LossKind, temperature: f64, negatives: u32, is_shared: bool) -> Self {
+        Self { kind, temperature, negatives: negatives.into(), is_shared }
     }
 
     /// The loss of each edge, f32 of `[edges]`, from the embeddings of all ends, `[rows, values]`.
@@ -48,10 +50,11 @@ impl LinkLoss {
         let shape = [-1, self.negatives];
         let [from, to] = &pairs.negatives;
         let to = embeddings.index_select(0, to);
-        let Some(is_negative) = &pairs.is_negative else {
+        let is_negative = pairs.is_negative.as_ref().map(|is_negative| is_negative.view(shape));
+        if !self.is_shared {
             let scores = decoder.score(&embeddings.index_select(0, from), &to);
-            return (scores.view(shape), None);
-        };
+            return (scores.view(shape), is_negative);
+        }
         let mut first = 0;
         let parts: Vec<Tensor> = (0..)
             .zip(&pairs.parts)
@@ -61,7 +64,7 @@ impl LinkLoss {
                 decoder.score_all(&sources, &to.narrow(0, part * self.negatives, self.negatives))
             })
             .collect();
-        (Tensor::cat(&parts, 0), Some(is_negative.view(shape)))
+        (Tensor::cat(&parts, 0), is_negative)
     }
 
     fn of_scores(&self, edges: &Tensor, negatives: &Tensor, is_negative: Option<&Tensor>) -> Tensor {
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     fn values(loss: LossKind, temperature: f64, is_negative: Option<&[bool]>) -> Vec<f32> {
-        let loss = LinkLoss { kind: loss, temperature, negatives: 2 };
+        let loss = LinkLoss { kind: loss, temperature, negatives: 2, is_shared: false };
         let edges = Tensor::from_slice(&[1.0f32, -0.5]);
         let negatives = Tensor::from_slice(&[0.5f32, -2.0, 3.0, 0.25]).view([2, 2]);
         let is_negative = is_negative.map(|marks| Tensor::from_slice(marks).view([2, 2]));

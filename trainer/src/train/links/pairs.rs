@@ -14,8 +14,8 @@ pub struct PairTensors {
     pub positives: [Tensor; 2],
     /// Sources and destinations of negatives, int64 of `[pairs]`.
     pub negatives: [Tensor; 2],
-    /// If the sources of a part share negatives: whether each negative of a part is one for each of its edges, bool of
-    /// `[edges * negatives of a part]`.
+    /// Whether each negative is one for its edge, bool of `[edges * negatives]`. If the sources of a part share negatives, for each edge of
+    /// the part.
     pub is_negative: Option<Tensor>,
     /// The number of edges of each part.
     pub parts: Vec<i64>,

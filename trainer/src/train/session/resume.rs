@@ -8,6 +8,7 @@ use grappa_run::{
     config::{LrSchedule, TrainConfig},
     folder,
     journal::EpochRecord,
+    model::Task,
     schema::Match,
     stages::{Stage, StageSeconds},
 };
@@ -36,7 +37,10 @@ pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest
         }
     }
     let manifest = store.manifest();
-    if let (Some(features), Some(labels)) = (&manifest.features, manifest.labels) {
+    // The outputs of a model of links are embeddings.
+    if let (Some(features), Some(labels)) = (&manifest.features, manifest.labels)
+        && state.task() != Task::Links
+    {
         state.check_store(features.dim.into(), labels.classes.into())?;
     }
     Err(Error::WrongStore(

@@ -80,7 +80,11 @@ impl NewRun {
         }
         // Before features are pre-aggregated, which may take hours.
         let data = TrainingData::open(store, &config, &processes)?;
-        let schema = data.store.schema()?;
+        let mut schema = data.store.schema()?;
+        if data.links().is_some() {
+            // Outputs are embeddings, and no classes.
+            schema.classes.clear();
+        }
         let mut classes = Vec::new();
         if let Some(writer) = writer {
             writer.folder.write_schema(&schema)?;
@@ -132,8 +136,8 @@ impl NewRun {
                 }
                 if checkpoint.state.digest(LINK_LISTS) != link_lists {
                     return Err(Error::Options(
-                        "the file of --negatives-from or --candidates has other pairs than at the start of the run: restore the file, or \
-                         start a new run without --resume"
+                        "the file of --negatives-from, --candidates or --among has other lines than at the start of the run: restore the \
+                         file, or start a new run without --resume"
                             .into(),
                     ));
                 }
@@ -170,7 +174,7 @@ fn agree_on_lists(trainer: &Trainer) -> Result<Option<u64>> {
     match trainer.processes.broadcast("listed pairs", || Ok(digest))? == digest {
         true => Ok(digest),
         false => Err(Error::Options(
-            "the file of --negatives-from or --candidates has other pairs here than at rank 0: copy it to all hosts"
+            "the file of --negatives-from, --candidates or --among has other lines here than at rank 0: copy it to all hosts"
                 .into(),
         )),
     }

@@ -54,6 +54,7 @@ fn everything() -> TrainConfig {
         negatives: Auto::Value(NonZeroU32::new(5).unwrap()),
         negative_sampling: NegativeSampling::Shared,
         negatives_from: Some(PathBuf::from("hard.csv")),
+        among: Some(PathBuf::from("items.txt")),
         candidates: RankAmong::All,
         temperature: Auto::Value(0.5),
         exclude_targets: Auto::Value(ExcludeTargets::Forward),
