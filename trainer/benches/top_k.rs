@@ -50,6 +50,7 @@ fn main() {
         decoder: model.decoder().expect("it has one"),
         rows: &rows,
         nodes: &all,
+        destinations: &all,
         memory: 1 << 30,
         threads: THREADS,
         device: Device::Cpu,

@@ -13,7 +13,7 @@ mod parquet;
 
 use std::{io::Write, path::Path};
 
-use grappa_io::{Error, Result, durable::Destination};
+use grappa_io::{Error, durable::Destination};
 
 pub use self::cells::{Cells, Column, GroupSink, Scalar, Shape, Values};
 pub(super) use self::csv::push_quoted;
