@@ -67,8 +67,8 @@ pub enum TableOut<'a> {
 pub fn write_table<E: From<Error>>(
     out: TableOut<'_>,
     columns: &[Column],
-    fill: impl FnOnce(&mut dyn GroupSink) -> std::result::Result<(), E>,
-) -> std::result::Result<u64, E> {
+    fill: impl FnOnce(&mut dyn GroupSink) -> Result<(), E>,
+) -> Result<u64, E> {
     match out {
         TableOut::Text(out) => {
             let mut writer = CsvWriter::new(out, Path::new("standard output"), columns)?;

@@ -81,15 +81,12 @@ impl LinkData {
             && (edges[0] == 0 || edges[1..] == [0, 0])
         {
             return Err(Error::Options(format!(
-                "among {}: of the edges of {path}, {} to learn, {} for validation and {} for test end at one of its nodes, and {}, {} and {} \
-                 do not: list the destinations of edges",
+                "among {}: {} edges to learn, {} for validation and {} for test of {path} end at one of its nodes: list the destinations of \
+                 edges",
                 among.display(),
                 count(edges[0]),
                 count(edges[1]),
-                count(edges[2]),
-                count(all[0] - edges[0]),
-                count(all[1] - edges[1]),
-                count(all[2] - edges[2])
+                count(edges[2])
             )));
         }
         if edges[0] == 0 || edges[1..] == [0, 0] {
@@ -107,6 +104,7 @@ impl LinkData {
             None => None,
         };
         let candidates = rank_candidates(store, &config.candidates, destinations.clone(), pairs_memory)?;
+        let listed = destinations.as_ref().map(|destinations| destinations.len());
         let task = LinkTask {
             store: store.clone(),
             negatives: match config.negative_sampling {
@@ -137,12 +135,11 @@ impl LinkData {
             edges,
             candidates,
             among: config.candidates.clone(),
-            listed: config.among.as_ref().map(|path| {
+            listed: config.among.as_ref().zip(listed).map(|(path, nodes)| {
                 format!(
-                    "destinations are among the nodes of {}: {} of {} edges end at them; the others are for messages alone",
-                    path.display(),
-                    count(edges.iter().sum()),
-                    count(all.iter().sum())
+                    "destinations are among the {} nodes of {}; edges without one are for messages alone",
+                    count(nodes),
+                    path.display()
                 )
             }),
             hard: config.negatives_from.as_ref().zip(hard).map(|(path, hard)| {
