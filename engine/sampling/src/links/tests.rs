@@ -439,8 +439,9 @@ fn an_edge_whose_source_has_no_negative_is_marked() {
     let fixture = Fixture::new();
     // Node 1 has edges to all nodes, node 8 to half of them.
     let listed = pairs_to(0..NODES).filter(|&(source, target)| source.0 == 1 || (source.0 == 8 && target.0 % 2 == 0));
+    let listed: Vec<_> = listed.collect();
     for (negatives, each) in [(Negatives::Destinations(3), 3), (Negatives::Shared(40), 40)] {
-        let known = KnownEdges::new(&fixture.store, &[], listed.clone().collect()).unwrap();
+        let known = KnownEdges::new(&fixture.store, &[], listed.clone()).unwrap();
         let without_negative = WithoutNegative::Marked;
         let task = LinkTask { known: Some(known), without_negative, ..fixture.task(negatives) };
         let batches = fixture.batches("2", task, ViewKind::Auto);
