@@ -281,7 +281,8 @@ fn rank_candidates(
 ) -> Result<RankCandidates> {
     let nodes = destinations.as_ref().map_or(store.manifest().nodes, |destinations| destinations.len());
     let (count, nodes) = match among {
-        RankAmong::Drawn(count) if u64::from(count.get()) > nodes => {
+        // The default suits small graphs too: candidates may be drawn several times.
+        RankAmong::Drawn(count) if u64::from(count.get()) > nodes && *among != RankAmong::default() => {
             return Err(Error::Options(format!(
                 "candidates is {count}, and there are {nodes} destinations: use --candidates all, which ranks each edge among all of them"
             )));
