@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import programs
+from . import _grappa, programs
 from ._grappa import Error, in_python
 from .command import arguments
 from .inputs import write_links
@@ -98,47 +99,37 @@ class Run:
             >>> run.config["hidden"]
             16
         """
-        import tomllib
-
-        return tomllib.loads(self._text("config.toml"))
+        return json.loads(_grappa.run_config(self._path))
 
     @property
     def summary(self) -> dict[str, Any]:
         """The scores of the best epoch, times and resources, as of the last checkpoint.
 
         Raises:
-            grappa.Error: There was no checkpoint.
+            grappa.Error: There was no checkpoint, or the file is damaged.
 
         Example:
             >>> 0 <= run.summary["test_accuracy"] <= 1
             True
         """
-        try:
-            return json.loads(self._text("summary.json"))
-        except FileNotFoundError:
+        summary = _grappa.run_summary(self._path)
+        if summary is None:
             why = "the run has no checkpoint yet, or was killed before; start it again with force=True"
-            raise Error(f"{self._path} has no summary.json: {why}") from None
+            raise Error(f"{self._path} has no summary.json: {why}")
+        return json.loads(summary)
 
     @property
     def metrics(self) -> Metrics:
-        """A row per epoch: losses, scores, seconds by stage, bytes.
+        """A row per epoch: losses, scores, seconds by stage, bytes. While a run trains, the last epochs may be missing.
+
+        Raises:
+            grappa.Error: The file is damaged, or lacks an epoch.
 
         Example:
             >>> run.metrics["epoch"]
             array([1, 2])
         """
-        try:
-            lines = self._text("metrics.jsonl").splitlines()
-        except FileNotFoundError:
-            lines = []
-        rows = []
-        for number, line in enumerate(lines, 1):
-            try:
-                rows.append(_flat(json.loads(line)))
-            except ValueError:
-                # An epoch that is being written, or a line that a kill cut.
-                if number < len(lines):
-                    raise Error(f"{self._file('metrics.jsonl')}:{number} is no JSON; continue the run with resume=True") from None
+        rows = [_flat(json.loads(line)) for line in _grappa.run_metrics(self._path).splitlines()]
         return _table(rows)
 
     def predict(
@@ -146,6 +137,7 @@ class Run:
         store: Store | str | os.PathLike,
         nodes: Any = None,
         *,
+        ids: Any = None,
         split: str | None = None,
         values: str = "classes",
         links: Any = None,
@@ -158,6 +150,7 @@ class Run:
         Args:
             store: A `Store`, or the path of one. It may be another one than the run was trained on.
             nodes: Node numbers, or a mask over all nodes. Default: all nodes, ascending.
+            ids: Ids of the input, instead of ``nodes``.
             split: The name of a split, instead of ``nodes``; its nodes ascend.
             values: ``"classes"``, ``"probabilities"``, ``"logits"`` or ``"embeddings"`` (the input of the last layer).
             links: Pairs to score instead of nodes: sources and destinations, an integer array of shape (2, e).
@@ -180,6 +173,8 @@ class Run:
             >>> run.predict(store, [0, 5], values="probabilities").shape
             (2, 7)
         """
+        if ids is not None:
+            store, nodes = _nodes_by_ids(store, nodes, split, ids)
         if links is None and top_k is not None:
             store = store if isinstance(store, Store) else Store(store)
             sources, places = np.unique(_sources(store, nodes, split), return_inverse=True)
@@ -196,6 +191,7 @@ class Run:
         store: Store | str | os.PathLike,
         nodes: Any = None,
         *,
+        ids: Any = None,
         split: str | None = None,
         values: str = "classes",
         links: Any = None,
@@ -214,6 +210,8 @@ class Run:
             from pyarrow.parquet import read_table
         except ImportError:
             raise ImportError("a table needs PyArrow: pip install pyarrow") from None
+        if ids is not None:
+            store, nodes = _nodes_by_ids(store, nodes, split, ids)
         return self._predicted(read_table, "values.parquet", store, nodes, split, values, links, top_k, among, options)
 
     def _predicted(self, read, name, store, nodes, split, values, links, top_k, among, options):
@@ -273,10 +271,13 @@ class Run:
     def __repr__(self) -> str:
         if not os.path.exists(self._file("summary.json")):
             return f"grappa.Run({self._path!r}: no checkpoint yet)"
-        summary = self.summary
+        try:
+            summary, config = self.summary, self.config
+        except Error as error:
+            return f"grappa.Run({self._path!r}: {error})"
         text = f"{summary['epochs']} epochs"
-        if summary["epochs"] < self.config["epochs"] and summary["early_stopping_epoch"] is None:
-            text = f"epoch {summary['epochs']} of {self.config['epochs']}"
+        if summary["epochs"] < config["epochs"] and summary["early_stopping_epoch"] is None:
+            text = f"epoch {summary['epochs']} of {config['epochs']}"
         scores = [name for name in ("val_accuracy", "test_accuracy") if summary.get(name) is not None]
         text += "".join(f", {name.replace('_', ' ')} {summary[name]:.2%}" for name in scores)
         return f"grappa.Run({self._path!r}: {text})"
@@ -285,18 +286,15 @@ class Run:
         """The report, in a frame of its own."""
         import html
 
-        try:
-            report = self._text("report.html")
-        except FileNotFoundError:
+        # A report in progress, or none.
+        if not os.path.isfile(self._file("report.html")):
             return html.escape(repr(self))
+        with open(self._file("report.html"), encoding="utf-8", errors="replace") as file:
+            report = file.read()
         return f'<iframe srcdoc="{html.escape(report)}" style="width: 100%; height: 48em; border: 0"></iframe>'
 
     def _file(self, name: str) -> str:
         return os.path.join(self._path, name)
-
-    def _text(self, name: str) -> str:
-        with open(self._file(name), encoding="utf-8") as file:
-            return file.read()
 
 
 @dataclass
@@ -375,6 +373,14 @@ def _write_ids(ids: np.ndarray, folder: Folder, stem: str = "ids") -> str:
             raise ValueError(f"the id {broken!r} has a line break; predict all nodes, or a split")
         file.write(b"".join(line + b"\n" for line in lines))
     return folder.file(name)
+
+
+def _nodes_by_ids(store: Store | str | os.PathLike, nodes: Any, split: str | None, ids: Any) -> tuple[Store, np.ndarray]:
+    """The store, and the nodes that have these ids."""
+    if nodes is not None or split is not None:
+        raise ValueError(f"ids and {'nodes' if nodes is not None else 'split'} are both given; give one of them")
+    store = store if isinstance(store, Store) else Store(store)
+    return store, store.nodes(ids)
 
 
 def _check_one(nodes: Any, split: str | None) -> None:
@@ -482,6 +488,12 @@ def _failure(code: int, lines: list[str], remedy: str) -> Exception:
     if not starts:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return Error("\n".join([f"grappa-train {how}" + (f"; {remedy}" if remedy else ""), *lines[-5:]]))
+    told = "\n".join(lines[starts[-1] :])
+    if unknown := re.search(r"unexpected argument '--([\w-]+)' found", told):
+        similar = re.search(r"similar arguments? exists?: ((?:'--[\w-]+'(?:, )?)+)", told)
+        names = re.findall(r"--([\w-]+)", similar[1]) if similar else []
+        nearest = f": did you mean {' or '.join(name.replace('-', '_') + '=' for name in names)}?" if names else ""
+        return ValueError(f"there is no option {unknown[1].replace('-', '_')}={nearest or ': the docs of training list all options'}")
     message = in_python("\n".join(lines[starts[-1] :]).removeprefix("error: ").strip())
     # Wrong usage, as clap reports it.
     return ValueError(message) if code == 2 else Error(message)

@@ -38,6 +38,11 @@ pub fn program_exception(error: anyhow::Error) -> PyErr {
     }
 }
 
+/// The exception for an error about a run.
+pub fn run_exception(error: &grappa_run::Error) -> PyErr {
+    Error::new_err(in_python(&error.to_string()))
+}
+
 /// The message of a wrong command line, without the lines about usage and help.
 fn without_usage(message: &str) -> String {
     let paragraphs =

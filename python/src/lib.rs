@@ -18,6 +18,7 @@ mod options;
 mod partitions;
 mod process;
 mod program;
+mod runs;
 mod sampler;
 mod store;
 
@@ -33,6 +34,8 @@ mod _grappa {
     use super::loader::{Batches, Loader, default_memory};
     #[pymodule_export]
     use super::program::{in_python, run, take_warnings};
+    #[pymodule_export]
+    use super::runs::{run_config, run_metrics, run_summary};
     #[pymodule_export]
     use super::sampler::Sampler;
     #[pymodule_export]

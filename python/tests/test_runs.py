@@ -1,5 +1,6 @@
 """Runs of the trainer from Python."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,69 @@ def test_a_run_has_metrics_configuration_and_scores(run):
     again = grappa.Run(run.path)
     assert again.summary == run.summary
     assert repr(again).startswith(f"grappa.Run({run.path!r}: 2 epochs, val accuracy ")
+
+
+def _flipped(name, before, after):
+    def damage(folder):
+        path = folder / name
+        text = path.read_text()
+        assert before in text
+        path.write_text(text.replace(before, after, 1))
+
+    return damage
+
+
+def _lines(order):
+    def damage(folder):
+        path = folder / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines[place] for place in order))
+
+    return damage
+
+
+def _written(name, contents):
+    return lambda folder: (folder / name).write_bytes(contents)
+
+
+def _cut(name, length):
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-length])
+
+
+DAMAGES = {
+    "a digit of the metrics": (_flipped("metrics.jsonl", '"epoch":1', '"epoch":7'), "metrics", "metrics.jsonl:1"),
+    "a loss": (_flipped("metrics.jsonl", '"loss":', '"loss":1'), "metrics", "metrics.jsonl:1"),
+    "lines out of order": (_lines([1, 0]), "metrics", "metrics.jsonl:2"),
+    "a line twice": (_lines([0, 0, 1]), "metrics", "metrics.jsonl:2"),
+    "no first line": (_lines([1]), "metrics", "metrics.jsonl:1"),
+    "no last line": (_lines([0]), "metrics", "metrics.jsonl"),
+    "half of the last line": (_cut("metrics.jsonl", 30), "metrics", "metrics.jsonl"),
+    "an empty file of metrics": (_written("metrics.jsonl", b""), "metrics", "metrics.jsonl"),
+    "a list for an object": (_written("metrics.jsonl", b"[1]\n[2]\n"), "metrics", "metrics.jsonl:1"),
+    "metrics that are no text": (_written("metrics.jsonl", b"\xff\xfe\n\n"), "metrics", "metrics.jsonl:1"),
+    "no metrics": (lambda folder: (folder / "metrics.jsonl").unlink(), "metrics", "metrics.jsonl"),
+    "another score": (_flipped("summary.json", '"test_accuracy": 0.', '"test_accuracy": 0.9'), "summary", "summary.json"),
+    "half a summary": (_cut("summary.json", 60), "summary", "summary.json"),
+    "an empty summary": (_written("summary.json", b""), "summary", "summary.json"),
+    "a summary that is a number": (_written("summary.json", b"7\n"), "summary", "summary.json"),
+    "another option": (_flipped("config.toml", "hidden = 16", "hidden = 17"), "config", "config.toml"),
+    "half a configuration": (_cut("config.toml", 10), "config", "config.toml"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_of_a_run_are_named_with_a_remedy(damage, run, tmp_path):
+    make, what, place = DAMAGES[damage]
+    folder = tmp_path / "run"
+    shutil.copytree(run.path, folder)
+    damaged = grappa.Run(folder)
+    assert getattr(damaged, what)
+    make(folder)
+    with pytest.raises(grappa.Error) as caught:
+        getattr(damaged, what)
+    assert place in str(caught.value)
+    assert any(remedy in str(caught.value) for remedy in ("from a copy", "resume=True", "force=True"))
+    assert repr(damaged).startswith("grappa.Run(")
 
 
 def test_metrics_become_a_data_frame(run):
@@ -59,6 +123,19 @@ def test_string_ids_find_their_nodes(run, tmp_path):
     store = grappa.ingest(edges, ids="string", out=tmp_path / "strings.grappa", **inputs)
     pytest.importorskip("pyarrow")
     assert run.predict_table(store, [9, 2])["id"].to_pylist() == store.ids([9, 2]).tolist() == ["1008p", "1001p"]
+
+
+def test_ids_are_taken_for_nodes(run, store, link_run):
+    nodes = [9, 2, 9]
+    ids = store.ids(nodes)
+    assert np.array_equal(run.predict(store, ids=ids, values="logits"), run.predict(store, nodes, values="logits"))
+    assert np.array_equal(run.predict(store.path, ids=ids), run.predict(store, nodes))
+    of_links, links = link_run
+    assert np.array_equal(of_links.predict(links, ids=["u7"], top_k=2).sources, links.nodes(["u7"]))
+    with pytest.raises(ValueError, match="ids and nodes are both given"):
+        run.predict(store, [0], ids=ids)
+    with pytest.raises(ValueError, match="ids and split are both given"):
+        run.predict_table(store, ids=ids, split="test")
 
 
 def test_a_model_of_pytorch_geometric_has_the_same_logits(run, store):
@@ -169,7 +246,7 @@ def test_the_report_is_shown_in_a_frame(run):
 
 
 def test_mistakes_are_the_programs_errors(run, cora, store, tmp_path):
-    with pytest.raises(ValueError, match="'epoch=' found(.|\n)*epochs="):
+    with pytest.raises(ValueError, match="^there is no option epoch=: did you mean epochs=[?]$"):
         grappa.train(store, out=tmp_path / "x", epoch=2)
     with pytest.raises(grappa.Error, match="already contains a run"):
         grappa.train(cora, out=run.path)

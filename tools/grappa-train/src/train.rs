@@ -35,6 +35,7 @@ pub struct Screen {
     /// Whether to print a line per epoch.
     tells: bool,
     task: Task,
+    monitor: Monitor,
     bars: EpochBars,
     /// When the run began, if it did not begin with the program.
     begun: Option<Instant>,
@@ -237,6 +238,7 @@ impl Screen {
         Self {
             tells: console.tells(),
             task: Task::MultiClass,
+            monitor: Monitor::Score,
             bars: EpochBars { bars: console.passing_bars(), prefix: String::new(), group },
             begun: None,
         }
@@ -352,8 +354,8 @@ impl Watcher for Screen {
         shell_line(&words)
     }
 
-    fn task(&mut self, task: Task) {
-        self.task = task;
+    fn task(&mut self, task: Task, monitor: Monitor) {
+        (self.task, self.monitor) = (task, monitor);
     }
 
     fn tell(&mut self, what: &str) {
@@ -368,7 +370,7 @@ impl Watcher for Screen {
     }
 
     fn epoch(&mut self, record: &EpochRecord, epochs: u64) {
-        let line = line(record, epochs, self.task);
+        let line = line(record, epochs, self.task, self.monitor);
         log::line(&line);
         if self.tells {
             // Training continues after the reader of stdout closed it.
@@ -381,11 +383,20 @@ impl Watcher for Screen {
     }
 }
 
-fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
+fn line(record: &EpochRecord, epochs: u64, task: Task, monitor: Monitor) -> String {
     let width = epochs.to_string().len();
     let mut line = format!("epoch {:width$}/{epochs}  loss {:.4}", record.epoch, record.loss);
     if let Some(loss) = record.val_loss {
         line += &format!("  val loss {loss:.4}");
+    }
+    // The score of the task follows anyway, and the validation loss stands there.
+    let name = monitor.shown_name(task);
+    if name != task.score_name() {
+        for (split, score) in ["val", "test"].into_iter().zip(record.monitored(monitor, task)) {
+            if let Some(score) = score.filter(|_| (split, monitor) != ("val", Monitor::Loss)) {
+                line += &format!("  {split} {name} {}", monitor.shown(task, score));
+            }
+        }
     }
     let [val, test] = record.scores(task);
     let (train, name) = match task {
@@ -414,10 +425,6 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     line
 }
 
-fn score_text(task: Task, score: Option<f64>) -> String {
-    score.map_or("-".to_owned(), |score| task.shown_score(score))
-}
-
 impl Summary for Trained {
     fn text(&self) -> String {
         let summary = &self.summary;
@@ -425,36 +432,36 @@ impl Summary for Trained {
             Some(Evaluate::Sampled) => " (sampled neighbors)",
             _ => "",
         };
-        let score = summary.score();
+        let (task, monitor, best) = (summary.task, summary.config.monitor, summary.monitored());
+        let text = |score: Option<f64>| {
+            score.map_or_else(
+                || format!("{} -", best.name),
+                |score| format!("{} {}", best.name, monitor.shown(task, score)),
+            )
+        };
         let (folder, epochs, seconds) = (printable(&self.folder), summary.epochs, summary.seconds_total);
+        // Nobody compares losses of different models: the score of the task comes along.
+        let score = summary.score().test.filter(|_| monitor == Monitor::Loss);
+        let score =
+            score.map_or_else(String::new, |score| format!(", {} {}", task.score_name(), task.shown_score(score)));
         if summary.lacks_validation() {
-            let kept = match score.test {
-                Some(_) => format!(
-                    "test {} {}{how}; there are no validation nodes",
-                    score.name,
-                    score_text(summary.task, score.test)
-                ),
+            let kept = match best.test {
+                Some(_) => format!("test {}{score}{how}; there are no validation nodes", text(best.test)),
                 None => "there are no validation and test nodes".to_owned(),
             };
             return format!("{folder}: {kept}, so the model is from the last epoch ({epochs}), in {seconds:.1} s");
         }
-        let (monitor, task) = (summary.config.monitor, summary.task);
-        let val = match (monitor, summary.val_loss, summary.monitored) {
-            (Monitor::Loss, Some(loss), _) => format!("loss {loss:.4}"),
-            (Monitor::Score | Monitor::Loss, ..) | (_, _, None) => match task {
-                Task::MultiClass => score_text(task, score.val),
-                Task::MultiLabel | Task::Regression | Task::Links => {
-                    format!("{} {}", score.name, score_text(task, score.val))
-                }
-            },
-            (_, _, Some(number)) => format!("{} {}", monitor.shown_name(task), monitor.shown(task, number)),
+        // Where both are accuracies, one is named.
+        let val = match text(best.val) {
+            val if task == Task::MultiClass => val.trim_start_matches("accuracy ").to_owned(),
+            val => val,
         };
-        let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
+        let epoch = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
         let early = if summary.early_stopping_epoch.is_some() { ", ended by early stopping" } else { "" };
-        let scored = match (score.test, summary.best_epoch) {
+        let scored = match (best.test, summary.best_epoch) {
             (None, Some(_)) => format!("best validation {val}{how}, no test score"),
-            (test, _) => format!("test {} {} at the best validation {val}{how}", score.name, score_text(task, test)),
+            (test, _) => format!("test {}{score} at the best validation {val}{how}", text(test)),
         };
-        format!("{folder}: {scored} (epoch {best} of {epochs}{early}), in {seconds:.1} s")
+        format!("{folder}: {scored} (epoch {epoch} of {epochs}{early}), in {seconds:.1} s")
     }
 }

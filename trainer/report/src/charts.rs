@@ -1,6 +1,7 @@
 //! The charts of a run: which values it draws, and which it states as text.
 
 use grappa_run::{
+    config::Monitor,
     journal::EpochRecord,
     model::Task,
     scores::ScoreReport,
@@ -19,6 +20,7 @@ use crate::{
 pub(super) struct Charts<'a> {
     pub records: &'a [EpochRecord],
     pub task: Task,
+    pub monitor: Monitor,
     pub best: Option<u64>,
     /// Number of partitions.
     pub partitions: u32,
@@ -86,19 +88,30 @@ impl Charts<'_> {
     }
 
     fn score(&self) -> Plot {
-        let (title, axis) = match self.task {
-            Task::MultiClass => ("Accuracy", "accuracy"),
-            Task::MultiLabel => ("Micro F1", "micro F1"),
-            Task::Regression => ("RMSE", "root of the mean squared error"),
-            Task::Links => ("MRR", "mean reciprocal rank"),
+        // Losses have a chart anyway.
+        let monitor = if self.monitor == Monitor::Loss { Monitor::Score } else { self.monitor };
+        let name = monitor.shown_name(self.task);
+        let (title, axis) = match name {
+            "accuracy" => ("Accuracy", name),
+            "micro F1" => ("Micro F1", name),
+            "macro F1" => ("Macro F1", "mean F1 of the classes"),
+            "ROC-AUC" => (name, "area under the ROC curve"),
+            "average precision" => ("Average precision", "area under precision by recall"),
+            "RMSE" => (name, "root of the mean squared error"),
+            "MAE" => (name, "mean absolute error"),
+            "MRR" => (name, "mean reciprocal rank"),
+            _ => (name, name),
         };
+        let is_accuracy = name == Task::MultiClass.score_name();
         // Only classes have an accuracy in training.
         let series = vec![
-            self.series("train", "train", |record| record.train_accuracy.filter(|_| self.task == Task::MultiClass)),
-            self.evaluated("val", "val", |record| record.scores(self.task)[0]),
-            self.evaluated("test", "test", |record| record.scores(self.task)[1]),
+            self.series("train", "train", |record| {
+                record.train_accuracy.filter(|_| is_accuracy && self.task == Task::MultiClass)
+            }),
+            self.evaluated("val", "val", |record| record.monitored(monitor, self.task)[0]),
+            self.evaluated("test", "test", |record| record.monitored(monitor, self.task)[1]),
         ];
-        let kind = (Unit::of(self.task), Kind::Lines);
+        let kind = (Unit::of_monitor(monitor, self.task), Kind::Lines);
         Plot {
             best: self.best.map(|epoch| epoch as f64),
             empty: "no evaluation yet",
@@ -111,7 +124,8 @@ impl Charts<'_> {
             self.series("train", "loss", |record| Some(record.loss)),
             self.evaluated("val", "val", |record| record.val_loss),
         ];
-        self.plot(["plot-loss", "Loss", "mean loss of nodes"], (Unit::Number, Kind::Lines), measured(series))
+        let axis = if self.task == Task::Links { "mean loss of edges" } else { "mean loss of nodes" };
+        self.plot(["plot-loss", "Loss", axis], (Unit::Number, Kind::Lines), measured(series))
     }
 
     fn stages(&self) -> Plot {
@@ -178,7 +192,10 @@ pub(super) fn precision_recall(scores: &ScoreReport) -> Option<Plot> {
         unit: Unit::Part,
         kind: Kind::LinesFromZero,
         series: vec![Series { name: "precision".to_owned(), color: "test".to_owned(), samples, rest }],
-        resting: "of all nodes in the class".to_owned(),
+        resting: match scores.average_precision {
+            Some(area) => format!("average precision {}; of all nodes in the class", Unit::Part.format(area)),
+            None => "of all nodes in the class".to_owned(),
+        },
         ..Plot::default()
     })
 }

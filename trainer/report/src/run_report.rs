@@ -58,6 +58,7 @@ impl RunPages for Report {
         let charts = Charts {
             records: &self.records,
             task: self.summary.task,
+            monitor: config.monitor,
             best: self.summary.best_epoch,
             partitions: self.numbers().0,
         };
@@ -65,11 +66,13 @@ impl RunPages for Report {
         if let Some(scores) = &self.scores {
             main += &self.scored(scores);
         }
-        main += &section(
-            "Wall time",
-            "From the start of the program. Files are written while training continues: their stages are the time that training waited.",
-            &tables::stages(&self.summary.seconds_by_stage),
-        );
+        if self.summary.seconds_total > 0.0 {
+            main += &section(
+                "Wall time",
+                "From the start of the program. Files are written while training continues: their stages are the time that training waited.",
+                &tables::stages(&self.summary.seconds_by_stage),
+            );
+        }
         main += "<div class=\"tables\">\n";
         for (heading, facts) in [("Dataset", &self.facts.dataset), ("Run", &self.facts.process)] {
             if !facts.is_empty() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grappa_io::size::{ByteSize, count, duration};
-use grappa_run::{model::Task, percent};
+use grappa_run::{config::Monitor, model::Task, percent};
 
 /// The unit of values, which decides how they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -175,6 +175,16 @@ impl Unit {
         match task {
             Task::MultiClass | Task::MultiLabel => Self::Part,
             Task::Regression | Task::Links => Self::Number,
+        }
+    }
+
+    /// The unit of what a run monitors.
+    pub(super) fn of_monitor(monitor: Monitor, task: Task) -> Self {
+        match monitor {
+            Monitor::Score => Self::of(task),
+            Monitor::Accuracy | Monitor::MacroF1 | Monitor::MicroF1 => Self::Part,
+            Monitor::Auc | Monitor::AveragePrecision | Monitor::HitsAt10 => Self::Part,
+            Monitor::Loss | Monitor::Rmse | Monitor::Mae | Monitor::R2 | Monitor::Mrr => Self::Number,
         }
     }
 

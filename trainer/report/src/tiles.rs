@@ -15,12 +15,29 @@ type Tile = (String, Option<String>);
 /// The tiles of a run with this number of partitions.
 pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: u32) -> String {
     let mut html = "<div class=\"tiles\">\n".to_owned();
-    for (what, value) in score_tiles(summary, scores).into_iter().chain(others(summary, partitions)) {
+    let leading = monitored_tiles(summary);
+    let is_repeated = |what: &str| leading.iter().any(|(leading, value)| leading == what && value.is_some());
+    let scores = score_tiles(summary, scores).into_iter().filter(|(what, _)| !is_repeated(what));
+    let scores: Vec<Tile> = scores.collect();
+    for (what, value) in leading.into_iter().chain(scores).chain(others(summary, partitions)) {
         if let Some(value) = value {
             html += &format!("<div><span>{what}</span><b>{value}</b></div>\n");
         }
     }
     html + "</div>\n"
+}
+
+/// What decides which epoch is the best, unless it is the score of the task, which comes first anyway.
+fn monitored_tiles(summary: &Summary) -> Vec<Tile> {
+    let best = summary.monitored();
+    let monitor = summary.config.monitor;
+    if best.name == summary.task.score_name() {
+        return Vec::new();
+    }
+    let unit = Unit::of_monitor(monitor, summary.task);
+    let tile =
+        |split: &str, value: Option<f64>| (format!("{split} {}", best.name), value.map(|value| unit.format(value)));
+    vec![tile("test", best.test), tile("val", best.val)]
 }
 
 fn link_tiles(summary: &Summary, split: &str) -> Vec<Tile> {

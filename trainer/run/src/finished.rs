@@ -10,9 +10,10 @@ use super::{
     checkpoint::{Checkpoints, RunState},
     config::{Evaluate, TrainConfig},
     folder::{CHECKPOINTS, REPORT, SUMMARY, is_finished},
+    summary_file,
 };
 
-/// A run that is finished. As JSON, it is its `summary.json`.
+/// A run that is finished. As JSON, it is its `summary.json` without the checksum.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FinishedRun {
     /// Finished epochs.
@@ -38,8 +39,8 @@ impl FinishedRun {
     ///
     /// If a file cannot be read or is damaged, the run does not count as finished: resuming it makes the file again, or says what is wrong.
     pub fn find(folder: &Path, config: &TrainConfig) -> Option<Self> {
-        let [summary, report] = [SUMMARY, REPORT].map(|name| regular::read_if_there(&folder.join(name)).ok().flatten());
-        let summary: Value = serde_json::from_slice(&summary?).ok()?;
+        let summary: Value = serde_json::from_str(&summary_file::read(&folder.join(SUMMARY)).ok()??.json).ok()?;
+        let report = regular::read_if_there(&folder.join(REPORT)).ok().flatten();
         let latest = Checkpoints::look(&folder.join(CHECKPOINTS)).latest().ok()?;
         let (_, checkpoint) = latest.found.filter(|_| latest.warnings.is_empty())?;
         let state = checkpoint.state;

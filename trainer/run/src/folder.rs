@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The last line of `config.toml` and of `classes.txt` is a checksum of the lines before it. It is verified whenever the run
-//! is read. To edit one of these files, remove that line.
+//! is read. To edit one of these files, remove that line. `summary.json` and each line of `metrics.jsonl` end with a checksum, too, and
+//! are not to be edited.
 
 mod names;
 mod replaced;
@@ -40,6 +41,7 @@ use super::{
     journal::{EVENTS, Journal, METRICS},
     own_folder::OwnFolder,
     summary::Summary,
+    summary_file,
 };
 use crate::{Error, Result};
 
@@ -263,9 +265,7 @@ impl RunFolder {
     /// # Errors
     /// If it cannot be written.
     pub fn write_summary(&self, summary: &Summary) -> Result<()> {
-        let mut json = serde_json::to_string_pretty(summary).expect("a summary is representable");
-        json.push('\n');
-        self.write(SUMMARY, json.as_bytes())
+        self.write(SUMMARY, summary_file::text(summary).as_bytes())
     }
 
     /// Writes or replaces the report, an HTML page.

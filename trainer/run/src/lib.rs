@@ -10,6 +10,7 @@
 //! - [`checkpoint`]: the state that a killed run continues from;
 //! - [`journal`]: metrics of each epoch, for programs and TensorBoard;
 //! - [`summary`]: the result of a run, as JSON;
+//! - [`read`]: the configuration, the metrics and the result of a run, checked, for programs that show them;
 //! - [`stages`]: wall time by stage;
 //! - [`finished`]: runs that have nothing left to do;
 //! - [`background`]: files that are written while training continues.
@@ -35,11 +36,13 @@ mod names;
 mod option_value;
 mod own_folder;
 mod percent;
+pub mod read;
 pub mod schema;
 pub mod scores;
 mod serde_text;
 pub mod stages;
 pub mod summary;
+mod summary_file;
 
 pub use self::{
     error::{Error, Result},

@@ -17,6 +17,15 @@ pub struct ModelScores {
     pub val_accuracy: Option<f64>,
     /// Micro F1 on the validation nodes.
     pub val_micro_f1: Option<f64>,
+    /// Mean F1 of the classes on the validation nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_macro_f1: Option<f64>,
+    /// Area under the ROC curve on the validation nodes or edges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_roc_auc: Option<f64>,
+    /// Area under the precision-recall curve on the validation nodes or edges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_average_precision: Option<f64>,
     /// Mean loss of the validation nodes.
     pub val_loss: Option<f64>,
     /// Root of the mean squared error of the validation nodes, if labels are numbers.
@@ -31,6 +40,9 @@ pub struct ModelScores {
     /// Mean reciprocal rank of the validation edges, if links are predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub val_mrr: Option<f64>,
+    /// Fraction of the validation edges that are among the best 10 of their candidates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_hits_at_10: Option<f64>,
     /// Accuracy on the test nodes.
     pub test_accuracy: Option<f64>,
     /// The split of the report: `test`, or `val` if there are no test nodes.
@@ -43,10 +55,5 @@ impl ModelScores {
     /// All scores on the test nodes, if there are any.
     pub fn test(&self) -> Option<&ScoreReport> {
         (self.split == "test").then_some(&self.report)
-    }
-
-    /// Micro F1 on the test nodes, if there are any.
-    pub fn test_micro_f1(&self) -> Option<f64> {
-        self.test()?.micro_f1
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     checkpoint::RunState,
-    config::{Evaluate, TrainConfig},
+    config::{Evaluate, Monitor, TrainConfig},
     journal::EpochRecord,
     model::Task,
     scores::{LinkReport, ModelScores},
@@ -19,12 +19,30 @@ pub struct Summary {
     pub test_accuracy: Option<f64>,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
-    /// Micro F1 on the test nodes, which counts instead of the accuracy if nodes have sets of labels; left out if they have one class.
+    /// Micro F1 on the test nodes, which counts instead of the accuracy if nodes have sets of labels; left out, as the next ones, if the task has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_micro_f1: Option<f64>,
     /// Micro F1 on the validation nodes, as the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_micro_f1: Option<f64>,
+    /// Mean F1 of the classes on the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_macro_f1: Option<f64>,
+    /// Mean F1 of the classes on the validation nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_macro_f1: Option<f64>,
+    /// Area under the ROC curve on the test nodes or edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_roc_auc: Option<f64>,
+    /// Area under the ROC curve on the validation nodes or edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_roc_auc: Option<f64>,
+    /// Area under the precision-recall curve on the test nodes or edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_average_precision: Option<f64>,
+    /// Area under the precision-recall curve on the validation nodes or edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_average_precision: Option<f64>,
     /// Root of the mean squared error of the test nodes, in the unit of the target; left out, as the next ones, if labels are classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_rmse: Option<f64>,
@@ -49,9 +67,18 @@ pub struct Summary {
     /// Mean reciprocal rank of the validation edges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_mrr: Option<f64>,
+    /// Fraction of the test edges that are among the best 10 of their candidates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_hits_at_10: Option<f64>,
+    /// Fraction of the validation edges that are among the best 10 of their candidates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_hits_at_10: Option<f64>,
     /// All scores of links, of the test edges, or of the validation edges if there are no test edges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkReport>,
+    /// Mean loss of the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_loss: Option<f64>,
     /// Mean loss of the validation nodes.
     pub val_loss: Option<f64>,
     /// How these scores were computed: `exact` or `sampled`; null without evaluation.
@@ -91,12 +118,9 @@ pub struct Summary {
     /// The kind of predictions.
     #[serde(skip)]
     pub task: Task,
-    /// The monitored number at the best epoch, higher is better.
-    #[serde(skip)]
-    pub monitored: Option<f64>,
 }
 
-/// The score that decides which model is the best, with that model.
+/// A score of the best model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestScore {
     /// Its name, for people.
@@ -127,7 +151,6 @@ impl Summary {
         let bytes_sent = sum(counted.iter().map(|record| record.bytes_sent));
         let sampled_edges = sum(records.iter().map(|record| record.sampled_edges));
         let task = state.task();
-        let of_sets = at_best.filter(|_| task == Task::MultiLabel);
         let [partitions, concurrent] = match last {
             Some(record) => [record.partitions, record.concurrent],
             None if state.epoch == 0 => [0, 0],
@@ -137,8 +160,14 @@ impl Summary {
         let mut summary = Self {
             test_accuracy: at_best.and_then(|record| record.test_accuracy),
             val_accuracy: at_best.and_then(|record| record.val_accuracy),
-            test_micro_f1: of_sets.and_then(|record| record.test_micro_f1),
-            val_micro_f1: of_sets.and_then(|record| record.val_micro_f1),
+            test_micro_f1: at_best.and_then(|record| record.test_micro_f1),
+            val_micro_f1: at_best.and_then(|record| record.val_micro_f1),
+            test_macro_f1: at_best.and_then(|record| record.test_macro_f1),
+            val_macro_f1: at_best.and_then(|record| record.val_macro_f1),
+            test_roc_auc: at_best.and_then(|record| record.test_roc_auc),
+            val_roc_auc: at_best.and_then(|record| record.val_roc_auc),
+            test_average_precision: at_best.and_then(|record| record.test_average_precision),
+            val_average_precision: at_best.and_then(|record| record.val_average_precision),
             test_rmse: at_best.and_then(|record| record.test_rmse),
             val_rmse: at_best.and_then(|record| record.val_rmse),
             test_mae: at_best.and_then(|record| record.test_mae),
@@ -147,7 +176,10 @@ impl Summary {
             val_r2: at_best.and_then(|record| record.val_r2),
             test_mrr: at_best.and_then(|record| record.test_mrr),
             val_mrr: at_best.and_then(|record| record.val_mrr),
+            test_hits_at_10: at_best.and_then(|record| record.test_hits_at_10),
+            val_hits_at_10: at_best.and_then(|record| record.val_hits_at_10),
             links: None,
+            test_loss: at_best.and_then(|record| record.test_loss),
             val_loss: at_best.and_then(|record| record.val_loss),
             evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: state.best.map(|best| best.epoch),
@@ -167,7 +199,6 @@ impl Summary {
             processes: 1,
             config: config.clone(),
             task,
-            monitored: state.best.map(|best| best.val),
         };
         if let Some(scores) = &state.scores {
             summary.set_scores(scores);
@@ -180,22 +211,46 @@ impl Summary {
     pub fn set_scores(&mut self, scores: &ModelScores) {
         self.test_accuracy = scores.test_accuracy;
         self.val_accuracy = scores.val_accuracy;
-        if self.task == Task::MultiLabel {
-            (self.test_micro_f1, self.val_micro_f1) = (scores.test_micro_f1(), scores.val_micro_f1);
-        }
         let test = scores.test();
+        self.test_loss = test.and_then(|test| test.loss);
+        (self.test_micro_f1, self.val_micro_f1) = (test.and_then(|test| test.micro_f1), scores.val_micro_f1);
+        (self.test_macro_f1, self.val_macro_f1) = (test.and_then(|test| test.macro_f1), scores.val_macro_f1);
+        (self.test_roc_auc, self.val_roc_auc) = (test.and_then(|test| test.roc_auc), scores.val_roc_auc);
+        (self.test_average_precision, self.val_average_precision) =
+            (test.and_then(|test| test.average_precision), scores.val_average_precision);
         (self.test_rmse, self.val_rmse) = (test.and_then(|test| test.rmse), scores.val_rmse);
         (self.test_mae, self.val_mae) = (test.and_then(|test| test.mae), scores.val_mae);
         (self.test_r2, self.val_r2) = (test.and_then(|test| test.r2), scores.val_r2);
         let links = scores.report.links.clone();
-        (self.test_mrr, self.val_mrr) =
-            (scores.test().and(links.as_ref()).and_then(|links| links.filtered.mrr), scores.val_mrr);
+        let ranks = test.and(links.as_ref()).map(|links| &links.filtered);
+        (self.test_mrr, self.val_mrr) = (ranks.and_then(|ranks| ranks.mrr), scores.val_mrr);
+        (self.test_hits_at_10, self.val_hits_at_10) = (ranks.and_then(|ranks| ranks.hits_at_10), scores.val_hits_at_10);
         self.links = links;
         self.val_loss = scores.val_loss;
         self.evaluated = Some(scores.evaluated);
     }
 
-    /// The score that decides which model is the best, whatever the run monitors.
+    /// What the run monitors, which decides which model is the best.
+    pub fn monitored(&self) -> BestScore {
+        let monitor = self.config.monitor;
+        let (val, test) = match monitor {
+            Monitor::Score => return self.score(),
+            Monitor::Loss => (self.val_loss, self.test_loss),
+            Monitor::Accuracy => (self.val_accuracy, self.test_accuracy),
+            Monitor::MacroF1 => (self.val_macro_f1, self.test_macro_f1),
+            Monitor::MicroF1 => (self.val_micro_f1, self.test_micro_f1),
+            Monitor::Auc => (self.val_roc_auc, self.test_roc_auc),
+            Monitor::AveragePrecision => (self.val_average_precision, self.test_average_precision),
+            Monitor::Rmse => (self.val_rmse, self.test_rmse),
+            Monitor::Mae => (self.val_mae, self.test_mae),
+            Monitor::R2 => (self.val_r2, self.test_r2),
+            Monitor::Mrr => (self.val_mrr, self.test_mrr),
+            Monitor::HitsAt10 => (self.val_hits_at_10, self.test_hits_at_10),
+        };
+        BestScore { name: monitor.shown_name(self.task), val, test }
+    }
+
+    /// The score of the task, by which runs are compared, whatever they monitor.
     pub fn score(&self) -> BestScore {
         let (val, test) = match self.task {
             Task::MultiClass => (self.val_accuracy, self.test_accuracy),

@@ -237,7 +237,7 @@ impl Scores {
             }
             let deviation = f64::from(scale.deviations[index]);
             let error = (f64::from(predicted) - f64::from(target)) / deviation;
-            self.targets[index].add(error, (f64::from(target) - f64::from(scale.means[index])) / deviation);
+            self.targets[index].add(target, error, (f64::from(target) - f64::from(scale.means[index])) / deviation);
             loss += scale.loss.of(error);
             known += 1;
         }

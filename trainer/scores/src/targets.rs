@@ -45,19 +45,28 @@ impl TargetLoss {
 }
 
 /// Sums over the nodes that have a target, in units of its deviation.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct TargetSums {
     pub(super) nodes: u64,
     /// Squares and magnitudes of errors, and squares of differences to the mean of the training nodes.
     pub(super) sums: [LossSum; 3],
     /// Differences to the mean, in [`UNITS`].
     pub(super) offset: i128,
+    /// The least and the greatest target.
+    pub(super) range: [f32; 2],
+}
+
+impl Default for TargetSums {
+    fn default() -> Self {
+        Self { nodes: 0, sums: Default::default(), offset: 0, range: [f32::INFINITY, f32::NEG_INFINITY] }
+    }
 }
 
 impl TargetSums {
-    /// Adds a node, by its error and its target less the mean, both in units of the deviation.
-    pub(super) fn add(&mut self, error: f64, target: f64) {
+    /// Adds a node with a target, by its error and the target less the mean, both in units of the deviation.
+    pub(super) fn add(&mut self, value: f32, error: f64, target: f64) {
         self.nodes += 1;
+        self.range = [self.range[0].min(value), self.range[1].max(value)];
         let values = [error * error, error.abs(), target * target];
         for (sum, value) in self.sums.iter_mut().zip(values) {
             sum.add(value);
@@ -71,13 +80,16 @@ impl TargetSums {
             sum.merge(other);
         }
         self.offset += other.offset;
+        self.range = [self.range[0].min(other.range[0]), self.range[1].max(other.range[1])];
     }
 
     pub(super) fn score(&self, deviation: f32) -> TargetScore {
         let deviation = f64::from(deviation);
         let [squares, magnitudes, targets] = self.sums.map(|sum| sum.mean(self.nodes));
         let mean = self.offset as f64 / UNITS / self.nodes.max(1) as f64;
-        let variance = targets.map(|square| square - mean * mean);
+        // Of equal targets, rounding may leave a variance above 0.
+        let is_constant = self.range[0] >= self.range[1];
+        let variance = targets.map(|square| square - mean * mean).filter(|_| !is_constant);
         TargetScore {
             nodes: self.nodes,
             rmse: squares.map(|square| square.sqrt() * deviation),

@@ -389,3 +389,20 @@ fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
     assert!(huber < 0.5 * report.loss.unwrap() && huber > 0.0, "{huber}");
     assert!(report.has_classes(2) && !report.has_classes(3));
 }
+
+#[test]
+fn equal_targets_have_no_coefficient_of_determination() {
+    let spec = LabelSpec::new(LabelKind::Targets, 1);
+    for (mean, target) in [(0.1, 0.3), (5.0, 5.0), (1000.7, 3.33)] {
+        let scale = TargetScale { means: vec![mean], deviations: vec![0.7], loss: TargetLoss::Squared };
+        let mut parts = [0, 1].map(|_| Scores::of_targets(spec, scale.clone()));
+        for part in &mut parts {
+            part.add(&[0.2; 7], Labels::Values(&[target; 7]));
+        }
+        let [mut scores, mut other] = parts;
+        scores.merge_words(&other.as_words());
+        let report = scores.report();
+        assert_eq!((report.r2, report.per_target[0].r2), (None, None), "{mean}, {target}");
+        assert!(report.rmse.is_some());
+    }
+}

@@ -70,6 +70,7 @@ impl Scores {
             let mut offset = target.offset.cast_unsigned();
             words.wide(&mut offset);
             target.offset = offset.cast_signed();
+            target.range.iter_mut().for_each(|bound| words.value(bound));
         }
     }
 }
@@ -106,6 +107,12 @@ impl<'a> Words<'a> {
         *count = u64::from(low) | u64::from(high) << 32;
     }
 
+    fn value(&mut self, value: &mut f32) {
+        let mut bits = value.to_bits();
+        self.word(&mut bits);
+        *value = f32::from_bits(bits);
+    }
+
     fn wide(&mut self, value: &mut u128) {
         let [mut low, mut high] = [*value as u64, (*value >> 64) as u64];
         self.count(&mut low);
@@ -129,9 +136,7 @@ impl<'a> Words<'a> {
             assert!(self.unread.is_none_or(|unread| count <= unread.len() as u64), "words of other scores");
             side.resize(count as usize, 0.0);
             for score in side {
-                let mut bits = score.to_bits();
-                self.word(&mut bits);
-                *score = f32::from_bits(bits);
+                self.value(score);
             }
         }
     }

@@ -6,6 +6,8 @@ use grappa_formats::{NodeId, random};
 use grappa_io::{Error as EngineError, Position, progress::Silent, regular};
 use grappa_run::{class_names, config::ClassWeights, model::Task};
 
+use roaring::RoaringTreemap;
+
 use super::{data::TrainingData, processes::Processes};
 use crate::{Error, Result};
 
@@ -28,7 +30,7 @@ pub(super) fn class_weights(
             Some(processes.broadcast("class weights", || read(path, data.labels().spec().classes as usize))?)
         }
     };
-    let [inside, outside] = count(data, processes)?;
+    let [inside, outside] = count(data.splits.train(), data, processes)?;
     let task = data.task();
     if let (None, Some(class)) = (&given, inside.iter().position(|&nodes| nodes == 0)) {
         return Err(Error::Options(format!(
@@ -65,13 +67,13 @@ pub(super) fn digest(weights: &[f32]) -> u64 {
     bits.fold(weights.len() as u64, random::combine)
 }
 
-/// The numbers of training nodes that are in each class, and of those that are known to be outside of it, on all hosts.
-fn count(data: &TrainingData, processes: &Processes) -> Result<[Vec<u64>; 2]> {
+/// The numbers of nodes that are in each class, and of those that are known to be outside of it, on all hosts. All ranks must call it.
+pub(super) fn count(nodes: &RoaringTreemap, data: &TrainingData, processes: &Processes) -> Result<[Vec<u64>; 2]> {
     let classes = data.labels().spec().classes as usize;
     let mut counts = vec![0; 2 * classes];
     // The first rank of each host speaks for it.
     if processes.hosts.count() == 1 || processes.share_within().worker() == 0 {
-        for node in data.splits.train().iter().map(NodeId) {
+        for node in nodes.iter().map(NodeId) {
             data.labels().for_each_class(node, |class, is_in| counts[class + classes * usize::from(!is_in)] += 1)?;
         }
     }

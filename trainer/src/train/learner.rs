@@ -16,6 +16,7 @@ use super::{
     data::TrainingData,
     gradient_exchange::GradientExchange,
     links::LinkLoss,
+    monitored::check_monitor,
     named_tensors::{load, to_named},
     optimizer::Optimizer,
     processes::Processes,
@@ -71,6 +72,7 @@ impl Learner {
         data: &TrainingData,
         processes: &Processes,
     ) -> Result<Self> {
+        check_monitor(config.monitor, data, processes)?;
         let model = Model::new(model, config.seed, config.device)?;
         let weights = match data.links() {
             Some(_) => None,

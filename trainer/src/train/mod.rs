@@ -57,6 +57,7 @@ mod load;
 mod loader;
 mod methods;
 mod model_on_graph;
+mod monitored;
 mod named_tensors;
 mod numbers;
 mod optimizer;

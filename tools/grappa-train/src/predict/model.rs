@@ -52,8 +52,7 @@ impl PredictingModel {
                 (Monitor::Score, Task::MultiClass) => String::new(),
                 (monitor, task) => format!("{} ", monitor.shown_name(task)),
             };
-            let number = if self.monitor.is_error(self.task) { -val } else { val };
-            text += &format!(" (validation {name}{}{how})", self.monitor.shown(self.task, number));
+            text += &format!(" (validation {name}{}{how})", self.monitor.shown(self.task, val));
         }
         if let Some(loss) = self.val_loss {
             text += &format!(" (validation loss {loss:.4}{how})");

@@ -268,6 +268,18 @@ fn weights_of_classes_find_more_of_a_rare_class_and_are_fixed_for_a_run() {
     }
     assert!(folder.read("plain/report.html").contains("Precision by recall"));
     assert!(number(&folder.metrics("plain")[0], "val_average_precision") > 0.0);
+    // What is monitored has a value of the test nodes in both files, and leads the report.
+    let summary = folder.summary("plain");
+    let best = &folder.metrics("plain")[summary["best_epoch"].as_u64().unwrap() as usize - 1];
+    for key in ["val_average_precision", "test_average_precision", "test_roc_auc", "test_macro_f1"] {
+        assert_eq!(number(&summary, key), number(best, key), "{key}");
+    }
+    let report = folder.read("plain/report.html");
+    assert!(report.contains("<div class=\"tiles\">\n<div><span>test average precision</span>"), "{report}");
+    assert!(report.contains("<h3>Average precision</h3>"), "{report}");
+    let told = run(&mut folder.program(&format!("{options} --out told"))).success().stdout;
+    assert!(told.contains("  val average precision ") && told.contains("  test average precision "), "{told}");
+    assert!(told.contains("told: test average precision "), "{told}");
 
     let resume =
         |more: &str| run(&mut folder.program(&format!("rare.grappa --out file --resume --epochs 9 --quiet {more}")));
@@ -275,6 +287,19 @@ fn weights_of_classes_find_more_of_a_rare_class_and_are_fixed_for_a_run() {
     resume("").failure(&["weights.txt has other weights than at the start of the run"]);
     fs::write(folder.path("weights.txt"), "1\n20\n").unwrap();
     resume("").success();
+}
+
+#[test]
+fn an_area_that_validation_nodes_of_one_class_do_not_have_is_refused_at_the_start() {
+    let folder = TrainFolder::empty();
+    let lines = |_: u32| "0\n".to_owned();
+    let last = |node: u32| if node == NODES - 1 { "1\n".to_owned() } else { lines(node) };
+    ingest_with(&folder, "same.grappa", NODES, [&edges, &features, &last], "");
+    for monitor in ["auc", "average-precision"] {
+        let train = format!("same.grappa --epochs 1 --layers 1 --out run --monitor {monitor}");
+        run(&mut folder.program(&train)).failure(&["validation nodes are of class 0", "--monitor loss"]);
+        assert!(!folder.path("run").exists());
+    }
 }
 
 #[test]

@@ -154,9 +154,8 @@ impl Monitor {
         }
     }
 
-    /// A number as [`Monitor::of`] gives it, for people, without its sign.
+    /// A value, for people. An error has no sign.
     pub fn shown(self, task: Task, number: f64) -> String {
-        let number = if self.is_error(task) { -number } else { number };
         match self {
             Self::Loss => format!("{number:.4}"),
             Self::Rmse | Self::Mae => crate::model::significant(number),

@@ -241,6 +241,7 @@ fn a_run_goes_on_with_what_it_left() {
     run.journal(0, 0).unwrap();
     let summary: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join(SUMMARY)).unwrap()).unwrap();
+    assert!(summary["checksum"].is_string());
     assert_eq!(summary["config"]["epochs"], 99);
 }
 

@@ -50,11 +50,11 @@ pub(super) fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRe
                 continue;
             }
             Ok(record) => format!(
-                "metrics of epoch {} do not follow the metrics of epoch {before}, so lines were exchanged or repeated; remove that line to go \
-                 on without it",
+                "metrics of epoch {} do not follow the metrics of epoch {before}, so lines were exchanged or repeated; restore the file from a \
+                 copy, or remove that line to resume without it",
                 record.epoch
             ),
-            Err(problem) => format!("{problem}; remove the line to go on without it"),
+            Err(problem) => format!("{problem}; restore the file from a copy, or remove the line to resume without it"),
         };
         return Err(EngineError::input(path, Position::Line(number), what).into());
     }

@@ -87,6 +87,13 @@ impl Journal {
     }
 }
 
+/// The records in the text of `metrics.jsonl`, and their lines. A last line that is torn is left out.
+pub(crate) fn checked_lines(path: &Path, mut text: Vec<u8>) -> Result<(Vec<EpochRecord>, String)> {
+    let (records, length) = metrics::parse(path, &text, u64::MAX)?;
+    text.truncate(length as usize);
+    Ok((records, String::from_utf8(text).expect("lines of records are text")))
+}
+
 /// Reads the records of the run in `folder`, without opening it for writing.
 ///
 /// # Errors

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{config::Evaluate, model::Task, stages::StageSeconds};
+use crate::{
+    config::{Evaluate, Monitor},
+    model::Task,
+    stages::StageSeconds,
+};
 
 /// The metrics of an epoch: a line of `metrics.jsonl`. The names of the fields are its keys. Accuracies are fractions of 1. Null
 /// means that a value was not measured in this epoch, or is not finite.
@@ -22,21 +26,33 @@ pub struct EpochRecord {
     pub evaluated: Option<Evaluate>,
     /// Mean loss of the validation nodes, without weights and label smoothing.
     pub val_loss: Option<f64>,
+    /// Mean loss of the test nodes; left out where they were not scored, as the next scores of test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_loss: Option<f64>,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
     /// Accuracy on the test nodes. It is computed when the validation score improved, or when it costs little.
     pub test_accuracy: Option<f64>,
     /// Macro F1 on the validation nodes.
     pub val_macro_f1: Option<f64>,
+    /// Macro F1 on the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_macro_f1: Option<f64>,
     /// Micro F1 on the validation nodes.
     pub val_micro_f1: Option<f64>,
     /// Micro F1 on the test nodes. It is computed when the accuracy is.
     pub test_micro_f1: Option<f64>,
     /// Area under the ROC curve on the validation nodes.
     pub val_roc_auc: Option<f64>,
+    /// Area under the ROC curve on the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_roc_auc: Option<f64>,
     /// Area under the precision-recall curve on the validation nodes; left out if the task has none, as the scores of numbers below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_average_precision: Option<f64>,
+    /// Area under the precision-recall curve on the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_average_precision: Option<f64>,
     /// Root of the mean squared error of the validation nodes, in the unit of the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_rmse: Option<f64>,
@@ -64,6 +80,9 @@ pub struct EpochRecord {
     /// Mean reciprocal rank of the test edges. It is computed when the validation score improved, or when it costs little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_mrr: Option<f64>,
+    /// Fraction of the test edges that are among the best 10 of their candidates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_hits_at_10: Option<f64>,
     /// Wall time since the record before, in seconds, or since the start of the program.
     pub seconds: f64,
     /// That time by stage. The files of an epoch are written while the next one trains, and count there.
@@ -113,6 +132,24 @@ impl EpochRecord {
             Task::MultiLabel => [self.val_micro_f1, self.test_micro_f1],
             Task::Regression => [self.val_rmse, self.test_rmse],
             Task::Links => [self.val_mrr, self.test_mrr],
+        }
+    }
+
+    /// What a run monitors, on the validation nodes and on the test nodes.
+    pub fn monitored(&self, monitor: Monitor, task: Task) -> [Option<f64>; 2] {
+        match monitor {
+            Monitor::Score => self.scores(task),
+            Monitor::Loss => [self.val_loss, self.test_loss],
+            Monitor::Accuracy => [self.val_accuracy, self.test_accuracy],
+            Monitor::MacroF1 => [self.val_macro_f1, self.test_macro_f1],
+            Monitor::MicroF1 => [self.val_micro_f1, self.test_micro_f1],
+            Monitor::Auc => [self.val_roc_auc, self.test_roc_auc],
+            Monitor::AveragePrecision => [self.val_average_precision, self.test_average_precision],
+            Monitor::Rmse => [self.val_rmse, self.test_rmse],
+            Monitor::Mae => [self.val_mae, self.test_mae],
+            Monitor::R2 => [self.val_r2, self.test_r2],
+            Monitor::Mrr => [self.val_mrr, self.test_mrr],
+            Monitor::HitsAt10 => [self.val_hits_at_10, self.test_hits_at_10],
         }
     }
 }

@@ -16,6 +16,14 @@ impl RunInProgress<'_, '_> {
         if self.output.state.best.is_some() || std::mem::replace(&mut self.told_baseline, true) {
             return;
         }
+        let (monitor, val) = (self.trainer.config.monitor, &evaluation.val);
+        if val.undecided == 0 && evaluation.score(monitor).is_some_and(f64::is_nan) {
+            watcher.warn(&format!(
+                "monitor is {monitor}, and it has no value on the {} validation nodes, for example because all have the same label; the run \
+                 cannot tell which epoch is the best: use --monitor loss, or other validation nodes",
+                count(val.nodes)
+            ));
+        }
         let baseline = advice::majority_baseline(self.trainer.data.task(), &evaluation.val);
         if let Some(baseline) = baseline {
             watcher.tell(&format!(

@@ -121,7 +121,7 @@ impl NewRun {
         tell_warnings(&mut trainer, watcher);
         let task = trainer.data.task();
         let link_lists = agree_on_lists(&trainer)?;
-        watcher.task(task);
+        watcher.task(task, trainer.config.monitor);
         let resumed = match found {
             Some((path, checkpoint)) => {
                 if let Some(writer) = writer {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grappa_io::progress::Progress;
-use grappa_run::{journal::EpochRecord, model::Task};
+use grappa_run::{config::Monitor, journal::EpochRecord, model::Task};
 
 /// Observes a run.
 pub trait Watcher {
@@ -20,8 +20,8 @@ pub trait Watcher {
         String::new()
     }
 
-    /// Receives the kind of predictions, before the first epoch.
-    fn task(&mut self, _task: Task) {}
+    /// Receives the kind of predictions and what the run monitors, before the first epoch.
+    fn task(&mut self, _task: Task, _monitor: Monitor) {}
 
     /// Receives what a run will do, before its first epoch.
     fn tell(&mut self, _what: &str) {}
