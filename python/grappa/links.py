@@ -6,15 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .columns import array_of
+from . import _grappa
 from .loader import Batch, NeighborLoader, _integer
 from .store import _numbers
 
+#: Bytes that a negative of a batch takes at least: its ends, their numbers, and their places in the batch.
+NEGATIVE_BYTES = 32
 _WHOLE = "links are sampled from the whole graph"
 #: Parameters of `NeighborLoader` that loaders of links do not have.
 INSTEAD = {
     "input_nodes": "seeds are the ends of edge_label_index",
     **dict.fromkeys(
-        ("partitions", "rank", "world_size", "repartition_every", "halo", "halo_neighbors", "correction", "shrinkage"), _WHOLE
+        ("partitions", "repartition_every", "halo", "halo_neighbors", "correction", "shrinkage"), _WHOLE
     ),
 }
 
@@ -78,7 +81,8 @@ class LinkNeighborLoader(NeighborLoader):
             bytes each).
         labels: ``"all"`` for the labels of all nodes of a batch, ``"seeds"``, or None.
         **options: As `NeighborLoader`: ``memory``, ``shuffle``, ``replace``, ``seed``, ``threads``, ``features``, ``by_weight``,
-            ``edge_weights``, ``edge_features``, ``layout``, ``full_batches``, ``drop_last``, ``device``, ``pin_memory``.
+            ``edge_weights``, ``edge_features``, ``layout``, ``full_batches``, ``drop_last``, ``device``, ``pin_memory``,
+            ``distributed``, ``rank``, ``world_size``. Ranks divide the positives.
 
     Raises:
         ValueError: An argument is impossible.
@@ -139,12 +143,29 @@ class LinkNeighborLoader(NeighborLoader):
             "exclude_targets": exclude_targets,
         }
         super().__init__(store, num_neighbors, batch_size, None, labels=labels, **options)
-        self._arguments = {**arguments, "store": self.store.path, **options}
+        self._arguments = {**arguments, "store": self.store.path, **options, **self._place}
 
     def _open(self):
+        self._check_amount()
         among = self._links["among"]
         among = None if among is None else _numbers(among, self.store.num_nodes)
         self._open_with({**self._links, "among": among})
+
+    def _check_amount(self):
+        """Refuses more negatives than the memory can have, before any are drawn."""
+        mode, amount, edges = self._links["negatives"], self._links["amount"], self._links["edges"]
+        memory = self._options["memory"] or _grappa.default_memory()
+        positives = min(self._options["batch_size"], self.store.num_edges if edges is None else len(edges[0]))
+        in_batch = amount * (1 if mode == "shared" else positives)
+        if mode != "none" and in_batch * NEGATIVE_BYTES > memory:
+            each = "" if mode == "shared" else f" for each of {positives} positives"
+            raise ValueError(
+                f"neg_sampling has the amount {amount:g}{each}: a batch takes at least {in_batch * NEGATIVE_BYTES:.2g} bytes for its "
+                f"negatives, and memory={memory}; give a smaller amount{'' if mode == 'shared' else ' or batch_size'}"
+            )
+
+    def _divided(self, input_nodes):
+        return [self._links["part"], *(self._links["edges"] or ())]
 
     @property
     def num_edges(self) -> int:

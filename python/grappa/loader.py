@@ -11,6 +11,7 @@ from . import _grappa
 from ._tensors import Destination, arrays
 from .command import tell_warnings
 from .partitions import partition_options
+from .ranks import Ranks
 from .store import Store, _numbers
 
 UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
@@ -113,8 +114,11 @@ class NeighborLoader:
         device: ``"cpu"`` or ``"cuda"`` for tensors there instead of NumPy arrays. Copies to a GPU run on a stream of their own.
         pin_memory: Whether tensors on the CPU are in pinned memory. Implies ``device="cpu"`` if no device is given.
         num_workers: Must be 0. Threads of the loader sample, and no other process is needed.
+        distributed: Whether the ranks of `torch.distributed` divide the seeds, as PyTorch's ``DistributedSampler`` does: all have the
+            same number of batches, for which the first seeds of an epoch's order may be there again at its end. False says that each rank
+            is to see all seeds. By default a rank does, and a loader that shuffles warns about it.
         partitions: Number of partitions of the graph. Each sees its own part only. Default: none, the whole graph.
-        rank: The number of this process, of those that divide the partitions. Default: as `torch.distributed` is initialized, or 0.
+        rank: The number of this process, of those that divide the seeds or partitions. Default: as `torch.distributed` is initialized, or 0.
         world_size: The number of these processes. Default: as `torch.distributed` is initialized, or 1.
         repartition_every: Number of epochs between two repartitionings. Default: 5.
         halo: How sources are treated that a partition does not own. ``"auto"`` and ``"neighbors"`` sample in-neighbors of theirs
@@ -171,6 +175,7 @@ class NeighborLoader:
         device=None,
         pin_memory: bool = False,
         num_workers: int = 0,
+        distributed: bool | None = None,
         partitions: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
@@ -190,14 +195,17 @@ class NeighborLoader:
         if labels not in ("seeds", "all", None):
             raise ValueError(f'labels={labels!r}; give "seeds", "all" or None')
         self._partitions = partition_options(
-            partitions, rank, world_size, repartition_every, halo, halo_neighbors, correction, shrinkage, first_hop
+            partitions, rank, world_size, repartition_every, halo, halo_neighbors, correction, shrinkage, first_hop, distributed
         )
         if partitions is not None:
             if full_batches or drop_last:
                 raise ValueError("full_batches and drop_last: partitions divide their seeds evenly, so that all have as many steps")
             if layout == "induced":
                 raise ValueError('layout="induced": partitions see no edges between them; give "hops" or "blocks"')
-            arguments |= {name: self._partitions[name] for name in ("rank", "world_size")}
+        is_divided = bool(distributed) or partitions is not None
+        #: This process, as another one that gets a pickled loader has to know it.
+        self._place = {name: self._partitions[name] for name in ("rank", "world_size")} if is_divided else {}
+        arguments |= self._place
         self.store = store if isinstance(store, Store) else Store(store)
         #: The arguments of `__init__`, for pickle.
         self._arguments = {**arguments, "store": self.store.path}
@@ -228,6 +236,14 @@ class NeighborLoader:
         }
         self._seeds = self._seeds_of(input_nodes)
         self._open()
+        self._ranks = Ranks(
+            divides=None if not is_divided else "distributed=True" if distributed else f"partitions={partitions}",
+            world_size=None if rank is not None else self._partitions["world_size"],
+            may_repeat=distributed is not None or not shuffle,
+            seeds=self._divided(input_nodes),
+            options={name: self._options[name] for name in ("batch_size", "shuffle", "seed", "full_batches", "drop_last")}
+            | {"partitions": partitions},
+        )
 
     def _open(self):
         """Opens the loader of the options."""
@@ -248,6 +264,10 @@ class NeighborLoader:
             return self.store.split(input_nodes)
         return _numbers(input_nodes, self.store.num_nodes)
 
+    def _divided(self, input_nodes):
+        """What ranks may divide: names, None for all, or arrays."""
+        return [input_nodes if input_nodes is None or isinstance(input_nodes, str) else self._seeds]
+
     def __len__(self) -> int:
         """Number of batches of an epoch."""
         return len(self._loader)
@@ -262,6 +282,7 @@ class NeighborLoader:
         self._epoch = _integer("epoch", epoch, 0)
 
     def __iter__(self) -> Iterator[Batch]:
+        self._ranks.check()
         batches = self._loader.epoch(self._epoch)
         self._epoch += 1
         if self._destination is None:
@@ -277,6 +298,13 @@ class NeighborLoader:
     def _batch(self, entries):
         blocks = entries.pop("blocks", None)
         return self._kind(**entries, blocks=None if blocks is None else [Block(**block) for block in blocks])
+
+    def __repr__(self) -> str:
+        module = type(self).__module__.removesuffix(".loader").removesuffix(".links")
+        return (
+            f"{module}.{type(self).__name__}({str(self.store.path)!r}: {self._loader.num_seeds:,} seeds in {len(self):,} batches, "
+            f"num_neighbors={self._drawing['fanouts']}, batch_size={self._options['batch_size']})"
+        )
 
     def __reduce__(self):
         return _reopened, (type(self), self._arguments, self._epoch)

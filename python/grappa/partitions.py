@@ -1,8 +1,6 @@
 """The partitions that a process serves, of several that train together."""
 
-import operator
-import os
-import sys
+from .ranks import at_least, local_world_size, place
 
 HALO_MODES = ("auto", "neighbors", "stop", "none")
 CORRECTIONS = ("none", "batch", "node")
@@ -19,6 +17,7 @@ def partition_options(
     correction="none",
     shrinkage=None,
     first_hop="sampled",
+    distributed=None,
 ) -> dict:
     """The options of `NeighborLoader` about partitions and the first hop, checked and complete."""
     if first_hop not in ("sampled", *FIRST_HOPS):
@@ -38,57 +37,31 @@ def partition_options(
         "correction": None if correction == "none" else correction,
     }
     given = {name: value for name, value in given.items() if value is not None}
+    if distributed and partitions is not None:
+        raise ValueError(
+            f"distributed={distributed!r} and partitions={partitions!r}: partitions divide their seeds among the ranks; give one of them"
+        )
     if partitions is None:
-        if given:
-            names = " and ".join(f"{name}={value!r}" for name, value in given.items())
-            raise ValueError(f"{names} without partitions=...: give the number of partitions, or leave these out")
-        rank, world_size = 0, 1
-    else:
-        rank, world_size = _place(rank, world_size)
+        of_partitions = {name: value for name, value in given.items() if not distributed or name not in ("rank", "world_size")}
+        if of_partitions:
+            names = " and ".join(f"{name}={value!r}" for name, value in of_partitions.items())
+            other = ", distributed=True to divide the seeds of the whole graph" if set(of_partitions) <= {"rank", "world_size"} else ""
+            raise ValueError(f"{names} without partitions=...: give the number of partitions{other}, or leave these out")
+    rank, world_size = place(rank, world_size) if distributed or partitions is not None else (0, 1)
     if halo not in HALO_MODES:
         raise ValueError(f"halo={halo!r}: give one of {', '.join(map(repr, HALO_MODES))}")
     if halo_neighbors is not None and halo in ("stop", "none"):
         raise ValueError(f'halo_neighbors={halo_neighbors!r} has no effect with halo={halo!r}; use halo="neighbors"')
     return {
-        "partitions": 1 if partitions is None else _at_least(1, "partitions", partitions),
+        "partitions": 1 if partitions is None else at_least(1, "partitions", partitions),
         "rank": rank,
         "world_size": world_size,
-        "local_world_size": min(world_size, _local_world_size(world_size)),
-        "repartition_every": None if repartition_every is None else _at_least(1, "repartition_every", repartition_every),
+        "divides_seeds": bool(distributed),
+        "local_world_size": min(world_size, local_world_size(world_size)),
+        "repartition_every": None if repartition_every is None else at_least(1, "repartition_every", repartition_every),
         "halo": halo,
-        "halo_neighbors": None if halo_neighbors is None else _at_least(1, "halo_neighbors", halo_neighbors),
+        "halo_neighbors": None if halo_neighbors is None else at_least(1, "halo_neighbors", halo_neighbors),
         "correction": None if correction == "none" else correction,
         "shrinkage": 1.0 if shrinkage is None else float(shrinkage),
         "first_hop": None if first_hop == "sampled" else first_hop,
     }
-
-
-def _place(rank, world_size) -> tuple[int, int]:
-    """This process and the number of processes: as given, or as `torch.distributed` has them, or one alone."""
-    if rank is None and world_size is None:
-        # A program without torch.distributed does not load it.
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        return 0, 1
-    if rank is None or world_size is None:
-        raise ValueError(f"rank={rank!r} and world_size={world_size!r}: give both, or neither")
-    rank, world_size = _at_least(0, "rank", rank), _at_least(1, "world_size", world_size)
-    if rank >= world_size:
-        raise ValueError(f"rank={rank} and world_size={world_size}: ranks are 0 to {world_size - 1}")
-    return rank, world_size
-
-
-def _local_world_size(world_size) -> int:
-    """The processes of this machine, as torchrun tells them. Otherwise all are on this machine."""
-    try:
-        return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", world_size)))
-    except ValueError:
-        return world_size
-
-
-def _at_least(least, name, value) -> int:
-    number = operator.index(value)
-    if number < least:
-        raise ValueError(f"{name}={value!r}; give at least {least}")
-    return number

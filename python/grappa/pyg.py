@@ -84,7 +84,7 @@ class NeighborLoader(_NeighborLoader):
         pin_memory: Whether tensors are in pinned memory.
         layout: ``"blocks"`` gives batches ``blocks`` instead of ``edge_index``: a `Block` per hop, as DGL has it.
         **options: As `grappa.NeighborLoader`: ``memory``, ``seed``, ``threads``, ``features``, ``labels``, ``edge_weights``,
-            ``edge_features``, ``device``, ``partitions`` and what belongs to them.
+            ``edge_features``, ``device``, ``distributed``, ``partitions`` and what belongs to them.
             Other options of `torch.utils.data.DataLoader` are accepted if they have no effect here, and refused otherwise.
 
     Raises:
@@ -162,8 +162,7 @@ class NeighborLoader(_NeighborLoader):
             },
         )
         self._input_id = _input_id(input_nodes, given_ids)
-        places = {name: value for name, value in self._arguments.items() if name in ("rank", "world_size")}
-        self._arguments = {**arguments, "data": self.store.path, **options, **places}
+        self._arguments = {**arguments, "data": self.store.path, **options, **self._place}
         if given_ids is not None:
             self._arguments["input_id"] = given_ids
 
@@ -295,7 +294,7 @@ class LinkNeighborLoader(_LinkNeighborLoader):
                 **options,
             },
         )
-        self._arguments = {**arguments, "data": self.store.path, **options}
+        self._arguments = {**arguments, "data": self.store.path, **options, **self._place}
         if given_ids is not None:
             self._arguments["input_id"] = given_ids
 

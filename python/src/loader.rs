@@ -348,7 +348,7 @@ impl Delivery {
         if let Some(links) = &links {
             links.open_epoch(&mut loader, 0, progress).map_err(exception)?;
         }
-        partitions.check(&loader.all_batches(0))?;
+        partitions.check(&loader.all_batches(0)).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self {
             store,
             loader,
@@ -400,6 +400,7 @@ impl Delivery {
         }
         partitions.open(loader, &self.store, command.epoch, &until_end)?;
         let all = loader.all_batches(command.epoch);
+        partitions.check(&all)?;
         let (steps, seeds_per_step) = (all.steps(), all.seeds_per_step());
         let batches = loader.batches(command.epoch, |batches| batches.in_every_step(steps))?;
         self.deliver_each(&batches, command, |delivery, batch| {

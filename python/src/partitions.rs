@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grappa_engine::{
-    Batch, Loader, NodeId, PartitionId, Progress, Result, Store,
+    Batch, Error, Loader, NodeId, PartitionId, Progress, Result, Store,
     sample::{
         LoaderOptions, Seeds, coverage,
         feed::PartitionBatches,
@@ -25,6 +25,8 @@ pub struct PartitionOptions {
     partitions: u32,
     rank: u32,
     world_size: u32,
+    /// Whether the processes divide the seeds of the whole graph, not its partitions.
+    divides_seeds: bool,
     /// Processes of this machine, which share its memory and processors.
     local_world_size: u32,
     repartition_every: Option<u64>,
@@ -58,7 +60,11 @@ pub struct Partitions {
 impl PartitionOptions {
     /// Sets what partitions need.
     pub fn apply(&self, options: &mut LoaderOptions) -> PyResult<()> {
-        options.share = Share::new(self.rank, self.world_size);
+        let share = Share::new(self.rank, self.world_size);
+        match self.divides_seeds {
+            true => options.minibatches.seed_share = share,
+            false => options.share = share,
+        }
         options.halo = match &self.halo[..] {
             "auto" => Halo::Neighbors,
             name => name.parse().map_err(exception)?,
@@ -101,6 +107,7 @@ impl Partitions {
             .and_then(|assignment| loader.partition(&assignment, &self.seeds, progress));
         if opened.is_err() {
             self.super_epoch = None;
+            return opened;
         }
         if let (Seeds::List(list), 2..) = (&self.seeds, partitions) {
             self.positions = positions(loader, list, partitions);
@@ -108,29 +115,39 @@ impl Partitions {
         opened
     }
 
-    /// Checks that each process has a seed, so that all have a batch in each step.
-    pub fn check(&self, batches: &PartitionBatches) -> PyResult<()> {
-        let PartitionOptions { partitions, world_size, .. } = self.options;
-        if partitions == 1 && world_size == 1 {
+    /// Checks that each process has a seed, so that all have a batch in each step. All processes find the same, so none waits for one
+    /// that has failed.
+    ///
+    /// # Errors
+    /// If a process has no seed.
+    pub fn check(&self, batches: &PartitionBatches) -> Result<()> {
+        let PartitionOptions { partitions, world_size, divides_seeds, .. } = self.options;
+        if divides_seeds || partitions == 1 && world_size == 1 {
             return Ok(());
         }
         let idle = Share::each(world_size).find(|&share| batches.seeds_of_worker(share) == 0);
-        match idle {
-            None => Ok(()),
-            Some(_) if partitions < world_size => Err(PyValueError::new_err(format!(
-                "partitions={partitions} and world_size={world_size}: each process needs a partition; give partitions={world_size} or more"
-            ))),
-            Some(share) => Err(PyValueError::new_err(format!(
-                "none of the {} input nodes is in a partition of rank {}; give fewer partitions, more input nodes, or another seed",
-                batches.seeds_of_all(),
-                share.worker()
-            ))),
-        }
+        let Some(share) = idle else { return Ok(()) };
+        Err(match partitions < world_size {
+            true => Error::conflict(
+                format!("partitions={partitions} and world_size={world_size}: each process needs a partition"),
+                format!("give partitions={world_size} or more"),
+            ),
+            false => Error::conflict(
+                format!(
+                    "none of the {} input nodes is in a partition of rank {}",
+                    batches.seeds_of_all(),
+                    share.worker()
+                ),
+                "give fewer partitions, more input nodes, or another seed",
+            ),
+        })
     }
 
     /// The factor for the mean loss of a batch, or a factor for the loss of each seed.
     pub fn loss_weight(&self, batches: &PartitionBatches, batch: &Batch, seeds_per_step: f64) -> LossWeight {
-        let weight = batches.loss_weight(batch.index(), seeds_per_step, self.options.world_size);
+        // Processes that divide seeds all have the same number of seeds in a step.
+        let workers = if self.options.divides_seeds { 1 } else { self.options.world_size };
+        let weight = batches.loss_weight(batch.index(), seeds_per_step, workers);
         let Some(correction) = &self.options.correction else { return LossWeight::OfBatch(weight) };
         let coverage = coverage(batch.minibatch());
         let mut weights = Vec::with_capacity(coverage.len());

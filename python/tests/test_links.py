@@ -128,6 +128,8 @@ def test_epochs_draw_other_edges_if_asked_and_copies_of_a_loader_agree(split):
         ({"neg_sampling": {"mode": "triplet", "amount": 1.5}}, "whole number"),
         ({"neg_sampling": {"mode": "binary", "amount": 0}}, "above 0"),
         ({"neg_sampling": {"amount": 2}}, 'dict with "mode"'),
+        ({"neg_sampling": {"mode": "triplet", "amount": 2**31}}, "a smaller amount"),
+        ({"neg_sampling": {"mode": "shared", "amount": 2**31}, "memory": "1GiB"}, "a smaller amount"),
         ({"candidates": "hard"}, '"uniform", "degree" or "in-batch"'),
         ({"candidates": [0, 1]}, r"candidates is an array of int64 of shape \(2,\)"),
         ({"candidates": np.zeros((2, 0), int)}, "candidates has no pairs"),

@@ -162,6 +162,12 @@ def test_the_example_trains_with_two_processes(cora):
     assert float(re.search(r"test accuracy ([0-9.]+)", run.stdout)[1]) > 0.7
 
 
+def test_an_absurd_number_of_partitions_does_not_end_the_process(cora):
+    script = f"import grappa; grappa.NeighborLoader({os.fspath(cora)!r}, [2], input_nodes=[1, 2], partitions=2**31)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "grappa.Error" in run.stderr and "chunks" in run.stderr, run.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

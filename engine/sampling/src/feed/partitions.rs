@@ -34,6 +34,9 @@ pub struct MinibatchOptions {
     pub shuffle: bool,
     /// The maximum number of steps of an epoch. None: an epoch uses all seeds.
     pub steps_max: Option<u64>,
+    /// The seeds of each partition that this worker takes, of several workers that see the same partitions. The order of
+    /// an epoch is dealt out to them in turn, and its first seeds are there again until all have as many.
+    pub seed_share: Share,
     /// What is drawn for minibatches of links; none if minibatches are of nodes. Minibatches of links have positives instead of seeds, and the
     /// ends of all pairs are the seeds that are sampled.
     pub links: Option<Arc<LinkTask>>,
@@ -50,8 +53,20 @@ impl MinibatchOptions {
             seed: 1,
             shuffle: true,
             steps_max: None,
+            seed_share: Share::ALL,
             links: None,
         }
+    }
+
+    /// The number of seeds that this worker takes of a partition with `seeds` seeds.
+    fn dealt(&self, seeds: u64) -> u64 {
+        seeds.div_ceil(u64::from(self.seed_share.workers()))
+    }
+
+    /// The place in the order of an epoch, which has `seeds` seeds, of the seed that is dealt to this worker as number `index`.
+    fn place_of_dealt(&self, index: u64, seeds: u64) -> u64 {
+        let place = u128::from(index) * u128::from(self.seed_share.workers()) + u128::from(self.seed_share.worker());
+        (place % u128::from(seeds)) as u64
     }
 
     /// A random number of the run and an epoch.
@@ -130,7 +145,8 @@ impl PartitionBatches {
         let steps: Vec<u64> = groups
             .iter()
             .map(|group| {
-                group.iter().map(|part| options.division.batches(part.seeds(), options.batch as u64)).max().unwrap_or(0)
+                let batches = |part: &Part| options.division.batches(options.dealt(part.seeds()), options.batch as u64);
+                group.iter().map(batches).max().unwrap_or(0)
             })
             .collect();
         let taken = shares(&steps, &options, epoch);
@@ -140,7 +156,8 @@ impl PartitionBatches {
             let first_partition = (number * concurrent) as u32;
             for batch in 0..taken {
                 for (partition, part) in (first_partition..).zip(group) {
-                    if !options.division.share(part.seeds(), options.batch as u64, batch, steps).is_empty() {
+                    let seeds = options.dealt(part.seeds());
+                    if !options.division.share(seeds, options.batch as u64, batch, steps).is_empty() {
                         places.push(BatchPlace {
                             step: first_step + batch,
                             partition: PartitionId(partition),
@@ -293,11 +310,11 @@ impl PartitionBatches {
 
     /// Calls `each` with the seeds of a minibatch, as indices of the seeds of its partition.
     fn in_order(&self, place: BatchPlace, each: impl FnMut(u64)) {
-        let indices = self.indices(place);
+        let seeds = self.parts[place.partition.0 as usize].seeds();
+        let indices = self.indices(place).map(|index| self.options.place_of_dealt(index, seeds));
         match self.options.shuffle {
             // A keyed permutation is computed, so the shuffled order takes no memory.
             true => {
-                let seeds = self.parts[place.partition.0 as usize].seeds();
                 let shuffle = Feistel::new(seeds, self.key(place).shuffle());
                 indices.map(|index| shuffle.forward(index)).for_each(each);
             }
@@ -308,7 +325,7 @@ impl PartitionBatches {
     /// The seeds of a minibatch, as indices of the seeds of its partition.
     fn indices(&self, place: BatchPlace) -> Range<u64> {
         let partition = place.partition.0 as usize;
-        let (seeds, size) = (self.parts[partition].seeds(), self.options.batch as u64);
+        let (seeds, size) = (self.options.dealt(self.parts[partition].seeds()), self.options.batch as u64);
         self.options.division.share(seeds, size, place.batch, self.steps_of_partition[partition])
     }
 
@@ -360,7 +377,10 @@ impl PartitionBatches {
     }
 
     fn key(&self, place: BatchPlace) -> BatchKey {
-        BatchKey { seed: self.options.seed, epoch: self.epoch, partition: place.partition, batch: place.batch }
+        let share = self.options.seed_share;
+        // Workers that divide seeds draw other neighbors.
+        let batch = place.batch * u64::from(share.workers()) + u64::from(share.worker());
+        BatchKey { seed: self.options.seed, epoch: self.epoch, partition: place.partition, batch }
     }
 }
 

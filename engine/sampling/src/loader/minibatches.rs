@@ -83,6 +83,7 @@ impl Loader {
             seed: self.options.minibatches.seed,
             shuffle: false,
             steps_max: None,
+            seed_share: Share::ALL,
             links: None,
         };
         let batches = PartitionBatches::new(vec![seeded.into()], options, 1, 0);
