@@ -6,7 +6,7 @@ use serde_json::json;
 #[test]
 fn a_dry_run_tells_what_columns_become_and_writes_nothing() {
     let folder = ProgramFolder::new();
-    folder.write("e.csv", "from,to,score\nann,bob,1\nbob,ann,2\n");
+    folder.write("e.csv", "from,to,weight\nann,bob,1\nbob,ann,2\n");
     folder.write("u.csv", "name,plan,since,age,extra\nann,free,2024-01-01,,7\nbob,free,2024-01-02,5,7\n");
     let ingest = |more: &str| {
         let files = "--edges e.csv --ids string --features u.csv --features-from plan,since,age";
@@ -17,7 +17,7 @@ fn a_dry_run_tells_what_columns_become_and_writes_nothing() {
     for line in [
         "file column role becomes dimensions missing",
         "e.csv from source",
-        "e.csv score weight",
+        "e.csv weight weight",
         "u.csv name ids",
         "u.csv plan features category (one-hot): free, other 2 0",
         "u.csv since features date (days since 1970-01-01) 1 0",

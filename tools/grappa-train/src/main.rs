@@ -74,7 +74,7 @@ Examples:
   A split:    grappa-train predict run web.grappa --split test --out test.parquet
   A list:     grappa-train predict run web.grappa --ids ids.txt --out listed.npy
   A few:      grappa-train predict run web.grappa --nodes apt,bash,vim")]
-    Predict(args::PredictArgs),
+    Predict(Box<args::PredictArgs>),
     /// Export the model of a run to a file for PyTorch Geometric
     #[command(after_long_help = "Example: grappa-train export run --out model.safetensors")]
     Export(args::ExportArgs),
