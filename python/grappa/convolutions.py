@@ -116,9 +116,9 @@ def _graph_convolution(conv, x, batch):
         degree = batch.in_degree
         if conv.add_self_loops:
             # One loop per node takes the place of the loops of the graph. If edges have weights, it has the weight of the last one.
-            loop = torch.full_like(degree, 2 if conv.improved else 1)
+            loop = torch.ones_like(degree)
             if batch.edge_weight is not None:
-                loop = torch.where(batch.loop_weight.isnan(), loop, batch.loop_weight)
+                loop = torch.where(batch.loop_weight.isnan(), 2 if conv.improved else 1, batch.loop_weight)
             degree = degree - batch.self_loops + loop
             weights[sources == destinations] = 0
         scale = degree.pow(-0.5).masked_fill(degree == 0, 0).to(rows.dtype)

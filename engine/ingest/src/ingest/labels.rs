@@ -30,14 +30,14 @@ pub struct LabelInput {
 impl LabelInput {
     /// The labels of `source`, one for each of `nodes` nodes, or for those that it has the ids of. The number of classes decides the width
     /// of a stored label. If the shape of the input does not give it, all labels are read to find the largest class, or the names of all
-    /// classes. A number such as 2^31 - 1 for "no label" would make billions of classes, so far more classes than nodes are refused.
+    /// classes. Numbers to predict are read to see that they stay different in the store. A number such as 2^31 - 1 for "no label" would make billions of classes, so far more classes than nodes are refused.
     /// `if_more` is advice for a file with more rows.
     pub fn new(mut source: LabelSource, nodes: u64, if_more: &'static str) -> Result<Self> {
         if !source.has_ids() {
             source.expect_rows(nodes, if_more)?;
         }
         let (rows, classes) = match source.classes() {
-            Some(classes) if !source.has_ids() => (nodes, classes),
+            Some(classes) if !source.has_ids() && !source.has_numbers() => (nodes, classes),
             _ => count(&source, nodes)?,
         };
         let spec = LabelSpec::new(source.kind(), classes);

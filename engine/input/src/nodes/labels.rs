@@ -251,6 +251,11 @@ impl LabelSource {
         self.has_one.load(Ordering::Relaxed) && !self.has_others.load(Ordering::Relaxed)
     }
 
+    /// Whether labels are numbers to predict.
+    pub fn has_numbers(&self) -> bool {
+        self.label_type == LabelType::Float
+    }
+
     /// Fails if numbers to predict that were read would become equal, or nearly so, as the 32-bit floats that a store has.
     ///
     /// # Errors
