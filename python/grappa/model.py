@@ -10,6 +10,7 @@ below. On their own, GCNConv takes a self-loop of the graph for the one that it 
 theirs. Grappa counts both, so the model adds the self-loops and the layers do not.
 """
 
+import hashlib
 import json
 
 try:
@@ -205,9 +206,21 @@ class Model(nn.Module):
         return self.head(self.layers[-1](x, *graph))
 
 
+def digest(metadata, tensors, types):
+    """The SHA-256 of metadata and tensors. The format has no checksum, so a flipped byte would be another parameter."""
+    hashed = hashlib.sha256()
+    for key in sorted(metadata.keys() - {"digest"}):
+        hashed.update(f"{key}\0{metadata[key]}\0".encode())
+    for name in sorted(tensors):
+        sizes = ",".join(map(str, tensors[name].shape))
+        hashed.update(f"{name}\0{types[name]}\0{sizes}\0".encode())
+        hashed.update(tensors[name].contiguous().numpy().tobytes())
+    return hashed.hexdigest()
+
+
 def load(path):
     """The model in a file of ``grappa-train export``, ready to be evaluated. `model.task` is "multi-class", "multi-label" or
-    "regression". `model.class_names` and `model.feature_names` may be empty.
+    "regression". `model.class_names` and `model.feature_names` may be empty. A damaged file raises ValueError.
 
     Example:
         >>> run.export(folder / "exported.safetensors")
@@ -217,8 +230,11 @@ def load(path):
         torch.Size([2708, 7])
     """
     with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
+        metadata = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}
+        types = {name: file.get_slice(name).get_dtype() for name in tensors}
+    if metadata.get("digest") != digest(metadata, tensors, types):
+        raise ValueError(f"{path}: damaged, or not a file of `grappa-train export`: its contents do not match its digest; export it again")
     model = Model(json.loads(metadata["model"]))
     model.load_state_dict(tensors)
     model.task = json.loads(metadata["task"])

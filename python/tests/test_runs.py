@@ -152,6 +152,21 @@ def test_a_model_of_pytorch_geometric_has_the_same_logits(run, store):
     assert model.task == "multi-class"
 
 
+def test_a_damaged_export_is_refused(run, tmp_path):
+    pytest.importorskip("torch_geometric")
+    pytest.importorskip("safetensors")
+    file = tmp_path / "model.safetensors"
+    run.export(file)
+    grappa.model.load(file)
+    whole = file.read_bytes()
+    for at in range(0, len(whole), len(whole) // 60):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        with pytest.raises(Exception) as error:
+            grappa.model.load(file)
+        # The header belongs to safetensors, and what it accepts is compared with the digest.
+        assert isinstance(error.value, ValueError) or "safetensors" in type(error.value).__module__ + str(error.value).lower(), at
+
+
 @pytest.fixture(scope="module")
 def link_run(tmp_path_factory):
     """A run of links, and its store: people who buy things of their kind, with ids that are strings."""

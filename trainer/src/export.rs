@@ -34,7 +34,8 @@
 //! Targets of regression are `target_mean` plus `target_deviation` times the values of the last layer; both are `[targets]`.
 //!
 //! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`,
-//! `multi-class`, `multi-label` or `regression`; `class_names` and `feature_names`, lists, which are empty if classes (or targets) or features have no names.
+//! `multi-class`, `multi-label` or `regression`; `class_names` and `feature_names`, lists, which are empty if classes (or targets) or features have no names. `digest`
+//! is a SHA-256 that `model.py` checks.
 
 use std::collections::BTreeMap;
 

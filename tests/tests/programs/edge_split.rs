@@ -166,6 +166,25 @@ fn the_last_edges_are_held_out_if_a_column_has_their_times() {
 }
 
 #[test]
+fn times_that_are_equal_as_32_bit_floats_are_refused_before_the_split() {
+    let folder = ProgramFolder::new();
+    let options = "--edges edges.csv --edge-features-from time --edge-split 60/20/20 --edge-split-by time";
+    for (first, is_exact) in [(1_700_000_000_u64, false), (1_700_000_000_000, false), (0, true)] {
+        let lines: String = (0..1000).map(|edge| format!("{edge},{},{}\n", edge + 1, first + edge)).collect();
+        folder.write("edges.csv", format!("src,dst,time\n{lines}"));
+        let ran = folder.run(&format!("ingest {options} --out out.grappa"));
+        match is_exact {
+            false => ran.failure(&["--edge-split-by", "as a 32-bit float", "subtract the first time"]),
+            true => {
+                ran.success();
+                let info = folder.success("store info --json out.grappa").json();
+                assert_eq!([&info["edges"], &info["edges_val"], &info["edges_test"]], [600, 200, 200]);
+            }
+        }
+    }
+}
+
+#[test]
 fn ids_that_do_not_fit_in_memory_keep_the_parts_of_their_files() {
     let folder = ProgramFolder::new();
     let mut random = Random::new(8);

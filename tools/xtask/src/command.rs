@@ -30,10 +30,12 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// A program that runs in the root of the checkout.
+/// A program that runs in the root of the checkout. Python keeps its bytecode in the target folder, even where the environment forbids
+/// to write it: that saves half of each import of PyTorch Geometric, and there are dozens.
 pub fn program(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
+    command.env_remove("PYTHONDONTWRITEBYTECODE").env("PYTHONPYCACHEPREFIX", target_folder().join("bytecode"));
     command
 }
 

@@ -166,7 +166,6 @@ fn start_programs(bin: &Path, folder: &Path, libtorch: &Path) -> Result<()> {
 fn test(python: &Path, packages: &[PathBuf]) -> Result<()> {
     let mut tests = program(python);
     tests.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "python/tests"]);
-    tests.env("PYTHONDONTWRITEBYTECODE", "1");
     tests.env("PYTHONPATH", env::join_paths(packages)?);
     run(&mut tests)
 }
@@ -188,7 +187,6 @@ fn examples(python: &Path, packages: &[PathBuf]) -> Result<()> {
         }
         let mut example = program(python);
         example.arg(root().join("python/examples").join(name)).args(arguments);
-        example.env("PYTHONDONTWRITEBYTECODE", "1");
         run(example.env("PYTHONPATH", env::join_paths(packages)?).current_dir(&work))?;
     }
     remove(&work)

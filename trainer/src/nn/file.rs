@@ -1,7 +1,7 @@
 //! Models in safetensors files, with the shape of the model in the metadata.
 //!
 //! A file has all parameters and buffers as f32, under the names that [`Model`] describes. The metadata key `model` has the
-//! [`ModelOptions`] as JSON. PyTorch's `num_batches_tracked` is ignored.
+//! [`ModelOptions`] as JSON, and `digest` the [`digest`] of all else. PyTorch's `num_batches_tracked` is ignored.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,12 +9,14 @@ use grappa_run::{
     checkpoint::{NamedTensor, read_tensors, write_tensors},
     model::ModelOptions,
 };
+use sha2::{Digest, Sha256};
 use tch::{Device, Tensor, no_grad};
 
 use super::model::Model;
 use crate::{Error, Result};
 
 const OPTIONS: &str = "model";
+const DIGEST: &str = "digest";
 
 impl Model {
     /// Writes parameters, buffers and the shape to a file. After a crash, the file is complete or does not exist.
@@ -39,6 +41,7 @@ impl Model {
         let tensors: Vec<NamedTensor> = own.chain(more.iter().cloned()).collect();
         let options = serde_json::to_string(self.options()).expect("options are plain data");
         metadata.insert(OPTIONS.to_owned(), options);
+        metadata.insert(DIGEST.to_owned(), digest(&metadata, &tensors));
         Ok(write_tensors(path, &tensors, &metadata)?)
     }
 
@@ -48,9 +51,13 @@ impl Model {
     /// If the file cannot be read, is damaged, or is not a model.
     pub fn load(path: &Path, device: Device) -> Result<Self> {
         let (tensors, metadata) = read_tensors(path)?;
+        let metadata = BTreeMap::from_iter(metadata);
         let options = metadata.get(OPTIONS);
         let options =
             options.ok_or_else(|| Error::run_file(path, format!("not a model: its metadata has no `{OPTIONS}`")))?;
+        if metadata.get(DIGEST) != Some(&digest(&metadata, &tensors)) {
+            return Err(Error::run_file(path, "damaged: its contents do not match its digest: export the model again".to_owned()));
+        }
         let options: ModelOptions = serde_json::from_str(options)
             .map_err(|error| Error::run_file(path, format!("options of the model: {error}")))?;
         let model = Self::new(options, 0, device)?;
@@ -101,6 +108,27 @@ impl Model {
         });
         Ok(())
     }
+}
+
+/// The SHA-256 of metadata and tensors, in hexadecimal digits. safetensors has no checksum, so a flipped byte would be another parameter.
+///
+/// ```text
+/// for each key of the metadata but `digest`, ascending:  key 00 value 00
+/// for each tensor, names ascending:                      name 00 type 00 sizes, separated by commas 00 bytes
+/// ```
+fn digest(metadata: &BTreeMap<String, String>, tensors: &[NamedTensor]) -> String {
+    let mut hash = Sha256::new();
+    for (key, value) in metadata.iter().filter(|(key, _)| *key != DIGEST) {
+        hash.update(format!("{key}\0{value}\0"));
+    }
+    let mut tensors: Vec<_> = tensors.iter().collect();
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    for NamedTensor { name, dtype, shape, bytes } in tensors {
+        let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+        hash.update(format!("{name}\0{dtype}\0{}\0", sizes.join(",")));
+        hash.update(bytes);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn shape(tensor: &Tensor) -> Vec<usize> {

@@ -141,3 +141,21 @@ fn a_file_of_another_model_or_damaged_is_an_error_that_names_it() {
         );
     }
 }
+
+#[test]
+fn any_flipped_byte_of_a_saved_model_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.safetensors");
+    model(LayerKind::Sage, 3).save(&path).expect("saved");
+    let mut bytes = fs::read(&path).expect("the file");
+    for at in 0..bytes.len() {
+        let bit = 1 << (at % 8);
+        bytes[at] ^= bit;
+        fs::write(&path, &bytes).expect("written");
+        let error = Model::load(&path, Device::Cpu).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains("model.safetensors")), "byte {at}: {error:?}");
+        bytes[at] ^= bit;
+    }
+    fs::write(&path, &bytes).expect("written");
+    Model::load(&path, Device::Cpu).expect("the model is whole again");
+}

@@ -17,6 +17,10 @@ use crate::ingest::{job::IngestJob, options::open_edges, shares::Shares};
 
 /// Halves of a key.
 const HALVES: usize = 1 << 16;
+/// From here on, 32-bit floats skip integers, so different times may have become one value.
+const EXACT_MAX: f32 = (1 << 24) as f32;
+/// A part may miss its share by 1/this of all edges before rounding counts as the cause: equal times are in one part anyway.
+const MOVED_SHARE: u64 = 200;
 
 /// The first value of validation, and of test, at `at` among the values of an edge. Edges with one value are in one part.
 pub fn starts(job: &IngestJob<'_>, nodes: u64, at: usize, shares: Shares) -> Result<[f32; 2]> {
@@ -33,6 +37,17 @@ pub fn starts(job: &IngestJob<'_>, nodes: u64, at: usize, shares: Shares) -> Res
         let low = counts(job, nodes, at, |key| (key >> 16 == first).then_some(key & 0xffff))?;
         let (second, below) = bucket_of(&low, rank - before);
         *start = value_of(first << 16 | second);
+        let moved = rank - before - below;
+        if start.abs() >= EXACT_MAX && moved > edges / MOVED_SHARE {
+            return Err(Error::conflict(
+                format!(
+                    "--edge-split-by: {} edges have the value {start} as a 32-bit float, which has 24 bits, so {moved} of {edges} edges \
+                     would be in a later part than their share says",
+                    low[second as usize]
+                ),
+                "subtract the first time from all times, or write them in a larger unit, such as minutes in place of seconds",
+            ));
+        }
         if before + below == 0 {
             return Err(Error::conflict(
                 format!(
