@@ -86,9 +86,9 @@ class Ranks:
         self._is_checked = False
         checks = divides is not None and world_size is not None and world_size > 1
         self._key = f"grappa/loaders/{next(_numbers)}" if checks else None
-        store = _store()
-        if self._key is not None and store is not None:
-            store.set(f"{self._key}/{current()[0]}", self._summary())
+        store, ranks = _store(), current()
+        if self._key is not None and store is not None and ranks is not None:
+            store.set(f"{self._key}/{ranks[0]}", self._summary())
 
     def check(self) -> None:
         """Checks before an epoch that no rank has the batches of another one by mistake.

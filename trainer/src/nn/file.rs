@@ -56,7 +56,10 @@ impl Model {
         let options =
             options.ok_or_else(|| Error::run_file(path, format!("not a model: its metadata has no `{OPTIONS}`")))?;
         if metadata.get(DIGEST) != Some(&digest(&metadata, &tensors)) {
-            return Err(Error::run_file(path, "damaged: its contents do not match its digest: export the model again".to_owned()));
+            return Err(Error::run_file(
+                path,
+                "damaged: its contents do not match its digest: export the model again".to_owned(),
+            ));
         }
         let options: ModelOptions = serde_json::from_str(options)
             .map_err(|error| Error::run_file(path, format!("options of the model: {error}")))?;

@@ -97,7 +97,8 @@ impl Place {
         let processes = if block.language == Language::Python { 1 } else { times };
         for process in 1..=processes {
             let begin = Instant::now();
-            self.start(folder, block, times / processes).with_context(|| format!("{at}, process {process} of {processes}"))?;
+            self.start(folder, block, times / processes)
+                .with_context(|| format!("{at}, process {process} of {processes}"))?;
             println!("[{} run(s): {:.1} s]", times / processes, begin.elapsed().as_secs_f64());
         }
         Ok(())
