@@ -233,6 +233,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             },
         }),
         feature_names: schema.feature_names(),
+        edge_feature_names: schema.edge_feature_names(),
         aggregates,
         classes: manifest.labels.map(|labels| labels.classes),
         class_names: schema.classes,
@@ -271,7 +272,6 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             dtype: layout.dtype.name(),
             bytes: bytes.edge_features,
         }),
-        edge_feature_names: schema.edge_features,
         undirected: manifest.edge_options.undirected,
         dedup: manifest.edge_options.dedup,
         self_loops: match manifest.edge_options.self_loops {

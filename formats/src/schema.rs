@@ -40,7 +40,7 @@ pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 /// let schema = Schema {
 ///     features: vec![Column::number("age"), country],
 ///     classes: vec!["spam".into(), "ham".into()],
-///     edge_features: vec!["amount".into()],
+///     edge_features: vec![Column::number("amount")],
 /// };
 /// assert_eq!(schema.feature_names(), ["age", "country=DE", "country=FR", "country=other"]);
 ///
@@ -56,9 +56,10 @@ pub struct Schema {
     pub features: Vec<Column>,
     /// The name of each class. Empty if classes have no names.
     pub classes: Vec<String>,
-    /// The name of each dimension of the edge features. Empty if they have no names.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub edge_features: Vec<String>,
+    /// The columns of the table that the edge features come from, in the order of their dimensions. Empty if they have no
+    /// names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "edge_columns")]
+    pub edge_features: Vec<Column>,
 }
 
 /// A column of a table of features.
@@ -131,6 +132,11 @@ impl Schema {
         self.features.iter().flat_map(Column::dimensions).collect()
     }
 
+    /// The same for edge features.
+    pub fn edge_feature_names(&self) -> Vec<String> {
+        self.edge_features.iter().flat_map(Column::dimensions).collect()
+    }
+
     /// Number of dimensions of the features. 0 if they have no names.
     pub fn dim(&self) -> u64 {
         self.features.iter().map(|column| column.encoding.dim()).sum()
@@ -146,28 +152,27 @@ impl Schema {
     /// # Errors
     /// [`FormatError::Invalid`] with the name that is wrong. Its offset is 0.
     pub fn check(&self) -> Result<()> {
-        for (i, Column { name, encoding }) in self.features.iter().enumerate() {
-            invalid_if!(name.is_empty(), 0, "column {i} of the features has an empty name");
-            invalid_if!(
-                name.len() > COLUMN_NAME_BYTES_MAX,
-                0,
-                "a column of the features has a name of {} bytes, and at most {COLUMN_NAME_BYTES_MAX} are possible: \
-                 {name:.40}...",
-                name.len()
-            );
-            if let Some(what) = encoding.problem() {
-                return Err(FormatError::invalid(0, format!("the column {name:?} of the features {what}")));
+        for (kind, columns) in [("features", &self.features), ("edge features", &self.edge_features)] {
+            for (i, Column { name, encoding }) in columns.iter().enumerate() {
+                invalid_if!(name.is_empty(), 0, "column {i} of the {kind} has an empty name");
+                invalid_if!(
+                    name.len() > COLUMN_NAME_BYTES_MAX,
+                    0,
+                    "a column of the {kind} has a name of {} bytes, and at most {COLUMN_NAME_BYTES_MAX} are possible: \
+                     {name:.40}...",
+                    name.len()
+                );
+                if let Some(problem) = encoding.problem() {
+                    return Err(FormatError::invalid(0, format!("the column {name:?} of the {kind} {problem}")));
+                }
             }
         }
         invalid_if!(self.classes.iter().any(String::is_empty), 0, "a class has an empty name");
-        invalid_if!(
-            self.edge_features.iter().any(String::is_empty),
-            0,
-            "a dimension of the edge features has an empty name"
-        );
-        for (what, names) in
-            [("features", &self.feature_names()), ("classes", &self.classes), ("edge features", &self.edge_features)]
-        {
+        for (what, names) in [
+            ("features", &self.feature_names()),
+            ("classes", &self.classes),
+            ("edge features", &self.edge_feature_names()),
+        ] {
             if let Some(name) = first_twice(names) {
                 return Err(FormatError::invalid(0, format!("two {what} have the name {name:?}")));
             }
@@ -272,6 +277,41 @@ impl Missing {
     /// Whether the column has a second dimension.
     pub fn has_indicator(self) -> bool {
         matches!(self, Self::Indicator(_))
+    }
+}
+
+/// The JSON of the columns of edge features. A column of numbers without missing values is its name alone, as all were in
+/// earlier stores.
+mod edge_columns {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Column;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum EdgeColumn<'a> {
+        Number(Cow<'a, str>),
+        Encoded(Cow<'a, Column>),
+    }
+
+    pub fn serialize<S: Serializer>(columns: &[Column], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(columns.iter().map(|column| match *column == Column::number(&column.name) {
+            true => EdgeColumn::Number(column.name.as_str().into()),
+            false => EdgeColumn::Encoded(Cow::Borrowed(column)),
+        }))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Column>, D::Error> {
+        let columns = Vec::<EdgeColumn<'static>>::deserialize(deserializer)?;
+        Ok(columns
+            .into_iter()
+            .map(|column| match column {
+                EdgeColumn::Number(name) => Column::number(name),
+                EdgeColumn::Encoded(column) => column.into_owned(),
+            })
+            .collect())
     }
 }
 

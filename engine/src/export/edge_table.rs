@@ -32,7 +32,7 @@ pub(super) fn value_names(store: &Store) -> Result<Vec<String>> {
     let weight = store.manifest().weighted.then(|| "weight".to_owned());
     let features = match store.edge_features() {
         None => Vec::new(),
-        Some(layout) => match store.schema()?.edge_features {
+        Some(layout) => match store.schema()?.edge_feature_names() {
             names if names.is_empty() => (1..=layout.dim).map(|number| format!("feature{number}")).collect(),
             names => names,
         },

@@ -201,7 +201,7 @@ impl Sample {
         self.splits(&store, &mut manifest);
         let mut schema = Self::schema();
         if self.weighted {
-            schema.edge_features = vec!["amount".into(), "hour".into()];
+            schema.edge_features = ["amount", "hour"].map(Column::number).to_vec();
         }
         let schema = store.write_file(files::SCHEMA, schema.encode()).unwrap();
         manifest.files.push(schema);

@@ -279,7 +279,8 @@ impl Store {
             return Ok(Schema::default());
         }
         let schema = read_schema(&self.path, &self.manifest)?;
-        let (names, dim) = (schema.edge_features.len(), self.edge_features.map_or(0, |layout| layout.dim as usize));
+        let (names, dim) =
+            (schema.edge_feature_names().len(), self.edge_features.map_or(0, |layout| layout.dim as usize));
         if names > 0 && names != dim {
             let what = format!("the schema has names of {names} dimensions of edge features, but the store has {dim}");
             return Err(Error::input(self.path.join(files::SCHEMA), Position::Whole, what));

@@ -246,7 +246,7 @@ pub fn schema() -> Schema {
 
 /// A schema of edge features alone.
 fn schema_of_edges() -> Schema {
-    Schema { edge_features: vec!["amount".into(), "hour".into()], ..Schema::default() }
+    Schema { edge_features: vec![Column::number("amount"), Column::number("hour")], ..Schema::default() }
 }
 
 /// Chunk 1, whose rows begin with node 500.

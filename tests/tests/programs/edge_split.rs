@@ -158,29 +158,86 @@ fn the_last_edges_are_held_out_if_a_column_has_their_times() {
     }
     assert!(folder.success("store info out.grappa").stdout.contains("(80/15/5 by time)"));
     let ingest = |more: &str| folder.run(&format!("ingest --edges edges.tsv --ids string {more} --out new.grappa"));
-    ingest("--src src --dst dst --edge-split 80/10/10 --edge-split-by time")
-        .failure(&["edges have no such value", "--edge-features-from time"]);
+    ingest("--edge-split 80/10/10 --edge-split-by hour")
+        .failure(&["there is no column hour", "--edge-split-by one of src, dst, time"]);
     folder.write("edges.tsv", "src dst time\na b 1\nb c 1\nc d 1\n");
     ingest("--edge-features-from time --edge-split 40/30/30 --edge-split-by time")
         .failure(&["have the value 1", "the graph would have no edges"]);
 }
 
 #[test]
-fn times_that_are_equal_as_32_bit_floats_are_refused_before_the_split() {
+fn times_split_edges_exactly_whether_they_are_features_or_not() {
     let folder = ProgramFolder::new();
-    let options = "--edges edges.csv --edge-features-from time --edge-split 60/20/20 --edge-split-by time";
-    for (first, is_exact) in [(1_700_000_000_u64, false), (1_700_000_000_000, false), (0, true)] {
-        let lines: String = (0..1000).map(|edge| format!("{edge},{},{}\n", edge + 1, first + edge)).collect();
-        folder.write("edges.csv", format!("src,dst,time\n{lines}"));
-        let ran = folder.run(&format!("ingest {options} --out out.grappa"));
-        if !is_exact {
-            ran.failure(&["--edge-split-by", "as a 32-bit float", "subtract the first time"]);
-            continue;
+    let nanoseconds = |edge: u64| 1_700_000_000_000_000_000 + 1_000_000 * edge;
+    let date = |edge: u64| {
+        format!("2024-{:02}-{:02}T12:{:02}:{:02}", 1 + edge / 100, 1 + edge % 28, edge / 60 % 60, edge % 60)
+    };
+    for (ids, memory) in [("dense", "64MiB"), ("string", "64MiB"), ("string", "2MiB")] {
+        for (more, time) in [
+            ("", Box::new(|edge: u64| (1_700_000_000 + edge).to_string()) as Box<dyn Fn(u64) -> String>),
+            ("", Box::new(|edge| nanoseconds(edge).to_string())),
+            ("", Box::new(|edge| date(100 * (edge / 100) + edge % 28 * 3))),
+            ("--edge-features-from kind --dedup --merge max", Box::new(|edge| (1_700_000_000 + edge).to_string())),
+        ] {
+            let mut rows: Vec<_> = (0..1000_u64).map(|edge| (edge, time(edge))).collect();
+            let mut random = Random::new(3);
+            for at in (1..rows.len()).rev() {
+                rows.swap(at, random.below(at as u64 + 1) as usize);
+            }
+            let lines = rows
+                .iter()
+                .map(|(edge, time)| format!("{edge},{},{time},{}\n", edge + 1, ["a", "b"][*edge as usize % 2]));
+            folder.write("edges.csv", format!("src,dst,time,kind\n{}", lines.collect::<String>()));
+            let columns = "--src src --dst dst --edge-split 60/20/20 --edge-split-by time";
+            folder.success(&format!(
+                "ingest --edges edges.csv --ids {ids} --memory {memory} {columns} {more} --out out.grappa --force"
+            ));
+            let mut order: Vec<_> =
+                rows.iter().map(|(edge, time)| (time.parse::<u64>().unwrap_or(0), time, *edge)).collect();
+            order.sort();
+            let mut seen = 0;
+            for (part, least) in [("edges", 590), ("val-edges", 180), ("test-edges", 180)] {
+                folder.success(&format!("store export out.grappa --{part} part.csv --force"));
+                let text = folder.read("part.csv");
+                let mut found: Vec<u64> =
+                    text.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
+                assert!(found.len() >= least, "{part}: {}", found.len());
+                let mut expected: Vec<u64> = order[seen..][..found.len()].iter().map(|(.., edge)| *edge).collect();
+                found.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(found, expected, "{ids} {memory} {more} {part}");
+                seen += found.len();
+            }
         }
-        ran.success();
-        let info = folder.success("store info --json out.grappa").json();
-        assert_eq!([&info["edges"], &info["edges_val"], &info["edges_test"]], [600, 200, 200]);
     }
+}
+
+#[test]
+fn columns_of_edges_become_numbers_as_those_of_nodes() {
+    let folder = ProgramFolder::new();
+    folder.write(
+        "edges.csv",
+        "src,dst,at,kind,amount\n0,1,2024-01-02T06:00,buy,3.5\n1,2,2024-01-01,view,\n2,0,2024-01-03,buy,1\n",
+    );
+    let options = "--edges edges.csv --edge-features-from at,kind,amount";
+    folder.run(&format!("ingest {options} --out out.grappa")).failure(&["missing values in amount", "--missing mean"]);
+    let ran = folder.success(&format!("ingest {options} --missing amount=indicator --out out.grappa"));
+    assert!(ran.stderr.contains("at is a date"), "{}", ran.stderr);
+    folder.success("store export out.grappa --edges edges.out.csv");
+    assert_eq!(
+        folder.read("edges.out.csv"),
+        "src,dst,at,kind=buy,kind=view,kind=other,amount,amount_missing\n\
+         2,0,19725,1,0,0,1,0\n0,1,19724.25,1,0,0,3.5,0\n1,2,19723,0,1,0,2.25,1\n"
+    );
+    // Another table gets the same columns, and its new categories are other.
+    folder.write("next.csv", "src,dst,at,kind,amount\n0,1,2024-02-01,sell,\n");
+    let options = "--edges next.csv --edge-features-from at,kind,amount --schema-of out.grappa";
+    folder.success(&format!("ingest {options} --out next.grappa"));
+    folder.success("store export next.grappa --edges next.out.csv");
+    assert!(folder.read("next.out.csv").ends_with("0,1,19754,0,0,1,2.25,1\n"), "{}", folder.read("next.out.csv"));
+    folder
+        .run("ingest --edges next.csv --edge-features-from kind,at --src src --dst dst --schema-of out.grappa --out x.grappa")
+        .failure(&["--schema-of has other edge features", "--edge-features-from at,kind,amount"]);
 }
 
 #[test]

@@ -151,8 +151,9 @@ struct EdgeArgs {
     /// Numbers are in the order of the edges. Text and Parquet have the weight in a column; see --weight.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// Columns of edge features in text or Parquet, separated by commas: numbers
+    /// Columns of edge features in text or Parquet, separated by commas: numbers, booleans, dates, and categories
     ///
+    /// Dates, categories and missing values become numbers as those of --features do; --missing and --categories are for both.
     /// An edge feature follows its edge: reverse edges of --undirected have the features of their edge, parallel edges have their own
     /// unless --merge says how they become one, and self-loops that --self-loops add adds have 0.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', conflicts_with = "edge_features")]
@@ -192,7 +193,7 @@ struct NodeArgs {
     /// Accept features that are NaN or infinite
     #[arg(long)]
     allow_nan: bool,
-    /// Replacement of missing values in a table of features: mean, indicator, other or a number, perhaps after COLUMN=
+    /// Replacement of missing values in a table of features, or of edges: mean, indicator, other or a number, perhaps after COLUMN=
     ///
     /// Missing values are empty cells, NA, NaN, null and the like, and nulls of Parquet. indicator: the mean, and a second dimension
     /// that is 1 where the value is missing. A missing category is other. Several, separated by commas, are for several columns:
@@ -322,8 +323,8 @@ struct EdgeSplitArgs {
     edge_split_seed: u64,
     /// Column of times: the last edges are for test, those before them for val, instead of a random --edge-split
     ///
-    /// An edge feature that --edge-features-from names, the number of one in --edge-features, or weight. Edges with one time are in one
-    /// part, and an edge that comes again later is held out. Times are compared as 32-bit floats: Unix times to about two minutes.
+    /// Numbers or dates, in a column of text or Parquet, whether it is a feature or not; the number of a feature in --edge-features, or
+    /// weight. Edges with one time are in one part, and an edge that comes again later is held out. Times are compared as 64-bit floats.
     #[arg(long, value_name = "COLUMN", requires = "edge_split", conflicts_with = "edge_split_seed")]
     edge_split_by: Option<String>,
 }
@@ -524,9 +525,11 @@ impl EdgeArgs {
                 target: self.dst.clone(),
                 weight: self.weight.clone(),
                 features: self.edge_features_from.clone(),
+                order: None,
             },
             weights: self.weights.clone(),
             features: self.edge_features.clone(),
+            encoded: None,
             feature_dtype: self.edge_feature_dtype,
             on_bad_line: self.on_bad_line,
         }

@@ -195,6 +195,7 @@ impl IdMap {
                     keys.extend(ids.iter().map(|id| dictionary.hash.key(id)));
                 }
                 std::mem::swap(&mut batch.values, &mut text.values);
+                std::mem::swap(&mut batch.order, &mut text.order);
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ pub fn commit(
     mut node_data: NodeData,
 ) -> Result<Summary> {
     let mut files = [job.journal.files(), node_data.split_files].concat();
-    node_data.schema.edge_features = values.names;
+    node_data.schema.edge_features = values.columns;
     if !node_data.schema.is_empty() {
         files.push(job.store.write_file(files::SCHEMA, node_data.schema.encode())?);
     }

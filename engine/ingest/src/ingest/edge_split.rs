@@ -31,7 +31,7 @@ pub enum EdgeSplit {
         /// The same for test.
         test: Vec<PathBuf>,
     },
-    /// The edges with the largest values in a column of edge features, or of weights: the last ones, if it has times.
+    /// The edges with the largest values in a column: the last ones, if it has times. They may be weights or edge features, too.
     Column {
         /// The shares of train, val and test.
         shares: Shares,
@@ -142,12 +142,10 @@ pub enum KeyParts {
         /// The first file for validation, and for test.
         starts: [u64; 2],
     },
-    /// From one of its values.
-    Values {
-        /// The place of the value among all values of an edge.
-        at: usize,
-        /// The first value of validation, and of test.
-        starts: [f32; 2],
+    /// From its place in the order of a column. The part comes behind the values of the edge, as one more value.
+    Order {
+        /// The first place of validation, and of test.
+        starts: [f64; 2],
     },
 }
 
@@ -162,14 +160,30 @@ impl KeyParts {
         matches!(parts, Some(Self::Files { .. }))
     }
 
+    /// Values behind those of an edge, until its part is in its key.
+    pub fn extra_values(parts: Option<Self>) -> usize {
+        usize::from(matches!(parts, Some(Self::Order { .. })))
+    }
+
+    /// Puts the part of each edge, which has these places in the order, behind its `width` values.
+    pub fn append(parts: Option<Self>, width: usize, order: &[f64], values: &mut Vec<f32>) {
+        let Some(Self::Order { starts }) = parts else { return };
+        let part = |place: f64| starts.into_iter().filter(|&start| place >= start).count() as f32;
+        values.resize(order.len() * (width + 1), 0.0);
+        for (edge, &place) in order.iter().enumerate().rev() {
+            values.copy_within(edge * width..(edge + 1) * width, edge * (width + 1));
+            values[edge * (width + 1) + width] = part(place);
+        }
+    }
+
     /// A source with the part of its edge, which comes from this file and has these values.
     #[inline]
     pub fn join(self, source: u64, file: u64, values: &[f32]) -> u64 {
         let part = match self {
-            Self::Files { starts } => starts.into_iter().filter(|&start| file >= start).count(),
-            Self::Values { at, starts } => starts.into_iter().filter(|&start| values[at] >= start).count(),
+            Self::Files { starts } => starts.into_iter().filter(|&start| file >= start).count() as u64,
+            Self::Order { .. } => values[values.len() - 1] as u64,
         };
-        source << PART_BITS | part as u64
+        source << PART_BITS | part
     }
 
     /// The source and the part that were joined.

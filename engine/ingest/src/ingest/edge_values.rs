@@ -1,6 +1,11 @@
 //! The values of an edge, its weight and its features: how records hold them, and how parallel edges merge them.
 
-use grappa_formats::{FormatError, features::FeatureLayout, manifest::FeatureDtype, schema::Schema};
+use grappa_formats::{
+    FormatError,
+    features::FeatureLayout,
+    manifest::FeatureDtype,
+    schema::{Column, Schema},
+};
 use grappa_input::EdgeSource;
 use grappa_io::{Error, Result, text::printable};
 
@@ -13,8 +18,10 @@ pub struct EdgeValues {
     pub weighted: bool,
     /// The layout of the features, if there are any.
     pub features: Option<FeatureLayout>,
+    /// The columns that the features come from. Empty if they have no names.
+    pub columns: Vec<Column>,
     /// The names of the features. Empty if they have none.
-    pub names: Vec<String>,
+    names: Vec<String>,
     /// How parallel edges merge each value. Empty if they are not merged.
     rules: Vec<Merge>,
 }
@@ -26,6 +33,7 @@ impl EdgeValues {
             shape: ValueShape { width: 0, is_ordered: false },
             weighted: false,
             features: None,
+            columns: Vec::new(),
             names: Vec::new(),
             rules: Vec::new(),
         }
@@ -37,9 +45,9 @@ impl EdgeValues {
     /// If the options contradict each other, or parallel edges are merged and it is not known how.
     pub fn of(options: &IngestOptions, source: &EdgeSource) -> Result<Self> {
         let (weighted, width) = (source.weighted(), source.features());
-        let rules = rules(options, source)?;
-        let names = source.feature_names();
-        let schema = Schema { edge_features: names.clone(), ..Schema::default() };
+        let schema = Schema { edge_features: source.feature_columns(), ..Schema::default() };
+        let names = schema.edge_feature_names();
+        let rules = rules(options, source, &schema.edge_features)?;
         if let Err(FormatError::Invalid { what, .. }) = schema.check() {
             return Err(Error::conflict(what, "rename columns of the edges, so that each has a name of its own"));
         }
@@ -61,6 +69,7 @@ impl EdgeValues {
             },
             weighted,
             features: (width > 0).then(|| FeatureLayout::new(dtype, width as u32)),
+            columns: schema.edge_features,
             names,
             rules,
         })
@@ -79,25 +88,6 @@ impl EdgeValues {
         }
     }
 
-    /// The place of a column among the values of an edge: `weight`, or a feature by its name or number.
-    ///
-    /// # Errors
-    /// If edges have no such value.
-    pub fn place_of(&self, wanted: &str, options: &IngestOptions) -> Result<usize> {
-        let columns = &options.edge_form.columns;
-        let first = usize::from(self.weighted);
-        if self.weighted && (wanted == "weight" || columns.weight.as_deref() == Some(wanted)) {
-            return Ok(0);
-        }
-        let feature = feature_called(wanted, self.shape.width - first, &columns.features, &self.names);
-        feature.map(|feature| first + feature).ok_or_else(|| {
-            Error::conflict(
-                format!("--edge-split-by {}: edges have no such value", printable(wanted)),
-                format!("add --edge-features-from {} if it is a column of the edges", printable(wanted)),
-            )
-        })
-    }
-
     pub fn name(&self, column: usize) -> String {
         if self.weighted && column == 0 {
             return "weight".to_owned();
@@ -110,8 +100,8 @@ impl EdgeValues {
     }
 }
 
-/// How parallel edges merge each value; nothing if they are not merged.
-fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
+/// How parallel edges merge each value; nothing if they are not merged. All dimensions of a column merge alike.
+fn rules(options: &IngestOptions, source: &EdgeSource, columns: &[Column]) -> Result<Vec<Merge>> {
     if !options.edge_options.dedup {
         return match options.merge.first() {
             Some(option) => Err(Error::conflict(
@@ -121,14 +111,16 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
             None => Ok(Vec::new()),
         };
     }
-    let (given, header) = (&options.edge_form.columns.features, source.feature_names());
+    let given = &options.edge_form.columns.features;
     let numbers: Vec<String> = (1..=source.features()).map(|number| number.to_string()).collect();
     let names = if given.is_empty() { &numbers } else { given };
     let mut rules: Vec<Option<Merge>> = vec![None; names.len()];
     let mut weight = Merge::Sum;
     for option in &options.merge {
         let Some(wanted) = &option.column else { continue };
-        match feature_called(wanted, names.len(), given, &header) {
+        let is_called =
+            |at: usize| names[at] == *wanted || columns.get(at).is_some_and(|column| column.name == *wanted);
+        match (0..names.len()).find(|&at| is_called(at)) {
             Some(feature) => rules[feature] = Some(option.how),
             None if source.weighted() && wanted == "weight" => weight = option.how,
             None => {
@@ -161,18 +153,9 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
             ),
         ));
     }
-    let features = rules.into_iter().flatten();
+    let dims = columns.iter().map(|column| column.encoding.dim() as usize).chain(std::iter::repeat(1));
+    let features = rules.into_iter().flatten().zip(dims).flat_map(|(rule, dim)| std::iter::repeat_n(rule, dim));
     Ok(source.weighted().then_some(weight).into_iter().chain(features).collect())
-}
-
-/// The feature that the user calls `wanted`: by its name in the header, by the name that was `given`, or by its number if none was.
-fn feature_called(wanted: &str, features: usize, given: &[String], header: &[String]) -> Option<usize> {
-    let is_called = |names: &[String], feature: usize| names.get(feature).is_some_and(|name| name == wanted);
-    (0..features).find(|&feature| {
-        is_called(header, feature)
-            || is_called(given, feature)
-            || given.is_empty() && (feature + 1).to_string() == wanted
-    })
 }
 
 /// How the words of a record hold the values of its edge: two values in a word, the first one in its low half, and then a word for
@@ -308,8 +291,7 @@ mod tests {
     #[test]
     fn parallel_edges_merge_exactly_and_in_the_order_of_the_input() {
         let shape = ValueShape { width: 6, is_ordered: true };
-        let values =
-            EdgeValues { shape, weighted: false, features: None, names: Vec::new(), rules: Merge::ALL.to_vec() };
+        let values = EdgeValues { shape, rules: Merge::ALL.to_vec(), ..EdgeValues::none() };
         // Two edges of key 5, and many of key 7, whose sum in f32 would be 100958.34.
         let mut edges = vec![(5, -2.0, 9), (5, 0.5, 3)];
         edges.extend((0..1_000_000).map(|at| (7, 0.1, 1_000_000 - at)));

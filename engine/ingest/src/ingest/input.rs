@@ -5,7 +5,6 @@ use grappa_input::{EdgeSource, Reading};
 use grappa_io::{Error, Result, progress::Progress};
 
 use crate::ingest::{
-    edge_split::EdgeSplit,
     edge_values::EdgeValues,
     node_files::NodeFiles,
     options::{IngestOptions, open_edges},
@@ -41,9 +40,6 @@ impl IngestInput {
             edges = open_edges(options, nodes, budget.block_bytes)?;
         }
         let values = EdgeValues::of(options, &edges)?;
-        if let Some(EdgeSplit::Column { name, .. }) = &options.splits.edges {
-            values.place_of(name, options)?;
-        }
         for warning in edges.warnings() {
             tracing::warn!("{warning}");
         }

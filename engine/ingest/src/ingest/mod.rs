@@ -98,7 +98,7 @@ use self::{
 /// that would), or a file can't be read or written. After an I/O error, or if memory does not suffice for what
 /// follows the sort of sparse or string ids, the unfinished store stays, and a run with `options.resume` continues it.
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
-    let options = &options.resolved()?;
+    let options = &options.resolved(progress)?;
     let budget = options.budget();
     let input = IngestInput::open(options, &budget, progress)?;
     let readings = input.readings();
@@ -115,7 +115,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
 /// # Errors
 /// As for [`ingest`], if the options contradict each other, or an input file can't be read as they say.
 pub fn examine(options: &IngestOptions, progress: &dyn Progress) -> Result<Vec<Reading>> {
-    let mut options = options.resolved()?;
+    let mut options = options.resolved(progress)?;
     options.node_data.encoding.examine = true;
     Ok(IngestInput::open(&options, &options.budget(), progress)?.readings())
 }

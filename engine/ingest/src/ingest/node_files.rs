@@ -7,7 +7,9 @@ use grappa_formats::{
     manifest::{ExternalIds, LabelKind},
     schema::Schema,
 };
-use grappa_input::{Conversion, LabelSource, LabelType, MatrixSource, NodeFile, Reading, SplitColumns};
+use grappa_input::{
+    Conversion, EncodingOptions, LabelSource, LabelType, MatrixSource, NodeFile, Reading, SplitColumns,
+};
 use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 
 use crate::ingest::{
@@ -44,7 +46,9 @@ impl NodeFiles {
         let mut features = features.map(|path| MatrixSource::open_with(path, &data.tables)).transpose()?;
         if let Some(matrix) = &mut features {
             check_held(matrix.path(), matrix.held_bytes(), budget)?;
-            matrix.fit(&data.encoding, data.allow_nan, id_kind(options.ids), progress)?;
+            let missing = data.encoding.missing.without(&options.edge_form.columns.features);
+            let encoding = EncodingOptions { missing, ..data.encoding.clone() };
+            matrix.fit(&encoding, data.allow_nan, id_kind(options.ids), progress)?;
             for column in matrix.constant_columns() {
                 tracing::warn!(
                     "{}: the column {} has the same value in each row, so it tells nodes apart by nothing",
@@ -102,12 +106,13 @@ impl NodeFiles {
         let features = self.features.as_deref().is_some_and(is_table);
         let any = features || self.labels.as_deref().is_some_and(is_table);
         let data = &options.node_data;
+        let are_read = features || options.edge_form.encoded.is_some();
         let has_lists = data.ids.is_some() || !options.splits.files.is_empty();
         let (columns, encoding) = (&data.tables.columns, &data.encoding);
         for (option, is_given, is_used, of) in [
             ("--features-from", !columns.features.is_empty(), features, "--features"),
-            ("--missing", !encoding.missing.0.is_empty(), features, "--features"),
-            ("--categories", encoding.categories.is_some(), features, "--features"),
+            ("--missing", !encoding.missing.0.is_empty(), are_read, "--features"),
+            ("--categories", encoding.categories.is_some(), are_read, "--features"),
             ("--label", !columns.label.is_empty(), any, "--labels"),
             ("--id", !columns.id.is_empty(), any || has_lists, "--features or --labels"),
         ] {

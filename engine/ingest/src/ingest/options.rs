@@ -10,10 +10,10 @@ use grappa_formats::{
     schema::Schema,
 };
 use grappa_input::{
-    Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, EncodingOptions, HeaderLine, IdKind,
-    IdLimit, LabelType, LimitSource, OnBadLine, Reading, Separator, SplitSource, TableForm, files_of_all,
+    ColumnReading, Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, EncodingOptions, HeaderLine,
+    IdKind, IdLimit, LabelType, LimitSource, OnBadLine, Reading, Separator, SplitSource, TableForm, files_of_all,
 };
-use grappa_io::{Error, Result};
+use grappa_io::{Error, Result, progress::Progress, text::printable};
 use grappa_storage::{read_schema, writer::with_suffix};
 
 use crate::ingest::{edge_split::EdgeSplit, merge::MergeOption, plan::IngestBudget, shares::RandomSplit};
@@ -70,6 +70,8 @@ pub struct EdgeForm {
     pub weights: Option<PathBuf>,
     /// A `.npy` file with a row of features per edge. Text and Parquet have them in columns, which [`EdgeForm::columns`] names.
     pub features: Option<PathBuf>,
+    /// What each column of features becomes. None: numbers, or what their values show.
+    pub encoded: Option<Vec<ColumnReading>>,
     /// The stored type of edge features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
     /// Whether a malformed line is an error or skipped.
@@ -168,8 +170,9 @@ impl IngestOptions {
         }
     }
 
-    /// The same options with the files of folders of edges in place of the folders, and the columns of a schema.
-    pub(super) fn resolved(&self) -> Result<Self> {
+    /// The same options with the files of folders of edges in place of the folders, the columns of a schema, and what the columns of edge
+    /// features become, for which their tables may be read.
+    pub(super) fn resolved(&self, progress: &dyn Progress) -> Result<Self> {
         let mut options = self.clone();
         options.edges = files_of_all(&self.edges)?;
         if let Some(EdgeSplit::Files { val, test }) = &mut options.splits.edges {
@@ -180,6 +183,22 @@ impl IngestOptions {
         if let Some(schema) = &self.node_data.encoding.schema {
             let names = schema.features.iter().map(|column| column.name.clone());
             options.node_data.tables.columns.schema = names.collect();
+        }
+        if let Some(EdgeSplit::Column { name, .. }) = &options.splits.edges {
+            options.edge_form.columns.order = Some(name.clone());
+        }
+        let of_edges = &options.edge_form.columns.features;
+        if options.node_data.features.is_none()
+            && let Some(unknown) = options.node_data.encoding.missing.without(of_edges).columns().next()
+        {
+            return Err(Error::conflict(
+                format!("--missing names the column {}, which is no feature", printable(unknown)),
+                "name it with --edge-features-from if it is a column of the edges, or give the table of nodes with --features",
+            ));
+        }
+        if !of_edges.is_empty() && options.edge_form.encoded.is_none() {
+            let edges = open_edges(&options, options.nodes, FIT_BLOCK_BYTES)?;
+            options.edge_form.encoded = edges.fit(&options.node_data.encoding, progress)?;
         }
         Ok(options)
     }
@@ -304,6 +323,9 @@ pub(super) fn rejects_path(options: &IngestOptions) -> PathBuf {
     with_suffix(&options.out, ".rejects")
 }
 
+/// Bytes of a block while the columns of edge features are examined by one thread.
+const FIT_BLOCK_BYTES: usize = 1 << 20;
+
 /// Opens the edge lists, to be read in blocks of about `block_bytes`. Dense ids must be below `nodes`, if that is known.
 pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_bytes: usize) -> Result<EdgeSource> {
     let (form, data) = (&options.edge_form, &options.node_data);
@@ -323,6 +345,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         },
         weights: form.weights.clone(),
         features: form.features.clone(),
+        encoded: form.encoded.clone(),
         // Then something else gives the nodes.
         allow_empty: match options.ids {
             ExternalIds::Dense => nodes.is_some(),

@@ -16,6 +16,8 @@ pub struct EdgeColumnOptions {
     pub weight: Option<String>,
     /// The columns of edge features.
     pub features: Vec<String>,
+    /// The column with the order of the edges, such as their times. It may have another role, too.
+    pub order: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,7 @@ pub(crate) struct EdgeColumns {
     pub target: usize,
     pub weight: Option<usize>,
     pub features: Vec<usize>,
+    pub order: Option<usize>,
 }
 
 impl EdgeColumnOptions {
@@ -32,13 +35,19 @@ impl EdgeColumnOptions {
         Self { weight: Some(NONE.to_owned()), ..Self::default() }
     }
 
-    /// Whether an option names a column.
+    /// Whether an option says the role of a column.
     pub fn is_given(&self) -> bool {
-        self.all().next().is_some()
+        *self != Self { order: self.order.clone(), ..Self::default() }
+    }
+
+    /// Whether the only option is that weights are left out.
+    pub(crate) fn leaves_out_weights_only(&self) -> bool {
+        *self == Self { order: self.order.clone(), ..Self::without_weights() }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
-        [&self.source, &self.target, &self.weight].into_iter().flatten().chain(&self.features).map(String::as_str)
+        let ends = [&self.source, &self.target, &self.weight, &self.order];
+        ends.into_iter().flatten().chain(&self.features).map(String::as_str)
     }
 }
 
@@ -95,7 +104,8 @@ impl EdgeColumns {
                 .filter(|&column| !ends.contains(&Some(column)) && !features.contains(&column)),
             (given, _) => given,
         };
-        let columns = Self { source, target, weight, features };
+        let order = order(names, weight, options)?;
+        let columns = Self { source, target, weight, features, order };
         columns.check_features(names)?;
         let unknown = columns.left_out(names);
         if !unknown.is_empty() && !are_given && options.weight.is_none() {
@@ -132,9 +142,10 @@ impl EdgeColumns {
         let weight = match options.weight.as_deref() {
             Some(NONE) => None,
             Some(weight) => Some(find(&names, weight, "--weight")?),
-            None => (width == 3 && options.features.is_empty()).then_some(2),
+            None => (width == 3 && options.features.is_empty() && options.order.as_deref() != Some("3")).then_some(2),
         };
-        let columns = Self { source: 0, target: 1, weight, features: features(&names, options)? };
+        let order = order(&names, weight, options)?;
+        let columns = Self { source: 0, target: 1, weight, features: features(&names, options)?, order };
         columns.check_features(&names)?;
         if !columns.left_out(&names).is_empty() && width > 3 || matches!(weight, Some(0 | 1)) {
             return Err(format!(
@@ -168,12 +179,14 @@ impl EdgeColumns {
         let ends = [("source", self.source), ("target", self.target)].into_iter();
         let weight = self.weight.map(|column| ("weight", column));
         let features = self.features.iter().map(|&column| ("feature", column));
-        ends.chain(weight).chain(features).map(|(role, column)| (role, names[column].to_owned())).collect()
+        let order = self.order.map(|column| ("order", column));
+        let roles = ends.chain(weight).chain(features).chain(order);
+        roles.map(|(role, column)| (role, names[column].to_owned())).collect()
     }
 
     /// The names of the columns that have another role, or none.
     pub fn left_out<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
-        let used: Vec<usize> = [self.source, self.target].into_iter().chain(self.values()).collect();
+        let used: Vec<usize> = [self.source, self.target].into_iter().chain(self.values()).chain(self.order).collect();
         let others = (0..names.len()).filter(|column| !used.contains(column));
         others.map(|column| names[column]).collect()
     }
@@ -181,6 +194,14 @@ impl EdgeColumns {
 
 fn given(names: &[&str], wanted: Option<&str>, option: &str) -> Result<Option<usize>, String> {
     wanted.map(|wanted| find(names, wanted, option)).transpose()
+}
+
+/// The column with the order of the edges. `weight` is the name of the column of weights, whatever the table calls it.
+fn order(names: &[&str], weight: Option<usize>, options: &EdgeColumnOptions) -> Result<Option<usize>, String> {
+    match options.order.as_deref() {
+        Some(WEIGHT_NAME) if weight.is_some() => Ok(weight),
+        wanted => given(names, wanted, "--edge-split-by"),
+    }
 }
 
 /// The columns of features that the user names.
@@ -240,7 +261,7 @@ mod tests {
     fn options(source: &str, target: &str, weight: &str) -> EdgeColumnOptions {
         let [source, target, weight] = [source, target, weight].map(|name| (!name.is_empty()).then(|| name.to_owned()));
         let features = Vec::new();
-        EdgeColumnOptions { source, target, weight, features }
+        EdgeColumnOptions { source, target, weight, features, order: None }
     }
 
     fn columns(names: &str, options: &EdgeColumnOptions) -> Result<(usize, usize, Option<usize>), String> {

@@ -51,9 +51,9 @@ pub(crate) fn names_one_of<'a>(names: &[&str], mut wanted: impl Iterator<Item = 
 }
 
 /// Names for people, quoted for a shell where they need it.
-fn listed(names: &[&str], between: &str) -> String {
+pub(crate) fn listed(names: &[impl AsRef<str>], between: &str) -> String {
     const SHOWN_MAX: usize = 20;
-    let mut shown: Vec<_> = names.iter().take(SHOWN_MAX).map(|name| in_shell(name)).collect();
+    let mut shown: Vec<_> = names.iter().take(SHOWN_MAX).map(|name| in_shell(name.as_ref())).collect();
     if names.len() > SHOWN_MAX {
         shown.push(format!("{} more", names.len() - SHOWN_MAX));
     }

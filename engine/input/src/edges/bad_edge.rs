@@ -58,6 +58,14 @@ pub enum BadEdge {
     Feature(usize),
     /// An edge feature that is NaN or infinite.
     FeatureNotFinite(usize),
+    /// An edge feature that is neither true nor false.
+    FeatureNotBoolean(usize),
+    /// An edge feature that is not a date.
+    FeatureNotDate(usize),
+    /// A missing value in the column with the order of the edges.
+    NoOrder,
+    /// A value in this column that is neither a number nor a date.
+    Order,
     /// A quoted field that does not end, or is followed by other text than a separator.
     Quote,
     /// A NUL byte.
@@ -66,6 +74,8 @@ pub enum BadEdge {
     NotUtf8,
     /// A key in a column (Parquet) that is not UTF-8.
     BinaryKey,
+    /// A value in a column (Parquet) that is text, but not UTF-8.
+    BinaryValue,
     /// A missing value in a column (Parquet).
     Null,
     /// A comment after the first line of data.
@@ -127,10 +137,17 @@ impl BadEdge {
             Self::EmptyFeature(number) => format!("edge feature {number} is empty"),
             Self::Feature(number) => format!("edge feature {number} is not a number"),
             Self::FeatureNotFinite(number) => format!("edge feature {number} is not finite"),
+            Self::FeatureNotBoolean(number) => format!("edge feature {number} is neither true nor false"),
+            Self::FeatureNotDate(number) => format!("edge feature {number} is not a date such as 2024-02-29"),
+            Self::NoOrder => "the value of --edge-split-by is missing".to_owned(),
+            Self::Order => {
+                "the value of --edge-split-by is neither a number nor a date such as 2024-02-29T12:30".to_owned()
+            }
             Self::Quote => OpenQuote::REASON.to_owned(),
             Self::Nul => "the line holds a NUL byte".to_owned(),
             Self::NotUtf8 => "the line is not UTF-8".to_owned(),
             Self::BinaryKey => "a node id is not UTF-8".to_owned(),
+            Self::BinaryValue => "a text is not UTF-8".to_owned(),
             Self::Null => "a value is missing".to_owned(),
             Self::Comment => "a line begins as a comment does, after the first edge".to_owned(),
             Self::OtherSeparator => {
@@ -171,6 +188,9 @@ impl BadEdge {
         let remedy = match self {
             Self::NotInteger => "names need --ids string, a header line needs --header yes; otherwise ",
             Self::Negative => "arbitrary keys need --ids string; otherwise ",
+            Self::EmptyFeature(_) | Self::Feature(_) | Self::Null => {
+                "if a column of --edge-features-from has missing values, text, dates or booleans, give --missing mean; otherwise "
+            }
             Self::Plus => "an integer id is written as digits only; ",
             Self::TooLarge(IdLimit::Dense) => "large scattered ids need --ids sparse; otherwise ",
             Self::TooLarge(IdLimit::Nodes(nodes)) => {

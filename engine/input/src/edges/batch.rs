@@ -2,7 +2,7 @@
 
 use grappa_io::Position;
 
-use super::BadEdge;
+use super::{BadEdge, order::Place};
 
 /// Edges with integer ids, in file order: edge `k` goes from `sources[k]` to `targets[k]`.
 #[derive(Debug, Default)]
@@ -13,6 +13,29 @@ pub struct EdgeBatch {
     pub targets: Vec<u64>,
     /// The finite values of each edge, one edge after another: the weight, if the source is weighted, then the features.
     pub values: Vec<f32>,
+    /// The place of each edge in the order of the edges, if the source has one.
+    pub order: EdgeOrder,
+}
+
+/// The places of edges in the order that a column says.
+#[derive(Debug, Default)]
+pub struct EdgeOrder {
+    /// A number, or the days since 1970-01-01, of each edge. Empty if the source has no such column.
+    pub values: Vec<f64>,
+    /// The kinds of these values, as bits.
+    pub(super) kinds: u8,
+}
+
+impl EdgeOrder {
+    pub(super) fn push(&mut self, place: Place) {
+        self.values.push(place.value);
+        self.kinds |= place.kind;
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.values.clear();
+        self.kinds = 0;
+    }
 }
 
 impl EdgeBatch {
@@ -20,6 +43,7 @@ impl EdgeBatch {
         self.sources.clear();
         self.targets.clear();
         self.values.clear();
+        self.order.clear();
     }
 
     /// Adds an edge without features. `weighted` is the same for all edges of a batch.
@@ -50,6 +74,8 @@ pub struct TextBatch {
     pub targets: Keys,
     /// As [`EdgeBatch::values`].
     pub values: Vec<f32>,
+    /// As [`EdgeBatch::order`].
+    pub order: EdgeOrder,
 }
 
 impl TextBatch {
@@ -57,6 +83,7 @@ impl TextBatch {
         self.sources.clear();
         self.targets.clear();
         self.values.clear();
+        self.order.clear();
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -12,9 +12,10 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     bad_edge::BadEdge,
-    batch::{EdgeBatch, Reject, TextBatch},
+    batch::{EdgeBatch, EdgeOrder, Reject, TextBatch},
     content::Content,
     options::{BlockId, EdgeSourceOptions, IdKind, IdLimit, OnBadLine},
+    order::MIXED,
     parse::{BlockLines, OnBad, Stop, parse_edges, parse_entries, parse_keys},
     text::TextLines,
 };
@@ -47,13 +48,20 @@ pub(super) struct SharedByBlocks {
     pub(super) options: EdgeSourceOptions,
     /// Whether an edge has the integer 0, or 1.
     has_ids: [AtomicBool; 2],
+    /// The kinds of values so far in the column with the order of the edges.
+    order_kinds: AtomicU8,
     /// Buffers of dropped blocks, for reuse.
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl SharedByBlocks {
     pub(super) fn new(options: EdgeSourceOptions) -> Self {
-        Self { options, has_ids: [const { AtomicBool::new(false) }; 2], buffers: Mutex::default() }
+        Self {
+            options,
+            has_ids: [const { AtomicBool::new(false) }; 2],
+            order_kinds: AtomicU8::new(0),
+            buffers: Mutex::default(),
+        }
     }
 
     pub(super) fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
@@ -125,7 +133,7 @@ impl RawBlock<'_> {
         into.clear();
         self.parse_integers(into, on_reject)?;
         self.shared.note_ids(into);
-        Ok(())
+        self.check_order(&into.order)
     }
 
     fn parse_integers(&self, into: &mut EdgeBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
@@ -156,6 +164,11 @@ impl RawBlock<'_> {
     pub fn parse_text(&self, into: &mut TextBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         assert_eq!(self.shared.options.ids, IdKind::String, "integer ids are parsed by parse");
         into.clear();
+        self.parse_strings(into, on_reject)?;
+        self.check_order(&into.order)
+    }
+
+    fn parse_strings(&self, into: &mut TextBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         match &self.file.content {
             Content::Parquet(parquet) => parquet.parse_text(self.id.block, into, &mut |row, line, bad| {
                 self.reject(Position::Row(row), line, bad, on_reject)
@@ -165,6 +178,18 @@ impl RawBlock<'_> {
                 let layout = content.layout().expect("text has a layout");
                 self.parse_lines(on_reject, &mut |block, on_bad| parse_keys(block, &layout.form, into, on_bad))
             }
+        }
+    }
+
+    /// Fails if the column with the order of the edges has numbers and dates.
+    fn check_order(&self, order: &EdgeOrder) -> Result<()> {
+        let kinds = order.kinds | self.shared.order_kinds.fetch_or(order.kinds, Ordering::Relaxed);
+        match kinds == MIXED {
+            true => Err(self.file.file.error(
+                "the column of --edge-split-by has both numbers and dates, so their order is not known; write all of its values in \
+                 one way",
+            )),
+            false => Ok(()),
         }
     }
 

@@ -13,7 +13,6 @@ use super::{
     table::Table, text::TextFile,
 };
 use crate::{
-    columns::EdgeColumnOptions,
     conversions::Conversion,
     extent::Compression,
     file::InputFile,
@@ -95,10 +94,10 @@ impl Content {
             )));
         }
         if format == EdgeFormat::Parquet {
-            let parquet = ParquetFile::open(file, options.ids, &options.columns)?;
+            let parquet = ParquetFile::open(file, options)?;
             return Ok(if parquet.rows() == 0 { Self::Nothing } else { Self::Parquet(parquet) });
         }
-        if options.columns.is_given() && options.columns != EdgeColumnOptions::without_weights() {
+        if options.columns.is_given() && !options.columns.leaves_out_weights_only() {
             return Err(file.error(
                 "the columns of this array have no names: omit --src, --dst, --weight and --edge-features-from; weights are given with \
                  --weights, features with --edge-features",
@@ -182,6 +181,19 @@ impl Content {
             left_out: columns.left_out(&names).into_iter().map(str::to_owned).collect(),
             ..Reading::default()
         })
+    }
+
+    /// Whether all first values of the columns of features are numbers, or their types say so.
+    pub fn has_numeric_features(&self) -> bool {
+        match self {
+            Self::Parquet(parquet) => parquet.columns.encoder.is_none(),
+            _ => self.layout().is_none_or(|layout| layout.form.encoder.is_none()),
+        }
+    }
+
+    /// The position of a line of text, or of a row.
+    pub fn position(&self, number: u64) -> Position {
+        if self.layout().is_some() { Position::Line(number) } else { Position::Row(number) }
     }
 
     pub fn weighted(&self) -> bool {

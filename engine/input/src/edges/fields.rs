@@ -2,15 +2,16 @@
 //!
 //! This is the slow path of parsing. It finds out why a line is bad.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use grappa_formats::dictionary::KEY_BYTES_MAX;
 use memchr::{memchr, memchr3};
 
-use super::{BadEdge, IdLimit, TextBatch};
+use super::{BadEdge, IdLimit, TextBatch, batch::EdgeOrder, encoded::EdgeEncoder, order::Place};
 use crate::{
     columns::EdgeColumns,
     separator::{Field, Separator, is_blank, trim, unquoted},
+    table::Cell,
 };
 
 /// A parsed line or field, or why it is bad.
@@ -22,10 +23,12 @@ pub(crate) fn is_comment(line: &[u8]) -> bool {
 }
 
 /// The form of all lines of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct LineForm {
     pub separator: Separator,
     pub columns: EdgeColumns,
+    /// What makes numbers of the features. None: they are numbers.
+    pub encoder: Option<Arc<EdgeEncoder>>,
     pub width: usize,
     /// The number of last columns that are empty in all lines.
     pub empty_columns: usize,
@@ -38,7 +41,14 @@ impl LineForm {
     pub fn plain(separator: Separator, weighted: bool) -> Self {
         Self {
             separator,
-            columns: EdgeColumns { source: 0, target: 1, weight: weighted.then_some(2), features: Vec::new() },
+            columns: EdgeColumns {
+                source: 0,
+                target: 1,
+                weight: weighted.then_some(2),
+                features: Vec::new(),
+                order: None,
+            },
+            encoder: None,
             width: if weighted { 3 } else { 2 },
             empty_columns: 0,
             guards_spaces: false,
@@ -49,14 +59,17 @@ impl LineForm {
         self.columns.weight.is_some()
     }
 
+    /// Values of an edge: its weight and its features.
     pub fn values(&self) -> usize {
-        self.columns.values().count()
+        let features = self.encoder.as_ref().map_or(self.columns.features.len(), |encoder| encoder.dim());
+        usize::from(self.weighted()) + features
     }
 
     /// Whether the first two columns have the ids, and the third one the weight, if there are more. Such lines are parsed fast.
     pub fn is_plain(&self) -> bool {
-        let EdgeColumns { source, target, weight, ref features } = self.columns;
+        let EdgeColumns { source, target, weight, ref features, order } = self.columns;
         features.is_empty()
+            && order.is_none()
             && source + target == 1
             && (weight, self.width) == if weight.is_some() { (Some(2), 3) } else { (None, 2) }
     }
@@ -66,28 +79,45 @@ impl LineForm {
         self.columns.source > self.columns.target
     }
 
-    /// The fields of source and target in a trimmed line. Appends the values of the edge to `values`; if the line is bad, some
-    /// of them.
-    fn selected<'a>(&self, line: &'a [u8], values: &mut Vec<f32>) -> Checked<[Field<'a>; 2]> {
-        let mut fields = [const { Cow::Borrowed(&[] as &[u8]) }; 2];
+    /// The fields of source and target in a trimmed line. Appends the values of the edge to `values`, and its place to `order`; if
+    /// the line is bad, some of them.
+    fn selected<'a>(&self, line: &'a [u8], values: &mut Vec<f32>, order: &mut EdgeOrder) -> Checked<[Field<'a>; 2]> {
+        let EdgeColumns { source, target, weight, ref features, order: order_column } = self.columns;
+        let mut ends = [const { Cow::Borrowed(&[] as &[u8]) }; 2];
+        let mut encoded = match self.encoder {
+            Some(_) => vec![Cow::Borrowed(&[] as &[u8]); features.len()],
+            None => Vec::new(),
+        };
         let start = values.len();
-        values.resize(start + self.values(), 0.0);
+        let first_feature = start + usize::from(self.weighted());
+        values.resize(if encoded.is_empty() { first_feature + features.len() } else { first_feature }, 0.0);
         let mut bad = None;
         let mut found = 0;
         for field in self.separator.split(line) {
             let field = field?;
-            if found == self.columns.source {
-                fields[0] = field;
-            } else if found == self.columns.target {
-                fields[1] = field;
-            } else if let Some(at) = self.columns.values().position(|column| column == found) {
-                let feature = match self.columns.weight {
-                    None => Some(at + 1),
-                    Some(_) => (at > 0).then_some(at),
-                };
-                match number(&field, feature) {
-                    Ok(value) => values[start + at] = value,
+            if order_column == Some(found) {
+                match Place::of(cell_of(&field)?) {
+                    Ok(place) => order.push(place),
                     Err(fault) => bad = bad.or(Some(fault)),
+                }
+            }
+            if found == source {
+                ends[0] = field;
+            } else if found == target {
+                ends[1] = field;
+            } else if weight == Some(found) {
+                match number(&field, None) {
+                    Ok(value) => values[start] = value,
+                    Err(fault) => bad = bad.or(Some(fault)),
+                }
+            } else if let Some(at) = features.iter().position(|&column| column == found) {
+                if self.encoder.is_some() {
+                    encoded[at] = field;
+                } else {
+                    match number(&field, Some(at + 1)) {
+                        Ok(value) => values[first_feature + at] = value,
+                        Err(fault) => bad = bad.or(Some(fault)),
+                    }
                 }
             } else if found + self.empty_columns >= self.width && !field.is_empty() && found < self.width {
                 return Err(BadEdge::LastColumn);
@@ -97,8 +127,20 @@ impl LineForm {
         if found != self.width {
             return Err(BadEdge::Columns { expected: self.width, found });
         }
-        bad.map_or(Ok(fields), Err)
+        if let Some(encoder) = &self.encoder {
+            for (at, field) in encoded.iter().enumerate() {
+                if let Err(fault) = encoder.value(at, cell_of(field)?, values) {
+                    bad = bad.or(Some(fault));
+                }
+            }
+        }
+        bad.map_or(Ok(ends), Err)
     }
+}
+
+/// The cell that a field is.
+pub(super) fn cell_of<'a>(field: &'a Field<'_>) -> Checked<Cell<'a>> {
+    std::str::from_utf8(unquoted(field)).map(Cell::Raw).map_err(|_| BadEdge::NotUtf8)
 }
 
 /// The edge on a line. None on a blank line. `form` is plain.
@@ -128,13 +170,14 @@ pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<O
     )))
 }
 
-/// The ends of the edge on a line whose columns are any. None on a blank line. Appends the values of the edge to `values`; if the
-/// line is bad, some of them.
+/// The ends of the edge on a line whose columns are any. None on a blank line. Appends the values of the edge to `values`, and its
+/// place to `order`; if the line is bad, some of them.
 pub(super) fn selected_edge_of(
     line: &[u8],
     form: &LineForm,
     limit: IdLimit,
     values: &mut Vec<f32>,
+    order: &mut EdgeOrder,
 ) -> Checked<Option<(u64, u64)>> {
     let line = trim(line);
     if line.is_empty() {
@@ -143,7 +186,7 @@ pub(super) fn selected_edge_of(
     if is_comment(line) {
         return Err(BadEdge::Comment);
     }
-    let [source, target] = form.selected(line, values)?;
+    let [source, target] = form.selected(line, values, order)?;
     Ok(Some((
         integer(&source, limit).map_err(|bad| bad.of_end(0))?,
         integer(&target, limit).map_err(|bad| bad.of_end(1))?,
@@ -271,16 +314,17 @@ pub(super) fn keys_of(line: &[u8], form: &LineForm, plain: bool, into: &mut Text
     if form.guards_spaces && memchr3(b',', b';', b'|', line).is_some() {
         return Err(BadEdge::OtherSeparator);
     }
-    let values = into.values.len();
+    let (values, places) = (into.values.len(), into.order.values.len());
     let added = keys_and_values_of(line, form, into);
     if added.is_err() {
         into.values.truncate(values);
+        into.order.values.truncate(places);
     }
     added
 }
 
 fn keys_and_values_of(line: &[u8], form: &LineForm, into: &mut TextBatch) -> Checked<()> {
-    let [source, target] = form.selected(line, &mut into.values)?;
+    let [source, target] = form.selected(line, &mut into.values, &mut into.order)?;
     for (column, id) in [&source, &target].into_iter().enumerate() {
         if id.is_empty() {
             return Err(BadEdge::EmptyId.of_end(column));

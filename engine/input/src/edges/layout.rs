@@ -6,6 +6,8 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     BadEdge, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, TextBatch,
+    batch::EdgeOrder,
+    encoded::EdgeEncoder,
     fields::{LineForm, NumberFields, edge_of, is_comment, keys_of, selected_edge_of},
     foreign::{refuse_adjacency_lists, refuse_other_formats, third_column_has_ids},
     matrix_market::Matrix,
@@ -18,6 +20,7 @@ use crate::{
     line_reader::{LINE_BYTES_MAX, Line, Lines},
     messages::shown,
     separator::{Separator, unquoted},
+    table::{Form, form_of},
 };
 
 /// The most lines of data to search for one that shows the columns, and the most bytes.
@@ -298,6 +301,16 @@ impl Sniffer<'_> {
         (is_header.then_some(names), note)
     }
 
+    /// Whether the first values of these columns are numbers alone.
+    fn are_numbers(&self, columns: &[usize], separator: Separator, has_header: bool) -> bool {
+        let lines = self.head.data.iter().skip(usize::from(has_header)).take(SHOWN_LINES);
+        let rows: Vec<Vec<_>> = lines.filter_map(|line| separator.fields(line.text()).ok()).collect();
+        columns.iter().all(|&column| {
+            let mut values = rows.iter().filter_map(|row| row.get(column));
+            values.all(|value| matches!(form_of(&String::from_utf8_lossy(unquoted(value))), Form::Number(_)))
+        })
+    }
+
     /// The form of all lines, if this one is an edge, and the weight of the edge between integers.
     fn form(
         &self,
@@ -339,9 +352,16 @@ impl Sniffer<'_> {
             (_, None) => EdgeColumns::numbered(width - empty_columns, &options.columns)
                 .map_err(|what| self.refused(line, what))?,
         };
+        let encoder = match options.encoder() {
+            None if !self.are_numbers(&columns.features, separator, header.is_some()) => {
+                Some(Arc::new(EdgeEncoder::unfitted()))
+            }
+            encoder => encoder.filter(|_| !columns.features.is_empty()),
+        };
         let form = LineForm {
             separator,
             columns,
+            encoder,
             width,
             empty_columns,
             guards_spaces: are_strings && separator == Separator::Spaces && options.separator.is_none(),
@@ -355,11 +375,15 @@ impl Sniffer<'_> {
             return Ok((form, edge.map(|(_, _, weight)| weight)));
         }
         let mut values = Vec::new();
-        let edge = selected_edge_of(text, &form, options.id_limit, &mut values).map_err(|bad| self.bad(line, bad))?;
+        let edge = selected_edge_of(text, &form, options.id_limit, &mut values, &mut EdgeOrder::default())
+            .map_err(|bad| self.bad(line, bad))?;
         let weight = edge.and_then(|_| values.first().copied().filter(|_| form.weighted()));
         Ok((form, weight))
     }
 }
+
+/// The lines that show whether columns of features are numbers.
+const SHOWN_LINES: usize = 100;
 
 /// The number of last columns that are empty in all lines, after the first `named` columns.
 fn empty_columns(lines: &[&[u8]], separator: Separator, named: usize) -> usize {

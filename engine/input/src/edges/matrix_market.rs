@@ -17,6 +17,7 @@ use grappa_io::{Error, Position, Result};
 use super::{
     BadEdge, EdgeSourceOptions, IdKind, IdLimit,
     fields::{Checked, LineForm, edge_of},
+    order::{WEIGHT, no_such_value},
 };
 use crate::{conversions::Conversion, line_reader::Line, messages::shown, separator::Separator};
 
@@ -99,7 +100,16 @@ impl Matrix {
             return refuse(size, what);
         }
         let matrix = Self { nodes: rows, entries, symmetric, limit: options.id_limit };
-        Ok((matrix, LineForm::plain(Separator::Spaces, weighted)))
+        let mut form = LineForm::plain(Separator::Spaces, weighted);
+        form.columns.order = match options.columns.order.as_deref() {
+            None => None,
+            Some(WEIGHT) if weighted => Some(2),
+            Some(name) => {
+                let known = weighted.then(|| WEIGHT.to_owned());
+                return refuse(first, no_such_value(name, known.as_slice()));
+            }
+        };
+        Ok((matrix, form))
     }
 
     /// Fails if `found` entries are less than the size says.

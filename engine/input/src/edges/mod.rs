@@ -11,11 +11,14 @@ mod batch;
 mod block;
 mod content;
 mod edge_array;
+mod encoded;
 mod fields;
+mod fit;
 mod foreign;
 mod layout;
 mod matrix_market;
 mod options;
+mod order;
 mod packed_text;
 mod parquet;
 mod parse;
@@ -31,6 +34,7 @@ use std::{
     },
 };
 
+use grappa_formats::schema::Column;
 use grappa_io::{
     Error, Position, Result,
     workers::{self, ReadAhead},
@@ -109,14 +113,20 @@ impl EdgeSource {
         let features = options.features.as_deref();
         let features = features.map(|path| EdgeArray::features(path, weighted)).transpose()?;
         let has_f16_features = features.as_ref().is_some_and(EdgeArray::is_f16);
-        let width = features.as_ref().map_or(columns, |array| array.width);
+        let width = match (&features, options.encoder()) {
+            (Some(array), _) => array.width,
+            (None, Some(encoder)) if columns > 0 => encoder.dim(),
+            (None, _) => columns,
+        };
         let arrays: Vec<EdgeArray> = weights.into_iter().chain(features).collect();
         arrays.iter().try_for_each(|array| check_separate(array, &files))?;
         let mut first_row = 0;
         for file in &mut files {
             let rows = file.content.rows().unwrap_or(0);
             match &mut file.content {
-                Content::Table(table) => table.attach(first_row, &arrays, options.block_bytes),
+                Content::Table(table) => table
+                    .attach(first_row, &arrays, options.columns.order.as_deref(), options.block_bytes)
+                    .map_err(|what| file.file.error(what))?,
                 Content::Parquet(parquet) => parquet.attach(first_row, &arrays, options.block_bytes),
                 Content::Nothing | Content::Text(_) | Content::PackedText { .. } => {}
             }
@@ -168,8 +178,16 @@ impl EdgeSource {
         self.has_f16_features
     }
 
+    /// The columns of edge features, and what each becomes. Empty if they have no names.
+    pub fn feature_columns(&self) -> Vec<Column> {
+        match &self.options().encoded {
+            Some(encoded) => encoded.iter().map(|reading| reading.column.clone()).collect(),
+            None => self.feature_names().into_iter().map(Column::number).collect(),
+        }
+    }
+
     /// The names of the columns of edge features. Empty if they have no names.
-    pub fn feature_names(&self) -> Vec<String> {
+    fn feature_names(&self) -> Vec<String> {
         let mut names = self.files.iter().map(|file| file.content.feature_names());
         names.find(|names| !names.is_empty()).unwrap_or_default()
     }
@@ -191,6 +209,7 @@ impl EdgeSource {
             let Some(mut reading) = file.content.reading(self.weighted) else {
                 continue;
             };
+            reading.encodings = self.options().encoded.clone().unwrap_or_default();
             match readings.iter_mut().find(|other| other.is_like(&reading)) {
                 Some(other) => other.add(&reading),
                 None => {
@@ -277,7 +296,13 @@ impl EdgeSource {
 
     /// Reads the next block that no worker has taken and `skip` does not reject. Returns none when all are taken. Blocks
     /// come in no particular order.
+    ///
+    /// # Panics
+    /// If the features have other values than numbers, and [`Self::fit`] has not said what they become.
     pub fn next_block(&self, skip: &dyn Fn(BlockId) -> bool) -> Result<Option<RawBlock<'_>>> {
+        let are_known =
+            self.options().encoded.is_some() || self.files.iter().all(|file| file.content.has_numeric_features());
+        assert!(are_known, "the columns of features are fitted before edges are read");
         loop {
             let mut busy = None;
             for index in self.front.load(Ordering::Acquire)..self.files.len() {

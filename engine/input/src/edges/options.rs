@@ -1,8 +1,9 @@
 //! How to read edges.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::PathBuf, sync::Arc};
 
-use crate::{columns::EdgeColumnOptions, separator::Separator};
+use super::encoded::EdgeEncoder;
+use crate::{columns::EdgeColumnOptions, reading::ColumnReading, separator::Separator};
 
 /// The format of edge files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,6 +126,8 @@ pub struct EdgeSourceOptions {
     pub weights: Option<PathBuf>,
     /// A `.npy` file with a row of features per edge, in the same order. Not together with columns of features.
     pub features: Option<PathBuf>,
+    /// What each column of features becomes, as [`EdgeSource::fit`](super::EdgeSource::fit) chose. None: they are numbers.
+    pub encoded: Option<Vec<ColumnReading>>,
     /// Whether the files may have no edges at all.
     pub allow_empty: bool,
     /// The reaction to lines and rows that are not edges.
@@ -132,6 +135,15 @@ pub struct EdgeSourceOptions {
     /// Input bytes per block; compressed text is cut after unpacking. A worker holds one block and its parsed edges:
     /// `block_bytes`, plus 16 bytes per edge (20 with a weight).
     pub block_bytes: usize,
+}
+
+impl EdgeSourceOptions {
+    /// What makes numbers of the features, if they are known not to be numbers alone.
+    pub(super) fn encoder(&self) -> Option<Arc<EdgeEncoder>> {
+        let encoded = self.encoded.as_ref()?;
+        let columns = encoded.iter().map(|reading| reading.column.clone());
+        Some(Arc::new(EdgeEncoder::new(columns.collect())))
+    }
 }
 
 impl Default for EdgeSourceOptions {
@@ -147,6 +159,7 @@ impl Default for EdgeSourceOptions {
             limited_by: None,
             weights: None,
             features: None,
+            encoded: None,
             allow_empty: false,
             on_bad_line: OnBadLine::Fail,
             block_bytes: 8 << 20,

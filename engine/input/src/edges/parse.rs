@@ -21,6 +21,7 @@ use super::{
     BadEdge, EdgeBatch, IdLimit, TextBatch,
     fields::{LineForm, edge_of, float, is_zero, keys_of, selected_edge_of},
     matrix_market::Matrix,
+    order::Place,
 };
 use crate::{
     line_reader::LINE_BYTES_MAX,
@@ -139,8 +140,8 @@ fn parse_selected(
 ) -> Result<(), Stop> {
     for line in block {
         let (at, line) = line?;
-        let values = into.values.len();
-        match selected_edge_of(line, form, limit, &mut into.values) {
+        let (values, places) = (into.values.len(), into.order.values.len());
+        match selected_edge_of(line, form, limit, &mut into.values, &mut into.order) {
             Ok(None) => {}
             Ok(Some((source, target))) => {
                 into.sources.push(source);
@@ -148,6 +149,7 @@ fn parse_selected(
             }
             Err(bad) => {
                 into.values.truncate(values);
+                into.order.values.truncate(places);
                 on_bad(at, line, bad)?;
             }
         }
@@ -173,9 +175,13 @@ pub(super) fn parse_entries(
         match matrix.entry(line, form) {
             Ok(None) => {}
             Ok(Some((row, column, value))) => {
+                let is_doubled = matrix.symmetric && row != column;
                 into.push((row, column, value), form.weighted());
-                if matrix.symmetric && row != column {
+                if is_doubled {
                     into.push((column, row, value), form.weighted());
+                }
+                if form.columns.order.is_some() {
+                    (0..=usize::from(is_doubled)).for_each(|_| into.order.push(Place::of_number(value.into())));
                 }
             }
             Err(bad) => on_bad(at, line, bad)?,

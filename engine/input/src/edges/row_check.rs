@@ -24,6 +24,8 @@ pub(super) struct Fault {
     pub missing: bool,
     /// Whether source and target are floats that are no integers. The ids have the bits of the floats.
     pub float: [bool; 2],
+    /// What is wrong with another value.
+    pub other: Option<BadEdge>,
 }
 
 pub(super) fn faults_of(faults: &mut Vec<Fault>, rows: usize) -> &mut [Fault] {
@@ -96,11 +98,15 @@ impl RowCheck<'_> {
             }
             [into.sources[kept], into.targets[kept]] = ids;
             into.values.copy_within(row * width..(row + 1) * width, kept * width);
+            if let Some(&place) = into.order.values.get(row) {
+                into.order.values[kept] = place;
+            }
             kept += 1;
         }
         into.sources.truncate(kept);
         into.targets.truncate(kept);
         into.values.truncate(kept * width);
+        into.order.values.truncate(kept);
         Ok(())
     }
 
@@ -118,6 +124,9 @@ impl RowCheck<'_> {
         let fault = self.fault(row);
         if fault.missing {
             return Some(BadEdge::Null);
+        }
+        if fault.other.is_some() {
+            return fault.other;
         }
         for (column, id) in ids.into_iter().enumerate() {
             if fault.float[column] {

@@ -12,12 +12,14 @@ use grappa_io::{Error, Position, Result};
 use super::{
     EdgeBatch, IdLimit,
     edge_array::EdgeArray,
+    order::ArrayColumn,
     row_check::{Fault, OnBadRow, RowCheck, ids_of_floats},
 };
 use crate::{
     conversions::Conversion,
     extent::{Compression, Extent},
     file::InputFile,
+    messages::Checked,
     npy::{ArrayReader, NpyArray},
     sparse::{EntryReader, SparseArrays},
 };
@@ -42,6 +44,8 @@ pub(super) struct Table {
     arrays: Vec<EdgeArray>,
     /// Whether the weights are the values of the matrix.
     pub has_values: bool,
+    /// The column of these values with the order of the edges.
+    order: Option<ArrayColumn>,
     block_rows: u64,
     /// Held while a worker reads a table that must be read front to back.
     pub turn: Mutex<()>,
@@ -144,6 +148,7 @@ impl Table {
             first_value: 0,
             arrays: Vec::new(),
             has_values: false,
+            order: None,
             block_rows: 1,
             turn: Mutex::default(),
         }
@@ -169,11 +174,20 @@ impl Table {
         Ok(Self::new(Ids::Pairs(Box::new(array.reader())), file.bytes(), rows, id))
     }
 
-    /// Sets the number of rows in the files before this one, the separate values of the rows of all files, and the block size.
-    pub fn attach(&mut self, first_row: u64, arrays: &[EdgeArray], block_bytes: usize) {
+    /// Sets the number of rows in the files before this one, the separate values of the rows of all files, the one among them with the
+    /// order of the edges, and the block size. An error says that there is no such value.
+    pub fn attach(
+        &mut self,
+        first_row: u64,
+        arrays: &[EdgeArray],
+        order: Option<&str>,
+        block_bytes: usize,
+    ) -> Checked<()> {
         self.first_value = first_row;
         self.arrays.extend_from_slice(arrays);
         self.block_rows = (block_bytes / self.row_bytes()).max(1) as u64;
+        self.order = order.map(|name| ArrayColumn::named(name, &self.arrays)).transpose()?;
+        Ok(())
     }
 
     pub fn blocks(&self) -> u64 {
@@ -299,9 +313,12 @@ impl Table {
             _ => self.ids(ids, into, u64::from_le_bytes),
         }
         into.values.resize(rows * width, 0.0);
-        for array in &self.arrays {
+        for (at, array) in self.arrays.iter().enumerate() {
             let (bytes, others) = rest.split_at(rows * array.row_bytes());
             array.convert(bytes, width, &mut into.values);
+            if let Some(column) = self.order.filter(|column| column.array == at) {
+                column.places(array, bytes).for_each(|place| into.order.push(place));
+            }
             rest = others;
         }
         let is_signed = matches!(self.id, ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64);

@@ -256,6 +256,7 @@ impl MatrixSource {
                 }
             },
             is_assumed,
+            are_edges: false,
         })?;
         Ok(match problems.first_row() {
             Some(row) => self.place(row).error(message),

@@ -5,7 +5,6 @@ mod features;
 mod forms;
 mod labels;
 mod node_file;
-mod parquet_column;
 mod parquet_ids;
 mod parquet_parts;
 mod parquet_rows;

@@ -21,7 +21,6 @@ use parquet::{
 use super::{
     class_names::ClassNames,
     forms::{Forms, Layout, TableForm},
-    parquet_column::{NextRows, Values, level_in_list},
     parquet_ids::roles_of,
 };
 use crate::{
@@ -31,6 +30,7 @@ use crate::{
     parquet::{
         Cursor, ParquetTable, read_column,
         types::{ValueType, is_flat, is_number, name},
+        values::{NextRows, Values, level_in_list},
     },
     reading::Reading,
     table::Cell,

@@ -8,6 +8,7 @@ mod metadata;
 mod pages;
 mod thrift;
 pub(crate) mod types;
+pub(crate) mod values;
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ use super::{
     problems::{Kind, Problems},
 };
 
+#[derive(Debug)]
 pub(crate) struct Encoder {
     pub columns: Vec<Column>,
     /// The positions of the values of each category.
@@ -88,16 +89,15 @@ impl Encoder {
 
     /// Appends the numbers of a value. One that does not fit is a problem, and zeros.
     fn value(&self, at: usize, row: u64, cell: Cell<'_>, out: &mut Vec<f32>, problems: &mut Problems) {
-        let encoding = &self.columns[at].encoding;
-        if let Err(kind) = self.cell(at, encoding, cell, out) {
+        if let Err(kind) = self.cell(at, cell, out) {
             problems.add(kind, at, row, cell.category().as_deref().unwrap_or("a date"));
-            out.extend(std::iter::repeat_n(0.0, encoding.dim() as usize));
+            out.extend(std::iter::repeat_n(0.0, self.columns[at].encoding.dim() as usize));
         }
     }
 
     /// Appends the numbers of a value. If it does not fit, it appends nothing.
-    fn cell(&self, at: usize, encoding: &Encoding, cell: Cell<'_>, out: &mut Vec<f32>) -> Result<(), Kind> {
-        match encoding {
+    pub fn cell(&self, at: usize, cell: Cell<'_>, out: &mut Vec<f32>) -> Result<(), Kind> {
+        match &self.columns[at].encoding {
             Encoding::Number { missing } => scalar(number_of(cell)?, *missing, out),
             Encoding::Boolean { missing } => scalar(boolean_of(cell)?, *missing, out),
             Encoding::Date { missing } => scalar(date_of(cell)?, *missing, out),

@@ -41,6 +41,13 @@ pub(crate) struct Fitted {
     pub is_constant: bool,
 }
 
+impl Fitted {
+    /// A column of numbers without missing values.
+    pub fn numbers(name: &str) -> Self {
+        Self { column: Column::number(name), missing: 0, is_constant: false }
+    }
+}
+
 impl ColumnFit {
     pub fn new() -> Self {
         Self { values: Some(HashSet::new()), ..Self::default() }

@@ -70,8 +70,14 @@ impl MissingOptions {
         own.or(all).map(|option| option.by)
     }
 
+    /// The options for all columns, and for columns that are none of `others`.
+    pub fn without(&self, others: &[String]) -> Self {
+        let is_other = |option: &MissingOption| option.column.as_ref().is_some_and(|column| others.contains(column));
+        Self(self.0.iter().filter(|option| !is_other(option)).cloned().collect())
+    }
+
     /// The columns with an option of their own.
-    pub(crate) fn columns(&self) -> impl Iterator<Item = &str> {
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|option| option.column.as_deref())
     }
 }

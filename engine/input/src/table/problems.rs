@@ -82,6 +82,8 @@ pub(crate) struct RowNames<'a> {
     pub place: &'a dyn Fn(u64) -> String,
     /// Whether the columns are numbers only because their first rows are.
     pub is_assumed: bool,
+    /// Whether these are columns of edges.
+    pub are_edges: bool,
 }
 
 /// All problems of a table. The column of a line is the first.
@@ -91,6 +93,11 @@ pub(crate) struct Problems(BTreeMap<(Kind, usize), Found>);
 impl Problems {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether the only kind of problem is text in columns of numbers.
+    pub fn are_texts_among_numbers(&self) -> bool {
+        !self.is_empty() && self.0.keys().all(|(kind, _)| *kind == Kind::Text)
     }
 
     pub fn add(&mut self, kind: Kind, column: usize, row: u64, value: &str) {
@@ -153,8 +160,13 @@ impl Problems {
             Kind::Line => format!("lines that are no rows: {columns}: correct them, or remove them"),
             Kind::Missing => format!(
                 "missing values in {columns}: give --missing mean, --missing indicator, or a number such as --missing 0, or for one \
-                 column --missing {}; --allow-nan keeps missing numbers as NaN",
-                in_shell(&format!("{}=0", names.columns[found[0].0]))
+                 column --missing {}; {}",
+                in_shell(&format!("{}=0", names.columns[found[0].0])),
+                if names.are_edges {
+                    "--on-bad-line skip leaves such edges out"
+                } else {
+                    "--allow-nan keeps missing numbers as NaN"
+                }
             ),
             Kind::MissingLater => format!(
                 "missing values in {columns}, which had none in the table of the schema: fill them in, or build the other store again \
@@ -190,7 +202,12 @@ impl Problems {
                 format!("expected true or false in {columns}: correct the values, or leave the column out: {without}")
             }
             Kind::NotFinite => format!(
-                "infinite numbers, or numbers beyond 32-bit floats, in {columns}: correct them, or accept them with --allow-nan"
+                "infinite numbers, or numbers beyond 32-bit floats, in {columns}: correct them, or {}",
+                if names.are_edges {
+                    "leave such edges out with --on-bad-line skip"
+                } else {
+                    "accept them with --allow-nan"
+                }
             ),
             Kind::ManyTexts(max) => format!(
                 "more than {max} different texts, or texts of more than {TEXT_BYTES_MAX} bytes, in {columns}: leave the column out: {without}; or \
@@ -223,9 +240,11 @@ impl Problems {
             .filter(|&column| !self.0.contains_key(&(kind, column)))
             .map(|column| names.columns[column].as_str())
             .collect();
-        match rest.is_empty() {
-            true => "omit --features".to_owned(),
-            false => format!("--features-from {}", shell_list(&rest)),
+        match (rest.is_empty(), names.are_edges) {
+            (true, false) => "omit --features".to_owned(),
+            (true, true) => "omit --edge-features-from".to_owned(),
+            (false, false) => format!("--features-from {}", shell_list(&rest)),
+            (false, true) => format!("--edge-features-from {}", shell_list(&rest)),
         }
     }
 }

@@ -157,6 +157,7 @@ fn skipping(block_bytes: usize) -> EdgeSourceOptions {
 struct Read {
     edges: Vec<(u64, u64)>,
     values: Vec<f32>,
+    order: Vec<f64>,
     rejected: Vec<Reject>,
 }
 
@@ -189,6 +190,7 @@ fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
     for (_, batch, rejected) in blocks {
         all.edges.extend(batch.sources.into_iter().zip(batch.targets));
         all.values.extend(batch.values);
+        all.order.extend(batch.order.values);
         all.rejected.extend(rejected);
     }
     Ok(all)

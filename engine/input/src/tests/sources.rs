@@ -1,6 +1,11 @@
 //! Tests of sources of several files: blocks, weights, compression.
 
-use super::*;
+use grappa_io::progress::Silent;
+
+use super::{
+    tables::{Column, some, table},
+    *,
+};
 
 #[test]
 fn skipped_blocks_are_left_out_and_the_others_keep_their_numbers() {
@@ -135,8 +140,8 @@ fn columns_of_features_are_read_in_the_order_of_the_option() {
     };
     let text = "src,amount,dst,hour,weight\n1,2.5,2,7,0.5\n3,,4,8,1\n5,x,6,9,1\n7,1e9,8,10,2\n";
     let path = folder.file("a.csv", text);
-    let source = EdgeSource::open(std::slice::from_ref(&path), options(&["hour", "amount"], IdKind::Integer)).unwrap();
-    assert_eq!(source.feature_names(), ["hour", "amount"]);
+    let source = fitted(&path, options(&["hour", "amount"], IdKind::Integer)).unwrap();
+    assert_eq!(source.feature_columns(), ["hour", "amount"].map(grappa_formats::schema::Column::number));
     let found = read(&source, 1).unwrap();
     assert_eq!(found.edges, [(1, 2), (7, 8)]);
     assert_eq!(found.values, [0.5, 7.0, 2.5, 2.0, 10.0, 1e9]);
@@ -148,8 +153,8 @@ fn columns_of_features_are_read_in_the_order_of_the_option() {
 
     // Names as ids, and columns without names.
     let path = folder.file("b.tsv", "a\tb\t1\t-1\nc\td\t2\tnan\ne\tf\t3\t-3\n");
-    let source = EdgeSource::open(&[path], options(&["4", "3"], IdKind::String)).unwrap();
-    assert!(source.feature_names().is_empty() && !source.weighted());
+    let source = fitted(&path, options(&["4", "3"], IdKind::String)).unwrap();
+    assert!(!source.weighted());
     let (mut batch, mut rejected) = (TextBatch::default(), Vec::new());
     let block = source.next_block(&|_| false).unwrap().unwrap();
     block
@@ -159,7 +164,96 @@ fn columns_of_features_are_read_in_the_order_of_the_option() {
         })
         .unwrap();
     assert_eq!((batch.sources.len(), batch.values), (2, vec![-1.0, 1.0, -3.0, 3.0]));
-    assert_eq!(rejected, [BadEdge::FeatureNotFinite(1)]);
+    assert_eq!(rejected, [BadEdge::EmptyFeature(1)]);
+}
+
+/// A source whose columns of features were examined.
+fn fitted(path: &Path, options: EdgeSourceOptions) -> Result<EdgeSource> {
+    let paths = [path.to_owned()];
+    let encoded = EdgeSource::open(&paths, options.clone())?.fit(&EncodingOptions::default(), &Silent)?;
+    EdgeSource::open(&paths, EdgeSourceOptions { encoded, ..options })
+}
+
+#[test]
+fn features_and_the_order_of_edges_have_the_types_of_tables() {
+    let folder = Folder::new();
+    let text = "src,dst,at,kind,big,ok\n1,2,2024-01-02,buy,7,true\n3,4,2024-01-01T12:00,view,8,false\n5,6,2024-01-03,buy,9,true\n";
+    let days = |days: i64, hours: i64| Some((days * 24 + hours) * 3_600_000_000);
+    let columns = [
+        ("src", Column::I64(some(&[1, 3, 5]))),
+        ("dst", Column::I64(some(&[2, 4, 6]))),
+        ("at", Column::Times(vec![days(19_724, 0), days(19_723, 12), days(19_725, 0)])),
+        ("kind", Column::Text(some(&["buy", "view", "buy"]))),
+        ("big", Column::I64(some(&[7, 8, 9]))),
+        ("ok", Column::Bool(some(&[true, false, true]))),
+    ];
+    let parquet = folder.file("a.parquet", table(&columns, 2));
+    let paths = [folder.file("a.csv", text), folder.file("b.csv.gz", gzip(text.as_bytes())), parquet];
+    for path in paths {
+        let options = |features: &[&str], order: Option<&str>, block_bytes| EdgeSourceOptions {
+            columns: EdgeColumnOptions {
+                source: Some("src".to_owned()),
+                target: Some("dst".to_owned()),
+                features: features.iter().map(|&name| name.to_owned()).collect(),
+                order: order.map(str::to_owned),
+                ..Default::default()
+            },
+            block_bytes,
+            ..Default::default()
+        };
+        for block_bytes in [40, 1 << 20] {
+            let source = fitted(&path, options(&["ok", "kind", "at"], Some("at"), block_bytes)).unwrap();
+            let dims: Vec<_> = source.feature_columns().iter().flat_map(|column| column.dimensions()).collect();
+            assert_eq!(dims, ["ok", "kind=buy", "kind=view", "kind=other", "at"]);
+            let found = read(&source, 2).unwrap();
+            assert_eq!(found.edges, [(1, 2), (3, 4), (5, 6)]);
+            let expected =
+                [[1.0, 1.0, 0.0, 0.0, 19_724.0], [0.0, 0.0, 1.0, 0.0, 19_723.5], [1.0, 1.0, 0.0, 0.0, 19_725.0]];
+            assert_eq!(found.values, expected.concat());
+            assert_eq!(found.order, [19_724.0, 19_723.5, 19_725.0]);
+            // A column that is no feature.
+            let source = fitted(&path, options(&[], Some("big"), block_bytes)).unwrap();
+            let found = read(&source, 1).unwrap();
+            assert_eq!((found.values, found.order), (Vec::new(), vec![7.0, 8.0, 9.0]));
+            let refused =
+                message(fitted(&path, options(&[], Some("kind"), block_bytes)).and_then(|source| read(&source, 1)));
+            assert_contains(&refused, &["--edge-split-by is neither a number nor a date"]);
+        }
+    }
+    let mixed = folder.file("mixed.csv", "src,dst,at\n1,2,2024-01-02\n3,4,2024\n");
+    let options = EdgeSourceOptions {
+        columns: EdgeColumnOptions { order: Some("at".to_owned()), ..Default::default() },
+        ..Default::default()
+    };
+    let refused = message(EdgeSource::open(&[mixed], options).and_then(|source| read(&source, 1)));
+    assert_contains(&refused, &["mixed.csv", "has both numbers and dates"]);
+}
+
+#[test]
+fn all_problems_of_columns_of_edges_are_told_at_once() {
+    let folder = Folder::new();
+    let rows: String =
+        (0..50).map(|row| format!("{row},{},{row}.5,{}\n", row + 1, if row == 7 { "" } else { "2" })).collect();
+    let text = format!("src,dst,amount,hour\n{rows}60,61,,x\n");
+    let path = folder.file("a.csv", &text);
+    let options = |on_bad_line| EdgeSourceOptions {
+        columns: EdgeColumnOptions { features: vec!["amount".to_owned(), "hour".to_owned()], ..Default::default() },
+        on_bad_line,
+        ..Default::default()
+    };
+    let refused = message(fitted(&path, options(OnBadLine::Fail)));
+    assert_contains(
+        &refused,
+        &[
+            "a.csv:9",
+            "missing values in amount (line 52)",
+            "--missing mean",
+            "text among numbers in hour (\"x\" of line 52)",
+        ],
+    );
+    let source = fitted(&path, options(OnBadLine::Skip)).unwrap();
+    let found = read(&source, 2).unwrap();
+    assert_eq!((found.edges.len(), found.rejected.len()), (49, 2));
 }
 
 #[test]

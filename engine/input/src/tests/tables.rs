@@ -22,6 +22,8 @@ pub(super) enum Column {
     I64(Vec<Option<i64>>),
     F32(Vec<Option<f32>>),
     F64(Vec<Option<f64>>),
+    /// Microseconds since 1970-01-01.
+    Times(Vec<Option<i64>>),
     Bool(Vec<Option<bool>>),
     Text(Vec<Option<&'static str>>),
     /// Lists that may be missing, of values that may be missing.
@@ -48,6 +50,7 @@ impl Column {
             Self::I64(_) => ("int64", ""),
             Self::F32(_) => ("float", ""),
             Self::F64(_) => ("double", ""),
+            Self::Times(_) => ("int64", "(TIMESTAMP(MICROS,true))"),
             Self::Bool(_) => ("boolean", ""),
             Self::Text(_) => ("binary", "(utf8)"),
             Self::Lists(_) => {
@@ -62,7 +65,7 @@ impl Column {
     fn rows(&self) -> usize {
         match self {
             Self::I32(values) => values.len(),
-            Self::I64(values) => values.len(),
+            Self::I64(values) | Self::Times(values) => values.len(),
             Self::F32(values) => values.len(),
             Self::F64(values) => values.len(),
             Self::Bool(values) => values.len(),
@@ -74,7 +77,7 @@ impl Column {
     fn write(&self, rows: Range<usize>, column: &mut SerializedColumnWriter<'_>) {
         match self {
             Self::I32(values) => put::<Int32Type>(column, values[rows].iter().copied()),
-            Self::I64(values) => put::<Int64Type>(column, values[rows].iter().copied()),
+            Self::I64(values) | Self::Times(values) => put::<Int64Type>(column, values[rows].iter().copied()),
             Self::F32(values) => put::<FloatType>(column, values[rows].iter().copied()),
             Self::F64(values) => put::<DoubleType>(column, values[rows].iter().copied()),
             Self::Bool(values) => put::<BoolType>(column, values[rows].iter().copied()),

@@ -193,7 +193,8 @@ fn schemas_that_are_not_valid_json_of_a_schema() {
         "schema-of-edges", replaced(r#"{"features":[],"classes":[],"edge_features":["a","a"]}"#)
             => 64, "two edge features have the name";
         "schema-of-edges", replaced(r#"{"features":[],"classes":[],"edge_features":["a",""]}"#)
-            => 64, "a dimension of the edge features has an empty name";
+            => 64, "column 1 of the edge features has an empty name";
+        "schema-of-edges", replaced(r#"{"features":[],"classes":[],"edge_features":[7]}"#) => 64, "JSON is invalid";
     }
 }
 

@@ -79,7 +79,7 @@ fn schema_seeds() -> Vec<Vec<u8>> {
     let numbers = Schema {
         features: (0..10).map(|i| Column::number(format!("f{i}"))).collect(),
         classes: vec!["a".into(), "b".into()],
-        edge_features: vec!["amount".into()],
+        edge_features: vec![Column::number("amount")],
     };
     seeds.push(numbers.encode().0);
     seeds

@@ -8,7 +8,7 @@ use std::path::Path;
 use grappa_input::{BlockId, EdgeBatch, EdgeSource, RawBlock, Reject, TextBatch};
 use grappa_io::{Error, Result, workers::ReadAhead};
 
-use crate::ids::IdMap;
+use crate::{ids::IdMap, ingest::edge_split::KeyParts};
 
 /// Called with each line or row that is left out, and its file.
 pub type OnReject<'a> = &'a mut dyn FnMut(&Path, Reject) -> Result<()>;
@@ -56,6 +56,8 @@ pub struct InputBlocks<'a, 's> {
     pub blocks: &'a ReadAhead<RawBlock<'s>>,
     pub ids: &'a IdMap,
     pub replace: Replace,
+    /// How the parts of edges follow from the input, if they do.
+    pub parts: Option<KeyParts>,
     /// Whether the places of edges in the input matter.
     pub with_places: bool,
 }
@@ -96,6 +98,8 @@ impl EdgeBlocks for InputBlocks<'_, '_> {
             Replace::Nodes => self.ids.parse(&block, batch, text, on_reject)?,
             Replace::Keys => self.ids.parse_keys(&block, batch, text, on_reject)?,
         }
+        let width = usize::from(self.source.weighted()) + self.source.features();
+        KeyParts::append(self.parts, width, &batch.order.values, &mut batch.values);
         places.clear();
         if self.with_places {
             let BlockId { file, block } = block.id();

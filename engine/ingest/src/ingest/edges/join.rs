@@ -24,6 +24,7 @@ use grappa_io::Result;
 use crate::{
     ids::IdMap,
     ingest::{
+        edge_split::KeyParts,
         edge_values::ValueShape,
         edges::{
             blocks::Replace,
@@ -81,6 +82,7 @@ pub fn map_sources<'p>(
     job: &IngestJob<'_>,
     source: &EdgeSource,
     shape: ValueShape,
+    parts: Option<KeyParts>,
     ids: &mut IdMap,
     plan: &'p JoinPlan,
 ) -> Result<SpilledBlocks<'p>> {
@@ -102,7 +104,7 @@ pub fn map_sources<'p>(
         spill: &by_source,
         buffer_bytes: buffer_bytes(&job.budget, segments),
     };
-    pass.run_input(source, ids, Replace::Keys)?;
+    pass.run_input(source, ids, Replace::Keys, parts)?;
 
     let spilled = job.journal.stage(Stage::BySource);
     let done = job.journal.stage(Stage::ByTarget).blocks;

@@ -81,7 +81,7 @@ pub fn write(
         true => None,
         false => plan_join(job, ids)?,
     };
-    let parts = key_parts(job, values, chunks, are_spilled)?;
+    let parts = key_parts(job, chunks, are_spilled)?;
     let source_bits = EdgeKeys::source_bits(chunks, parts);
     let cost = values.shape.sort_cost();
     let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), cost, source_bits)?;
@@ -101,14 +101,16 @@ pub fn write(
         _ if are_spilled => {}
         None => {
             ids.load()?;
-            pass.run_input(source, ids, Replace::Nodes)?;
+            pass.run_input(source, ids, Replace::Nodes, parts)?;
             ids.unload();
         }
         Some(join) => {
             // Places say from which file an edge comes.
-            let shape =
-                ValueShape { is_ordered: values.shape.is_ordered || KeyParts::is_of_files(parts), ..values.shape };
-            let edges = join::map_sources(job, source, shape, ids, join)?;
+            let shape = ValueShape {
+                is_ordered: values.shape.is_ordered || KeyParts::is_of_files(parts),
+                width: values.shape.width + KeyParts::extra_values(parts),
+            };
+            let edges = join::map_sources(job, source, shape, parts, ids, join)?;
             pass.run(&edges)?;
             edges.remove()?;
             edges.remove_keys()?;
@@ -152,25 +154,19 @@ pub fn write(
 }
 
 /// How the parts of edges follow from the input, if they do. Keys that are spilled have their part.
-fn key_parts(
-    job: &IngestJob<'_>,
-    values: &EdgeValues,
-    chunks: &ChunkMap,
-    are_spilled: bool,
-) -> Result<Option<KeyParts>> {
+fn key_parts(job: &IngestJob<'_>, chunks: &ChunkMap, are_spilled: bool) -> Result<Option<KeyParts>> {
     Ok(match &job.options.splits.edges {
         None | Some(EdgeSplit::Random(_)) => None,
         Some(EdgeSplit::Files { val, .. }) => {
             let starts = [0, val.len()].map(|more| (job.options.edges.len() + more) as u64);
             Some(KeyParts::Files { starts })
         }
-        Some(EdgeSplit::Column { shares, name }) => {
-            let at = values.place_of(name, job.options)?;
+        Some(EdgeSplit::Column { shares, .. }) => {
             let starts = match are_spilled {
-                true => [f32::INFINITY; 2],
-                false => order::starts(job, chunks.nodes(), at, *shares)?,
+                true => [f64::INFINITY; 2],
+                false => order::starts(job, chunks.nodes(), *shares)?,
             };
-            Some(KeyParts::Values { at, starts })
+            Some(KeyParts::Order { starts })
         }
     })
 }

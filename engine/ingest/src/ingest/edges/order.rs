@@ -1,11 +1,12 @@
 //! The order of edges by a value, such as their time: where validation and test begin.
 //!
 //! ```text
-//! pass 1: count edges by the high half of the value's key, which sorts as the value does
-//! for each part: count those by the low half that have the high half of its first value
+//! pass 1: count edges by the first 16 bits of the key of their place, which sorts as the place does
+//! pass 2: for each part, count those with the first 16 bits of its first place by the next 16 bits
+//! passes 3 and 4: the same for the rest of the bits
 //! ```
 //!
-//! Reads the input up to three times, in memory of 1 MiB per thread.
+//! Reads the input four times, in memory of 1 MiB per thread.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,44 +16,38 @@ use grappa_io::{Error, Result, progress::check_stopped, workers};
 
 use crate::ingest::{job::IngestJob, options::open_edges, shares::Shares};
 
-/// Halves of a key.
-const HALVES: usize = 1 << 16;
-/// From here on, 32-bit floats skip integers, so different times may have become one value.
-const EXACT_MAX: f32 = (1 << 24) as f32;
-/// A part may miss its share by 1/this of all edges before rounding counts as the cause: equal times are in one part anyway.
-const MOVED_SHARE: u64 = 200;
+/// Bits of a key that a pass tells apart.
+const DIGIT_BITS: u32 = 16;
 
-/// The first value of validation, and of test, at `at` among the values of an edge. Edges with one value are in one part.
-pub fn starts(job: &IngestJob<'_>, nodes: u64, at: usize, shares: Shares) -> Result<[f32; 2]> {
+/// The first place in the order of validation, and of test. Edges at one place are in one part.
+pub fn starts(job: &IngestJob<'_>, nodes: u64, shares: Shares) -> Result<[f64; 2]> {
     job.progress.stage("ordering edges", None);
-    let high = counts(job, nodes, at, |key| Some(key >> 16))?;
-    let edges = high.iter().sum();
-    let [train, val, _] = shares.of(edges);
-    let mut starts = [f32::INFINITY; 2];
-    for (start, rank) in starts.iter_mut().zip([train, train + val]) {
-        if rank == edges {
-            continue;
+    // The first digits of the keys that the two parts begin with, and the edges before them.
+    let mut found = [Some((0, 0)); 2];
+    let mut ranks = [0; 2];
+    for (pass, shift) in (0..u64::BITS / DIGIT_BITS).rev().map(|digit| digit * DIGIT_BITS).enumerate() {
+        let prefixes = found.map(|found| found.map(|(prefix, _)| prefix));
+        let counts = counts(job, nodes, shift, prefixes)?;
+        if pass == 0 {
+            let edges = counts[0].iter().sum();
+            let [train, val, _] = shares.of(edges);
+            ranks = [train, train + val];
+            found = ranks.map(|rank| (rank < edges).then_some((0, 0)));
         }
-        let (first, before) = bucket_of(&high, rank);
-        let low = counts(job, nodes, at, |key| (key >> 16 == first).then_some(key & 0xffff))?;
-        let (second, below) = bucket_of(&low, rank - before);
-        *start = value_of(first << 16 | second);
-        let moved = rank - before - below;
-        if start.abs() >= EXACT_MAX && moved > edges / MOVED_SHARE {
+        for ((found, &rank), counts) in found.iter_mut().zip(&ranks).zip(&counts) {
+            if let Some((prefix, before)) = found {
+                let (digit, below) = bucket_of(counts, rank - *before);
+                (*prefix, *before) = (*prefix << DIGIT_BITS | digit, *before + below);
+            }
+        }
+    }
+    let starts = found.map(|found| found.map_or(f64::INFINITY, |(key, _)| value_of(key)));
+    for ((found, start), rank) in found.into_iter().zip(starts).zip(ranks) {
+        if found.is_some_and(|(_, before)| before == 0) {
             return Err(Error::conflict(
                 format!(
-                    "--edge-split-by: {} edges have the value {start} as a 32-bit float, which has 24 bits, so {moved} of {edges} edges \
-                     would be in a later part than their share says",
-                    low[second as usize]
-                ),
-                "subtract the first time from all times, or write them in a larger unit, such as minutes in place of seconds",
-            ));
-        }
-        if before + below == 0 {
-            return Err(Error::conflict(
-                format!(
-                    "--edge-split-by: the first {} of {edges} edges have the value {start}, and edges with one value are in one part, so \
-                     the graph would have no edges",
+                    "--edge-split-by: the first {} edges have the value {start}, and edges with one value are in one part, so the graph \
+                     would have no edges",
                     rank + 1
                 ),
                 "give a column with more different values, or hold fewer edges out",
@@ -62,46 +57,50 @@ pub fn starts(job: &IngestJob<'_>, nodes: u64, at: usize, shares: Shares) -> Res
     Ok(starts)
 }
 
-/// Counts edges by a half of the key of their value.
-fn counts(job: &IngestJob<'_>, nodes: u64, at: usize, half: impl Fn(u32) -> Option<u32> + Sync) -> Result<Vec<u64>> {
+/// For each part, counts the edges by the digit of their key above `shift`, if the digits before it are `prefixes`.
+fn counts(job: &IngestJob<'_>, nodes: u64, shift: u32, prefixes: [Option<u64>; 2]) -> Result<[Vec<u64>; 2]> {
     let options = job.options;
     let nodes = (options.ids == ExternalIds::Dense).then_some(nodes);
     let source = open_edges(options, nodes, job.budget.block_bytes)?;
-    let width = usize::from(source.weighted()) + source.features();
-    let counts = Mutex::new(vec![0; HALVES]);
+    let empty = || [0; 2].map(|_| vec![0_u64; 1 << DIGIT_BITS]);
+    let sums = Mutex::new(empty());
     source.read_ahead(options.resources.threads, &|_| false, |blocks| {
         workers::run(options.resources.threads, |turn| {
-            let (mut batch, mut text, mut of_worker) = (EdgeBatch::default(), TextBatch::default(), vec![0u64; HALVES]);
+            let (mut batch, mut text, mut counts) = (EdgeBatch::default(), TextBatch::default(), empty());
             while turn.goes_on()
                 && let Some(block) = blocks.next()?
             {
-                let values = match options.ids {
+                let order = match options.ids {
                     ExternalIds::String => {
                         block.parse_text(&mut text, &mut |_| Ok(()))?;
-                        &text.values
+                        &text.order
                     }
                     ExternalIds::Dense | ExternalIds::Sparse => {
                         block.parse(&mut batch, &mut |_| Ok(()))?;
-                        &batch.values
+                        &batch.order
                     }
                 };
-                for edge in values.chunks_exact(width) {
-                    if let Some(half) = half(key_of(edge[at])) {
-                        of_worker[half as usize] += 1;
+                for &place in &order.values {
+                    let digits = key_of(place) >> shift;
+                    for (counts, prefix) in counts.iter_mut().zip(prefixes) {
+                        if prefix == Some(digits >> DIGIT_BITS) {
+                            counts[(digits & ((1 << DIGIT_BITS) - 1)) as usize] += 1;
+                        }
                     }
                 }
                 check_stopped(job.progress)?;
             }
-            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.iter_mut().zip(of_worker).for_each(|(sum, count)| *sum += count);
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            let pairs = sums.iter_mut().flatten().zip(counts.iter().flatten());
+            pairs.for_each(|(sum, count)| *sum += count);
             Ok(())
         })
     })?;
-    Ok(counts.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The bucket with the edge at `rank`, and the edges before it.
-fn bucket_of(counts: &[u64], rank: u64) -> (u32, u64) {
+fn bucket_of(counts: &[u64], rank: u64) -> (u64, u64) {
     let mut before = 0;
     for (bucket, count) in (0..).zip(counts) {
         if rank < before + count {
@@ -113,18 +112,18 @@ fn bucket_of(counts: &[u64], rank: u64) -> (u32, u64) {
 }
 
 /// An integer that sorts as the value does.
-fn key_of(value: f32) -> u32 {
+fn key_of(value: f64) -> u64 {
     // Zero has two signs, and one place.
     let bits = (value + 0.0).to_bits();
-    match bits >> 31 {
-        0 => bits | 1 << 31,
+    match bits >> 63 {
+        0 => bits | 1 << 63,
         _ => !bits,
     }
 }
 
-fn value_of(key: u32) -> f32 {
-    f32::from_bits(match key >> 31 {
-        1 => key & !(1 << 31),
+fn value_of(key: u64) -> f64 {
+    f64::from_bits(match key >> 63 {
+        1 => key & !(1 << 63),
         _ => !key,
     })
 }
@@ -135,7 +134,7 @@ mod tests {
 
     #[test]
     fn keys_sort_as_values_and_give_them_back() {
-        let values = [f32::MIN, -2.5, -1e-40, 0.0, 1e-40, 1.0, 1.7e9, f32::MAX];
+        let values = [f64::MIN, -2.5, -1e-300, 0.0, 1e-300, 1.0, 1.7e9, 1.7e9 + 1e-6, f64::MAX];
         for pair in values.windows(2) {
             assert!(key_of(pair[0]) < key_of(pair[1]), "{pair:?}");
         }

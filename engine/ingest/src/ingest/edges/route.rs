@@ -46,9 +46,17 @@ impl Route<'_> {
         }
     }
 
+    /// How the parts of edges follow from the input, if they do.
+    pub fn parts(&self) -> Option<KeyParts> {
+        match self {
+            Self::Shard { keys, .. } => keys.parts,
+            Self::Segment { .. } => None,
+        }
+    }
+
     /// Whether the part of an edge depends on its file.
     pub fn needs_places(&self) -> bool {
-        matches!(self, Self::Shard { keys, .. } if KeyParts::is_of_files(keys.parts))
+        KeyParts::is_of_files(self.parts())
     }
 
     /// Spills the edges of a block, whose records have values of this shape.
@@ -90,15 +98,16 @@ fn spill_by_shard(
         }
         return Ok(());
     }
+    let width = shape.width + KeyParts::extra_values(keys.parts);
     for (k, (source, target)) in edges.enumerate() {
         if drop_loops && source == target {
             continue;
         }
-        let values = &block.batch.values[k * shape.width..][..shape.width];
+        let values = &block.batch.values[k * width..][..width];
         let (shard, key) = keys.of(source, target, file_of(block.place(k)), values);
         let record = writer.push(shard)?;
         record[0] = key;
-        shape.write(values, block.place(k), &mut record[1..]);
+        shape.write(&values[..shape.width], block.place(k), &mut record[1..]);
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     ids::IdMap,
     ingest::{
+        edge_split::KeyParts,
         edge_values::ValueShape,
         job::IngestJob,
         journal::{Counts, Stage},
@@ -51,8 +52,9 @@ pub struct SpillPass<'a> {
 }
 
 impl SpillPass<'_> {
-    /// Spills every block of the user's files that the journal does not list as spilled.
-    pub fn run_input(&self, source: &EdgeSource, ids: &IdMap, replace: Replace) -> Result<()> {
+    /// Spills every block of the user's files that the journal does not list as spilled. `parts`: how the parts of edges follow from the
+    /// input, if they do.
+    pub fn run_input(&self, source: &EdgeSource, ids: &IdMap, replace: Replace, parts: Option<KeyParts>) -> Result<()> {
         let spilled = self.job.journal.stage(self.stage).blocks;
         source.read_ahead(self.job.budget.threads, &|id| spilled.contains(&id), |blocks| {
             let blocks = InputBlocks {
@@ -60,6 +62,7 @@ impl SpillPass<'_> {
                 blocks,
                 ids,
                 replace,
+                parts,
                 with_places: self.shape.is_ordered || self.route.needs_places(),
             };
             self.run(&blocks)

@@ -9,7 +9,7 @@ mod schema;
 use std::{ops::Range, sync::Arc};
 
 use grappa_formats::dictionary::KEY_BYTES_MAX;
-use grappa_io::Result;
+use grappa_io::{Error, Position, Result};
 use parquet::{
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::{ByteArray, DataType},
@@ -17,15 +17,21 @@ use parquet::{
 
 use self::schema::PickedColumns;
 use super::{
-    BadEdge, EdgeBatch, IdKind, IdLimit, TextBatch,
+    BadEdge, EdgeBatch, EdgeSourceOptions, IdLimit, TextBatch,
     edge_array::EdgeArray,
+    fields::Checked,
+    order::Place,
     row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite, weight_of},
     table::share,
 };
 use crate::{
-    columns::EdgeColumnOptions,
     file::InputFile,
-    parquet::{ParquetTable, read_column, types::is_signed},
+    parquet::{
+        ParquetTable, read_column,
+        types::is_signed,
+        values::{NextRows, Values},
+    },
+    table::Cell,
 };
 
 pub(super) struct ParquetFile {
@@ -39,6 +45,11 @@ pub(super) struct ParquetFile {
     arrays: Vec<EdgeArray>,
 }
 
+/// The value of a row of a column.
+fn cell_of(column: &Values, row: usize) -> Checked<Cell<'_>> {
+    column.cell(row).map_err(|_| BadEdge::BinaryValue)
+}
+
 struct BlockRows {
     /// The row group, counted among those that are not empty.
     group: usize,
@@ -49,10 +60,10 @@ struct BlockRows {
 }
 
 impl ParquetFile {
-    pub fn open(file: &Arc<InputFile>, ids: IdKind, options: &EdgeColumnOptions) -> Result<Self> {
+    pub fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
         let table = ParquetTable::open(file)?;
-        let columns = PickedColumns::of(table.schema(), ids, options, file.path()).map_err(|what| file.error(what))?;
-        table.check_columns(columns.ids.iter().chain(&columns.values).copied())?;
+        let columns = PickedColumns::of(table.schema(), options, file.path()).map_err(|what| file.error(what))?;
+        table.check_columns(columns.ids.iter().chain(&columns.values).copied().chain(columns.order))?;
         Ok(Self {
             first_blocks: vec![0; table.groups.len()],
             table,
@@ -92,7 +103,7 @@ impl ParquetFile {
 
     /// Values of an edge, in columns and in separate arrays.
     fn width(&self) -> usize {
-        self.columns.values.len() + self.arrays.iter().map(|array| array.width).sum::<usize>()
+        self.columns.width() + self.arrays.iter().map(|array| array.width).sum::<usize>()
     }
 
     /// Whether the first value of an edge is its weight.
@@ -113,6 +124,7 @@ impl ParquetFile {
         self.integers(block, 0, &mut faults, &mut into.sources)?;
         self.integers(block, 1, &mut faults, &mut into.targets)?;
         self.read_values(block, &mut faults, &mut into.values)?;
+        self.read_order(block, &mut faults, |_, place| into.order.push(place))?;
         let check = RowCheck {
             weighted: self.weight_is_first(),
             first_row: block.rows.start,
@@ -131,6 +143,8 @@ impl ParquetFile {
         let targets = self.strings(block, 1, &mut faults)?;
         let (mut values, width) = (Vec::new(), self.width());
         self.read_values(block, &mut faults, &mut values)?;
+        let mut places = Vec::new();
+        self.read_order(block, &mut faults, |_, place| places.push(place))?;
         for (row, (source, target)) in sources.iter().zip(&targets).enumerate() {
             // A missing value has no bytes.
             let missing = faults.get(row).is_some_and(|fault| fault.missing);
@@ -138,6 +152,8 @@ impl ParquetFile {
             let values = &values[row * width..][..width];
             let bad = if missing {
                 BadEdge::Null
+            } else if let Some(bad) = faults.get(row).and_then(|fault| fault.other) {
+                bad
             } else if source.is_empty() || target.is_empty() {
                 BadEdge::EmptyId.of_end(usize::from(!source.is_empty()))
             } else if source.len().max(target.len()) > KEY_BYTES_MAX {
@@ -150,6 +166,7 @@ impl ParquetFile {
                 into.sources.push(source);
                 into.targets.push(target);
                 into.values.extend_from_slice(values);
+                places.get(row).into_iter().for_each(|&place| into.order.push(place));
                 continue;
             };
             let line = if missing { b"null".to_vec() } else { [source, b"\t", target].concat() };
@@ -208,7 +225,23 @@ impl ParquetFile {
         }
         // Separate weights come before the columns, and separate features after the weight in its column.
         let shift = usize::from(self.arrays.iter().any(EdgeArray::is_weights));
-        for (at, &column) in self.columns.values.iter().enumerate() {
+        if let Some(encoder) = &self.columns.encoder {
+            let first = shift + usize::from(self.columns.weighted);
+            let features = self.columns_of(block, self.columns.features())?;
+            let mut numbers = Vec::with_capacity(encoder.dim());
+            for (row, values) in into.chunks_exact_mut(width).enumerate() {
+                numbers.clear();
+                for (at, column) in features.iter().enumerate() {
+                    if let Err(bad) = cell_of(column, row).and_then(|cell| encoder.value(at, cell, &mut numbers)) {
+                        faults_of(faults, rows)[row].other.get_or_insert(bad);
+                    }
+                }
+                if numbers.len() == encoder.dim() {
+                    values[first..][..numbers.len()].copy_from_slice(&numbers);
+                }
+            }
+        }
+        for (at, &column) in self.columns.numbers().iter().enumerate() {
             let mut put = |values: &mut dyn Iterator<Item = f32>| {
                 let places = into.iter_mut().skip(shift + at).step_by(width);
                 places.zip(values).for_each(|(place, value)| *place = value);
@@ -240,6 +273,61 @@ impl ParquetFile {
                 }),
                 _ => unreachable!("values are read from columns of numbers"),
             }?;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the number and the place of each row, if edges have an order. A row without a place is a fault.
+    fn read_order(&self, block: &BlockRows, faults: &mut Vec<Fault>, mut each: impl FnMut(usize, Place)) -> Result<()> {
+        let Some(column) = self.columns.order else {
+            return Ok(());
+        };
+        let rows = (block.rows.end - block.rows.start) as usize;
+        for values in self.columns_of(block, &[column])? {
+            for row in 0..rows {
+                match cell_of(&values, row).and_then(Place::of) {
+                    Ok(place) => each(row, place),
+                    Err(bad) => {
+                        faults_of(faults, rows)[row].other.get_or_insert(bad);
+                        each(row, Place::of_number(0.0));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of a block in these columns, of any type.
+    fn columns_of(&self, block: &BlockRows, columns: &[usize]) -> Result<Vec<Values>> {
+        let rows = (block.rows.end - block.rows.start) as usize;
+        let values = columns.iter().map(|&column| {
+            let described = self.table.schema().column(column);
+            let next = NextRows {
+                table: &self.table,
+                column: &described,
+                skip: block.skip,
+                rows,
+                first: block.rows.start,
+                dim: 1,
+            };
+            next.values(&mut self.column(block, column)?)
+        });
+        values.collect()
+    }
+
+    /// Calls `each` with the number of each row and its values in the columns of features, front to back.
+    pub fn each_row(&self, each: &mut dyn FnMut(u64, &[Cell<'_>]) -> Result<()>) -> Result<()> {
+        for block in 0..self.blocks {
+            let block = self.rows_of(block);
+            let columns = self.columns_of(&block, self.columns.features())?;
+            for (index, row) in block.rows.clone().enumerate() {
+                let cells: std::result::Result<Vec<_>, _> = columns.iter().map(|column| column.cell(index)).collect();
+                let cells = cells.map_err(|_| {
+                    let what = "expected text in UTF-8 in the columns of edge features, found other bytes";
+                    Error::input(self.table.file.path(), Position::Row(row), what)
+                })?;
+                each(row, &cells)?;
+            }
         }
         Ok(())
     }

@@ -10,17 +10,15 @@ use parquet::{
     schema::types::ColumnDescriptor,
 };
 
-use crate::{
-    parquet::{
-        ParquetTable, ReadValues, read_column,
-        types::{ValueType, is_signed, name},
-    },
-    table::Cell,
+use super::{
+    ParquetTable, ReadValues, read_column,
+    types::{ValueType, is_signed, name},
 };
+use crate::table::Cell;
 
 const DAY_MILLISECONDS: f64 = 86_400e3;
 
-pub(super) enum Values {
+pub(crate) enum Values {
     /// A missing number is NaN.
     Numbers(Vec<f64>),
     Booleans(Vec<f64>),
@@ -44,7 +42,7 @@ impl Values {
     }
 }
 
-pub(super) struct NextRows<'a> {
+pub(crate) struct NextRows<'a> {
     pub table: &'a ParquetTable,
     pub column: &'a ColumnDescriptor,
     /// Rows to skip, and rows to read after them.
@@ -155,7 +153,7 @@ impl NextRows<'_> {
 }
 
 /// The definition level from which on there is a value, which may be missing: a null, or no element of a list.
-pub(super) fn level_in_list(column: &ColumnDescriptor) -> i16 {
+pub(crate) fn level_in_list(column: &ColumnDescriptor) -> i16 {
     match column.max_rep_level() {
         0 => 0,
         _ => column.max_def_level() - i16::from(column.self_type().is_optional()),

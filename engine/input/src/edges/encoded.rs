@@ -1,0 +1,48 @@
+//! Features of edges that are not numbers alone: times, booleans, categories and missing values.
+
+use grappa_formats::schema::Column;
+
+use super::{BadEdge, fields::Checked};
+use crate::table::{Cell, Encoder, ProblemKind};
+
+/// Makes numbers of the columns of edge features, as [`Encoder`] does with those of nodes.
+#[derive(Debug)]
+pub(super) struct EdgeEncoder(Encoder);
+
+impl EdgeEncoder {
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self(Encoder::new(columns))
+    }
+
+    /// Reads no column. It stands for the encoder that [`EdgeSource::fit`](super::EdgeSource::fit) makes.
+    pub fn unfitted() -> Self {
+        Self::new(Vec::new())
+    }
+
+    pub fn is_fitted(&self) -> bool {
+        !self.0.columns.is_empty()
+    }
+
+    /// Numbers of an edge.
+    pub fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    /// Appends the numbers of a value in column `at`. If it does not fit, it may append nothing.
+    pub fn value(&self, at: usize, cell: Cell<'_>, out: &mut Vec<f32>) -> Checked<()> {
+        if !self.is_fitted() {
+            return Ok(());
+        }
+        let start = out.len();
+        self.0.cell(at, cell, out).map_err(|kind| match kind {
+            ProblemKind::NotBoolean => BadEdge::FeatureNotBoolean(at + 1),
+            ProblemKind::NotDate | ProblemKind::OtherDate => BadEdge::FeatureNotDate(at + 1),
+            _ => BadEdge::Feature(at + 1),
+        })?;
+        match out[start..].iter().find(|number| !number.is_finite()) {
+            None => Ok(()),
+            Some(number) if number.is_nan() => Err(BadEdge::EmptyFeature(at + 1)),
+            Some(_) => Err(BadEdge::FeatureNotFinite(at + 1)),
+        }
+    }
+}
