@@ -123,7 +123,8 @@ class NeighborLoader:
         repartition_every: Number of epochs between two repartitionings. Default: 5.
         halo: How sources are treated that a partition does not own. ``"auto"`` and ``"neighbors"`` sample in-neighbors of theirs
             at each repartitioning, ``"stop"`` takes their features and nothing else, ``"none"`` leaves them out.
-        halo_neighbors: The maximum number of sampled in-neighbors of such a source. Default: 25.
+        halo_neighbors: The maximum number of sampled in-neighbors of such a source. Default: ten times the largest number of
+            ``num_neighbors`` after the first, or fewer if they would fill the memory, and at least 10.
         correction: Loss weights by coverage, the share of its neighborhood that a seed sees in its partition: ``"none"``,
             ``"batch"`` for the mean coverage of the seeds of a partition in a step, or ``"node"`` for the coverage of each seed.
         shrinkage: The strength of the correction, from 0 (none) to 1 (full). Default: 1.

@@ -9,7 +9,7 @@ use grappa_engine::{
         feed::PartitionBatches,
         loss_weights,
         partition::{RepartitionOptions, Schedule, Share, assign},
-        policy::{HALO_NEIGHBORS_OF_ANY, REPARTITION_EVERY},
+        policy::REPARTITION_EVERY,
         view::Halo,
     },
 };
@@ -69,7 +69,7 @@ impl PartitionOptions {
             "auto" => Halo::Neighbors,
             name => name.parse().map_err(exception)?,
         };
-        options.halo_neighbors = self.halo_neighbors.unwrap_or(HALO_NEIGHBORS_OF_ANY);
+        options.halo_neighbors = self.halo_neighbors;
         let kind = self.first_hop.as_ref().map(|kind| kind.parse().map_err(PyValueError::new_err));
         options.rows.aggregates = kind.transpose()?;
         options.memory /= u64::from(self.local_world_size);

@@ -123,7 +123,7 @@ impl Store {
 
     #[getter]
     fn edge_feature_names(&self) -> PyResult<Vec<String>> {
-        Ok(self.store.schema().map_err(exception)?.edge_features)
+        Ok(self.store.schema().map_err(exception)?.edge_feature_names())
     }
 
     /// The splits, with the number of nodes of each.

@@ -26,8 +26,47 @@ use crate::{
     in_neighbors::List,
     node_set::GrowingSet,
     partition::{Owned, SeedNodes},
+    policy::{CHOSEN_HALO_SHARE, HALO_DRAWS, HALO_NEIGHBORS_MIN},
     view::{EdgeData, HaloEdges, HaloLists, HaloPiece},
 };
+
+/// What the number of in-neighbors of a halo node depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct HaloDraws {
+    /// The most in-neighbors that a minibatch draws of a halo node at once. None is all.
+    pub per_draw: Option<u32>,
+    /// Nodes of the graph.
+    pub nodes: u64,
+    /// Its edges.
+    pub edges: u64,
+    /// What lists have of their edges.
+    pub edge_data: EdgeData,
+}
+
+impl HaloDraws {
+    /// The chosen number of in-neighbors of a halo node: [`HALO_DRAWS`] times as many as are drawn, or as many as fit in their share of
+    /// `memory` if all nodes are halo nodes, and at least [`HALO_NEIGHBORS_MIN`].
+    pub fn per_node(&self, memory: u64) -> u32 {
+        let wanted = self.per_draw.map_or(u32::MAX, |draws| draws.saturating_mul(HALO_DRAWS)).max(HALO_NEIGHBORS_MIN);
+        let fits = |per_node| {
+            let bytes = HaloLists::drawing_bytes_max(self.nodes, self.edges, self.nodes, per_node, self.edge_data);
+            bytes <= memory / CHOSEN_HALO_SHARE
+        };
+        if fits(wanted) {
+            return wanted;
+        }
+        let (mut fitting, mut too_many) = (HALO_NEIGHBORS_MIN, wanted);
+        while too_many - fitting > 1 {
+            let middle = fitting + (too_many - fitting) / 2;
+            if fits(middle) {
+                fitting = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        fitting
+    }
+}
 
 /// Which in-neighbors are drawn.
 #[derive(Debug, Clone, Copy)]

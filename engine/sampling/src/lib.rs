@@ -25,6 +25,7 @@ pub mod sample;
 mod tags;
 pub mod view;
 
+pub use halo_neighbors::HaloDraws;
 pub use in_neighbors::{DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, NeighborSample, Pieces};
 pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, Seeds};
 pub use node_set::NodeSet;

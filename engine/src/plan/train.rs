@@ -25,10 +25,10 @@ mod tests;
 use grappa_formats::features::FeatureLayout;
 use grappa_io::Result;
 use grappa_sampling::{
-    NodeSet,
+    HaloDraws, NodeSet,
     policy::{
-        ENGINE_SHARE, HALO_NEIGHBORS, LOOKAHEAD_MAX, LOOKAHEAD_NODES, REPARTITION_EVERY, RESERVE_SHARE,
-        SEEDS_OF_A_STEP, STATE_WORK, exact_evaluation_work_max, refresh_work_max,
+        ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, REPARTITION_EVERY, RESERVE_SHARE, SEEDS_OF_A_STEP, STATE_WORK,
+        exact_evaluation_work_max, refresh_work_max,
     },
     view::{EdgeData, HaloLists, ViewKind},
 };
@@ -284,14 +284,18 @@ impl<'a> Planner<'a> {
         }
         let reached = self.reach.sample(self.train_nodes(), &vec![None; hops], 1.0);
         let (nodes, listed) = (self.graph.nodes, reached.nodes.ceil() as u64);
-        let most = HaloLists::drawing_bytes_max(nodes, self.graph.edges, listed, HALO_NEIGHBORS, EdgeData::default());
+        let (edges, edge_data) = (self.graph.edges, EdgeData::default());
+        let later = self.sampled_fanouts().iter().skip(usize::from(self.options.links.is_none()));
+        let per_draw = later.copied().try_fold(0, |most, fanout| Some(fanout?.max(most)));
+        let per_node = HaloDraws { per_draw, nodes, edges, edge_data }.per_node(self.lists_budget().share());
+        let most = HaloLists::drawing_bytes_max(nodes, edges, listed, per_node, edge_data);
         // A set of nodes for each partition finds them.
         let sets = partitions.saturating_mul(NodeSet::bytes_of(nodes));
         if most.max(sets) > self.lists_budget().share() {
             return HaloData::Nothing;
         }
-        let sources = reached.drawn(&self.reach, HALO_NEIGHBORS).ceil() as u64;
-        HaloData::Lists { bytes: HaloLists::bytes_of(nodes, listed, sources, EdgeData::default()) as f64 }
+        let sources = reached.drawn(&self.reach, per_node).ceil() as u64;
+        HaloData::Lists { bytes: HaloLists::bytes_of(nodes, listed, sources, edge_data) as f64 }
     }
 
     /// Whether training begins with pre-aggregation.

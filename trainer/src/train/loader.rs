@@ -1,6 +1,6 @@
 //! The loader of minibatches for training.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_run::{
@@ -31,7 +31,7 @@ pub(super) fn loader_options(
             HaloMode::Neighbors => Halo::Neighbors,
             HaloMode::None => Halo::None,
         },
-        halo_neighbors: config.halo_neighbors(),
+        halo_neighbors: config.halo_neighbors.value().map(NonZeroU32::get),
         memory: config.memory.0,
         threads: config.threads(),
         rows: RowOptions {

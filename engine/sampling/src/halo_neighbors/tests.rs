@@ -78,7 +78,7 @@ fn with_all_in_neighbors_minibatches_are_those_of_the_whole_graph() {
         for view in [ViewKind::Memory, ViewKind::Mapped] {
             let options = LoaderOptions {
                 // More than there are, which takes no more memory than all edges.
-                halo_neighbors: u32::MAX,
+                halo_neighbors: Some(u32::MAX),
                 memory: 4 << 20,
                 view,
                 ..options(Sampler::uniform(hops.parse().unwrap(), false))
@@ -116,8 +116,11 @@ fn a_halo_node_has_a_few_of_its_in_neighbors_and_others_after_a_repartition() {
     let kept = graph.store(9);
     let store = shared(&kept);
     let drawn = |threads, super_epoch| {
-        let options =
-            LoaderOptions { halo_neighbors: 4, threads, ..options(Sampler::uniform("5,5,5".parse().unwrap(), false)) };
+        let options = LoaderOptions {
+            halo_neighbors: Some(4),
+            threads,
+            ..options(Sampler::uniform("5,5,5".parse().unwrap(), false))
+        };
         let loader = opened(&store, options, PARTITIONS, super_epoch).unwrap();
         loader.halo_lists().unwrap().clone()
     };
@@ -192,4 +195,22 @@ fn draws_by_weight_and_too_little_memory_are_refused() {
     assert!(error.contains("in-neighbors of halo nodes"), "{error}");
     // One partition has no halo nodes, so nothing is drawn.
     opened(&store, small, 1, 0).unwrap();
+}
+
+#[test]
+fn the_number_of_in_neighbors_follows_from_draws_degrees_and_memory() {
+    let draws = |per_draw, nodes, edges| HaloDraws { per_draw, nodes, edges, edge_data: EdgeData::default() };
+    for (draws, memory, expected) in [
+        (draws(Some(10), 1000, 35_000), 1 << 30, 100..=100),
+        (draws(Some(15), 1000, 35_000), 1 << 30, 150..=150),
+        // All in-neighbors are drawn, so all are wanted.
+        (draws(None, 1000, 35_000), 1 << 30, u32::MAX..=u32::MAX),
+        (draws(Some(0), 1000, 35_000), 1 << 30, 10..=10),
+        // 8 bytes for each of 50 in-neighbors of 10^6 nodes are 400 MB: a quarter of them fits in half of 256 MiB.
+        (draws(Some(10), 1_000_000, 50_000_000), 256 << 20, 11..=16),
+        (draws(Some(10), 1_000_000, 50_000_000), 1 << 20, 10..=10),
+    ] {
+        let found = draws.per_node(memory);
+        assert!(expected.contains(&found), "{draws:?} in {memory}: {found}");
+    }
 }

@@ -13,7 +13,7 @@ use roaring::RoaringTreemap;
 use super::options::{LoaderOptions, Seeds};
 use crate::{
     feed::{Feed, Part, Seeded},
-    halo_neighbors::HaloNeighbors,
+    halo_neighbors::{HaloDraws, HaloNeighbors},
     links::Positives,
     partition::{Owned, SeedNodes, groups},
     placement::{ListSizes, ListsBudget},
@@ -332,14 +332,25 @@ impl Loader {
         };
         let ends: Vec<(&Owned, &SeedNodes)> = ends.iter().map(|(owned, nodes)| (*owned, nodes)).collect();
         let (partitions, beyond) = if ends.is_empty() { (partitions, 0) } else { (&ends[..], 1) };
+        let memory = self.options.lists_budget(&self.store).share();
         let neighbors = HaloNeighbors {
             chunks: &MappedChunks::open(&self.store)?,
             edge_data: minibatches.sampler.edge_data(),
             first_edges: &self.store.first_edges(),
-            per_node: self.options.halo_neighbors,
+            per_node: self.options.halo_neighbors.unwrap_or_else(|| {
+                let manifest = self.store.manifest();
+                HaloDraws {
+                    // Ends of links are halo nodes before the first hop.
+                    per_draw: minibatches.sampler.draws_after(1 - beyond),
+                    nodes: manifest.nodes,
+                    edges: manifest.edges,
+                    edge_data: minibatches.sampler.edge_data(),
+                }
+                .per_node(memory)
+            }),
             hops: minibatches.sampler.edges_from_seeds() + beyond,
             seed: random::combine(random::hash(minibatches.seed), generation),
-            memory: self.options.lists_budget(&self.store).share(),
+            memory,
             threads: self.options.threads,
         };
         let lists = neighbors.draw(partitions, progress);

@@ -11,7 +11,7 @@ use crate::{
     feed::{HostProcesses, MinibatchOptions, RowOptions},
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
-    policy::{HALO_NEIGHBORS, LISTS_SHARE},
+    policy::LISTS_SHARE,
     view::{Halo, PartitionView, ViewKind},
 };
 
@@ -65,8 +65,9 @@ pub struct LoaderOptions {
     pub share: Share,
     /// How sources are treated that a partition does not own.
     pub halo: Halo,
-    /// With [`Halo::Neighbors`], the maximum number of in-neighbors of a halo node.
-    pub halo_neighbors: u32,
+    /// With [`Halo::Neighbors`], the maximum number of in-neighbors of a halo node. None chooses it: ten times as many as a node draws,
+    /// or fewer if they would fill the memory.
+    pub halo_neighbors: Option<u32>,
     /// Whether adjacency lists are in memory or mapped.
     pub view: ViewKind,
     /// The budget of the loader in bytes.
@@ -130,7 +131,7 @@ impl LoaderOptions {
             concurrent: None,
             share: Share::ALL,
             halo: Halo::default(),
-            halo_neighbors: HALO_NEIGHBORS,
+            halo_neighbors: None,
             view: ViewKind::Auto,
             memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -102,6 +102,17 @@ impl Sampler {
         }
     }
 
+    /// The most in-neighbors that a node draws at once after `hops` hops or later. None is all.
+    pub(crate) fn draws_after(&self, hops: usize) -> Option<u32> {
+        match &self.method {
+            Method::Neighbors { fanouts, .. } => {
+                let mut later = (hops..fanouts.hops()).map(|hop| fanouts.at(hop));
+                later.try_fold(0, |most: u32, fanout| Some(fanout?.max(most)))
+            }
+            Method::Walks(walks) => Some(walks.walks),
+        }
+    }
+
     /// The number of hops. A minibatch has one block per hop.
     pub fn hops(&self) -> usize {
         match &self.method {

@@ -11,6 +11,13 @@ pub(super) struct Block {
     pub runs: Runs,
 }
 
+impl Block {
+    /// Whether it runs Python: as its language, or by torchrun.
+    pub fn needs_python(&self) -> bool {
+        self.language == Language::Python || self.text.lines().any(|line| line.starts_with("torchrun "))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     Shell,

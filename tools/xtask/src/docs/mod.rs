@@ -47,7 +47,7 @@ pub fn docs(profile: &str) -> Result<()> {
             let at = format!("{page}:{}", block.line);
             match &block.runs {
                 Runs::Not(reason) => skipped.push(format!("{at}: {reason}")),
-                _ if block.language == Language::Python && place.python.is_none() => {
+                _ if block.needs_python() && place.python.is_none() => {
                     skipped.push(format!("{at}: there is no Python with PyTorch Geometric"));
                 }
                 Runs::Once | Runs::Twice => place.run(&folder, &at, &block)?,
@@ -109,7 +109,7 @@ impl Place {
         let mut interpreter = match (block.language, &self.python) {
             (Language::Python, Some(python)) => {
                 let mut interpreter = program(python);
-                interpreter.args(["-c", CELLS, &times.to_string()]).env("PYTHONPATH", &self.packages);
+                interpreter.args(["-c", CELLS, &times.to_string()]);
                 interpreter
             }
             (Language::Python, None) => bail!("no Python"),
@@ -120,6 +120,10 @@ impl Place {
             }
         };
         let mut path = vec![self.programs.clone()];
+        if let Some(folder) = self.python.as_deref().and_then(Path::parent).filter(|_| block.needs_python()) {
+            path.push(folder.to_owned());
+            interpreter.env("PYTHONPATH", &self.packages);
+        }
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         let path = std::env::join_paths(path).context("the PATH cannot be extended")?;
         let mut child = interpreter

@@ -213,8 +213,8 @@ train_options! {
         repartition_every("EPOCHS"): u64 = REPARTITION_EVERY, bounds: &[AtLeastOne];
         /// Treatment of halo nodes: in-neighbors that the partition does not own
         halo("MODE"): HaloMode = HaloMode::default();
-        /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning; auto: 25
-        /// for sage-max, 10 for the others
+        /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning; auto: ten
+        /// times the fanout, or fewer if they would fill the memory, and at least 10
         #[serde(with = "serde_text")]
         halo_neighbors("N"): Auto<NonZeroU32> = Auto::Auto;
         /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition

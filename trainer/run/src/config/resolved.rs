@@ -1,9 +1,9 @@
 //! Options that follow from others: methods resolve `auto`.
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 
 use grappa_sampling::{
-    policy::{HALO_NEIGHBORS, HALO_NEIGHBORS_OF_ANY, SEEDS_OF_A_STEP},
+    policy::SEEDS_OF_A_STEP,
     sample::{Fanouts, RandomWalks, Sampler},
 };
 
@@ -159,16 +159,6 @@ impl TrainConfig {
     /// The number of partitions that are computed together in one step. `auto` is all partitions, unless the trainer chose fewer.
     pub fn concurrent(&self) -> u32 {
         self.concurrent.value().unwrap_or(self.partitions())
-    }
-
-    /// In-neighbors that each halo node has at most. `auto` is 25 for SAGE-max and 10 for the others: the maximum over a few neighbors is
-    /// smaller than over all, and the few stay the same for a super-epoch.
-    pub fn halo_neighbors(&self) -> u32 {
-        let auto = match self.model {
-            LayerKind::SageMax => HALO_NEIGHBORS_OF_ANY,
-            _ => HALO_NEIGHBORS,
-        };
-        self.halo_neighbors.value().map_or(auto, NonZeroU32::get)
     }
 
     /// Whether an epoch is one step of all seeds with all their neighbors, so that all epochs on the same partitions have the same batch.

@@ -174,8 +174,6 @@ fn unset_options_follow_from_the_others() {
     let of = |model| TrainConfig { model, ..TrainConfig::default() };
     assert_eq!(of(LayerKind::Sage).norm(), NormKind::None);
     assert_eq!(of(LayerKind::Gin).norm(), NormKind::Batch);
-    assert_eq!(of(LayerKind::Gat).halo_neighbors(), 10);
-    assert_eq!(of(LayerKind::SageMax).halo_neighbors(), 25);
 }
 
 #[test]
