@@ -9,8 +9,10 @@ use crate::{links::Positives, partition::SeedNodes, view::ViewSource};
 pub struct Seeded {
     /// The adjacency lists that the partition sees.
     pub view: ViewSource,
-    /// Distinct nodes that the partition owns.
+    /// Nodes that the partition owns.
     pub seeds: Arc<SeedNodes>,
+    /// The end of each batch among the seeds or positives, if batches are listed. Otherwise, [`Division`] divides them.
+    pub batches: Option<Arc<Vec<u64>>>,
     /// Edges whose destinations are among these, if minibatches are of links. They count as the seeds then.
     pub positives: Option<Arc<Positives>>,
 }
@@ -41,6 +43,11 @@ impl Part {
             Self::Served(seeded) => Some(seeded),
             Self::Elsewhere { .. } => None,
         }
+    }
+
+    /// The end of each batch among its seeds, if batches are listed.
+    pub(crate) fn listed_batches(&self) -> Option<&[u64]> {
+        self.served().and_then(|seeded| seeded.batches.as_ref()).map(|ends| &ends[..])
     }
 
     /// Number of its seeds.

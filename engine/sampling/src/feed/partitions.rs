@@ -1,6 +1,6 @@
 //! The minibatches of an epoch over the partitions of a graph.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, slice, sync::Arc};
 
 use grappa_formats::{NodeId, PartitionId, permutation::Feistel, random};
 use grappa_io::Result;
@@ -37,6 +37,8 @@ pub struct MinibatchOptions {
     /// The seeds of each partition that this worker takes, of several workers that see the same partitions. The order of
     /// an epoch is dealt out to them in turn, and its first seeds are there again until all have as many.
     pub seed_share: Share,
+    /// Whether each seed is sampled as a minibatch of its own; these are joined [apart](Join::Apart) then. Not with links.
+    pub disjoint: bool,
     /// What is drawn for minibatches of links; none if minibatches are of nodes. Minibatches of links have positives instead of seeds, and the
     /// ends of all pairs are the seeds that are sampled.
     pub links: Option<Arc<LinkTask>>,
@@ -54,6 +56,7 @@ impl MinibatchOptions {
             shuffle: true,
             steps_max: None,
             seed_share: Share::ALL,
+            disjoint: false,
             links: None,
         }
     }
@@ -61,6 +64,25 @@ impl MinibatchOptions {
     /// The number of seeds that this worker takes of a partition with `seeds` seeds.
     fn dealt(&self, seeds: u64) -> u64 {
         seeds.div_ceil(u64::from(self.seed_share.workers()))
+    }
+
+    /// The number of batches of a partition.
+    fn batches_of(&self, part: &Part) -> u64 {
+        match part.listed_batches() {
+            Some(ends) => ends.len() as u64,
+            None => self.division.batches(self.dealt(part.seeds()), self.batch as u64),
+        }
+    }
+
+    /// The seeds of batch `batch` of a partition, as indices, if its group has `steps` steps.
+    fn seeds_of(&self, part: &Part, batch: u64, steps: u64) -> Range<u64> {
+        match part.listed_batches() {
+            Some(ends) => {
+                let end_of = |batch: u64| ends[..ends.len().min(batch as usize)].last().copied().unwrap_or(0);
+                end_of(batch)..end_of(batch + 1)
+            }
+            None => self.division.share(self.dealt(part.seeds()), self.batch as u64, batch, steps),
+        }
     }
 
     /// The place in the order of an epoch, which has `seeds` seeds, of the seed that is dealt to this worker as number `index`.
@@ -95,7 +117,7 @@ pub struct EpochScratch {
     sampler: Scratch,
     seeds: Vec<NodeId>,
     links: LinkScratch,
-    /// The minibatches of a step, before they are joined.
+    /// The minibatches of a step or of its seeds, before they are joined.
     parts: Vec<Minibatch>,
     join: JoinScratch,
     /// Nodes of the batch, which the parts may share.
@@ -138,17 +160,14 @@ impl PartitionBatches {
     /// The batches of epoch `epoch` over `parts`; `concurrent` partitions take part in a step. The first part is partition 0.
     ///
     /// # Panics
-    /// If `options.batch` or `concurrent` is 0.
+    /// If `options.batch` or `concurrent` is 0, or [`MinibatchOptions::disjoint`] is given with links or a shared input.
     pub fn new(parts: Vec<Part>, options: MinibatchOptions, concurrent: usize, epoch: u64) -> Self {
         assert!(options.batch > 0 && concurrent > 0, "{options:?}, {concurrent} in a step");
+        let joins_apart = options.links.is_none() && options.join_steps != Some(Join::SharedInput);
+        assert!(!options.disjoint || joins_apart, "disjoint: {options:?}");
         let groups: Vec<&[Part]> = parts.chunks(concurrent).collect();
-        let steps: Vec<u64> = groups
-            .iter()
-            .map(|group| {
-                let batches = |part: &Part| options.division.batches(options.dealt(part.seeds()), options.batch as u64);
-                group.iter().map(batches).max().unwrap_or(0)
-            })
-            .collect();
+        let steps: Vec<u64> =
+            groups.iter().map(|group| group.iter().map(|part| options.batches_of(part)).max().unwrap_or(0)).collect();
         let taken = shares(&steps, &options, epoch);
         let (mut places, mut first_step) = (Vec::new(), 0);
         for number in order(groups.len(), &options, epoch) {
@@ -156,8 +175,7 @@ impl PartitionBatches {
             let first_partition = (number * concurrent) as u32;
             for batch in 0..taken {
                 for (partition, part) in (first_partition..).zip(group) {
-                    let seeds = options.dealt(part.seeds());
-                    if !options.division.share(seeds, options.batch as u64, batch, steps).is_empty() {
+                    if !options.seeds_of(part, batch, steps).is_empty() {
                         places.push(BatchPlace {
                             step: first_step + batch,
                             partition: PartitionId(partition),
@@ -325,8 +343,7 @@ impl PartitionBatches {
     /// The seeds of a minibatch, as indices of the seeds of its partition.
     fn indices(&self, place: BatchPlace) -> Range<u64> {
         let partition = place.partition.0 as usize;
-        let (seeds, size) = (self.options.dealt(self.parts[partition].seeds()), self.options.batch as u64);
-        self.options.division.share(seeds, size, place.batch, self.steps_of_partition[partition])
+        self.options.seeds_of(&self.parts[partition], place.batch, self.steps_of_partition[partition])
     }
 
     fn sample_part(
@@ -351,6 +368,26 @@ impl PartitionBatches {
             }
             _ => panic!("minibatches are of links or of nodes"),
         }
+    }
+
+    /// Samples each seed of a minibatch into a part of its own. Returns the number of these.
+    fn sample_apart(
+        &self,
+        place: BatchPlace,
+        sampler: &mut Scratch,
+        seeds: &mut Vec<NodeId>,
+        parts: &mut Vec<Minibatch>,
+        first: usize,
+    ) -> Result<usize> {
+        let (part, key) = (self.part(place), self.key(place));
+        let view = part.view.get()?;
+        seeds.clear();
+        self.in_order(place, |index| seeds.push(part.seeds.get(index)));
+        parts.resize_with(parts.len().max(first + seeds.len()), Minibatch::default);
+        for ((seed, number), part) in seeds.iter().zip(0..).zip(&mut parts[first..]) {
+            self.options.sampler.sample(&view, slice::from_ref(seed), key.of_seed(number), sampler, part)?;
+        }
+        Ok(seeds.len())
     }
 
     fn part(&self, place: BatchPlace) -> &Seeded {
@@ -428,9 +465,14 @@ impl BatchSource for PartitionBatches {
     }
 
     fn nodes_max(&self) -> u64 {
-        match self.options.join_steps {
+        let of_parts = match self.options.join_steps {
+            _ if self.options.disjoint => return self.nodes.saturating_mul(self.nodes_min()),
             Some(Join::Apart) => self.nodes.saturating_mul(self.concurrent.min(self.parts.len()) as u64),
             Some(Join::SharedInput) | None => self.nodes,
+        };
+        match self.parts.iter().filter_map(Part::served).any(|part| part.seeds.has_repeats()) {
+            true => of_parts.saturating_add(self.nodes_min()),
+            false => of_parts,
         }
     }
 
@@ -496,6 +538,13 @@ impl BatchSource for PartitionBatches {
         // Empties the parts of the previous batch.
         parts.iter_mut().for_each(Minibatch::clear);
         match self.places(index) {
+            places if self.options.disjoint => {
+                let mut count = 0;
+                for &place in places {
+                    count += self.sample_apart(place, sampler, seeds, parts, count)?;
+                }
+                Minibatch::join(&parts[..count], Join::Apart, self.nodes, sampler, join, out)?;
+            }
             &[place] => self.sample_part(place, (sampler, links), seeds, out)?,
             places => {
                 let how = self.options.join_steps.expect("a batch of several minibatches is joined");

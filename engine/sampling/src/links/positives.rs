@@ -113,7 +113,7 @@ impl<'a> PartEdges<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Positives {
     edges: Vec<(NodeId, NodeId)>,
-    /// The number of each edge among all edges of its part, if these are a sample.
+    /// The number of each edge among all edges of its part, if these are some of them.
     numbers: Vec<u64>,
 }
 
@@ -192,6 +192,16 @@ impl Positives {
         Ok(count)
     }
 
+    /// The edges at some indices, which may repeat, in this order.
+    ///
+    /// # Panics
+    /// If there is no such edge.
+    #[must_use]
+    pub fn at(&self, indices: impl Iterator<Item = u64>) -> Self {
+        let (edges, numbers) = indices.map(|index| (self.edges[index as usize], self.number(index))).unzip();
+        Self { edges, numbers }
+    }
+
     /// Number of edges.
     pub fn len(&self) -> u64 {
         self.edges.len() as u64
@@ -207,7 +217,7 @@ impl Positives {
         &self.edges
     }
 
-    /// The number of an edge: its index, or its number among all edges of the part, if these are a sample.
+    /// The number of an edge: its index, or its number among all edges, if these are some of them.
     pub fn number(&self, index: u64) -> u64 {
         self.numbers.get(index as usize).copied().unwrap_or(index)
     }

@@ -74,7 +74,12 @@ impl Loader {
                 self.whole.insert(view).clone()
             }
         };
-        let seeded = Seeded { seeds: view.owned().seeds(seeds).into(), positives: None, view: ViewSource::Open(view) };
+        let seeded = Seeded {
+            seeds: view.owned().seeds(seeds).into(),
+            batches: None,
+            positives: None,
+            view: ViewSource::Open(view),
+        };
         let options = MinibatchOptions {
             sampler,
             batch,
@@ -84,6 +89,7 @@ impl Loader {
             shuffle: false,
             steps_max: None,
             seed_share: Share::ALL,
+            disjoint: false,
             links: None,
         };
         let batches = PartitionBatches::new(vec![seeded.into()], options, 1, 0);

@@ -84,7 +84,8 @@ impl Loader {
     /// freed first.
     ///
     /// # Errors
-    /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` asks to stop.
+    /// If the store lacks the split, there are no seeds and no list without any was given, the memory is too small, or `progress` asks
+    /// to stop.
     pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds, progress: &dyn Progress) -> Result<()> {
         self.open = OpenPartitions::default();
         let (owned, seeds) = owned_and_seeds(&self.store, &self.options, assignment, seeds)?;
@@ -161,6 +162,30 @@ impl Loader {
         }
     }
 
+    /// Gives the open partition these seeds instead of those that it was opened with.
+    ///
+    /// # Panics
+    /// If several partitions are open, or another worker serves the one.
+    pub fn set_seeds(&mut self, seeds: SeedNodes) {
+        self.only_part().seeds = Arc::new(seeds);
+    }
+
+    /// Lists the batches of the open partition: the end of each among its seeds or positives, in ascending order. None divides them as
+    /// the options say.
+    ///
+    /// # Panics
+    /// As [`Loader::set_seeds`].
+    pub fn set_batches(&mut self, ends: Option<Vec<u64>>) {
+        self.only_part().batches = ends.map(Arc::new);
+    }
+
+    fn only_part(&mut self) -> &mut Seeded {
+        match &mut self.open.parts[..] {
+            [Part::Served(part)] => part,
+            parts => panic!("an order of {} partitions", parts.len()),
+        }
+    }
+
     /// Whether adjacency lists are in memory, and the options allow to map them.
     pub(super) fn may_map(&self) -> bool {
         self.options.view == ViewKind::Auto && self.served().any(|part| part.view.kind() != ViewKind::Mapped)
@@ -168,21 +193,21 @@ impl Loader {
 
     /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
     pub(super) fn map(&mut self) -> Result<()> {
-        let (mut owned, mut seeds, mut positives) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut owned, mut seeds, mut orders) = (Vec::new(), Vec::new(), Vec::new());
         // Frees the views in memory before it opens others.
         for part in mem::take(&mut self.open.parts) {
             seeds.push(match part {
                 Part::Elsewhere { seeds } => PartSeeds::Elsewhere(seeds),
                 Part::Served(part) => {
                     owned.push(part.view.owned().clone());
-                    positives.push(part.positives);
+                    orders.push((part.positives, part.batches));
                     PartSeeds::Served(part.seeds)
                 }
             });
         }
         self.open_parts(owned, seeds, ViewKind::Mapped, &Silent)?;
         let served = self.open.parts.iter_mut().filter_map(Part::served_mut);
-        served.zip(positives).for_each(|(part, of_part)| part.positives = of_part);
+        served.zip(orders).for_each(|(part, order)| (part.positives, part.batches) = order);
         Ok(())
     }
 
@@ -278,6 +303,7 @@ impl Loader {
             PartSeeds::Served(seeds) => Part::Served(Seeded {
                 view: views.next().expect("each partition that is served has a view"),
                 seeds,
+                batches: None,
                 positives: None,
             }),
         });
@@ -390,7 +416,9 @@ fn owned_and_seeds(
             }));
         }
     }
-    if of_parts.iter().all(PartSeeds::is_empty) {
+    // A list without nodes is no mistake: its epochs have no batches.
+    let may_be_empty = matches!(seeds, Seeds::List(list) if list.is_empty());
+    if !may_be_empty && of_parts.iter().all(PartSeeds::is_empty) {
         return Err(Error::conflict(
             "there are no seeds: the split is empty, or none of its nodes is in a chunk of the store",
             "name another split, or the nodes",

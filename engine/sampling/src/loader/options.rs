@@ -29,7 +29,7 @@ pub enum Seeds {
     Split(String),
     /// An explicit set.
     Nodes(Arc<RoaringTreemap>),
-    /// Distinct nodes, which epochs without shuffling visit in this order.
+    /// Nodes that may be repeated, which epochs without shuffling visit in this order. There may be none.
     List(Arc<Vec<NodeId>>),
     /// An explicit set, of the chunks of one of several [hosts](crate::partition::Hosts).
     OfHost {

@@ -4,10 +4,14 @@ use std::ops::Range;
 
 use grappa_formats::NodeId;
 
-/// Distinct nodes in an order, accessible by index. A list takes 8 bytes per node. Ranges take 24 bytes each, however many nodes
+/// Nodes in an order, accessible by index. A list takes 8 bytes per node. Ranges take 24 bytes each, however many nodes
 /// they contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeedNodes(Kind);
+pub struct SeedNodes {
+    kind: Kind,
+    /// Whether a node is there more than once.
+    has_repeats: bool,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
@@ -55,12 +59,17 @@ impl SeedNodes {
     pub(super) fn ranges(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut runs = Runs::default();
         ranges.into_iter().for_each(|range| runs.push(range));
-        Self(Kind::Runs(runs))
+        Self { kind: Kind::Runs(runs), has_repeats: false }
+    }
+
+    /// Whether a node is there more than once.
+    pub fn has_repeats(&self) -> bool {
+        self.has_repeats
     }
 
     /// Number of nodes.
     pub fn len(&self) -> u64 {
-        match &self.0 {
+        match &self.kind {
             Kind::List(list) => list.len() as u64,
             Kind::Runs(runs) => runs.nodes,
         }
@@ -77,7 +86,7 @@ impl SeedNodes {
     /// If `index` is out of range.
     #[inline]
     pub fn get(&self, index: u64) -> NodeId {
-        match &self.0 {
+        match &self.kind {
             Kind::List(list) => list[index as usize],
             Kind::Runs(runs) => {
                 assert!(index < runs.nodes, "seed {index} of {}", runs.nodes);
@@ -93,7 +102,7 @@ impl SeedNodes {
 
     /// Bytes of memory that the list or the ranges take.
     pub fn bytes(&self) -> u64 {
-        let bytes = match &self.0 {
+        let bytes = match &self.kind {
             Kind::List(list) => list.capacity() * size_of::<NodeId>(),
             Kind::Runs(Runs { ranges, firsts, .. }) => {
                 ranges.capacity() * size_of::<Range<u64>>() + firsts.capacity() * size_of::<u64>()
@@ -104,8 +113,14 @@ impl SeedNodes {
 }
 
 impl From<Vec<NodeId>> for SeedNodes {
+    /// Takes a copy of a list that does not ascend, to find nodes that are there more than once.
     fn from(list: Vec<NodeId>) -> Self {
-        Self(Kind::List(list))
+        let has_repeats = !list.is_sorted_by(|a, b| a < b) && {
+            let mut sorted = list.clone();
+            sorted.sort_unstable();
+            sorted.windows(2).any(|pair| pair[0] == pair[1])
+        };
+        Self { kind: Kind::List(list), has_repeats }
     }
 }
 
@@ -128,6 +143,14 @@ mod tests {
         let all = SeedNodes::ranges(std::iter::once(0..1 << 40));
         assert_eq!((all.len(), all.get((1 << 40) - 1)), (1 << 40, NodeId((1 << 40) - 1)));
         assert!(all.bytes() < 100);
+    }
+
+    #[test]
+    fn repeats_are_found_in_any_order() {
+        let has_repeats =
+            |nodes: &[u64]| SeedNodes::from(nodes.iter().copied().map(NodeId).collect::<Vec<_>>()).has_repeats();
+        assert!([&[] as &[u64], &[5], &[1, 2, 9], &[9, 1, 2]].iter().all(|nodes| !has_repeats(nodes)));
+        assert!(has_repeats(&[1, 1]) && has_repeats(&[4, 9, 1, 9]));
     }
 
     #[test]

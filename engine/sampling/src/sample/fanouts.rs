@@ -14,10 +14,10 @@ use grappa_io::{Error, Result};
 pub struct Fanouts(Vec<Option<u32>>);
 
 impl Fanouts {
-    /// Up to `fanouts[h]` neighbors at hop `h`; -1 takes all.
+    /// Up to `fanouts[h]` neighbors at hop `h`; -1 takes all, and 0 none.
     ///
     /// # Errors
-    /// If there are no fanouts, or one is 0, less than -1 or too large.
+    /// If there are no fanouts, or one is less than -1 or too large.
     pub fn new(fanouts: &[i64]) -> Result<Self> {
         if fanouts.is_empty() {
             return Err(Error::out_of_range("fanouts", "one for each hop, such as 15,10,5", "none"));
@@ -27,8 +27,8 @@ impl Fanouts {
             .enumerate()
             .map(|(hop, &fanout)| match u32::try_from(fanout) {
                 _ if fanout == -1 => Ok(None),
-                Ok(fanout) if fanout > 0 => Ok(Some(fanout)),
-                _ => Err(wrong(hop, &fanout.to_string())),
+                Ok(fanout) => Ok(Some(fanout)),
+                Err(_) => Err(wrong(hop, 0, &fanout.to_string())),
             })
             .collect::<Result<_>>()
             .map(Self)
@@ -61,10 +61,10 @@ impl Fanouts {
     }
 }
 
-fn wrong(hop: usize, found: &str) -> Error {
+fn wrong(hop: usize, least: u32, found: &str) -> Error {
     Error::out_of_range(
         format!("fanout {} of the list", hop + 1),
-        format!("a number from 1 to {}, or -1 for all neighbors", u32::MAX),
+        format!("a number from {least} to {}, or -1 for all neighbors", u32::MAX),
         found,
     )
 }
@@ -72,12 +72,16 @@ fn wrong(hop: usize, found: &str) -> Error {
 impl FromStr for Fanouts {
     type Err = Error;
 
-    /// Parses a list such as `15,10,5`.
+    /// Parses a list such as `15,10,5`. Programs train a layer for each hop, so 0 is an error.
     fn from_str(text: &str) -> Result<Self> {
         let fanouts = text
             .split(',')
             .enumerate()
-            .map(|(hop, fanout)| fanout.trim().parse().map_err(|_| wrong(hop, &format!("{fanout:?}"))))
+            .map(|(hop, text)| match text.trim().parse::<i64>() {
+                Ok(fanout) if fanout > 0 || fanout == -1 => Ok(fanout),
+                Ok(fanout) => Err(wrong(hop, 1, &fanout.to_string())),
+                Err(_) => Err(wrong(hop, 1, &format!("{text:?}"))),
+            })
             .collect::<Result<Vec<_>>>()?;
         Self::new(&fanouts)
     }
@@ -122,5 +126,6 @@ mod tests {
             assert!(error.contains(place), "{text}: {error}");
         }
         assert!(Fanouts::new(&[]).unwrap_err().to_string().contains("15,10,5"));
+        assert!(Fanouts::new(&[5, -2]).unwrap_err().to_string().contains("a number from 0 to 4294967295"));
     }
 }

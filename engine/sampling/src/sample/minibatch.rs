@@ -13,7 +13,8 @@ use grappa_formats::NodeId;
 ///
 /// In a joined minibatch ([`Minibatch::join`]), a node is a destination once for each of its parts. With
 /// [`Join::SharedInput`](super::Join), the destinations of the last block are then not the first of its sources; see
-/// [`Block::own`]. With [`Join::Apart`](super::Join), the list has such nodes several times.
+/// [`Block::own`]. With [`Join::Apart`](super::Join), the list has such nodes several times. It also has a seed as often as it
+/// was given.
 ///
 /// A minibatch is a reusable buffer.
 #[derive(Debug, Clone, Default, PartialEq)]

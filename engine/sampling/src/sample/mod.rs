@@ -18,8 +18,8 @@
 //! - A self-loop is an edge like any other: the node may draw itself. None is added.
 //! - Parallel edges are different edges. A source with m edges to a destination may be drawn m times without
 //!   replacement, and the block then has the edge m times.
-//! - Seeds must be unique; a repeated seed is an error. (DGL accepts it, makes two destinations of it, and gives all
-//!   edges from it to one of them.)
+//! - A repeated seed is as many destinations, and each draws in-neighbors of its own. Edges from it come from the first
+//!   one, as in DGL and PyG.
 //!
 //! The edges of a destination are in the order of its adjacency list (see [`view`](crate::view)), not in the order of
 //! draws.

@@ -29,7 +29,7 @@ use crate::view::adjacency::{AdjacencyLists, weight_max};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NeighborHop<'a> {
     pub key: HopKey,
-    /// The maximum number of neighbors per destination; none for all.
+    /// The maximum number of neighbors per destination, which may be 0; none for all.
     pub fanout: Option<u32>,
     pub replace: bool,
     pub by_weight: bool,
@@ -93,7 +93,9 @@ impl NeighborHop<'_> {
             block.halo.push(degrees.halo);
             let pool = degrees.listed;
             let draws = self.key.draws((first + index) as u64);
-            let drawn = if self.by_weight {
+            let drawn = if self.fanout == Some(0) {
+                DrawnPositions::First(0)
+            } else if self.by_weight {
                 self.draw_by_weight(draws, pool, group, index, *node)?
             } else {
                 self.draw(draws, pool, group.scratch)

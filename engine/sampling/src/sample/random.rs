@@ -43,6 +43,11 @@ impl BatchKey {
         Self { batch: u64::MAX, ..*self }.hop(usize::MAX).0
     }
 
+    /// The key of a seed of a batch whose seeds are sampled apart.
+    pub(crate) fn of_seed(&self, number: u64) -> Self {
+        Self { seed: random::combine(random::hash(self.seed), number), ..*self }
+    }
+
     /// The key of the draws of a hop.
     pub(super) fn hop(&self, hop: usize) -> HopKey {
         let parts = [self.epoch, self.partition.0.into(), self.batch, hop as u64];

@@ -29,7 +29,8 @@ pub(super) trait Relabel {
     /// Begins a batch: no node has a local index.
     fn begin(&mut self);
 
-    /// Writes the local index of each source to `indices`. Appends new sources to `nodes`, the nodes of the minibatch.
+    /// Writes the local index of each source to `indices`. Appends new sources to `nodes`, the nodes of the minibatch. A node
+    /// that is among them twice has the index of the first one.
     fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]);
 }
 
@@ -90,8 +91,9 @@ impl Direct {
         }
         self.table.fill(0);
         self.batch = 1;
-        for (index, node) in (0..).zip(nodes) {
-            self.table[node.0 as usize] = self.batch << self.index_bits | index;
+        // The first of two equal nodes is entered last.
+        for (index, node) in nodes.iter().enumerate().rev() {
+            self.table[node.0 as usize] = self.batch << self.index_bits | index as u32;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Samplers: fill minibatches hop by hop.
 
+use std::slice;
+
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result};
 
@@ -134,7 +136,7 @@ impl Sampler {
     /// Fills `out` with the minibatch of `seeds`. Its previous content is discarded.
     ///
     /// # Errors
-    /// If the view does not own a seed, a seed is repeated, the edges and nodes of a block reach 2^32, the minibatch
+    /// If the view does not own a seed, the edges and nodes of a block reach 2^32, the minibatch
     /// has more than 2^31 nodes, the sampler draws by weight and reads a weight that is negative or not finite, or a
     /// file of the store is damaged. The content of `out` is then undefined.
     ///
@@ -245,12 +247,15 @@ fn begin(
     indices.resize(seeds.len(), 0);
     relabel.relabel(seeds, &mut out.nodes, indices);
     if out.nodes.len() < seeds.len() {
-        let second = (0..).zip(&*indices).position(|(seed, &index): (u32, _)| index < seed);
-        let second = second.expect("a repeated seed has the local index of the first one");
-        return Err(Error::conflict(
-            format!("seed {} is number {} and number {second} of the batch", seeds[second], indices[second]),
-            "give each seed of a batch once",
-        ));
+        // Some seeds are repeated. Each has its place, and is known by the first one.
+        relabel.begin();
+        out.nodes.clear();
+        for (place, seed) in seeds.iter().enumerate() {
+            relabel.relabel(slice::from_ref(seed), &mut out.nodes, &mut indices[..1]);
+            if out.nodes.len() == place {
+                out.nodes.push(*seed);
+            }
+        }
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ fn parts_of(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
         Part::Served(Seeded {
             view: ViewSource::Open(view.clone()),
             seeds: Arc::new(seeds.iter().copied().map(NodeId).collect::<Vec<_>>().into()),
+            batches: None,
             positives: None,
         })
     };
@@ -156,6 +157,58 @@ fn full_batches_leave_the_rest_to_a_smaller_one_or_drop_it() {
     assert_eq!(sizes(24, Division::Even), [8, 8, 8]);
     assert_eq!(sizes(20, Division::Full), sizes(20, Division::OnlyFull));
     assert!(sizes(9, Division::OnlyFull).is_empty());
+}
+
+#[test]
+fn listed_batches_are_taken_as_they_are() {
+    let mut parts = parts(&[&[4, 9, 4, 4, 7, 1]]);
+    let Part::Served(seeded) = &mut parts[0] else { panic!("another worker serves it") };
+    seeded.batches = Some(Arc::new(vec![2, 3, 6]));
+    let listed = batches(&parts, 2, 1, false);
+    let found: Vec<_> = seeds(&listed).into_iter().map(|(_, seeds)| seeds).collect();
+    assert_eq!(found, [&[4, 9][..], &[4], &[4, 7, 1]]);
+    assert_eq!((listed.steps(), listed.seeds_of_all(), listed.nodes_min()), (3, 6, 3));
+    assert_eq!(listed.nodes_max(), NODES + 3, "node 4 may be in a batch twice");
+}
+
+#[test]
+fn disjoint_seeds_have_the_neighborhoods_of_their_own() {
+    let (mut scratch, mut batch) = (Default::default(), Minibatch::default());
+    let all: Vec<u64> = (0..NODES).collect();
+    batches(&parts(&[&all]), all.len(), 1, false).sample(0, &mut scratch, &mut batch).unwrap();
+    let degrees = &batch.blocks[0].global[..batch.seeds];
+    let hub = (0..).zip(degrees).max_by_key(|(_, degree)| **degree).expect("there are nodes").0;
+    let seeds = [hub, hub ^ 1, hub];
+
+    let options = MinibatchOptions { disjoint: true, ..options_of(4, false) };
+    let batches = PartitionBatches::new(parts(&[&seeds, &[7]]), options, 1, 0);
+    batches.sample(0, &mut scratch, &mut batch).unwrap();
+    assert_eq!(batch.nodes[..batch.seeds], seeds.map(NodeId));
+    // The seed of each node, by the edges from it.
+    let mut seed_of: Vec<Option<u32>> = (0..3).map(Some).collect();
+    seed_of.resize(batch.nodes.len(), None);
+    for block in &batch.blocks {
+        for destination in 0..block.destinations {
+            let seed = seed_of[destination].expect("a destination is reached before it draws");
+            for &source in &block.indices[block.edges_of(destination)] {
+                assert_eq!(*seed_of[source as usize].get_or_insert(seed), seed, "an edge joins two seeds");
+            }
+        }
+    }
+    let nodes_of = |seed| {
+        let nodes = batch.nodes.iter().zip(&seed_of).filter(|(_, of)| **of == Some(seed)).map(|(node, _)| *node);
+        nodes.collect::<Vec<_>>()
+    };
+    for seed in 0..3 {
+        assert_eq!(
+            BTreeSet::from_iter(nodes_of(seed)).len(),
+            nodes_of(seed).len(),
+            "a node is there once for each seed"
+        );
+    }
+    assert!((0..3).map(|seed| nodes_of(seed).len()).sum::<usize>() == batch.nodes.len());
+    assert_ne!(nodes_of(0)[1..], nodes_of(2)[1..], "the same seed draws anew");
+    assert_eq!(batches.nodes_max(), 3 * NODES);
 }
 
 #[test]

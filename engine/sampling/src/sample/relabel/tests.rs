@@ -48,6 +48,22 @@ fn both_tables_number_nodes_in_the_order_they_are_met() {
 }
 
 #[test]
+fn a_node_that_is_there_twice_has_its_first_index_however_the_table_grows() {
+    let repeated: Vec<NodeId> = [3, 4, 3].map(NodeId).to_vec();
+    let many: Vec<NodeId> = (10..100_000).map(NodeId).collect();
+    for table in [&mut Direct::new(200_000) as &mut dyn Relabel, &mut Hashed::default()] {
+        table.begin();
+        let (mut nodes, mut indices) = (Vec::new(), vec![0; many.len()]);
+        table.relabel(&repeated[..2], &mut nodes, &mut indices[..2]);
+        nodes.push(repeated[2]);
+        for sources in [&repeated[..], &many, &repeated] {
+            table.relabel(sources, &mut nodes, &mut indices[..sources.len()]);
+        }
+        assert_eq!((&indices[..3], nodes.len()), (&[0, 1, 0][..], 3 + many.len()));
+    }
+}
+
+#[test]
 fn a_direct_table_forgets_before_batch_numbers_come_again() {
     let mut direct = Direct::new(10);
     let wrap = 1u32 << (32 - INDEX_BITS_MIN);

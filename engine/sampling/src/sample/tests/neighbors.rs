@@ -1,6 +1,6 @@
 //! Uniform neighbor sampling.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{naive::all_neighbors, statistics::assert_uniform, *};
 
@@ -140,9 +140,11 @@ fn scratch_and_buffer_carry_nothing_from_batch_to_batch() {
             sampler.sample(view, &seeds, key(batch), &mut scratch, &mut out).unwrap();
             assert_eq!(out, sample(sampler, view, &seeds, batch).unwrap());
         }
-        // A batch that fails leaves nothing behind either.
+        // A batch with a repeated seed and one that fails leave nothing behind either.
         let twice = [seeds.clone(), nodes([seeds[3].0])].concat();
-        assert!(deep.sample(&view, &twice, key(batch), &mut scratch, &mut out).is_err());
+        deep.sample(&view, &twice, key(batch), &mut scratch, &mut out).unwrap();
+        let beyond = [seeds.clone(), nodes([2000])].concat();
+        assert!(deep.sample(&view, &beyond, key(batch), &mut scratch, &mut out).is_err());
     }
 }
 
@@ -166,13 +168,51 @@ fn without_hops_a_minibatch_is_its_seeds() {
 }
 
 #[test]
-fn seeds_that_do_not_exist_or_are_repeated_are_errors() {
+fn a_seed_that_does_not_exist_is_an_error() {
     let view = whole(&Graph::mixed(100), 1);
     let sampler = Sampler::uniform(fanouts("5"), false);
     let error = sample(&sampler, &view, &nodes([5, 100]), 0).unwrap_err().to_string();
     assert!(error.contains("seed 100"), "{error}");
-    let error = sample(&sampler, &view, &nodes([9, 5, 8, 5]), 0).unwrap_err().to_string();
-    assert!(error.contains("seed 5 is number 1 and number 3"), "{error}");
+}
+
+#[test]
+fn a_repeated_seed_draws_as_often_as_it_is_given_and_its_first_place_is_the_source() {
+    let graph = Graph::mixed(2000);
+    let view = whole(&graph, 1);
+    let seeds = nodes([9, 5, 8, 5, 9, 9]);
+    for fanout in [-1, 2] {
+        let sampler = Sampler::uniform(Fanouts::new(&[fanout, fanout]).unwrap(), false).drawing_once();
+        let found = sample(&sampler, &view, &seeds, 0).unwrap();
+        assert_eq!((&found.nodes[..6], found.seeds), (&seeds[..], 6));
+        let [others, distinct] =
+            [&found.nodes[6..], &found.nodes[..3]].map(|nodes| BTreeSet::from_iter(nodes.to_vec()));
+        assert!(others.len() == found.nodes.len() - 6 && others.is_disjoint(&distinct));
+        for block in &found.blocks {
+            assert!(block.indices.iter().all(|index| ![3, 4, 5].contains(index)), "an edge from a repeated seed");
+        }
+        for (destination, seed) in seeds.iter().enumerate() {
+            let edges = found.blocks[0].edges_of(destination);
+            let degree = graph.sources(seed.0).count();
+            assert_eq!(edges.len(), if fanout == -1 { degree } else { degree.min(2) });
+            let drawn = found.blocks[0].indices[edges].iter().map(|&index| found.nodes[index as usize].0);
+            assert!(drawn.collect::<Vec<_>>().iter().all(|&source| graph.sources(seed.0).any(|other| other == source)));
+        }
+    }
+}
+
+#[test]
+fn a_hop_with_the_fanout_0_draws_nothing() {
+    let graph = Graph::mixed(2000);
+    let view = whole(&graph, 1);
+    let seeds = nodes(0..40);
+    for replace in [false, true] {
+        let one = sample(&Sampler::uniform(Fanouts::new(&[3]).unwrap(), replace), &view, &seeds, 0).unwrap();
+        let two = sample(&Sampler::uniform(Fanouts::new(&[3, 0]).unwrap(), replace), &view, &seeds, 0).unwrap();
+        assert_eq!((&one.nodes, &one.blocks[0]), (&two.nodes, &two.blocks[0]));
+        let last = &two.blocks[1];
+        assert_eq!((last.sources, last.destinations, last.indices.len()), (one.nodes.len(), one.nodes.len(), 0));
+        assert_eq!(last.global[0], graph.sources(0).count() as u64);
+    }
 }
 
 #[test]
