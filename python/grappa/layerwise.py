@@ -226,6 +226,7 @@ class _Run:
                 "edge_ids": False,
                 "edge_features": False,
                 "layout": "hops",
+                "disjoint": False,
             },
             {
                 "batch_size": self.batch_size,

@@ -7,7 +7,7 @@ from typing import Any
 
 from .columns import array_of
 from . import _grappa
-from .loader import Batch, NeighborLoader, _integer
+from .loader import Batch, BatchT, Loader, _integer
 from .store import _numbers
 
 #: Bytes that a negative of a batch takes at least: its ends, their numbers, and their places in the batch.
@@ -16,6 +16,7 @@ _WHOLE = "links are sampled from the whole graph"
 #: Parameters of `NeighborLoader` that loaders of links do not have.
 INSTEAD = {
     "input_nodes": "seeds are the ends of edge_label_index",
+    "disjoint": "a batch has the neighborhood of each end once",
     **dict.fromkeys(
         ("partitions", "repartition_every", "halo", "halo_neighbors", "correction", "shrinkage"), _WHOLE
     ),
@@ -49,53 +50,8 @@ class LinkBatch(Batch):
     neg_mask: Any = field(default=None, repr=False)
 
 
-class LinkNeighborLoader(NeighborLoader):
-    """Samples edges with negatives, and the neighborhoods of their ends, on threads of its own.
-
-    Messages never use the edges that a batch is asked about: the edges of validation and test are not in the graph, and the
-    positives of a batch and their reverses are left out of its ``edge_index``.
-
-    Args:
-        store: A `Store`, or the path of one.
-        num_neighbors: As `NeighborLoader`.
-        batch_size: The maximum number of positives of a batch.
-        edge_label_index: The positives: ``"train"`` for the edges of the graph (of an undirected graph, each once), ``"val"`` or
-            ``"test"`` for the edges that ``grappa.ingest(edge_split="80/10/10")`` holds out, or an integer array of shape (2, e).
-        edge_label: Labels of the positives in an array of shape (e,), or (e, d) without negatives. With binary negatives, labels from 0 are counted from 1, as
-            in PyTorch Geometric, and negatives have 0.
-        neg_sampling: ``"binary"``: pairs of random nodes; ``"triplet"``: destinations for the source of each positive;
-            ``"shared"``: destinations that all positives of a batch share; None for none. With a number for each positive (for each
-            batch, if they are shared): ``{"mode": "triplet", "amount": 5}``, or `torch_geometric.sampler.NegativeSampling`.
-        candidates: ``"uniform"`` draws from all nodes, ``"degree"`` too, in proportion to in-degree^0.75, ``"in-batch"`` from the
-            ends of the batch's positives. Or pairs that are hard to tell from edges, in an integer array of shape (2, n): triplets
-            draw among the pairs of their source, which must have one; otherwise, ends are drawn from all pairs.
-        among: Nodes that destinations are among, such as the items that a user may buy: an integer array, or a mask of all nodes.
-            Positives of the store are the edges to them; in an undirected graph, an edge with one end among them points to it,
-            because such a store does not keep the direction of the file. Negatives have their destination among them, and binary
-            ones the source of a positive. Default: all nodes.
-        exclude_edges: Whether true edges, and pairs of a node with itself, are never negatives: edges of the graph and of
-            `edge_label_index`; for ``"val"`` and ``"test"``, all edges that are held out.
-        exclude_targets: ``"both"`` leaves the positives of a batch and their reverses out of its messages, ``"forward"`` only the
-            positives, ``"none"`` nothing.
-        edges_per_epoch: Draws this many edges of the store in each epoch, by reading all of them once. Default: all, in memory (16
-            bytes each).
-        labels: ``"all"`` for the labels of all nodes of a batch, ``"seeds"``, or None.
-        **options: As `NeighborLoader`: ``memory``, ``shuffle``, ``replace``, ``seed``, ``threads``, ``features``, ``by_weight``,
-            ``edge_weights``, ``edge_features``, ``layout``, ``full_batches``, ``drop_last``, ``device``, ``pin_memory``,
-            ``distributed``, ``rank``, ``world_size``. Ranks divide the positives.
-
-    Raises:
-        ValueError: An argument is impossible.
-        IndexError: `edge_label_index` has a node that does not exist.
-        grappa.Error: The store has no such edges, the memory is too small, or the store is damaged.
-
-    Example:
-        >>> loader = grappa.LinkNeighborLoader(store, [10, 5], batch_size=64, neg_sampling={"mode": "triplet", "amount": 3})
-        >>> next(iter(loader)).dst_neg_index.shape[1]
-        3
-    """
-
-    _kind = LinkBatch
+class LinkLoader(Loader[BatchT]):
+    """Samples batches of links of any type; see `LinkNeighborLoader`."""
 
     def __init__(
         self,
@@ -128,6 +84,9 @@ class LinkNeighborLoader(NeighborLoader):
             raise ValueError("candidates has no pairs; give at least one")
         if edges is not None and edges_per_epoch is not None:
             raise ValueError("edges_per_epoch is for the edges of the store; leave it out, or give edge_label_index a name")
+        ordered_by = next((name for name in ("sampler", "batch_sampler") if options.get(name) is not None), None)
+        if ordered_by is not None and edges_per_epoch is not None:
+            raise ValueError(f"edges_per_epoch and {ordered_by}: both decide which edges an epoch has; give one of them")
         mode, amount = _negatives(neg_sampling)
         self._edge_label = _labels(edge_label, mode, edges)
         self._links = {
@@ -167,9 +126,13 @@ class LinkNeighborLoader(NeighborLoader):
     def _divided(self, input_nodes):
         return [self._links["part"], *(self._links["edges"] or ())]
 
+    def _listed(self):
+        # The number of positives is known when the loader is open.
+        return self.num_edges, "edge_label_index"
+
     @property
     def num_edges(self) -> int:
-        """Number of positives of an epoch."""
+        """Number of positives of an epoch, or those that a sampler chooses from."""
         return self._loader.num_seeds
 
     def _batch(self, entries):
@@ -191,6 +154,57 @@ class LinkNeighborLoader(NeighborLoader):
             labels = self._edge_label[ids]
             entries["edge_label"] = np.concatenate([labels, np.zeros(len(ones) - len(ids), labels.dtype)])
         return entries
+
+
+class LinkNeighborLoader(LinkLoader[LinkBatch]):
+    """Samples edges with negatives, and the neighborhoods of their ends, on threads of its own.
+
+    Messages never use the edges that a batch is asked about: the edges of validation and test are not in the graph, and the
+    positives of a batch and their reverses are left out of its ``edge_index``.
+
+    Args:
+        store: A `Store`, or the path of one.
+        num_neighbors: As `NeighborLoader`.
+        batch_size: The maximum number of positives of a batch.
+        edge_label_index: The positives: ``"train"`` for the edges of the graph (of an undirected graph, each once), ``"val"`` or
+            ``"test"`` for the edges that ``grappa.ingest(edge_split="80/10/10")`` holds out, or an integer array of shape (2, e), which
+            may have an edge twice.
+        edge_label: Labels of the positives in an array of shape (e,), or (e, d) without negatives. With binary negatives, labels from 0 are counted from 1, as
+            in PyTorch Geometric, and negatives have 0.
+        neg_sampling: ``"binary"``: pairs of random nodes; ``"triplet"``: destinations for the source of each positive;
+            ``"shared"``: destinations that all positives of a batch share; None for none. With a number for each positive (for each
+            batch, if they are shared): ``{"mode": "triplet", "amount": 5}``, or `torch_geometric.sampler.NegativeSampling`.
+        candidates: ``"uniform"`` draws from all nodes, ``"degree"`` too, in proportion to in-degree^0.75, ``"in-batch"`` from the
+            ends of the batch's positives. Or pairs that are hard to tell from edges, in an integer array of shape (2, n): triplets
+            draw among the pairs of their source, which must have one; otherwise, ends are drawn from all pairs.
+        among: Nodes that destinations are among, such as the items that a user may buy: an integer array, or a mask of all nodes.
+            Positives of the store are the edges to them; in an undirected graph, an edge with one end among them points to it,
+            because such a store does not keep the direction of the file. Negatives have their destination among them, and binary
+            ones the source of a positive. Default: all nodes.
+        exclude_edges: Whether true edges, and pairs of a node with itself, are never negatives: edges of the graph and of
+            `edge_label_index`; for ``"val"`` and ``"test"``, all edges that are held out.
+        exclude_targets: ``"both"`` leaves the positives of a batch and their reverses out of its messages, ``"forward"`` only the
+            positives, ``"none"`` nothing.
+        edges_per_epoch: Draws this many edges of the store in each epoch, by reading all of them once. Default: all, in memory (16
+            bytes each).
+        labels: ``"all"`` for the labels of all nodes of a batch, ``"seeds"``, or None.
+        **options: As `NeighborLoader`: ``memory``, ``shuffle``, ``replace``, ``seed``, ``threads``, ``features``, ``by_weight``,
+            ``edge_weights``, ``edge_features``, ``layout``, ``full_batches``, ``drop_last``, ``sampler``, ``batch_sampler``,
+            ``device``, ``pin_memory``, ``distributed``, ``rank``, ``world_size``. Ranks divide the positives, and samplers give
+            positions in `edge_label_index`, in the order of `Store.edge_split` if that is a name.
+
+    Raises:
+        ValueError: An argument is impossible.
+        IndexError: `edge_label_index` has a node that does not exist.
+        grappa.Error: The store has no such edges, the memory is too small, or the store is damaged.
+
+    Example:
+        >>> loader = grappa.LinkNeighborLoader(store, [10, 5], batch_size=64, neg_sampling={"mode": "triplet", "amount": 3})
+        >>> next(iter(loader)).dst_neg_index.shape[1]
+        3
+    """
+
+    _kind = LinkBatch
 
 
 def _edges(value, names, name="edge_label_index"):

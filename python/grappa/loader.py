@@ -5,14 +5,18 @@ from __future__ import annotations
 import operator
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, Iterator
+from typing import Any, Callable, Generic, Iterator, TypeVar
 
 from . import _grappa
 from ._tensors import Destination, arrays
 from .command import tell_warnings
+from .orders import order_of
 from .partitions import partition_options
 from .ranks import Ranks
 from .store import Store, _numbers
+
+#: The type of a loader's batches.
+BatchT = TypeVar("BatchT")
 
 UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
@@ -46,7 +50,8 @@ class Batch:
     stay valid while they are used.
 
     Nodes are numbered within the batch: seeds first, then the nodes that each hop reached first. With the layout ``"hops"``, a node
-    draws in-neighbors once.
+    draws in-neighbors once. A seed that is given twice is there twice, and each draws in-neighbors; edges from it come from the
+    first.
 
     Example:
         >>> batch = next(iter(grappa.NeighborLoader(store, [5], batch_size=8)))
@@ -72,6 +77,8 @@ class Batch:
     edge_attr: Any = field(default=None, repr=False)
     #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
     e_id: Any = field(default=None, repr=False)
+    #: With ``disjoint=True``, the index of each node's seed: shape (n,), int64. Otherwise None.
+    batch: Any = field(default=None, repr=False)
     #: The number of seeds, then the number of nodes that each hop reached first. None with other layouts than ``"hops"``.
     num_sampled_nodes: list[int] | None = None
     #: The number of edges of each hop. None with other layouts than ``"hops"``.
@@ -87,16 +94,212 @@ class Batch:
     y: Any = field(default=None, repr=False)
 
 
-class NeighborLoader:
+class Loader(Generic[BatchT]):
+    """Samples batches of any type; see `NeighborLoader`."""
+
+    #: Makes a batch of its parts.
+    _kind: Callable[..., BatchT]
+
+    def __init__(
+        self,
+        store,
+        num_neighbors,
+        batch_size: int = 1,
+        input_nodes="train",
+        *,
+        memory: int | str | None = None,
+        shuffle: bool | None = None,
+        sampler=None,
+        batch_sampler=None,
+        replace: bool = False,
+        seed: int = 0,
+        threads: int | None = None,
+        features: bool = True,
+        labels: str | None = "seeds",
+        by_weight: bool = False,
+        edge_weights: bool | None = None,
+        edge_features: bool | None = None,
+        layout: str = "hops",
+        disjoint: bool = False,
+        full_batches: bool = False,
+        drop_last: bool = False,
+        device=None,
+        pin_memory: bool = False,
+        num_workers: int = 0,
+        distributed: bool | None = None,
+        partitions: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        repartition_every: int | None = None,
+        halo: str = "auto",
+        halo_neighbors: int | None = None,
+        correction: str = "none",
+        shrinkage: float | None = None,
+        first_hop: str = "sampled",
+    ):
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        if num_workers:
+            raise ValueError(
+                f"num_workers={num_workers}: threads of the loader sample, and no other process is needed; leave it out, or "
+                "give threads=..."
+            )
+        if labels not in ("seeds", "all", None):
+            raise ValueError(f'labels={labels!r}; give "seeds", "all" or None')
+        self._partitions = partition_options(
+            partitions, rank, world_size, repartition_every, halo, halo_neighbors, correction, shrinkage, first_hop, distributed
+        )
+        if partitions is not None:
+            if full_batches or drop_last:
+                raise ValueError("full_batches and drop_last: partitions divide their seeds evenly, so that all have as many steps")
+            if layout == "induced":
+                raise ValueError('layout="induced": partitions see no edges between them; give "hops" or "blocks"')
+        if disjoint and layout == "induced":
+            raise ValueError('disjoint=True and layout="induced": edges join the nodes of different seeds; give "hops" or "blocks"')
+        is_divided = bool(distributed) or partitions is not None
+        #: This process, as another one that gets a pickled loader has to know it.
+        self._place = {name: self._partitions[name] for name in ("rank", "world_size")} if is_divided else {}
+        arguments |= self._place
+        self.store = store if isinstance(store, Store) else Store(store)
+        #: The arguments of `__init__`, for pickle.
+        self._arguments = {**arguments, "store": self.store.path}
+        self._destination = Destination(device or "cpu", pin_memory) if device is not None or pin_memory else None
+        self._epoch = 0
+        weights = self.store.has_edge_weights if edge_weights is None else bool(edge_weights)
+        with_features = self.store.num_edge_features > 0 if edge_features is None else bool(edge_features)
+        self._drawing = {
+            "fanouts": _fanouts(num_neighbors),
+            "replace": bool(replace),
+            "by_weight": bool(by_weight),
+            "edge_weights": weights,
+            "edge_ids": weights or with_features,
+            "edge_features": with_features,
+            "layout": layout,
+            "disjoint": bool(disjoint),
+        }
+        has_order = sampler is not None or batch_sampler is not None
+        self._options = {
+            "batch_size": _integer("batch_size", batch_size, 1),
+            "shuffle": not has_order if shuffle is None else bool(shuffle),
+            "seed": _integer("seed", seed, 0),
+            "memory": _bytes(memory),
+            "threads": None if threads is None else _integer("threads", threads, 1),
+            "features": bool(features),
+            "labels": labels,
+            "full_batches": bool(full_batches),
+            "drop_last": bool(drop_last),
+            "by_position": False,
+        }
+        self._seeds = self._seeds_of(input_nodes)
+        self._open()
+        self._order = order_of(
+            sampler,
+            batch_sampler,
+            *self._listed(),
+            batch_size=self._options["batch_size"],
+            drop_last=bool(drop_last),
+            shuffle=shuffle,
+            full_batches=bool(full_batches),
+            distributed=bool(distributed),
+            partitions=partitions,
+        )
+        self._ranks = Ranks(
+            divides=None if not is_divided else "distributed=True" if distributed else f"partitions={partitions}",
+            world_size=None if rank is not None else self._partitions["world_size"],
+            may_repeat=distributed is not None or not self._options["shuffle"],
+            seeds=self._divided(input_nodes),
+            options={name: self._options[name] for name in ("batch_size", "shuffle", "seed", "full_batches", "drop_last")}
+            | {"partitions": partitions},
+        )
+
+    def _open(self):
+        """Opens the loader of the options."""
+        self._open_with(None)
+
+    def _open_with(self, links):
+        try:
+            self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions, links)
+        finally:
+            tell_warnings()
+        # Threads end before the interpreter does.
+        self._close = weakref.finalize(self, self._loader.close)
+
+    def _seeds_of(self, input_nodes):
+        if input_nodes is None:
+            return None
+        if isinstance(input_nodes, str):
+            return self.store.split(input_nodes)
+        return _numbers(input_nodes, self.store.num_nodes)
+
+    def _listed(self) -> tuple[int, str]:
+        """The number of seeds that a sampler may give, and the argument that has them."""
+        return self.store.num_nodes if self._seeds is None else len(self._seeds), "input_nodes"
+
+    def _divided(self, input_nodes):
+        """What ranks may divide: names, None for all, or arrays."""
+        return [input_nodes if input_nodes is None or isinstance(input_nodes, str) else self._seeds]
+
+    def __len__(self) -> int:
+        """Number of batches of an epoch.
+
+        Raises:
+            TypeError: A sampler decides it, and has no length.
+        """
+        return len(self._loader) if self._order is None else len(self._order)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration is epoch `epoch`. Otherwise epochs count from 0.
+
+        Example:
+            >>> loader = grappa.NeighborLoader(store, [5], batch_size=64)
+            >>> loader.set_epoch(3)
+        """
+        self._epoch = _integer("epoch", epoch, 0)
+
+    def __iter__(self) -> Iterator[BatchT]:
+        self._ranks.check()
+        batches = self._loader.epoch(self._epoch, *((None, None) if self._order is None else self._order.draw()))
+        self._epoch += 1
+        if self._destination is None:
+            return map(self._batch, map(arrays, batches))
+        return map(self._batch, self._destination.deliver(batches))
+
+    def __getitem__(self, index):
+        raise TypeError(
+            "a loader has no batch by number: iterate over it, or next(iter(loader)); it needs no torch.utils.data.DataLoader "
+            "around it"
+        )
+
+    def _batch(self, entries: dict[str, Any]) -> BatchT:
+        blocks = entries.pop("blocks", None)
+        return self._kind(**entries, blocks=None if blocks is None else [Block(**block) for block in blocks])
+
+    def __repr__(self) -> str:
+        module = type(self).__module__.removesuffix(".loader").removesuffix(".links")
+        batches = f" in {len(self._loader):,} batches" if self._order is None else ""
+        return (
+            f"{module}.{type(self).__name__}({str(self.store.path)!r}: {self._loader.num_seeds:,} seeds{batches}, "
+            f"num_neighbors={self._drawing['fanouts']}, batch_size={self._options['batch_size']})"
+        )
+
+    def __reduce__(self):
+        return _reopened, (type(self), self._arguments, self._epoch)
+
+
+class NeighborLoader(Loader[Batch]):
     """Samples neighborhoods of seed nodes, and reads their features, on threads of its own.
 
     Args:
         store: A `Store`, or the path of one.
-        num_neighbors: The maximum number of in-neighbors that a node draws at each hop, from the seeds outwards; -1 takes all.
+        num_neighbors: The maximum number of in-neighbors that a node draws at each hop, from the seeds outwards; -1 takes all, and
+            0 none.
         batch_size: The maximum number of seeds of a batch.
-        input_nodes: The seeds: the name of a split, distinct node numbers, a mask over all nodes, or None for all nodes.
+        input_nodes: The seeds: the name of a split, node numbers, which may repeat, a mask over all nodes, or None for all nodes.
         memory: The budget for adjacency lists, features and buffers, in bytes or like ``"4GiB"``. Default: half of the free memory.
-        shuffle: Whether each epoch has the seeds in another order.
+        shuffle: Whether each epoch has the seeds in another order. Default: yes, unless a sampler decides.
+        sampler: Decides the order of seeds, how often each is there, and which are missing: a list of positions in `input_nodes`,
+            or an object that gives them in each epoch, such as `torch.utils.data.WeightedRandomSampler`.
+        batch_sampler: Decides the batches, too: it gives a list of positions for each batch, such as
+            `torch.utils.data.BatchSampler`. In the place of `batch_size`, `shuffle`, `drop_last` and `sampler`.
         replace: Whether to draw with replacement.
         seed: Seed of all random choices. The same seed and epoch give the same batches.
         threads: Number of threads. Default: one per processor.
@@ -108,6 +311,8 @@ class NeighborLoader:
         layout: ``"hops"``: one list of edges, as PyTorch Geometric has it; a node draws once, at the hop after the one that reached
             it. ``"blocks"``: a bipartite `Block` per hop, as DGL has it; every node draws at each hop. ``"induced"``: as
             ``"hops"``, with all edges among the sampled nodes.
+        disjoint: Whether each seed has a neighborhood of its own, and ``batch.batch`` has the index of each node's seed. A node is
+            in the neighborhoods of several seeds as often.
         full_batches: Whether all batches but the last one have ``batch_size`` seeds. By default seeds are divided evenly, so that
             no batch has only a few.
         drop_last: Whether to leave out that smaller last batch, as PyTorch's loaders do.
@@ -148,167 +353,12 @@ class NeighborLoader:
         >>> batch = next(iter(loader))
         >>> batch.blocks[0].size[0] == len(batch.n_id), batch.blocks[-1].size[1] == batch.batch_size
         (True, True)
+        >>> loader = grappa.NeighborLoader(store, [5], batch_size=2, input_nodes=[7, 5], sampler=[0, 0, 1])
+        >>> [batch.n_id[: batch.batch_size].tolist() for batch in loader]
+        [[7], [7, 5]]
     """
 
-    #: The type of batches.
     _kind = Batch
-
-    def __init__(
-        self,
-        store,
-        num_neighbors,
-        batch_size: int = 1,
-        input_nodes="train",
-        *,
-        memory: int | str | None = None,
-        shuffle: bool = True,
-        replace: bool = False,
-        seed: int = 0,
-        threads: int | None = None,
-        features: bool = True,
-        labels: str | None = "seeds",
-        by_weight: bool = False,
-        edge_weights: bool | None = None,
-        edge_features: bool | None = None,
-        layout: str = "hops",
-        full_batches: bool = False,
-        drop_last: bool = False,
-        device=None,
-        pin_memory: bool = False,
-        num_workers: int = 0,
-        distributed: bool | None = None,
-        partitions: int | None = None,
-        rank: int | None = None,
-        world_size: int | None = None,
-        repartition_every: int | None = None,
-        halo: str = "auto",
-        halo_neighbors: int | None = None,
-        correction: str = "none",
-        shrinkage: float | None = None,
-        first_hop: str = "sampled",
-    ):
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        if num_workers:
-            raise ValueError(
-                f"num_workers={num_workers}: threads of the loader sample, and no other process is needed; leave it out, or "
-                "give threads=..."
-            )
-        if labels not in ("seeds", "all", None):
-            raise ValueError(f'labels={labels!r}; give "seeds", "all" or None')
-        self._partitions = partition_options(
-            partitions, rank, world_size, repartition_every, halo, halo_neighbors, correction, shrinkage, first_hop, distributed
-        )
-        if partitions is not None:
-            if full_batches or drop_last:
-                raise ValueError("full_batches and drop_last: partitions divide their seeds evenly, so that all have as many steps")
-            if layout == "induced":
-                raise ValueError('layout="induced": partitions see no edges between them; give "hops" or "blocks"')
-        is_divided = bool(distributed) or partitions is not None
-        #: This process, as another one that gets a pickled loader has to know it.
-        self._place = {name: self._partitions[name] for name in ("rank", "world_size")} if is_divided else {}
-        arguments |= self._place
-        self.store = store if isinstance(store, Store) else Store(store)
-        #: The arguments of `__init__`, for pickle.
-        self._arguments = {**arguments, "store": self.store.path}
-        self._destination = Destination(device or "cpu", pin_memory) if device is not None or pin_memory else None
-        self._epoch = 0
-        weights = self.store.has_edge_weights if edge_weights is None else bool(edge_weights)
-        with_features = self.store.num_edge_features > 0 if edge_features is None else bool(edge_features)
-        self._drawing = {
-            "fanouts": _fanouts(num_neighbors),
-            "replace": bool(replace),
-            "by_weight": bool(by_weight),
-            "edge_weights": weights,
-            "edge_ids": weights or with_features,
-            "edge_features": with_features,
-            "layout": layout,
-        }
-        self._options = {
-            "batch_size": _integer("batch_size", batch_size, 1),
-            "shuffle": bool(shuffle),
-            "seed": _integer("seed", seed, 0),
-            "memory": _bytes(memory),
-            "threads": None if threads is None else _integer("threads", threads, 1),
-            "features": bool(features),
-            "labels": labels,
-            "full_batches": bool(full_batches),
-            "drop_last": bool(drop_last),
-            "by_position": False,
-        }
-        self._seeds = self._seeds_of(input_nodes)
-        self._open()
-        self._ranks = Ranks(
-            divides=None if not is_divided else "distributed=True" if distributed else f"partitions={partitions}",
-            world_size=None if rank is not None else self._partitions["world_size"],
-            may_repeat=distributed is not None or not shuffle,
-            seeds=self._divided(input_nodes),
-            options={name: self._options[name] for name in ("batch_size", "shuffle", "seed", "full_batches", "drop_last")}
-            | {"partitions": partitions},
-        )
-
-    def _open(self):
-        """Opens the loader of the options."""
-        self._open_with(None)
-
-    def _open_with(self, links):
-        try:
-            self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions, links)
-        finally:
-            tell_warnings()
-        # Threads end before the interpreter does.
-        self._close = weakref.finalize(self, self._loader.close)
-
-    def _seeds_of(self, input_nodes):
-        if input_nodes is None:
-            return None
-        if isinstance(input_nodes, str):
-            return self.store.split(input_nodes)
-        return _numbers(input_nodes, self.store.num_nodes)
-
-    def _divided(self, input_nodes):
-        """What ranks may divide: names, None for all, or arrays."""
-        return [input_nodes if input_nodes is None or isinstance(input_nodes, str) else self._seeds]
-
-    def __len__(self) -> int:
-        """Number of batches of an epoch."""
-        return len(self._loader)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration is epoch `epoch`. Otherwise epochs count from 0.
-
-        Example:
-            >>> loader = grappa.NeighborLoader(store, [5], batch_size=64)
-            >>> loader.set_epoch(3)
-        """
-        self._epoch = _integer("epoch", epoch, 0)
-
-    def __iter__(self) -> Iterator[Batch]:
-        self._ranks.check()
-        batches = self._loader.epoch(self._epoch)
-        self._epoch += 1
-        if self._destination is None:
-            return map(self._batch, map(arrays, batches))
-        return map(self._batch, self._destination.deliver(batches))
-
-    def __getitem__(self, index):
-        raise TypeError(
-            "a loader has no batch by number: iterate over it, or next(iter(loader)); it needs no torch.utils.data.DataLoader "
-            "around it"
-        )
-
-    def _batch(self, entries):
-        blocks = entries.pop("blocks", None)
-        return self._kind(**entries, blocks=None if blocks is None else [Block(**block) for block in blocks])
-
-    def __repr__(self) -> str:
-        module = type(self).__module__.removesuffix(".loader").removesuffix(".links")
-        return (
-            f"{module}.{type(self).__name__}({str(self.store.path)!r}: {self._loader.num_seeds:,} seeds in {len(self):,} batches, "
-            f"num_neighbors={self._drawing['fanouts']}, batch_size={self._options['batch_size']})"
-        )
-
-    def __reduce__(self):
-        return _reopened, (type(self), self._arguments, self._epoch)
 
 
 def _reopened(kind, arguments, epoch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any, Callable, NamedTuple
 
@@ -13,11 +14,13 @@ from torch_geometric.sampler.utils import to_bidirectional
 
 from .columns import array_of
 from .convolutions import convolve
-from .links import LinkNeighborLoader as _LinkNeighborLoader
-from .loader import NeighborLoader as _NeighborLoader
+from .links import LinkLoader
+from .loader import Loader
+from .orders import Order
+from .ranks import at_least
 from .samplers import NO_TIMES, FeatureStore, Sampler, draws_by_weight, homogeneous, store_of, subgraph_kind
 
-__all__ = ["Block", "FeatureStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve"]
+__all__ = ["Block", "ClusterLoader", "FeatureStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve"]
 
 #: What takes the place of parameters that stores and native threads have no use for.
 INSTEAD = {
@@ -28,8 +31,6 @@ INSTEAD = {
     "transform_sampler_output": "features are read together with the sample; change batches with transform=..., or give "
     "torch_geometric.loader.NodeLoader a grappa.pyg.Sampler",
     "custom_cls": "change batches with transform=...",
-    "sampler": "give input_nodes, and shuffle=True for a random order",
-    "batch_sampler": "give input_nodes and batch_size, and shuffle=True for a random order",
     "collate_fn": "change batches with transform=...",
     "worker_init_fn": "there are no worker processes; seed=... decides all random choices",
     "generator": "give seed=... for other random choices",
@@ -57,7 +58,7 @@ class Block(NamedTuple):
     e_id: torch.Tensor | None = None
 
 
-class NeighborLoader(_NeighborLoader):
+class NeighborLoader(Loader[Data]):
     """In the place of `torch_geometric.loader.NeighborLoader`, with the graph in a store.
 
     Batches are `torch_geometric.data.Data` with ``x``, ``y`` of all nodes, ``edge_index``, ``edge_weight`` and ``edge_attr`` if the
@@ -67,11 +68,13 @@ class NeighborLoader(_NeighborLoader):
 
     Args:
         data: A `grappa.Store`, or the path of one.
-        num_neighbors: The maximum number of in-neighbors that a node draws at each hop, from the seeds outwards; -1 takes all.
-        input_nodes: The seeds: node numbers, a mask over all nodes, the name of a split, or None for all nodes.
+        num_neighbors: The maximum number of in-neighbors that a node draws at each hop, from the seeds outwards; -1 takes all, and
+            0 none.
+        input_nodes: The seeds: node numbers, which may repeat, a mask over all nodes, the name of a split, or None for all nodes.
         replace: Whether to draw with replacement.
         subgraph_type: ``"directional"``, ``"bidirectional"`` for each sampled edge in both directions, or ``"induced"`` for all
             edges among the sampled nodes. Only directional batches have ``num_sampled_nodes`` and ``num_sampled_edges``.
+        disjoint: Whether each seed has a neighborhood of its own, and ``batch.batch`` has the index of each node's seed.
         weight_attr: ``"edge_weight"`` draws in-neighbors with probabilities proportional to edge weights.
         transform: A function that gets each batch and returns another one.
         is_sorted: Has no effect: adjacency lists of a store are sorted.
@@ -83,8 +86,8 @@ class NeighborLoader(_NeighborLoader):
         num_workers: A number above 0 has no effect, and a warning says so: threads of the loader sample.
         pin_memory: Whether tensors are in pinned memory.
         layout: ``"blocks"`` gives batches ``blocks`` instead of ``edge_index``: a `Block` per hop, as DGL has it.
-        **options: As `grappa.NeighborLoader`: ``memory``, ``seed``, ``threads``, ``features``, ``labels``, ``edge_weights``,
-            ``edge_features``, ``device``, ``distributed``, ``partitions`` and what belongs to them.
+        **options: As `grappa.NeighborLoader`: ``sampler``, ``batch_sampler``, ``memory``, ``seed``, ``threads``, ``features``,
+            ``labels``, ``edge_weights``, ``edge_features``, ``device``, ``distributed``, ``partitions`` and what belongs to them.
             Other options of `torch.utils.data.DataLoader` are accepted if they have no effect here, and refused otherwise.
 
     Raises:
@@ -126,7 +129,6 @@ class NeighborLoader(_NeighborLoader):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         _refuse(
             options,
-            disjoint,
             temporal_strategy,
             num_workers,
             input_time=input_time,
@@ -140,6 +142,8 @@ class NeighborLoader(_NeighborLoader):
         self.transform = transform
         self.subgraph_type = kind
         self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
+        #: The order of the seeds, as it was given.
+        self.sampler, self.batch_sampler = options.get("sampler"), options.get("batch_sampler")
         #: The seeds, as they were given.
         self.input_nodes = input_nodes
         given_ids = options.pop("input_id", None)
@@ -154,8 +158,9 @@ class NeighborLoader(_NeighborLoader):
                 "labels": "all",
                 "by_weight": draws_by_weight(weight_attr),
                 "layout": layout or ("induced" if kind == "induced" else "hops"),
-                # Partitions divide their seeds evenly.
-                "full_batches": options.get("partitions") is None,
+                "disjoint": disjoint,
+                # Partitions divide their seeds evenly, and a sampler of batches does it itself.
+                "full_batches": options.get("partitions") is None and self.batch_sampler is None,
                 "drop_last": drop_last,
                 "device": "cpu",
                 **options,
@@ -177,7 +182,7 @@ class NeighborLoader(_NeighborLoader):
         ``del loader.data.y``."""
         return Graph(self)
 
-    def _batch(self, entries):
+    def _batch(self, entries: dict[str, Any]) -> Data:
         blocks = entries.pop("blocks", None)
         data = Data(num_nodes=len(entries["n_id"]), **entries)
         if blocks is not None:
@@ -189,7 +194,91 @@ class NeighborLoader(_NeighborLoader):
         return data if self.transform is None else self.transform(data)
 
 
-class LinkNeighborLoader(_LinkNeighborLoader):
+class ClusterLoader(NeighborLoader):
+    """In the place of `torch_geometric.loader.ClusterLoader`: batches of whole groups of nodes, with all edges among them.
+
+    The groups are the chunks of the store. ``grappa.ingest(..., chunks=1500, assign="ldg:1500")`` makes as many, of neighboring nodes, as
+    `torch_geometric.loader.ClusterData` does. Batches are `torch_geometric.data.Data` with the attributes of `NeighborLoader` for
+    ``subgraph_type="induced"``. ``batch_size`` is there the number of nodes, which are all seeds, and ``input_id`` are their numbers.
+
+    Args:
+        data: A `grappa.Store`, or the path of one.
+        batch_size: The number of groups of a batch.
+        shuffle: Whether each epoch has the groups in another order, by PyTorch's generator (``torch.manual_seed``).
+        sampler: Gives the numbers of groups instead: a list, or a sampler of `torch.utils.data`, such as
+            ``DistributedSampler(range(loader.num_parts))`` for several ranks.
+        drop_last: Whether to leave out the last batch if it has fewer groups.
+        transform: A function that gets each batch and returns another one.
+        **options: As `NeighborLoader`: ``memory``, ``threads``, ``features``, ``labels``, ``edge_weights``, ``edge_features``,
+            ``device``, ``pin_memory``.
+
+    Raises:
+        ValueError: An argument is impossible here. The message names what to use instead.
+        grappa.Error: The memory is too small, or the store is damaged.
+
+    Example:
+        >>> groups = grappa.generate("sbm", nodes=1000, chunks=8, out=folder / "groups.grappa")
+        >>> loader = grappa.pyg.ClusterLoader(groups, batch_size=2, shuffle=True)
+        >>> loader.num_parts, len(loader), sum(batch.num_nodes for batch in loader)
+        (8, 4, 1000)
+    """
+
+    def __init__(
+        self,
+        data,
+        *,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler=None,
+        drop_last: bool = False,
+        transform: Callable[[Data], Any] | None = None,
+        **options,
+    ):
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
+        for name in ("num_neighbors", "input_nodes", "subgraph_type", "layout", "disjoint", "batch_sampler", "partitions"):
+            if name in options:
+                raise TypeError(f"{name}: a batch has whole groups of nodes, with all edges among them; leave it out")
+        if options.get("distributed"):
+            raise ValueError(
+                "distributed=True: ranks divide the groups by a sampler; leave it out, and give "
+                "sampler=torch.utils.data.DistributedSampler(range(loader.num_parts))"
+            )
+        if sampler is not None and shuffle:
+            raise ValueError("sampler and shuffle=True: sampler decides the order of groups; leave out shuffle")
+        store = store_of(data)
+        nodes = np.argsort(np.asarray(store._store.positions(np.arange(store.num_nodes))))
+        groups = _Groups(store._store.chunk_starts, sampler, at_least(1, "batch_size", batch_size), bool(shuffle), bool(drop_last))
+        super().__init__(
+            store, [0], nodes, subgraph_type="induced", transform=transform, batch_sampler=groups, **options
+        )
+        #: Number of groups.
+        self.num_parts = len(groups.parts)
+        self._input_id = torch.from_numpy(nodes)
+        self._arguments = {**arguments, "data": store.path, **options}
+
+
+class _Groups:
+    """The nodes of some chunks for each batch, as positions in the store."""
+
+    def __init__(self, starts, sampler, batch_size, shuffle, drop_last):
+        #: The positions of each chunk that has nodes.
+        self.parts = [np.arange(start, end) for start, end in itertools.pairwise(starts) if start < end]
+        kind = torch.utils.data.RandomSampler if shuffle else torch.utils.data.SequentialSampler
+        self._order = Order(kind(self.parts) if sampler is None else sampler, None, len(self.parts), "the store", batch_size, drop_last)
+        self._batch_size, self._drop_last = batch_size, drop_last
+
+    def __len__(self):
+        return len(self._order)
+
+    def __iter__(self):
+        parts, _ = self._order.draw()
+        for first in range(0, len(parts), self._batch_size):
+            of_batch = parts[first : first + self._batch_size]
+            if len(of_batch) == self._batch_size or not self._drop_last:
+                yield np.concatenate([self.parts[part] for part in of_batch])
+
+
+class LinkNeighborLoader(LinkLoader[Data]):
     """In the place of `torch_geometric.loader.LinkNeighborLoader`, with the graph in a store.
 
     Batches are `torch_geometric.data.Data` with the attributes of `NeighborLoader` but ``batch_size``, and ``edge_label_index`` and
@@ -252,9 +341,10 @@ class LinkNeighborLoader(_LinkNeighborLoader):
         **options,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
+        if disjoint:
+            raise ValueError("disjoint=True: a batch of links has the neighborhood of each end once; leave it out, or give batch_size=1")
         _refuse(
             options,
-            disjoint,
             temporal_strategy,
             num_workers,
             edge_label_time=edge_label_time,
@@ -265,6 +355,8 @@ class LinkNeighborLoader(_LinkNeighborLoader):
         self.transform = transform
         self.subgraph_type = subgraph_kind(subgraph_type, directed)
         self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
+        #: The order of the positives, as it was given.
+        self.sampler, self.batch_sampler = options.get("sampler"), options.get("batch_sampler")
         #: The positives, as they were given.
         self.edge_label_index = edge_label_index
         if self.subgraph_type == "bidirectional" and options.get("exclude_targets") == "forward":
@@ -288,7 +380,7 @@ class LinkNeighborLoader(_LinkNeighborLoader):
                 "replace": replace,
                 "by_weight": draws_by_weight(weight_attr),
                 "layout": "induced" if self.subgraph_type == "induced" else "hops",
-                "full_batches": True,
+                "full_batches": self.batch_sampler is None,
                 "drop_last": drop_last,
                 "device": "cpu",
                 **options,
@@ -298,7 +390,7 @@ class LinkNeighborLoader(_LinkNeighborLoader):
         if given_ids is not None:
             self._arguments["input_id"] = given_ids
 
-    def _batch(self, entries):
+    def _batch(self, entries: dict[str, Any]) -> Data:
         entries = self._labelled(entries)
         del entries["batch_size"]
         if not self._has_labels:
@@ -371,14 +463,12 @@ class Graph:
         )
 
 
-def _refuse(options, disjoint, temporal_strategy, num_workers, **parameters):
+def _refuse(options, temporal_strategy, num_workers, **parameters):
     """`ValueError` for a parameter that is impossible here. Takes parameters without an effect out of `options`."""
     parameters |= {name: options.pop(name) for name in INSTEAD if name in options}
     for name, value in parameters.items():
         if value is not None:
             raise ValueError(f"{name}: {INSTEAD[name]}")
-    if disjoint:
-        raise ValueError("disjoint=True: a batch has each node once; leave it out, or give batch_size=1")
     if temporal_strategy != "uniform":
         raise ValueError(f"temporal_strategy={temporal_strategy!r}: {INSTEAD['time_attr']}")
     _without_workers(num_workers, options)

@@ -69,11 +69,12 @@ class Sampler(BaseSampler):
             "edge_ids": self.store.has_edge_weights or self.store.num_edge_features > 0,
             "edge_features": False,
             "layout": "induced" if self.subgraph_type == "induced" else "hops",
+            "disjoint": False,
         }
         self._sampler = _grappa.Sampler(self.store._store, drawing, _bytes(memory))
 
     def sample_from_nodes(self, index, **_) -> SamplerOutput:
-        """The neighborhood of ``index.node``, a tensor of distinct node numbers.
+        """The neighborhood of ``index.node``, a tensor of node numbers.
 
         Example:
             >>> from torch_geometric.sampler import NodeSamplerInput

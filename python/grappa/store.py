@@ -159,6 +159,27 @@ class Store:
         """
         return np.asarray(self._store.split(name))
 
+    def edge_split(self, name: str) -> np.ndarray:
+        """The edges of a part of ``grappa.ingest(edge_split="80/10/10")``: sources and destinations, shape (2, e), int64.
+
+        The order is that of `LinkNeighborLoader`: the ``input_id`` of its batches are columns of this array, and so are the positions
+        that its ``sampler`` gives. A store has no negatives; loaders draw them.
+
+        Args:
+            name: ``"val"`` or ``"test"`` for the edges that are held out, or ``"train"`` for the edges of the graph; of an
+                undirected graph, each once.
+
+        Raises:
+            ValueError: There is no such part.
+            grappa.Error: The store holds no edges out.
+
+        Example:
+            >>> sources, destinations = store.edge_split("train")
+            >>> len(sources), store.num_edges
+            (5278, 10556)
+        """
+        return np.asarray(self._store.edge_split(name))
+
     def in_neighbors(self, node: int) -> np.ndarray:
         """The sources of the edges to a node: shape (in-degree,), int64.
 

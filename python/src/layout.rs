@@ -18,6 +18,8 @@ use crate::{array::Array, error::exception, nodes::numbers_of};
 /// How batches list their edges.
 pub struct Layout {
     kind: Kind,
+    /// Whether seeds are sampled apart.
+    disjoint: bool,
     edges: EdgeParts,
 }
 
@@ -51,6 +53,8 @@ pub struct Drawing {
     edge_ids: bool,
     edge_features: bool,
     layout: String,
+    /// Whether each seed has a neighborhood of its own.
+    disjoint: bool,
 }
 
 impl Drawing {
@@ -107,11 +111,16 @@ impl Drawing {
         if is_sampled && (edges.ids || edges.dim.is_some()) {
             sampler = sampler.with_edge_ids();
         }
-        Ok((sampler, Layout { kind, edges }))
+        Ok((sampler, Layout { kind, disjoint: self.disjoint, edges }))
     }
 }
 
 impl Layout {
+    /// Whether the loader has to sample seeds apart.
+    pub fn is_disjoint(&self) -> bool {
+        self.disjoint
+    }
+
     /// Whether the loader has to deliver the features of sampled edges.
     pub fn takes_edge_features(&self) -> bool {
         self.edges.dim.is_some() && !matches!(self.kind, Kind::Induced(_))
@@ -123,6 +132,8 @@ pub struct Neighborhood {
     /// The numbers of the nodes. The first are the seeds.
     pub numbers: Vec<i64>,
     seeds: usize,
+    /// The index of each node's seed, if seeds are sampled apart.
+    seed_of_each: Option<Vec<i64>>,
     edges: Edges,
 }
 
@@ -178,7 +189,12 @@ impl Neighborhood {
             ),
             Kind::Induced(files) => Edges::Induced(Coo::among(&minibatch.nodes, files, layout.edges)?),
         };
-        Ok(Self { numbers: numbers_of(store, &minibatch.nodes)?, seeds: minibatch.seeds, edges })
+        Ok(Self {
+            numbers: numbers_of(store, &minibatch.nodes)?,
+            seeds: minibatch.seeds,
+            seed_of_each: layout.disjoint.then(|| seed_of_each(minibatch)),
+            edges,
+        })
     }
 
     /// The entries of a batch of the package.
@@ -186,6 +202,9 @@ impl Neighborhood {
         let dict = PyDict::new(py);
         dict.set_item("n_id", Array::vector(self.numbers))?;
         dict.set_item("batch_size", self.seeds)?;
+        if let Some(seeds) = self.seed_of_each {
+            dict.set_item("batch", Array::vector(seeds))?;
+        }
         match self.edges {
             Edges::Hops { coo, nodes_of_hops, edges_of_hops } => {
                 coo.put(&dict)?;
@@ -206,6 +225,19 @@ impl Neighborhood {
         }
         Ok(dict)
     }
+}
+
+/// The index of each node's seed, if seeds were sampled apart: no edge joins the neighborhoods of two seeds.
+fn seed_of_each(minibatch: &Minibatch) -> Vec<i64> {
+    let mut seeds: Vec<i64> = (0..minibatch.seeds as i64).collect();
+    seeds.resize(minibatch.nodes.len(), 0);
+    for block in &minibatch.blocks {
+        for destination in 0..block.destinations {
+            let seed = seeds[destination];
+            block.indices[block.edges_of(destination)].iter().for_each(|&source| seeds[source as usize] = seed);
+        }
+    }
+    seeds
 }
 
 impl Coo {
@@ -235,7 +267,9 @@ impl Coo {
 
     /// All edges among `nodes`, by destination.
     fn among(nodes: &[NodeId], files: &InducedEdges, wanted: EdgeParts) -> Result<Self> {
-        let indices: HashMap<NodeId, i64> = nodes.iter().copied().zip(0..).collect();
+        // Edges from a repeated seed come from its first place.
+        let indices: HashMap<NodeId, i64> =
+            nodes.iter().enumerate().rev().map(|(index, &node)| (node, index as i64)).collect();
         let part = nodes.len().div_ceil(files.threads.max(1)).max(1);
         let parts: Vec<Result<Induced>> = thread::scope(|scope| {
             let parts = nodes.chunks(part).zip((0..).step_by(part));

@@ -125,15 +125,15 @@ impl Links {
             Some(list) => Arc::new(Positives::list(list)),
             None => links.read(0, progress).map_err(exception)?,
         };
-        if positives.is_empty() {
-            return Err(PyValueError::new_err(match &options.part {
-                Some(part) if options.among.is_some() => {
+        // An array without edges has no batches. A part without them is a mistake.
+        if let (Some(part), true) = (&options.part, positives.is_empty()) {
+            return Err(PyValueError::new_err(match options.among.is_some() {
+                true => {
                     format!("no edge of the store for {part:?} ends at a node of among; give others, or leave it out")
                 }
-                Some(part) => format!(
+                false => format!(
                     "the store has no edges for {part:?}; give edge_label_index, or ingest with another edge_split"
                 ),
-                None => "edge_label_index has no edges; give at least one".to_owned(),
             }));
         }
         links.edges = positives.len();
@@ -151,6 +151,16 @@ impl Links {
         let count = positives.len();
         loader.set_positives(vec![positives], &[count]);
         Ok(())
+    }
+
+    /// Gives the loader the positives at these positions, which are valid, in this order.
+    ///
+    /// # Panics
+    /// If each epoch draws its edges.
+    pub fn open_order(&self, loader: &mut Loader, positions: &[i64]) {
+        let positives = self.positives.as_ref().expect("all epochs have the same edges");
+        let ordered = positives.at(positions.iter().map(|&at| at as u64));
+        loader.set_positives(vec![Arc::new(ordered)], &[positions.len() as u64]);
     }
 
     fn read(&self, epoch: u64, progress: &dyn Progress) -> Result<Arc<Positives>> {

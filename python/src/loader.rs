@@ -95,8 +95,18 @@ type Received = Result<Delivered, RecvTimeoutError>;
 
 struct Command {
     epoch: u64,
+    /// None for the order that the options decide.
+    order: Option<Order>,
     batches: SyncSender<Delivered>,
     end: Arc<Mutex<EpochEnd>>,
+}
+
+/// The order of an epoch.
+struct Order {
+    /// The position of each seed in the list of all seeds.
+    positions: Vec<i64>,
+    /// The end of each batch in it. None if the options divide it.
+    ends: Option<Vec<u64>>,
 }
 
 /// A batch as Python gets it.
@@ -202,13 +212,25 @@ impl Loader {
         self.seeds
     }
 
-    /// Starts an epoch. An earlier one that is not finished ends.
-    fn epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<Batches> {
+    /// Starts an epoch. An earlier one that is not finished ends. `positions` is the order of its seeds, as valid positions in the list of
+    /// all seeds, and `ends` has the end of each batch in it; both only where nothing is divided among processes or shuffled.
+    #[pyo3(signature = (epoch, positions = None, ends = None))]
+    fn epoch(
+        &self,
+        py: Python<'_>,
+        epoch: u64,
+        positions: Option<Numbers>,
+        ends: Option<Numbers>,
+    ) -> PyResult<Batches> {
+        let order = positions.map(|Numbers(positions)| Order {
+            positions,
+            ends: ends.map(|Numbers(ends)| ends.into_iter().map(|end| end as u64).collect()),
+        });
         let running = self.running.get()?;
         py.detach(|| running.end_epoch());
         let (sender, receiver) = sync_channel(READY_BATCHES);
         let current = EpochInProgress { inbox: Inbox::new(Mutex::new(Some(receiver))), end: Arc::default() };
-        let command = Command { epoch, batches: sender, end: current.end.clone() };
+        let command = Command { epoch, order, batches: sender, end: current.end.clone() };
         let sent = match &*lock(&running.commands) {
             Some(commands) => commands.send(command).map_err(|_| PANICKED),
             None => Err("this loader is closed"),
@@ -317,6 +339,7 @@ impl Delivery {
             join_steps: Some(Join::Apart),
             seed: options.seed,
             shuffle: options.shuffle,
+            disjoint: layout.is_disjoint(),
             ..MinibatchOptions::new(sampler)
         });
         loading.rows.features = options.features && store.manifest().features.is_some();
@@ -336,10 +359,7 @@ impl Delivery {
             }
             None => Seeds::List(nodes_of(&store, &(0..store.manifest().nodes as i64).collect::<Vec<_>>())?.into()),
             Some(Numbers(positions)) if options.by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
-            Some(Numbers(numbers)) => {
-                check_distinct(&numbers)?;
-                Seeds::List(nodes_of(&store, &numbers)?.into())
-            }
+            Some(Numbers(numbers)) => Seeds::List(nodes_of(&store, &numbers)?.into()),
         };
         let links = links.map(|links| Links::open(links, &store, &mut loading, progress)).transpose()?;
         let mut loader = EngineLoader::new(&store, loading);
@@ -385,8 +405,13 @@ impl Delivery {
     fn deliver(&mut self, command: &Command) -> Result<(), grappa_engine::Error> {
         let Self { loader, partitions, links, .. } = self;
         let until_end = UntilEnd(&command.end);
+        let order = command.order.as_ref();
         if let Some(links) = links {
-            links.open_epoch(loader, command.epoch, &until_end)?;
+            match order {
+                Some(order) => links.open_order(loader, &order.positions),
+                None => links.open_epoch(loader, command.epoch, &until_end)?,
+            }
+            loader.set_batches(order.and_then(|order| order.ends.clone()));
             let batches = loader.batches(command.epoch, |batches| batches)?;
             return self.deliver_each(&batches, command, |delivery, batch| {
                 let links = delivery.links.as_ref().expect("the loader is of links");
@@ -399,6 +424,10 @@ impl Delivery {
             });
         }
         partitions.open(loader, &self.store, command.epoch, &until_end)?;
+        if let Some(order) = order {
+            loader.set_seeds(partitions.seeds_at(&order.positions).into());
+            loader.set_batches(order.ends.clone());
+        }
         let all = loader.all_batches(command.epoch);
         partitions.check(&all)?;
         let (steps, seeds_per_step) = (all.steps(), all.seeds_per_step());
@@ -406,7 +435,8 @@ impl Delivery {
         self.deliver_each(&batches, command, |delivery, batch| {
             let (index, partitions) = (batch.index(), &delivery.partitions);
             let loss_weight = partitions.loss_weight(&batches, &batch, seeds_per_step);
-            delivery.prepare(batch, |of| partitions.input_ids(&batches, index, &of.numbers), loss_weight)
+            let positions = order.map(|order| &order.positions[..]);
+            delivery.prepare(batch, |of| partitions.input_ids(&batches, index, &of.numbers, positions), loss_weight)
         })
     }
 
@@ -454,19 +484,6 @@ impl Delivery {
             links: None,
             batch,
         })
-    }
-}
-
-/// `ValueError` if a node is there twice.
-fn check_distinct(numbers: &[i64]) -> PyResult<()> {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_unstable();
-    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        None => Ok(()),
-        Some(pair) => Err(PyValueError::new_err(format!(
-            "input_nodes has node {} more than once; give each seed once, for example numpy.unique(input_nodes)",
-            pair[0]
-        ))),
     }
 }
 

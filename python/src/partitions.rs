@@ -125,6 +125,10 @@ impl Partitions {
         if divides_seeds || partitions == 1 && world_size == 1 {
             return Ok(());
         }
+        if batches.seeds_of_all() == 0 {
+            // No process has a batch.
+            return Ok(());
+        }
         let idle = Share::each(world_size).find(|&share| batches.seeds_of_worker(share) == 0);
         let Some(share) = idle else { return Ok(()) };
         Err(match partitions < world_size {
@@ -159,8 +163,23 @@ impl Partitions {
         LossWeight::OfSeeds(weights)
     }
 
-    /// The index of each seed of a batch in the list of seeds. `numbers` are the numbers of its nodes.
-    pub fn input_ids(&self, batches: &PartitionBatches, index: u64, numbers: &[i64]) -> Vec<i64> {
+    /// The seeds at some positions of the list of seeds, or of all nodes in the order of the store.
+    pub fn seeds_at(&self, positions: &[i64]) -> Vec<NodeId> {
+        match &self.seeds {
+            Seeds::List(list) => positions.iter().map(|&at| list[at as usize]).collect(),
+            _ => positions.iter().map(|&at| NodeId(at as u64)).collect(),
+        }
+    }
+
+    /// The index of each seed of a batch in the list of seeds. `numbers` are the numbers of its nodes. `order` has the index of each seed of
+    /// the epoch, if its order is given.
+    pub fn input_ids(
+        &self,
+        batches: &PartitionBatches,
+        index: u64,
+        numbers: &[i64],
+        order: Option<&[i64]>,
+    ) -> Vec<i64> {
         let mut indices = Vec::new();
         batches.seed_indices(index, &mut indices);
         if !matches!(self.seeds, Seeds::List(_)) {
@@ -174,7 +193,7 @@ impl Partitions {
             }
             rest = others;
         }
-        indices.into_iter().map(|at| at as i64).collect()
+        indices.into_iter().map(|at| order.map_or(at as i64, |order| order[at as usize])).collect()
     }
 }
 

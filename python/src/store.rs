@@ -6,22 +6,24 @@ use std::{
 };
 
 use grappa_engine::{
-    ChunkId, Error as EngineError, ExternalId, NodeId, Store as EngineStore,
+    ChunkId, EdgePart, Error as EngineError, ExternalId, NodeId, Store as EngineStore,
     formats::{
         DenseId,
         manifest::{ExternalIds, LabelKind},
     },
     io::map::report_faults,
+    sample::links::{PartEdges, Positives},
 };
 use pyo3::{
     buffer::PyBuffer,
-    exceptions::PyKeyError,
+    exceptions::{PyKeyError, PyValueError},
     prelude::*,
     types::{PyBytes, PyList},
 };
 
 use crate::{
     array::Array,
+    background,
     edge_values::EdgeValues,
     error::{Error, exception},
     in_edges::InEdges,
@@ -156,6 +158,26 @@ impl Store {
             Ok(numbers)
         })?;
         Ok(Array::vector(numbers))
+    }
+
+    /// The sources and destinations of the edges of a part, in the order in which loaders of links number them: shape (2, edges).
+    fn edge_split(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
+        let part: EdgePart = part.parse().map_err(PyValueError::new_err)?;
+        let store = &self.store;
+        background::run(py, None, |progress| {
+            let edges =
+                Positives::of_part(PartEdges::all(store, part), None, u64::MAX, &*progress).map_err(exception)?;
+            let (sources, targets): (Vec<_>, Vec<_>) = edges.edges().iter().copied().unzip();
+            let ends = [sources, targets].map(|nodes| numbers_of(store, &nodes));
+            let [sources, targets] = ends.map(|numbers| numbers.map_err(exception));
+            Ok(Array::new([sources?, targets?].concat(), &[2, edges.len() as usize]))
+        })
+    }
+
+    /// The position of the first node of each chunk, then the number of nodes.
+    #[getter]
+    fn chunk_starts(&self) -> Vec<u64> {
+        self.store.chunks().starts().to_vec()
     }
 
     /// The feature rows of nodes, as 32-bit floats, read from disk.

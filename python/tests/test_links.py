@@ -122,7 +122,8 @@ def test_epochs_draw_other_edges_if_asked_and_copies_of_a_loader_agree(split):
     [
         ({"edge_label_index": "valid"}, "give train, val or test"),
         ({"edge_label_index": np.zeros((3, 4), int)}, r"of shape \(3, 4\)"),
-        ({"edge_label_index": np.zeros((2, 0), int)}, "has no edges"),
+        ({"sampler": [0], "edges_per_epoch": 3}, "both decide which edges"),
+        ({"sampler": [0], "shuffle": True}, "leave out shuffle"),
         ({"edge_label_index": [[0], [1]], "edges_per_epoch": 3}, "edges_per_epoch is for the edges of the store"),
         ({"neg_sampling": "ternary"}, '"binary", "triplet"'),
         ({"neg_sampling": {"mode": "triplet", "amount": 1.5}}, "whole number"),
@@ -160,6 +161,52 @@ def test_missing_parts_and_nodes_are_errors(split, store):
         grappa.LinkNeighborLoader(store, [2], 8, "val")
     with pytest.raises(IndexError, match="there is no node 120"):
         grappa.LinkNeighborLoader(split[0], [2], 8, [[0], [120]])
+
+
+def test_samplers_give_positives(split):
+    store, edges = split
+    for part in (edges.T[:, :50], "train", "val"):
+        listed = part if not isinstance(part, str) else store.edge_split(part)
+        order = [4, 4, 0, 17, 4]
+        loader = grappa.LinkNeighborLoader(store, [3], 2, part, sampler=order, full_batches=True)
+        assert len(loader) == 3
+        batches = list(loader)
+        assert np.concatenate([batch.input_id for batch in batches]).tolist() == order
+        np.testing.assert_array_equal(pairs_of(loader), listed[:, order])
+    loader = grappa.LinkNeighborLoader(store, [3], 1, edges.T[:, :50], batch_sampler=[[1, 1, 2], [9]])
+    assert [batch.input_id.tolist() for batch in loader] == [[1, 1, 2], [9]]
+    labels = np.arange(50) % 3
+    loader = grappa.LinkNeighborLoader(store, [3], 4, edges.T[:, :50], edge_label=labels, sampler=[8, 8, 3, 2])
+    for batch in loader:
+        np.testing.assert_array_equal(batch.edge_label[:4], labels[[8, 8, 3, 2]] + 1)
+    with pytest.raises(IndexError, match="the position 50, and edge_label_index has 50 seeds"):
+        iter(grappa.LinkNeighborLoader(store, [3], 4, edges.T[:, :50], sampler=[50]))
+
+
+def test_parts_of_an_edge_split_are_arrays_in_the_order_of_loaders(split):
+    store, edges = split
+    for part in ("train", "val", "test"):
+        pairs = store.edge_split(part)
+        assert pairs.dtype == np.int64 and as_set(pairs) <= as_set(edges.T)
+        np.testing.assert_array_equal(pairs, pairs_of(grappa.LinkNeighborLoader(store, [1], 16, part, shuffle=False)))
+        for batch in grappa.LinkNeighborLoader(store, [1], 16, part):
+            found = batch.n_id[batch.edge_label_index[:, : len(batch.input_id)]]
+            np.testing.assert_array_equal(found, pairs[:, batch.input_id])
+    assert sum(store.edge_split(part).shape[1] for part in ("train", "val", "test")) == len(edges)
+
+
+def test_a_missing_part_of_an_edge_split_says_what_there_is(split, store):
+    with pytest.raises(ValueError, match="give train, val or test"):
+        split[0].edge_split("valid")
+    with pytest.raises(grappa.Error, match="edge_split="):
+        store.edge_split("test")
+
+
+@pytest.mark.parametrize("mode", [None, *MODES])
+@pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"distributed": True, "rank": 0, "world_size": 2}])
+def test_a_loader_of_no_edges_has_no_batches(split, mode, options):
+    loader = grappa.LinkNeighborLoader(split[0], [3], 8, np.zeros((2, 0), int), neg_sampling=mode, **options)
+    assert (len(loader), loader.num_edges) == (0, 0) and list(loader) == [] == list(loader)
 
 
 def whole_neighborhoods(edge_index, hops):

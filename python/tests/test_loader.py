@@ -388,7 +388,7 @@ def test_a_loader_has_no_batch_by_number(store):
         ({"num_neighbors": 5}, TypeError, "list"),
         ({"num_neighbors": [2.5]}, TypeError, "integer"),
         ({"num_neighbors": []}, ValueError, "15,10,5"),
-        ({"num_neighbors": [0]}, ValueError, "from 1"),
+        ({"num_neighbors": [3, -2]}, ValueError, "from 0"),
         ({"batch_size": 1.5}, TypeError, "batch_size"),
         ({"threads": 0}, ValueError, "threads"),
         ({"seed": -1}, ValueError, "seed"),
@@ -398,7 +398,6 @@ def test_a_loader_has_no_batch_by_number(store):
         ({"edge_features": True}, ValueError, "edge_features="),
         ({"device": "gpu"}, ValueError, "gpu"),
         ({"device": "meta"}, ValueError, "meta"),
-        ({"input_nodes": []}, grappa.Error, "seed"),
         ({"input_nodes": [2708]}, IndexError, "2708"),
         ({"input_nodes": np.zeros(7, bool)}, ValueError, "2708"),
         ({"input_nodes": np.zeros((2, 2), int)}, TypeError, "shape"),
@@ -407,7 +406,25 @@ def test_a_loader_has_no_batch_by_number(store):
         ({"batch_size": 0}, ValueError, "at least 1"),
         ({"memory": "4 apples"}, ValueError, "4GiB"),
         ({"memory": "1KiB"}, grappa.Error, "memory"),
-        ({"input_nodes": [1, 1]}, ValueError, "numpy.unique"),
+        ({"disjoint": True, "layout": "induced"}, ValueError, "join the nodes of different seeds"),
+        ({"sampler": [0], "shuffle": True}, ValueError, "leave out shuffle"),
+        ({"sampler": [0], "partitions": 2}, ValueError, "leave out partitions, or sampler"),
+        (
+            {"sampler": [0], "distributed": True, "rank": 0, "world_size": 2},
+            ValueError,
+            r"torch.utils.data.DistributedSampler\(range\(140\)\)",
+        ),
+        ({"batch_sampler": [[0]], "batch_size": 4}, ValueError, "leave out batch_size"),
+        ({"batch_sampler": [[0]], "batch_size": 1, "sampler": [0]}, ValueError, "leave out sampler"),
+        ({"batch_sampler": [[0]], "batch_size": 1, "drop_last": True}, ValueError, "leave out drop_last"),
+        ({"batch_sampler": [[0], []], "batch_size": 1}, ValueError, "batch 1 of batch_sampler has no positions"),
+        ({"sampler": [140]}, IndexError, "the position 140, and input_nodes has 140 seeds"),
+        ({"sampler": [-1]}, IndexError, "the position -1"),
+        ({"sampler": [[0, 1]]}, TypeError, "give lists of positions as batch_sampler"),
+        ({"sampler": np.ones(140, bool)}, TypeError, "not a position"),
+        ({"batch_sampler": [0, 1], "batch_size": 1}, TypeError, "not a list of positions"),
+        ({"sampler": iter([0])}, TypeError, "every epoch can iterate over"),
+        ({"sampler": 5}, TypeError, "every epoch can iterate over"),
         ({"input_nodes": [-1]}, IndexError, "no node -1"),
         ({"input_nodes": "trian"}, KeyError, "trian"),
         ({"labels": "none"}, ValueError, "seeds"),
@@ -419,6 +436,125 @@ def test_impossible_options_say_what_is_possible(store, options, error, message)
     with pytest.raises(error, match=message):
         loader = grappa.NeighborLoader(store, **{"num_neighbors": [3], "batch_size": 4, **options})
         next(iter(loader))
+
+
+def edges_of(batch):
+    """The edges of a batch, as nodes of the store."""
+    return [tuple(edge) for edge in batch.n_id[batch.edge_index].T.tolist()]
+
+
+def test_a_repeated_seed_is_there_as_often_with_in_neighbors_of_its_own(store):
+    nodes = np.array([7, 5, 7, 100, 5, 7])
+    options = {"shuffle": False, "seed": 2, "full_batches": True}
+    (batch,) = grappa.NeighborLoader(store, [-1, 2], 6, nodes, **options)
+    assert batch.batch_size == 6 and np.array_equal(batch.n_id[:6], nodes)
+    assert np.array_equal(batch.input_id, np.arange(6)) and np.array_equal(batch.y, store.labels[nodes])
+    assert np.array_equal(batch.x, store.features[batch.n_id])
+    assert len(set(batch.n_id[6:])) == len(batch.n_id) - 6 and not set(batch.n_id[6:]) & set(nodes)
+    for seed, node in enumerate(nodes):
+        assert set(batch.n_id[batch.edge_index[0, batch.edge_index[1] == seed]]) == set(store.in_neighbors(node))
+    assert not np.isin(batch.edge_index[0], [2, 4, 5]).any(), "edges come from the first place of a seed"
+    (blocks,) = grappa.NeighborLoader(store, [-1], 6, nodes, layout="blocks", **options)
+    assert np.array_equal(blocks.n_id[:6], nodes) and blocks.blocks[0].size[1] == 6
+    (induced,) = grappa.NeighborLoader(store, [-1], 6, nodes, layout="induced", **options)
+    for seed, node in enumerate(nodes):
+        sources = induced.n_id[induced.edge_index[0, induced.edge_index[1] == seed]]
+        assert set(sources) == set(store.in_neighbors(node)) and len(set(sources)) == len(sources)
+    for more in ({}, {"partitions": 2}, {"distributed": True, "rank": 0, "world_size": 1}, {"disjoint": True}):
+        seen = [batch for batch in grappa.NeighborLoader(store, [2, 2], 2, nodes, **more)]
+        for batch in seen:
+            assert np.array_equal(batch.n_id[: batch.batch_size], nodes[batch.input_id])
+        assert sorted(np.concatenate([batch.input_id for batch in seen])) == list(range(6))
+
+
+def test_a_sampler_gives_the_seeds_of_each_epoch(store):
+    class Growing:
+        epoch = 0
+
+        def __len__(self):
+            return 5 + self.epoch
+
+        def __iter__(self):
+            self.epoch += 1
+            return iter([3, 3, 0, 139, self.epoch, *range(self.epoch - 1)])
+
+    train = store.split("train")
+    loader = grappa.NeighborLoader(store, [3], 2, sampler=Growing(), full_batches=True)
+    assert "140 seeds," in repr(loader)
+    for epoch in range(1, 4):
+        assert len(loader) == (4 + epoch + 1) // 2
+        batches = list(loader)
+        expected = [3, 3, 0, 139, epoch, *range(epoch - 1)]
+        assert np.concatenate([batch.input_id for batch in batches]).tolist() == expected
+        for batch in batches:
+            assert np.array_equal(batch.n_id[: batch.batch_size], train[batch.input_id])
+            assert np.array_equal(batch.y, store.labels[train[batch.input_id]])
+    assert [batch.batch_size for batch in grappa.NeighborLoader(store, [3], 2, sampler=[0, 1, 2], drop_last=True)] == [2]
+    loader = grappa.NeighborLoader(store, [3], 3, None, sampler=np.array([9, 9, 4, 0]), full_batches=True)
+    assert [batch.input_id.tolist() for batch in loader] == [[9, 9, 4], [0]]
+    assert [batch.n_id[: batch.batch_size].tolist() for batch in pickle.loads(pickle.dumps(loader))] == [[9, 9, 4], [0]]
+    loader = grappa.NeighborLoader(store, [3], 3, sampler=[])
+    assert len(loader) == 0 and list(loader) == []
+
+
+def test_a_batch_sampler_gives_the_seeds_of_each_batch(store):
+    batches = [[5, 5, 5], np.array([1]), [0, 139, 7, 8]]
+    loader = grappa.NeighborLoader(store, [3, 2], batch_sampler=batches)
+    assert len(loader) == 3
+    for _ in range(2):
+        found = list(loader)
+        assert [batch.input_id.tolist() for batch in found] == [list(batch) for batch in batches]
+        assert all(np.array_equal(b.n_id[: b.batch_size], store.split("train")[b.input_id]) for b in found)
+
+
+def test_a_hop_of_0_has_no_neighbors(weighted, store):
+    for layout in ("hops", "blocks", "induced"):
+        (one,) = grappa.NeighborLoader(store, [4], 140, layout=layout, seed=1)
+        (two,) = grappa.NeighborLoader(store, [4, 0], 140, layout=layout, seed=1)
+        (none,) = grappa.NeighborLoader(store, [0], 140, layout=layout, seed=1)
+        assert np.array_equal(one.n_id, two.n_id) and len(none.n_id) == 140
+        if layout == "hops":
+            assert two.num_sampled_nodes == [*one.num_sampled_nodes, 0]
+            assert two.num_sampled_edges == [*one.num_sampled_edges, 0]
+            assert none.edge_index.shape == (2, 0) and none.num_sampled_nodes == [140, 0]
+        if layout == "blocks":
+            assert two.blocks[0].edge_index.shape == (2, 0) and two.blocks[0].size == (len(two.n_id),) * 2
+    for options in ({"by_weight": True}, {"replace": True}, {"by_weight": True, "replace": True}):
+        for batch in grappa.NeighborLoader(weighted[0], [0, 3], 7, None, **options):
+            assert batch.edge_index.shape == (2, 0) and batch.edge_weight.shape == (0,)
+
+
+@pytest.mark.parametrize("nodes", [[], np.zeros(2708, bool)])
+@pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"partitions": 2}, {"distributed": True, "rank": 1, "world_size": 2}])
+def test_a_loader_without_seeds_has_no_batches(store, nodes, options):
+    loader = grappa.NeighborLoader(store, [3, 2], 4, nodes, **options)
+    assert len(loader) == 0 and list(loader) == [] == list(loader)
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": "blocks"}, {"partitions": 2}])
+def test_disjoint_seeds_share_no_nodes(store, options):
+    nodes = np.array([7, 5, 7, 100, 1500])
+    (batch,) = grappa.NeighborLoader(store, [3, 2], 5, nodes, disjoint=True, shuffle=False, **options)
+    assert np.array_equal(batch.n_id[:5], nodes[batch.input_id]) and np.array_equal(batch.batch[:5], np.arange(5))
+    assert np.array_equal(batch.x, store.features[batch.n_id])
+    for edges in [batch] if batch.blocks is None else batch.blocks:
+        source, destination = edges.edge_index
+        assert len(source) and np.array_equal(batch.batch[source], batch.batch[destination])
+    for seed, node in enumerate(batch.n_id[:5]):
+        of_seed = batch.n_id[batch.batch == seed]
+        assert len(set(of_seed)) == len(of_seed) > 1 and of_seed[0] == node
+    together = next(iter(grappa.NeighborLoader(store, [3, 2], 5, nodes, shuffle=False, **options)))
+    assert together.batch is None
+
+
+def test_disjoint_neighborhoods_are_whole_and_drawn_independently(store):
+    (batch,) = grappa.NeighborLoader(store, [-1, -1], 60, np.arange(60), disjoint=True, shuffle=False)
+    for seed in range(0, 60, 7):
+        (alone,) = grappa.NeighborLoader(store, [-1, -1], 1, [seed], shuffle=False)
+        assert np.array_equal(np.sort(batch.n_id[batch.batch == seed]), np.sort(alone.n_id))
+    hub = int(np.diff(store.in_edges().offsets).argmax())
+    (batch,) = grappa.NeighborLoader(store, [2], 20, [hub] * 20, disjoint=True)
+    assert len({tuple(batch.n_id[batch.batch == seed]) for seed in range(20)}) > 15
 
 
 def test_memory_does_not_grow_with_epochs(store):

@@ -4,6 +4,7 @@ import copy
 import gc
 import inspect
 import pickle
+import typing
 import warnings
 
 import numpy as np
@@ -108,7 +109,6 @@ def test_every_parameter_of_pyg_is_accepted_or_refused_with_a_way_out(store):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"disjoint": True}, "batch_size=1"),
         ({"time_attr": "time"}, "no timestamps"),
         ({"input_time": torch.zeros(1)}, "no timestamps"),
         ({"temporal_strategy": "last"}, "no timestamps"),
@@ -121,8 +121,9 @@ def test_every_parameter_of_pyg_is_accepted_or_refused_with_a_way_out(store):
         ({"collate_fn": list}, "transform"),
         ({"worker_init_fn": print}, "seed"),
         ({"generator": torch.Generator()}, "seed"),
-        ({"sampler": [0]}, "input_nodes"),
-        ({"batch_sampler": [[0]]}, "input_nodes"),
+        ({"sampler": [0], "shuffle": True}, "leave out shuffle"),
+        ({"batch_sampler": [[0]], "batch_size": 2}, "leave out batch_size"),
+        ({"disjoint": True, "subgraph_type": "induced"}, "join the nodes of different seeds"),
         ({"timeout": 3}, "leave it out"),
         ({"layout": "blocks", "subgraph_type": "induced"}, "one of them"),
     ],
@@ -161,6 +162,110 @@ def test_input_ids_of_a_mask_are_nodes_as_in_pyg(store):
     frozen = np.array([5, 7])
     frozen.flags.writeable = False
     assert next(iter(grappa.pyg.NeighborLoader(store, [2], frozen, batch_size=2))).n_id[:2].tolist() == [5, 7]
+
+
+def test_samplers_of_pyg_and_pytorch_give_what_they_give_a_stock_loader(store, data):
+    from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, WeightedRandomSampler
+    from torch_geometric.loader import ImbalancedSampler
+
+    mask = torch.zeros(store.num_nodes, dtype=torch.bool)
+    mask[torch.from_numpy(store.split("train"))] = True
+    seeds = mask.nonzero()[:, 0]
+    weights = torch.rand(140, generator=torch.Generator().manual_seed(0))
+    samplers = [
+        lambda: {"sampler": ImbalancedSampler(data, input_nodes=mask), "batch_size": 32},
+        lambda: {"sampler": WeightedRandomSampler(weights, 200), "batch_size": 32, "drop_last": True},
+        lambda: {"sampler": RandomSampler(range(140), replacement=True, num_samples=90), "batch_size": 32},
+        lambda: {"sampler": DistributedSampler(range(140), num_replicas=3, rank=1), "batch_size": 32},
+        lambda: {"batch_sampler": BatchSampler(RandomSampler(range(140)), 33, False)},
+    ]
+    for options in samplers:
+        torch.manual_seed(3)
+        ours = grappa.pyg.NeighborLoader(store, [3, 2], mask, **options())
+        found = [list(ours) for _ in range(2)]
+        assert [len(ours)] * 2 == [len(batches) for batches in found]
+        torch.manual_seed(3)
+        stock = torch.utils.data.DataLoader(seeds, **options()).batch_sampler
+        for batches in found:
+            for batch, positions in zip(batches, list(stock), strict=True):
+                nodes = seeds[positions]
+                assert torch.equal(batch.n_id[: batch.batch_size], nodes) and torch.equal(batch.input_id, nodes)
+                assert torch.equal(batch.y[: batch.batch_size], data.y[nodes])
+
+
+def test_a_bootstrap_of_seeds_computes_what_distinct_seeds_compute(store):
+    torch.manual_seed(0)
+    model = GraphSAGE(1433, 8, num_layers=2, out_channels=7).eval()
+    nodes = torch.randint(0, 50, (80,))
+    (batch,) = grappa.pyg.NeighborLoader(store, [-1, -1], nodes, batch_size=80)
+    repeated = model(batch.x, batch.edge_index)[: batch.batch_size]
+    (batch,) = grappa.pyg.NeighborLoader(store, [-1, -1], torch.arange(50), batch_size=50)
+    once = model(batch.x, batch.edge_index)[: batch.batch_size]
+    assert torch.allclose(repeated, once[nodes], atol=1e-5)
+    sampler, features = grappa.pyg.Sampler(store, [3]), grappa.pyg.FeatureStore(store)
+    for batch in NodeLoader((features, None), sampler, input_nodes=nodes, batch_size=40):
+        assert torch.equal(batch.n_id[: batch.batch_size], nodes[batch.input_id])
+
+
+def test_disjoint_batches_name_the_seed_of_each_node(store):
+    from torch_geometric.nn import global_mean_pool
+
+    for kind in ("directional", "bidirectional"):
+        loader = grappa.pyg.NeighborLoader(store, [3, 2], "train", batch_size=50, disjoint=True, subgraph_type=kind)
+        for batch in loader:
+            assert torch.equal(batch.batch[: batch.batch_size], torch.arange(batch.batch_size))
+            assert torch.equal(batch.batch[batch.edge_index[0]], batch.batch[batch.edge_index[1]])
+            assert global_mean_pool(batch.x, batch.batch).shape == (batch.batch_size, 1433)
+
+
+def test_groups_of_a_cluster_loader_are_whole_and_have_all_edges_among_them(tmp_path):
+    store = grappa.generate("sbm", nodes=900, classes=3, feature_dim=4, chunks=6, out=tmp_path / "groups.grappa")
+    whole = store.to_pyg()
+    chunk_of = np.searchsorted(store._store.chunk_starts, np.asarray(store._store.positions(np.arange(900))), "right") - 1
+    loader = grappa.pyg.ClusterLoader(store, batch_size=2, shuffle=True)
+    assert (loader.num_parts, len(loader)) == (6, 3)
+    orders = []
+    for _ in range(2):
+        batches = list(loader)
+        orders.append([sorted(set(chunk_of[batch.n_id])) for batch in batches])
+        assert sorted(torch.cat([batch.n_id for batch in batches]).tolist()) == list(range(900))
+        for batch in batches:
+            assert batch.num_nodes == batch.batch_size and torch.equal(batch.input_id, batch.n_id)
+            groups = np.isin(chunk_of, chunk_of[batch.n_id])
+            assert len(set(chunk_of[batch.n_id])) == 2 and groups.sum() == batch.num_nodes
+            inside = torch.from_numpy(groups)[whole.edge_index].all(0)
+            expected = sorted(map(tuple, whole.edge_index[:, inside].t().tolist()))
+            assert sorted(map(tuple, batch.n_id[batch.edge_index].t().tolist())) == expected
+            assert torch.equal(batch.x, whole.x[batch.n_id]) and torch.equal(batch.y, whole.y[batch.n_id])
+    assert orders[0] != orders[1]
+    loader = grappa.pyg.ClusterLoader(store, batch_size=2, sampler=[5, 0, 0, 3, 1], drop_last=True)
+    assert len(loader) == 2
+    assert [sorted(set(chunk_of[batch.n_id])) for batch in pickle.loads(pickle.dumps(loader))] == [[0, 5], [0, 3]]
+    for options, message in [
+        ({"shuffle": True, "sampler": [0]}, "leave out shuffle"),
+        ({"distributed": True}, "DistributedSampler"),
+        ({"batch_size": 0}, "at least 1"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            grappa.pyg.ClusterLoader(store, **options)
+    with pytest.raises(TypeError, match="whole groups"):
+        grappa.pyg.ClusterLoader(store, num_neighbors=[3])
+
+
+def test_features_are_normalized_as_by_a_transform_of_pyg(store, data):
+    from torch_geometric.transforms import NormalizeFeatures
+
+    expected = NormalizeFeatures()(data).x
+    for batch in grappa.pyg.NeighborLoader(store, [3, 2], "train", batch_size=50, transform=NormalizeFeatures()):
+        assert torch.equal(batch.x, expected[batch.n_id])
+
+
+def test_type_checkers_see_the_data_of_pyg():
+    # With mypy, `cargo xtask wheel` checks `typed_loaders.py`.
+    for kind in (grappa.pyg.NeighborLoader, grappa.pyg.LinkNeighborLoader, grappa.pyg.ClusterLoader):
+        assert kind._batch.__annotations__["return"] == "Data"
+        bases = [base for part in kind.__mro__ for base in getattr(part, "__orig_bases__", ()) if typing.get_args(base)]
+        assert typing.get_args(bases[0]) == (Data,)
 
 
 def test_bidirectional_batches_are_those_of_pyg(store, weighted):

@@ -127,15 +127,20 @@ fn pack(folder: &Path, packages: &Path, needs: &Needs) -> Result<PathBuf> {
     found.next().context("no wheel was packed")?.map_err(Into::into)
 }
 
-/// Checks the types of the package, with the packages of an environment.
+/// Checks the types of the package, with the packages of an environment, and a program that uses it.
 fn check_types(folder: &Path, python: &Path) -> Result<()> {
     let tools = setup::python_of(&folder.join("tools"))?;
-    run(program(&tools)
-        .args(["-m", "mypy", "--package", "grappa", "--cache-dir"])
-        .arg(folder.join("mypy"))
-        .arg("--python-executable")
-        .arg(python)
-        .current_dir(root().join("python")))
+    let user: &[&str] = &["--strict", "--follow-imports=silent", "tests/typed_loaders.py"];
+    for checked in [&["--package", "grappa"], user] {
+        run(program(&tools)
+            .args(["-m", "mypy", "--cache-dir"])
+            .arg(folder.join("mypy"))
+            .arg("--python-executable")
+            .arg(python)
+            .args(checked)
+            .current_dir(root().join("python")))?;
+    }
+    Ok(())
 }
 
 /// Starts each program of an environment that has no PyTorch. `grappa-train` says what it lacks, and starts with a PyTorch beside.
