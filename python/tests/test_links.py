@@ -303,6 +303,12 @@ class TestPyG:
             counts = {"num_sampled_nodes", "num_sampled_edges"}
             assert set(b.keys()) - counts <= set(a.keys()) | {"num_nodes", "loss_weight"}
 
+    def test_disjoint_links_are_refused_with_a_way_out(self, split):
+        import grappa.pyg
+
+        with pytest.raises(ValueError, match="batch_size=1"):
+            grappa.pyg.LinkNeighborLoader(split[0], [2], disjoint=True)
+
     def test_a_model_learns_links(self, split):
         import torch
         from torch_geometric.nn import GraphSAGE
