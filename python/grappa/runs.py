@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: What `Run.predict` gives: the option of ``grappa-train predict``.
 VALUES = {"classes": [], "probabilities": ["--probabilities"], "logits": ["--logits"], "embeddings": ["--embeddings"]}
+#: Scores that are shares, which are shown in percent.
+SHARES = ("accuracy", "f1", "roc_auc", "average_precision", "hits_at_10", "recall_at_20")
 #: The exit codes of a program that a signal stopped.
 STOPPED = (130, 143, 129, -signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP)
 
@@ -278,8 +280,11 @@ class Run:
         text = f"{summary['epochs']} epochs"
         if summary["epochs"] < config["epochs"] and summary["early_stopping_epoch"] is None:
             text = f"epoch {summary['epochs']} of {config['epochs']}"
-        scores = [name for name in ("val_accuracy", "test_accuracy") if summary.get(name) is not None]
-        text += "".join(f", {name.replace('_', ' ')} {summary[name]:.2%}" for name in scores)
+        names = dict.fromkeys(["accuracy", "mrr", _key(config["monitor"])])
+        for name in (f"{split}_{name}" for name in names for split in ("val", "test")):
+            if summary.get(name) is not None:
+                shown = format(summary[name], ".2%" if name.endswith(SHARES) else ".4f")
+                text += f", {name.replace('_', ' ')} {shown}"
         return f"grappa.Run({self._path!r}: {text})"
 
     def _repr_html_(self) -> str:
@@ -336,6 +341,11 @@ class Metrics(dict[str, np.ndarray]):
         except ImportError:
             raise ImportError("a data frame needs pandas: pip install pandas") from None
         return pandas.DataFrame(dict(self))
+
+
+def _key(monitor: str) -> str:
+    """The key in the summary of what a run monitors."""
+    return "roc_auc" if monitor == "auc" else monitor.replace("-", "_").replace("@", "_at_")
 
 
 def _table(rows: list[dict[str, Any]]) -> Metrics:

@@ -200,6 +200,42 @@ def test_links_are_scored_and_the_best_destinations_found(link_run):
     assert np.allclose(np.sort(scores)[::-1][:4], best.scores[0], atol=1e-5)
 
 
+def test_rankings_of_sources_equal_pytorch_geometric(tmp_path):
+    if why := cannot_train():
+        pytest.skip(why)
+    torch = pytest.importorskip("torch")
+    metrics = pytest.importorskip("torch_geometric.metrics")
+    random = np.random.default_rng(5)
+    users, items = 60, np.arange(60, 110)
+    pairs = np.unique(np.stack([random.integers(0, users, 900), random.choice(items, 900)]), axis=1)
+    edges = dict(zip(("graph", "val", "test"), np.split(random.permutation(pairs, axis=1), [400, 500], axis=1)))
+    store = grappa.ingest(
+        edges["graph"], val_edges=edges["val"], test_edges=edges["test"], out=tmp_path / "shop.grappa"
+    )
+    store.add_features("fastrp", dim=16)
+    (tmp_path / "items.txt").write_text("".join(f"{item}\n" for item in items))
+    options = {"among": tmp_path / "items.txt", "monitor": "recall@20", "epochs": 3, "hidden": 16, "dropout": 0}
+    run = grappa.train(store, out=tmp_path / "run", task="link", **options)
+    assert run.metrics["val_recall_at_20"].max() == run.summary["val_recall_at_20"]
+    assert f"test recall at 20 {run.summary['test_recall_at_20']:.2%}" in repr(run)
+    every = np.stack([np.repeat(np.arange(users), len(items)), np.tile(items, users)])
+    numbers = store.nodes(every.ravel()).reshape(2, -1)
+    scores = torch.from_numpy(run.predict(store, links=numbers)).view(users, len(items))
+    for split, other in (("val", "test"), ("test", "val")):
+        ranked = scores.clone()
+        for known in (edges["graph"], edges[other]):
+            ranked[known[0], known[1] - users] = -torch.inf
+        best = ranked.argsort(dim=1, descending=True)
+        held_out = torch.from_numpy(edges[split] - [[0], [users]])
+        for name, metric in (("recall", "LinkPredRecall"), ("map", "LinkPredMAP"), ("ndcg", "LinkPredNDCG")):
+            for k in (10, 20) if split == "test" else (20,):
+                expected = getattr(metrics, metric)(k)
+                expected.update(best[:, :k], held_out)
+                key = f"{name}_at_{k}"
+                found = run.summary["links"]["by_source"][key] if split == "test" else run.summary[f"val_{key}"]
+                assert found == pytest.approx(expected.compute().item(), rel=1e-5), (split, key)
+
+
 def test_known_destinations_are_left_out_and_their_places_stay_empty(link_run):
     run, store = link_run
     source = store.nodes(["u3"])

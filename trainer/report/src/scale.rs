@@ -183,8 +183,9 @@ impl Unit {
         match monitor {
             Monitor::Score => Self::of(task),
             Monitor::Accuracy | Monitor::MacroF1 | Monitor::MicroF1 => Self::Part,
-            Monitor::Auc | Monitor::AveragePrecision | Monitor::HitsAt10 => Self::Part,
-            Monitor::Loss | Monitor::Rmse | Monitor::Mae | Monitor::R2 | Monitor::Mrr => Self::Number,
+            Monitor::Auc | Monitor::AveragePrecision | Monitor::HitsAt10 | Monitor::RecallAt20 => Self::Part,
+            Monitor::Loss | Monitor::Rmse | Monitor::Mae | Monitor::R2 => Self::Number,
+            Monitor::Mrr | Monitor::MapAt20 | Monitor::NdcgAt20 => Self::Number,
         }
     }
 

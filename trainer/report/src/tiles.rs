@@ -41,11 +41,15 @@ fn monitored_tiles(summary: &Summary) -> Vec<Tile> {
 }
 
 fn link_tiles(summary: &Summary, split: &str) -> Vec<Tile> {
-    let [test, val] = [summary.test_mrr, summary.val_mrr].map(|mrr| mrr.map(|mrr| Unit::Number.format(mrr)));
+    let [test, val] = [summary.test_mrr, summary.val_mrr].map(number);
     let mut tiles = vec![("test MRR".to_owned(), test), ("val MRR".to_owned(), val)];
     if let Some(links) = &summary.links {
+        let sources = links.by_source.as_ref();
         tiles.extend([
             (format!("{split} Hits@10"), part(links.filtered.hits_at_10)),
+            (format!("{split} Recall@20"), part(sources.and_then(|sources| sources.recall_at_20))),
+            (format!("{split} MAP@20"), number(sources.and_then(|sources| sources.map_at_20))),
+            (format!("{split} NDCG@20"), number(sources.and_then(|sources| sources.ndcg_at_20))),
             (format!("{split} AUC"), part(links.auc)),
             (format!("{split} average precision"), part(links.average_precision)),
         ]);
@@ -124,6 +128,10 @@ fn others(summary: &Summary, partitions: u32) -> Vec<Tile> {
 
 fn above_zero(unit: Unit, value: Option<f64>) -> Option<String> {
     value.filter(|&value| value > 0.0).map(|value| unit.format(value))
+}
+
+fn number(value: Option<f64>) -> Option<String> {
+    value.map(|value| Unit::Number.format(value))
 }
 
 fn part(value: Option<f64>) -> Option<String> {

@@ -1,8 +1,8 @@
 //! The scores of a run's model.
 
 pub use grappa_scores::{
-    Judged, Labels, LinkCandidates, LinkReport, LinkScores, ScoreReport, Scores, TargetLoss, TargetScale, TargetScore,
-    is_undecided, largest,
+    Judged, Labels, LinkCandidates, LinkReport, LinkScores, RANKED_MAX, RankReport, ScoreReport, Scores, SourceReport,
+    SourceScores, TargetLoss, TargetScale, TargetScore, is_undecided, largest,
 };
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,15 @@ pub struct ModelScores {
     /// Fraction of the validation edges that are among the best 10 of their candidates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub val_hits_at_10: Option<f64>,
+    /// Mean share of the held-out destinations of a source that are among its best 20, of the validation edges; none unless all destinations are ranked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_recall_at_20: Option<f64>,
+    /// Mean average precision of the best 20 destinations of a source, of the validation edges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_map_at_20: Option<f64>,
+    /// Mean normalized discounted cumulative gain of the best 20 destinations of a source, of the validation edges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_ndcg_at_20: Option<f64>,
     /// Accuracy on the test nodes.
     pub test_accuracy: Option<f64>,
     /// The split of the report: `test`, or `val` if there are no test nodes.

@@ -7,7 +7,7 @@ use super::{
     config::{Evaluate, Monitor, TrainConfig},
     journal::EpochRecord,
     model::Task,
-    scores::{LinkReport, ModelScores},
+    scores::{LinkReport, ModelScores, ScoreReport},
     stages::StageSeconds,
 };
 
@@ -73,6 +73,24 @@ pub struct Summary {
     /// Fraction of the validation edges that are among the best 10 of their candidates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_hits_at_10: Option<f64>,
+    /// Mean share of the held-out destinations of a source that are among its best 20, of the test edges; left out, as the next ones, unless all destinations are ranked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_recall_at_20: Option<f64>,
+    /// The same of the validation edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_recall_at_20: Option<f64>,
+    /// Mean average precision of the best 20 destinations of a source, of the test edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_map_at_20: Option<f64>,
+    /// The same of the validation edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_map_at_20: Option<f64>,
+    /// Mean normalized discounted cumulative gain of the best 20 destinations of a source, of the test edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_ndcg_at_20: Option<f64>,
+    /// The same of the validation edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_ndcg_at_20: Option<f64>,
     /// All scores of links, of the test edges, or of the validation edges if there are no test edges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkReport>,
@@ -178,6 +196,12 @@ impl Summary {
             val_mrr: at_best.and_then(|record| record.val_mrr),
             test_hits_at_10: at_best.and_then(|record| record.test_hits_at_10),
             val_hits_at_10: at_best.and_then(|record| record.val_hits_at_10),
+            test_recall_at_20: at_best.and_then(|record| record.test_recall_at_20),
+            val_recall_at_20: at_best.and_then(|record| record.val_recall_at_20),
+            test_map_at_20: at_best.and_then(|record| record.test_map_at_20),
+            val_map_at_20: at_best.and_then(|record| record.val_map_at_20),
+            test_ndcg_at_20: at_best.and_then(|record| record.test_ndcg_at_20),
+            val_ndcg_at_20: at_best.and_then(|record| record.val_ndcg_at_20),
             links: None,
             test_loss: at_best.and_then(|record| record.test_loss),
             val_loss: at_best.and_then(|record| record.val_loss),
@@ -225,6 +249,13 @@ impl Summary {
         let ranks = test.and(links.as_ref()).map(|links| &links.filtered);
         (self.test_mrr, self.val_mrr) = (ranks.and_then(|ranks| ranks.mrr), scores.val_mrr);
         (self.test_hits_at_10, self.val_hits_at_10) = (ranks.and_then(|ranks| ranks.hits_at_10), scores.val_hits_at_10);
+        let by_source = test.and_then(ScoreReport::by_source);
+        (self.test_recall_at_20, self.val_recall_at_20) =
+            (by_source.and_then(|sources| sources.recall_at_20), scores.val_recall_at_20);
+        (self.test_map_at_20, self.val_map_at_20) =
+            (by_source.and_then(|sources| sources.map_at_20), scores.val_map_at_20);
+        (self.test_ndcg_at_20, self.val_ndcg_at_20) =
+            (by_source.and_then(|sources| sources.ndcg_at_20), scores.val_ndcg_at_20);
         self.links = links;
         self.val_loss = scores.val_loss;
         self.evaluated = Some(scores.evaluated);
@@ -246,6 +277,9 @@ impl Summary {
             Monitor::R2 => (self.val_r2, self.test_r2),
             Monitor::Mrr => (self.val_mrr, self.test_mrr),
             Monitor::HitsAt10 => (self.val_hits_at_10, self.test_hits_at_10),
+            Monitor::RecallAt20 => (self.val_recall_at_20, self.test_recall_at_20),
+            Monitor::MapAt20 => (self.val_map_at_20, self.test_map_at_20),
+            Monitor::NdcgAt20 => (self.val_ndcg_at_20, self.test_ndcg_at_20),
         };
         BestScore { name: monitor.shown_name(self.task), val, test }
     }

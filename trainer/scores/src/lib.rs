@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod auc;
+mod by_source;
 mod links;
 mod loss;
 mod targets;
@@ -21,6 +22,7 @@ use grappa_formats::manifest::{LabelKind, LabelSpec};
 use serde::{Deserialize, Serialize};
 
 pub use self::auc::CURVE_POINTS_MAX;
+pub use self::by_source::{RANKED_AT, RANKED_MAX, SourceReport, SourceScores};
 pub use self::links::{LinkCandidates, LinkReport, LinkScores, RankReport, Ranks};
 pub use self::targets::{TargetLoss, TargetScale, TargetScore};
 use self::{auc::Ranking, loss::LossSum, targets::TargetSums};
@@ -408,6 +410,11 @@ impl ScoreReport {
     /// Whether no node has a prediction, because all logits are NaN.
     pub fn is_undecided(&self) -> bool {
         self.nodes > 0 && self.undecided == self.nodes
+    }
+
+    /// Scores of the rankings of all destinations of each source. None if they are not ranked.
+    pub fn by_source(&self) -> Option<&SourceReport> {
+        self.links.as_ref()?.by_source.as_ref()
     }
 
     /// Whether there are scores for each of `classes` classes or targets, and the confusion matrix is one of these classes.

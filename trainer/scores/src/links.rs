@@ -1,11 +1,16 @@
-//! Scores of predicted links: ranks of edges among candidates, ROC-AUC and average precision.
+//! Scores of predicted links: ranks of edges among candidates, ROC-AUC and average precision. [`by_source`](super::by_source) has rankings.
 //!
 //! The rank of an edge is its place when its candidates and itself are sorted by score. Equal scores share the mean of their places, so a
 //! model that gives all pairs the same score is no better than chance. Sums are integers and do not depend on the order of edges.
 
 use serde::{Deserialize, Serialize};
 
-use super::{auc::Ranking, loss::LossSum, words::Words};
+use super::{
+    auc::Ranking,
+    by_source::{SourceReport, SourceScores},
+    loss::LossSum,
+    words::Words,
+};
 
 /// The places up to which [`RankReport`] counts edges.
 pub const HITS_AT: [u64; 4] = [1, 10, 50, 100];
@@ -80,6 +85,8 @@ pub struct LinkScores {
     pub raw: Ranks,
     /// Number of edges without a filtered rank: their sources have edges to all candidates.
     pub unranked: u64,
+    /// Scores of the rankings of all destinations, if they are ranked.
+    pub by_source: SourceScores,
     pairs: Ranking,
 }
 
@@ -95,6 +102,7 @@ impl LinkScores {
         self.filtered.merge(&other.filtered);
         self.raw.merge(&other.raw);
         self.unranked += other.unranked;
+        self.by_source.merge(&other.by_source);
         self.pairs.merge(other.pairs);
     }
 
@@ -120,6 +128,7 @@ impl LinkScores {
         self.raw.pass(words);
         words.count(&mut self.unranked);
         words.ranking(&mut self.pairs);
+        self.by_source.pass(words);
     }
 
     /// The scores, among candidates of a kind.
@@ -132,6 +141,7 @@ impl LinkScores {
             raw: self.raw.report(),
             auc: self.pairs.area(),
             average_precision: self.pairs.average_precision(),
+            by_source: self.by_source.report(),
         }
     }
 }
@@ -199,6 +209,9 @@ pub struct LinkReport {
     pub auc: Option<f64>,
     /// Average precision, as [`LinkReport::auc`].
     pub average_precision: Option<f64>,
+    /// Scores of the rankings of sources among all destinations without known edges, if they are ranked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_source: Option<SourceReport>,
 }
 
 impl std::fmt::Display for LinkReport {
@@ -219,12 +232,20 @@ impl std::fmt::Display for LinkReport {
             percent(self.average_precision),
             self.edges
         )?;
-        match self.unranked {
-            0 => Ok(()),
-            unranked => {
-                write!(f, "; {unranked} edges have no filtered rank: their sources have edges to all candidates")
-            }
+        if self.unranked > 0 {
+            write!(f, "; {} edges have no filtered rank: their sources have edges to all candidates", self.unranked)?;
         }
+        let Some(SourceReport { sources, recall_at_20, map_at_20, ndcg_at_20, .. }) = &self.by_source else {
+            return Ok(());
+        };
+        let destinations = LinkCandidates { count: None, ..self.candidates.clone() };
+        write!(
+            f,
+            "; Recall@20 {}, MAP@20 {}, NDCG@20 {} of {sources} sources among {destinations}",
+            percent(*recall_at_20),
+            number(*map_at_20),
+            number(*ndcg_at_20)
+        )
     }
 }
 
@@ -247,6 +268,13 @@ mod tests {
 
     fn candidates() -> LinkCandidates {
         LinkCandidates { count: Some(4), kind: "uniform".to_owned(), among: None }
+    }
+
+    /// The second of its destinations is one of two that are held out.
+    fn scores_of_a_source() -> LinkScores {
+        let mut scores = LinkScores::default();
+        scores.by_source.add(&[false, true], 2);
+        scores
     }
 
     fn ranked(edge: f32, others: &[f32]) -> RankReport {
@@ -279,6 +307,7 @@ mod tests {
             scores.filtered.add(edge % 13, edge % 3);
             scores.raw.add(edge % 17, edge % 2);
             scores.add_pair((edge % 7) as f32, (edge % 5) as f32);
+            scores.by_source.add(&[edge % 2 == 0, edge % 3 == 0], 1 + edge % 4);
         };
         let (mut all, mut parts) = (LinkScores::default(), [LinkScores::default(), LinkScores::default()]);
         for edge in 0..100 {
@@ -294,6 +323,7 @@ mod tests {
         assert_eq!(report, by_words.report(candidates()));
         assert_eq!(report.edges, 100);
         assert!(report.filtered.mrr > report.raw.mrr);
+        assert_eq!(report.by_source.unwrap().sources, 100);
     }
 
     #[test]
@@ -307,6 +337,14 @@ mod tests {
         assert_eq!(report.auc, Some(0.75));
         // 0.9 first, 0.4 third: (1 + 2/3) / 2.
         assert!((report.average_precision.unwrap() - 5.0 / 6.0).abs() < 1e-9);
+        assert!(!report.to_string().contains("Recall"), "it is not asked for");
+        let mut ranked = scores_of_a_source();
+        ranked.filtered.add(0, 0);
+        let line = ranked.report(candidates()).to_string();
+        assert!(
+            line.ends_with("; Recall@20 50.00 %, MAP@20 0.2500, NDCG@20 0.3869 of 1 sources among all nodes"),
+            "{line}"
+        );
         let line = report.to_string();
         assert!(
             line.contains("MRR 1.0000 among 4 uniform candidates, filtered") && line.contains("AUC 75.00 %"),

@@ -16,7 +16,10 @@
 //! ```text
 //! filtered, raw: edges, hits at each place         u64 each
 //!     sum of reciprocal ranks                      u128, u32
+//! edges without a filtered rank                    u64
 //! ranking: edges, pairs                            as above
+//! sources                                          u64
+//! at each K: sums of recall, precision and NDCG    u128, u32 each
 //! ```
 //!
 //! Words are 32 bits, the lower ones first. Both processes know the labels and whether scores are ranked, so the words say nothing of these.

@@ -5,11 +5,13 @@
 //! score           pairs; by destination if rows are in a file, which is then read front to back
 //! rank            scores of edges and of candidates that are drawn for them; or blocks, for all nodes
 //! top_k           blocks; each source keeps its best destinations so far
+//! search          top_k of some sources at a time, as memory allows, without their known edges; rankings of sources follow from it
 //! blocks          for each block of rows: its products with the queries of all sources
 //! ```
 
 mod blocks;
 mod rank;
+mod search;
 #[cfg(test)]
 mod tests;
 mod top_k;
@@ -20,7 +22,7 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor, no_grad};
 
-pub use self::rank::RankedEdges;
+pub use self::{rank::RankedEdges, search::Search};
 use crate::{Result, nn::LinkDecoder, shim};
 
 /// Pairs that are scored at once, at most.

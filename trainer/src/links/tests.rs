@@ -6,11 +6,15 @@ use grappa_engine::{
     aggregate::StateRows,
     ingest::{EdgeSplit, IngestOptions, SplitOptions, ingest},
 };
-use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype, random::SplitMix64};
+use grappa_formats::{
+    EdgePart, NodeId,
+    manifest::{EdgeOptions, FeatureDtype},
+    random::SplitMix64,
+};
 use grappa_io::progress::Silent;
 use grappa_run::{
     model::{Decoder, LayerKind, ModelOptions},
-    scores::{LinkCandidates, LinkReport, LinkScores},
+    scores::{LinkCandidates, LinkReport, LinkScores, SourceReport, SourceScores},
 };
 use grappa_sampling::{
     NodeSet,
@@ -81,6 +85,10 @@ impl Fixture {
     }
 
     fn store(&self) -> Arc<Store> {
+        self.store_of(false)
+    }
+
+    fn store_of(&self, undirected: bool) -> Arc<Store> {
         let (edges, out) = (self.folder.path().join("edges.txt"), self.folder.path().join("g.grappa"));
         let mut draws = SplitMix64::new(9);
         let lines: BTreeSet<_> = (0..700).map(|_| (draws.draw() % NODES, draws.draw() % NODES)).collect();
@@ -92,6 +100,7 @@ impl Fixture {
                 edges: Some(EdgeSplit::random("70/15/15".parse().unwrap(), 1).unwrap()),
                 ..SplitOptions::default()
             },
+            edge_options: EdgeOptions { undirected, ..EdgeOptions::default() },
             ..IngestOptions::new(vec![edges], out.clone())
         };
         ingest(&options, &Silent).unwrap();
@@ -262,4 +271,64 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
             }
         }
     }
+}
+
+/// The scores of the rankings of all destinations by a plain loop: every destination of a source, sorted by score.
+fn ranked_plainly(
+    fixture: &Fixture,
+    destinations: &NodeSet,
+    is_known: &BTreeSet<(NodeId, NodeId)>,
+    held_out: &[(NodeId, NodeId)],
+) -> SourceScores {
+    let mut scores = SourceScores::default();
+    for source in (0..NODES).map(NodeId) {
+        let is_held_out = |node: NodeId| node != source && held_out.binary_search(&(source, node)).is_ok();
+        let is_candidate =
+            |node: &NodeId| *node != source && (is_held_out(*node) || !is_known.contains(&(source, *node)));
+        let mut ranked: Vec<_> =
+            destinations.iter().filter(is_candidate).map(|node| (fixture.score(source, node), node)).collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let count = ranked.iter().filter(|(_, node)| is_held_out(*node)).count();
+        let are_held_out: Vec<bool> = ranked.iter().map(|(_, node)| is_held_out(*node)).collect();
+        scores.add(&are_held_out, count as u64);
+    }
+    scores
+}
+
+#[test]
+fn rankings_of_sources_equal_a_plain_loop_for_any_memory_and_division() {
+    for (&decoder, undirected) in Decoder::ALL.iter().zip([false, true].into_iter().cycle()) {
+        let fixture = Fixture::new(decoder);
+        let store = fixture.store_of(undirected);
+        let all = edges_of(&store, &EdgePart::ALL);
+        let reverses = all.iter().filter(|_| undirected).map(|&(source, destination)| (destination, source));
+        let is_known: BTreeSet<_> = all.iter().copied().chain(reverses).collect();
+        let among = NodeSet::of(NODES, (0..NODES).filter(|node| node % 3 > 0).map(NodeId));
+        for destinations in [&fixture.all, &among] {
+            let mut held_out = edges_of(&store, &[EdgePart::Val]);
+            held_out.retain(|edge| destinations.contains(edge.1));
+            held_out.sort_unstable();
+            held_out.dedup();
+            let expected = source_report(ranked_plainly(&fixture, destinations, &is_known, &held_out));
+            assert!(expected.recall_at_20.unwrap() > 0.05 && expected.recall_at_20 < expected.recall_at_50);
+            for (memory, threads) in [(30_000, 1), (1 << 22, 2)] {
+                let embeddings = LinkEmbeddings { destinations, ..fixture.embeddings(memory, threads) };
+                let rank = |edges| embeddings.rank_destinations(&store, &EdgePart::ALL, edges, &Silent).unwrap();
+                let found = rank(&held_out[..]);
+                assert_eq!(source_report(found.clone()), expected, "{decoder} {memory}");
+                // Processes rank sources of their own.
+                let middle = held_out[held_out.len() / 2].0;
+                let (some, others) = held_out.split_at(held_out.partition_point(|edge| edge.0 < middle));
+                let mut parts = rank(some);
+                parts.merge(&rank(others));
+                assert_eq!(source_report(parts), expected);
+            }
+        }
+    }
+}
+
+fn source_report(by_source: SourceScores) -> SourceReport {
+    let mut scores = LinkScores::default();
+    scores.by_source = by_source;
+    report(scores).by_source.unwrap()
 }

@@ -7,24 +7,19 @@ use grappa_engine::{
     export::{pair_table::write_scored_pairs, table::TableOut},
 };
 use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype};
-use grappa_io::{progress::Progress, size::ByteSize};
-use grappa_sampling::{NodeSet, links::known_edges_of};
+use grappa_io::progress::Progress;
+use grappa_sampling::NodeSet;
 use grappa_storage::Store;
 
 use crate::{
     Error, Result,
-    links::{LinkEmbeddings, distinct},
+    links::{LinkEmbeddings, Search},
     train::{
         host_values,
         inference::check_sets,
         trained::{Output, Trained, Wanted},
     },
 };
-
-/// Bytes of a found destination: in the list of its source and in the rows to write.
-const ROW_BYTES: u64 = 40;
-/// Bytes of a source besides its destinations.
-const SOURCE_BYTES: u64 = 64;
 
 /// The links to predict.
 #[derive(Debug, Clone, Copy)]
@@ -114,68 +109,41 @@ pub fn predict_links(
             Ok(PredictedLinks { rows: scored.len() as u64, bytes, short: 0 })
         }
         LinkRequest::TopK { sources, k, excludes_known, .. } => {
-            write_best(&embeddings, store, out, Best { sources, k, excludes_known }, progress)
+            let known = match excludes_known {
+                true => [vec![EdgePart::Graph], store.manifest().held_out()].concat(),
+                false => Vec::new(),
+            };
+            let search = Search { store, sources, k, known: &known, held_out: &[] };
+            write_best(&embeddings, out, &search, progress)
         }
     }
 }
 
-/// The best destinations to find.
-#[derive(Clone, Copy)]
-struct Best<'a> {
-    sources: &'a [NodeId],
-    k: usize,
-    excludes_known: bool,
-}
-
-/// Finds the best destinations and writes them, some sources at a time: as many as memory allows.
+/// Finds the best destinations and writes them.
 fn write_best(
     embeddings: &LinkEmbeddings<'_>,
-    store: &Store,
     out: TableOut<'_>,
-    best: Best<'_>,
+    search: &Search<'_>,
     progress: &dyn Progress,
 ) -> Result<PredictedLinks> {
-    let Best { sources, k, excludes_known } = best;
-    // Half is for known edges and for rows, which are a list for each source and then one list. The other half finds the best.
-    let share = embeddings.memory / 4;
-    let found = (k as u64).min(embeddings.destinations.len()).saturating_mul(ROW_BYTES).saturating_add(SOURCE_BYTES);
-    if found > share {
+    let (k, k_max) = (search.k as u64, embeddings.search_max());
+    if k.min(embeddings.destinations.len()) > k_max {
         return Err(Error::Options(format!(
-            "top-k is {k}, and the destinations of one source need {}: raise --memory, or give --top-k {} or less",
-            ByteSize(found),
-            share.saturating_sub(SOURCE_BYTES) / ROW_BYTES
+            "top-k is {k}, and memory has room for {k_max} destinations of one source: raise --memory, or give --top-k {k_max} or less"
         )));
     }
-    let finding = LinkEmbeddings { memory: embeddings.memory / 2, ..*embeddings };
-    let mut at_once = (share / found) as usize;
-    let (mut rows, mut short, mut start) = (0, 0, 0);
-    let rows_max = (sources.len() as u64).saturating_mul(k as u64);
-    let bytes = write_scored_pairs(store, out, rows_max, progress, |write| {
-        while start < sources.len() {
-            let block = &sources[start..sources.len().min(start + at_once)];
-            let known = match excludes_known {
-                true => match known_of(store, block, share, progress) {
-                    // Fewer sources have fewer known edges.
-                    Err(Error::Engine(grappa_io::Error::Budget { .. })) if block.len() > 1 => {
-                        at_once = block.len() / 2;
-                        continue;
-                    }
-                    known => known?,
-                },
-                false => Vec::new(),
-            };
-            progress.stage("comparing destinations", None);
-            let best = finding.top_k(block, k, &known, progress)?;
-            short += best.iter().filter(|best| best.len() < k).count() as u64;
-            let scored = block.iter().zip(best);
+    let (mut rows, mut short) = (0, 0);
+    let rows_max = (search.sources.len() as u64).saturating_mul(k);
+    let bytes = write_scored_pairs(search.store, out, rows_max, progress, |write| {
+        embeddings.search(search, progress, |sources, best| {
+            short += best.iter().filter(|best| best.len() < search.k).count() as u64;
+            let scored = sources.iter().zip(best);
             let scored: Vec<_> = scored
                 .flat_map(|(&source, best)| best.into_iter().map(move |(target, score)| (source, target, score)))
                 .collect();
             rows += scored.len() as u64;
-            write(&scored)?;
-            start += block.len();
-        }
-        Ok::<_, Error>(())
+            Ok(write(&scored)?)
+        })
     })?;
     Ok(PredictedLinks { rows, bytes, short })
 }
@@ -200,12 +168,4 @@ fn embeddings(
         Ok(rows.write(positions.start, &host_values::values(states))?)
     })?;
     Ok(rows)
-}
-
-/// The known edges of sources, of all parts that the store has.
-fn known_of(store: &Store, sources: &[NodeId], memory: u64, progress: &dyn Progress) -> Result<Vec<(NodeId, NodeId)>> {
-    let distinct = distinct(sources.iter().copied());
-    let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
-    progress.stage("reading known edges", None);
-    Ok(known_edges_of(store, &parts, &distinct, memory, progress)?)
 }

@@ -4,7 +4,7 @@
 //! gradients, and never embeddings. Rank 0 adds up the counts, which are the counts of a single process.
 
 use grappa_engine::aggregate::StateRows;
-use grappa_formats::{EdgePart, manifest::FeatureDtype};
+use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype};
 use grappa_run::{
     config::Evaluate,
     scores::{LinkReport, LinkScores, ScoreReport},
@@ -92,19 +92,32 @@ fn scores(
 ) -> Result<LinkScores> {
     let (store, progress) = (&on.data.store, on.progress);
     let edges = links.held_out(part, embeddings.memory / 2, progress)?;
-    let edges = edges.edges();
     let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
     let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
-    let [start, end] = [rank, rank + 1].map(|rank| edges.len() * rank / ranks);
+    let [start, end] = [rank, rank + 1].map(|rank| edges.edges().len() * rank / ranks);
     let ranked = RankedEdges {
         store,
         parts: &parts,
         known: &KnownEdges::new(store, &parts, Vec::new())?,
         candidates: &links.candidates,
-        edges: &edges[start..end],
+        edges: &edges.edges()[start..end],
         first: start as u64,
     };
-    embeddings.rank(&ranked, progress)
+    let mut scores = embeddings.rank(&ranked, progress)?;
+    if links.ranks_destinations {
+        let mut edges = edges.into_edges();
+        edges.sort_unstable();
+        edges.dedup();
+        // A rank ranks the destinations of whole sources.
+        let [start, end] = [rank, rank + 1].map(|rank| first_of_source(&edges, edges.len() * rank / ranks));
+        scores.by_source = embeddings.rank_destinations(store, &parts, &edges[start..end], progress)?;
+    }
+    Ok(scores)
+}
+
+/// The index of the first edge of the source of an edge, among edges in the order of sources. Their number, if there is no edge at `index`.
+fn first_of_source(edges: &[(NodeId, NodeId)], index: usize) -> usize {
+    edges.get(index).map_or(edges.len(), |edge| edges.partition_point(|other| other.0 < edge.0))
 }
 
 /// Scores of links, where scores of nodes are expected.

@@ -217,6 +217,11 @@ impl Positives {
         &self.edges
     }
 
+    /// The edges, in order.
+    pub fn into_edges(self) -> Vec<(NodeId, NodeId)> {
+        self.edges
+    }
+
     /// The number of an edge: its index, or its number among all edges, if these are some of them.
     pub fn number(&self, index: u64) -> u64 {
         self.numbers.get(index as usize).copied().unwrap_or(index)

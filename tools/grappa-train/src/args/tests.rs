@@ -61,6 +61,7 @@ fn every_flag_sets_its_key() {
         ("negatives-from", "hard.csv"),
         ("among", "items.txt"),
         ("candidates", "all"),
+        ("rank-destinations", "true"),
         ("temperature", "0.5"),
         ("exclude-targets", "forward"),
         ("edges-per-epoch", "1000"),

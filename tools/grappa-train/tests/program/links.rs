@@ -90,6 +90,48 @@ fn negatives_and_candidates_of_files_are_used_and_told() {
 }
 
 #[test]
+fn rankings_of_sources_are_in_all_results_and_decide_the_best_epoch() {
+    let folder = shop();
+    folder.write("items.txt", (0..ITEMS).map(|item| format!("i{item}\n")).collect::<String>());
+    for (monitor, name) in [("recall", "Recall"), ("map", "MAP"), ("ndcg", "NDCG")] {
+        let options = format!("{OPTIONS} --epochs 4 --among items.txt --monitor {monitor}@20 --out ranked --force");
+        let ran = run(&mut folder.program(&options)).success();
+        let lines: Vec<&str> = ran.stdout.lines().collect();
+        let told = "compares the sources of these edges with all 60 destinations, without known edges, for Recall@K";
+        assert!(ran.stdout.contains(told), "{}", ran.stdout);
+        let epoch = lines.iter().find(|line| line.starts_with("epoch 1/4")).unwrap();
+        assert!(epoch.contains(&format!("  val {name}@20 ")), "{epoch}");
+        let last = lines.last().unwrap();
+        assert!(
+            last.contains(&format!("test {name}@20 ")) && last.contains(&format!("validation {name}@20 ")),
+            "{last}"
+        );
+        let (metrics, summary) = (folder.metrics("ranked"), folder.summary("ranked"));
+        let [val, test] = ["val", "test"].map(|split| format!("{split}_{monitor}_at_20"));
+        let best = metrics.iter().map(|record| record[&val].as_f64().unwrap()).fold(0.0, f64::max);
+        assert_eq!(summary[&val].as_f64(), Some(best), "the best epoch");
+        let sources = &summary["links"]["by_source"];
+        assert_eq!(sources[format!("{monitor}_at_20")], summary[&test], "{sources}");
+        assert!(sources["sources"].as_u64().unwrap() > 20 && sources["recall_at_100"].as_f64() == Some(1.0));
+        let html = folder.read("ranked/report.html");
+        assert!(html.contains(&format!("<span>test {name}@20</span>")), "{html}");
+        assert!(html.contains(&format!("<h3>{name}@20</h3>")) && html.contains("test edges. MRR "), "{html}");
+        assert!(html.contains("<dt>training edges</dt>") && !html.contains("training nodes</dt>"), "{html}");
+    }
+    // Another number may decide.
+    let summary = |options: &str| {
+        let options = format!("{OPTIONS} --epochs 1 --among items.txt {options} --out other --force");
+        run(&mut folder.program(&options)).success();
+        folder.summary("other")
+    };
+    let asked = summary("--rank-destinations true");
+    assert!(asked["val_ndcg_at_20"].is_f64() && asked["links"]["by_source"]["map_at_10"].is_f64(), "{asked}");
+    let usual = summary("");
+    assert!(usual["val_ndcg_at_20"].is_null() && usual["links"]["by_source"].is_null(), "it costs time: {usual}");
+    assert_eq!(usual["val_mrr"], asked["val_mrr"]);
+}
+
+#[test]
 fn lists_that_do_not_fit_the_graph_are_refused() {
     let folder = shop();
     let user = |user: u32| others(3).filter(move |pair| pair.0 == user);
@@ -265,6 +307,8 @@ fn tasks_that_a_store_or_a_run_does_not_serve_are_refused() {
     for (line, words) in grappa_skip::cases![
         "graph.grappa --task link --out new", "no edges are held out|--edge-split 80/10/10";
         "graph.grappa --candidates all --out new", "candidates all is for links|--task link";
+        "graph.grappa --rank-destinations true --out new", "rank-destinations is for links|--task link";
+        "graph.grappa --monitor recall@20 --out new", "monitor recall@20 is for links|--task link";
         "graph.grappa --negatives-from hard.csv --out new", "negatives-from hard.csv is for links|--task link";
         "graph.grappa --out nodes --resume --task link", "has task \"auto\"";
         "shop.grappa --out links --resume --task classes", "has task \"link\"";

@@ -120,6 +120,12 @@ named_enums! {
         Mrr = "mrr",
         /// share of edges that are among the best 10 of their candidates, for links
         HitsAt10 = "hits@10",
+        /// mean share of the held-out destinations of a source among its best 20 of all destinations, for links
+        RecallAt20 = "recall@20",
+        /// mean average precision of the best 20 destinations of a source, for links
+        MapAt20 = "map@20",
+        /// mean normalized discounted cumulative gain of the best 20 destinations of a source, for links
+        NdcgAt20 = "ndcg@20",
     }
 
     /// The task that the labels must serve.

@@ -23,10 +23,17 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
     }
     if !matches!(
         config.monitor,
-        Monitor::Score | Monitor::Mrr | Monitor::HitsAt10 | Monitor::Auc | Monitor::AveragePrecision
+        Monitor::Score
+            | Monitor::Mrr
+            | Monitor::HitsAt10
+            | Monitor::RecallAt20
+            | Monitor::MapAt20
+            | Monitor::NdcgAt20
+            | Monitor::Auc
+            | Monitor::AveragePrecision
     ) {
         return refuse(format!(
-            "monitor {} is no score of links: use mrr, hits@10, auc or average-precision",
+            "monitor {} is no score of links: use mrr, hits@10, recall@20, map@20, ndcg@20, auc or average-precision",
             config.monitor
         ));
     }
@@ -81,13 +88,15 @@ pub(super) fn check_absent(config: &TrainConfig, task: Task) -> Result<()> {
         "negatives-from",
         "candidates",
         "among",
+        "rank-destinations",
         "temperature",
         "exclude-targets",
         "edges-per-epoch",
     ];
     let given = Given::of(config);
     let loss = config.loss.is_of_links().then(|| format!("loss {}", config.loss));
-    let is_of_links = matches!(config.monitor, Monitor::Mrr | Monitor::HitsAt10);
+    let is_of_links =
+        matches!(config.monitor, Monitor::Mrr | Monitor::HitsAt10) || config.monitor.is_of_all_destinations();
     let monitor = is_of_links.then(|| format!("monitor {}", config.monitor));
     let options = of_links.iter().filter_map(|option| given.flag(option));
     match loss.into_iter().chain(options).chain(monitor).next() {
@@ -99,6 +108,20 @@ pub(super) fn check_absent(config: &TrainConfig, task: Task) -> Result<()> {
             }
         )),
         None => Ok(()),
+    }
+}
+
+impl Monitor {
+    /// Whether it follows from the ranking of all destinations of each source.
+    fn is_of_all_destinations(self) -> bool {
+        matches!(self, Self::RecallAt20 | Self::MapAt20 | Self::NdcgAt20)
+    }
+}
+
+impl TrainConfig {
+    /// Whether evaluations rank all destinations of each source.
+    pub fn ranks_destinations(&self) -> bool {
+        self.rank_destinations || self.monitor.is_of_all_destinations()
     }
 }
 

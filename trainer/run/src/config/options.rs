@@ -125,6 +125,11 @@ train_options! {
         /// of its source; in an undirected graph, of the end that the file has as a source.
         #[serde(with = "serde_text")]
         candidates("N|all|FILE"): RankAmong = RankAmong::default();
+        /// Rank all destinations of each source in each evaluation, for --task link: Recall@K, MAP@K and NDCG@K
+        ///
+        /// Each source of a held-out edge is compared with all destinations but its known ones, as for --candidates all.
+        /// --monitor recall@20, map@20 and ndcg@20 do so anyway.
+        rank_destinations("BOOL"): bool = false, scope: Continuation;
         /// Edges that messages do not use while a minibatch asks about them, for --task link; auto: both, and none with
         /// --full-graph, whose step asks about all
         #[serde(with = "serde_text")]

@@ -69,7 +69,9 @@ pub fn check_labels(config: &TrainConfig, labels: LabelSpec) -> Result<()> {
             "two classes and sets of classes have",
         ),
         Monitor::Rmse | Monitor::Mae | Monitor::R2 => (is_regression, "numbers have"),
-        Monitor::Mrr | Monitor::HitsAt10 => (false, "--task link has"),
+        Monitor::Mrr | Monitor::HitsAt10 | Monitor::RecallAt20 | Monitor::MapAt20 | Monitor::NdcgAt20 => {
+            (false, "--task link has")
+        }
     };
     if is_there {
         return Ok(());
@@ -116,6 +118,7 @@ impl Monitor {
             return Some(f64::NAN);
         }
         let links = val.links.as_ref();
+        let by_source = val.by_source();
         let number = match self {
             Self::Score if !val.per_target.is_empty() => negated(val.rmse),
             Self::Score if links.is_some() => links.and_then(|links| links.filtered.mrr),
@@ -132,6 +135,9 @@ impl Monitor {
             Self::R2 => val.r2,
             Self::Mrr => links.and_then(|links| links.filtered.mrr),
             Self::HitsAt10 => links.and_then(|links| links.filtered.hits_at_10),
+            Self::RecallAt20 => by_source.and_then(|scores| scores.recall_at_20),
+            Self::MapAt20 => by_source.and_then(|scores| scores.map_at_20),
+            Self::NdcgAt20 => by_source.and_then(|scores| scores.ndcg_at_20),
         };
         (val.nodes > 0).then(|| number.unwrap_or(f64::NAN))
     }
@@ -151,6 +157,9 @@ impl Monitor {
             Self::R2 => "R2",
             Self::Mrr => "MRR",
             Self::HitsAt10 => "Hits@10",
+            Self::RecallAt20 => "Recall@20",
+            Self::MapAt20 => "MAP@20",
+            Self::NdcgAt20 => "NDCG@20",
         }
     }
 
@@ -159,11 +168,15 @@ impl Monitor {
         match self {
             Self::Loss => format!("{number:.4}"),
             Self::Rmse | Self::Mae => crate::model::significant(number),
-            Self::R2 | Self::Mrr => format!("{number:.4}"),
+            Self::R2 | Self::Mrr | Self::MapAt20 | Self::NdcgAt20 => format!("{number:.4}"),
             Self::Score => task.shown_score(number),
-            Self::Accuracy | Self::MacroF1 | Self::MicroF1 | Self::Auc | Self::AveragePrecision | Self::HitsAt10 => {
-                format!("{:.2} %", number * 100.0)
-            }
+            Self::Accuracy
+            | Self::MacroF1
+            | Self::MicroF1
+            | Self::Auc
+            | Self::AveragePrecision
+            | Self::HitsAt10
+            | Self::RecallAt20 => format!("{:.2} %", number * 100.0),
         }
     }
 }

@@ -77,12 +77,30 @@ pub struct EpochRecord {
     /// Fraction of the validation edges that are among the best 10 of their candidates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_hits_at_10: Option<f64>,
+    /// Mean share of the held-out destinations of a source that are among its best 20, of the validation edges; left out, as the next ones, unless all destinations are ranked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_recall_at_20: Option<f64>,
+    /// Mean average precision of the best 20 destinations of a source, of the validation edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_map_at_20: Option<f64>,
+    /// Mean normalized discounted cumulative gain of the best 20 destinations of a source, of the validation edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_ndcg_at_20: Option<f64>,
     /// Mean reciprocal rank of the test edges. It is computed when the validation score improved, or when it costs little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_mrr: Option<f64>,
     /// Fraction of the test edges that are among the best 10 of their candidates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_hits_at_10: Option<f64>,
+    /// Mean share of the held-out destinations of a source that are among its best 20, of the test edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_recall_at_20: Option<f64>,
+    /// Mean average precision of the best 20 destinations of a source, of the test edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_map_at_20: Option<f64>,
+    /// Mean normalized discounted cumulative gain of the best 20 destinations of a source, of the test edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_ndcg_at_20: Option<f64>,
     /// Wall time since the record before, in seconds, or since the start of the program.
     pub seconds: f64,
     /// That time by stage. The files of an epoch are written while the next one trains, and count there.
@@ -150,6 +168,9 @@ impl EpochRecord {
             Monitor::R2 => [self.val_r2, self.test_r2],
             Monitor::Mrr => [self.val_mrr, self.test_mrr],
             Monitor::HitsAt10 => [self.val_hits_at_10, self.test_hits_at_10],
+            Monitor::RecallAt20 => [self.val_recall_at_20, self.test_recall_at_20],
+            Monitor::MapAt20 => [self.val_map_at_20, self.test_map_at_20],
+            Monitor::NdcgAt20 => [self.val_ndcg_at_20, self.test_ndcg_at_20],
         }
     }
 }

@@ -37,6 +37,8 @@ pub struct LinkData {
     /// The nodes that edges are ranked among.
     pub candidates: RankCandidates,
     among: RankAmong,
+    /// Whether evaluations rank all destinations of each source.
+    pub ranks_destinations: bool,
     /// A sentence about listed destinations, if there are any.
     listed: Option<String>,
     /// A sentence about hard negatives, if there are any.
@@ -135,6 +137,7 @@ impl LinkData {
             edges,
             candidates,
             among: config.candidates.clone(),
+            ranks_destinations: config.ranks_destinations(),
             listed: config.among.as_ref().zip(listed).map(|(path, nodes)| {
                 format!(
                     "destinations are among the {} nodes of {}; edges without one are for messages alone",
@@ -170,7 +173,15 @@ impl LinkData {
              are exact",
             self.ranked_among()
         );
-        [Some(told), self.listed.clone(), self.hard.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n")
+        let ranked = self.ranks_destinations.then(|| {
+            let all = LinkCandidates { count: None, ..self.ranked_among() };
+            format!("each evaluation compares the sources of these edges with {all}, without known edges, for Recall@K, MAP@K and NDCG@K")
+        });
+        [Some(told), ranked, self.listed.clone(), self.hard.clone()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// The number and the kind of the candidates.

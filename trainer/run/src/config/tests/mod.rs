@@ -55,6 +55,7 @@ fn everything() -> TrainConfig {
         negative_sampling: NegativeSampling::Shared,
         negatives_from: Some(PathBuf::from("hard.csv")),
         among: Some(PathBuf::from("items.txt")),
+        rank_destinations: true,
         candidates: RankAmong::All,
         temperature: Auto::Value(0.5),
         exclude_targets: Auto::Value(ExcludeTargets::Forward),
