@@ -12,7 +12,7 @@ if (slider) {
     const minutes = Math.floor((whole + 30) / 60);
     return `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min`;
   };
-  const draw = ({ id, series }, bits) => {
+  const draw = ({ id, series, marks }, bits) => {
     const figure = document.getElementById(id);
     if (!figure) return;
     const curves = series.map((points) => points.map(([seconds, bytes, text]) => [seconds + bytes * 8 / bits, text]));
@@ -25,7 +25,9 @@ if (slider) {
       const places = downs.split(" ").map((down, point) => `${(10 * across(curves[row][point][0])).toFixed(1)} ${down}`);
       path.setAttribute("d", `M${places.join("L")}`);
       const dots = path.nextElementSibling;
-      if (dots?.classList.contains("dots")) dots.setAttribute("d", places.map((place) => `M${place}h0`).join(""));
+      if (dots?.classList.contains("dots")) {
+        dots.setAttribute("d", marks[row].map((point) => `M${places[point]}h0`).join(""));
+      }
     }
     area.querySelectorAll(".x").forEach((label) => label.remove());
     for (let power = low; power <= high; power += 1) {

@@ -48,8 +48,9 @@ impl Charts<'_> {
         format!("<div class=\"plots\">\n{figures}</div>\n")
     }
 
+    /// The first one is the largest on the page: what the run monitors.
     fn plots(&self) -> [Plot; 8] {
-        [
+        let mut plots = [
             self.score(),
             self.loss(),
             self.stages(),
@@ -84,7 +85,11 @@ impl Charts<'_> {
                 (Unit::Number, Kind::LinesFromZero),
                 vec![self.series("rate", "single", |record| Some(record.learning_rate))],
             ),
-        ]
+        ];
+        if self.monitor == Monitor::Loss {
+            plots.swap(0, 1);
+        }
+        plots
     }
 
     fn score(&self) -> Plot {
@@ -100,6 +105,10 @@ impl Charts<'_> {
             "RMSE" => (name, "root of the mean squared error"),
             "MAE" => (name, "mean absolute error"),
             "MRR" => (name, "mean reciprocal rank"),
+            "Hits@10" => (name, "share of edges"),
+            "Recall@20" => (name, "mean share of held-out destinations"),
+            "MAP@20" => (name, "mean average precision"),
+            "NDCG@20" => (name, "mean discounted gain"),
             _ => (name, name),
         };
         let is_accuracy = name == Task::MultiClass.score_name();
@@ -124,8 +133,11 @@ impl Charts<'_> {
             self.series("train", "loss", |record| Some(record.loss)),
             self.evaluated("val", "val", |record| record.val_loss),
         ];
-        let axis = if self.task == Task::Links { "mean loss of edges" } else { "mean loss of nodes" };
-        self.plot(["plot-loss", "Loss", axis], (Unit::Number, Kind::Lines), measured(series))
+        let axis = loss_axis(self.task);
+        Plot {
+            best: self.best.filter(|_| self.monitor == Monitor::Loss).map(|epoch| epoch as f64),
+            ..self.plot(["plot-loss", "Loss", axis], (Unit::Number, Kind::Lines), measured(series))
+        }
     }
 
     fn stages(&self) -> Plot {
@@ -180,6 +192,14 @@ impl Charts<'_> {
     }
 }
 
+/// The title of an axis of losses.
+pub(super) fn loss_axis(task: Task) -> &'static str {
+    match task {
+        Task::Links => "mean loss of edges",
+        Task::MultiClass | Task::MultiLabel | Task::Regression => "mean loss of nodes",
+    }
+}
+
 /// The curve of precision by recall of class 1 of two. None without it.
 pub(super) fn precision_recall(scores: &ScoreReport) -> Option<Plot> {
     let samples: Vec<Sample> = scores.precision_recall.iter().map(|&[x, value]| Sample { x, value }).collect();
@@ -191,9 +211,16 @@ pub(super) fn precision_recall(scores: &ScoreReport) -> Option<Plot> {
         axis: "precision of class 1",
         unit: Unit::Part,
         kind: Kind::LinesFromZero,
-        series: vec![Series { name: "precision".to_owned(), color: "test".to_owned(), samples, rest }],
+        series: vec![Series {
+            name: "precision".to_owned(),
+            color: "test".to_owned(),
+            samples,
+            rest,
+            whole: scores.average_precision,
+            marks: None,
+        }],
         resting: match scores.average_precision {
-            Some(area) => format!("average precision {}; of all nodes in the class", Unit::Part.format(area)),
+            Some(_) => "average precision".to_owned(),
             None => "of all nodes in the class".to_owned(),
         },
         ..Plot::default()
@@ -207,7 +234,7 @@ fn series<'a>(
     of: impl Fn(&EpochRecord) -> Option<f64>,
 ) -> Series {
     let samples = records.map(|record| Sample { x: record.epoch as f64, value: of(record).unwrap_or(f64::NAN) });
-    Series { name: name.to_owned(), color: color.to_owned(), samples: samples.collect(), rest: None }
+    Series { name: name.to_owned(), color: color.to_owned(), samples: samples.collect(), ..Series::default() }
 }
 
 /// Leaves out series without any value: a store without test nodes has no test curve.

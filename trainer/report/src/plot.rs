@@ -12,6 +12,9 @@ const SIZE: f64 = 1000.0;
 /// Largest number of points that are marked with dots. Beyond it, only points without neighbors have one.
 const MARKED_MAX: usize = 30;
 
+/// Length of a dash, in pixels, where several lines have the same points.
+const DASH: usize = 8;
+
 /// How a plot is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Kind {
@@ -208,10 +211,10 @@ impl Plot {
 
     fn lines(&self, x: &Axis, y: &Axis) -> String {
         let mut html = String::new();
-        for series in &self.series {
+        for (number, series) in self.series.iter().enumerate() {
             let (mut bands, mut line, mut dots) = (String::new(), String::new(), String::new());
             let parts = series::line(&series.samples);
-            let marks_all = parts.iter().map(Vec::len).sum::<usize>() <= MARKED_MAX;
+            let marks_all = series.marks.is_none() && parts.iter().map(Vec::len).sum::<usize>() <= MARKED_MAX;
             for part in &parts {
                 if part.iter().any(|point| point.least < point.greatest) {
                     let mut around = path(part, x, y, |point| point.greatest);
@@ -225,13 +228,35 @@ impl Plot {
                     dots.extend(means.iter().map(|place| format!("M{place}h0")));
                 }
             }
-            for (class, d) in [("band", bands), ("line", line), ("dots", dots)] {
+            let marks = series.marks.iter().flatten().filter(|&&place| series.at(place).is_finite());
+            dots.extend(marks.map(|&place| format!("M{:.1} {:.1}h0", across(x, place), down(y, series.at(place)))));
+            let dashes = self.dashes(number);
+            for (class, d, style) in [("band", bands, ""), ("line", line, &*dashes), ("dots", dots, "")] {
                 if !d.is_empty() {
-                    html += &format!("<path class=\"{class} {}\" d=\"{d}\"/>\n", series.color);
+                    html += &format!("<path class=\"{class} {}\" d=\"{d}\"{style}/>\n", series.color);
                 }
             }
         }
         html
+    }
+
+    /// The attribute that shows a line together with the earlier ones that have the same points: each has a share of the dashes. Empty for
+    /// the first of them.
+    fn dashes(&self, number: usize) -> String {
+        let equals = |other: &&Series| {
+            let points = |series: &Series| series.finite().map(|sample| (sample.x, sample.value)).collect::<Vec<_>>();
+            points(other) == points(&self.series[number])
+        };
+        let before = self.series[..number].iter().filter(equals).count();
+        if before == 0 {
+            return String::new();
+        }
+        let all = before + self.series[number..].iter().filter(equals).count();
+        format!(
+            " style=\"stroke-dasharray:{DASH} {};stroke-dashoffset:-{};stroke-linecap:butt\"",
+            DASH * (all - 1),
+            DASH * before
+        )
     }
 
     fn bars(&self, x: &Axis, y: &Axis) -> String {

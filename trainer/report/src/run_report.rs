@@ -66,6 +66,7 @@ impl RunPages for Report {
         if let Some(scores) = &self.scores {
             main += &self.scored(scores);
         }
+        main += "<div class=\"tables\">\n";
         if self.summary.seconds_total > 0.0 {
             main += &section(
                 "Wall time",
@@ -73,7 +74,6 @@ impl RunPages for Report {
                 &tables::stages(&self.summary.seconds_by_stage),
             );
         }
-        main += "<div class=\"tables\">\n";
         for (heading, facts) in [("Dataset", &self.facts.dataset), ("Run", &self.facts.process)] {
             if !facts.is_empty() {
                 let facts = facts.iter().map(|(name, value): &Fact| (*name, value.as_str()));

@@ -9,7 +9,7 @@ const BARS_MAX: usize = 100;
 /// Largest number of places whose values can be read, besides those at which legends rest.
 const STOPS_MAX: usize = 400;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Series {
     pub name: String,
     /// CSS class of its color.
@@ -18,6 +18,10 @@ pub(super) struct Series {
     pub samples: Vec<Sample>,
     /// The place whose value the legend has while no other place is chosen.
     pub rest: Option<f64>,
+    /// A number about the whole series, which the legend has at rest in place of that value.
+    pub whole: Option<f64>,
+    /// Places to mark with dots; none: all, unless there are many.
+    pub marks: Option<Vec<f64>>,
 }
 
 /// A value at a place of the horizontal axis, where the series was to be measured. NaN if it was not, which leaves a gap.
@@ -46,9 +50,9 @@ impl Series {
         last.map_or(f64::NAN, |sample| sample.value)
     }
 
-    /// The value at the place at which the legend rests.
+    /// The number that the legend has at rest.
     pub(super) fn resting(&self) -> f64 {
-        self.rest.map_or(f64::NAN, |x| self.at(x))
+        self.whole.or_else(|| Some(self.at(self.rest?))).unwrap_or(f64::NAN)
     }
 }
 
@@ -153,7 +157,7 @@ mod tests {
             name: "a".to_owned(),
             color: "c1".to_owned(),
             samples: samples.map(|(x, value)| Sample { x: x.into(), value }).collect(),
-            rest: None,
+            ..Series::default()
         }
     }
 

@@ -31,6 +31,28 @@ fn dataset(trainer: &Trainer) -> Vec<Fact> {
     if let Some(features) = &manifest.features {
         facts.push(("features", format!("{} x {}", features.dim, features.dtype.name())));
     }
+    if let Some(links) = trainer.data.links() {
+        let names = ["training edges", "validation edges", "test edges"];
+        facts.extend(names.into_iter().zip(links.edges.map(count)));
+    } else {
+        facts.extend(of_labels(trainer));
+    }
+    let chunks = match trainer.processes.hosts.has_all() {
+        true => trained.len().to_string(),
+        false => format!("{} of {}", trained.len(), manifest.chunks.len()),
+    };
+    facts.push(("chunks", chunks));
+    if trainer.processes.hosts.count() > 1 {
+        facts.push(("hosts with different chunks", trainer.processes.hosts.count().to_string()));
+    }
+    facts.push(("written by", manifest.writer.clone()));
+    facts
+}
+
+/// The labels of nodes, and the nodes that have them.
+fn of_labels(trainer: &Trainer) -> Vec<Fact> {
+    let manifest = trainer.data.store.manifest();
+    let mut facts = Vec::new();
     if let Some(labels) = manifest.labels {
         let (what, several) = match labels.kind {
             LabelKind::Single => ("classes", ""),
@@ -49,15 +71,6 @@ fn dataset(trainer: &Trainer) -> Vec<Fact> {
     if let Some(split) = manifest.random_split() {
         facts.push(("random split", split.to_owned()));
     }
-    let chunks = match trainer.processes.hosts.has_all() {
-        true => trained.len().to_string(),
-        false => format!("{} of {}", trained.len(), manifest.chunks.len()),
-    };
-    facts.push(("chunks", chunks));
-    if trainer.processes.hosts.count() > 1 {
-        facts.push(("hosts with different chunks", trainer.processes.hosts.count().to_string()));
-    }
-    facts.push(("written by", manifest.writer.clone()));
     facts
 }
 
@@ -65,6 +78,7 @@ fn dataset(trainer: &Trainer) -> Vec<Fact> {
 pub(super) fn chosen(trainer: &Trainer) -> BTreeMap<&'static str, String> {
     let (config, given) = (&trainer.config, trainer.config.given());
     let batch = match config.full_graph {
+        true if trainer.data.links().is_some() => "all training edges".to_owned(),
         true => "all training nodes".to_owned(),
         false => config.batch().to_string(),
     };

@@ -32,6 +32,9 @@ pub struct CompareArgs {
     /// Runs that are finished there are kept, and others continue: repeat the command after a kill, or with more methods.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Train anew all runs that --out contains, and replace its pages; each run stays in its folder `replaced` until the new one has finished
+    #[arg(long)]
+    pub force: bool,
     /// Options of a published setting; --config and flags override them
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,

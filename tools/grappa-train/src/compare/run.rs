@@ -1,6 +1,6 @@
 //! Trains the runs one after the other, and writes the pages.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use anyhow::{anyhow, bail};
 use grappa_console::{Console, Summary, print_line, printable, signals};
@@ -35,15 +35,18 @@ struct Compared {
 pub fn run(options: &CompareArgs, console: &Console) -> anyhow::Result<()> {
     let store = Arc::new(Store::open(&options.store)?);
     let runs = planned(options)?;
-    for run in &runs {
-        check_before(run)?;
+    if !options.force {
+        for run in &runs {
+            check_before(run)?;
+        }
+        check_pages(&options.out, &runs)?;
     }
     if let Some(first) = runs.first() {
         runtime::prepare(first.config.threads(), first.config.memory.0);
     }
     signals::stops_by_itself("finishing the step and writing a checkpoint");
     for (number, run) in (1..).zip(&runs) {
-        let line = train_planned(&store, run, console)?;
+        let line = train_planned(&store, run, options.force, console)?;
         if console.tells() {
             print_line(&format!("{number}/{}  {line}", runs.len()))?;
         }
@@ -68,17 +71,33 @@ fn check_before(run: &PlannedRun) -> anyhow::Result<()> {
     if let Some((option, values)) = before.fixed_difference(&run.config) {
         let [before, after] = values.map(|value| value.as_ref().map_or_else(|| "none".to_owned(), shown));
         bail!(
-            "{}: its run has {option} {before}, and not {after}: give the same options, or another folder with --out",
+            "{}: its run has {option} {before}, and not {after}: give the same options, train it anew with --force, or give another \
+             folder with --out",
             run.folder.display()
         );
     }
     Ok(())
 }
 
-/// Trains a run, or continues it. Returns a line about it.
-fn train_planned(store: &Arc<Store>, run: &PlannedRun, console: &Console) -> anyhow::Result<String> {
+/// Refuses the pages of another comparison, before anything is trained. A comparison that continues replaces its own.
+fn check_pages(out: &Path, runs: &[PlannedRun]) -> anyhow::Result<()> {
+    if runs.iter().any(|run| run.folder.join(CONFIG).exists()) {
+        return Ok(());
+    }
+    match MethodComparison::FILES.iter().map(|name| out.join(name)).find(|path| path.exists()) {
+        Some(path) => bail!(
+            "{} exists, and none of the runs to compare is in {}: replace it with --force, or give another folder with --out",
+            path.display(),
+            out.display()
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Trains a run, or continues it unless it is to be trained anew. Returns a line about it.
+fn train_planned(store: &Arc<Store>, run: &PlannedRun, force: bool, console: &Console) -> anyhow::Result<String> {
     let name = printable(&run.folder.display().to_string()).to_string();
-    let resumes = run.folder.join(CONFIG).exists();
+    let resumes = run.folder.join(CONFIG).exists() && !force;
     if resumes && let Some(kept) = finished(store, &run.folder, &run.config) {
         return Ok(format!("{name}: kept, {} epochs", kept.epochs));
     }
@@ -87,6 +106,7 @@ fn train_planned(store: &Arc<Store>, run: &PlannedRun, console: &Console) -> any
     let trained = train_in(store.clone(), run.config.clone(), folder, resumes.then_some(Resume::Auto), &mut screen);
     drop(screen);
     let summary = trained.map_err(|error| match error.is_stopped() {
+        true if force => anyhow!("{error}; continue with the same command without --force"),
         true => anyhow!("{error}; continue with the same command"),
         false => anyhow!("{name}: {error}"),
     })?;
@@ -105,7 +125,8 @@ fn open_folder(run: &PlannedRun, resumes: bool) -> grappa_run::Result<RunFolder>
             folder.write_config(&run.config)?;
             Ok(folder)
         }
-        false => RunFolder::create(&run.folder, &run.config),
+        // Nothing is there without --force.
+        false => RunFolder::replace(&run.folder, &run.config),
     }
 }
 

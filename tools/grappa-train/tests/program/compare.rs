@@ -44,7 +44,29 @@ fn methods_are_compared_and_a_killed_comparison_continues() {
     assert!(told.contains("| grappa | 4 | 1 | "), "{told}");
     assert_eq!(modified("full-4-1"), before);
 
-    compare("--epochs 4 --lr 0.5").failure(&["compared/full-2-1: its run has lr ", "not 0.5", "--out"]);
+    compare("--epochs 4 --lr 0.5").failure(&["compared/full-2-1: its run has lr ", "not 0.5", "--force", "--out"]);
+}
+
+#[test]
+fn a_comparison_replaces_other_runs_and_pages_only_if_told() {
+    let folder = TrainFolder::new();
+    let compare = |options: &str| {
+        let options =
+            format!("--methods full --partitions 2 --layers 1 --epochs 1 --threads 1 --out compared {options}");
+        run(&mut folder.program(&format!("compare graph.grappa {options}")))
+    };
+    fs::create_dir(folder.path("compared")).unwrap();
+    folder.write("compared/compare.md", "notes of a user");
+    compare("").failure(&["compared/compare.md exists", "--force", "--out"]);
+    assert_eq!(folder.read("compared/compare.md"), "notes of a user");
+    compare("--force").success();
+    assert!(folder.read("compared/compare.md").contains("| full | 2 | 1 | "));
+    // The pages of a comparison that continues are its own.
+    compare("").success();
+    let told = compare("--lr 0.5 --force").success().stdout;
+    assert!(told.contains("compared/full-2-1: test accuracy ") && !told.contains("kept"), "{told}");
+    assert!(folder.read("compared/full-2-1/config.toml").contains("lr = 0.5"));
+    assert!(!folder.path("compared/full-2-1/replaced").exists());
 }
 
 #[test]

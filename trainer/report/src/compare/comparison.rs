@@ -11,6 +11,7 @@ use super::{
     tables,
 };
 use crate::{
+    charts::loss_axis,
     html::{escape, page, section},
     plot::{Across, Kind, Plot},
     scale::Unit,
@@ -125,7 +126,7 @@ impl Comparison {
     fn curves(&self) -> [Curve; 4] {
         let task = self.runs[0].state.task();
         let (score, unit) = (task.score_name(), Unit::of(task));
-        let (loss, number) = ("mean loss of nodes", Unit::Number);
+        let (loss, number) = (loss_axis(task), Unit::Number);
         let of_score = |split: usize| move |record: &EpochRecord| record.scores(task)[split];
         let curve =
             |id, title: &str, (axis, unit), of: EpochValue| Curve { id, title: title.to_owned(), axis, unit, of };
@@ -158,6 +159,6 @@ impl Curve {
                 rest = Some(x);
             }
         }
-        Series { name: format!("{number} {}", run.name), color: color(number), samples, rest }
+        Series { name: format!("{number} {}", run.name), color: color(number), samples, rest, ..Series::default() }
     }
 }

@@ -31,6 +31,9 @@ pub struct MethodComparison {
 }
 
 impl MethodComparison {
+    /// The files that [`MethodComparison::write`] writes: the page, the table as Markdown and as CSV, and the drawing.
+    pub const FILES: [&str; 4] = ["compare.html", "compare.md", "compare.csv", "compare.svg"];
+
     /// Reads the runs of all methods on a store of this name.
     ///
     /// # Errors
@@ -59,17 +62,12 @@ impl MethodComparison {
         &self.warnings
     }
 
-    /// Writes `compare.html`, `compare.md`, `compare.csv` and `compare.svg` into a folder, in place of earlier ones.
+    /// Writes its [files](Self::FILES) into a folder, in place of earlier ones.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        for (name, text) in [
-            ("compare.html", self.html()),
-            ("compare.md", self.markdown()),
-            ("compare.csv", self.csv()),
-            ("compare.svg", self.svg()),
-        ] {
+        for (name, text) in Self::FILES.into_iter().zip([self.html(), self.markdown(), self.csv(), self.svg()]) {
             let path = &folder.join(name);
             let file = Destination { path, replaces: true }.begin()?;
             file.write_all(text.as_bytes())?;

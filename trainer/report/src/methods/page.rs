@@ -167,6 +167,10 @@ fn plots(score: &'static str, machines: u32, rows: &[&Row]) -> Vec<Plot> {
                 .map(|row| series(row, across))
                 .collect(),
             resting: "each at its best epoch".to_owned(),
+            note: match across {
+                Across::Epochs => String::new(),
+                _ => "Dots are the epochs 1, 10, 100 and so on, and the last one.".to_owned(),
+            },
             ..Plot::default()
         })
         .collect()
@@ -179,7 +183,28 @@ fn unit(rows: &[&Row]) -> Unit {
 fn series(row: &Row, across: Across) -> Series {
     let samples: Vec<Sample> =
         row.curve.iter().map(|point| Sample { x: place(point, row.machines, across), value: point.score }).collect();
-    Series { name: row.name.clone(), color: row.color.clone(), rest: samples.last().map(|sample| sample.x), samples }
+    // By bytes and by time, epochs are in no visible distances.
+    let marks = match across {
+        Across::Epochs => None,
+        _ => Some(marked(&row.curve).into_iter().map(|at| place(&row.curve[at], row.machines, across)).collect()),
+    };
+    Series {
+        name: row.name.clone(),
+        color: row.color.clone(),
+        rest: samples.last().map(|sample| sample.x),
+        samples,
+        marks,
+        ..Series::default()
+    }
+}
+
+/// The indexes of the epochs 1, 10, 100 and so on, and the last one. Where an epoch has no point, the next point.
+fn marked(curve: &[Point]) -> Vec<usize> {
+    let powers = (0..).map(|exponent| 10_f64.powi(exponent));
+    let epochs = powers.map_while(|epoch| curve.iter().position(|point| point.epoch >= epoch));
+    let mut places: Vec<usize> = epochs.chain(curve.len().checked_sub(1)).collect();
+    places.dedup();
+    places
 }
 
 fn place(point: &Point, machines: u32, across: Across) -> f64 {
@@ -190,7 +215,8 @@ fn place(point: &Point, machines: u32, across: Across) -> f64 {
     }
 }
 
-/// What the script needs to draw the curves by modelled time: of each point the seconds and bytes of a machine, and the score as text.
+/// What the script needs to draw the curves by modelled time: of each point the seconds and bytes of a machine, and the score as text; and
+/// the points to mark.
 fn costs_of_figure(machines: u32, rows: &[&Row]) -> serde_json::Value {
     let unit = unit(rows);
     let of_rows = rows.iter().map(|row| {
@@ -200,5 +226,6 @@ fn costs_of_figure(machines: u32, rows: &[&Row]) -> serde_json::Value {
         });
         serde_json::Value::Array(points.collect())
     });
-    serde_json::json!({ "id": format!("seconds-{machines}"), "series": of_rows.collect::<Vec<_>>() })
+    let marks: Vec<Vec<usize>> = rows.iter().map(|row| marked(&row.curve)).collect();
+    serde_json::json!({ "id": format!("seconds-{machines}"), "series": of_rows.collect::<Vec<_>>(), "marks": marks })
 }

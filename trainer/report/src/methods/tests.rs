@@ -143,3 +143,56 @@ fn a_browser_draws_curves_anew_for_another_bandwidth() {
     };
     assert_eq!(downs(&before), downs(&after), "only times change");
 }
+
+#[test]
+fn epochs_are_marked_on_logarithmic_axes_and_equal_curves_share_their_dashes() {
+    let parent = tempdir().unwrap();
+    let methods = [
+        runs(&parent, "full", 4, 1 << 20, &[0.7, 0.74]),
+        runs(&parent, "isolated", 4, 0, &[0.6, 0.6]),
+        runs(&parent, "cofree", 4, 0, &[0.6, 0.6]),
+    ];
+    let html = MethodComparison::read("cora", &methods).unwrap().html();
+    let figure = |id: &str| part(&html, &format!("<figure id=\"{id}\">"), "</figure>");
+    for id in ["bytes-4", "seconds-4"] {
+        let figure = figure(id);
+        assert!(figure.contains("Dots are the epochs 1, 10, 100"), "{figure}");
+        let dots = part(figure, "<path class=\"dots run-1\" d=\"", "\"");
+        assert_eq!(dots.matches("h0").count(), 2, "the first and the last of few epochs: {dots}");
+    }
+    let by_epoch = figure("epochs-4");
+    assert!(!by_epoch.contains("Dots are the epochs"), "distances are epochs there");
+    let style = |run: &str| {
+        let line = part(by_epoch, &format!("<path class=\"line {run}\""), "/>");
+        line.split_once("style=\"").map(|(_, style)| style.trim_end_matches('"').to_owned())
+    };
+    assert_eq!([style("run-1"), style("run-2")], [None, None]);
+    assert_eq!(style("run-3").as_deref(), Some("stroke-dasharray:8 8;stroke-dashoffset:-8;stroke-linecap:butt"));
+}
+
+/// Writes whether the table is cut, for a test.
+const MEASURE: &str = "<script>window.addEventListener('load', () => { const table = document.querySelector('#results').closest('.scroll'); \
+                       document.body.dataset.cut = table.scrollWidth > table.clientWidth; });</script></body>";
+
+#[test]
+fn the_table_fits_a_window_of_1200_pixels() {
+    let browser = Path::new("/usr/bin/chromium");
+    if !browser.exists() {
+        grappa_skip::skip!("there is no {}", browser.display());
+    }
+    let parent = tempdir().unwrap();
+    let name = "varco+rate-schedule=fixed:4";
+    let methods = [runs(&parent, name, 4, 1 << 30, &[0.7, 0.74]), runs(&parent, "isolated", 4, 0, &[0.6, 0.6])];
+    let html = MethodComparison::read("cora", &methods).unwrap().html();
+    let path = parent.path().join("measured.html");
+    std::fs::write(&path, html.replace("</body>", MEASURE)).unwrap();
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"])
+        .arg("--window-size=1200,900")
+        .arg(format!("--user-data-dir={}", parent.path().join("profile").display()))
+        .arg(format!("file://{}", path.display()))
+        .output()
+        .unwrap();
+    let measured = String::from_utf8(output.stdout).unwrap();
+    assert!(measured.contains("data-cut=\"false\""), "the table is cut");
+}

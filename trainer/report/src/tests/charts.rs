@@ -198,3 +198,34 @@ fn colors_differ_and_stand_out_from_the_page_in_both_themes() {
         assert!(css.contains(&format!(".stage-{0} {{ color: var(--{0}); }}", stage.name())), "{stage:?}");
     }
 }
+
+#[test]
+fn the_largest_chart_is_what_the_run_monitors() {
+    let (records, scores) = (records(12), scores(3));
+    for (monitor, id) in
+        [(Monitor::Score, "plot-accuracy"), (Monitor::MacroF1, "plot-accuracy"), (Monitor::Loss, "plot-loss")]
+    {
+        let mut report = Given { records: &records, scores: Some(&scores), best: Some(4), ..Given::default() }.report();
+        report.summary.config.monitor = monitor;
+        for record in &mut report.records {
+            record.val_macro_f1 = record.val_accuracy;
+        }
+        let html = report.html();
+        let first = part(&html, "<figure id=\"", "\"");
+        assert_eq!(first, id, "{monitor}");
+        assert!(figure(&html, first).contains("best: epoch 4"), "{monitor}");
+    }
+}
+
+#[test]
+fn the_legend_of_precision_by_recall_is_the_average_precision() {
+    let (records, mut scores) = (records(3), scores(2));
+    scores.average_precision = Some(0.625);
+    scores.precision_recall = vec![[0.1, 1.0], [0.5, 0.8], [1.0, 0.25]];
+    let html = page("store", &records, Some(&scores), &[]);
+    let figure = figure(&html, "plot-precision-recall");
+    assert!(figure.contains("<span class=\"when\">average precision</span>"), "{figure}");
+    assert!(part(figure, "<ul>", "</ul>").contains("<b>62.5 %</b>"), "{figure}");
+    // A reader who points at the end of the curve finds the precision there.
+    assert!(part(figure, "\"values\":", "}").contains("25.0 %"), "{figure}");
+}

@@ -6,7 +6,7 @@ use grappa_formats::manifest::{LabelKind, LabelSpec};
 use grappa_run::{
     background::RunPages,
     checkpoint::{Best, RunState},
-    config::{Auto, Evaluate, TrainConfig},
+    config::{Auto, Evaluate, Monitor, TrainConfig},
     journal::EpochRecord,
     model::Task,
     scores::{Labels, ModelScores, ScoreReport, Scores},
@@ -130,6 +130,10 @@ impl Default for Given<'_> {
 
 impl Given<'_> {
     fn html(&self) -> String {
+        self.report().html()
+    }
+
+    fn report(&self) -> Report {
         let validated = |record: &&EpochRecord| record.val_accuracy.is_some();
         let last = self.records.iter().rev().find(validated).map(|record| record.epoch);
         let best = self.best.or(last).map(|epoch| Best { epoch, step: epoch * 28, val: 0.5, test: None });
@@ -137,7 +141,7 @@ impl Given<'_> {
             RunState { epoch: self.records.last().map_or(0, |record| record.epoch), best, ..RunState::default() };
         state.note_task(self.task);
         let config = TrainConfig { partitions: Auto::Value(self.partitions), ..TrainConfig::default() };
-        let report = Report {
+        Report {
             name: self.name.to_owned(),
             records: self.records.to_vec(),
             summary: Summary::new(self.records, &state, &config, stages([10.0; 8])),
@@ -145,8 +149,7 @@ impl Given<'_> {
             classes: self.classes.to_vec(),
             facts: facts(),
             is_finished: true,
-        };
-        report.html()
+        }
     }
 }
 
@@ -234,6 +237,8 @@ fn the_wall_time_is_a_table_of_stages_that_add_up() {
     assert_eq!(table.matches("12.5 %").count(), 8, "{table}");
     assert!(table.contains("</i>evaluate</th>") && !table.contains("</i>preaggregate</th>"), "{table}");
     assert!(table.contains("<th>all</th><td>1 min 20 s</td>") || table.contains("<th>all</th><td>80"), "{table}");
+    // The table is narrow: it stands beside other facts.
+    assert!(html.contains("<div class=\"tables\">\n<section>\n<h2>Wall time</h2>"));
 }
 
 #[test]
