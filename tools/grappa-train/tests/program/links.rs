@@ -124,7 +124,7 @@ fn rankings_of_sources_are_in_all_results_and_decide_the_best_epoch() {
         run(&mut folder.program(&options)).success();
         folder.summary("other")
     };
-    let asked = summary("--rank-destinations true");
+    let asked = summary("--rank-destinations");
     assert!(asked["val_ndcg_at_20"].is_f64() && asked["links"]["by_source"]["map_at_10"].is_f64(), "{asked}");
     let usual = summary("");
     assert!(usual["val_ndcg_at_20"].is_null() && usual["links"]["by_source"].is_null(), "it costs time: {usual}");
@@ -307,7 +307,7 @@ fn tasks_that_a_store_or_a_run_does_not_serve_are_refused() {
     for (line, words) in grappa_skip::cases![
         "graph.grappa --task link --out new", "no edges are held out|--edge-split 80/10/10";
         "graph.grappa --candidates all --out new", "candidates all is for links|--task link";
-        "graph.grappa --rank-destinations true --out new", "rank-destinations is for links|--task link";
+        "graph.grappa --rank-destinations --out new", "rank-destinations is for links|--task link";
         "graph.grappa --monitor recall@20 --out new", "monitor recall@20 is for links|--task link";
         "graph.grappa --negatives-from hard.csv --out new", "negatives-from hard.csv is for links|--task link";
         "graph.grappa --out nodes --resume --task link", "has task \"auto\"";
