@@ -7,14 +7,13 @@ import sys
 import zlib
 from typing import Any, BinaryIO
 
+from ._grappa import in_python
 from .command import run
 from .inputs import files_of
 from .store import Store
 from .temporary import Folder, name_beside
 
 
-#: The columns of an input that are shown.
-NAMES_MAX = 20
 
 
 def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Any) -> Store | dict:
@@ -86,26 +85,13 @@ class Summary(dict[str, Any]):
     """
 
     def __repr__(self) -> str:
-        lines = [_described(reading) for reading in self["inputs"]]
+        lines = [in_python(reading["described"]) for reading in self["inputs"]]
         if self.get("class_names"):
             lines.append(f"names of classes or targets: {', '.join(self['class_names'][:10])}")
         if "nodes" in self:
             rejected = f", {self['rejected']:,} rejected" if self["rejected"] else ""
             lines.append(f"{self['nodes']:,} nodes, {self['edges']:,} edges ({self['edges_read']:,} read{rejected})")
         return "\n".join(lines)
-
-
-def _described(reading: dict[str, Any]) -> str:
-    """How an input was read, in a line."""
-    more = f" and {reading['more_files']} more" if reading["more_files"] else ""
-    parts = [f"{reading['what']} from {reading['file']}{more}: {reading['format']}"]
-    parts += [f"{column['role']} {column['column']}" for column in reading["columns"][:NAMES_MAX]]
-    parts += [f"{len(reading['columns']) - NAMES_MAX} more columns"] * (len(reading["columns"]) > NAMES_MAX)
-    if reading["by_position"]:
-        parts.append("row k is the node with the k-th smallest id")
-    if reading["left_out"]:
-        parts.append(f"left out: {', '.join(reading['left_out'])}")
-    return "; ".join(parts)
 
 
 def _folder(out: str | os.PathLike | None) -> Folder:

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use clap::Command;
+use grappa_engine::ingest::Replacement;
 use grappa_run::config::TrainOption;
 
 /// The values that an option accepts by name. None for a flag.
@@ -23,6 +24,9 @@ static OPTIONS: LazyLock<HashMap<String, Values>> = LazyLock::new(|| {
             let names = option.choices.iter().map(|&(name, _)| name.to_owned());
             known.get_or_insert_default().extend(names);
         }
+    }
+    if let Some(Some(missing)) = options.get_mut("missing") {
+        missing.extend(Replacement::WORDS.map(str::to_owned));
     }
     for flag in FLAGS_OF_TRAIN {
         options.entry(flag.to_owned()).or_default();
@@ -80,7 +84,11 @@ fn renamed(text: &str) -> String {
             // An option of training that is not in its configuration, such as a port.
             None => &[],
         };
-        if let Some(word) = rest.strip_prefix([' ', '=']).and_then(|rest| value(rest, values)) {
+        let word = match rest.strip_prefix('=') {
+            Some(rest) => word(rest),
+            None => rest.strip_prefix(' ').and_then(|rest| value(rest, values)),
+        };
+        if let Some(word) = word {
             rest = &rest[1 + word.len()..];
             out += &literal(word);
         }
@@ -90,9 +98,14 @@ fn renamed(text: &str) -> String {
 
 /// The word that `text` begins with, if it is a value and not the next word of the sentence.
 fn value<'a>(text: &'a str, values: &[String]) -> Option<&'a str> {
-    let word = text.split([' ', ',', ';', ')', '\'', '"', '\n']).next()?;
+    let word = word(text)?;
     let is_value = word.contains(|c: char| c.is_ascii_digit() || c.is_uppercase() || "/=<".contains(c));
     (is_value || values.iter().any(|value| value == word)).then_some(word)
+}
+
+/// The word that `text` begins with.
+fn word(text: &str) -> Option<&str> {
+    text.split([' ', ',', ';', ')', '\'', '"', '\n']).next().filter(|word| !word.is_empty())
 }
 
 /// A value as Python writes it. Places for values, such as `FILE` and `<FILE>`, stay.

@@ -51,7 +51,7 @@ pub(crate) fn wrong_rows(nodes: u64, rows: u64, if_more: &str) -> String {
 pub(crate) fn in_shell(word: &str) -> String {
     match !word.is_empty()
         && !word.starts_with('-')
-        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte))
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:@/+,=".contains(&byte))
     {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),

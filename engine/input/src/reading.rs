@@ -145,7 +145,7 @@ impl fmt::Display for Reading {
             let names: Vec<_> = self.left_out.iter().take(NAMES_MAX).map(|name| printable(name)).collect();
             write!(f, "; left out: {}{}", names.join(", "), and_more(self.left_out.len()))?;
             if self.what == "edges" && self.columns.iter().all(|(role, _)| *role != "weight") {
-                write!(f, " (--weight {} takes the weight of each edge from it)", in_shell(&self.left_out[0]))?;
+                write!(f, " (--weight={} takes the weight of each edge from it)", in_shell(&self.left_out[0]))?;
             }
         }
         Ok(())

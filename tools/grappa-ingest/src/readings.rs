@@ -38,7 +38,7 @@ fn rows_of(reading: &Reading) -> Vec<Vec<String>> {
     let file = printable(&reading.file.display().to_string()).into_owned();
     let read = reading.columns.iter().map(|(role, name)| {
         let encoded = reading.encodings.iter().find(|encoded| encoded.column.name == *name);
-        row_of(&file, name, role, encoded.filter(|_| *role == reading.what))
+        row_of(&file, name, role, encoded.filter(|_| *role == reading.what || *role == "feature"))
     });
     let left_out = reading.left_out.iter().map(|name| row_of(&file, name, "left out", None));
     let mut rows: Vec<_> = read.chain(left_out).collect();
@@ -103,6 +103,8 @@ pub struct Input<'a> {
     left_out: &'a [String],
     /// Whether row k belongs to the node with the k-th smallest id; null for edges.
     by_position: Option<bool>,
+    /// All of this in a sentence.
+    described: String,
 }
 
 /// What a column of features becomes.
@@ -141,6 +143,7 @@ impl<'a> Input<'a> {
                 })
                 .collect(),
             left_out: &reading.left_out,
+            described: reading.to_string(),
             by_position: reading.by_position,
         }
     }

@@ -62,6 +62,11 @@ pub enum Replacement {
     Constant(f64),
 }
 
+impl Replacement {
+    /// The words of the command line, apart from numbers.
+    pub const WORDS: [&str; 3] = ["mean", "indicator", "other"];
+}
+
 impl MissingOptions {
     /// The replacement of missing values of a column.
     pub(crate) fn of(&self, column: &str) -> Option<Replacement> {
