@@ -50,6 +50,23 @@ def test_parts_have_all_edges_once_and_messages_never_have_those_of_the_batch(sp
     assert seen == parts["train"]
 
 
+def test_destinations_are_among_the_nodes_that_the_user_names(tmp_path):
+    random = np.random.default_rng(2)
+    items = np.arange(50, 70)
+    pairs = np.unique(np.stack([random.integers(0, 50, 300), random.choice(items, 300)]), axis=1)
+    features = np.ones((70, 2), np.float32)
+    store = grappa.ingest(pairs, features=features, undirected=True, edge_split="80/10/10", out=tmp_path / "shop.grappa")
+    for among in (store.nodes(items), np.isin(store.ids(np.arange(70)), items)):
+        seen = []
+        for batch in grappa.LinkNeighborLoader(store, [4], 32, "train", among=among):
+            sources, destinations = store.ids(batch.n_id[batch.edge_label_index])
+            positives = len(batch.input_id)
+            assert np.isin(destinations, items).all() and not np.isin(sources[:positives], items).any()
+            assert len(destinations) > positives
+            seen.append(np.stack([sources, destinations])[:, :positives])
+        assert set(map(tuple, np.concatenate(seen, axis=1).T)) <= set(map(tuple, pairs.T))
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("candidates", ["uniform", "degree", "in-batch"])
 def test_negatives_are_no_edges(split, mode, candidates):

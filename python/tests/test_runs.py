@@ -236,6 +236,40 @@ def test_rankings_of_sources_equal_pytorch_geometric(tmp_path):
                 assert found == pytest.approx(expected.compute().item(), rel=1e-5), (split, key)
 
 
+def test_edges_are_ranked_among_destinations_without_an_edge_in_any_part(tmp_path):
+    if why := cannot_train():
+        pytest.skip(why)
+    random = np.random.default_rng(6)
+    users, items = 40, np.arange(40, 70)
+    pairs = np.unique(np.stack([random.integers(0, users, 500), random.choice(items, 500)]), axis=1)
+    graph, val, test = np.split(random.permutation(pairs, axis=1), [200, 270], axis=1)
+    store = grappa.ingest(graph, val_edges=val, test_edges=test, out=tmp_path / "shop.grappa")
+    store.add_features("fastrp", dim=16)
+    items_of_store = store.nodes(items)
+    for among in (None, items):
+        options = {} if among is None else {"among": tmp_path / "items.txt"}
+        if among is not None:
+            np.savetxt(options["among"], items, fmt="%d")
+        run = grappa.train(
+            store, out=tmp_path / f"run{among is None}", task="link", candidates="all", epochs=2, hidden=16, dropout=0, **options
+        )
+        destinations = np.arange(users + len(items)) if among is None else items
+        every = np.stack([np.repeat(np.arange(users), len(destinations)), np.tile(destinations, users)])
+        scores = run.predict(store, links=store.nodes(every.ravel()).reshape(2, -1)).reshape(users, -1)
+        position = {destination: at for at, destination in enumerate(destinations)}
+        unknown = np.array([[user != destination for destination in destinations] for user in range(users)])
+        for user, item in np.concatenate([graph, val, test], axis=1).T:
+            unknown[user, position[item]] = False
+        for part, edges in (("val", val), ("test", test)):
+            ranks = []
+            for user, item in edges.T:
+                score, others = scores[user, position[item]], scores[user, unknown[user]]
+                ranks.append(1 + (others > score).sum() + (others == score).sum() / 2)
+            assert run.summary[f"{part}_mrr"] == pytest.approx(np.mean(1 / np.array(ranks)), rel=1e-3), (part, among)
+    best = run.predict(store, store.nodes([0, 1]), top_k=5, among=items_of_store)
+    assert np.isin(best.targets, items_of_store).all()
+
+
 def test_known_destinations_are_left_out_and_their_places_stay_empty(link_run):
     run, store = link_run
     source = store.nodes(["u3"])
