@@ -59,7 +59,7 @@ def test_destinations_are_among_the_nodes_that_the_user_names(tmp_path):
     for among in (store.nodes(items), np.isin(store.ids(np.arange(70)), items)):
         seen = []
         for batch in grappa.LinkNeighborLoader(store, [4], 32, "train", among=among):
-            sources, destinations = store.ids(batch.n_id[batch.edge_label_index])
+            sources, destinations = (store.ids(ends) for ends in batch.n_id[batch.edge_label_index])
             positives = len(batch.input_id)
             assert np.isin(destinations, items).all() and not np.isin(sources[:positives], items).any()
             assert len(destinations) > positives

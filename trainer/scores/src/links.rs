@@ -307,7 +307,7 @@ mod tests {
             scores.filtered.add(edge % 13, edge % 3);
             scores.raw.add(edge % 17, edge % 2);
             scores.add_pair((edge % 7) as f32, (edge % 5) as f32);
-            scores.by_source.add(&[edge % 2 == 0, edge % 3 == 0], 1 + edge % 4);
+            scores.by_source.add(&[edge.is_multiple_of(2), edge.is_multiple_of(3)], 1 + edge % 4);
         };
         let (mut all, mut parts) = (LinkScores::default(), [LinkScores::default(), LinkScores::default()]);
         for edge in 0..100 {

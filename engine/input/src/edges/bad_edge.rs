@@ -12,6 +12,9 @@ use crate::{
     separator::OpenQuote,
 };
 
+/// A parsed line or field, or why it is bad.
+pub(super) type Checked<T> = Result<T, BadEdge>;
+
 /// Why a line or row is not an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadEdge {

@@ -1,8 +1,13 @@
 //! Features of edges that are not numbers alone: times, booleans, categories and missing values.
 
+use std::sync::Arc;
+
 use grappa_formats::schema::Column;
 
-use super::{BadEdge, fields::Checked};
+use super::{
+    bad_edge::{BadEdge, Checked},
+    options::EdgeSourceOptions,
+};
 use crate::table::{Cell, Encoder, ProblemKind};
 
 /// Makes numbers of the columns of edge features, as [`Encoder`] does with those of nodes.
@@ -10,8 +15,14 @@ use crate::table::{Cell, Encoder, ProblemKind};
 pub(super) struct EdgeEncoder(Encoder);
 
 impl EdgeEncoder {
-    pub fn new(columns: Vec<Column>) -> Self {
+    fn new(columns: Vec<Column>) -> Self {
         Self(Encoder::new(columns))
+    }
+
+    /// The encoder of the features, if they are known not to be numbers alone.
+    pub fn of(options: &EdgeSourceOptions) -> Option<Arc<Self>> {
+        let encoded = options.encoded.as_ref()?;
+        Some(Arc::new(Self::new(encoded.iter().map(|reading| reading.column.clone()).collect())))
     }
 
     /// Reads no column. It stands for the encoder that [`EdgeSource::fit`](super::EdgeSource::fit) makes.

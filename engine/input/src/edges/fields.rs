@@ -7,15 +7,18 @@ use std::{borrow::Cow, sync::Arc};
 use grappa_formats::dictionary::KEY_BYTES_MAX;
 use memchr::{memchr, memchr3};
 
-use super::{BadEdge, IdLimit, TextBatch, batch::EdgeOrder, encoded::EdgeEncoder, order::Place};
+use super::{
+    IdLimit, TextBatch,
+    bad_edge::{BadEdge, Checked},
+    batch::EdgeOrder,
+    encoded::EdgeEncoder,
+    order::Place,
+};
 use crate::{
     columns::EdgeColumns,
     separator::{Field, Separator, is_blank, trim, unquoted},
     table::Cell,
 };
-
-/// A parsed line or field, or why it is bad.
-pub(super) type Checked<T> = Result<T, BadEdge>;
 
 /// Whether a trimmed line begins as a comment does. Comments are read before the first line of data only.
 pub(crate) fn is_comment(line: &[u8]) -> bool {

@@ -352,7 +352,7 @@ impl Sniffer<'_> {
             (_, None) => EdgeColumns::numbered(width - empty_columns, &options.columns)
                 .map_err(|what| self.refused(line, what))?,
         };
-        let encoder = match options.encoder() {
+        let encoder = match EdgeEncoder::of(options) {
             None if !self.are_numbers(&columns.features, separator, header.is_some()) => {
                 Some(Arc::new(EdgeEncoder::unfitted()))
             }

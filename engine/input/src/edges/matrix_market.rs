@@ -15,8 +15,9 @@ use std::path::Path;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    BadEdge, EdgeSourceOptions, IdKind, IdLimit,
-    fields::{Checked, LineForm, edge_of},
+    EdgeSourceOptions, IdKind, IdLimit,
+    bad_edge::{BadEdge, Checked},
+    fields::{LineForm, edge_of},
     order::{WEIGHT, no_such_value},
 };
 use crate::{conversions::Conversion, line_reader::Line, messages::shown, separator::Separator};

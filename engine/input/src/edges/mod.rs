@@ -52,6 +52,7 @@ use self::{
     block::{EdgeFile, SharedByBlocks},
     content::Content,
     edge_array::EdgeArray,
+    encoded::EdgeEncoder,
     layout::READ_AS,
     packed_text::TextStream,
     text::TextLines,
@@ -113,7 +114,7 @@ impl EdgeSource {
         let features = options.features.as_deref();
         let features = features.map(|path| EdgeArray::features(path, weighted)).transpose()?;
         let has_f16_features = features.as_ref().is_some_and(EdgeArray::is_f16);
-        let width = match (&features, options.encoder()) {
+        let width = match (&features, EdgeEncoder::of(&options)) {
             (Some(array), _) => array.width,
             (None, Some(encoder)) if columns > 0 => encoder.dim(),
             (None, _) => columns,

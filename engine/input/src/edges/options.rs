@@ -1,8 +1,7 @@
 //! How to read edges.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf};
 
-use super::encoded::EdgeEncoder;
 use crate::{columns::EdgeColumnOptions, reading::ColumnReading, separator::Separator};
 
 /// The format of edge files.
@@ -135,15 +134,6 @@ pub struct EdgeSourceOptions {
     /// Input bytes per block; compressed text is cut after unpacking. A worker holds one block and its parsed edges:
     /// `block_bytes`, plus 16 bytes per edge (20 with a weight).
     pub block_bytes: usize,
-}
-
-impl EdgeSourceOptions {
-    /// What makes numbers of the features, if they are known not to be numbers alone.
-    pub(super) fn encoder(&self) -> Option<Arc<EdgeEncoder>> {
-        let encoded = self.encoded.as_ref()?;
-        let columns = encoded.iter().map(|reading| reading.column.clone());
-        Some(Arc::new(EdgeEncoder::new(columns.collect())))
-    }
 }
 
 impl Default for EdgeSourceOptions {

@@ -11,8 +11,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     EdgeBatch, IdLimit,
-    edge_array::EdgeArray,
-    order::ArrayColumn,
+    edge_array::{ArrayColumn, EdgeArray},
     row_check::{Fault, OnBadRow, RowCheck, ids_of_floats},
 };
 use crate::{

@@ -18,8 +18,8 @@ use parquet::{
 use self::schema::PickedColumns;
 use super::{
     BadEdge, EdgeBatch, EdgeSourceOptions, IdLimit, TextBatch,
+    bad_edge::Checked,
     edge_array::EdgeArray,
-    fields::Checked,
     order::Place,
     row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite, weight_of},
     table::share,

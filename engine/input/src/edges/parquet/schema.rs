@@ -101,7 +101,7 @@ impl PickedColumns {
             }
         }
         let are_numbers = features.iter().all(|&column| ValueType::of(&schema.column(column)) == ValueType::Number);
-        let encoder = match options.encoder() {
+        let encoder = match EdgeEncoder::of(options) {
             None if !are_numbers => Some(Arc::new(EdgeEncoder::unfitted())),
             encoder => encoder.filter(|_| !features.is_empty()),
         };
