@@ -209,12 +209,18 @@ class Run:
             ['id', 'class', 'probability']
         """
         try:
-            from pyarrow.parquet import read_table
+            from pyarrow.parquet import ParquetFile
         except ImportError:
             raise ImportError("a table needs PyArrow: pip install pyarrow") from None
         if ids is not None:
             store, nodes = _nodes_by_ids(store, nodes, split, ids)
-        return self._predicted(read_table, "values.parquet", store, nodes, split, values, links, top_k, among, options)
+        
+        def read(file: str) -> pyarrow.Table:
+            # `read_table` imports data sets and file systems of clouds, which takes seconds.
+            with ParquetFile(file) as table:
+                return table.read()
+
+        return self._predicted(read, "values.parquet", store, nodes, split, values, links, top_k, among, options)
 
     def _predicted(self, read, name, store, nodes, split, values, links, top_k, among, options):
         if values not in VALUES:
