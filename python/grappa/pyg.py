@@ -14,13 +14,14 @@ from torch_geometric.sampler.utils import to_bidirectional
 
 from .columns import array_of
 from .convolutions import convolve
+from .fused import fuse, mark_hops, unfuse
 from .links import LinkLoader
 from .loader import Loader
 from .orders import Order
 from .ranks import at_least
 from .samplers import NO_TIMES, FeatureStore, Sampler, draws_by_weight, homogeneous, store_of, subgraph_kind
 
-__all__ = ["Block", "ClusterLoader", "FeatureStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve"]
+__all__ = ["Block", "ClusterLoader", "FeatureStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve", "fuse", "unfuse"]
 
 #: What takes the place of parameters that stores and native threads have no use for.
 INSTEAD = {
@@ -191,6 +192,7 @@ class NeighborLoader(Loader[Data]):
             data.input_id = self._input_id[entries["input_id"].cpu()].to(entries["input_id"].device)
         if self.subgraph_type == "bidirectional":
             _add_reverse_edges(data)
+        mark_hops(data)
         return data if self.transform is None else self.transform(data)
 
 
