@@ -1,8 +1,8 @@
 //! The scores of a run's model.
 
 pub use grappa_scores::{
-    Judged, Labels, LinkCandidates, LinkReport, LinkScores, RANKED_MAX, RankReport, ScoreReport, Scores, SourceReport,
-    SourceScores, TargetLoss, TargetScale, TargetScore, is_undecided, largest,
+    Judged, Labels, LinkCandidates, LinkReport, LinkScores, Places, RANKED_MAX, RankReport, ScoreReport, Scores,
+    SourceReport, SourceScores, TargetLoss, TargetScale, TargetScore, is_undecided, largest,
 };
 use serde::{Deserialize, Serialize};
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::auc::CURVE_POINTS_MAX;
 pub use self::by_source::{RANKED_AT, RANKED_MAX, SourceReport, SourceScores};
-pub use self::links::{LinkCandidates, LinkReport, LinkScores, RankReport, Ranks};
+pub use self::links::{LinkCandidates, LinkReport, LinkScores, Places, RankReport, Ranks};
 pub use self::targets::{TargetLoss, TargetScale, TargetScore};
 use self::{auc::Ranking, loss::LossSum, targets::TargetSums};
 

@@ -35,18 +35,11 @@ impl Ranks {
         }
     }
 
-    /// Adds an edge by its score and the scores of its candidates. A candidate whose score is NaN is above. An edge whose score is NaN is the
-    /// last one.
+    /// Adds an edge by its score and the scores of its candidates, as [`Places::add_scores`] counts them.
     pub fn add_scores(&mut self, edge: f32, candidates: impl Iterator<Item = f32>) {
-        let (mut above, mut equal) = (0, 0);
-        for score in candidates {
-            if score == edge {
-                equal += 1;
-            } else if score > edge || score.is_nan() || edge.is_nan() {
-                above += 1;
-            }
-        }
-        self.add(above, equal);
+        let mut places = Places::default();
+        places.add_scores(edge, candidates);
+        self.add(places.above, places.equal);
     }
 
     /// Adds the ranks of other edges.
@@ -73,6 +66,34 @@ impl Ranks {
         let [hits_at_1, hits_at_10, hits_at_50, hits_at_100] =
             self.hits.map(|hits| (self.edges > 0).then(|| hits as f64 / self.edges as f64));
         RankReport { mrr: self.reciprocals.mean(self.edges), hits_at_1, hits_at_10, hits_at_50, hits_at_100 }
+    }
+}
+
+/// Numbers of candidates of an edge.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Places {
+    /// With a higher score than the edge.
+    pub above: u64,
+    /// With the same score.
+    pub equal: u64,
+}
+
+impl Places {
+    /// Counts candidates of an edge by scores. A candidate whose score is NaN is above. An edge whose score is NaN is the last one.
+    pub fn add_scores(&mut self, edge: f32, candidates: impl Iterator<Item = f32>) {
+        for score in candidates {
+            if score == edge {
+                self.equal += 1;
+            } else if score > edge || score.is_nan() || edge.is_nan() {
+                self.above += 1;
+            }
+        }
+    }
+
+    /// Adds the candidates that were counted elsewhere.
+    pub fn merge(&mut self, other: Self) {
+        self.above += other.above;
+        self.equal += other.equal;
     }
 }
 

@@ -1,9 +1,11 @@
 //! Ranks of edges among candidates.
 
+use std::{collections::HashMap, ops::Range, sync::Arc};
+
 use grappa_formats::{EdgePart, NodeId};
-use grappa_io::{progress::Progress, workers};
-use grappa_run::scores::LinkScores;
-use grappa_sampling::links::{KnownEdges, RankCandidates, Ranked, known_edges_of};
+use grappa_io::{Error as EngineError, progress::Progress, workers};
+use grappa_run::scores::{LinkScores, Places};
+use grappa_sampling::links::{Candidates, KnownEdges, RankCandidates, Ranked, known_edges_of};
 use grappa_storage::Store;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -41,51 +43,111 @@ impl RankedEdges<'_> {
         Self { edges: &self.edges[start..end.min(self.edges.len())], first: self.first + start as u64, ..*self }
     }
 
-    fn drawn(&self, threads: usize) -> Result<Vec<Ranked>> {
+    /// All candidates of the edges.
+    fn draw_all(&self, threads: usize) -> Result<Vec<DrawnPart>> {
         let part = self.edges.len().div_ceil(threads.max(1)).max(1);
         let parts = (0..self.edges.len()).step_by(part);
-        Ok(workers::each(parts, |start| self.part(start, start + part).draw())?.concat())
+        let draw = |start| {
+            let part = self.part(start, start + part);
+            let numbered = (part.first..).zip(part.edges);
+            let drawn = numbered.map(|(number, &edge)| {
+                Ok(DrawnPart { edge, ranked: self.candidates.draw(self.store, self.known, number, edge)? })
+            });
+            drawn.collect::<grappa_io::Result<Vec<_>>>()
+        };
+        Ok(workers::each(parts, draw)?.into_iter().flatten().collect())
     }
 
-    fn draw(&self) -> grappa_io::Result<Vec<Ranked>> {
-        let numbered = (self.first..).zip(self.edges);
-        let drawn = numbered.map(|(number, &edge)| self.candidates.draw(self.store, self.known, number, edge));
-        drawn.collect()
+    /// Some candidates of the first edge.
+    fn draw_slots(&self, slots: Range<u64>, threads: usize) -> Result<Vec<DrawnPart>> {
+        let edge = self.edges[0];
+        let part = (slots.end - slots.start).div_ceil(threads.max(1) as u64).max(1);
+        let parts = slots.clone().step_by(part as usize);
+        Ok(workers::each(parts, |start| {
+            let part = start..slots.end.min(start + part);
+            Ok(DrawnPart { edge, ranked: self.candidates.draw_part(self.store, self.known, self.first, edge, part)? })
+        })?)
     }
 }
 
 impl LinkEmbeddings<'_> {
     /// Ranks edges among their candidates. The set has the ends of all edges and all candidates, and the destinations have those of edges. An
-    /// edge whose source has edges to all candidates has no filtered rank.
+    /// edge whose source has edges to all candidates has no filtered rank. If memory is too small for the candidates of an edge, they are
+    /// drawn and scored in blocks.
     ///
     /// # Errors
-    /// If files cannot be read, or `progress` asks to stop.
+    /// If files cannot be read, memory is too small for the known edges of a source, or `progress` asks to stop.
     pub fn rank(&self, edges: &RankedEdges<'_>, progress: &dyn Progress) -> Result<LinkScores> {
         let mut scores = LinkScores::default();
+        let share = self.memory / 2;
         let pairs = 2 + 2 * u64::from(edges.candidates.count.unwrap_or(0));
-        let part = (self.memory / 2 / (pairs * PAIR_BYTES + 2 * self.row_bytes())).max(1) as usize;
-        for start in (0..edges.edges.len()).step_by(part) {
-            let edges = edges.part(start, start + part);
-            let drawn = edges.drawn(self.threads)?;
-            self.rank_drawn(&edges, &drawn, &mut scores, progress)?;
-            if edges.candidates.count.is_none() {
-                self.rank_among_all(&edges, &mut scores, progress)?;
+        let edge_bytes = pairs * PAIR_BYTES + 2 * self.row_bytes();
+        if edge_bytes > share && edges.candidates.count.is_some() {
+            let slots = (share / (2 * PAIR_BYTES)).max(1);
+            for start in 0..edges.edges.len() {
+                let edge = edges.part(start, start + 1);
+                self.rank_in_blocks(&edge, slots, progress)?.add_to(&mut scores);
             }
+            return Ok(scores);
+        }
+        let mut part = (share / edge_bytes).max(1) as usize;
+        let mut start = 0;
+        while start < edges.edges.len() {
+            let edges = edges.part(start, start + part);
+            let known = match self.known_edges(&edges, progress) {
+                // Fewer sources have fewer known edges.
+                Err(EngineError::Budget { .. }) if edges.edges.len() > 1 => {
+                    part = edges.edges.len() / 2;
+                    continue;
+                }
+                known => known?,
+            };
+            let is_counted = edges.candidates.count.is_some();
+            for mut scored in self.score_drawn(&edges.draw_all(self.threads)?, progress)? {
+                scored.is_ranked = is_counted;
+                scored.add_to(&mut scores);
+            }
+            if !is_counted {
+                self.rank_among_all(&edges, &known, &mut scores, progress)?;
+            }
+            start += edges.edges.len();
         }
         Ok(scores)
     }
 
+    /// Ranks one edge, whose candidates are drawn `slots` at a time.
+    fn rank_in_blocks(&self, edge: &RankedEdges<'_>, slots: u64, progress: &dyn Progress) -> Result<ScoredEdge> {
+        let source = edge.edges[0].0;
+        let is_listed = matches!(edge.candidates.nodes, Candidates::Listed(_));
+        let count = edge.candidates.count_of(source);
+        let mut all: Option<ScoredEdge> = None;
+        // The first slot alone tells whether any can be filtered.
+        let (mut start, mut end) = (0, 1.min(count));
+        loop {
+            for scored in self.score_drawn(&edge.draw_slots(start..end, self.threads)?, progress)? {
+                match &mut all {
+                    Some(all) => all.merge(&scored),
+                    None => all = Some(scored),
+                }
+            }
+            let has_filtered = is_listed || all.as_ref().is_some_and(|all| all.filtered_count > 0);
+            if end == count || !has_filtered {
+                break;
+            }
+            (start, end) = (end, count.min(end + slots));
+        }
+        let all = all.expect("a first part");
+        match is_listed && all.filtered_count == 0 {
+            true => Err(edge.candidates.not_listed(edge.store, source).into()),
+            false => Ok(all),
+        }
+    }
+
     /// Scores edges, pairs and candidates that were drawn.
-    fn rank_drawn(
-        &self,
-        edges: &RankedEdges<'_>,
-        drawn: &[Ranked],
-        scores: &mut LinkScores,
-        progress: &dyn Progress,
-    ) -> Result<()> {
+    fn score_drawn(&self, drawn: &[DrawnPart], progress: &dyn Progress) -> Result<Vec<ScoredEdge>> {
         let mut pairs = Vec::new();
-        for (&edge, ranked) in edges.edges.iter().zip(drawn) {
-            pairs.push(edge);
+        for DrawnPart { edge, ranked } in drawn {
+            pairs.push(*edge);
             pairs.extend(ranked.pair);
             pairs.extend(ranked.filtered.iter().map(|&node| (edge.0, node)));
             // Most raw candidates are the filtered ones.
@@ -95,29 +157,47 @@ impl LinkEmbeddings<'_> {
         let half = Self { memory: self.memory / 2, ..*self };
         let mut of_pairs = half.score(&pairs, progress)?.into_iter();
         let mut next = || of_pairs.next().expect("a score for each pair");
-        for ranked in drawn {
+        let scored = drawn.iter().map(|DrawnPart { ranked, .. }| {
             let edge = next();
-            if ranked.pair.is_some() {
-                scores.add_pair(edge, next());
-            }
+            let pair = ranked.pair.map(|_| next());
             let filtered: Vec<f32> = ranked.filtered.iter().map(|_| next()).collect();
-            let raw: Vec<f32> =
-                (0..ranked.raw.len()).map(|at| if is_filtered(ranked, at) { filtered[at] } else { next() }).collect();
-            if edges.candidates.count.is_some() {
-                match filtered.is_empty() {
-                    true => scores.unranked += 1,
-                    false => scores.filtered.add_scores(edge, filtered.into_iter()),
-                }
-                scores.raw.add_scores(edge, raw.into_iter());
-            }
+            let raw = (0..ranked.raw.len()).map(|at| if is_filtered(ranked, at) { filtered[at] } else { next() });
+            let mut scored = ScoredEdge {
+                edge,
+                pair,
+                is_ranked: true,
+                filtered_count: filtered.len() as u64,
+                filtered: Places::default(),
+                raw: Places::default(),
+            };
+            scored.raw.add_scores(edge, raw);
+            scored.filtered.add_scores(edge, filtered.into_iter());
+            scored
+        });
+        Ok(scored.collect())
+    }
+
+    /// The known edges of the sources of edges, if these are ranked among all destinations.
+    fn known_edges(
+        &self,
+        edges: &RankedEdges<'_>,
+        progress: &dyn Progress,
+    ) -> grappa_io::Result<Vec<(NodeId, NodeId)>> {
+        if edges.candidates.count.is_some() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let sources = distinct(edges.edges.iter().map(|edge| edge.0));
+        known_edges_of(edges.store, edges.parts, &sources, self.memory / 4, progress)
     }
 
     /// Ranks edges among all destinations but their own; filtered, also without the source and its known destinations.
-    fn rank_among_all(&self, edges: &RankedEdges<'_>, scores: &mut LinkScores, progress: &dyn Progress) -> Result<()> {
-        let sources = distinct(edges.edges.iter().map(|edge| edge.0));
-        let known = known_edges_of(edges.store, edges.parts, &sources, self.memory / 4, progress)?;
+    fn rank_among_all(
+        &self,
+        edges: &RankedEdges<'_>,
+        known: &[(NodeId, NodeId)],
+        scores: &mut LinkScores,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let [from, to] = [
             self.read_any(edges.edges.iter().map(|edge| edge.0))?,
             self.read_any(edges.edges.iter().map(|edge| edge.1))?,
@@ -129,19 +209,19 @@ impl LinkEmbeddings<'_> {
         })
         .map(|tensor: Tensor| tensor.to_device(Device::Cpu).contiguous());
         let of_edges = shim::values::<f32>(&of_edges).iter().zip(shim::values::<f32>(&magnitudes));
+        let mut excluded: HashMap<NodeId, Arc<[u64]>> = HashMap::new();
         let mut ranks: Vec<AmongAll> = edges
             .edges
             .iter()
             .zip(of_edges)
             .map(|(&(source, destination), (&score, &magnitude))| {
                 let destination = self.destinations.position(destination);
-                let mut left_out = self.excluded(source, &known);
-                left_out.retain(|&position| position != destination);
+                let left_out = excluded.entry(source).or_insert_with(|| Arc::from(self.excluded(source, known)));
                 AmongAll {
                     score,
                     tolerance: (f64::from(magnitude) * ROUNDING) as f32,
                     destination,
-                    left_out,
+                    left_out: left_out.clone(),
                     raw: Places::default(),
                     not_counted: Places::default(),
                 }
@@ -151,7 +231,8 @@ impl LinkEmbeddings<'_> {
         for rank in &ranks {
             let Places { above, equal } = rank.raw;
             scores.raw.add(above, equal);
-            match rank.left_out.len() as u64 + 1 == self.destinations.len() {
+            let others = rank.left_out.len() - usize::from(rank.left_out.binary_search(&rank.destination).is_ok());
+            match others as u64 + 1 == self.destinations.len() {
                 true => scores.unranked += 1,
                 false => scores.filtered.add(above - rank.not_counted.above, equal - rank.not_counted.equal),
             }
@@ -165,11 +246,43 @@ fn is_filtered(ranked: &Ranked, at: usize) -> bool {
     ranked.filtered.get(at) == Some(&ranked.raw[at])
 }
 
-/// Numbers of candidates with a higher and with the same score.
-#[derive(Debug, Clone, Copy, Default)]
-struct Places {
-    above: u64,
-    equal: u64,
+/// Candidates of an edge that were drawn: all, or a part of them.
+struct DrawnPart {
+    edge: (NodeId, NodeId),
+    ranked: Ranked,
+}
+
+/// The scores of an edge, and of its candidates or of a part of them.
+struct ScoredEdge {
+    edge: f32,
+    pair: Option<f32>,
+    /// Whether candidates were drawn to rank it.
+    is_ranked: bool,
+    filtered_count: u64,
+    filtered: Places,
+    raw: Places,
+}
+
+impl ScoredEdge {
+    /// Adds the scores of more candidates of the same edge.
+    fn merge(&mut self, other: &Self) {
+        self.filtered_count += other.filtered_count;
+        self.filtered.merge(other.filtered);
+        self.raw.merge(other.raw);
+    }
+
+    fn add_to(&self, scores: &mut LinkScores) {
+        if let Some(pair) = self.pair {
+            scores.add_pair(self.edge, pair);
+        }
+        if self.is_ranked {
+            match self.filtered_count {
+                0 => scores.unranked += 1,
+                _ => scores.filtered.add(self.filtered.above, self.filtered.equal),
+            }
+            scores.raw.add(self.raw.above, self.raw.equal);
+        }
+    }
 }
 
 /// The rank of an edge among all nodes.
@@ -179,8 +292,8 @@ struct AmongAll {
     /// Products of many sources are added in another order than the score of the edge. Scores that differ by at most this are equal.
     tolerance: f32,
     destination: u64,
-    /// Positions that only raw ranks count, ascending.
-    left_out: Vec<u64>,
+    /// Positions that only raw ranks count, ascending, and the destination if it is a known one. Edges of a source share them.
+    left_out: Arc<[u64]>,
     raw: Places,
     not_counted: Places,
 }
@@ -205,7 +318,7 @@ impl AmongAll {
         }
         let start = self.left_out.partition_point(|&position| position < positions.start);
         let left_out = self.left_out[start..].iter().take_while(|&&position| position < positions.end);
-        for &position in left_out {
+        for &position in left_out.filter(|&&position| position != self.destination) {
             add(&mut self.not_counted, score_at(position));
         }
     }

@@ -21,6 +21,8 @@ pub(super) const DRAWS_MAX: u64 = 2000;
 const DRAWS_MIN: u64 = 8;
 /// Draws among the listed pairs of a source before none of their destinations counts as a node of the partition.
 const OWNED_DRAWS: u64 = 32;
+/// Negatives that are looked up at once for a source, at most, if all sources share them.
+const SHARED_BLOCK: usize = 1 << 14;
 /// Nodes per sum of a table of degrees.
 const BLOCK_NODES: u64 = 64;
 /// The power of degrees (Mikolov et al., "Distributed Representations of Words and Phrases", 2013).
@@ -292,16 +294,26 @@ impl Draw<'_> {
             self.give_up(round + 1, &mut scratch.pending, out)?;
         }
         if is_shared {
-            scratch.pairs.clear();
-            for &(source, _) in &out.positives {
-                scratch.pairs.extend(out.negatives.iter().map(|&(_, target)| (source, target)));
-            }
-            match self.known {
-                Some(_) => {
-                    self.find(scratch)?;
-                    out.is_negative.extend(scratch.found.iter().map(|&found| !found));
-                }
-                None => out.is_negative.resize(scratch.pairs.len(), true),
+            self.mark_shared(scratch, out)?;
+        }
+        Ok(())
+    }
+
+    /// Marks the negatives of each positive that its source has no edge to. Only the marks grow with both numbers: pairs are looked up in
+    /// blocks.
+    fn mark_shared(&self, scratch: &mut DrawScratch, out: &mut LinkSamples) -> Result<()> {
+        let LinkSamples { positives, negatives, is_negative } = out;
+        if self.known.is_none() {
+            is_negative.resize(positives.len() * negatives.len(), true);
+            return Ok(());
+        }
+        is_negative.reserve_exact(positives.len() * negatives.len());
+        for &(source, _) in &*positives {
+            for negatives in negatives.chunks(SHARED_BLOCK) {
+                scratch.pairs.clear();
+                scratch.pairs.extend(negatives.iter().map(|&(_, target)| (source, target)));
+                self.find(scratch)?;
+                is_negative.extend(scratch.found.iter().map(|&found| !found));
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! Draws are addressed by the seed and the number of the edge. So each evaluation has the same candidates, for any number of processes and
 //! threads, and no matter how edges are divided among them.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{ChunkId, EdgePart, NodeId, PartitionId};
 use grappa_io::{Error, Result, progress::Progress};
@@ -43,7 +43,7 @@ pub struct Ranked {
     /// Nodes other than the destination of the edge; true edges are not excluded.
     pub raw: Vec<NodeId>,
     /// A pair without an edge, both ends drawn; uniform if candidates are listed. With destinations, of the source of the edge and one of
-    /// them. None if there is none.
+    /// them. None if there is none, and in all parts but the first.
     pub pair: Option<(NodeId, NodeId)>,
 }
 
@@ -53,54 +53,94 @@ impl RankCandidates {
         self.nodes.bytes() + self.destinations.as_ref().map_or(0, |destinations| destinations.bytes())
     }
 
-    /// Draws the candidates of the edge of this number. A node can be drawn several times. Listed ones are in the order of the list,
-    /// known destinations last.
+    /// The number of candidates of an edge of a source, if these are drawn or listed.
+    pub fn count_of(&self, source: NodeId) -> u64 {
+        match &self.nodes {
+            Candidates::Listed(listed) => listed.of(source).len() as u64,
+            _ => u64::from(self.count.unwrap_or(0)),
+        }
+    }
+
+    /// Draws all candidates of the edge of this number, as [`RankCandidates::draw_part`] does.
     ///
     /// # Errors
     /// If the list has no candidate for the source, or a file is damaged.
     ///
     /// # Panics
     /// If candidates are the ends of a minibatch.
-    pub fn draw(
+    pub fn draw(&self, store: &Store, known: &KnownEdges, number: u64, edge: (NodeId, NodeId)) -> Result<Ranked> {
+        let ranked = self.draw_part(store, known, number, edge, 0..self.count_of(edge.0))?;
+        match (&self.nodes, ranked.filtered.is_empty()) {
+            (Candidates::Listed(_), true) => Err(self.not_listed(store, edge.0)),
+            _ => Ok(ranked),
+        }
+    }
+
+    /// Draws a part of the candidates of the edge of this number, out of [`RankCandidates::count_of`]. A node can be drawn several times.
+    /// Listed ones are in the order of the list, known destinations last. The first part has the pair, and no filtered candidates if the
+    /// first slot finds none: then there are hardly any, and other parts are not worth their draws.
+    ///
+    /// # Errors
+    /// If a file is damaged.
+    ///
+    /// # Panics
+    /// If candidates are the ends of a minibatch.
+    pub fn draw_part(
         &self,
         store: &Store,
         known: &KnownEdges,
         number: u64,
         (source, destination): (NodeId, NodeId),
+        part: Range<u64>,
     ) -> Result<Ranked> {
+        let is_first = part.start == 0;
         let [mut filtered, mut raw] = [Vec::new(), Vec::new()];
+        // The slot of the pair.
         let mut count = u64::from(self.count.unwrap_or(0));
         if let Candidates::Listed(listed) = &self.nodes {
             let mut known_ones = Vec::new();
-            for &(_, node) in listed.of(source).iter().filter(|pair| pair.1 != destination) {
+            let listed = &listed.of(source)[part.start as usize..part.end as usize];
+            for &(_, node) in listed.iter().filter(|pair| pair.1 != destination) {
                 match node == source || known.contains(store, source, node)? {
                     true => known_ones.push(node),
                     false => filtered.push(node),
                 }
             }
-            if filtered.is_empty() {
-                return Err(not_listed(store, source));
-            }
             raw = [&filtered[..], &known_ones].concat();
             count = 0;
-        }
-        for slot in 0..count {
-            raw.extend(self.first(store, number, slot, |&[_, node]| Ok(node != destination))?.map(|pair| pair[1]));
-            let found = self.first(store, number, slot, |&[_, node]| {
-                Ok(node != destination && node != source && !known.contains(store, source, node)?)
-            })?;
-            filtered.extend(found.map(|pair| pair[1]));
-            // The others would take as many draws to find as little.
-            if filtered.is_empty() {
-                break;
+        } else {
+            for slot in part {
+                raw.extend(self.first(store, number, slot, |&[_, node]| Ok(node != destination))?.map(|pair| pair[1]));
+                let found = self.first(store, number, slot, |&[_, node]| {
+                    Ok(node != destination && node != source && !known.contains(store, source, node)?)
+                })?;
+                filtered.extend(found.map(|pair| pair[1]));
+                // The others would take as many draws to find as little.
+                if slot == 0 && filtered.is_empty() {
+                    break;
+                }
             }
         }
         let source_of = |drawn: NodeId| if self.destinations.is_some() { source } else { drawn };
-        let pair = self.first(store, number, count, |&[from, to]| {
-            let from = source_of(from);
-            Ok(from != to && !known.contains(store, from, to)?)
-        })?;
+        let pair = match is_first {
+            true => self.first(store, number, count, |&[from, to]| {
+                let from = source_of(from);
+                Ok(from != to && !known.contains(store, from, to)?)
+            })?,
+            false => None,
+        };
         Ok(Ranked { filtered, raw, pair: pair.map(|[from, to]| (source_of(from), to)) })
+    }
+
+    /// The error about a source for which nothing is listed that could be a filtered candidate.
+    pub fn not_listed(&self, store: &Store, source: NodeId) -> Error {
+        Error::conflict(
+            format!(
+                "the list of candidates has no node without an edge from {}, so its edges cannot be ranked",
+                store.ids().name(source)
+            ),
+            "list a candidate without an edge for the source of each edge that is held out, or rank edges among 100 drawn candidates",
+        )
     }
 
     /// The first pair of nodes that is wanted, by the draws of a slot. None if there is hardly one.
@@ -127,16 +167,6 @@ impl RankCandidates {
         }
         Ok(None)
     }
-}
-
-fn not_listed(store: &Store, source: NodeId) -> Error {
-    Error::conflict(
-        format!(
-            "the list of candidates has no node without an edge from {}, so its edges cannot be ranked",
-            store.ids().name(source)
-        ),
-        "list a candidate without an edge for the source of each edge that is held out, or rank edges among 100 drawn candidates",
-    )
 }
 
 /// The edges of these parts whose sources are among `sources`, which ascend: source and destination, ascending, each once. In an undirected

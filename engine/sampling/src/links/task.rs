@@ -61,9 +61,12 @@ impl LinkScratch {
     pub fn bytes(&self) -> u64 {
         let LinkSamples { positives, negatives, is_negative } = &self.samples;
         // Negatives are drawn and looked up in lists as long as the pairs.
-        let pairs = 3 * (positives.capacity() + negatives.capacity() + is_negative.capacity());
+        let pairs = 3 * (positives.capacity() + negatives.capacity());
         let indices = self.excluded.capacity() * size_of::<[u32; 2]>();
-        (pairs * size_of::<(NodeId, NodeId)>() + self.seeds.capacity() * size_of::<NodeId>() + indices) as u64
+        (pairs * size_of::<(NodeId, NodeId)>()
+            + self.seeds.capacity() * size_of::<NodeId>()
+            + indices
+            + is_negative.capacity()) as u64
     }
 }
 
