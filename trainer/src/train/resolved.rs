@@ -11,7 +11,7 @@ use grappa_run::{
 use grappa_storage::Store;
 use tch::Device;
 
-use super::{edge_data, numbers::ChosenNumbers, processes::Processes};
+use super::{edge_data, links, numbers::ChosenNumbers, processes::Processes};
 use crate::Result;
 
 /// The options of a run, after everything that is `auto` and does not need open partitions was decided, once.
@@ -43,7 +43,7 @@ impl ResolvedConfig {
         config::check(&given)?;
         let numbers = ChosenNumbers::of_run(store, &given, aggregates.is_some(), from, processes)?;
         let edges = edge_data::stored(store).input(&given)?;
-        let options = TrainConfig {
+        let mut options = TrainConfig {
             partitions: Auto::Value(numbers.partitions),
             concurrent: Auto::Value(numbers.concurrent),
             threads: NonZeroUsize::new(given.threads()).map_or(Auto::Auto, Auto::Value),
@@ -62,6 +62,7 @@ impl ResolvedConfig {
             ..given.clone()
         };
         config::check(&options)?;
+        options.memory.0 -= links::budgeted_bytes(&options, store, processes.count())?;
         Ok(Self { given, options, aggregates, device, folder, reason: numbers.reason })
     }
 

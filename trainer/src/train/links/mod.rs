@@ -5,6 +5,7 @@
 //! lists       pairs in files of the user: hard negatives, and candidates of evaluations
 //! pairs       the pairs of a step, as tensors
 //! loss        the loss of each edge, from the embeddings of its ends and of its negatives
+//! step_memory the memory of the negatives of a step, and the refusal of too many
 //! ```
 //!
 //! [`super::link_evaluation`] scores the edges that are held out.
@@ -16,5 +17,6 @@ mod data;
 mod lists;
 mod loss;
 mod pairs;
+mod step_memory;
 
-pub(super) use self::{data::LinkData, loss::LinkLoss, pairs::PairTensors};
+pub(super) use self::{data::LinkData, loss::LinkLoss, pairs::PairTensors, step_memory::budgeted_bytes};
