@@ -56,7 +56,8 @@ impl FeedBudget {
         rows: Option<RowDemand>,
         what: &str,
     ) -> grappa_io::Result<Self> {
-        let mut shortage = match FeedCosts::new(options, demand, format).divide(options, rows) {
+        let minibatch = demand.minibatch_bytes()?;
+        let mut shortage = match FeedCosts::new(options, demand, minibatch, format).divide(options, rows) {
             Ok(budget) => return Ok(budget),
             Err(shortage) => shortage,
         };
@@ -64,7 +65,7 @@ impl FeedBudget {
         let mut enough = options.clone();
         loop {
             enough.memory_bytes = u64::try_from(i128::from(enough.memory_bytes) + shortage).unwrap_or(u64::MAX);
-            match FeedCosts::new(&enough, demand, format).divide(&enough, rows) {
+            match FeedCosts::new(&enough, demand, minibatch, format).divide(&enough, rows) {
                 Err(bytes) => shortage = bytes,
                 Ok(_) => break,
             }
@@ -73,7 +74,12 @@ impl FeedBudget {
             what: what.to_owned(),
             given: options.memory_bytes + options.adjacency_bytes,
             least: enough.memory_bytes + options.adjacency_bytes_beside(enough.memory_bytes),
-            remedy: "raise --memory, or use smaller batches, fewer neighbors (--fanouts) or fewer --threads",
+            remedy: match demand.has_negatives() {
+                true => {
+                    "raise --memory, or use smaller batches, fewer --negatives, fewer neighbors (--fanouts) or fewer --threads"
+                }
+                false => "raise --memory, or use smaller batches, fewer neighbors (--fanouts) or fewer --threads",
+            },
         })
     }
 }
@@ -98,7 +104,8 @@ struct FeedCosts {
 }
 
 impl FeedCosts {
-    fn new(options: &FeedOptions, demand: &MinibatchDemand, format: Option<&RowFormat>) -> Self {
+    /// Minibatches have `minibatch` bytes.
+    fn new(options: &FeedOptions, demand: &MinibatchDemand, minibatch: u64, format: Option<&RowFormat>) -> Self {
         let rows = demand.rows as u64;
         let scratch = demand.scratch_bytes + format.map_or(0, RowFormat::scratch_bytes);
         let held = demand.held_bytes.saturating_add(options.threads as u64 * scratch);
@@ -111,7 +118,7 @@ impl FeedCosts {
                 - i128::from(options.memory_bytes / RESERVE_SHARE + UNCOUNTED_BYTES)
                 - i128::from(held),
             demand: demand.clone(),
-            minibatch: demand.minibatch_bytes(),
+            minibatch,
             batch_slots: rows * size_of::<u32>() as u64,
             buffer: format.map_or(0, |format| rows * format.output_bytes() as u64),
             pool_slot,

@@ -4,10 +4,13 @@
 mod tests;
 
 use grappa_formats::{NodeId, random};
-use grappa_io::Result;
+use grappa_io::{Result, heap};
 
 use super::source::BatchSource;
 use crate::sample::{Block, LinkPairs, Minibatch};
+
+/// The purpose of the memory, in errors.
+pub(super) const MINIBATCH: &str = "a minibatch";
 
 /// The size of the minibatches of a source, and of what samples them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -154,20 +157,42 @@ impl MinibatchDemand {
         (self.distinct.each * (minibatches as f64).powf(self.distinct.growth)) as u64
     }
 
+    /// Whether minibatches are of links with negatives.
+    pub fn has_negatives(&self) -> bool {
+        self.pairs[1] > 0
+    }
+
     /// An empty minibatch with the capacity that minibatches are expected to need.
-    pub fn minibatch(&self) -> Minibatch {
-        Minibatch {
-            nodes: Vec::with_capacity(self.rows),
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub fn minibatch(&self) -> Result<Minibatch> {
+        Ok(Minibatch {
+            nodes: with_room(self.rows)?,
             seeds: 0,
-            blocks: self.blocks.iter().map(BlockSize::block).collect(),
-            links: LinkPairs::with_capacity(self.pairs, self.is_negative),
-        }
+            blocks: self.blocks.iter().map(BlockSize::block).collect::<Result<_>>()?,
+            links: LinkPairs {
+                positives: with_room(self.pairs[0])?,
+                negatives: with_room(self.pairs[1])?,
+                is_negative: with_room(self.is_negative)?,
+            },
+        })
     }
 
     /// Bytes of [`MinibatchDemand::minibatch`].
-    pub fn minibatch_bytes(&self) -> u64 {
-        minibatch_bytes(&self.minibatch())
+    ///
+    /// # Errors
+    /// As [`MinibatchDemand::minibatch`].
+    pub fn minibatch_bytes(&self) -> Result<u64> {
+        Ok(minibatch_bytes(&self.minibatch()?))
     }
+}
+
+/// An empty vector with room for `count` values.
+fn with_room<T>(count: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    heap::reserve(&mut values, count, MINIBATCH)?;
+    Ok(values)
 }
 
 impl DistinctRows {
@@ -186,20 +211,20 @@ impl DistinctRows {
 }
 
 impl BlockSize {
-    fn block(&self) -> Block {
-        Block {
+    fn block(&self) -> Result<Block> {
+        Ok(Block {
             destinations: 0,
             sources: 0,
-            offsets: Vec::with_capacity(self.destinations + 1),
-            indices: Vec::with_capacity(self.edges),
-            own: Vec::with_capacity(if self.has_own { self.destinations } else { 0 }),
-            edge_weights: Vec::with_capacity(if self.weighted { self.edges } else { 0 }),
-            edge_ids: Vec::with_capacity(self.edge_dim.map_or(0, |_| self.edges)),
-            edge_features: Vec::with_capacity(self.edge_dim.unwrap_or(0) * self.edges),
-            visible: Vec::with_capacity(self.destinations),
-            global: Vec::with_capacity(self.destinations),
-            halo: Vec::with_capacity(self.destinations),
-        }
+            offsets: with_room(self.destinations + 1)?,
+            indices: with_room(self.edges)?,
+            own: with_room(if self.has_own { self.destinations } else { 0 })?,
+            edge_weights: with_room(if self.weighted { self.edges } else { 0 })?,
+            edge_ids: with_room(self.edge_dim.map_or(0, |_| self.edges))?,
+            edge_features: with_room(self.edge_dim.unwrap_or(0) * self.edges)?,
+            visible: with_room(self.destinations)?,
+            global: with_room(self.destinations)?,
+            halo: with_room(self.destinations)?,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use grappa_formats::{ChunkId, aggregates::AggregateKind, random};
 use grappa_io::{
-    Error, Result,
+    Error, Result, heap,
     read::{self, ReadEngine},
     slots::Slots,
 };
@@ -25,7 +25,7 @@ use super::{
     coalescing::measure_coalescing_gap,
     core::FeedCore,
     delivery::Feed,
-    demand::{MinibatchDemand, minibatch_bytes},
+    demand::{MINIBATCH, MinibatchDemand, minibatch_bytes},
     files::RowFiles,
     options::{FeedOptions, HostProcesses},
     planner::Planner,
@@ -149,7 +149,8 @@ impl FeedPlan {
                     None => None,
                 };
                 let rows = Arc::new(StoredRows { files, resident, pool });
-                let planner = budget.pool.map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
+                let planner = budget.pool.map(|geometry| Ok(Planner::new(Pool::new(geometry)?, rows.clone())));
+                let planner = planner.transpose()?;
                 (RowAccess::Stored(rows), planner, Some(engine))
             }
             (Some(format), None) => {
@@ -168,14 +169,12 @@ impl FeedPlan {
             None => None,
         };
         let batches = (0..budget.in_flight_batches).map(|_| {
-            let minibatch = demand.minibatch();
-            InFlightBatch {
-                reserved_bytes: minibatch_bytes(&minibatch),
-                minibatch,
-                slots: Vec::with_capacity(if planner.is_some() { demand.rows } else { 0 }),
-            }
+            let minibatch = demand.minibatch()?;
+            let mut slots = Vec::new();
+            heap::reserve(&mut slots, if planner.is_some() { demand.rows } else { 0 }, MINIBATCH)?;
+            Ok(InFlightBatch { reserved_bytes: minibatch_bytes(&minibatch), minibatch, slots })
         });
-        let batches = batches.collect();
+        let batches = batches.collect::<Result<_>>()?;
         tracing::debug!(?budget, ?demand, "opened a feed");
         let engine_name = engine.as_ref().map(|engine| engine.name());
         // Without a pool, all rows are read by now.

@@ -36,7 +36,7 @@ mod tests;
 use std::collections::HashMap;
 
 use grappa_formats::NodeId;
-use grappa_io::{prefetch::prefetch, slots::Slots};
+use grappa_io::{Result, heap, prefetch::prefetch, slots::Slots};
 
 use self::geometry::{Miss, PoolGeometry, WAYS};
 
@@ -112,14 +112,21 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub fn new(geometry: PoolGeometry) -> Self {
-        Self {
+    /// An empty pool.
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub fn new(geometry: PoolGeometry) -> Result<Self> {
+        let mut buckets = Vec::new();
+        heap::reserve(&mut buckets, geometry.buckets, "the table of feature rows")?;
+        buckets.resize(geometry.buckets, Bucket::default());
+        Ok(Self {
             geometry,
-            buckets: vec![Bucket::default(); geometry.buckets],
+            buckets,
             unused: geometry.buckets * WAYS,
             spare: HashMap::new(),
             spare_free: (0..geometry.spare as u32).rev().collect(),
-        }
+        })
     }
 
     /// Prefetches the memory that [`Pool::request`] touches.

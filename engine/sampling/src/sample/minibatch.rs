@@ -55,15 +55,6 @@ impl LinkPairs {
         self.is_negative.clear();
     }
 
-    /// Empty lists with capacity for some positives and negatives, and for marks of negatives.
-    pub(crate) fn with_capacity([positives, negatives]: [usize; 2], is_negative: usize) -> Self {
-        Self {
-            positives: Vec::with_capacity(positives),
-            negatives: Vec::with_capacity(negatives),
-            is_negative: Vec::with_capacity(is_negative),
-        }
-    }
-
     /// Bytes of memory, including unused capacity.
     pub(crate) fn bytes(&self) -> u64 {
         let pairs = self.positives.capacity() + self.negatives.capacity();

@@ -24,7 +24,7 @@ fn skewed(batch: u64, rows: usize, nodes: f64) -> Vec<NodeId> {
 
 #[test]
 fn no_two_rows_share_a_slot_and_pinned_rows_keep_theirs() {
-    let mut pool = Pool::new(PoolGeometry::within(3000));
+    let mut pool = Pool::new(PoolGeometry::within(3000)).unwrap();
     let mut model: HashMap<u32, u64> = HashMap::new();
     let (mut pinned, mut full): (Vec<Vec<(NodeId, u32)>>, u32) = (Vec::new(), 0);
     for batch in 0..500u64 {
@@ -59,7 +59,7 @@ fn no_two_rows_share_a_slot_and_pinned_rows_keep_theirs() {
 #[test]
 fn as_many_rows_as_asked_for_fit_at_once() {
     for rows in [1, 10, 100, 1000, 30_000] {
-        let mut pool = Pool::new(PoolGeometry::for_rows(rows));
+        let mut pool = Pool::new(PoolGeometry::for_rows(rows)).unwrap();
         for node in 0..rows as u64 {
             let found = pool.request(NodeId(node << 20 | node), at(0, 0));
             assert!(matches!(found, PoolLookup::Missing { .. }), "row {node} of {rows}: {found:?}");
@@ -69,7 +69,7 @@ fn as_many_rows_as_asked_for_fit_at_once() {
 
 #[test]
 fn a_full_pool_says_so_and_has_room_when_batches_are_assembled() {
-    let mut pool = Pool::new(PoolGeometry::within(64));
+    let mut pool = Pool::new(PoolGeometry::within(64)).unwrap();
     let mut needed = (0..).map(NodeId);
     let missing = |found| matches!(found, PoolLookup::Missing { .. });
     while missing(pool.request(needed.next().unwrap(), at(7, 7))) {}
@@ -90,7 +90,7 @@ fn a_full_pool_says_so_and_has_room_when_batches_are_assembled() {
 
 #[test]
 fn a_row_counts_once_for_a_window() {
-    let mut pool = Pool::new(PoolGeometry::within(1000));
+    let mut pool = Pool::new(PoolGeometry::within(1000)).unwrap();
     let now = |batch| PoolClock { batch, pinned_from: 0, window_from: 5 };
     let first = |found| matches!(found, PoolLookup::Present { first: true, .. });
     pool.request(NodeId(1), now(5));
@@ -102,7 +102,7 @@ fn a_row_counts_once_for_a_window() {
 
 #[test]
 fn adopted_rows_get_empty_slots_only() {
-    let mut pool = Pool::new(PoolGeometry::within(80));
+    let mut pool = Pool::new(PoolGeometry::within(80)).unwrap();
     assert_eq!(pool.unused, 64);
     let needed = pool.request(NodeId(0), at(0, 0));
     let adopted: Vec<Miss> = (0..10_000).filter_map(|node| pool.adopt(NodeId(node), 0)).collect();
@@ -123,7 +123,7 @@ fn adopted_rows_get_empty_slots_only() {
 #[test]
 fn a_row_that_was_not_read_is_forgotten() {
     for slots in [64, 16] {
-        let mut pool = Pool::new(PoolGeometry::within(slots));
+        let mut pool = Pool::new(PoolGeometry::within(slots)).unwrap();
         let PoolLookup::Missing { miss, .. } = pool.request(NodeId(9), at(0, 0)) else {
             panic!("an empty pool has no rows");
         };
@@ -135,7 +135,7 @@ fn a_row_that_was_not_read_is_forgotten() {
 
 #[test]
 fn ids_of_forty_bits_and_old_stamps_are_kept_apart() {
-    let mut pool = Pool::new(PoolGeometry::within(1 << 12));
+    let mut pool = Pool::new(PoolGeometry::within(1 << 12)).unwrap();
     let last = NodeId((1 << 40) - 1);
     for (node, batch) in [(last, 3), (NodeId(0), 4)] {
         let PoolLookup::Missing { miss, .. } = pool.request(node, at(batch, batch)) else {
@@ -169,7 +169,7 @@ fn a_pool_has_no_more_slots_than_its_numbers_can_address() {
 /// The rate of misses stays near the rate of a pool that always holds the hottest rows of the whole run.
 #[test]
 fn hot_rows_stay() {
-    let mut pool = Pool::new(PoolGeometry::within(20_000));
+    let mut pool = Pool::new(PoolGeometry::within(20_000)).unwrap();
     let batches: Vec<Vec<NodeId>> = (0..400).map(|batch| skewed(batch, 2000, 4e5)).collect();
     let mut requests: HashMap<NodeId, u32> = HashMap::new();
     batches.iter().flatten().for_each(|&node| *requests.entry(node).or_default() += 1);

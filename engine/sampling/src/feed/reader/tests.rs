@@ -85,7 +85,7 @@ impl TestPool {
             _folder: folder,
             files: RowFiles::open(&store, layout, aggregates.as_ref()).unwrap(),
             store,
-            pool: Pool::new(geometry),
+            pool: Pool::new(geometry).unwrap(),
             rows: PoolRows {
                 geometry,
                 slots: Slots::new(geometry.slots(), format.slot_bytes()).unwrap(),

@@ -38,7 +38,7 @@ impl Planning {
             }),
         };
         Self {
-            planner: Planner::new(Pool::new(geometry), Arc::new(rows)),
+            planner: Planner::new(Pool::new(geometry).unwrap(), Arc::new(rows)),
             geometry,
             in_slots: HashMap::new(),
             counters: Counters::default(),
