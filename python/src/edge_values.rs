@@ -1,9 +1,12 @@
 //! Weights and features of edges by their places in a store.
 
-use grappa_engine::{Result, Store, formats::ChunkId, store::Chunk};
+use grappa_engine::{Result, Store, formats::ChunkId, io::heap, store::Chunk};
 use pyo3::{exceptions::PyIndexError, prelude::*};
 
-use crate::error::exception;
+use crate::{error::exception, nodes::reserved};
+
+/// The purpose of the memory, in errors.
+const EDGES: &str = "the values of edges";
 
 /// Weights and features of a list of edges.
 pub struct EdgeValues {
@@ -28,10 +31,19 @@ impl EdgeValues {
         }
         let dim = store.edge_features().map_or(0, |layout| layout.dim as usize);
         let mut values = Self {
-            weights: store.manifest().weighted.then(|| vec![0.0; places.len()]),
-            features: (dim > 0).then(|| vec![0.0; places.len() * dim]),
+            weights: store
+                .manifest()
+                .weighted
+                .then(|| heap::zeroed(places.len(), EDGES))
+                .transpose()
+                .map_err(exception)?,
+            features: (dim > 0)
+                .then(|| heap::zeroed(places.len().saturating_mul(dim), EDGES))
+                .transpose()
+                .map_err(exception)?,
         };
-        let mut order: Vec<usize> = (0..places.len()).collect();
+        let mut order = reserved(places.len(), EDGES).map_err(exception)?;
+        order.extend(0..places.len());
         order.sort_unstable_by_key(|&at| places[at]);
         let chunk_of = |at: usize| first_edges.partition_point(|&first| first <= places[at] as u64) - 1;
         for group in order.chunk_by(|&a, &b| chunk_of(a) == chunk_of(b)) {

@@ -3,7 +3,7 @@
 use grappa_engine::Error as EngineError;
 use pyo3::{
     create_exception,
-    exceptions::{PyException, PyKeyboardInterrupt, PyValueError},
+    exceptions::{PyException, PyKeyboardInterrupt, PyMemoryError, PyValueError},
     prelude::*,
 };
 
@@ -16,9 +16,11 @@ create_exception!(
     "A failure of Grappa. The message names the file, the place in it, and a remedy."
 );
 
-/// The exception for an error of the engine: `ValueError` for a bad argument, `KeyboardInterrupt` for Ctrl-C, else `grappa.Error`.
+/// The exception for an error of the engine: `ValueError` for a bad argument, `MemoryError` if the system refuses
+/// memory, `KeyboardInterrupt` for Ctrl-C, else `grappa.Error`.
 pub fn exception(error: EngineError) -> PyErr {
     match error {
+        EngineError::Memory { .. } => PyMemoryError::new_err(in_python(&error.to_string())),
         EngineError::Stopped => PyKeyboardInterrupt::new_err(()),
         EngineError::OutOfRange { .. } | EngineError::UnknownName { .. } => {
             PyValueError::new_err(in_python(&error.to_string()))

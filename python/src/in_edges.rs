@@ -1,8 +1,11 @@
 //! The in-edges of many nodes, read at once.
 
-use grappa_engine::{NodeId, Result, Store, store::Chunk};
+use grappa_engine::{NodeId, Result, Store, io::heap, store::Chunk};
 
 use crate::nodes::{by_chunk, numbers_of};
+
+/// The purpose of the memory, in errors.
+const EDGES: &str = "in-edges";
 
 /// The in-edges of a list of nodes, one node after another.
 pub struct InEdges {
@@ -23,8 +26,8 @@ impl InEdges {
     /// If the store is a slice that lacks a node's chunk, or its files are damaged.
     pub fn read(store: &Store, nodes: &[NodeId], with_features: bool) -> Result<Self> {
         let mut groups: Vec<(Chunk, Vec<usize>)> = Vec::new();
-        let mut offsets = vec![0; nodes.len() + 1];
-        for (chunk, group) in by_chunk(store, nodes) {
+        let mut offsets = heap::zeroed(nodes.len() + 1, EDGES)?;
+        for (chunk, group) in by_chunk(store, nodes)? {
             let chunk = store.chunk(chunk)?;
             let (rows, first) = (chunk.rows(), chunk.span().first_node.0);
             for &at in &group {
@@ -36,11 +39,11 @@ impl InEdges {
             offsets[at + 1] += offsets[at];
         }
         let edges = offsets[nodes.len()] as usize;
-        let mut sources = vec![0; edges];
-        let mut weights = store.manifest().weighted.then(|| vec![0.0; edges]);
+        let mut sources = heap::zeroed(edges, EDGES)?;
+        let mut weights = store.manifest().weighted.then(|| heap::zeroed(edges, EDGES)).transpose()?;
         let layout = store.edge_features().filter(|_| with_features);
         let dim = layout.map_or(0, |layout| layout.dim as usize);
-        let mut features = layout.map(|_| vec![0.0; edges * dim]);
+        let mut features = layout.map(|_| heap::zeroed(edges.saturating_mul(dim), EDGES)).transpose()?;
         let (mut found, mut order, mut values) = (Vec::new(), Vec::new(), Vec::new());
         for (chunk, group) in groups {
             let (rows, first) = (chunk.rows(), chunk.span().first_node.0);

@@ -1,8 +1,16 @@
 //! The labels of nodes, as arrays.
 
-use grappa_engine::{NodeId, Result, Store, formats::manifest::LabelKind, io::map::Access, store::MappedLabels};
+use grappa_engine::{
+    NodeId, Result, Store,
+    formats::manifest::LabelKind,
+    io::{heap, map::Access},
+    store::MappedLabels,
+};
 
-use crate::array::Array;
+use crate::{array::Array, nodes::reserved};
+
+/// The purpose of the memory, in errors.
+const LABELS: &str = "labels";
 
 /// How many labels ahead are prefetched: a label is used a few nanoseconds after the one before.
 const AHEAD: usize = 16;
@@ -34,7 +42,7 @@ impl Labels {
     pub fn of(&self, store: &Store, nodes: &[NodeId]) -> Result<Array> {
         match self.kind {
             LabelKind::Single => {
-                let mut classes = Vec::with_capacity(nodes.len());
+                let mut classes = reserved(nodes.len(), LABELS)?;
                 for place in self.places(store, nodes) {
                     classes.push(match place {
                         Some((labels, row)) => labels.single(row)?.map_or(-1, i64::from),
@@ -44,7 +52,7 @@ impl Labels {
                 Ok(Array::vector(classes))
             }
             LabelKind::Multi => {
-                let mut sets = vec![0_u8; nodes.len() * self.classes];
+                let mut sets = heap::zeroed::<u8>(nodes.len().saturating_mul(self.classes), LABELS)?;
                 for (place, out) in self.places(store, nodes).zip(sets.chunks_exact_mut(self.classes)) {
                     if let Some((labels, row)) = place
                         && let Some(set) = labels.multi(row)?
@@ -55,7 +63,7 @@ impl Labels {
                 Ok(Array::new(sets, &[nodes.len(), self.classes]))
             }
             LabelKind::Partial | LabelKind::Targets => {
-                let mut values = Vec::with_capacity(nodes.len() * self.classes);
+                let mut values = reserved(nodes.len().saturating_mul(self.classes), LABELS)?;
                 for place in self.places(store, nodes) {
                     match place {
                         Some((labels, row)) => values.extend(labels.values(row)?),

@@ -3,10 +3,13 @@
 //! A store orders its nodes by chunks. Python sees the order of the user instead: node k is the one with the k-th smallest id of the
 //! input, which is k itself for dense ids. Passes over the whole graph use positions in the store, because its files have that order.
 
-use grappa_engine::{ChunkId, NodeId, Store, formats::DenseId};
+use grappa_engine::{ChunkId, NodeId, Store, formats::DenseId, io::heap};
 use pyo3::{buffer::PyBuffer, exceptions::PyIndexError, prelude::*};
 
 use crate::error::exception;
+
+/// The purpose of the memory, in errors.
+const NUMBERS: &str = "the numbers of nodes";
 
 /// Numbers of a NumPy array of 64-bit integers.
 pub struct Numbers(pub Vec<i64>);
@@ -15,25 +18,55 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Numbers {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        PyBuffer::get(&object)?.to_vec(object.py()).map(Self)
+        let buffer = PyBuffer::get(&object)?;
+        let mut numbers = heap::zeroed(buffer.item_count(), NUMBERS).map_err(exception)?;
+        buffer.copy_to_slice(object.py(), &mut numbers)?;
+        Ok(Self(numbers))
     }
 }
 
+/// An empty vector with room for `count` values. A failed allocation of another kind would end the interpreter.
+///
+/// # Errors
+/// If the system refuses the memory.
+pub fn reserved<T>(count: usize, what: &'static str) -> grappa_engine::Result<Vec<T>> {
+    let mut values = Vec::new();
+    heap::reserve(&mut values, count, what)?;
+    Ok(values)
+}
+
 /// The indices of `nodes` by chunk, and ascending within it: files are read front to back, and each is mapped once.
-pub fn by_chunk(store: &Store, nodes: &[NodeId]) -> Vec<(ChunkId, Vec<usize>)> {
-    let mut order: Vec<usize> = (0..nodes.len()).collect();
+///
+/// # Errors
+/// If the system refuses the memory.
+pub fn by_chunk(store: &Store, nodes: &[NodeId]) -> grappa_engine::Result<Vec<(ChunkId, Vec<usize>)>> {
+    let mut order = reserved(nodes.len(), NUMBERS)?;
+    order.extend(0..nodes.len());
     order.sort_unstable_by_key(|&at| nodes[at]);
     let chunk_of = |at: usize| store.chunks().chunk_of(nodes[at]);
     let groups = order.chunk_by(|&a, &b| chunk_of(a) == chunk_of(b));
-    groups.map(|group| (chunk_of(group[0]), group.to_vec())).collect()
+    let copied = groups.map(|group| {
+        let mut copy = reserved(group.len(), NUMBERS)?;
+        copy.extend_from_slice(group);
+        Ok((chunk_of(group[0]), copy))
+    });
+    copied.collect()
 }
 
 pub fn nodes_of(store: &Store, numbers: &[i64]) -> PyResult<Vec<NodeId>> {
-    in_range(store, numbers, "node").map(|number| store.ids().node_of(DenseId(number?)).map_err(exception)).collect()
+    let mut nodes = reserved(numbers.len(), NUMBERS).map_err(exception)?;
+    for number in in_range(store, numbers, "node") {
+        nodes.push(store.ids().node_of(DenseId(number?)).map_err(exception)?);
+    }
+    Ok(nodes)
 }
 
 pub fn nodes_at(store: &Store, positions: &[i64]) -> PyResult<Vec<NodeId>> {
-    in_range(store, positions, "position").map(|position| position.map(NodeId)).collect()
+    let mut nodes = reserved(positions.len(), NUMBERS).map_err(exception)?;
+    for position in in_range(store, positions, "position") {
+        nodes.push(NodeId(position?));
+    }
+    Ok(nodes)
 }
 
 /// Numbers from 0 to the last node; others are an `IndexError`.

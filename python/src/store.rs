@@ -11,7 +11,7 @@ use grappa_engine::{
         DenseId,
         manifest::{ExternalIds, LabelKind},
     },
-    io::map::report_faults,
+    io::{heap, map::report_faults},
     sample::links::{PartEdges, Positives},
 };
 use pyo3::{
@@ -191,8 +191,8 @@ impl Store {
         }
         py.detach(|| {
             let rows = nodes_of(&self.store, &nodes.0)?;
-            let mut values = vec![0.0; rows.len() * dim];
-            for (chunk, group) in by_chunk(&self.store, &rows) {
+            let mut values = heap::zeroed(rows.len().saturating_mul(dim), "feature rows").map_err(exception)?;
+            for (chunk, group) in by_chunk(&self.store, &rows).map_err(exception)? {
                 self.read_features(chunk, &group, &rows, &mut values).map_err(exception)?;
             }
             Ok(Array::new(values, &[rows.len(), dim]))
