@@ -105,13 +105,15 @@ impl StepSize {
 
     fn refusal(&self, config: &TrainConfig, bytes: u64) -> String {
         let memory = config.memory.0;
-        let fits = |size: Self| size.budgeted_bytes() <= memory / STEP_SHARE;
+        // The feed of large minibatches takes more of the budget, too, so the remedies leave all of it.
+        let fits = |size: Self| size.budgeted_bytes() == 0;
         let negatives = largest(self.negatives, |negatives| fits(Self { negatives, ..*self }));
         let batch = match config.full_graph {
             true => 0,
             false => largest(self.batch, |batch| fits(Self { batch, ..*self })),
         };
-        let least = ByteSize(bytes.saturating_mul(STEP_SHARE).checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX));
+        let least =
+            ByteSize(bytes.saturating_mul(2 * STEP_SHARE).checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX));
         let mut remedies = Vec::new();
         if negatives > 0 {
             remedies.push(format!("--negatives {negatives}"));
