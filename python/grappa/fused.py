@@ -51,7 +51,7 @@ class Hops(NamedTuple):
 
 def mark_hops(data: Data) -> None:
     """Notes the hops of a batch at its `edge_index`, by which a fused model knows them."""
-    if data.num_sampled_edges is not None and data.get("edge_index") is not None:
+    if data.get("num_sampled_edges") is not None and data.get("edge_index") is not None:
         setattr(data.edge_index, HOPS, Hops.of(data.num_sampled_nodes, data.num_sampled_edges))
 
 
