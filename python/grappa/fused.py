@@ -98,7 +98,16 @@ def fuse(model: ModuleT) -> ModuleT:
 
 
 def unfuse(model: ModuleT) -> ModuleT:
-    """Undoes `fuse`. Returns the model itself."""
+    """Undoes `fuse`. Returns the model itself.
+
+    Example:
+        >>> from torch_geometric.nn import GCN
+        >>> model = GCN(store.num_features, 16, num_layers=2, out_channels=7)
+        >>> batch = next(iter(grappa.pyg.NeighborLoader(store, [5, 5], batch_size=8)))
+        >>> fused = len(grappa.pyg.fuse(model)(batch.x, batch.edge_index))
+        >>> fused, len(grappa.pyg.unfuse(model)(batch.x, batch.edge_index)) == len(batch.x)
+        (8, True)
+    """
     for module in model.modules():
         if isinstance(module.__dict__.get("forward"), (_Fused, _Convolution)):
             del module.__dict__["forward"]
