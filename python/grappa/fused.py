@@ -215,7 +215,6 @@ class _Convolution:
         return forward((rows, rows[: size[1]]), edge_index[:, :count], *args, **kwargs).as_subclass(_Rows)
 
 
-@functools.cache
 def _takes_pairs(kind: type[MessagePassing]) -> bool:
     """Whether a convolution says that it takes a pair of the rows of sources and of destinations."""
     annotation = str(list(inspect.signature(kind.forward).parameters.values())[1].annotation)
