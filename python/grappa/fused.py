@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv, MessagePassing, PNAConv
+from torch_geometric.nn import GCNConv, MessagePassing, PNAConv, norm as norms
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
@@ -197,6 +197,9 @@ class _Convolution:
             raise _CannotFuse(f"{name} is called with other edges or nodes than those of the batch")
         if self.conv.flow != "source_to_target":
             raise _CannotFuse(f"{name} has flow={self.conv.flow!r}")
+        # Rows inside of a convolution are plain tensors, so what mixes them there is found by its type.
+        if norm := next((module for module in self.conv.modules() if _mixes_rows(module)), None):
+            raise _CannotFuse(f"{type(norm).__name__} in {name} mixes the rows of all nodes")
         hop = call.expanded()
         call.done += 1
         if hop < 0:
@@ -213,6 +216,18 @@ class _Convolution:
         if not _takes_pairs(type(self.conv)):
             raise _CannotFuse(f"{name} takes no pair of sources and destinations, so its rows may depend on other edges")
         return forward((rows, rows[: size[1]]), edge_index[:, :count], *args, **kwargs).as_subclass(_Rows)
+
+
+def _mixes_rows(module: torch.nn.Module) -> bool:
+    """Whether a norm computes a row from the rows of other nodes, too."""
+    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+        return module.training or not module.track_running_stats
+    if isinstance(module, (norms.BatchNorm, norms.HeteroBatchNorm)):
+        # The batch norm of PyTorch inside it decides.
+        return isinstance(module, norms.HeteroBatchNorm) and module.training
+    if isinstance(module, (norms.LayerNorm, norms.HeteroLayerNorm)):
+        return getattr(module, "mode", "node") != "node"
+    return type(module).__module__.startswith(norms.__name__)
 
 
 def _takes_pairs(kind: type[MessagePassing]) -> bool:

@@ -153,6 +153,21 @@ def test_models_that_mix_rows_are_named_and_compute_all_rows(change, reason, bat
         assert len(fused(batch.x, batch.edge_index)) == len(batch.x)
 
 
+def test_norms_inside_of_convolutions_compute_all_rows_in_training_only(batches):
+    batch = batches[0]
+    torch.manual_seed(5)
+    model = stock("GIN", norm="BatchNorm")
+    fused = grappa.pyg.fuse(copy.deepcopy(model))
+    with pytest.warns(UserWarning, match="GIN computes all rows of a batch: BatchNorm.* mixes"):
+        found = fused(batch.x, batch.edge_index)
+    torch.testing.assert_close(found, model(batch.x, batch.edge_index))
+    fused = grappa.pyg.fuse(copy.deepcopy(model).eval())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seeds = fused(batch.x, batch.edge_index)
+    torch.testing.assert_close(seeds, model.eval()(batch.x, batch.edge_index)[: batch.batch_size], atol=1e-5, rtol=1e-4)
+
+
 def test_other_edges_convolutions_without_pairs_and_wrong_calls_compute_all_rows(batches):
     batch = batches[0]
     torch.manual_seed(4)

@@ -160,7 +160,7 @@ impl KeyParts {
         matches!(parts, Some(Self::Files { .. }))
     }
 
-    /// Values behind those of an edge, until its part is in its key.
+    /// The number of values that follow the values of an edge: its part, until the key of the edge has the part.
     pub fn extra_values(parts: Option<Self>) -> usize {
         usize::from(matches!(parts, Some(Self::Order { .. })))
     }

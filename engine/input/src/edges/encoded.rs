@@ -10,7 +10,7 @@ use super::{
 };
 use crate::table::{Cell, Encoder, ProblemKind};
 
-/// Makes numbers of the columns of edge features, as [`Encoder`] does with those of nodes.
+/// Encodes the columns of edge features as numbers, as [`Encoder`] encodes columns of nodes.
 #[derive(Debug)]
 pub(super) struct EdgeEncoder(Encoder);
 

@@ -69,6 +69,8 @@ pub struct EdgeSource {
     weighted: bool,
     /// Features of an edge, in columns or in a separate file.
     features: usize,
+    /// Whether features are numbers, or it is known what they become.
+    knows_features: bool,
     /// Whether a separate file has the features as float16.
     has_f16_features: bool,
     /// All files before this one are finished.
@@ -134,7 +136,9 @@ impl EdgeSource {
             first_row += rows;
         }
         read_past_cache_if_large(files.iter().map(|file| &*file.file));
+        let are_numbers = files.iter().all(|file| file.content.has_numeric_features());
         Ok(Self {
+            knows_features: are_numbers || options.encoded.is_some(),
             files,
             shared: SharedByBlocks::new(options),
             weighted,
@@ -301,9 +305,7 @@ impl EdgeSource {
     /// # Panics
     /// If the features have other values than numbers, and [`Self::fit`] has not said what they become.
     pub fn next_block(&self, skip: &dyn Fn(BlockId) -> bool) -> Result<Option<RawBlock<'_>>> {
-        let are_known =
-            self.options().encoded.is_some() || self.files.iter().all(|file| file.content.has_numeric_features());
-        assert!(are_known, "the columns of features are fitted before edges are read");
+        assert!(self.knows_features, "the columns of features are fitted before edges are read");
         loop {
             let mut busy = None;
             for index in self.front.load(Ordering::Acquire)..self.files.len() {
