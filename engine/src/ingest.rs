@@ -200,7 +200,8 @@ pub use grappa_ingestion::ingest::{
     Resources, Shares, SplitFile, SplitOptions, StoreLayout, Summary, examine, ingest,
 };
 pub use grappa_input::{
-    ColumnReading, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, LabelType,
-    MissingOption, MissingOptions, OnBadLine, Reading, Replacement, Separator, TableForm, TableOptions, ogb,
+    ColumnReading, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, Input,
+    LabelType, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, MissingOption, MissingOptions, OnBadLine, ReadAt,
+    Reading, Replacement, Separator, TableForm, TableOptions, ogb,
 };
 pub use grappa_storage::writer::{kept_in, partial_folder};

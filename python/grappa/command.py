@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import warnings
-from typing import Any
+from typing import Any, Sequence
 
 from . import _grappa
 
 
 def run(
-    program: str, *words: str | os.PathLike[str], options: dict[str, Any], progress: bool = False, folder: str | None = None
+    program: str, *words: str | os.PathLike[str], options: dict[str, Any], progress: bool = False, data: Sequence[Any] = ()
 ) -> Any:
     """Runs ``program words... --options...`` in this process, and returns its summary. Ctrl-C stops it. What the program warns of
     is a Python warning.
 
     Args:
-        folder: A folder with the data of arguments, in files that have their names. Messages have the names, not the files.
+        data: The values of options that are data, each an `inputs.Data`. In the options, their names stand for them.
 
     Raises:
         ValueError: An option is unknown or has an impossible value.
@@ -27,46 +26,16 @@ def run(
     """
     try:
         with _Bar(progress) as bar:
-            answer = _grappa.run(program, [*(os.fspath(word) for word in words), *arguments(options)], bar.report)
-    except _grappa.Error as error:
-        raise _grappa.Error(_without_files(str(error), folder)) from None
+            answer = _grappa.run(program, [*(os.fspath(word) for word in words), *arguments(options)], bar.report, list(data))
     finally:
-        tell_warnings(folder)
-    return None if answer is None else json.loads(_without_files(answer, None if folder is None else _in_json(folder)))
+        tell_warnings()
+    return None if answer is None else json.loads(answer)
 
 
-def _in_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _without_files(message: str, folder: str | None) -> str:
-    """A message about data that is in files of `folder`: with names of arguments, and expressions instead of commands for files."""
-    if folder is None:
-        return message
-    file = re.escape(folder) + r"/(?P<name>\w+)\.\w+"
-    message = re.sub(rf"(?P<before>: )?python3 -c \"(?P<code>[^\"]*)\" '?{file}'?", _in_expressions, message)
-    return re.sub(file, r"\g<name>", message)
-
-
-def _in_expressions(command: re.Match[str]) -> str:
-    """What gives an argument the value that a command gives a file."""
-    name, code = command["name"], command["code"]
-    cast = re.search(r"t\[i\]\.cast\('(\w+)'\)", code)
-    if cast is not None:
-        return f"{command['before'] or ''}give {name} with the type {cast[1]} in this column"
-    steps = code.partition("a = np.load(sys.argv[1]); ")[2].split("; ")
-    saved = [re.fullmatch(r"np\.save\('NEW(?:-(\w+))?\.npy', (.*)\)", step) for step in steps]
-    if saved[-1] is None:
-        return ""
-    before = [step for step, result in zip(steps, saved) if result is None]
-    given = ", ".join(f"{result[1] or name}={result[2]}" for result in saved if result is not None)
-    return (command["before"] or "") + re.sub(r"\ba\b(?! )|\ba\b(?= (?:=|if))", name, "; ".join([*before, given]))
-
-
-def tell_warnings(folder: str | None = None) -> None:
-    """Makes Python warnings of what Rust has warned of. `folder` is as for `run`."""
+def tell_warnings() -> None:
+    """Makes Python warnings of what Rust has warned of."""
     for text in _grappa.take_warnings():
-        warn(_without_files(text, folder))
+        warn(text)
 
 
 def warn(text: str) -> None:

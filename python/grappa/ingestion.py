@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-import zlib
-from typing import Any, BinaryIO
+import tempfile
+from typing import Any
 
 from ._grappa import in_python
 from .command import run
-from .inputs import files_of
+from .inputs import data_of
 from .store import Store
-from .temporary import Folder, name_beside
-
-
 
 
 def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Any) -> Store | dict:
     """Builds a store, and opens it.
 
     Options are as in ``grappa-ingest --help``, with ``_`` for ``-``: ``undirected=True``, ``split="60/20/20"``,
-    ``memory="2GiB"``. A list gives an option several values. Data that is not a file is written to a temporary folder beside `out`.
-    An ingest that was stopped continues with the same arguments and ``resume=True``.
+    ``memory="2GiB"``. A list gives an option several values. Arrays and tables are read where they are in memory, which does not count
+    as memory of ingest. A stream that can be read only once, such as a ``RecordBatchReader`` or a ``LazyFrame``, is written to a file
+    without a name beside `out`. An ingest that was stopped continues with the same arguments and ``resume=True``.
 
     Args:
         edges: One of these, with edges from the first column or row to the second:
@@ -60,11 +58,8 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
     """
     if edges is not None:
         options["edges"] = edges
-    with _folder(out) as folder:
-        files = files_of(options, folder)
-        folder.stamp(_checksum)
-        summary = run("grappa-ingest", options={"out": out, **files}, progress=progress, folder=folder.path)
-    summary = Summary(summary)
+    options, data = data_of(options, os.path.dirname(os.path.abspath(out)) if out is not None else tempfile.gettempdir())
+    summary = Summary(run("grappa-ingest", options={"out": out, **options}, progress=progress, data=data))
     if progress:
         print(summary, file=sys.stderr)
     if out is None or options.get("dry_run"):
@@ -92,25 +87,3 @@ class Summary(dict[str, Any]):
             rejected = f", {self['rejected']:,} rejected" if self["rejected"] else ""
             lines.append(f"{self['nodes']:,} nodes, {self['edges']:,} edges ({self['edges_read']:,} read{rejected})")
         return "\n".join(lines)
-
-
-def _folder(out: str | os.PathLike | None) -> Folder:
-    """A folder for data that is not in files. Its name follows from `out`: a resumed ingest must find files by the same names."""
-    beside, name = ("", "") if out is None else os.path.split(os.path.abspath(out))
-    if not os.path.isdir(beside):
-        # The program says that the folder is missing.
-        return Folder(remedy="set the environment variable TMPDIR to a folder with free space")
-    return Folder(
-        os.path.join(beside, name_beside(".grappa-inputs-", name)),
-        remedy="give out= in a folder that is yours and has free space",
-        busy=f"{out}: another ingest writes this store; wait for it, or give another out=",
-    )
-
-
-def _checksum(content: BinaryIO) -> int:
-    """The time of a file, which follows from its content. Ingest knows the files of a stopped run by name, size and time, so it
-    continues with the same data, and refuses other data."""
-    checksum = 0
-    while block := content.read(1 << 20):
-        checksum = zlib.crc32(block, checksum)
-    return checksum

@@ -1,17 +1,19 @@
-"""Inputs of ingest that are not files. Each becomes a file beside the new store, in blocks: it counts as disk, not as memory."""
+"""Inputs of ingest that are not files: arrays, matrices, tables and graphs. The engine reads them where they are in memory."""
 
 from __future__ import annotations
 
+import mmap
 import os
-from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, NamedTuple
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
 from .columns import SPLITS, array_of, counts_rows, is_column, mask_in, packages_of, unmasked
 from .command import warn
 from .optional import needed
-from .temporary import Folder
+from .temporary import explained
 
 #: Options that take data.
 DATA = ("edges", "val_edges", "test_edges", "features", "labels", "node_ids", "weights", "edge_features", "train", "val", "test")
@@ -21,8 +23,7 @@ EDGES = ("edges", "val_edges", "test_edges")
 COLUMN, COLUMNS = ("src", "dst", "weight"), ("id", "label", "features_from", "edge_features_from", "split_column")
 #: Options whose k-th value belongs to the k-th row of others.
 BY_ROW = ("node_ids", "weights", "edge_features")
-#: Bytes and rows that are copied at once.
-BLOCK_BYTES = 16 << 20
+#: Rows of a table of pandas that are converted at once.
 BLOCK_ROWS = 1 << 17
 #: What PyTorch Geometric calls the data of nodes and edges.
 OF_DATA = {
@@ -37,17 +38,61 @@ OF_DATA = {
 }
 
 
-class _File(NamedTuple):
-    """A file in `folder` whose name begins with `stem`. Its format decides how the name ends."""
+@dataclass(frozen=True)
+class Array:
+    """An array of numbers.
 
-    folder: Folder
-    stem: str
+    Attributes:
+        content: Its bytes, as an array of uint8, or an object with ``row_bytes`` and ``read(first_row, rows)``.
+        descr: The type of its elements, as in the header of a `.npy` file.
+        shape: The length of each axis.
+        column_major: Whether the bytes are column after column.
+        is_edge_index: Whether an array of two edges has the sources in its first row.
+    """
 
-    def create(self, suffix: str) -> AbstractContextManager[BinaryIO]:
-        return self.folder.create(self.stem + suffix)
+    content: Any
+    descr: str
+    shape: tuple[int, ...]
+    column_major: bool = False
+    is_edge_index: bool = False
 
-    def path(self, suffix: str) -> str:
-        return self.folder.file(self.stem + suffix)
+
+@dataclass(frozen=True)
+class Matrix:
+    """A sparse matrix of SciPy. ``lines`` are its row numbers, or ``indptr``; ``others`` are its column numbers, or ``indices``."""
+
+    format: str
+    matrix_shape: tuple[int, int]
+    data: Array
+    lines: Array
+    others: Array
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with the Arrow C stream interface, which may be read more than once."""
+
+    table: Any
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """The bytes of a Parquet file."""
+
+    parquet: Any
+
+
+Value = Array | Matrix | Table | Parquet
+
+
+@dataclass(frozen=True)
+class Data:
+    """The data of an option, at an index among its values. ``name`` is its name in messages."""
+
+    option: str
+    index: int
+    name: str
+    value: Value
 
 
 class EdgeIndex(NamedTuple):
@@ -63,31 +108,39 @@ class EdgeIndex(NamedTuple):
         return cls(array)
 
 
-def files_of(options: dict[str, Any], folder: Folder) -> dict[str, Any]:
-    """The options with the names of files in `folder` for objects."""
+class _Option(NamedTuple):
+    """An option that takes data, and what is known about it."""
+
+    name: str
+    #: The column of data without columns.
+    column: str
+    #: The folder of the file to which a stream is written.
+    folder: str
+    #: The index of the edges that values belong to.
+    rows: Any = None
+
+
+def data_of(options: dict[str, Any], folder: str) -> tuple[dict[str, Any], list[Data]]:
+    """The options with their names in the place of data, and the data. A stream that can be read only once is written to a file
+    without a name in `folder`."""
     options = _of_whole_graph(_with_column_names(options))
-    #: The column of data without columns, in Parquet.
     columns = dict.fromkeys(DATA, next((name for name in _names(options.get("id")) if name != "none"), "id"))
     columns |= {"features": "features", "labels": (_names(options.get("label")) or ["label"])[0]}
     rows = _index_of(options.get("edges"))
+    data = []
     for name in DATA:
         value = options.get(name)
         if value is None or value is False or _is_file(value):
             continue
+        option = _Option(name, columns[name], folder, rows if name in ("weights", "edge_features") else None)
         if name in EDGES and _is_list_of_edges(value):
-            files = [_File(folder, f"{name}{at}") for at in range(len(value))]
-            options[name] = [
-                item if _is_file(item) else _write(item, name, columns[name], file) for item, file in zip(value, files)
-            ]
+            options[name] = [item if _is_file(item) else name for item in value]
+            items = [(index, f"{name}[{index}]", item) for index, item in enumerate(value) if not _is_file(item)]
         else:
-            index = rows if name in ("weights", "edge_features") else None
-            options[name] = _write(value, name, columns[name], _File(folder, name), index)
-    return options
-
-
-def write_links(ends: np.ndarray, folder: Folder, stem: str) -> str:
-    """Writes ids of sources and destinations, of shape (2, E), to a file in `folder`, and returns its path."""
-    return _write(EdgeIndex(ends), "edges", "", _File(folder, stem))
+            options[name] = name
+            items = [(0, name, value)]
+        data += [Data(name, index, shown, _value(item, option)) for index, shown, item in items]
+    return options, data
 
 
 def _with_column_names(options: dict[str, Any]) -> dict[str, Any]:
@@ -231,12 +284,12 @@ def _attribute(graph: Any, name: str) -> list:
     return values
 
 
-# Single inputs: a file each.
+# Single inputs.
 
 
-def _write(value: Any, name: str, column: str, file: _File, rows: Any = None) -> str:
-    """Writes the data of an option to a file, and returns its path. Data without columns gets the name `column`. `rows` is the index
-    of the edges that values belong to."""
+def _value(value: Any, option: _Option) -> Value:
+    """The data of an option. Data without columns gets a column of the option's name for it."""
+    name = option.name
     is_edge_index = isinstance(value, EdgeIndex)
     if is_edge_index:
         value = value.array
@@ -254,125 +307,128 @@ def _write(value: Any, name: str, column: str, file: _File, rows: Any = None) ->
     if is_column(value):
         if name in ("features", "labels"):
             _require_one_level(value, name)
-            return _write_column(value, column, file)
-        return _write_array(array_of(value, name, by_row=name in BY_ROW, rows=rows), name, column, file)
+            return _column(value, option)
+        return _array(array_of(value, name, by_row=name in BY_ROW, rows=option.rows), option)
     if "torch" in packages:
-        return _write_torch(value, name, column, file, is_edge_index)
+        return _tensor(value, option, is_edge_index)
     if "scipy" in packages and _is_sparse(value):
-        return _write_matrix(value, file)
+        return _matrix(value)
     if "polars" in packages:
-        return _write_polars(value, file)
+        return _polars(value, option)
     if "pandas" in packages:
         _require_one_level(value, name)
-        return _write_pandas(value, file)
+        return _pandas(value)
     if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
-        return _write_arrow(value, file)
+        return _arrow(value, option)
     if hasattr(value, "__array__") or isinstance(value, (list, tuple, range)):
-        return _write_array(value, name, column, file, is_edge_index)
+        return _array(value, option, is_edge_index)
     raise TypeError(
         f"{name}={type(value).__name__}: give a file, a NumPy array, a sparse matrix of SciPy, a tensor of PyTorch, a table of "
         "pandas, Polars or Arrow, or, for edges, a Data of PyTorch Geometric or a graph of NetworkX"
     )
 
 
-def _write_array(value: Any, name: str, column: str, file: _File, is_edge_index: bool = False) -> str:
-    is_large = not isinstance(value, (np.ndarray, list, tuple, range)) and getattr(value, "ndim", False)
+def _array(value: Any, option: _Option, is_edge_index: bool = False) -> Value:
+    name = option.name
+    is_foreign = not isinstance(value, (np.ndarray, list, tuple, range)) and getattr(value, "ndim", False)
     is_square = name in EDGES and tuple(getattr(value, "shape", ())) == (2, 2)
-    # Arrays of other libraries may be larger than the memory, so they are read in blocks.
-    if is_large and not is_square and hasattr(value, "dtype"):
-        return _write_blocks(value, np.dtype(value.dtype), lambda block: unmasked(np.asanyarray(block), name), file)
+    # Arrays of other libraries may be larger than the memory, so they are read by rows.
+    if is_foreign and not is_square and hasattr(value, "dtype"):
+        return _rows(value, np.dtype(value.dtype), lambda block: unmasked(np.asanyarray(block), name))
     array = array_of(value, name)
-    if name in EDGES and array.shape == (2, 2):
-        return _write_two_edges(array, name, file, is_edge_index)
-    if array.dtype.kind == "m":
-        raise ValueError(f"{name} has durations, whose unit a store does not keep; give seconds: {name}={name} / np.timedelta64(1, 's')")
-    if array.dtype.kind in "OUT":
-        return _write_strings(array, name, column, file)
-    with file.create(".npy") as out:
-        np.save(out, array, allow_pickle=False)
-    return file.path(".npy")
-
-
-def _write_two_edges(array: np.ndarray, name: str, file: _File, is_edge_index: bool) -> str:
-    """Writes two edges so that they are read in one way: as columns with names, or as an array that is called ``edge_index``."""
-    if not is_edge_index:
+    if name in EDGES and array.shape == (2, 2) and not is_edge_index:
         (a, b), (c, d) = array.tolist()
         warn(
             f"{name}: the array of shape (2, 2) is read as two edges, each a row of source and target: from {a!r} to {b!r} and from "
             f"{c!r} to {d!r}; if its first row has the sources and its second one the targets, give {name}=np.transpose({name})"
         )
-        array = array.T
+        array, is_edge_index = array.T, True
+    if array.dtype.kind == "m":
+        raise ValueError(f"{name} has durations, whose unit a store does not keep; give seconds: {name}={name} / np.timedelta64(1, 's')")
     if array.dtype.kind in "OUT":
-        return _write_string_edges(array, name, file)
-    with file.create(".npz") as out:
-        np.savez(out, edge_index=array)
-    return file.path(".npz")
+        return _strings(array, option, is_edge_index)
+    return _numbers(array, is_edge_index)
 
 
-def _write_blocks(value: Any, dtype: Any, block_of: Any, file: _File) -> str:
-    """Writes rows of `value` block by block, each as `block_of` converts it."""
-    shape = tuple(value.shape)
-    rows = max(1, BLOCK_BYTES * shape[0] // max(1, dtype.itemsize * int(np.prod(shape))))
-    with file.create(".npy") as out:
-        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(out, header)
-        for first in range(0, shape[0], rows):
-            out.write(np.ascontiguousarray(block_of(value[first : first + rows]), dtype).tobytes())
-    return file.path(".npy")
+def _numbers(array: np.ndarray, is_edge_index: bool = False) -> Array:
+    """An array of numbers, which is copied only if it has gaps."""
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        array = np.ascontiguousarray(array)
+    column_major = not array.flags.c_contiguous
+    content = (array.T if column_major else array).reshape(-1).view(np.uint8)
+    descr = "[records]" if array.dtype.names else array.dtype.str
+    return Array(content, descr, array.shape, column_major, is_edge_index)
 
 
-def _write_strings(array: np.ndarray, name: str, column: str, file: _File) -> str:
-    """Writes ids or names of classes."""
-    if name in EDGES and array.ndim == 2 and 2 in array.shape:
-        return _write_string_edges(array.T if array.shape[1] == 2 else array, name, file)
+@dataclass(frozen=True)
+class _Rows:
+    """An array of another library, read by rows: each block as `block_of` converts it."""
+
+    array: Any
+    dtype: np.dtype
+    block_of: Callable[[Any], np.ndarray]
+    row_bytes: int
+
+    def read(self, first: int, rows: int) -> bytes:
+        return np.ascontiguousarray(self.block_of(self.array[first : first + rows]), self.dtype).tobytes()
+
+
+def _rows(array: Any, dtype: np.dtype, block_of: Callable[[Any], np.ndarray]) -> Array:
+    shape = tuple(int(length) for length in array.shape)
+    row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+    return Array(_Rows(array, dtype, block_of, row_bytes), dtype.str, shape)
+
+
+def _strings(array: np.ndarray, option: _Option, is_edge_index: bool) -> Value:
+    """Ids or names of classes."""
+    if option.name in EDGES and array.ndim == 2 and 2 in array.shape:
+        ends = array if is_edge_index or array.shape[1] != 2 else array.T
+        return _text_table(list(ends), ["source", "target"], option.name)
     if array.ndim != 1:
-        raise TypeError(f"{_described(array, name)}; give numbers, or a table")
-    if name in ("features", "labels") and array.dtype == object:
-        return _write_objects(array, name, column, file)
-    return _write_arrow(_text_table([array], [column], name), file)
+        raise TypeError(f"{_described(array, option.name)}; give numbers, or a table")
+    if option.name in ("features", "labels") and array.dtype == object:
+        return _objects(array, option)
+    return _text_table([array], [option.column], option.name)
 
 
-def _write_string_edges(ends: np.ndarray, name: str, file: _File) -> str:
-    return _write_arrow(_text_table(list(ends), ["source", "target"], name), file)
-
-
-def _text_table(columns: list[np.ndarray], names: list[str], name: str) -> Any:
+def _text_table(columns: list[np.ndarray], names: list[str], name: str) -> Table:
     for column in columns:
         if column.dtype == object and not all(isinstance(value, (str, bytes, type(None))) for value in column):
             raise TypeError(
                 f"{_described(column, name)} with values that are no strings; convert it, for example with .astype(np.int64)"
             )
     pa = needed("pyarrow", "ids that are strings")
-    return pa.table([pa.array(values.tolist(), pa.string()) for values in columns], names)
+    return Table(pa.table([pa.array(values.tolist(), pa.string()) for values in columns], names))
 
 
-def _write_objects(array: np.ndarray, name: str, column: str, file: _File) -> str:
-    """Writes values of one kind, of which some may be missing."""
+def _objects(array: np.ndarray, option: _Option) -> Table:
+    """Values of one kind, of which some may be missing."""
     pa = needed("pyarrow", "missing values")
     try:
         values = pa.array(array.tolist())
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise TypeError(
-            f"{_described(array, name)} with values of several kinds: {error}; convert it, for example with .astype(np.int64)"
+            f"{_described(array, option.name)} with values of several kinds: {error}; convert it, for example with .astype(np.int64)"
         ) from None
-    return _write_arrow(pa.table([values], [column]), file)
+    return Table(pa.table([values], [option.column]))
 
 
 def _described(array: np.ndarray, name: str) -> str:
     return f"{name} is an array of {array.dtype} of shape {array.shape}"
 
 
-def _write_torch(tensor: Any, name: str, column: str, file: _File, is_edge_index: bool) -> str:
+def _tensor(tensor: Any, option: _Option, is_edge_index: bool) -> Value:
     import torch
 
     if _is_sparse(tensor):
-        return _write_matrix(_scipy_of(tensor), file)
+        return _matrix(_scipy_of(tensor))
     # NumPy has no bfloat16.
     kept = tensor.dtype if tensor.dtype != torch.bfloat16 else torch.float32
-    if tensor.dim() and (tensor.is_cuda or kept != tensor.dtype) and not (name in EDGES and tuple(tensor.shape) == (2, 2)):
+    is_square = option.name in EDGES and tuple(tensor.shape) == (2, 2)
+    if tensor.dim() and (tensor.is_cuda or kept != tensor.dtype) and not is_square:
         dtype = np.dtype(str(kept).removeprefix("torch."))
-        return _write_blocks(tensor.detach(), dtype, lambda rows: rows.to("cpu", kept).numpy(), file)
-    return _write_array(tensor.detach().to("cpu", kept).numpy(), name, column, file, is_edge_index)
+        return _rows(tensor.detach(), dtype, lambda rows: rows.to("cpu", kept).numpy())
+    return _array(tensor.detach().to("cpu", kept).numpy(), option, is_edge_index)
 
 
 def _is_sparse(value: Any) -> bool:
@@ -398,32 +454,31 @@ def _scipy_of(tensor: Any) -> Any:
     raise TypeError(f"a tensor of the layout {tensor.layout} is not ingested; give tensor.to_sparse_csr()")
 
 
-def _write_matrix(matrix: Any, file: _File) -> str:
-    import scipy.sparse
-
-    kept = matrix if matrix.format in ("csr", "csc", "coo") else matrix.tocsr()
-    with file.create(".npz") as out:
-        scipy.sparse.save_npz(out, kept, compressed=False)
-    return file.path(".npz")
+def _matrix(matrix: Any) -> Matrix:
+    matrix = matrix if matrix.format in ("csr", "csc", "coo") else matrix.tocsr()
+    places = (matrix.row, matrix.col) if matrix.format == "coo" else (matrix.indptr, matrix.indices)
+    lines, others = (_numbers(np.asarray(place)) for place in places)
+    return Matrix(matrix.format, tuple(map(int, matrix.shape)), _numbers(np.asarray(matrix.data)), lines, others)
 
 
-def _write_column(column: Any, name: str, file: _File) -> str:
-    """Writes features or labels that are a column, with its type, its missing values and its index."""
+def _column(column: Any, option: _Option) -> Value:
+    """Features or labels that are a column, with its type, its missing values and its index."""
+    name = option.column
     packages = packages_of(column)
     if "polars" in packages:
-        return _write_polars(column.rename(name).to_frame(), file)
+        return _polars(column.rename(name).to_frame(), option)
     if "pandas" in packages:
         import pandas as pd
 
         series = column if isinstance(column, pd.Series) else pd.Series(column)
-        return _write_pandas(series.to_frame(name if series.name is None else series.name), file)
+        return _pandas(series.to_frame(name if series.name is None else series.name))
     pa = needed("pyarrow", "Arrow arrays")
     array = column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column)
-    return _write_arrow(pa.table([array], [name]), file)
+    return _arrow(pa.table([array], [name]), option)
 
 
 def _require_no_durations(columns: list) -> None:
-    """Fails if there are columns of durations: files have them as counts of a unit that is not read."""
+    """Fails if there are columns of durations. The engine refuses them too, but does not know pandas and Polars."""
     if columns:
         first = columns[0]
         raise ValueError(
@@ -433,16 +488,16 @@ def _require_no_durations(columns: list) -> None:
         )
 
 
-def _write_polars(table: Any, file: _File) -> str:
+def _polars(table: Any, option: _Option) -> Value:
+    is_lazy = hasattr(table, "collect_schema") and hasattr(table, "sink_parquet")
     schema = table.collect_schema() if hasattr(table, "collect_schema") else table.schema
     _require_no_durations([name for name, dtype in schema.items() if str(dtype).startswith("Duration")])
-    write = table.sink_parquet if hasattr(table, "sink_parquet") else table.write_parquet
-    with file.create(".parquet") as out:
-        write(out, compression="uncompressed")
-    return file.path(".parquet")
+    if is_lazy:
+        return _spooled(lambda file: table.sink_parquet(file, compression="uncompressed"), option)
+    return Table(table)
 
 
-def _write_pandas(table: Any, file: _File) -> str:
+def _pandas(table: Any) -> Table:
     import pandas as pd
 
     pa = needed("pyarrow", "tables of pandas")
@@ -455,11 +510,12 @@ def _write_pandas(table: Any, file: _File) -> str:
     is_numbered = isinstance(index, pd.RangeIndex) and counts_rows(index)
     # An index that counts rows has no ids. Others have: pandas leaves out RangeIndex(5, 9) if it decides.
     schema = pa.Schema.from_pandas(table, preserve_index=not is_numbered)
+    _require_no_durations([field.name for field in schema if pa.types.is_duration(field.type)])
     blocks = (
         pa.RecordBatch.from_pandas(table.iloc[first : first + BLOCK_ROWS], schema, preserve_index=not is_numbered)
         for first in range(0, max(1, len(table)), BLOCK_ROWS)
     )
-    return _write_arrow(pa.RecordBatchReader.from_batches(schema, blocks), file)
+    return Table(pa.RecordBatchReader.from_batches(schema, blocks))
 
 
 def _require_one_level(table: Any, name: str) -> None:
@@ -476,19 +532,38 @@ def _column_name(name: Any) -> str:
     return ".".join(map(str, name)) if isinstance(name, tuple) else str(name)
 
 
-def _write_arrow(table: Any, file: _File) -> str:
-    """Writes the batches of an Arrow C stream."""
-    pa = needed("pyarrow", "Arrow tables")
-    parquet = needed("pyarrow.parquet", "Arrow tables")
+def _arrow(table: Any, option: _Option) -> Value:
+    """A table of Arrow columns. A table that does not know its rows is a stream, which may be larger than the memory."""
+    if hasattr(table, "num_rows") and hasattr(table, "__arrow_c_stream__"):
+        schema = getattr(table, "schema", None)
+        if "pyarrow" in packages_of(table):
+            import pyarrow as pa
+
+            _require_no_durations([field.name for field in schema or () if pa.types.is_duration(field.type)])
+        return Table(table)
+    pa = needed("pyarrow", "Arrow streams")
+    parquet = needed("pyarrow.parquet", "Arrow streams")
     reader = pa.RecordBatchReader.from_stream(table)
     _require_no_durations([field.name for field in reader.schema if pa.types.is_duration(field.type)])
-    with file.create(".parquet") as out, parquet.ParquetWriter(out, reader.schema, compression="none") as writer:
-        pending: list = []
-        for batch in reader:
-            pending.append(batch)
-            if sum(batch.num_rows for batch in pending) >= BLOCK_ROWS:
+
+    def write(file: Any) -> None:
+        with parquet.ParquetWriter(file, reader.schema, compression="none") as writer:
+            pending: list = []
+            for batch in reader:
+                pending.append(batch)
+                if sum(batch.num_rows for batch in pending) >= BLOCK_ROWS:
+                    writer.write_table(pa.Table.from_batches(pending, reader.schema))
+                    pending = []
+            if pending:
                 writer.write_table(pa.Table.from_batches(pending, reader.schema))
-                pending = []
-        if pending:
-            writer.write_table(pa.Table.from_batches(pending, reader.schema))
-    return file.path(".parquet")
+
+    return _spooled(write, option)
+
+
+def _spooled(write: Callable[[Any], Any], option: _Option) -> Parquet:
+    """A stream as a Parquet file that has no name, so it is gone with the process."""
+    remedy = "give out= in a folder that is yours and has free space"
+    with explained(option.folder, remedy), tempfile.TemporaryFile(dir=option.folder) as file:
+        write(file)
+        file.flush()
+        return Parquet(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -17,10 +17,10 @@ import numpy as np
 from . import _grappa, programs
 from ._grappa import Error, in_python
 from .command import arguments
-from .inputs import write_links
 from .links import _pairs
+from .optional import needed
 from .store import Store, _numbers
-from .temporary import Folder, private_folder
+from .temporary import private_folder
 
 if TYPE_CHECKING:
     import pandas
@@ -233,22 +233,22 @@ class Run:
         if among is not None and top_k is None:
             raise ValueError("among has the destinations of top_k; give top_k, or leave it out")
         store = store if isinstance(store, Store) else Store(store)
-        with private_folder("grappa-predict-") as scratch, Folder(os.path.join(scratch, "inputs")) as inputs:
+        with private_folder("grappa-predict-") as scratch:
             file = os.path.join(scratch, name)
             line = ["predict", self._path, os.fspath(store.path), "--out", file, *VALUES[values], *arguments(options)]
             if links is not None:
-                line.append(f"--links={_write_links(store, links, inputs)}")
+                line.append(f"--links={_write_links(store, links, scratch)}")
             elif top_k is not None:
                 ids = store.ids(_sources(store, nodes, split))
-                line += [f"--top-k={top_k}", f"--for={_write_ids(ids, inputs)}"]
+                line += [f"--top-k={top_k}", f"--for={_write_ids(ids, scratch)}"]
                 if among is not None:
                     ids = store.ids(_numbers(among, store.num_nodes))
-                    line.append(f"--among={_write_ids(ids, inputs, 'among')}")
+                    line.append(f"--among={_write_ids(ids, scratch, 'among')}")
             elif split is not None:
                 line.append(f"--split={split}")
             elif nodes is not None:
                 ids = store.ids(_numbers(nodes, store.num_nodes))
-                line.append(f"--ids={_write_ids(ids, inputs)}")
+                line.append(f"--ids={_write_ids(ids, scratch)}")
             _call(line)
             return read(file)
 
@@ -376,19 +376,19 @@ def _column(values: list) -> np.ndarray:
     return np.array(values, dtype=object)
 
 
-def _write_ids(ids: np.ndarray, folder: Folder, stem: str = "ids") -> str:
+def _write_ids(ids: np.ndarray, folder: str, stem: str = "ids") -> str:
     """Writes ids to a file that ``--ids`` reads, and returns its path."""
-    name = f"{stem}.txt" if ids.dtype == object else f"{stem}.npy"
-    with folder.create(name) as file:
+    path = os.path.join(folder, f"{stem}.txt" if ids.dtype == object else f"{stem}.npy")
+    with open(path, "xb") as file:
         if ids.dtype != object:
             np.save(file, ids.astype(np.uint64))
-            return folder.file(name)
+            return path
         lines = [item if isinstance(item, bytes) else item.encode() for item in ids]
         broken = next((line for line in lines if b"\n" in line), None)
         if broken is not None:
             raise ValueError(f"the id {broken!r} has a line break; predict all nodes, or a split")
         file.write(b"".join(line + b"\n" for line in lines))
-    return folder.file(name)
+    return path
 
 
 def _nodes_by_ids(store: Store | str | os.PathLike, nodes: Any, split: str | None, ids: Any) -> tuple[Store, np.ndarray]:
@@ -412,11 +412,19 @@ def _sources(store: Store, nodes: Any, split: str | None) -> np.ndarray:
     return _numbers(slice(None) if nodes is None else nodes, store.num_nodes)
 
 
-def _write_links(store: Store, links: Any, folder: Folder) -> str:
+def _write_links(store: Store, links: Any, folder: str) -> str:
     """Writes the ids of pairs to a file that ``--links`` reads, and returns its path."""
     sources, targets = _pairs(links)
-    ends = _numbers(np.concatenate([sources, targets]), store.num_nodes)
-    return write_links(store.ids(ends).reshape(2, -1), folder, "pairs")
+    ids = store.ids(_numbers(np.concatenate([sources, targets]), store.num_nodes)).reshape(2, -1)
+    path = os.path.join(folder, "pairs.parquet" if ids.dtype == object else "pairs.npz")
+    with open(path, "xb") as file:
+        if ids.dtype != object:
+            np.savez(file, edge_index=ids)
+            return path
+        pa = needed("pyarrow", "ids that are strings")
+        table = pa.table([pa.array(ends.tolist(), pa.string()) for ends in ids], ["source", "target"])
+        needed("pyarrow.parquet", "ids that are strings").write_table(table, file)
+    return path
 
 
 def _read_links(path: str) -> list[list[str]]:

@@ -2,13 +2,15 @@
 //! interfaces of NumPy, PyTorch and PyTorch Geometric.
 //!
 //! Nothing here links libtorch. Arrays reach Python through the buffer protocol (`array`), so NumPy and PyTorch use the
-//! memory that Rust wrote. Threads of Rust never take the GIL, and the GIL is free while Python waits for them.
+//! memory that Rust wrote, and ingest reads the memory of arrays and tables (`inputs`). The GIL is free while Python waits for threads of
+//! Rust. They take it in one case: to read an array of another library by rows.
 
 mod array;
 mod background;
 mod edge_values;
 mod error;
 mod in_edges;
+mod inputs;
 mod labels;
 mod layout;
 mod links;

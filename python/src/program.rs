@@ -1,28 +1,30 @@
 //! The programs as functions.
 
-use std::ffi::OsString;
+use std::{collections::HashMap, ffi::OsString};
 
 use anyhow::anyhow;
 use grappa_console::Console;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{background, error::program_exception, options};
+use crate::{background, error::program_exception, inputs::Data, options};
 
 /// Runs a program with these arguments, and returns its answer as JSON. Ctrl-C stops it. `report` is
-/// as for [`background::run`].
+/// as for [`background::run`]. `data`: the values of options of `grappa-ingest` that are data in memory.
 #[pyfunction]
 pub fn run(
     py: Python<'_>,
     program: &str,
     arguments: Vec<OsString>,
     report: Option<&Bound<'_, PyAny>>,
+    data: Vec<Data<'_>>,
 ) -> PyResult<Option<String>> {
+    let data = data.into_iter().map(Data::into_input).collect::<PyResult<HashMap<_, _>>>()?;
     let line = [program.into()].into_iter().chain(arguments);
     background::run(py, report, |progress| {
         let console = Console::within(progress);
         let ended = match program {
             "grappa-gen" => grappa_gen::call(line, &console),
-            "grappa-ingest" => grappa_ingest::call(line, &console),
+            "grappa-ingest" => grappa_ingest::call(line, data, &console),
             "grappa-store" => grappa_store::call(line, &console),
             _ => return Err(PyValueError::new_err(format!("there is no program {program:?}"))),
         };

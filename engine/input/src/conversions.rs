@@ -48,6 +48,41 @@ impl Conversion {
         template.replace("FILE", &in_shell(&file.display().to_string()))
     }
 
+    /// An expression of Python that converts data in memory, which has this name.
+    pub fn expression(self, name: &Path) -> String {
+        let name = name.display();
+        match self {
+            Self::ParquetToIntegers => format!("give {name} with the type int64 in the column COLUMN"),
+            Self::ParquetToStrings => format!("give {name} with the type string in the column COLUMN"),
+            Self::ParquetToFloats => format!("give {name} with the type double in the column COLUMN"),
+            Self::ParquetLists => format!("{name}={name}.explode('COLUMN')"),
+            Self::ParquetStructs => format!("{name}={name}.flatten()"),
+            Self::RecordsToText => format!("{name}=pandas.DataFrame({name})"),
+            Self::SparseToCsr => format!("{name}={name}.tocsr()"),
+            Self::BipartiteNpz => format!(
+                "{name}=scipy.sparse.bmat([[None, {name}], [scipy.sparse.coo_matrix({name}.shape[::-1]), None]])"
+            ),
+            _ => self.of_array(&name.to_string()).unwrap_or_else(|| format!("give {name} in another form")),
+        }
+    }
+
+    /// The steps of a command on an array, with arguments in the place of files: `edges=edges.T`.
+    fn of_array(self, name: &str) -> Option<String> {
+        let (_, steps) = self.template().split_once("a = np.load(sys.argv[1]); ")?;
+        let steps = steps.strip_suffix("\" FILE")?.split("; ");
+        let (mut first, mut arguments) = (String::new(), Vec::new());
+        for step in steps {
+            match step.strip_prefix("np.save('NEW").and_then(|step| step.strip_suffix(')')) {
+                None => first += &format!("{}; ", rename(step, name)),
+                Some(saved) => {
+                    let (file, value) = saved.split_once(".npy', ")?;
+                    arguments.push(format!("{}={}", file.strip_prefix('-').unwrap_or(name), rename(value, name)));
+                }
+            }
+        }
+        Some(first + &arguments.join(", "))
+    }
+
     /// The command for a file, with `name` in the place of `NAME` or `COLUMN`, unless its letters mean something to a shell or to
     /// Python. Then the user must write it.
     pub fn command_for(self, file: &Path, name: &str) -> String {
@@ -58,6 +93,18 @@ impl Conversion {
             false => command,
         }
     }
+}
+
+/// A line of Python with `name` in the place of the variable `a`.
+fn rename(line: &str, name: &str) -> String {
+    let is_word = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || "_'".contains(letter));
+    let mut out = String::new();
+    for (at, letter) in line.char_indices() {
+        let is_name =
+            letter == 'a' && !is_word(line[..at].chars().next_back()) && !is_word(line[at + 1..].chars().next());
+        if is_name { out += name } else { out.push(letter) }
+    }
+    out
 }
 
 /// A line of Python that has `a`, the array in the file.

@@ -9,6 +9,8 @@ use std::{
 
 use grappa_io::{Error, Position, Result};
 
+use crate::input::Input;
+
 /// The files of an input: `path` itself, or the files in it if it is a folder, in the order of their names, in which `part.10` comes
 /// after `part.9`. As in Hadoop, names that begin with `_` or `.` are no data: marks of success, and checksums.
 ///
@@ -45,15 +47,24 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The files of several inputs, whose rows are one table.
+/// Several inputs, whose rows are one table, with the files of folders in the place of the folders.
 ///
 /// # Errors
 /// As [`files_of`], or if a file is there twice: under its name, packed, or as a copy that a program left beside it.
-pub fn files_of_all(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let files: Vec<_> = paths.iter().map(|path| files_of(path)).collect::<Result<_>>()?;
-    let files = files.concat();
-    refuse_twins(&files)?;
-    Ok(files)
+pub fn files_of_all(inputs: &[Input]) -> Result<Vec<Input>> {
+    let mut all = Vec::new();
+    for input in inputs {
+        match input {
+            Input::Path(path) => all.extend(files_of(path)?.into_iter().map(Input::Path)),
+            Input::Memory(_) => all.push(input.clone()),
+        }
+    }
+    let files = all.iter().filter_map(|input| match input {
+        Input::Path(path) => Some(path.clone()),
+        Input::Memory(_) => None,
+    });
+    refuse_twins(&files.collect::<Vec<_>>())?;
+    Ok(all)
 }
 
 /// Fails if two of the files are one, or one of them is a copy of another, as their names say.
@@ -153,9 +164,9 @@ mod tests {
                 fs::write(at(name), name).unwrap();
             }
             let paths: Vec<_> = files.iter().map(|name| at(name)).collect();
-            for found in [files_of_all(&paths), files_of(folder.path())] {
-                assert_eq!(found.is_err(), twice, "{files:?}: {found:?}");
-            }
+            let inputs: Vec<Input> = paths.iter().map(Input::from).collect();
+            let found = [files_of_all(&inputs).is_err(), files_of(folder.path()).is_err()];
+            assert_eq!(found, [twice; 2], "{files:?}");
             files.iter().for_each(|name| fs::remove_file(at(name)).unwrap());
         }
         fs::write(at("p.csv"), "").unwrap();
@@ -165,7 +176,8 @@ mod tests {
             vec![folder.path().to_owned(), at("p.csv")],
             vec![at("p.csv"), at("q.csv")],
         ] {
-            let error = files_of_all(&paths).unwrap_err().to_string();
+            let inputs: Vec<Input> = paths.iter().map(Input::from).collect();
+            let error = files_of_all(&inputs).unwrap_err().to_string();
             assert!(error.contains("named twice"), "{error}");
         }
     }

@@ -18,21 +18,23 @@
 
 #![forbid(unsafe_code)]
 
+mod columnar;
 mod columns;
 mod conversions;
 mod crc;
+mod digest;
 mod edges;
 mod extent;
 mod file;
 mod folder;
 mod gzip;
+mod input;
 mod kinds;
 mod line_reader;
 mod messages;
 mod nodes;
 mod npy;
 pub mod ogb;
-mod parquet;
 mod reading;
 mod separator;
 mod sparse;
@@ -49,6 +51,7 @@ pub use edges::{
     IdKind, IdLimit, Keys, LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
 pub use folder::{files_of, files_of_all};
+pub use input::{Input, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, ReadAt};
 pub use messages::read_ids_from_one;
 pub use nodes::{
     LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite, PartSource, Place, SPLITS, SplitColumns,

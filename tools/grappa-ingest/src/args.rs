@@ -1,6 +1,7 @@
 //! The command line, and its translation to the options of the engine.
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     thread::available_parallelism,
 };
@@ -14,9 +15,9 @@ use grappa_engine::{
     Store,
     ingest::{
         Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeForm, EdgeFormat, EdgeOptions, EdgeSplit,
-        EncodingOptions, ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption,
-        MissingOptions, NodeData, OnBadLine, RandomSplit, Resources, Schema, SelfLoops, Separator, Shares, SplitFile,
-        SplitOptions, StoreLayout, TableForm, TableOptions,
+        EncodingOptions, ExternalIds, FeatureDtype, HeaderLine, IngestOptions, Input, LabelType, MemoryInput,
+        MergeOption, MissingOption, MissingOptions, NodeData, OnBadLine, RandomSplit, Resources, Schema, SelfLoops,
+        Separator, Shares, SplitFile, SplitOptions, StoreLayout, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };
@@ -412,6 +413,28 @@ struct ResourceArgs {
     tmp: Option<PathBuf>,
 }
 
+/// The place of data among the options: the name of the option, and the index among its values.
+pub type DataPlace = (String, usize);
+
+/// The values of options that are data in memory, by their places.
+struct Data(HashMap<DataPlace, MemoryInput>);
+
+impl Data {
+    /// The value of an option: its data, or else the file.
+    fn input(&mut self, option: &str, path: Option<PathBuf>) -> Option<Input> {
+        path.map(|path| self.value(option, 0, path))
+    }
+
+    /// The values of an option.
+    fn inputs(&mut self, option: &str, paths: Vec<PathBuf>) -> Vec<Input> {
+        (0..).zip(paths).map(|(index, path)| self.value(option, index, path)).collect()
+    }
+
+    fn value(&mut self, option: &str, index: usize, path: PathBuf) -> Input {
+        self.0.remove(&(option.to_owned(), index)).map_or_else(|| path.into(), Input::from)
+    }
+}
+
 /// The schema of a store.
 fn schema_of(path: &Path) -> anyhow::Result<Schema> {
     let schema = Store::open(path)?.schema()?;
@@ -429,13 +452,14 @@ impl IngestArgs {
         self.store.dry_run
     }
 
-    /// The engine's options.
-    pub fn options(&self) -> anyhow::Result<IngestOptions> {
+    /// The engine's options. `data`: the values of options that are data in memory.
+    pub fn options(&self, data: HashMap<DataPlace, MemoryInput>) -> anyhow::Result<IngestOptions> {
         let files = self.files()?;
         let named = [("train", files.train), ("val", files.valid), ("test", files.test)];
+        let mut data = Data(data);
         Ok(IngestOptions {
-            edges: files.edges,
-            edge_form: self.edges.form(),
+            edges: data.inputs("edges", files.edges),
+            edge_form: self.edges.form(&mut data),
             edge_options: EdgeOptions {
                 undirected: self.changes.undirected,
                 dedup: self.changes.dedup,
@@ -446,18 +470,22 @@ impl IngestArgs {
             nodes: self.nodes.or(files.nodes),
             nodes_file: files.nodes_file.filter(|_| self.nodes.is_none()),
             node_data: NodeData {
-                features: files.features,
-                labels: files.labels,
+                features: data.input("features", files.features),
+                labels: data.input("labels", files.labels),
+                ids: data.input("node_ids", self.node_data.node_ids.clone()),
                 ..self.node_data.options(&self.splits.split_column)?
             },
             splits: SplitOptions {
-                files: named.into_iter().filter_map(|(name, path)| Some(SplitFile { name, path: path? })).collect(),
+                files: named
+                    .into_iter()
+                    .filter_map(|(name, path)| Some(SplitFile { name, ids: data.input(name, path)? }))
+                    .collect(),
                 random: self.splits.split.map(|shares| RandomSplit {
                     shares,
                     seed: self.splits.split_seed,
                     stratify: self.splits.stratify,
                 }),
-                edges: self.edge_splits.options()?,
+                edges: self.edge_splits.options(&mut data)?,
             },
             layout: StoreLayout {
                 chunks: self.store.chunks.0,
@@ -514,7 +542,7 @@ impl IngestArgs {
 }
 
 impl EdgeArgs {
-    fn form(&self) -> EdgeForm {
+    fn form(&self, data: &mut Data) -> EdgeForm {
         EdgeForm {
             format: self.format,
             header: self.header,
@@ -527,8 +555,8 @@ impl EdgeArgs {
                 features: self.edge_features_from.clone(),
                 order: None,
             },
-            weights: self.weights.clone(),
-            features: self.edge_features.clone(),
+            weights: data.input("weights", self.weights.clone()),
+            features: data.input("edge_features", self.edge_features.clone()),
             encoded: None,
             feature_dtype: self.edge_feature_dtype,
             on_bad_line: self.on_bad_line,
@@ -539,12 +567,9 @@ impl EdgeArgs {
 impl NodeArgs {
     fn options(&self, split_column: &[String]) -> anyhow::Result<NodeData> {
         Ok(NodeData {
-            features: self.features.clone(),
             feature_dtype: self.feature_dtype,
             allow_nan: self.allow_nan,
-            labels: self.labels.clone(),
             label_type: self.label_type,
-            ids: self.node_ids.clone(),
             tables: TableForm {
                 columns: TableOptions {
                     id: self.id.clone(),
@@ -562,17 +587,21 @@ impl NodeArgs {
                 schema: self.schema_of.as_deref().map(schema_of).transpose()?,
                 examine: false,
             },
+            ..NodeData::default()
         })
     }
 }
 
 impl EdgeSplitArgs {
-    fn options(&self) -> anyhow::Result<Option<EdgeSplit>> {
+    fn options(&self, data: &mut Data) -> anyhow::Result<Option<EdgeSplit>> {
         Ok(match (self.edge_split, &self.edge_split_by) {
             (Some(shares), Some(column)) => Some(EdgeSplit::by_column(shares, column.clone())?),
             (Some(shares), None) => Some(EdgeSplit::random(shares, self.edge_split_seed)?),
             (None, _) if self.val_edges.is_empty() && self.test_edges.is_empty() => None,
-            (None, _) => Some(EdgeSplit::Files { val: self.val_edges.clone(), test: self.test_edges.clone() }),
+            (None, _) => Some(EdgeSplit::Files {
+                val: data.inputs("val_edges", self.val_edges.clone()),
+                test: data.inputs("test_edges", self.test_edges.clone()),
+            }),
         })
     }
 }

@@ -5,13 +5,14 @@ mod assign;
 mod choices;
 mod readings;
 
-use std::{ffi::OsString, path::Path, process::ExitCode, time::Instant};
+use std::{collections::HashMap, ffi::OsString, path::Path, process::ExitCode, time::Instant};
 
 use clap::{CommandFactory, Parser};
 use grappa_console::{Built, Console, Summary, first_names, signals};
-use grappa_engine::ingest::{LabelType, Reading, examine, ingest, kept_in, partial_folder};
+use grappa_engine::ingest::{LabelType, MemoryInput, Reading, examine, ingest, kept_in, partial_folder};
 use serde::Serialize;
 
+pub use self::args::DataPlace;
 use self::{
     args::IngestArgs,
     readings::{DryRun, Input},
@@ -21,7 +22,7 @@ use self::{
 pub fn main() -> ExitCode {
     grappa_console::run(|| {
         let args = IngestArgs::parse();
-        run(&args, &args.console.open())
+        run(&args, HashMap::new(), &args.console.open())
     })
 }
 
@@ -30,17 +31,22 @@ pub fn command() -> clap::Command {
     IngestArgs::command()
 }
 
-/// The program as a function. `line` is its command line, with a name in front.
+/// The program as a function. `line` is its command line, with a name in front. `data`: the values of options that are data in memory.
+/// In the line, any word stands for each of them.
 ///
 /// # Errors
 /// As the program; `clap::Error` if the options are wrong.
-pub fn call(line: impl IntoIterator<Item = OsString>, console: &Console) -> anyhow::Result<()> {
-    run(&IngestArgs::try_parse_from(line)?, console)
+pub fn call(
+    line: impl IntoIterator<Item = OsString>,
+    data: HashMap<DataPlace, MemoryInput>,
+    console: &Console,
+) -> anyhow::Result<()> {
+    run(&IngestArgs::try_parse_from(line)?, data, console)
 }
 
-fn run(args: &IngestArgs, console: &Console) -> anyhow::Result<()> {
+fn run(args: &IngestArgs, data: HashMap<DataPlace, MemoryInput>, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let options = args.options()?;
+    let options = args.options(data)?;
     if args.is_dry_run() {
         return console.finish(&DryRun::of(&examine(&options, &console.bars())?));
     }

@@ -7,9 +7,8 @@
 //! If the part depends on the file of an edge or on a value of it, such as its time, the low bits of its key have the part. So an edge of
 //! the graph that is also held out lies beside it after the sort, and is dropped.
 
-use std::path::PathBuf;
-
 use grappa_formats::{EdgePart, random};
+use grappa_input::Input;
 use grappa_io::{Error, Result, text::printable};
 
 use crate::ingest::shares::Shares;
@@ -27,9 +26,9 @@ pub enum EdgeSplit {
     /// The edges of files. The graph does not have them, even if its own files do.
     Files {
         /// Files, or folders of them, with the edges for validation.
-        val: Vec<PathBuf>,
+        val: Vec<Input>,
         /// The same for test.
-        test: Vec<PathBuf>,
+        test: Vec<Input>,
     },
     /// The edges with the largest values in a column: the last ones, if it has times. They may be weights or edge features, too.
     Column {
@@ -91,7 +90,7 @@ impl EdgeSplit {
     }
 
     /// The files of each part that is held out.
-    pub fn files(&self) -> [(EdgePart, &[PathBuf]); 2] {
+    pub fn files(&self) -> [(EdgePart, &[Input]); 2] {
         match self {
             Self::Random(_) | Self::Column { .. } => [(EdgePart::Val, &[]), (EdgePart::Test, &[])],
             Self::Files { val, test } => [(EdgePart::Val, val), (EdgePart::Test, test)],

@@ -3,14 +3,11 @@
 use std::{
     collections::BTreeMap,
     fmt::{Debug, Display},
-    fs,
-    path::{Path, PathBuf},
-    time::UNIX_EPOCH,
 };
 
 use grappa_formats::{manifest::EdgeOptions, schema::CategoryForm};
-use grappa_input::{EdgeColumnOptions, EncodingOptions, LabelType, Separator, files_of};
-use grappa_io::{Error, Result};
+use grappa_input::{EdgeColumnOptions, EncodingOptions, Input, LabelType, Separator, files_of};
+use grappa_io::Result;
 
 use crate::ingest::{
     edge_split::EdgeSplit,
@@ -61,20 +58,24 @@ impl Fingerprint {
     }
 
     /// Adds the files of a list. The journal numbers the blocks of edges by the index of their file, so the order of files counts too.
-    fn add_numbered(&mut self, role: &str, files: &[PathBuf]) -> Result<()> {
-        for (index, path) in files.iter().enumerate() {
-            self.add(format!("{role}[{index}]"), version_of(path)?);
+    fn add_numbered(&mut self, role: &str, inputs: &[Input]) -> Result<()> {
+        for (index, input) in inputs.iter().enumerate() {
+            self.add(format!("{role}[{index}]"), input.version()?);
         }
         Ok(())
     }
 
-    /// Adds a file, or the files of a folder.
-    fn add_path(&mut self, role: &str, path: &Path) -> Result<()> {
-        if path.is_dir() {
-            return self.add_numbered(role, &files_of(path)?);
+    /// Adds an input, or the files of a folder.
+    fn add_input(&mut self, role: &str, input: &Input) -> Result<()> {
+        match input {
+            Input::Path(path) if path.is_dir() => {
+                self.add_numbered(role, &files_of(path)?.into_iter().map(Input::Path).collect::<Vec<_>>())
+            }
+            input => {
+                self.add(role, input.version()?);
+                Ok(())
+            }
         }
-        self.add(role, version_of(path)?);
-        Ok(())
     }
 
     fn add_files(&mut self, options: &IngestOptions) -> Result<()> {
@@ -84,7 +85,7 @@ impl Fingerprint {
         }
         let parts = match &options.layout.assign {
             Assign::Random | Assign::Range | Assign::Streamed { .. } => None,
-            Assign::File(path) => Some(path),
+            Assign::File(path) => Some(Input::from(path)),
         };
         let files = [
             ("--weights", options.edge_form.weights.as_ref()),
@@ -92,13 +93,13 @@ impl Fingerprint {
             ("--features", options.node_data.features.as_ref()),
             ("--labels", options.node_data.labels.as_ref()),
             ("--node-ids", options.node_data.ids.as_ref()),
-            ("parts", parts),
+            ("parts", parts.as_ref()),
         ];
-        for (role, path) in files {
-            path.map_or(Ok(()), |path| self.add_path(role, path))?;
+        for (role, input) in files {
+            input.map_or(Ok(()), |input| self.add_input(role, input))?;
         }
         for split in &options.splits.files {
-            self.add_path(&format!("--{}", split.name), &split.path)?;
+            self.add_input(&format!("--{}", split.name), &split.ids)?;
         }
         Ok(())
     }
@@ -177,20 +178,10 @@ fn word_of_form(form: CategoryForm) -> &'static str {
     }
 }
 
-/// Path, length and modification time of a file, to notice that it is another or changed since an earlier run.
-fn version_of(path: &Path) -> Result<String> {
-    let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
-    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    Ok(format!(
-        "{} ({} bytes, modified at {})",
-        path.display(),
-        metadata.len(),
-        modified.map_or(0, |time| time.as_nanos())
-    ))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -200,7 +191,7 @@ mod tests {
         fs::create_dir(&parts).unwrap();
         fs::write(parts.join("part.0.parquet"), "0").unwrap();
         let mut options = IngestOptions::new(vec![parts.clone()], folder.path().join("out"));
-        options.node_data.features = Some(parts.clone());
+        options.node_data.features = Some((&parts).into());
         let version =
             |options: &IngestOptions| fingerprint(&options.resolved(&grappa_io::progress::Silent).unwrap()).unwrap();
         let before = version(&options);

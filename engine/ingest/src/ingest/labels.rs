@@ -157,7 +157,7 @@ impl ColumnInput for LabelInput {
                 "{}: every label is a set of exactly one class, and training treats sets as several classes per node; if each \
                  node has one class, give its number: {}",
                 self.source.path().display(),
-                Conversion::OneHotToClasses.command(self.source.path())
+                self.source.input().remedy(Conversion::OneHotToClasses)
             );
         }
         self.source.check()

@@ -42,8 +42,8 @@ impl NodeFiles {
                 "name a store that was built from a table, or omit --schema-of",
             ));
         }
-        let features = data.features.as_deref();
-        let mut features = features.map(|path| MatrixSource::open_with(path, &data.tables)).transpose()?;
+        let features = data.features.as_ref();
+        let mut features = features.map(|input| MatrixSource::open_with(input, &data.tables)).transpose()?;
         if let Some(matrix) = &mut features {
             check_held(matrix.path(), matrix.held_bytes(), budget)?;
             let missing = data.encoding.missing.without(&options.edge_form.columns.features);
@@ -63,8 +63,8 @@ impl NodeFiles {
                 );
             }
         }
-        let labels = data.labels.as_deref();
-        let labels = labels.map(|path| LabelSource::open_with(path, &data.tables, data.label_type)).transpose()?;
+        let labels = data.labels.as_ref();
+        let labels = labels.map(|input| LabelSource::open_with(input, &data.tables, data.label_type)).transpose()?;
         if let Some(labels) = &labels {
             if let Some(schema) = &data.encoding.schema {
                 labels.use_classes_of(schema)?;
@@ -133,12 +133,7 @@ impl NodeFiles {
         };
         if let Some(file) = options.splits.files.first() {
             return Err(Error::conflict(
-                format!(
-                    "--split {} contradicts the file of the {} nodes, {}",
-                    split.shares,
-                    file.name,
-                    file.path.display()
-                ),
+                format!("--split {} contradicts the file of the {} nodes, {}", split.shares, file.name, file.ids),
                 "omit one of them",
             ));
         }
@@ -163,7 +158,7 @@ impl NodeFiles {
 
     /// The lists whose ids are nodes, though no edge may have them.
     pub fn lists_of_nodes<'a>(&'a self, options: &'a IngestOptions) -> impl Iterator<Item = RowIds<'a>> {
-        let list = options.node_data.ids.as_deref().map(RowIds::List);
+        let list = options.node_data.ids.as_ref().map(RowIds::List);
         list.into_iter().chain(self.ids_of_features())
     }
 
@@ -261,12 +256,12 @@ impl NodeFiles {
 
 /// Whether a file is a table, whose columns may have names.
 fn is_table(file: &NodeFile) -> bool {
-    matches!(file.reading().format, "text" | "Parquet")
+    matches!(file.reading().format, "text" | "Parquet" | "table")
 }
 
 /// The ids of the rows of a file, if it is a table with ids.
 fn ids_of(file: &NodeFile) -> Option<RowIds<'_>> {
-    file.has_ids().then(|| RowIds::Table(file.path()))
+    file.has_ids().then(|| RowIds::Table(file.input()))
 }
 
 /// Opens the columns of `--split-column`, in the table of features, or in the table of labels if the first has none.

@@ -68,7 +68,7 @@ fn scan_dictionary(job: &IngestJob<'_>, nodes: Option<u64>, files: &NodeFiles) -
     {
         let lists = files.lists_of_nodes(job.options).map(|list| match list {
             RowIds::List(_) => " and --node-ids".to_owned(),
-            RowIds::Table(path) => format!(" and {}", path.display()),
+            RowIds::Table(input) => format!(" and {input}"),
         });
         return Err(Error::conflict(
             format!(

@@ -11,7 +11,8 @@ use grappa_formats::{
 };
 use grappa_input::{
     ColumnReading, Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, EncodingOptions, HeaderLine,
-    IdKind, IdLimit, LabelType, LimitSource, OnBadLine, Reading, Separator, SplitSource, TableForm, files_of_all,
+    IdKind, IdLimit, Input, LabelType, LimitSource, OnBadLine, Reading, Separator, SplitSource, TableForm,
+    files_of_all,
 };
 use grappa_io::{Error, Result, progress::Progress, text::printable};
 use grappa_storage::{read_schema, writer::with_suffix};
@@ -22,7 +23,7 @@ use crate::ingest::{edge_split::EdgeSplit, merge::MergeOption, plan::IngestBudge
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
     /// Edge list files, or folders of them.
-    pub edges: Vec<PathBuf>,
+    pub edges: Vec<Input>,
     /// How to read them.
     pub edge_form: EdgeForm,
     /// Whether to add reverse edges, merge parallel edges, and drop or add self-loops.
@@ -67,9 +68,9 @@ pub struct EdgeForm {
     /// The columns that the user names.
     pub columns: EdgeColumnOptions,
     /// A `.npy` file with one weight per edge.
-    pub weights: Option<PathBuf>,
+    pub weights: Option<Input>,
     /// A `.npy` file with a row of features per edge. Text and Parquet have them in columns, which [`EdgeForm::columns`] names.
-    pub features: Option<PathBuf>,
+    pub features: Option<Input>,
     /// What each column of features becomes. None: numbers, or what their values show.
     pub encoded: Option<Vec<ColumnReading>>,
     /// The stored type of edge features. By default f16 if the file has f16, otherwise f32.
@@ -83,18 +84,18 @@ pub struct EdgeForm {
 pub struct NodeData {
     /// A matrix with one feature row per node, in ascending order of their ids or in the order of `ids`, or a table with ids, which are
     /// nodes even if no edge has them. Each of these files may be a folder of Parquet files.
-    pub features: Option<PathBuf>,
+    pub features: Option<Input>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
     /// Whether features may be NaN or infinite.
     pub allow_nan: bool,
     /// A file with one label, or one set of labels, per node, in the same order, or a table with the ids of the nodes that have labels.
-    pub labels: Option<PathBuf>,
+    pub labels: Option<Input>,
     /// What the values of this file are.
     pub label_type: LabelType,
     /// A file with the external id of each row of features and labels, unless they are tables with ids. Ids that are not dense are
     /// nodes even if no edge has them.
-    pub ids: Option<PathBuf>,
+    pub ids: Option<Input>,
     /// The form of tables of features and labels.
     pub tables: TableForm,
     /// How the columns of a table of features become numbers.
@@ -150,9 +151,9 @@ impl Default for Resources {
 
 impl IngestOptions {
     /// Options for the edge lists `edges` with dense ids and the store `out`, and defaults otherwise.
-    pub fn new(edges: Vec<PathBuf>, out: PathBuf) -> Self {
+    pub fn new(edges: Vec<impl Into<Input>>, out: PathBuf) -> Self {
         Self {
-            edges,
+            edges: edges.into_iter().map(Into::into).collect(),
             edge_form: EdgeForm::default(),
             edge_options: EdgeOptions::default(),
             merge: Vec::new(),
@@ -219,13 +220,13 @@ pub struct SplitFile {
     /// `train`, `val` or `test`.
     pub name: &'static str,
     /// The file with its ids, or a folder of Parquet files.
-    pub path: PathBuf,
+    pub ids: Input,
 }
 
 impl SplitFile {
     /// The file of the split `train`, `val` or `test`.
-    pub fn new(name: &'static str, path: impl Into<PathBuf>) -> Self {
-        Self { name, path: path.into() }
+    pub fn new(name: &'static str, ids: impl Into<Input>) -> Self {
+        Self { name, ids: ids.into() }
     }
 }
 
@@ -340,7 +341,10 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         limited_by: match options.nodes {
             Some(_) => options.nodes_file.clone().map(LimitSource::Count),
             // The number of nodes is the number of rows of a file, or not known yet.
-            None if nodes.is_some() => data.features.as_ref().or(data.labels.as_ref()).cloned().map(LimitSource::Rows),
+            None if nodes.is_some() => {
+                let rows = data.features.as_ref().or(data.labels.as_ref());
+                rows.map(|input| LimitSource::Rows(input.name().to_owned()))
+            }
             None => None,
         },
         weights: form.weights.clone(),
@@ -355,13 +359,13 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         // Parsed strings take up to twice the memory of parsed integers.
         block_bytes: if options.ids == ExternalIds::String { block_bytes / 2 } else { block_bytes },
     };
-    let mut paths = options.edges.clone();
+    let mut inputs = options.edges.clone();
     let mut parts = Vec::new();
     for (part, files) in options.splits.edges.iter().flat_map(EdgeSplit::files) {
-        parts.push((part, paths.len()..paths.len() + files.len()));
-        paths.extend_from_slice(files);
+        parts.push((part, inputs.len()..inputs.len() + files.len()));
+        inputs.extend_from_slice(files);
     }
-    let source = EdgeSource::open(&paths, source_options)?;
+    let source = EdgeSource::open(&inputs, source_options)?;
     for (part, mut files) in parts {
         if !files.is_empty() && files.all(|file| !source.has_edges(file)) {
             return Err(Error::conflict(
@@ -373,20 +377,20 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
     Ok(source)
 }
 
-/// A file with the ids of rows.
+/// An input with the ids of rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RowIds<'a> {
     /// One id per line or element, for the rows of other files.
-    List(&'a Path),
+    List(&'a Input),
     /// A table of features or labels with the ids of its rows.
-    Table(&'a Path),
+    Table(&'a Input),
 }
 
 impl RowIds<'_> {
-    /// The file.
-    pub fn path(&self) -> &Path {
+    /// The file, or the name of the data.
+    pub fn name(&self) -> &Path {
         match self {
-            Self::List(path) | Self::Table(path) => path,
+            Self::List(input) | Self::Table(input) => input.name(),
         }
     }
 
@@ -394,8 +398,8 @@ impl RowIds<'_> {
     pub fn open(&self, options: &IngestOptions) -> Result<SplitSource> {
         let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, None));
         match self {
-            Self::List(path) => SplitSource::open_ordered(path, kind, limit, &options.node_data.tables),
-            Self::Table(path) => SplitSource::open_table(path, kind, limit, &options.node_data.tables),
+            Self::List(input) => SplitSource::open_ordered(*input, kind, limit, &options.node_data.tables),
+            Self::Table(input) => SplitSource::open_table(*input, kind, limit, &options.node_data.tables),
         }
     }
 }

@@ -100,20 +100,20 @@ impl NodesOfFiles {
         let without_ids = files.names();
         let listed = Arc::new(match &job.options.node_data.ids {
             None => RowNodes::Ascending(ids.permutation().clone()),
-            Some(path) => nodes_of_ids(job, RowIds::List(path), &lookup, Some(&without_ids), files)?,
+            Some(input) => nodes_of_ids(job, RowIds::List(input), &lookup, Some(&without_ids), files)?,
         });
         let table = files.ids_of_features();
         let features = match table {
             None => Arc::clone(&listed),
             Some(table) => {
-                let name = [table.path().display().to_string()];
+                let name = [table.name().display().to_string()];
                 Arc::new(nodes_of_ids(job, table, &lookup, Some(&name), files)?)
             }
         };
         let labels = match files.ids_of_labels() {
             None => listed,
             // They are columns of one table.
-            Some(labels) if table.is_some_and(|table| table.path() == labels.path()) => Arc::clone(&features),
+            Some(labels) if table.is_some_and(|table| table.name() == labels.name()) => Arc::clone(&features),
             Some(labels) => {
                 // A node without a label needs no row, and an id that no node has is told.
                 let any = Lookup { strings: Strings::Any, ..lookup };
@@ -136,7 +136,7 @@ fn nodes_of_ids(
     if job.journal.stage(Stage::Edges).plan.is_some() {
         return Ok(RowNodes::Written);
     }
-    let (source, path, nodes) = (list.open(job.options)?, list.path(), lookup.ids.nodes());
+    let (source, path, nodes) = (list.open(job.options)?, list.name(), lookup.ids.nodes());
     let what = format!("a bit for each of {nodes} nodes, to find ids that {} has twice", path.display());
     check_sets(what, id_lists::set_memory(&source, nodes), &job.budget)?;
     let mut found = RowSet::new(nodes, id_lists::listed(&source))?;
@@ -173,8 +173,8 @@ fn nodes_of_ids(
     if let Some(error) = unknown.error(job.options, found.len()) {
         return Err(error);
     }
-    if let RowIds::List(path) = list {
-        files.check_number_of_ids(path, found.len())?;
+    if let RowIds::List(input) = list {
+        files.check_number_of_ids(input.name(), found.len())?;
     }
     if let Some(names) = all_of {
         check_complete(path, &found, lookup.ids, nodes, names)?;

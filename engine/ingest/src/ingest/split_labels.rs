@@ -27,7 +27,9 @@ pub fn warn_of_unlabelled(
     ids: &IdMap,
 ) -> Result<()> {
     job.progress.stage("checking the split", None);
-    for SplitFile { name, path } in listed.iter().filter(|split| entries.iter().any(|entry| entry.name == split.name)) {
+    for SplitFile { name, ids: input } in
+        listed.iter().filter(|split| entries.iter().any(|entry| entry.name == split.name))
+    {
         let set = written_split(job, name, chunks.nodes())?;
         let unlabelled = job.sum_chunks(
             chunks,
@@ -52,7 +54,7 @@ pub fn warn_of_unlabelled(
             };
             tracing::warn!(
                 "{}: {} of {} nodes have no label, for example {}: {effect}; {remedy}",
-                path.display(),
+                input,
                 unlabelled.count,
                 set.len(),
                 text::printable(&ids.external(NodeId(first))?),

@@ -1,12 +1,10 @@
 //! Splits: from lists of external ids to sets of nodes.
 
-use std::path::Path;
-
 use grappa_formats::{
     NodeId,
     manifest::{ExternalIds, SplitEntry},
 };
-use grappa_input::{Conversion, IdKind, IdLimit, Place, SplitSource};
+use grappa_input::{Conversion, IdKind, IdLimit, Input, Place, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
@@ -33,7 +31,7 @@ pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) ->
     let lookup = Lookup { ids, strings: Strings::Any, join, threads: options.resources.threads };
     let mut bytes = 0;
     for split in &options.splits.files {
-        let source = open(&split.path, options, nodes)?;
+        let source = open(&split.ids, options, nodes)?;
         if let Some(warning) = source.warning()? {
             tracing::warn!("{warning}");
         }
@@ -44,7 +42,7 @@ pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) ->
         .splits
         .files
         .iter()
-        .map(|split| Ok((split.clone(), read(&split.path, options, nodes, &lookup)?)))
+        .map(|split| Ok((split.clone(), read(&split.ids, options, nodes, &lookup)?)))
         .collect::<Result<_>>()?;
     check_disjoint(&sets, options.ids, |node| ids.external(node))?;
     let sets: Vec<_> = sets.iter().map(|(split, set)| (split.name, set)).collect();
@@ -61,26 +59,26 @@ pub fn write(job: &IngestJob<'_>, nodes: u64, sets: &[(&str, &RoaringTreemap)]) 
     Ok(job.journal.splits().expect("they are recorded now"))
 }
 
-fn open(path: &Path, options: &IngestOptions, nodes: u64) -> Result<SplitSource> {
+fn open(input: &Input, options: &IngestOptions, nodes: u64) -> Result<SplitSource> {
     let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, Some(nodes)));
-    SplitSource::open_with(path, kind, limit, &options.node_data.tables)
+    SplitSource::open_with(input, kind, limit, &options.node_data.tables)
 }
 
 /// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
-fn read(path: &Path, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
+fn read(input: &Input, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
     let kind = id_kind(options.ids);
-    let source = open(path, options, nodes)?;
+    let source = open(input, options, nodes)?;
     // Row N of a mask is the node with the id N.
     if source.is_mask() && (options.ids != ExternalIds::Dense || options.node_data.ids.is_some()) {
         let what = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \
                     give a list of the ids of its nodes";
-        return Err(Error::input(path, Position::Whole, what));
+        return Err(Error::input(input.name(), Position::Whole, what));
     }
     source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;
     let mut set = RoaringTreemap::new();
     drop(source);
     id_lists::for_each_node(
-        || open(path, options, nodes),
+        || open(input, options, nodes),
         kind,
         lookup,
         |_, place, node, id| {
@@ -89,8 +87,8 @@ fn read(path: &Path, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>) -
                 Some(_) => format!(
                     "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: {}",
                     id(),
-                    first_place(open(path, options, nodes)?, kind, &id())?,
-                    Conversion::IntegersToMask.command(path)
+                    first_place(open(input, options, nodes)?, kind, &id())?,
+                    input.remedy(Conversion::IntegersToMask)
                 ),
                 None => format!("the graph has no node with the id {}; remove it from the split", id()),
             };
@@ -98,7 +96,7 @@ fn read(path: &Path, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>) -
         },
     )?;
     if set.is_empty() {
-        return Err(Error::input(path, Position::Whole, "the split has no ids; omit it"));
+        return Err(Error::input(input.name(), Position::Whole, "the split has no ids; omit it"));
     }
     Ok(set)
 }
@@ -116,22 +114,22 @@ fn check_disjoint(
                 let id = external(NodeId(node))?;
                 let is_header = shared.len() == 1
                     && kind == ExternalIds::String
-                    && is_first_line(&a.path, &id)?
-                    && is_first_line(&b.path, &id)?;
+                    && is_first_line(&a.ids, &id)?
+                    && is_first_line(&b.ids, &id)?;
                 let what = format!(
                     "{} node(s) are also in the split {} ({}), for example {id}; splits must not overlap{}",
                     shared.len(),
                     b.name,
-                    b.path.display(),
+                    b.ids,
                     match is_header {
                         true => format!(
                             "; it is the first line of both files: if that is a header, remove it: {}",
-                            Conversion::RemoveHeader.command(&a.path)
+                            a.ids.remedy(Conversion::RemoveHeader)
                         ),
                         false => String::new(),
                     }
                 );
-                return Err(Error::input(&a.path, Position::Whole, what));
+                return Err(Error::input(a.ids.name(), Position::Whole, what));
             }
         }
     }
@@ -139,8 +137,8 @@ fn check_disjoint(
 }
 
 /// Whether the first line of a list of strings is `id`.
-fn is_first_line(path: &Path, id: &str) -> Result<bool> {
-    let mut source = SplitSource::open(path, IdKind::String, IdLimit::Sparse)?;
+fn is_first_line(input: &Input, id: &str) -> Result<bool> {
+    let mut source = SplitSource::open(input, IdKind::String, IdLimit::Sparse)?;
     let place = id_lists::place_of(&mut source, IdKind::String, id)?;
     Ok(place.is_some_and(|place| place.position == Position::Line(1)))
 }

@@ -1,11 +1,8 @@
 //! One block of input: its bytes, and parsing them into edges.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
 
 use grappa_io::{Error, Position, Result};
@@ -19,7 +16,7 @@ use super::{
     parse::{BlockLines, OnBad, Stop, parse_edges, parse_entries, parse_keys},
     text::TextLines,
 };
-use crate::{file::InputFile, line_reader::LINE_BYTES_MAX, messages::long_line};
+use crate::{file::InputFile, input::Input, line_reader::LINE_BYTES_MAX, messages::long_line};
 
 pub(super) struct EdgeFile {
     pub(super) file: Arc<InputFile>,
@@ -32,9 +29,18 @@ pub(super) struct EdgeFile {
 }
 
 impl EdgeFile {
-    pub(super) fn open(path: &Path, options: &EdgeSourceOptions) -> Result<Self> {
-        let file = InputFile::open(path)?;
-        let content = Content::open(&file, options)?;
+    pub(super) fn open(input: &Input, options: &EdgeSourceOptions) -> Result<Self> {
+        let (file, content) = match input {
+            Input::Path(path) => {
+                let file = InputFile::open(path)?;
+                let content = Content::open(&file, options)?;
+                (file, content)
+            }
+            Input::Memory(input) => {
+                let content = Content::in_memory(input, options)?;
+                (InputFile::of_table(&input.name, content.total_bytes()), content)
+            }
+        };
         let finished = AtomicBool::new(matches!(content, Content::Nothing));
         Ok(Self { file, content, next: AtomicU64::new(0), finished, entries: AtomicU64::new(0) })
     }
@@ -141,7 +147,7 @@ impl RawBlock<'_> {
         let mut on_bad_row =
             |row: u64, line: &[u8], bad: BadEdge| self.reject(Position::Row(row), line, bad, on_reject);
         match &self.file.content {
-            Content::Parquet(parquet) => parquet.parse(self.id.block, limit, into, &mut on_bad_row),
+            Content::Columns(file) => file.parse(self.id.block, limit, into, &mut on_bad_row),
             Content::Table(table) => table.parse(self.id.block, &self.buffer, limit, into, &mut on_bad_row),
             content => {
                 let layout = content.layout().expect("text has a layout");
@@ -170,7 +176,7 @@ impl RawBlock<'_> {
 
     fn parse_strings(&self, into: &mut TextBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         match &self.file.content {
-            Content::Parquet(parquet) => parquet.parse_text(self.id.block, into, &mut |row, line, bad| {
+            Content::Columns(file) => file.parse_text(self.id.block, into, &mut |row, line, bad| {
                 self.reject(Position::Row(row), line, bad, on_reject)
             }),
             Content::Table(_) => unreachable!("tables of numbers are refused when opened for strings"),

@@ -9,13 +9,15 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    EdgeFormat, EdgeSourceOptions, IdKind, layout::TextLayout, packed_text::TextStream, parquet::ParquetFile,
+    EdgeFormat, EdgeSourceOptions, IdKind, column_file::ColumnFile, layout::TextLayout, packed_text::TextStream,
     table::Table, text::TextFile,
 };
 use crate::{
+    columnar::ColumnTable,
     conversions::Conversion,
     extent::Compression,
     file::InputFile,
+    input::{MemoryData, MemoryInput},
     kinds::{self, refuse_other_kinds},
     npy::NpyArray,
     reading::Reading,
@@ -33,7 +35,7 @@ pub(super) enum Content {
         stream: Mutex<Option<TextStream>>,
     },
     Table(Box<Table>),
-    Parquet(ParquetFile),
+    Columns(ColumnFile),
 }
 
 impl Content {
@@ -94,14 +96,10 @@ impl Content {
             )));
         }
         if format == EdgeFormat::Parquet {
-            let parquet = ParquetFile::open(file, options)?;
-            return Ok(if parquet.rows() == 0 { Self::Nothing } else { Self::Parquet(parquet) });
+            return Self::of_columns(ColumnTable::open(file)?, options);
         }
-        if options.columns.is_given() && !options.columns.leaves_out_weights_only() {
-            return Err(file.error(
-                "the columns of this array have no names: omit --src, --dst, --weight and --edge-features-from; weights are given with \
-                 --weights, features with --edge-features",
-            ));
+        if has_columns(options) {
+            return Err(file.error(NO_COLUMNS));
         }
         let table = match format {
             EdgeFormat::Npy if head.starts_with(kinds::ZIP) => Self::archive(&Npz::open(file)?, options)?,
@@ -112,11 +110,41 @@ impl Content {
                 unreachable!("decided above")
             }
         };
+        Self::of_integers(table, file.path(), options)
+    }
+
+    /// The edges of data in memory.
+    pub fn in_memory(input: &MemoryInput, options: &EdgeSourceOptions) -> Result<Self> {
+        let refused = |what: &str| Err(Error::input(&input.name, Position::Whole, what));
+        if options.separator.is_some() {
+            return refused("--separator is for text; omit it");
+        }
+        if let Some(table) = ColumnTable::of_memory(input)? {
+            return Self::of_columns(table, options);
+        }
+        let table = match &input.data {
+            _ if has_columns(options) => return refused(NO_COLUMNS),
+            MemoryData::Array(array) => Table::npy(NpyArray::in_memory(&input.name, array)?, array.is_edge_index)?,
+            MemoryData::Matrix(matrix) => {
+                Table::entries(SparseArrays::in_memory(&input.name, matrix)?, options.columns.weight.is_none())?
+            }
+            MemoryData::Table(..) | MemoryData::Parquet(_) => unreachable!("these are tables"),
+        };
+        Self::of_integers(table, &input.name, options)
+    }
+
+    /// The edges of a table.
+    fn of_columns(table: ColumnTable, options: &EdgeSourceOptions) -> Result<Self> {
+        let columns = ColumnFile::new(table, options)?;
+        Ok(if columns.rows() == 0 { Self::Nothing } else { Self::Columns(columns) })
+    }
+
+    /// The edges of an array, whose ids are integers.
+    fn of_integers(table: Table, name: &Path, options: &EdgeSourceOptions) -> Result<Self> {
         // An array of strings was refused before, as one that is not read.
         if options.ids == IdKind::String {
-            return Err(
-                file.error("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)")
-            );
+            let what = "the ids in this file are integers; omit --ids string (--ids sparse takes any integers)";
+            return Err(Error::input(name, Position::Whole, what));
         }
         Ok(if table.rows == 0 { Self::Nothing } else { Self::Table(Box::new(table)) })
     }
@@ -136,18 +164,18 @@ impl Content {
         match self {
             Self::Text(text) => Some(&text.layout),
             Self::PackedText { layout, .. } => Some(layout),
-            Self::Nothing | Self::Table(_) | Self::Parquet(_) => None,
+            Self::Nothing | Self::Table(_) | Self::Columns(_) => None,
         }
     }
 
     /// How the file is read. None if it has no edges. `weighted`: edges have weights, in the file or in another one.
     pub fn reading(&self, weighted: bool) -> Option<Reading> {
-        if let Self::Parquet(parquet) = self {
+        if let Self::Columns(file) = self {
             return Some(Reading {
                 what: "edges",
-                format: "Parquet",
-                columns: parquet.columns.roles.clone(),
-                left_out: parquet.columns.left_out.clone(),
+                format: file.format(),
+                columns: file.columns.roles.clone(),
+                left_out: file.columns.left_out.clone(),
                 ..Reading::default()
             });
         }
@@ -186,7 +214,7 @@ impl Content {
     /// Whether all first values of the columns of features are numbers, or their types say so.
     pub fn has_numeric_features(&self) -> bool {
         match self {
-            Self::Parquet(parquet) => parquet.columns.encoder.is_none(),
+            Self::Columns(file) => file.columns.encoder.is_none(),
             _ => self.layout().is_none_or(|layout| layout.form.encoder.is_none()),
         }
     }
@@ -199,7 +227,7 @@ impl Content {
     pub fn weighted(&self) -> bool {
         match self {
             Self::Table(table) => table.has_values,
-            Self::Parquet(parquet) => parquet.columns.weighted,
+            Self::Columns(file) => file.columns.weighted,
             _ => self.layout().is_some_and(|layout| layout.form.weighted()),
         }
     }
@@ -207,7 +235,7 @@ impl Content {
     /// The names of the columns of edge features, if columns have names.
     pub fn feature_names(&self) -> Vec<String> {
         let roles = match (self, self.layout()) {
-            (Self::Parquet(parquet), _) => parquet.columns.roles.clone(),
+            (Self::Columns(file), _) => file.columns.roles.clone(),
             (_, Some(TextLayout { header: Some(names), form, .. })) => {
                 form.columns.roles(&names.iter().map(String::as_str).collect::<Vec<_>>())
             }
@@ -229,7 +257,7 @@ impl Content {
             Self::Nothing => Some(0),
             Self::Text(_) | Self::PackedText { .. } => None,
             Self::Table(table) => Some(table.rows),
-            Self::Parquet(parquet) => Some(parquet.rows()),
+            Self::Columns(file) => Some(file.rows()),
         }
     }
 
@@ -240,7 +268,16 @@ impl Content {
             Self::Text(text) => text.blocks(),
             Self::PackedText { .. } => unreachable!("a stream ends where it ends"),
             Self::Table(table) => table.blocks(),
-            Self::Parquet(parquet) => parquet.blocks,
+            Self::Columns(file) => file.blocks,
+        }
+    }
+
+    /// Bytes of the edges: of their array, or of the columns of a table. 0 for text.
+    pub fn total_bytes(&self) -> u64 {
+        match self {
+            Self::Nothing | Self::Text(_) | Self::PackedText { .. } => 0,
+            Self::Table(table) => table.bytes,
+            Self::Columns(columns) => columns.bytes(),
         }
     }
 
@@ -248,10 +285,18 @@ impl Content {
         match self {
             Self::Text(text) => text.input_bytes(block),
             Self::Table(table) => table.input_bytes(block),
-            Self::Parquet(parquet) => parquet.input_bytes(block),
+            Self::Columns(file) => file.input_bytes(block),
             Self::Nothing | Self::PackedText { .. } => unreachable!("there are no blocks of a known size"),
         }
     }
+}
+
+const NO_COLUMNS: &str = "the columns of this array have no names: omit --src, --dst, --weight and --edge-features-from; weights are \
+                          given with --weights, features with --edge-features";
+
+/// Whether options name columns, and not only that none has weights.
+fn has_columns(options: &EdgeSourceOptions) -> bool {
+    options.columns.is_given() && !options.columns.leaves_out_weights_only()
 }
 
 /// Detects a file's format from its first bytes, else from its name.

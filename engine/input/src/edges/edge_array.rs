@@ -1,6 +1,6 @@
 //! Edge weights and edge features in a separate file.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use grappa_formats::features::ElementType;
 use grappa_io::Result;
@@ -10,7 +10,7 @@ use super::{
     row_check::weight_of,
 };
 use crate::{
-    file::InputFile,
+    input::Input,
     messages::Checked,
     npy::{ArrayReader, NpyArray},
 };
@@ -32,8 +32,8 @@ pub(super) struct EdgeArray {
 }
 
 impl EdgeArray {
-    pub fn weights(path: &Path) -> Result<Self> {
-        Self::weights_of(NpyArray::open(&InputFile::open(path)?)?)
+    pub fn weights(input: &Input) -> Result<Self> {
+        Self::weights_of(NpyArray::of_input(input)?)
     }
 
     pub fn weights_of(array: NpyArray) -> Result<Self> {
@@ -46,8 +46,8 @@ impl EdgeArray {
     }
 
     /// A file with the features of each edge. They come after the weight, if edges have one.
-    pub fn features(path: &Path, after_weight: bool) -> Result<Self> {
-        let array = NpyArray::open(&InputFile::open(path)?)?;
+    pub fn features(input: &Input, after_weight: bool) -> Result<Self> {
+        let array = NpyArray::of_input(input)?;
         let width = match *array.shape {
             [_] => 1,
             [_, width @ 1..=EDGE_FEATURES_MAX] => width,

@@ -132,7 +132,7 @@ impl EdgeFile {
     fn each_row(&self, each: &mut EachRow<'_>) -> Result<()> {
         match &self.content {
             Content::Nothing | Content::Table(_) => Ok(()),
-            Content::Parquet(parquet) => parquet.each_row(each),
+            Content::Columns(file) => file.each_row(each),
             Content::Text(text) => each_line(&self.file, Compression::None, &text.layout, each),
             Content::PackedText { layout, compression, .. } => each_line(&self.file, *compression, layout, each),
         }

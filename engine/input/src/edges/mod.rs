@@ -3,12 +3,13 @@
 //! ```text
 //! EdgeSource ── next_block ──> RawBlock (bytes) ── parse ──> EdgeBatch (integer ids)
 //!     │                                         └─ parse_text > TextBatch (string ids)
-//!     └ Content of each file: TextFile, TextStream (compressed text), Table (arrays, raw pairs), ParquetFile
+//!     └ Content of each file: TextFile, TextStream (compressed text), Table (arrays, raw pairs), ColumnFile
 //! ```
 
 mod bad_edge;
 mod batch;
 mod block;
+mod column_file;
 mod content;
 mod edge_array;
 mod encoded;
@@ -20,14 +21,14 @@ mod matrix_market;
 mod options;
 mod order;
 mod packed_text;
-mod parquet;
 mod parse;
+mod picked_columns;
 mod row_check;
 mod table;
 mod text;
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -57,7 +58,7 @@ use self::{
     packed_text::TextStream,
     text::TextLines,
 };
-use crate::{conversions::Conversion, file::read_past_cache_if_large, reading::Reading};
+use crate::{conversions::Conversion, file::read_past_cache_if_large, input::Input, reading::Reading};
 
 /// The edges of a list of files.
 ///
@@ -90,9 +91,9 @@ enum NextBlock<'a> {
 
 impl EdgeSource {
     /// Opens all files, detects their formats, and checks headers and sizes. Reads at most the first lines of each.
-    pub fn open(paths: &[PathBuf], options: EdgeSourceOptions) -> Result<Self> {
+    pub fn open(inputs: &[impl Clone + Into<Input>], options: EdgeSourceOptions) -> Result<Self> {
         assert!(options.block_bytes > 0, "a block needs at least one byte");
-        if paths.is_empty() {
+        if inputs.is_empty() {
             return Err(Error::out_of_range("--edges", "at least one file", "none"));
         }
         let columns = options.columns.features.len();
@@ -100,9 +101,9 @@ impl EdgeSource {
             let expected = format!("at most {EDGE_FEATURES_MAX} columns");
             return Err(Error::out_of_range("--edge-features-from", expected, columns));
         }
-        let weights = options.weights.as_deref().map(EdgeArray::weights).transpose()?;
+        let weights = options.weights.as_ref().map(EdgeArray::weights).transpose()?;
         let mut files: Vec<EdgeFile> =
-            paths.iter().map(|path| EdgeFile::open(path, &options)).collect::<Result<_>>()?;
+            inputs.iter().map(|input| EdgeFile::open(&input.clone().into(), &options)).collect::<Result<_>>()?;
         let in_column = weights_in_column(&files, options.allow_empty)?;
         if weights.is_some() && in_column {
             let file = files.iter().find(|file| file.has_edges()).expect("a file has weights");
@@ -113,8 +114,7 @@ impl EdgeSource {
             ));
         }
         let weighted = in_column || weights.is_some();
-        let features = options.features.as_deref();
-        let features = features.map(|path| EdgeArray::features(path, weighted)).transpose()?;
+        let features = options.features.as_ref().map(|input| EdgeArray::features(input, weighted)).transpose()?;
         let has_f16_features = features.as_ref().is_some_and(EdgeArray::is_f16);
         let width = match (&features, EdgeEncoder::of(&options)) {
             (Some(array), _) => array.width,
@@ -130,7 +130,7 @@ impl EdgeSource {
                 Content::Table(table) => table
                     .attach(first_row, &arrays, options.columns.order.as_deref(), options.block_bytes)
                     .map_err(|what| file.file.error(what))?,
-                Content::Parquet(parquet) => parquet.attach(first_row, &arrays, options.block_bytes),
+                Content::Columns(columns) => columns.attach(first_row, &arrays, options.block_bytes),
                 Content::Nothing | Content::Text(_) | Content::PackedText { .. } => {}
             }
             first_row += rows;
@@ -158,7 +158,7 @@ impl EdgeSource {
             .map(|file| match &file.content {
                 Content::Nothing => 0,
                 Content::Table(table) => table.bytes,
-                Content::Text(_) | Content::PackedText { .. } | Content::Parquet(_) => file.file.bytes(),
+                Content::Text(_) | Content::PackedText { .. } | Content::Columns(_) => file.file.bytes(),
             })
             .sum()
     }
@@ -264,12 +264,12 @@ impl EdgeSource {
     fn square_arrays(&self) -> Option<String> {
         let files = self.files.iter();
         let mut square = files.filter(|file| matches!(&file.content, Content::Table(table) if table.is_square));
-        let path = square.next()?.file.path();
+        let file = &square.next()?.file;
         Some(format!(
             "{}: the array of shape (2, 2) is read as two edges, each a row of source and target; if its first row has the \
              sources and its second one the targets, convert it: {}{}",
-            path.display(),
-            Conversion::Transpose.command(path),
+            file.path().display(),
+            file.remedy(Conversion::Transpose),
             in_more_files(square.count())
         ))
     }
@@ -413,7 +413,7 @@ impl EdgeSource {
             Content::Text(text) => block.lines = text.read(id.block, &mut block.buffer)?,
             Content::Table(table) => table.read(id.block, &mut block.buffer)?,
             // A worker reads the pages of its block while it parses them.
-            Content::Nothing | Content::PackedText { .. } | Content::Parquet(_) => {}
+            Content::Nothing | Content::PackedText { .. } | Content::Columns(_) => {}
         }
         Ok(block)
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::{columns::EdgeColumnOptions, reading::ColumnReading, separator::Separator};
+use crate::{columns::EdgeColumnOptions, input::Input, reading::ColumnReading, separator::Separator};
 
 /// The format of edge files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -122,9 +122,9 @@ pub struct EdgeSourceOptions {
     /// Where `id_limit` is from, if no option gave it. A larger id is then an error about that file.
     pub limited_by: Option<LimitSource>,
     /// A `.npy` file with one weight per edge, in the order of the edges of all files. The edge files must be binary.
-    pub weights: Option<PathBuf>,
+    pub weights: Option<Input>,
     /// A `.npy` file with a row of features per edge, in the same order. Not together with columns of features.
-    pub features: Option<PathBuf>,
+    pub features: Option<Input>,
     /// What each column of features becomes, as [`EdgeSource::fit`](super::EdgeSource::fit) chose. None: they are numbers.
     pub encoded: Option<Vec<ColumnReading>>,
     /// Whether the files may have no edges at all.

@@ -63,7 +63,7 @@ impl Table {
     /// The edges of a `.npy` array. An `edge_index` has shape [2, E], also with two edges.
     pub fn npy(array: NpyArray, is_edge_index: bool) -> Result<Self> {
         let refuse = |what: &str, conversion: Option<Conversion>| {
-            let command = conversion.map(|conversion| conversion.command(array.path()));
+            let command = conversion.map(|conversion| array.extent.file.remedy(conversion));
             let command = command.map_or_else(String::new, |command| format!("; convert it: {command}"));
             Err(array.error(format!(
                 "{what}, found {} of shape {}{command}",
@@ -120,7 +120,7 @@ impl Table {
                  rows, number them after the rows: {}",
                 arrays.rows,
                 arrays.columns,
-                Conversion::BipartiteNpz.command(arrays.data.path())
+                arrays.data.extent.file.remedy(Conversion::BipartiteNpz)
             )));
         }
         let values = (has_values && arrays.data.element != ElementType::Bool)

@@ -11,7 +11,6 @@
 use std::{
     collections::BTreeMap,
     ops::{Deref, DerefMut},
-    path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -32,6 +31,7 @@ use super::{
 use crate::{
     columns::Purpose,
     edges::{IdKind, IdLimit, Keys},
+    input::Input,
     messages::shown,
     reading::{ColumnReading, Reading},
     table::{ColumnFit, Encoder, EncodingOptions, Fitted, ProblemKind, Problems, RowNames},
@@ -98,13 +98,13 @@ impl MatrixSource {
     /// From a `.npz` archive it takes the sparse matrix if there is one, else the array `node_feat`, `features`, `feat` or
     /// `x`, else the only array. From a table it takes all columns but ids, labels and splits. If they have other values than numbers,
     /// call [`Self::fit`].
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, &TableForm::default())
+    pub fn open(input: impl Into<Input>) -> Result<Self> {
+        Self::open_with(input, &TableForm::default())
     }
 
     /// The same, with columns of a table that the user names.
-    pub fn open_with(path: &Path, form: &TableForm) -> Result<Self> {
-        let file = NodeFile::open(path, &FORMS, form)?;
+    pub fn open_with(input: impl Into<Input>, form: &TableForm) -> Result<Self> {
+        let file = NodeFile::open(&input.into(), &FORMS, form)?;
         let names = &file.layout.names;
         Ok(Self {
             encoder: (!names.is_empty()).then(|| Encoder::of_numbers(names.to_vec())),
@@ -302,7 +302,7 @@ impl MatrixSource {
     pub fn read_cost(&self) -> usize {
         let of_number = match &self.file.content {
             // The decoded value, its levels, and its place in a column.
-            Content::Parquet(_) => 2 * size_of::<f64>() + 2 * size_of::<i16>(),
+            Content::Columns(_) => 2 * size_of::<f64>() + 2 * size_of::<i16>(),
             Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => self.layout.element.bytes(),
         };
         self.dim() * (of_number + size_of::<f32>())
@@ -354,7 +354,7 @@ impl MatrixSource {
                 Ok(())
             })?,
             // An encoder of numbers would do the same.
-            Content::Parquet(table)
+            Content::Columns(table)
                 if self.layout.are_numbers && self.encoder.as_ref().is_none_or(|encoder| encoder.assumed) =>
             {
                 out.reserve(count * self.dim());
@@ -363,7 +363,7 @@ impl MatrixSource {
                     Ok(())
                 })?
             }
-            Content::Text(_) | Content::Parquet(_) => {
+            Content::Text(_) | Content::Columns(_) => {
                 let encoder = self.encoder.as_ref().expect("a table has names");
                 let mut problems = Problems::default();
                 let read = match &self.file.content {

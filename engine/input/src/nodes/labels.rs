@@ -9,7 +9,6 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -28,6 +27,7 @@ use super::{
 };
 use crate::{
     columns::{LABEL_NAMES, Purpose, shell_list},
+    input::Input,
     messages::{Checked, shown},
     table::{Form, form_of},
 };
@@ -148,21 +148,21 @@ impl LabelSource {
     /// Opens `path`: a `.npy` array of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label`, `y` or `class`
     /// of a `.npz` archive, or its only array; Parquet; or text, compressed or not, with one node per line. A table has a column of
     /// that name, or else labels in all columns but the ids.
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, &TableForm::default(), LabelType::Classes)
+    pub fn open(input: impl Into<Input>) -> Result<Self> {
+        Self::open_with(input, &TableForm::default(), LabelType::Classes)
     }
 
     /// The same, with columns of a table that the user names, and values of a type.
-    pub fn open_with(path: &Path, form: &TableForm, label_type: LabelType) -> Result<Self> {
-        let file = NodeFile::open(path, &FORMS, form)?;
-        if let (Content::Parquet(_), false) = (&file.content, label_type == LabelType::Classes)
+    pub fn open_with(input: impl Into<Input>, form: &TableForm, label_type: LabelType) -> Result<Self> {
+        let file = NodeFile::open(&input.into(), &FORMS, form)?;
+        if let (Content::Columns(_), false) = (&file.content, label_type == LabelType::Classes)
             && !file.layout.are_numbers
         {
             let what = "expected numbers, found text; name other columns with --label, or omit --label-type, which makes classes of text";
-            return Err(Error::input(path, Position::Whole, what));
+            return Err(Error::input(file.path(), Position::Whole, what));
         }
         let names = match &file.content {
-            Content::Parquet(table) => Arc::clone(&table.class_names),
+            Content::Columns(table) => Arc::clone(&table.class_names),
             Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => Arc::default(),
         };
         let spreads = Mutex::new(vec![Spread::default(); file.layout.columns]);
@@ -177,7 +177,7 @@ impl LabelSource {
     pub fn use_classes_of(&self, schema: &Schema) -> Result<()> {
         let is_text = match &self.file.content {
             Content::Text(_) => true,
-            Content::Parquet(_) => !self.layout.are_numbers,
+            Content::Columns(_) => !self.layout.are_numbers,
             Content::Dense(_) | Content::Sparse(_) => false,
         };
         match self.kind() {
@@ -340,7 +340,7 @@ impl LabelSource {
                 spreads.iter_mut().zip(&values).for_each(|(spread, &number)| spread.add(number));
                 self.add(&values, out)
             })?,
-            Content::Parquet(table) => table.read(first, count, &mut |numbers| {
+            Content::Columns(table) => table.read(first, count, &mut |numbers| {
                 if numbers.contains(&NO_CLASS)
                     && let Some(problem) = self.names.problem()
                 {

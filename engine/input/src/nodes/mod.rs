@@ -1,13 +1,13 @@
 //! Readers of per-node data: one row per node (features, labels, parts) or a list of nodes (splits).
 
 mod class_names;
+mod column_ids;
+mod column_parts;
+mod column_rows;
 mod features;
 mod forms;
 mod labels;
 mod node_file;
-mod parquet_ids;
-mod parquet_parts;
-mod parquet_rows;
 mod parts;
 mod sparse;
 mod split;

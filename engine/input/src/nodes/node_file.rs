@@ -5,15 +5,17 @@ use std::{iter, path::Path};
 use grappa_io::{Error, Position, Result};
 
 use super::{
+    column_parts::{ColumnParts, open_part},
     forms::{Forms, Layout, Place, TableForm},
-    parquet_parts::{ParquetParts, open_part},
     sparse::Sparse,
     text_rows::TextRows,
 };
 use crate::{
+    columnar::ColumnTable,
     conversions::Conversion,
     file::{InputFile, read_past_cache_if_large},
     folder::files_of,
+    input::{Input, MemoryData, MemoryInput},
     kinds::{self, refuse_other_kinds},
     messages::{Checked, wrong_rows},
     npy::{self, ArrayReader, NpyArray},
@@ -25,6 +27,7 @@ use crate::{
 
 /// An open file, or folder of files, with one row of numbers per node.
 pub struct NodeFile {
+    input: Input,
     pub(super) content: Content,
     pub(super) layout: Layout,
     bytes: u64,
@@ -35,19 +38,23 @@ pub(super) enum Content {
     Dense(ArrayReader),
     Sparse(Box<Sparse>),
     Text(TextRows),
-    Parquet(Box<ParquetParts>),
+    Columns(Box<ColumnParts>),
 }
 
 /// Gets the number and the values of a row, or what is wrong with its line. An error says what is wrong with them.
 pub(super) type EachRow<'a> = dyn FnMut(u64, Checked<&[Cell<'_>]>) -> Checked<()> + 'a;
 
 impl NodeFile {
-    /// Opens `path` and checks its shape.
-    pub(super) fn open(path: &Path, forms: &'static Forms, form: &TableForm) -> Result<Self> {
+    /// Opens `input` and checks its shape.
+    pub(super) fn open(input: &Input, forms: &'static Forms, form: &TableForm) -> Result<Self> {
+        let path = match input {
+            Input::Path(path) => path,
+            Input::Memory(memory) => return Self::in_memory(input, memory, forms, form),
+        };
         if path.is_dir() {
             let files = files_of(path)?.into_iter().map(|path| open_part(&path));
-            let (table, layout) = ParquetParts::open(files, forms, form)?;
-            return Self::new(path, table.bytes, Some(table.rows()), layout, Content::Parquet(Box::new(table)), forms);
+            let (table, layout) = ColumnParts::open(files, forms, form)?;
+            return Self::new(input, table.bytes, Some(table.rows()), layout, Content::Columns(Box::new(table)), forms);
         }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
@@ -62,28 +69,43 @@ impl NodeFile {
                 false => None,
             };
             match matrix {
-                Some(matrix) => {
-                    let sparse = Sparse::open(matrix, path)?;
-                    let layout = Layout::matrix(forms, "sparse matrix", sparse.columns as usize, sparse.element);
-                    (Some(sparse.rows), layout, Content::Sparse(Box::new(sparse)))
-                }
+                Some(matrix) => sparse(matrix, forms)?,
                 None => dense(archive.first_of(forms.arrays, forms.name)?, forms)?,
             }
         } else if head.starts_with(kinds::NPY) || npy::has_extension(path) {
             dense(NpyArray::open(&file)?, forms)?
         } else if head.starts_with(kinds::PARQUET) {
-            let (table, layout) = ParquetParts::open(iter::once(Ok(file.clone())), forms, form)?;
-            (Some(table.rows()), layout, Content::Parquet(Box::new(table)))
+            let (table, layout) = ColumnParts::open(iter::once(ColumnTable::open(&file)), forms, form)?;
+            (Some(table.rows()), layout, Content::Columns(Box::new(table)))
         } else {
             let (text, layout) = TextRows::open(&file, forms, form)?;
             (None, layout, Content::Text(text))
         };
         read_past_cache_if_large([&*file].into_iter());
-        Self::new(path, file.bytes(), rows, layout, content, forms)
+        Self::new(input, file.bytes(), rows, layout, content, forms)
+    }
+
+    fn in_memory(input: &Input, memory: &MemoryInput, forms: &'static Forms, form: &TableForm) -> Result<Self> {
+        let MemoryInput { name, data } = memory;
+        if let Some(table) = ColumnTable::of_memory(memory)? {
+            let (table, layout) = ColumnParts::open(iter::once(Ok(table)), forms, form)?;
+            let rows = Some(table.rows());
+            let content = Content::Columns(Box::new(table));
+            return Self::new(input, data.total_bytes(), rows, layout, content, forms);
+        }
+        let (rows, layout, content) = match data {
+            MemoryData::Array(array) => dense(NpyArray::in_memory(name, array)?, forms)?,
+            MemoryData::Matrix(matrix) if forms.sparse => sparse(SparseArrays::in_memory(name, matrix)?, forms)?,
+            MemoryData::Matrix(_) | MemoryData::Table(..) | MemoryData::Parquet(_) => {
+                let what = format!("expected {}, found a sparse matrix", forms.shapes);
+                return Err(Error::input(name, Position::Whole, what));
+            }
+        };
+        Self::new(input, data.total_bytes(), rows, layout, content, forms)
     }
 
     fn new(
-        path: &Path,
+        input: &Input,
         bytes: u64,
         rows: Option<u64>,
         mut layout: Layout,
@@ -98,13 +120,18 @@ impl NodeFile {
                 rows.map_or_else(|| "some".to_owned(), |rows| rows.to_string()),
                 layout.columns
             );
-            return Err(Error::input(path, Position::Whole, what));
+            return Err(Error::input(input.name(), Position::Whole, what));
         }
-        path.clone_into(&mut layout.reading.file);
-        Ok(Self { content, layout, bytes, rows })
+        input.name().clone_into(&mut layout.reading.file);
+        Ok(Self { input: input.clone(), content, layout, bytes, rows })
     }
 
-    /// The file, or the folder of its parts.
+    /// The file, the folder of its parts, or the data in memory.
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// The file, the folder of its parts, or the name of the data.
     pub fn path(&self) -> &Path {
         &self.layout.reading.file
     }
@@ -112,7 +139,7 @@ impl NodeFile {
     /// The place of a row.
     pub fn place(&self, row: u64) -> Place<'_> {
         match &self.content {
-            Content::Parquet(table) => table.place(row),
+            Content::Columns(table) => table.place(row),
             Content::Text(text) => Place { path: self.path(), position: text.position(row) },
             Content::Dense(_) | Content::Sparse(_) => Place { path: self.path(), position: Position::Row(row) },
         }
@@ -136,7 +163,7 @@ impl NodeFile {
                 Ok(fields) => each(row, Ok(&fields.iter().map(|field| Cell::Raw(field)).collect::<Vec<_>>())),
                 Err(what) => each(row, Err(what)),
             }),
-            Content::Parquet(table) => {
+            Content::Columns(table) => {
                 let mut row = first;
                 table.read_cells(first, count, &mut |cells| {
                     row += 1;
@@ -155,7 +182,7 @@ impl NodeFile {
     /// Bytes of memory that stay in use between reads: a page of each column of Parquet, or the entries of a sparse matrix.
     pub fn held_bytes(&self) -> u64 {
         match &self.content {
-            Content::Parquet(table) => table.held_bytes,
+            Content::Columns(table) => table.held_bytes,
             Content::Sparse(sparse) => sparse.held_bytes(),
             Content::Text(_) | Content::Dense(_) => 0,
         }
@@ -171,7 +198,7 @@ impl NodeFile {
         match &self.content {
             Content::Dense(reader) => reader.is_sequential(),
             Content::Sparse(sparse) => sparse.is_sequential(),
-            Content::Text(_) | Content::Parquet(_) => true,
+            Content::Text(_) | Content::Columns(_) => true,
         }
     }
 
@@ -197,9 +224,15 @@ impl NodeFile {
             Content::Dense(reader) => reader.check(),
             Content::Sparse(sparse) => sparse.check(),
             // The pages of Parquet have checksums of their own.
-            Content::Text(_) | Content::Parquet(_) => Ok(()),
+            Content::Text(_) | Content::Columns(_) => Ok(()),
         }
     }
+}
+
+fn sparse(matrix: SparseArrays, forms: &Forms) -> Result<(Option<u64>, Layout, Content)> {
+    let sparse = Sparse::open(matrix)?;
+    let layout = Layout::matrix(forms, "sparse matrix", sparse.columns as usize, sparse.element);
+    Ok((Some(sparse.rows), layout, Content::Sparse(Box::new(sparse))))
 }
 
 fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, Layout, Content)> {
@@ -214,7 +247,7 @@ fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, Layout, Content
                 array.shape_shown(),
                 match array.shape.len() {
                     0 => String::new(),
-                    _ => format!("; convert it: {}", Conversion::FlattenRows.command(array.path())),
+                    _ => format!("; convert it: {}", array.extent.file.remedy(Conversion::FlattenRows)),
                 }
             )));
         }
@@ -223,7 +256,7 @@ fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, Layout, Content
     if array.has_columns && reader.is_sequential() {
         return Err(array.error(format!(
             "the array is packed column by column (Fortran order), so no row can be read without all of it; convert it: {}",
-            Conversion::ColumnsToRows.command(array.path())
+            array.extent.file.remedy(Conversion::ColumnsToRows)
         )));
     }
     let layout = Layout::matrix(forms, "array", columns as usize, array.element);

@@ -3,10 +3,7 @@
 //! The rows of format csr are read where they are. The entries of formats coo and csc may be anywhere: the entries of a small matrix
 //! are held in memory, in the order of their rows, and a large one is refused with the command that converts it.
 
-use std::{
-    path::Path,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
@@ -44,8 +41,8 @@ struct Entry {
 }
 
 impl Sparse {
-    /// The matrix of these arrays, which are in the archive `path`.
-    pub fn open(arrays: SparseArrays, path: &Path) -> Result<Self> {
+    /// The matrix of these arrays.
+    pub fn open(arrays: SparseArrays) -> Result<Self> {
         let (rows, columns, element) = (arrays.rows, arrays.columns, arrays.data.element);
         let entries = match arrays.places {
             Places::Compressed { starts, others, by_row: true } => Entries::Stored(Box::new(StoredRows {
@@ -57,11 +54,11 @@ impl Sparse {
                 data: arrays.data.reader(),
             })),
             _ if arrays.entries() > HELD_MAX => {
-                let what = format!(
+                let file = &arrays.data.extent.file;
+                return Err(file.error(format!(
                     "of a matrix with more than {HELD_MAX} entries, only format csr is read by rows; convert it: {}",
-                    Conversion::SparseToCsr.command(path)
-                );
-                return Err(Error::input(path, Position::Whole, what));
+                    file.remedy(Conversion::SparseToCsr)
+                )));
             }
             _ => Entries::Held(held(arrays)?),
         };

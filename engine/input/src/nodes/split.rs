@@ -10,17 +10,19 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
+    column_ids::ColumnIds,
+    column_parts::open_part,
     forms::{Place, TableForm},
-    parquet_ids::ParquetIds,
-    parquet_parts::open_part,
     text_table::{IdColumn, TextTable},
 };
 use crate::{
+    columnar::{ColumnTable, values::text},
     columns::is_id_name,
     conversions::Conversion,
     edges::{BadEdge, IdKind, IdLimit, Keys, id_of_float, integer, is_comment},
     file::InputFile,
     folder::files_of,
+    input::{Input, MemoryData, MemoryInput},
     kinds::{self, refuse_other_kinds},
     line_reader::{Line, Lines},
     messages::{shown, wrong_rows},
@@ -59,40 +61,79 @@ enum IdContent {
     },
     /// Text with an id in each line, or a table with a column of ids.
     Text(Lines, Option<IdColumn>),
-    Parquet(Box<ParquetIdFiles>),
+    Columns(Box<ColumnIdFiles>),
 }
 
-/// The ids in Parquet files, one after another.
-struct ParquetIdFiles {
-    ids: ParquetIds,
+/// The ids in tables, one after another.
+struct ColumnIdFiles {
+    ids: ColumnIds,
     rest: vec::IntoIter<PathBuf>,
     rows: u64,
 }
 
+/// The ids in a column of a table.
+fn table_of_ids(table: ColumnTable, ids: IdKind, form: &TableForm) -> Result<IdContent> {
+    let ids = ColumnIds::open(table, ids, form, None)?;
+    Ok(IdContent::Columns(Box::new(ColumnIdFiles { rows: ids.rows(), ids, rest: Vec::new().into_iter() })))
+}
+
+/// The ids in an array, or a mask unless the order of the ids counts.
+fn array_of_ids(array: NpyArray, ids: IdKind, ordered: bool) -> Result<IdContent> {
+    if ids == IdKind::String {
+        return Err(array.error(
+            "the nodes have string ids (--ids string), so a list of them must be a text file with one id per line",
+        ));
+    }
+    let is_masks = array.element == ElementType::Bool && array.shape.len() == 2 && array.shape[1] > 1;
+    if is_masks && !ordered {
+        return Err(array.error(format!(
+            "expected a mask, bool of shape [N]; found several of them, shape {}: choose one, such as the first: {}",
+            array.shape_shown(),
+            array.extent.file.remedy(Conversion::FirstMask)
+        )));
+    }
+    let is_read = !array.element.is_float() || matches!(array.element, ElementType::F32 | ElementType::F64);
+    if !matches!(*array.shape, [_] | [_, 1]) || !is_read || ordered && array.element == ElementType::Bool {
+        let expected = match ordered {
+            true => "integers of shape [N]",
+            false => "integers of shape [M], or a mask, bool of shape [N]",
+        };
+        return Err(array.error(format!(
+            "expected node ids, {expected}; found {} of shape {}; if its numbers are the ids, convert it: {}",
+            array.element.name(),
+            array.shape_shown(),
+            array.extent.file.remedy(Conversion::RavelIntegers)
+        )));
+    }
+    Ok(IdContent::Array { reader: array.reader(), next: 0 })
+}
+
 impl SplitSource {
     /// Opens `path`. Integer ids must be below `limit`.
-    pub fn open(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
-        Self::open_with(path, ids, limit, &TableForm::default())
+    pub fn open(input: impl Into<Input>, ids: IdKind, limit: IdLimit) -> Result<Self> {
+        Self::open_with(input, ids, limit, &TableForm::default())
     }
 
     /// The same, with the column of Parquet that the user names.
-    pub fn open_with(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
-        Self::open_list(path, ids, limit, form, false)
+    pub fn open_with(input: impl Into<Input>, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
+        Self::open_list(&input.into(), ids, limit, form, false)
     }
 
     /// The same for a list whose order counts, so it may not be a mask.
-    pub fn open_ordered(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
-        Self::open_list(path, ids, limit, form, true)
+    pub fn open_ordered(input: impl Into<Input>, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
+        Self::open_list(&input.into(), ids, limit, form, true)
     }
 
     /// The ids of the rows of a table, in the column that [`MatrixSource`](super::MatrixSource) finds as well.
-    pub fn open_table(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
-        if path.is_dir() {
-            return Self::open_with(path, ids, limit, form);
-        }
+    pub fn open_table(input: impl Into<Input>, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
+        let input = input.into();
+        let path = match &input {
+            Input::Path(path) if !path.is_dir() => path,
+            Input::Path(_) | Input::Memory(_) => return Self::open_list(&input, ids, limit, form, false),
+        };
         let file = InputFile::open(path)?;
         if file.head(8)?.starts_with(kinds::PARQUET) {
-            return Self::open_with(path, ids, limit, form);
+            return Self::open_list(&input, ids, limit, form, false);
         }
         let table = TextTable::read(&file, form)?;
         let column = table.as_ref().map(|table| table.ids(path, form)).transpose()?.flatten();
@@ -112,7 +153,7 @@ impl SplitSource {
         let (mut rows, mut name) = (0, None::<String>);
         // All are opened before any is read, so that a mistake is found soon.
         for path in &files {
-            let part = ParquetIds::open(&open_part(path)?, ids, form, name.as_deref())?;
+            let part = ColumnIds::open(open_part(path)?, ids, form, name.as_deref())?;
             rows += part.rows();
             let expected = name.get_or_insert_with(|| part.name().to_owned());
             if part.name() != expected {
@@ -124,17 +165,22 @@ impl SplitSource {
             }
         }
         let mut rest = files.into_iter();
-        let file = open_part(&rest.next().expect("a folder has files"))?;
-        let content = IdContent::Parquet(Box::new(ParquetIdFiles {
-            ids: ParquetIds::open(&file, ids, form, name.as_deref())?,
+        let first = open_part(&rest.next().expect("a folder has files"))?;
+        let file = first.file.clone();
+        let content = IdContent::Columns(Box::new(ColumnIdFiles {
+            ids: ColumnIds::open(first, ids, form, name.as_deref())?,
             rest,
             rows,
         }));
         Ok(Self::new(path, file, ids, limit, form, content))
     }
 
-    /// Opens `path`. `ordered`: it may not be a mask.
-    fn open_list(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm, ordered: bool) -> Result<Self> {
+    /// Opens `input`. `ordered`: it may not be a mask.
+    fn open_list(input: &Input, ids: IdKind, limit: IdLimit, form: &TableForm, ordered: bool) -> Result<Self> {
+        let path = match input {
+            Input::Path(path) => path,
+            Input::Memory(input) => return Self::in_memory(input, ids, limit, form, ordered),
+        };
         if path.is_dir() {
             return Self::open_folder(path, ids, limit, form);
         }
@@ -151,41 +197,28 @@ impl SplitSource {
             return Err(Error::input(path, Position::Whole, what));
         }
         let content = if head.starts_with(kinds::PARQUET) {
-            let ids = ParquetIds::open(&file, ids, form, None)?;
-            IdContent::Parquet(Box::new(ParquetIdFiles { rows: ids.rows(), ids, rest: Vec::new().into_iter() }))
+            table_of_ids(ColumnTable::open(&file)?, ids, form)?
         } else if head.starts_with(kinds::NPY) || npy::has_extension(path) {
-            let array = NpyArray::open(&file)?;
-            if ids == IdKind::String {
-                return Err(array.error(
-                    "the nodes have string ids (--ids string), so a list of them must be a text file with one id per line",
-                ));
-            }
-            let is_masks = array.element == ElementType::Bool && array.shape.len() == 2 && array.shape[1] > 1;
-            if is_masks && !ordered {
-                return Err(array.error(format!(
-                    "expected a mask, bool of shape [N]; found several of them, shape {}: choose one, such as the first: {}",
-                    array.shape_shown(),
-                    Conversion::FirstMask.command(path)
-                )));
-            }
-            let is_read = !array.element.is_float() || matches!(array.element, ElementType::F32 | ElementType::F64);
-            if !matches!(*array.shape, [_] | [_, 1]) || !is_read || ordered && array.element == ElementType::Bool {
-                let expected = match ordered {
-                    true => "integers of shape [N]",
-                    false => "integers of shape [M], or a mask, bool of shape [N]",
-                };
-                return Err(array.error(format!(
-                    "expected node ids, {expected}; found {} of shape {}; if its numbers are the ids, convert it: {}",
-                    array.element.name(),
-                    array.shape_shown(),
-                    Conversion::RavelIntegers.command(path)
-                )));
-            }
-            IdContent::Array { reader: array.reader(), next: 0 }
+            array_of_ids(NpyArray::open(&file)?, ids, ordered)?
         } else {
             IdContent::Text(Lines::of_file(&file)?, None)
         };
         Ok(Self::new(path, file, ids, limit, form, content))
+    }
+
+    fn in_memory(input: &MemoryInput, ids: IdKind, limit: IdLimit, form: &TableForm, ordered: bool) -> Result<Self> {
+        let (file, content) = match (ColumnTable::of_memory(input)?, &input.data) {
+            (Some(table), _) => (table.file.clone(), table_of_ids(table, ids, form)?),
+            (None, MemoryData::Array(array)) => {
+                let array = NpyArray::in_memory(&input.name, array)?;
+                (array.extent.file.clone(), array_of_ids(array, ids, ordered)?)
+            }
+            (None, _) => {
+                let what = "expected node ids, or a mask, found a sparse matrix";
+                return Err(Error::input(&input.name, Position::Whole, what));
+            }
+        };
+        Ok(Self::new(&input.name, file, ids, limit, form, content))
     }
 
     fn new(
@@ -237,7 +270,7 @@ impl SplitSource {
     pub fn ids(&self) -> Option<u64> {
         match &self.content {
             IdContent::Array { reader, .. } if !self.is_mask() => Some(reader.array.shape[0]),
-            IdContent::Parquet(parts) => Some(parts.rows),
+            IdContent::Columns(parts) => Some(parts.rows),
             _ => None,
         }
     }
@@ -265,13 +298,14 @@ impl SplitSource {
 
     /// Goes to the next file of a folder if the ids of one have ended.
     fn next_part(&mut self) -> Result<()> {
-        if let IdContent::Parquet(parts) = &mut self.content {
+        if let IdContent::Columns(parts) = &mut self.content {
             while parts.ids.is_at_end()
                 && let Some(path) = parts.rest.next()
             {
-                self.file = open_part(&path)?;
+                let part = open_part(&path)?;
+                self.file = part.file.clone();
                 let name = parts.ids.name().to_owned();
-                parts.ids = ParquetIds::open(&self.file, self.ids, &self.form, Some(&name))?;
+                parts.ids = ColumnIds::open(part, self.ids, &self.form, Some(&name))?;
             }
         }
         Ok(())
@@ -335,7 +369,7 @@ impl SplitSource {
                     self.positions.push(position);
                 }
             }
-            IdContent::Parquet(parts) => {
+            IdContent::Columns(parts) => {
                 let first = parts.ids.next_row();
                 for (row, id) in (first..).zip(parts.ids.next_integers(BATCH)?) {
                     let position = Position::Row(row);
@@ -362,15 +396,19 @@ impl SplitSource {
         self.next_part()?;
         let (lines, column) = match &mut self.content {
             IdContent::Array { .. } => unreachable!("arrays are refused when opened for strings"),
-            IdContent::Parquet(parts) => {
+            IdContent::Columns(parts) => {
                 let first = parts.ids.next_row();
-                for (row, id) in (first..).zip(parts.ids.next_strings(STRINGS)?) {
-                    let position = Position::Row(row);
-                    if id.data().is_empty() || str::from_utf8(id.data()).is_err() {
-                        let what = format!("expected a node id in UTF-8, found {}", shown(id.data()));
+                let Some(ids) = parts.ids.next_strings(STRINGS)? else {
+                    return Ok(false);
+                };
+                for index in 0..ids.len() {
+                    let position = Position::Row(first + index as u64);
+                    let id = text(&ids, index).unwrap_or_default();
+                    if id.is_empty() || str::from_utf8(id).is_err() {
+                        let what = format!("expected a node id in UTF-8, found {}", shown(id));
                         return Err(Error::input(self.file.path(), position, what));
                     }
-                    out.push(id.data());
+                    out.push(id);
                     self.positions.push(position);
                 }
                 return Ok(!out.is_empty());

@@ -1,6 +1,6 @@
 //! The split of each node in a column of a table: train, val or test, or a mask for each.
 
-use std::{ops::Deref, path::Path};
+use std::ops::Deref;
 
 use grappa_io::{Error, Position, Result};
 
@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     columns::Purpose,
+    input::Input,
     messages::{Checked, shown},
     table::{Cell, Form, boolean_of, form_of},
 };
@@ -45,17 +46,17 @@ impl Deref for SplitColumns {
 impl SplitColumns {
     /// Opens the table in `path`, text or Parquet, whose columns the user names: one with `train`, `val`, `valid`, `validation` or
     /// `test`, in any case, or nothing; or masks of zeros and ones, called `train_mask` and the like.
-    pub fn open(path: &Path, form: &TableForm) -> Result<Self> {
-        let file = NodeFile::open(path, &FORMS, form)?;
+    pub fn open(input: impl Into<Input>, form: &TableForm) -> Result<Self> {
+        let file = NodeFile::open(&input.into(), &FORMS, form)?;
         if let Content::Dense(_) | Content::Sparse(_) = file.content {
             let what = "--split-column names a column of a table, and this is none; give the ids with --train, --val and --test";
-            return Err(Error::input(path, Position::Whole, what));
+            return Err(Error::input(file.path(), Position::Whole, what));
         }
         let masks: Option<Vec<usize>> = file.layout.names.iter().map(|name| split_of_mask(name)).collect();
         if masks.is_none() && file.layout.names.len() != 1 {
             let what = "give --split-column with one column of train, val and test, or with masks that are called train_mask, \
                         val_mask and test_mask";
-            return Err(Error::input(path, Position::Whole, what));
+            return Err(Error::input(file.path(), Position::Whole, what));
         }
         Ok(Self { file, masks })
     }

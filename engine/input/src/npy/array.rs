@@ -3,12 +3,13 @@
 use std::{path::Path, sync::Arc};
 
 use grappa_formats::features::ElementType;
-use grappa_io::{Error, Result, size::ByteSize};
+use grappa_io::{Error, Position, Result, size::ByteSize};
 
 use super::header::{Header, element_type};
 use crate::{
     extent::{Compression, Extent},
     file::InputFile,
+    input::{Input, MemoryArray, MemoryData},
     kinds,
     messages::shown,
 };
@@ -77,7 +78,7 @@ impl NpyArray {
             .map_err(|what| extent.error_at(header_offset, format!("this .npy header cannot be read: {what}")))?;
         let (element, is_big_endian) = element_type(&header.descr).map_err(|(what, conversion)| {
             let remedy = match extent.member {
-                None => conversion.command(extent.file.path()),
+                None => extent.file.remedy(conversion),
                 Some(_) => "save it as a .npy file of its own, whose error has the command".to_owned(),
             };
             extent.error_at(header_offset, format!("{what}; convert it: {remedy}"))
@@ -102,6 +103,29 @@ impl NpyArray {
             ));
         }
         Ok(Self { extent, data_offset, element, is_big_endian, shape: header.shape, has_columns })
+    }
+
+    /// An array in memory. `name` is its name for messages.
+    pub fn in_memory(name: &Path, array: &MemoryArray) -> Result<Self> {
+        let file = InputFile::of_array(name, array);
+        let (element, is_big_endian) = element_type(&array.descr)
+            .map_err(|(what, conversion)| file.error(format!("{what}; convert it: {}", file.remedy(conversion))))?;
+        let has_columns = array.column_major && array.shape.iter().filter(|&&length| length > 1).count() > 1;
+        let extent = Extent::whole(&file, Compression::None);
+        Ok(Self { extent, data_offset: 0, element, is_big_endian, shape: array.shape.clone(), has_columns })
+    }
+
+    /// The array that an input is.
+    pub fn of_input(input: &Input) -> Result<Self> {
+        match input {
+            Input::Path(path) => Self::open(&InputFile::open(path)?),
+            Input::Memory(input) => match &input.data {
+                MemoryData::Array(array) => Self::in_memory(&input.name, array),
+                MemoryData::Matrix(_) | MemoryData::Table(..) | MemoryData::Parquet(_) => {
+                    Err(Error::input(&input.name, Position::Whole, "expected an array, found a matrix or a table"))
+                }
+            },
+        }
     }
 
     /// The elements of a file without a header.

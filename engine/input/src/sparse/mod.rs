@@ -11,6 +11,8 @@
 
 mod entries;
 
+use std::path::Path;
+
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Result};
 
@@ -18,6 +20,7 @@ pub(crate) use self::entries::EntryReader;
 
 use crate::{
     conversions::Conversion,
+    input::MemoryMatrix,
     messages::shown,
     npy::{ArrayReader, NpyArray},
     zip::Npz,
@@ -87,7 +90,7 @@ impl SparseArrays {
                 return Err(archive.file.error(format!(
                     "expected a sparse matrix in format csr, csc or coo, found {}; convert it: {}",
                     shown(&format),
-                    Conversion::SparseToCsr.command(archive.file.path())
+                    archive.file.remedy(Conversion::SparseToCsr)
                 )));
             }
         };
@@ -98,6 +101,18 @@ impl SparseArrays {
             )));
         }
         Ok(Self { rows, columns, places, data })
+    }
+
+    /// A matrix in memory. `name` is its name for messages.
+    pub fn in_memory(name: &Path, matrix: &MemoryMatrix) -> Result<Self> {
+        let [rows, columns] = matrix.shape;
+        let array = |array| NpyArray::in_memory(name, array);
+        let (lines, others) = (index(array(&matrix.lines)?)?, index(array(&matrix.others)?)?);
+        let places = match &*matrix.format {
+            "coo" => Places::Coordinates { row: lines.reader(), column: others.reader() },
+            format => Places::Compressed { starts: lines.reader(), others: others.reader(), by_row: format == "csr" },
+        };
+        Ok(Self { rows, columns, places, data: array(&matrix.data)? })
     }
 
     pub fn entries(&self) -> u64 {

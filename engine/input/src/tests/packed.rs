@@ -255,7 +255,7 @@ fn parquet_strings_are_keys() {
         assert_eq!(rejected, expected.map(|(row, reason)| (Position::Row(row), reason)));
     }
     let what = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
-    assert_contains(&what, &["edges.parquet", "integers in column src (BYTE_ARRAY)", "--ids string"]);
+    assert_contains(&what, &["edges.parquet", "integers in column src (Utf8)", "--ids string"]);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn parquet_that_is_truncated_flipped_or_of_other_types_is_an_error() {
     }
     let strings = EdgeSourceOptions { ids: IdKind::String, ..Default::default() };
     let path = folder.file("edges.parquet", parquet_file(["src", "dst", "weight"], &[&rows], Compression::SNAPPY));
-    assert_contains(&message(EdgeSource::open(&[path], strings)), &["expected strings", "src (INT64)"]);
+    assert_contains(&message(EdgeSource::open(&[path], strings)), &["expected strings", "src (Int64)"]);
 }
 
 #[test]

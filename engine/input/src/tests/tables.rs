@@ -427,7 +427,7 @@ fn ids_are_found_by_name_or_alone() {
     for (columns, parts) in grappa_skip::cases![
         &[("id", Column::Text(some(&["u"])))][..], &["integers in column id", "--ids string"][..];
         &[("a", Column::I64(some(&[1]))), ("b", Column::I64(some(&[1])))],
-            &["or only one", "give --id with one of a (INT64), b (INT64)"];
+            &["or only one", "give --id with one of a (Int64), b (Int64)"];
         &[("id", Column::I64(vec![Some(1), None]))], &["at row 1", "node id in column id", "missing"];
         &[("id", Column::I64(vec![Some(1), Some(-2)]))], &["at row 1", "-2", "negative"];
     ] {

@@ -1,14 +1,15 @@
-//! Picks the columns of a Parquet file that hold the edges.
+//! Picks the columns of a table that store the edges.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
-use parquet::schema::types::SchemaDescriptor;
-
-use super::super::{EdgeSourceOptions, IdKind, encoded::EdgeEncoder};
+use super::{EdgeSourceOptions, IdKind, encoded::EdgeEncoder};
 use crate::{
+    columnar::{
+        ColumnTable,
+        types::{ValueType, described, duration_refused, is_list, is_signed, is_struct},
+    },
     columns::EdgeColumns,
     conversions::Conversion,
-    parquet::types::{ValueType, described, is_flat, is_number, is_signed, is_string, name},
 };
 
 pub(crate) struct PickedColumns {
@@ -31,18 +32,16 @@ pub(crate) struct PickedColumns {
 
 impl PickedColumns {
     /// Finds the columns by their names. An error says what was expected.
-    pub fn of(schema: &SchemaDescriptor, options: &EdgeSourceOptions, path: &Path) -> Result<Self, String> {
-        let ids = options.ids;
+    pub fn new(table: &ColumnTable, options: &EdgeSourceOptions) -> Result<Self, String> {
         // The index of pandas is no data.
-        let names: Vec<&str> = schema.columns().iter().map(|column| name(column)).collect();
         let all: Vec<usize> =
-            (0..schema.num_columns()).filter(|&column| names[column] != "__index_level_0__").collect();
-        let names: Vec<&str> = all.iter().map(|&column| names[column]).collect();
+            (0..).zip(table.names()).filter(|&(_, name)| name != "__index_level_0__").map(|(at, _)| at).collect();
+        let names: Vec<&str> = table.names().filter(|&name| name != "__index_level_0__").collect();
         let columns = EdgeColumns::named(&names, false, &options.columns).map_err(|what| {
-            match schema.columns().iter().any(|column| column.max_rep_level() == 0 && column.path().parts().len() > 1) {
+            match table.schema.fields().iter().any(|column| is_struct(column)) {
                 true => format!(
                     "{what}; columns in structs are read as columns of their own: {}",
-                    Conversion::ParquetStructs.command(path)
+                    table.file.remedy(Conversion::ParquetStructs)
                 ),
                 false => what,
             }
@@ -50,57 +49,59 @@ impl PickedColumns {
         let left_out = columns.left_out(&names);
         let picked = [columns.source, columns.target].map(|column| all[column]);
         let values: Vec<usize> = columns.values().map(|column| all[column]).collect();
-        for column in picked.map(|column| schema.column(column)) {
-            let fits = is_flat(&column)
-                && match ids {
-                    IdKind::Integer => is_number(&column),
-                    IdKind::String => is_string(&column),
-                };
-            if column.max_rep_level() > 0 {
-                let name = name(&column);
+        let order = columns.order.map(|column| all[column]);
+        let read = picked.iter().chain(&values).copied().chain(order);
+        if let Some(column) =
+            read.clone().map(|column| table.column(column)).find(|column| ValueType::of(column) == ValueType::Duration)
+        {
+            return Err(duration_refused(column));
+        }
+        for column in picked.map(|column| table.column(column)) {
+            let name = column.name();
+            if is_list(column) {
                 return Err(format!(
                     "the column {name} has lists; write a row for each element: {}",
-                    Conversion::ParquetLists.command_for(path, name)
+                    table.file.remedy_for(Conversion::ParquetLists, name)
                 ));
             }
-            if !fits {
-                let (column, name) = (described(&column), name(&column).to_owned());
-                return Err(match ids {
-                    IdKind::Integer => format!(
-                        "expected integers in column {column}; strings need --ids string, other types a cast to int64: {}",
-                        Conversion::ParquetToIntegers.command_for(path, &name)
-                    ),
-                    IdKind::String => {
-                        format!(
-                            "expected strings in column {column}; integers need --ids dense or sparse, other types a cast to string: {}",
-                            Conversion::ParquetToStrings.command_for(path, &name)
-                        )
-                    }
-                });
+            match (options.ids, ValueType::of(column)) {
+                (IdKind::Integer, ValueType::Number) | (IdKind::String, ValueType::String) => {}
+                (IdKind::Integer, _) => {
+                    return Err(format!(
+                        "expected integers in column {}; strings need --ids string, other types a cast to int64: {}",
+                        described(column),
+                        table.file.remedy_for(Conversion::ParquetToIntegers, name)
+                    ));
+                }
+                (IdKind::String, _) => {
+                    return Err(format!(
+                        "expected strings in column {}; integers need --ids dense or sparse, other types a cast to string: {}",
+                        described(column),
+                        table.file.remedy_for(Conversion::ParquetToStrings, name)
+                    ));
+                }
             }
         }
-        let weight = columns.weight.map(|column| schema.column(all[column]));
+        let weight = columns.weight.map(|column| table.column(all[column]));
         if let Some(column) = weight.filter(|column| ValueType::of(column) != ValueType::Number) {
             return Err(format!(
                 "expected numbers in column {}; give --weight none if it holds no weights, or cast it: {}",
-                described(&column),
-                Conversion::ParquetToFloats.command_for(path, name(&column))
+                described(column),
+                table.file.remedy_for(Conversion::ParquetToFloats, column.name())
             ));
         }
         let features = &values[usize::from(columns.weight.is_some())..];
-        let order = columns.order.map(|column| all[column]);
-        let readable = [(features, "--edge-features-from"), (order.as_slice(), "--edge-split-by")];
-        for (columns, option) in readable {
-            let mut columns = columns.iter().map(|&column| schema.column(column));
-            if let Some(column) = columns.find(|column| ValueType::of(column) == ValueType::Other) {
+        for (columns, option) in [(features, "--edge-features-from"), (order.as_slice(), "--edge-split-by")] {
+            let mut columns = columns.iter().map(|&column| table.column(column));
+            if let Some(column) = columns.find(|column| !ValueType::of(column).is_encodable()) {
                 return Err(format!(
                     "expected numbers, booleans, dates or text in column {}; give {option} without it, or cast it: {}",
-                    described(&column),
-                    Conversion::ParquetToFloats.command_for(path, name(&column))
+                    described(column),
+                    table.file.remedy_for(Conversion::ParquetToFloats, column.name())
                 ));
             }
         }
-        let are_numbers = features.iter().all(|&column| ValueType::of(&schema.column(column)) == ValueType::Number);
+        let are_numbers = features.iter().all(|&column| ValueType::of(table.column(column)) == ValueType::Number);
         let encoder = match EdgeEncoder::of(options) {
             None if !are_numbers => Some(Arc::new(EdgeEncoder::unfitted())),
             encoder => encoder.filter(|_| !features.is_empty()),
@@ -108,7 +109,7 @@ impl PickedColumns {
         Ok(Self {
             encoder,
             order,
-            signed: picked.map(|column| is_signed(&schema.column(column))),
+            signed: picked.map(|column| is_signed(table.column(column))),
             left_out: left_out.into_iter().map(str::to_owned).collect(),
             roles: columns.roles(&names),
             ids: picked,

@@ -55,6 +55,12 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
             "a page claims {page} bytes, more than {compressed} compressed ones can hold"
         )));
     }
+    // The reader makes room for all values of a dictionary before it reads them. Each has a byte at least.
+    if let Some(values) = dictionary_values(header)
+        && u64::try_from(values).is_ok_and(|values| values > page)
+    {
+        return Err(ParquetError::General(format!("a dictionary of {values} values has {page} bytes")));
+    }
     let mut walk = Walk::new(header);
     // Statistics with long values exceed the buffer.
     match walk_struct(&mut walk, PAGE_HEADER) {
@@ -62,6 +68,26 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
         None if walk.has_ended && (header.len() as u64) < left => Ok(()),
         None => Err(ParquetError::General("a page header cannot be read".to_owned())),
     }
+}
+
+/// The field of a page header that describes a dictionary. Its first field has the number of values.
+const DICTIONARY: i64 = 7;
+
+/// The number of values that the page of a dictionary claims. None if the header is of another page, or has no such field.
+fn dictionary_values(header: &[u8]) -> Option<i64> {
+    let mut walk = Walk::new(header);
+    let mut id = 0;
+    loop {
+        let field = walk.field(id)?;
+        id = field.id;
+        match (id, field.kind) {
+            (_, STOP) => return None,
+            (DICTIONARY, STRUCT) => break,
+            (_, kind) => walk.skip(kind)?,
+        }
+    }
+    let count = walk.field(0)?;
+    if count.id == 1 && matches!(count.kind, I16..=I64) { walk.integer() } else { None }
 }
 
 fn no_sizes() -> ParquetError {

@@ -8,8 +8,6 @@ use std::{
 
 use bytes::Bytes;
 use parquet::{
-    basic::Type,
-    column::page::{Page, PageMetadata, PageReader},
     errors::{ParquetError, Result as ParquetResult},
     file::reader::{ChunkReader, Length},
 };
@@ -22,71 +20,6 @@ use crate::{
 
 /// The last bytes of a file: the length of the metadata and a magic number.
 const FOOTER_BYTES: u64 = 8;
-
-/// The pages of a column. The Parquet reader allocates memory for as many dictionary values as a page claims. This reader
-/// first checks that the page is long enough to hold them.
-pub(super) struct CheckedPages {
-    pub pages: Box<dyn PageReader>,
-    /// The least bytes per value.
-    pub value_bytes: usize,
-}
-
-impl CheckedPages {
-    fn checked(&self, page: Option<Page>) -> ParquetResult<Option<Page>> {
-        if let Some(Page::DictionaryPage { buf, num_values, .. }) = &page
-            && *num_values as usize > buf.len() / self.value_bytes
-        {
-            return Err(ParquetError::General(format!("a dictionary of {num_values} values has {} bytes", buf.len())));
-        }
-        Ok(page)
-    }
-}
-
-impl Iterator for CheckedPages {
-    type Item = ParquetResult<Page>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
-    }
-}
-
-impl PageReader for CheckedPages {
-    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
-        let page = self.pages.get_next_page()?;
-        self.checked(page)
-    }
-
-    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
-        self.pages.peek_next_page()
-    }
-
-    fn skip_next_page(&mut self) -> ParquetResult<()> {
-        self.pages.skip_next_page()
-    }
-
-    fn supports_deferred_dictionary(&self) -> bool {
-        self.pages.supports_deferred_dictionary()
-    }
-
-    fn take_deferred_dictionary(&mut self) -> ParquetResult<Option<Page>> {
-        let page = self.pages.take_deferred_dictionary()?;
-        self.checked(page)
-    }
-
-    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
-        self.pages.at_record_boundary()
-    }
-}
-
-/// The least bytes that a value takes in a dictionary. A byte string is preceded by its length.
-pub(super) fn value_bytes(physical: Type) -> usize {
-    match physical {
-        Type::INT64 | Type::DOUBLE => 8,
-        Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
-        // Not read.
-        Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => 1,
-    }
-}
 
 /// Turns a panic of the Parquet reader into an error about the file. The reader asserts some properties of the file, so a
 /// damaged file can make it panic. The caller drops all state of the reader with the error.

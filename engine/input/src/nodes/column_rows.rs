@@ -1,7 +1,7 @@
-//! Rows of numbers and other values in a Parquet file.
+//! Rows of numbers and other values in a table of Arrow columns.
 //!
-//! They are read front to back, by one thread, because to go to a row means to decode its page in every column. Between two reads, a page
-//! of each column stays in memory.
+//! They are read front to back, by one thread, because to go to a row of Parquet means to decode its page in every column. Between two
+//! reads, a page of each column stays in memory.
 
 use std::{
     borrow::Cow,
@@ -10,28 +10,24 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use arrow_array::Array;
+use arrow_schema::{DataType, Field};
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
-use parquet::{
-    basic::Type,
-    column::reader::ColumnReader,
-    schema::types::{ColumnDescriptor, SchemaDescriptor},
-};
 
 use super::{
     class_names::ClassNames,
+    column_ids::roles_of,
     forms::{Forms, Layout, TableForm},
-    parquet_ids::roles_of,
 };
 use crate::{
-    columns::{Purpose, Roles},
-    file::InputFile,
-    messages::Checked,
-    parquet::{
-        Cursor, ParquetTable, read_column,
-        types::{ValueType, is_flat, is_number, name},
-        values::{NextRows, Values, level_in_list},
+    columnar::{
+        ColumnTable, Cursor,
+        types::{ValueType, described, duration_refused, element_type, is_list, is_list_of_numbers},
+        values::{Values, first_list_length, list_numbers, text},
     },
+    columns::{Purpose, Roles},
+    messages::Checked,
     reading::Reading,
     table::Cell,
 };
@@ -48,8 +44,8 @@ pub(super) type EachRow<'a> = dyn FnMut(&[f64]) -> Checked<()> + 'a;
 pub(super) type EachCells<'a> = dyn FnMut(&[Cell<'_>]) -> Checked<()> + 'a;
 
 /// Rows of numbers in the columns of a table, or in one column of lists.
-pub(super) struct ParquetRows {
-    table: ParquetTable,
+pub(super) struct ColumnRows {
+    table: ColumnTable,
     pub chosen: Chosen,
     roles: Roles,
     /// The classes of names, for a column of labels that are names.
@@ -69,72 +65,68 @@ pub(super) struct Chosen {
 
 impl Chosen {
     /// The columns of these names. None if the table has other columns.
-    fn roles(&self, schema: &SchemaDescriptor) -> Option<Roles> {
-        if names_of(schema) != self.all {
+    fn roles(&self, table: &ColumnTable) -> Option<Roles> {
+        if names_of(table) != self.all {
             return None;
         }
+        let position = |wanted: &String| table.names().position(|name| name == wanted);
         let id = match &self.id {
-            Some(id) => Some(position(schema, id)?),
+            Some(id) => Some(position(id)?),
             None => None,
         };
-        let data: Vec<usize> = self.data.iter().map(|name| position(schema, name)).collect::<Option<_>>()?;
-        let others = (0..schema.num_columns()).filter(|column| Some(*column) != id && !data.contains(column));
+        let data: Vec<usize> = self.data.iter().map(position).collect::<Option<_>>()?;
+        let others = (0..table.schema.fields().len()).filter(|column| Some(*column) != id && !data.contains(column));
         Some(Roles { id, left_out: others.collect(), data })
     }
 }
 
-fn position(schema: &SchemaDescriptor, wanted: &str) -> Option<usize> {
-    schema.columns().iter().position(|column| name(column) == wanted)
-}
-
-fn names_of(schema: &SchemaDescriptor) -> BTreeSet<String> {
-    schema.columns().iter().map(|column| name(column).to_owned()).collect()
+fn names_of(table: &ColumnTable) -> BTreeSet<String> {
+    table.names().map(str::to_owned).collect()
 }
 
 /// Gets the first row, the number of rows and the columns of a piece.
 type EachPiece<'a> = dyn FnMut(u64, usize, &[Values]) -> Result<()> + 'a;
 
-impl ParquetRows {
-    /// Reads the footer and chooses the columns. `like`: the columns of another part of the table, which are read if both parts have
+impl ColumnRows {
+    /// Chooses the columns. `like`: the columns of another part of the table, which are read if both parts have
     /// the same columns. A single column of labels may have names; its numbers are their `class_names`.
     pub fn open(
-        file: &Arc<InputFile>,
+        table: ColumnTable,
         forms: &Forms,
         form: &TableForm,
         class_names: &Arc<ClassNames>,
         like: Option<&Chosen>,
     ) -> Result<Self> {
-        let table = ParquetTable::open(file)?;
-        let schema = table.schema();
-        let roles = match like.and_then(|like| like.roles(schema)) {
+        let file = &table.file;
+        let roles = match like.and_then(|like| like.roles(&table)) {
             Some(roles) => roles,
             None => roles_of(&table, forms.purpose, form)?,
         };
-        let numbers = &roles.data;
-        if numbers.is_empty() {
+        let data = &roles.data;
+        if data.is_empty() {
             return Err(file.error(format!("expected columns of {}, found none", forms.name)));
         }
-        let may_have_names = forms.purpose == Purpose::Labels && numbers.len() == 1;
-        for &column in numbers {
-            let described = schema.column(column);
-            if may_have_names && ValueType::of(&described) == ValueType::String {
+        let may_have_names = forms.purpose == Purpose::Labels && data.len() == 1;
+        for column in data.iter().map(|&column| table.column(column)) {
+            if may_have_names && ValueType::of(column) == ValueType::String {
                 continue;
             }
-            check_type(&described, forms.purpose).map_err(|what| file.error(what))?;
-            if described.max_rep_level() == 1 && numbers.len() > 1 {
+            check_type(column, forms.purpose).map_err(|what| file.error(what))?;
+            if is_list(column) && data.len() > 1 {
                 return Err(file.error(format!(
                     "column {} has lists, so it must be the only one beside the ids, and there are {} more; leave them out: {}",
-                    name(&schema.column(column)),
-                    numbers.len() - 1,
-                    forms.purpose.only(name(&schema.column(column)))
+                    column.name(),
+                    data.len() - 1,
+                    forms.purpose.only(column.name())
                 )));
             }
         }
-        table.check_columns(numbers.iter().copied())?;
+        table.check_columns(data.iter().copied())?;
+        let name = |column: usize| table.column(column).name().clone();
         let chosen = Chosen {
-            id: roles.id.map(|column| schema.columns()[column].name().to_owned()),
-            data: numbers.iter().map(|&column| name(&schema.column(column)).to_owned()).collect(),
-            all: names_of(schema),
+            id: roles.id.map(name),
+            data: data.iter().map(|&column| name(column)).collect(),
+            all: names_of(&table),
         };
         let class_names = Arc::clone(class_names);
         let mut rows = Self { table, chosen, roles, class_names, dim: 1, cursor: Mutex::default() };
@@ -188,8 +180,7 @@ impl ParquetRows {
     }
 
     fn types(&self) -> Vec<ValueType> {
-        let schema = self.table.schema();
-        self.roles.data.iter().map(|&column| ValueType::of(&schema.column(column))).collect()
+        self.roles.data.iter().map(|&column| ValueType::of(self.table.column(column))).collect()
     }
 
     pub fn rows(&self) -> u64 {
@@ -198,18 +189,18 @@ impl ParquetRows {
 
     /// What the rows are. `more_files`: the files of the table after this one.
     pub fn layout(&self, forms: &Forms, more_files: usize) -> Layout {
-        let columns = self.table.schema().columns();
-        let element = match columns[self.roles.data[0]].physical_type() {
-            Type::BOOLEAN => ElementType::Bool,
-            Type::INT32 => ElementType::I32,
-            Type::INT64 => ElementType::I64,
-            Type::FLOAT => ElementType::F32,
+        let element = match element_type(self.table.column(self.roles.data[0])) {
+            DataType::Boolean => ElementType::Bool,
+            kind if kind.is_integer() && kind.primitive_width() == Some(8) => ElementType::I64,
+            kind if kind.is_integer() => ElementType::I32,
+            DataType::Float16 => ElementType::F16,
+            DataType::Float32 => ElementType::F32,
             _ => ElementType::F64,
         };
         let ids = self.chosen.id.iter().map(|name| ("ids", name.clone()));
         let data = self.chosen.data.iter().map(|name| (forms.name, name.clone()));
-        let left_out = self.roles.left_out.iter().map(|&column| name(&columns[column]).to_owned());
-        let mut layout = Layout::matrix(forms, "Parquet", self.dim, element);
+        let left_out = self.roles.left_out.iter().map(|&column| self.table.column(column).name().clone());
+        let mut layout = Layout::matrix(forms, self.table.format(), self.dim, element);
         layout.reading = Reading {
             columns: ids.chain(data).collect(),
             left_out: left_out.collect(),
@@ -232,7 +223,7 @@ impl ParquetRows {
 
     /// Whether rows are lists in one column.
     fn is_list(&self) -> bool {
-        self.table.schema().column(self.roles.data[0]).max_rep_level() == 1
+        is_list(self.table.column(self.roles.data[0]))
     }
 
     /// Calls `each` with up to `count` rows of numbers from row `first` on. A missing number is NaN. Returns the number of rows.
@@ -272,36 +263,31 @@ impl ParquetRows {
     }
 
     fn refused(&self, row: u64, what: String) -> Error {
-        Error::input(self.path(), Position::Row(row), what)
+        self.table.refused(row, what)
     }
 
     /// Calls `each` with the first row, the number of rows and the columns of each piece of the rows.
     fn read_pieces(&self, first: u64, count: usize, each: &mut EachPiece<'_>) -> Result<usize> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        if cursor.row != first {
+        if cursor.row() != first {
             *cursor = Cursor::at(first);
         }
         let end = self.rows().min(first.saturating_add(count as u64));
-        let piece = (PIECE_NUMBERS / self.dim).max(1) as u64;
-        while cursor.row < end {
-            let end = end.min(cursor.row + piece);
-            self.read_piece(&mut cursor, end, each)?;
+        let piece = (PIECE_NUMBERS / self.dim).max(1);
+        while cursor.row() < end {
+            let from = cursor.row();
+            let rows_max = (end - from).min(piece as u64) as usize;
+            let Some(arrays) = cursor.next(&self.table, &self.roles.data, rows_max)? else {
+                return Err(self.table.damaged(from, "a column has too few values"));
+            };
+            let columns = self.roles.data.iter().zip(&arrays);
+            let values = columns.map(|(&column, array)| match self.is_list() {
+                true => list_numbers(&self.table, column, array, from, self.dim).map(Values::Numbers),
+                false => Ok(Values::new(array, ValueType::of(self.table.column(column)))),
+            });
+            each(from, arrays[0].len(), &values.collect::<Result<Vec<_>>>()?)?;
         }
         Ok(end.saturating_sub(first) as usize)
-    }
-
-    /// Reads rows up to `end`, or up to the end of a row group.
-    fn read_piece(&self, cursor: &mut Cursor, end: u64, each: &mut EachPiece<'_>) -> Result<()> {
-        let from = cursor.row;
-        cursor.read(&self.table, &self.roles.data, end, |readers, skip, rows| {
-            let mut values = Vec::with_capacity(readers.len());
-            for (reader, &column) in readers.iter_mut().zip(&self.roles.data) {
-                let column = &self.table.schema().column(column);
-                let next = NextRows { table: &self.table, column, skip, rows, first: from, dim: self.dim };
-                values.push(next.values(reader)?);
-            }
-            each(from, rows, &values)
-        })
     }
 
     /// Values as numbers. The numbers of strings are their classes.
@@ -309,9 +295,8 @@ impl ParquetRows {
         match values {
             Values::Numbers(numbers) | Values::Booleans(numbers) | Values::Dates(numbers) => numbers.into(),
             Values::Strings(names) => {
-                let classes = names
-                    .iter()
-                    .map(|name| name.as_ref().map_or(f64::NAN, |name| self.class_names.number(name.data())));
+                let names = (0..names.len()).map(|row| text(names, row));
+                let classes = names.map(|name| name.map_or(f64::NAN, |name| self.class_names.number(name)));
                 classes.collect::<Vec<_>>().into()
             }
         }
@@ -319,45 +304,32 @@ impl ParquetRows {
 
     /// The number of values in the list of the first row.
     fn first_list(&self) -> Result<usize> {
-        let mut reader = self.table.column(0, self.roles.data[0])?;
-        let column = self.table.schema().column(self.roles.data[0]);
-        let levels = match &mut reader {
-            ColumnReader::BoolColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
-            ColumnReader::Int32ColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
-            ColumnReader::Int64ColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
-            ColumnReader::FloatColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
-            ColumnReader::DoubleColumnReader(reader) => read_column(reader, &column, 0, 1).map(|read| read.levels),
-            _ => unreachable!("columns of other types are refused"),
-        };
-        let levels = levels.map_err(|error| self.table.damaged(0, &error))?;
-        let in_list = levels.iter().filter(|&&level| level >= level_in_list(&column));
-        match in_list.count() {
-            0 => Err(Error::input(
-                self.table.file.path(),
-                Position::Row(0),
-                format!("expected a list of numbers in column {}, found none", name(&column)),
-            )),
-            count => Ok(count),
+        let column = self.roles.data[0];
+        let arrays = Cursor::default().next(&self.table, &[column], 1)?.unwrap_or_default();
+        match arrays.first().map_or(0, |lists| first_list_length(lists)) {
+            0 => {
+                let name = self.table.column(column).name();
+                Err(self.table.refused(0, format!("expected a list of numbers in column {name}, found none")))
+            }
+            length => Ok(length),
         }
     }
 }
 
 /// Refuses a column that has no numbers, nor lists of numbers. Features may have other values that become numbers.
-fn check_type(column: &ColumnDescriptor, purpose: Purpose) -> Checked<()> {
-    let is_list = column.max_rep_level() == 1;
-    let has_numbers = is_number(column) || column.physical_type() == Type::BOOLEAN;
-    let is_encodable = purpose != Purpose::Labels && ValueType::of(column) != ValueType::Other;
-    match is_encodable || has_numbers && (is_list || is_flat(column)) {
-        true => Ok(()),
-        false => Err(format!(
-            "expected {}numbers, or lists of numbers, in column {} ({}); name other columns with --features-from or --label, or write \
-             numbers",
+fn check_type(column: &Field, purpose: Purpose) -> Checked<()> {
+    let value_type = ValueType::of(column);
+    match value_type {
+        ValueType::Duration => Err(duration_refused(column)),
+        _ if purpose != Purpose::Labels && value_type.is_encodable() => Ok(()),
+        _ if value_type.is_number() || is_list_of_numbers(column) => Ok(()),
+        _ => Err(format!(
+            "expected {}numbers, or lists of numbers, in column {}; name other columns with --features-from or --label, or write numbers",
             match purpose {
                 Purpose::Features | Purpose::Splits => "text, dates, ",
                 Purpose::Labels => "",
             },
-            name(column),
-            column.physical_type()
+            described(column)
         )),
     }
 }

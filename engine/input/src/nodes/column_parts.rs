@@ -1,4 +1,4 @@
-//! Rows of numbers in Parquet: in one file, or in the files of a folder, one after another.
+//! Rows of numbers in tables of Arrow columns: in one file, or in the files of a folder, one after another.
 //!
 //! A table of 10^9 rows has thousands of parts, and the footers of all of them take too much memory and too many descriptors. So each part
 //! is opened once to count its rows and compare its columns with the columns of the first, and again when it is read.
@@ -12,15 +12,16 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     class_names::ClassNames,
+    column_rows::{Chosen, ColumnRows, EachCells, EachRow},
     forms::{Forms, Layout, Place, TableForm},
-    parquet_rows::{Chosen, EachCells, EachRow, ParquetRows},
 };
 use crate::{
+    columnar::ColumnTable,
     file::{InputFile, are_large},
     kinds,
 };
 
-pub(super) struct ParquetParts {
+pub(super) struct ColumnParts {
     forms: &'static Forms,
     form: TableForm,
     /// Those that have rows, or one that has none.
@@ -33,7 +34,7 @@ pub(super) struct ParquetParts {
     chosen: Chosen,
     /// The names of classes that were read, if the data are labels that are names.
     pub class_names: Arc<ClassNames>,
-    open: Mutex<Option<(usize, ParquetRows)>>,
+    open: Mutex<Option<(usize, ColumnRows)>>,
 }
 
 struct Part {
@@ -43,20 +44,21 @@ struct Part {
     rows: u64,
 }
 
-impl ParquetParts {
-    /// A table whose parts are these files, in their order.
+impl ColumnParts {
+    /// A table whose parts are these tables, in their order.
     pub fn open(
-        files: impl Iterator<Item = Result<Arc<InputFile>>>,
+        tables: impl Iterator<Item = Result<ColumnTable>>,
         forms: &'static Forms,
         form: &TableForm,
     ) -> Result<(Self, Layout)> {
         let (mut parts, mut bytes, mut held_bytes) = (Vec::new(), 0, 0);
-        let (mut rows, mut first) = (0, None::<ParquetRows>);
+        let (mut rows, mut first) = (0, None::<ColumnRows>);
         let class_names = Arc::default();
-        for file in files {
-            let file = file?;
+        for table in tables {
+            let table = table?;
+            let file = table.file.clone();
             let like = first.as_ref().filter(|first| first.rows() > 0).map(|first| &first.chosen);
-            let table = ParquetRows::open(&file, forms, form, &class_names, like)?;
+            let table = ColumnRows::open(table, forms, form, &class_names, like)?;
             bytes += file.bytes();
             held_bytes = held_bytes.max(table.held_bytes());
             // Writers that divide a table by keys leave parts without rows.
@@ -119,7 +121,7 @@ impl ParquetParts {
         &self,
         first: u64,
         count: usize,
-        read: &mut dyn FnMut(&ParquetRows, u64, usize) -> Result<usize>,
+        read: &mut dyn FnMut(&ColumnRows, u64, usize) -> Result<usize>,
     ) -> Result<usize> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let end = self.rows().min(first.saturating_add(count as u64));
@@ -136,19 +138,19 @@ impl ParquetParts {
     fn part<'a>(
         &self,
         number: usize,
-        open: &'a mut MutexGuard<'_, Option<(usize, ParquetRows)>>,
-    ) -> Result<&'a ParquetRows> {
+        open: &'a mut MutexGuard<'_, Option<(usize, ColumnRows)>>,
+    ) -> Result<&'a ColumnRows> {
         let table = match open.take() {
             Some((of, table)) if of == number => table,
             closed => {
                 drop(closed);
                 let Part { path, rows, .. } = &self.parts[number];
-                let file = open_part(path)?;
+                let part = open_part(path)?;
                 if are_large(self.bytes) {
-                    file.read_past_cache();
+                    part.file.read_past_cache();
                 }
                 let like = Some(&self.chosen);
-                let table = ParquetRows::open(&file, self.forms, &self.form, &self.class_names, like)?;
+                let table = ColumnRows::open(part, self.forms, &self.form, &self.class_names, like)?;
                 if table.rows() != *rows || table.dim != self.columns {
                     let what = "the file changed while it was read; start again";
                     return Err(Error::input(path, Position::Whole, what));
@@ -162,12 +164,12 @@ impl ParquetParts {
 }
 
 /// Opens a file of a folder, which must be Parquet.
-pub(super) fn open_part(path: &Path) -> Result<Arc<InputFile>> {
+pub(super) fn open_part(path: &Path) -> Result<ColumnTable> {
     let file = InputFile::open(path)?;
     if file.head(kinds::PARQUET.len())? != kinds::PARQUET {
         let what = "a folder of node data must have Parquet files only, and this is none; move it elsewhere, or put the data into one \
                     file and name that";
         return Err(Error::input(path, Position::Whole, what));
     }
-    Ok(file)
+    ColumnTable::open(&file)
 }

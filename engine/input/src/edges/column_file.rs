@@ -1,0 +1,315 @@
+//! Edges in a table of Arrow columns: two columns of ids, and optionally columns of weights and features.
+//!
+//! A block is a range of rows within one row group. The blocks of a row group are independent: in Parquet, each finds its first row by
+//! skipping pages by their headers. A worker reads its block while it parses it. It also stores the decoded columns before they become
+//! edges: about 16 bytes per edge more than in other formats.
+
+use std::ops::Range;
+
+use arrow_array::{Array, ArrayRef};
+use grappa_formats::dictionary::KEY_BYTES_MAX;
+use grappa_io::Result;
+
+use super::{
+    BadEdge, EdgeBatch, EdgeSourceOptions, IdLimit, TextBatch,
+    bad_edge::Checked,
+    edge_array::EdgeArray,
+    order::Place,
+    picked_columns::PickedColumns,
+    row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite, weight_of},
+    table::share,
+};
+use crate::{
+    columnar::{
+        ColumnTable, Cursor,
+        types::ValueType,
+        values::{Ids, Values, numbers, text},
+    },
+    table::Cell,
+};
+
+pub(super) struct ColumnFile {
+    table: ColumnTable,
+    pub columns: PickedColumns,
+    /// Number of blocks before each row group.
+    first_blocks: Vec<u64>,
+    block_rows: u64,
+    pub blocks: u64,
+    first_row: u64,
+    arrays: Vec<EdgeArray>,
+}
+
+/// The value of a row of a column.
+fn cell_of(column: &Values, row: usize) -> Checked<Cell<'_>> {
+    column.cell(row).map_err(|_| BadEdge::BinaryValue)
+}
+
+/// The arrays of a block, one for each column that is read.
+struct Block {
+    /// The rows, numbered in the file.
+    rows: Range<u64>,
+    ids: [ArrayRef; 2],
+    values: Vec<ArrayRef>,
+    /// The array with the order of the edges, and its type.
+    order: Option<(ArrayRef, ValueType)>,
+}
+
+impl Block {
+    fn len(&self) -> usize {
+        (self.rows.end - self.rows.start) as usize
+    }
+}
+
+impl ColumnFile {
+    pub fn new(table: ColumnTable, options: &EdgeSourceOptions) -> Result<Self> {
+        let columns = PickedColumns::new(&table, options).map_err(|what| table.file.error(what))?;
+        table.check_columns(columns.ids.iter().chain(&columns.values).copied().chain(columns.order))?;
+        Ok(Self {
+            first_blocks: vec![0; table.groups.len()],
+            table,
+            columns,
+            block_rows: 1,
+            blocks: 0,
+            first_row: 0,
+            arrays: Vec::new(),
+        })
+    }
+
+    /// Sets the number of rows in the files before this one, the separate values of the rows of all files, and the block size.
+    pub fn attach(&mut self, first_row: u64, arrays: &[EdgeArray], block_bytes: usize) {
+        self.first_row = first_row;
+        self.arrays = arrays.to_vec();
+        // A weight is decoded beside the ids and their memory. Features take theirs from the block.
+        let features = self.width() - usize::from(self.columns.weighted);
+        self.block_rows = (block_bytes / (16 + 8 * features)).max(1) as u64;
+        self.blocks = 0;
+        for (group, first) in self.table.groups.iter().zip(&mut self.first_blocks) {
+            *first = self.blocks;
+            self.blocks += group.rows.div_ceil(self.block_rows);
+        }
+    }
+
+    /// The rows of a block, numbered in the file.
+    fn rows_of(&self, block: u64) -> Range<u64> {
+        let number = self.first_blocks.partition_point(|&first| first <= block) - 1;
+        let group = &self.table.groups[number];
+        let first = (block - self.first_blocks[number]) * self.block_rows;
+        let end = (first + self.block_rows).min(group.rows);
+        group.first_row + first..group.first_row + end
+    }
+
+    /// Reads these columns of a block.
+    fn read(&self, rows: &Range<u64>, columns: &[usize]) -> Result<Vec<ArrayRef>> {
+        let count = (rows.end - rows.start) as usize;
+        let arrays = Cursor::at(rows.start).next(&self.table, columns, count)?.unwrap_or_default();
+        match arrays.iter().all(|array| array.len() == count) && arrays.len() == columns.len() {
+            true => Ok(arrays),
+            false => Err(self.table.damaged(rows.start, "a column has too few values")),
+        }
+    }
+
+    fn block(&self, block: u64) -> Result<Block> {
+        let rows = self.rows_of(block);
+        let PickedColumns { ids, values, order, .. } = &self.columns;
+        let columns: Vec<usize> = ids.iter().chain(values).copied().chain(*order).collect();
+        let mut arrays = self.read(&rows, &columns)?.into_iter();
+        let ids = [(); 2].map(|()| arrays.next().expect("columns of ids are read"));
+        let values = arrays.by_ref().take(values.len()).collect();
+        let order = order.and_then(|column| Some((arrays.next()?, ValueType::of(self.table.column(column)))));
+        Ok(Block { rows, ids, values, order })
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.table.rows
+    }
+
+    /// Values of an edge, in columns and in separate arrays.
+    fn width(&self) -> usize {
+        self.columns.width() + self.arrays.iter().map(|array| array.width).sum::<usize>()
+    }
+
+    /// Whether the first value of an edge is its weight.
+    fn weight_is_first(&self) -> bool {
+        self.columns.weighted || self.arrays.iter().any(EdgeArray::is_weights)
+    }
+
+    /// The format, for people.
+    pub fn format(&self) -> &'static str {
+        self.table.format()
+    }
+
+    /// Bytes of the file or of the data in memory.
+    pub fn bytes(&self) -> u64 {
+        self.table.file.bytes()
+    }
+
+    pub fn input_bytes(&self, block: u64) -> u64 {
+        let Range { start, end } = self.rows_of(block);
+        let [before, with] = [start, end].map(|rows| share(self.bytes(), rows, self.rows()));
+        with - before
+    }
+
+    /// Reads and parses a block of integers.
+    pub fn parse(&self, block: u64, limit: IdLimit, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
+        let block = &self.block(block)?;
+        let mut faults = Vec::new();
+        into.sources = integers(block, 0, &mut faults);
+        into.targets = integers(block, 1, &mut faults);
+        self.read_values(block, &mut faults, &mut into.values)?;
+        read_order(block, &mut faults, |_, place| into.order.push(place));
+        let check = RowCheck {
+            weighted: self.weight_is_first(),
+            first_row: block.rows.start,
+            limit,
+            signed: self.columns.signed,
+            faults: &faults,
+        };
+        check.sift(into, on_bad)
+    }
+
+    /// Reads and parses a block of strings.
+    pub fn parse_text(&self, block: u64, into: &mut TextBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
+        let block = &self.block(block)?;
+        let mut faults = Vec::new();
+        let [sources, targets] = &block.ids;
+        note_missing(sources, &mut faults);
+        note_missing(targets, &mut faults);
+        let (mut values, width) = (Vec::new(), self.width());
+        self.read_values(block, &mut faults, &mut values)?;
+        let mut places = Vec::new();
+        read_order(block, &mut faults, |_, place| places.push(place));
+        for row in 0..block.len() {
+            let missing = faults.get(row).is_some_and(|fault| fault.missing);
+            let [source, target] = [sources, targets].map(|keys| text(keys, row).unwrap_or_default());
+            let values = &values[row * width..][..width];
+            let bad = if missing {
+                BadEdge::Null
+            } else if let Some(bad) = faults.get(row).and_then(|fault| fault.other) {
+                bad
+            } else if source.is_empty() || target.is_empty() {
+                BadEdge::EmptyId.of_end(usize::from(!source.is_empty()))
+            } else if source.len().max(target.len()) > KEY_BYTES_MAX {
+                BadEdge::LongId
+            } else if [source, target].into_iter().any(|key| std::str::from_utf8(key).is_err()) {
+                BadEdge::BinaryKey
+            } else if let Some(bad) = not_finite(values, self.weight_is_first()) {
+                bad
+            } else {
+                into.sources.push(source);
+                into.targets.push(target);
+                into.values.extend_from_slice(values);
+                places.get(row).into_iter().for_each(|&place| into.order.push(place));
+                continue;
+            };
+            let line = if missing { b"null".to_vec() } else { [source, b"\t", target].concat() };
+            on_bad(block.rows.start + row as u64, &line, bad)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the values of a block's edges from their columns and files.
+    fn read_values(&self, block: &Block, faults: &mut Vec<Fault>, into: &mut Vec<f32>) -> Result<()> {
+        let (rows, width) = (block.len(), self.width());
+        into.resize(rows * width, 0.0);
+        for array in &self.arrays {
+            let mut bytes = vec![0; rows * array.row_bytes()];
+            array.reader.read_rows(self.first_row + block.rows.start, &mut bytes)?;
+            array.convert(&bytes, width, into);
+        }
+        // Separate weights come before the columns, and separate features after the weight in its column.
+        let shift = usize::from(self.arrays.iter().any(EdgeArray::is_weights));
+        let weights = usize::from(self.columns.weighted);
+        if let Some(encoder) = &self.columns.encoder {
+            let features = self.features_of(&block.values[weights..]);
+            let mut numbers = Vec::with_capacity(encoder.dim());
+            for (row, values) in into.chunks_exact_mut(width).enumerate() {
+                numbers.clear();
+                for (at, column) in features.iter().enumerate() {
+                    if let Err(bad) = cell_of(column, row).and_then(|cell| encoder.value(at, cell, &mut numbers)) {
+                        faults_of(faults, rows)[row].other.get_or_insert(bad);
+                    }
+                }
+                if numbers.len() == encoder.dim() {
+                    values[shift + weights..][..numbers.len()].copy_from_slice(&numbers);
+                }
+            }
+        }
+        for (at, array) in block.values[..self.columns.numbers().len()].iter().enumerate() {
+            note_missing(array, faults);
+            let is_weight = at < weights;
+            let places = into.iter_mut().skip(shift + at).step_by(width);
+            for (row, (place, value)) in places.zip(numbers(array)).enumerate() {
+                *place = match is_weight {
+                    // The row is refused already.
+                    _ if array.is_null(row) => 0.0,
+                    true => weight_of(value),
+                    false => value as f32,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of arrays of features.
+    fn features_of(&self, arrays: &[ArrayRef]) -> Vec<Values> {
+        let columns = self.columns.features().iter().zip(arrays);
+        columns.map(|(&column, array)| Values::new(array, ValueType::of(self.table.column(column)))).collect()
+    }
+
+    /// Calls `each` with the number of each row and its values in the columns of features, front to back.
+    pub fn each_row(&self, each: &mut dyn FnMut(u64, &[Cell<'_>]) -> Result<()>) -> Result<()> {
+        for block in 0..self.blocks {
+            let rows = self.rows_of(block);
+            let columns = self.features_of(&self.read(&rows, self.columns.features())?);
+            for (index, row) in rows.enumerate() {
+                let cells: std::result::Result<Vec<_>, _> = columns.iter().map(|column| column.cell(index)).collect();
+                let cells = cells.map_err(|_| {
+                    let what = "expected text in UTF-8 in the columns of edge features, found other bytes";
+                    self.table.refused(row, what)
+                })?;
+                each(row, &cells)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The integers of a column of ids. What is wrong with a row becomes a fault.
+fn integers(block: &Block, end: usize, faults: &mut Vec<Fault>) -> Vec<u64> {
+    let array = &block.ids[end];
+    let Ids { mut words, float_digits } = Ids::new(array);
+    note_missing(array, faults);
+    if array.null_count() > 0 {
+        words.iter_mut().enumerate().filter(|&(row, _)| array.is_null(row)).for_each(|(_, word)| *word = 0);
+    }
+    // pandas writes integers as floats if one of them is missing.
+    if let Some(digits) = float_digits {
+        ids_of_floats(&mut words, digits, end, faults);
+    }
+    words
+}
+
+/// Makes faults of missing values.
+fn note_missing(array: &dyn Array, faults: &mut Vec<Fault>) {
+    if array.null_count() > 0 {
+        let faults = faults_of(faults, array.len());
+        faults.iter_mut().enumerate().for_each(|(row, fault)| fault.missing |= array.is_null(row));
+    }
+}
+
+/// Calls `each` with the number and the place of each row, if edges have an order. A row without a place is a fault.
+fn read_order(block: &Block, faults: &mut Vec<Fault>, mut each: impl FnMut(usize, Place)) {
+    let Some((array, value_type)) = &block.order else {
+        return;
+    };
+    let values = Values::new(array, *value_type);
+    for row in 0..block.len() {
+        match cell_of(&values, row).and_then(Place::of) {
+            Ok(place) => each(row, place),
+            Err(bad) => {
+                faults_of(faults, block.len())[row].other.get_or_insert(bad);
+                each(row, Place::of_number(0.0));
+            }
+        }
+    }
+}
