@@ -564,6 +564,31 @@ def _spooled(write: Callable[[Any], Any], option: _Option) -> Parquet:
     """A stream as a Parquet file that has no name, so it is gone with the process."""
     remedy = "give out= in a folder that is yours and has free space"
     with explained(option.folder, remedy), tempfile.TemporaryFile(dir=option.folder) as file:
-        write(file)
+        kept = _FailureKeeper(file)
+        try:
+            write(kept)
+        except Exception:
+            # Polars has an error of its own for a full disk.
+            if kept.failure is None:
+                raise
+            raise kept.failure from None
         file.flush()
         return Parquet(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+class _FailureKeeper:
+    """A file that keeps the failure of a write."""
+
+    def __init__(self, file: Any):
+        self._file = file
+        self.failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return int(self._file.write(data))
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)

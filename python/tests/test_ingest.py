@@ -1,11 +1,9 @@
 """Files and arrays make the same store."""
 
-import fcntl
 import os
 import signal
 import threading
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -89,17 +87,8 @@ def test_an_exception_of_the_progress_report_stops(tmp_path):
 
     arguments = ["--edges", str(tmp_path / "edges.npy"), "--out", str(tmp_path / "x.grappa"), "--memory", "64MiB"]
     with pytest.raises(KeyboardInterrupt):
-        grappa._grappa.run("grappa-ingest", arguments, report)
+        grappa._grappa.run("grappa-ingest", arguments, report, [])
     assert not (tmp_path / "x.grappa").exists()
-
-
-@contextmanager
-def open_folder(path):
-    """Locks a folder, as another process does."""
-    descriptor = os.open(path, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    yield
-    os.close(descriptor)
 
 
 @pytest.fixture
@@ -143,12 +132,3 @@ def test_a_stopped_ingest_of_arrays_continues_with_the_same_data_only(tmp_path, 
         grappa.ingest(other, out=out, memory="64MiB", resume=True)
     assert grappa.ingest(edges, out=out, memory="64MiB", resume=True).num_edges == len(edges)
     assert [path.name for path in tmp_path.iterdir()] == ["x.grappa"]
-
-
-def test_two_ingests_of_one_store_do_not_share_files(tmp_path):
-    folder = tmp_path / ".grappa-inputs-x.grappa"
-    folder.mkdir(mode=0o700)
-    with open_folder(folder):
-        with pytest.raises(grappa.Error, match="another ingest"):
-            grappa.ingest(np.array([[0, 1]]), out=tmp_path / "x.grappa")
-    assert grappa.ingest(np.array([[0, 1]]), out=tmp_path / "x.grappa").num_edges == 1

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import grappa
-from grappa.temporary import MARK
 
 EDGES = np.array([[0, 1], [1, 2], [2, 0]])
 
@@ -39,84 +38,37 @@ def plant_pipe(path, _):
     os.mkfifo(path)
 
 
-def plant_open_folder(path, _):
-    path.mkdir()
-    path.chmod(0o777)
+def stream(ids):
+    """A stream that can be read once, of edges from each id to itself."""
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"source": ids, "target": ids})
+    return pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
 
 
-def plant_folder_of_a_group(path, _):
-    path.mkdir()
-    path.chmod(0o750)
+def lazy(ids):
+    return pytest.importorskip("polars").LazyFrame({"source": ids, "target": ids})
 
 
-def plant_folder_with_files(path, _):
-    path.mkdir(mode=0o700)
-    (path / "edges.npy").write_text("mine")
-
-
-def plant_folder_with_a_link(path, victim):
-    path.mkdir(mode=0o700)
-    (path / "edges.npy").symlink_to(victim / "edges.npy")
-
-
-def plant_marked_folder_with_a_folder(path, _):
-    path.mkdir(mode=0o700)
-    (path / MARK).touch()
-    (path / "edges.npy").mkdir()
-
-
-PLANTS = [value for name, value in list(globals().items()) if name.startswith("plant_")]
-
-
-@pytest.mark.parametrize("plant", PLANTS)
-def test_what_others_have_put_there_stays_as_it_is(plant, tmp_path):
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    (victim / "edges.npy").write_text("precious")
-    (victim / "other").write_text("precious")
-    work = tmp_path / "work"
-    work.mkdir()
-    plant(work / ".grappa-inputs-x.grappa", victim)
-    before = tree(tmp_path)
-    with pytest.raises(grappa.Error, match=r"\.grappa-inputs-x\.grappa: .*nothing was changed\. Move it away, or give out="):
-        grappa.ingest(EDGES, out=work / "x.grappa")
-    assert tree(tmp_path) == before
-    # What the message says.
-    (work / ".grappa-inputs-x.grappa").rename(work / "moved")
-    assert grappa.ingest(EDGES, out=work / "x.grappa").num_edges == 3
-
-
-def test_files_of_an_ingest_that_was_killed_are_removed(tmp_path):
-    folder = tmp_path / ".grappa-inputs-x.grappa"
-    folder.mkdir(mode=0o700)
-    for name in (MARK, "edges.npy", "labels.parquet"):
-        (folder / name).write_text("old")
-    assert grappa.ingest(EDGES, out=tmp_path / "x.grappa").num_edges == 3
+@pytest.mark.parametrize("make", [stream, lazy, np.array])
+def test_ingest_leaves_nothing_beside_the_store(make, tmp_path):
+    edges = make([0, 1, 2]) if make is not np.array else EDGES
+    assert grappa.ingest(edges, out=tmp_path / "x.grappa").num_edges == 3
     assert [path.name for path in tmp_path.iterdir()] == ["x.grappa"]
 
 
-def test_files_need_no_folder(tmp_path):
-    np.save(tmp_path / "edges.npy", EDGES)
-    plant_pipe(tmp_path / ".grappa-inputs-x.grappa", None)
-    assert grappa.ingest(tmp_path / "edges.npy", out=tmp_path / "x.grappa").num_edges == 3
+def test_a_stream_has_a_file_without_a_name(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    names = []
 
+    def batches():
+        for first in range(0, 600_000, 100_000):
+            ids = np.arange(first, first + 100_000)
+            yield pa.record_batch({"source": ids, "target": ids})
+            names.extend(path.name for path in tmp_path.iterdir())
 
-def test_files_are_private_while_they_are_needed(tmp_path):
-    modes = []
-
-    class Edges:
-        """Looks at its file while it is read."""
-
-        shape, dtype, ndim = EDGES.shape, EDGES.dtype, 2
-        __array__ = None
-
-        def __getitem__(self, rows):
-            folder = tmp_path / ".grappa-inputs-x.grappa"
-            modes.extend(path.stat().st_mode & 0o777 for path in (folder, folder / "edges.npy"))
-            return EDGES[rows]
-
-    grappa.ingest(Edges(), out=tmp_path / "x.grappa")
-    assert modes == [0o700, 0o600]
+    schema = pa.schema({"source": pa.int64(), "target": pa.int64()})
+    store = grappa.ingest(pa.RecordBatchReader.from_batches(schema, batches()), out=tmp_path / "x.grappa")
+    assert store.num_edges == 600_000 and not names
 
 
 @pytest.mark.parametrize("plant", [plant_link, plant_dangling_link, plant_file, plant_pipe])
@@ -135,43 +87,32 @@ def test_a_result_of_inference_follows_no_link(plant, store, tmp_path):
 
 FULL_DISK = """
 import resource, sys
-import numpy as np, grappa
+sys.path.insert(0, sys.argv[2])
+from test_temporary import lazy, np, stream
+import grappa
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
 try:
-    {call}
+    grappa.ingest({edges}, {options} out=sys.argv[1] + '/x')
 except grappa.Error as error:
     print(error)
 """
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("edges", "options", "message"),
     [
-        ("grappa.ingest(np.zeros((10000, 2), np.int64), out=sys.argv[1] + '/x')", "/.grappa-inputs-x/edges.npy: this cannot be written"),
-        (
-            "grappa.ingest([[0, 1]], features=np.ones((10000, 9)), out=sys.argv[1] + '/x')",
-            "/.grappa-inputs-x/features.npy: this cannot be written",
-        ),
-        (
-            "pa = __import__('pyarrow'); ids = list(map(str, range(20000))); "
-            "grappa.ingest(pa.table({'source': ids, 'target': ids}), ids='string', out=sys.argv[1] + '/x')",
-            "/.grappa-inputs-x/edges.parquet: this cannot be written",
-        ),
-        (
-            "pl = __import__('polars'); ids = list(range(20000)); "
-            "grappa.ingest(pl.DataFrame({'source': ids, 'target': ids}), out=sys.argv[1] + '/x')",
-            "/.grappa-inputs-x/edges.parquet: this cannot be written",
-        ),
+        ("np.arange(20000).reshape(-1, 2)", "features=np.ones((20000, 200)),", "/x.partial/"),
+        ("stream(list(map(str, range(20000))))", "ids='string',", ": this cannot be written"),
+        ("lazy(list(range(20000)))", "", ": this cannot be written"),
     ],
 )
-def test_a_full_disk_is_an_error_that_names_the_file(call, message, tmp_path):
+def test_a_full_disk_is_an_error_that_names_the_place(edges, options, message, tmp_path):
     for name in ("pyarrow", "polars"):
-        if name in call:
-            pytest.importorskip(name)
-    script = FULL_DISK.format(call=call)
-    shown = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True).stdout
-    assert message in shown and "give out=" in shown
-    assert not list(tmp_path.iterdir())
+        pytest.importorskip(name)
+    script = FULL_DISK.format(edges=edges, options=options)
+    line = [sys.executable, "-c", script, str(tmp_path), os.path.dirname(__file__)]
+    shown = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) in shown and message in shown
 
 
 @pytest.mark.parametrize("length", [230, 245])
