@@ -51,15 +51,21 @@ fn add_array(array: &MemoryArray, digest: &mut Xxh3) -> io::Result<()> {
 fn add_table(schema: &SchemaRef, batches: &[RecordBatch], digest: &mut Xxh3) {
     for (index, field) in schema.fields().iter().enumerate() {
         digest.update(format!("{} {}\n", field.name(), field.data_type()).as_bytes());
-        batches.iter().for_each(|batch| add_column(batch.column(index), digest));
+        let arrays = batches.iter().map(|batch| batch.column(index));
+        if arrays.clone().any(|array| array.null_count() > 0) {
+            arrays.clone().for_each(|array| add_presence(array, digest));
+        }
+        arrays.for_each(|array| add_values(array, digest));
     }
 }
 
-fn add_column(array: &dyn Array, digest: &mut Xxh3) {
-    if array.null_count() > 0 {
-        let presence: Vec<u8> = (0..array.len()).map(|row| array.is_valid(row).into()).collect();
-        digest.update(&presence);
-    }
+/// Adds a byte for each row: whether it has a value.
+fn add_presence(array: &dyn Array, digest: &mut Xxh3) {
+    let presence: Vec<u8> = (0..array.len()).map(|row| array.is_valid(row).into()).collect();
+    digest.update(&presence);
+}
+
+fn add_values(array: &dyn Array, digest: &mut Xxh3) {
     match array.data_type() {
         kind if kind.primitive_width().is_some() => {
             let (data, width) = (array.to_data(), kind.primitive_width().unwrap_or(0));
@@ -76,8 +82,8 @@ fn add_column(array: &dyn Array, digest: &mut Xxh3) {
         }
         DataType::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();
-            add_column(dictionary.keys(), digest);
-            add_column(dictionary.values(), digest);
+            add_values(dictionary.keys(), digest);
+            add_values(dictionary.values(), digest);
         }
         DataType::List(_) => add_lists((0..array.len()).map(|row| array.as_list::<i32>().value(row)), digest),
         DataType::LargeList(_) => add_lists((0..array.len()).map(|row| array.as_list::<i64>().value(row)), digest),
@@ -92,6 +98,7 @@ fn add_column(array: &dyn Array, digest: &mut Xxh3) {
 fn add_lists(lists: impl Iterator<Item = arrow_array::ArrayRef>, digest: &mut Xxh3) {
     for list in lists {
         digest.update(&(list.len() as u64).to_le_bytes());
-        add_column(&list, digest);
+        add_presence(&list, digest);
+        add_values(&list, digest);
     }
 }

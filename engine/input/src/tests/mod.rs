@@ -3,6 +3,7 @@
 mod arrays;
 mod damage;
 mod matrices;
+mod memory;
 mod naive;
 mod nodes;
 mod orders;

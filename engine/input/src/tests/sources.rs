@@ -63,7 +63,7 @@ fn weights_of_their_own_go_with_the_rows_of_all_files() {
     let b = folder.file("b.npy", npy("<i4", "(3, 2)", &le(&[5_i32, 6, 7, -8, 9, 10], i32::to_le_bytes)));
     let weights = |numbers: &[f32]| {
         let shape = format!("({},)", numbers.len());
-        Some(folder.file("w.npy", npy("<f4", &shape, &le(numbers, f32::to_le_bytes))))
+        Some(folder.file("w.npy", npy("<f4", &shape, &le(numbers, f32::to_le_bytes))).into())
     };
     for block_bytes in [1, 50, 1 << 20] {
         let options = EdgeSourceOptions { weights: weights(&[0.1, 0.2, 0.3, 0.4, 0.5]), ..skipping(block_bytes) };
@@ -100,12 +100,12 @@ fn features_of_their_own_follow_the_weights_of_all_files() {
     let fortran = npy_of(1, header, &by_column);
     for features in [rows, folder.file("columns.npy", fortran)] {
         for block_bytes in [1, 50, 1 << 20] {
-            let options = |weights: Option<PathBuf>| EdgeSourceOptions {
+            let options = |weights: Option<Input>| EdgeSourceOptions {
                 weights,
-                features: Some(features.clone()),
+                features: Some((&features).into()),
                 ..skipping(block_bytes)
             };
-            let source = EdgeSource::open(&[a.clone(), b.clone()], options(Some(weights.clone()))).unwrap();
+            let source = EdgeSource::open(&[a.clone(), b.clone()], options(Some((&weights).into()))).unwrap();
             assert_eq!((source.weighted(), source.features()), (true, 2));
             let expected = [0.1, 1.0, -1.0, 0.2, 2.0, -2.0, 0.3, 3.0, -3.0, 0.5, 5.0, -5.0];
             assert_eq!(read(&source, 2).unwrap().values, expected);
@@ -115,7 +115,7 @@ fn features_of_their_own_follow_the_weights_of_all_files() {
         }
     }
     let refused = |edges: &Path, features: Vec<u8>| {
-        let options = EdgeSourceOptions { features: Some(folder.file("f.npy", features)), ..Default::default() };
+        let options = EdgeSourceOptions { features: Some(folder.file("f.npy", features).into()), ..Default::default() };
         message(EdgeSource::open(&[edges.to_owned()], options).and_then(|source| read(&source, 1)))
     };
     let ones = |shape: &str, count| npy("<f4", shape, &le(&vec![1.0; count], f32::to_le_bytes));
@@ -378,7 +378,7 @@ fn weights_that_would_become_zero_are_refused() {
         }
         let edges = folder.file("e.u64", le(&[1_u64, 2], u64::to_le_bytes));
         let numbers = le(&[weight.parse::<f64>().unwrap()], f64::to_le_bytes);
-        let weights = Some(folder.file("w.npy", npy("<f8", "(1,)", &numbers)));
+        let weights = Some(folder.file("w.npy", npy("<f8", "(1,)", &numbers)).into());
         let options = EdgeSourceOptions { weights, ..Default::default() };
         let found = EdgeSource::open(&[edges], options).and_then(|source| read(&source, 1));
         match is_kept {
