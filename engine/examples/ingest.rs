@@ -15,10 +15,10 @@ fn main() -> Result<()> {
     let store = arguments.next().context("usage: ingest FOLDER STORE")?;
 
     let mut options = IngestOptions::new(vec![folder.join("edges.tsv")], store);
-    options.node_data.features = Some(folder.join("features.npz"));
-    options.node_data.labels = Some(folder.join("labels.npy"));
+    options.node_data.features = Some(folder.join("features.npz").into());
+    options.node_data.labels = Some(folder.join("labels.npy").into());
     options.splits.files =
-        ["train", "val", "test"].map(|name| SplitFile { name, path: folder.join(format!("{name}.npy")) }).into();
+        ["train", "val", "test"].map(|name| SplitFile { name, ids: folder.join(format!("{name}.npy")).into() }).into();
     options.edge_options.undirected = true;
     options.edge_options.dedup = true;
     options.resources.memory = 256 << 20;

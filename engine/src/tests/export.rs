@@ -278,7 +278,11 @@ fn exported_and_reingested_stores_are_equal() {
 
     let options = IngestOptions {
         nodes: Some(500),
-        node_data: NodeData { features: Some(at("x.npy")), labels: Some(at("y.csv")), ..NodeData::default() },
+        node_data: NodeData {
+            features: Some(at("x.npy").into()),
+            labels: Some(at("y.csv").into()),
+            ..NodeData::default()
+        },
         splits: SplitOptions { files: vec![SplitFile::new("train", at("train.txt"))], ..SplitOptions::default() },
         layout: StoreLayout { chunks: Some(7), seed: 7, ..StoreLayout::default() },
         ..IngestOptions::new(vec![at("edges.txt")], at("first.grappa"))
@@ -296,17 +300,17 @@ fn exported_and_reingested_stores_are_equal() {
     let (before, after) = (files_of(&options.out), |edges: &str, format, nodes: &str, weights: Option<&str>| {
         export_edges(&first, EdgePart::Graph, &at(edges), format, &OF_TABLES, &Silent).unwrap();
         let again = IngestOptions {
-            edges: vec![at(edges)],
+            edges: vec![at(edges).into()],
             out: at(&format!("{edges}.grappa")),
-            edge_form: EdgeForm { weights: weights.map(at), ..options.edge_form.clone() },
+            edge_form: EdgeForm { weights: weights.map(at).map(Into::into), ..options.edge_form.clone() },
             node_data: NodeData {
-                features: Some(at(&format!("x2.{nodes}"))),
+                features: Some(at(&format!("x2.{nodes}")).into()),
                 feature_dtype: Some(FeatureDtype::F16),
-                labels: Some(at(&format!("y2.{nodes}"))),
+                labels: Some(at(&format!("y2.{nodes}")).into()),
                 ..options.node_data.clone()
             },
             splits: SplitOptions {
-                files: vec![SplitFile { name: "train", path: at(&format!("train2.{nodes}")) }],
+                files: vec![SplitFile { name: "train", ids: at(&format!("train2.{nodes}")).into() }],
                 ..options.splits.clone()
             },
             ..options.clone()

@@ -270,7 +270,7 @@ fn arrays_of_features_have_the_type_of_the_file_or_of_the_option() {
     let halves = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
     let features = write("features.npy", "<f2", &[3, 2], halves);
     let mut options = options(folder.path(), &edges);
-    options.edge_form.features = Some(features);
+    options.edge_form.features = Some(features.into());
     let rows = [[1.0, 2.0], [0.5, -3.0], [4.0, 65504.0]];
     for (dtype, expected) in [
         (None, FeatureDtype::F16),

@@ -86,16 +86,16 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
         let splits = SPLITS.into_iter().filter(|_| has_classes).map(|split| {
             let (name, path) = (split.name(), path(split.name()));
             write_split(&generator, split, &path, &Silent).unwrap();
-            SplitFile { name, path }
+            SplitFile { name, ids: path.into() }
         });
         let ingest_options = IngestOptions {
             out: ingested.clone(),
             nodes: Some(model.nodes()),
             edge_options,
             node_data: NodeData {
-                features: Some(features),
+                features: Some(features.into()),
                 feature_dtype: Some(FeatureDtype::F16),
-                labels: has_classes.then_some(labels),
+                labels: has_classes.then_some(labels.into()),
                 ..NodeData::default()
             },
             splits: SplitOptions { files: splits.collect(), ..SplitOptions::default() },

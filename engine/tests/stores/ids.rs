@@ -62,7 +62,7 @@ fn write_edges<T: Ord + Clone + ToString>(folder: &Path, edges: &[(T, T)], weigh
 /// Ingests the dense ids of the edges that [`write_edges`] wrote.
 fn dense_twin(folder: &Path, options: &IngestOptions) -> BTreeMap<String, Vec<u8>> {
     let twin = IngestOptions {
-        edges: vec![folder.join("dense/edges.tsv")],
+        edges: vec![folder.join("dense/edges.tsv").into()],
         out: folder.join("dense/out.grappa"),
         ids: ExternalIds::Dense,
         ..options.clone()

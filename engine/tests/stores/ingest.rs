@@ -136,13 +136,13 @@ fn with_node_files(folder: &Path, nodes: u64, dim: usize) -> (IngestOptions, Vec
     write_npy(&folder.join("features.npy"), "<f4", &[nodes as usize, dim], &floats);
     write_npy(&folder.join("labels.npy"), "<i8", &[nodes as usize], &bytes(&labels));
     let mut options = options(folder, &input);
-    options.node_data.features = Some(folder.join("features.npy"));
-    options.node_data.labels = Some(folder.join("labels.npy"));
+    options.node_data.features = Some(folder.join("features.npy").into());
+    options.node_data.labels = Some(folder.join("labels.npy").into());
     for (name, rest) in [("train", 0), ("val", 1), ("test", 2)] {
         let path = folder.join(format!("{name}.npy"));
         let ids: Vec<i64> = (0..nodes as i64).filter(|id| id % 5 == rest).collect();
         write_npy(&path, "<i8", &[ids.len()], &bytes(&ids));
-        options.splits.files.push(SplitFile { name, path });
+        options.splits.files.push(SplitFile { name, ids: path.into() });
     }
     (options, features, labels)
 }
@@ -259,7 +259,7 @@ fn features_that_are_not_finite_are_counted_and_refused() {
     }
     // With ids in another order, the row is not the node.
     let ids: String = (0..500).rev().map(|id| format!("{id}\n")).collect();
-    options.node_data.ids = Some(folder.path().join("ids.txt"));
+    options.node_data.ids = Some(folder.path().join("ids.txt").into());
     fs::write(folder.path().join("ids.txt"), ids).unwrap();
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("row 77: column 3 of node 422 is"), "{error}");
@@ -270,7 +270,7 @@ fn splits_that_overlap_or_name_unknown_nodes_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (mut options, ..) = with_node_files(folder.path(), 500, 2);
     fs::write(folder.path().join("more.txt"), "11\n10\n").unwrap();
-    options.splits.files[2].path = folder.path().join("more.txt");
+    options.splits.files[2].ids = folder.path().join("more.txt").into();
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("overlap") && error.contains("more.txt"), "{error}");
     fs::write(folder.path().join("more.txt"), "12\n500\n").unwrap();
@@ -429,7 +429,7 @@ fn resuming_with_input_files_in_other_roles_is_refused() {
     let (mut options, ..) = with_node_files(folder.path(), 500, 8);
     let more = folder.path().join("more.tsv");
     write_text(&more, &crowded(100, 5000), false);
-    options.edges.push(more);
+    options.edges.push(more.into());
     let mut expected = options.clone();
     expected.out = folder.path().join("expected.grappa");
     ingest(&expected, &Silent).unwrap();
@@ -444,13 +444,13 @@ fn resuming_with_input_files_in_other_roles_is_refused() {
     refused(|options| options.edges.reverse(), "edges[0] ");
     let third = folder.path().join("third.tsv");
     write_text(&third, &crowded(100, 5000), false);
-    refused(|options| options.edges.push(options.edges[0].with_file_name("third.tsv")), "no edges[2]");
+    refused(|options| options.edges.push(options.edges[0].name().with_file_name("third.tsv").into()), "no edges[2]");
     refused(|options| options.edges.truncate(1), "this one has no edges[1]");
     refused(|options| options.node_data.features = None, "no --features");
     refused(|options| options.splits.files.truncate(2), "no --test");
     let swapped = |options: &mut IngestOptions| {
-        let train = options.splits.files[0].path.clone();
-        options.splits.files[0].path = std::mem::replace(&mut options.splits.files[1].path, train);
+        let train = options.splits.files[0].ids.clone();
+        options.splits.files[0].ids = std::mem::replace(&mut options.splits.files[1].ids, train);
     };
     refused(swapped, "--train ");
     ingest(&options, &Silent).unwrap();

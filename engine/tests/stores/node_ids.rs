@@ -68,8 +68,8 @@ pub(crate) fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
         ids,
         node_data: NodeData {
-            features: Some(folder.join("features.npy")),
-            labels: Some(folder.join("labels.npy")),
+            features: Some(folder.join("features.npy").into()),
+            labels: Some(folder.join("labels.npy").into()),
             ..NodeData::default()
         },
         layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
@@ -91,12 +91,12 @@ fn rows_in_any_order_make_the_store_of_sorted_rows() {
         assert!(store_of(&options) != expected, "{ids:?}: the order of rows matters");
         let files = if ids == ExternalIds::String { &["ids.txt"][..] } else { &["ids.txt", "ids.npy"] };
         for (file, (memory, threads)) in files.iter().zip([(1 << 20, 1), (64 << 20, 2)].into_iter().cycle()) {
-            options.node_data.ids = Some(folder.path().join(file));
+            options.node_data.ids = Some(folder.path().join(file).into());
             (options.resources.memory, options.resources.threads) = (memory, threads);
             assert!(store_of(&options) == expected, "{ids:?}, {file}, {threads} threads");
         }
         (options.resources.memory, options.resources.threads) = (64 << 20, 2);
-        options.node_data.ids = Some(folder.path().join("ids.txt"));
+        options.node_data.ids = Some(folder.path().join("ids.txt").into());
         assert!(store_of(&options) == expected, "{ids:?}, in memory");
     }
 }
@@ -122,7 +122,7 @@ fn listed_ids_without_edges_are_nodes() {
         write_edges(folder.path(), ids, with_edges);
         write_rows(folder.path(), ids, &shuffled(nodes));
         let mut options = options(folder.path(), ids);
-        options.node_data.ids = Some(folder.path().join("ids.txt"));
+        options.node_data.ids = Some(folder.path().join("ids.txt").into());
         assert_eq!(ingest(&options, &Silent).unwrap().nodes, nodes);
         let mut files = files_of(&options.out);
         files.retain(|name, _| name.starts_with("chunk-"));
@@ -150,7 +150,7 @@ fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
     let mut options = options(folder.path(), ids);
     // The ids are looked up segment by segment.
     (options.resources.memory, options.resources.threads) = (1 << 20, 1);
-    options.node_data.ids = Some(folder.path().join("ids.txt"));
+    options.node_data.ids = Some(folder.path().join("ids.txt").into());
     resumes_to_the_same_store(&options, 1..40);
 
     // The order of the rows is part of the run.
@@ -181,7 +181,7 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
         write_rows(folder.path(), ids, &order);
         let mut options = options(folder.path(), ids);
         let file = folder.path().join("ids.txt");
-        options.node_data.ids = Some(file.clone());
+        options.node_data.ids = Some(file.clone().into());
         let lines: Vec<String> = order.iter().map(|&k| name(ids, k)).collect();
         let write = |lines: &[String]| fs::write(&file, lines.join("\n")).unwrap();
 
@@ -195,7 +195,7 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
         options.node_data.features = None;
         refused(&options, &["ids.txt", "40 ids", "labels.npy", "found 38", "each row"]);
         // The number of rows of text is known only when they are read.
-        options.node_data.labels = Some(folder.path().join("labels.txt"));
+        options.node_data.labels = Some(folder.path().join("labels.txt").into());
         fs::write(folder.path().join("labels.txt"), "1\n".repeat(38)).unwrap();
         let first = sorted(ids, nodes);
         let missing = first.iter().map(|&k| name(ids, k)).find(|id| lines[38..].contains(id));
@@ -211,7 +211,7 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
         options.layout.assign = Assign::Random;
         let mask = [npy::header("|b1", &[40]).to_vec(), vec![1; 40]].concat();
         fs::write(folder.path().join("mask.npy"), mask).unwrap();
-        options.node_data.ids = Some(folder.path().join("mask.npy"));
+        options.node_data.ids = Some(folder.path().join("mask.npy").into());
         match ids {
             ExternalIds::String => refused(&options, &["mask.npy", "text file"]),
             _ => refused(&options, &["mask.npy", "bool", "integers of shape [N];"]),
@@ -229,7 +229,7 @@ fn ids_looked_up_in_segments_are_refused_at_their_lines() {
         write_rows(folder.path(), ids, &order);
         let mut options = options(folder.path(), ids);
         let file = folder.path().join("ids.txt");
-        (options.resources.memory, options.node_data.ids) = (1 << 20, Some(file.clone()));
+        (options.resources.memory, options.node_data.ids) = (1 << 20, Some((&file).into()));
         let mut lines: Vec<String> = order.iter().map(|&k| name(ids, k)).collect();
         for (line, other) in [(20_000, 10), (10, 20_000), (24_999, 0)] {
             let before = std::mem::replace(&mut lines[line], name(ids, order[other]));
@@ -276,7 +276,7 @@ fn dense_ids_of_rows_are_below_the_number_of_nodes() {
     write_rows(folder.path(), ids, &shuffled(50));
     let mut options = options(folder.path(), ids);
     let file = folder.path().join("ids.txt");
-    options.node_data.ids = Some(file.clone());
+    options.node_data.ids = Some(file.clone().into());
     // The rows give the number of nodes.
     assert_eq!(ingest(&options, &Silent).unwrap().nodes, 50);
     fs::remove_dir_all(&options.out).unwrap();
@@ -299,7 +299,7 @@ fn a_number_of_nodes_counts_the_listed_ids() {
     write_edges(folder.path(), ids, 40);
     write_rows(folder.path(), ids, &shuffled(50));
     let mut options = options(folder.path(), ids);
-    options.node_data.ids = Some(folder.path().join("ids.txt"));
+    options.node_data.ids = Some(folder.path().join("ids.txt").into());
     options.nodes = Some(40);
     refused(&options, &["--nodes 40", "edges and --node-ids", "50 different ids"]);
     let long = format!("a\n{}\n", "x".repeat(65_536));

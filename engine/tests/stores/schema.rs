@@ -39,8 +39,8 @@ fn options(folder: &Path) -> IngestOptions {
     let mut options = IngestOptions {
         ids: ExternalIds::String,
         node_data: NodeData {
-            features: Some(folder.join("users.csv")),
-            labels: Some(folder.join("plans.csv")),
+            features: Some(folder.join("users.csv").into()),
+            labels: Some(folder.join("plans.csv").into()),
             ..NodeData::default()
         },
         layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
@@ -100,8 +100,8 @@ fn a_store_without_names_has_no_schema() {
         let options = IngestOptions {
             out: folder.path().join(format!("{case}.grappa")),
             node_data: NodeData {
-                features: write("features.csv", features),
-                labels: write("labels.csv", labels),
+                features: write("features.csv", features).map(Into::into),
+                labels: write("labels.csv", labels).map(Into::into),
                 ..NodeData::default()
             },
             ..common::options(folder.path(), &folder.path().join("edges.tsv"))
@@ -146,7 +146,11 @@ fn exported_tables_bring_the_names_back() {
         export_labels(&store, labels.as_path(), &budget, &Silent).unwrap();
         let mut again = IngestOptions {
             out: folder.path().join(format!("{format}.grappa")),
-            node_data: NodeData { features: Some(features), labels: Some(labels), ..options.node_data.clone() },
+            node_data: NodeData {
+                features: Some(features.into()),
+                labels: Some(labels.into()),
+                ..options.node_data.clone()
+            },
             ..options.clone()
         };
         again.node_data.tables.columns = TableOptions::default();

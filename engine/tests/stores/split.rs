@@ -34,7 +34,7 @@ fn inputs(folder: &Path, ids: ExternalIds) -> IngestOptions {
     fs::write(folder.join("labels.txt"), labels).unwrap();
     let mut options = options(folder, &folder.join("edges.tsv"));
     options.ids = ids;
-    options.node_data.labels = Some(folder.join("labels.txt"));
+    options.node_data.labels = Some(folder.join("labels.txt").into());
     options.splits.random = Some(split("60/20/20", false));
     options
 }

@@ -42,8 +42,8 @@ fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
         ids,
         node_data: NodeData {
-            features: Some(folder.join("features.csv")),
-            labels: Some(folder.join("labels.tsv")),
+            features: Some(folder.join("features.csv").into()),
+            labels: Some(folder.join("labels.tsv").into()),
             ..NodeData::default()
         },
         layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
@@ -55,8 +55,8 @@ fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
 fn with_arrays(options: &IngestOptions, folder: &Path) -> IngestOptions {
     IngestOptions {
         node_data: NodeData {
-            features: Some(folder.join("features.npy")),
-            labels: Some(folder.join("labels.npy")),
+            features: Some(folder.join("features.npy").into()),
+            labels: Some(folder.join("labels.npy").into()),
             ..options.node_data.clone()
         },
         ..options.clone()
@@ -92,14 +92,18 @@ fn tables_make_the_store_of_sorted_rows() {
         let labels_only = IngestOptions {
             node_data: NodeData {
                 features: arrays.node_data.features.clone(),
-                ids: list.clone(),
+                ids: list.clone().map(Into::into),
                 ..options.node_data.clone()
             },
             ..options.clone()
         };
         assert!(rows_of(&labels_only) == expected, "{ids:?}, a table of labels");
         let features_only = IngestOptions {
-            node_data: NodeData { labels: arrays.node_data.labels.clone(), ids: list, ..options.node_data.clone() },
+            node_data: NodeData {
+                labels: arrays.node_data.labels.clone(),
+                ids: list.map(Into::into),
+                ..options.node_data.clone()
+            },
             ..options.clone()
         };
         assert!(rows_of(&features_only) == expected, "{ids:?}, a table of features");
@@ -116,7 +120,7 @@ fn ids_of_a_table_of_features_are_nodes_without_edges() {
         let mut options = options(folder.path(), ids);
         let listed = IngestOptions {
             node_data: NodeData {
-                ids: Some(folder.path().join("ids.txt")),
+                ids: Some(folder.path().join("ids.txt").into()),
                 ..with_arrays(&options, folder.path()).node_data.clone()
             },
             ..with_arrays(&options, folder.path())
@@ -155,7 +159,7 @@ fn sets_of_labels_may_be_in_a_table() {
     let tables = rows_of(&IngestOptions { out: folder.path().join("again.grappa"), ..options.clone() });
     let rows = "0,0,0\n,,\n0,1,0\n1,1,1\n1,0,1\n,,\n";
     fs::write(folder.path().join("rows.txt"), rows).unwrap();
-    options.node_data.labels = Some(folder.path().join("rows.txt"));
+    options.node_data.labels = Some(folder.path().join("rows.txt").into());
     options.out = folder.path().join("rows.grappa");
     assert!(rows_of(&options) == tables);
 }
@@ -189,13 +193,13 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
 
         // A table of features has each node.
         options.node_data.labels = None;
-        options.node_data.features = Some(folder.path().join("features.csv"));
+        options.node_data.features = Some(folder.path().join("features.csv").into());
         write_tables(folder.path(), ids, &shuffled(nodes)[..38]);
         refused(&options, &["features.csv", "2 of the 40 nodes", "for example", "add their rows"]);
         write_tables(folder.path(), ids, &[shuffled(nodes), vec![3]].concat());
         refused(&options, &["features.csv:42", &name(ids, 3), "twice"]);
         if ids == ExternalIds::Dense {
-            options.node_data.ids = Some(folder.path().join("features.csv"));
+            options.node_data.ids = Some(folder.path().join("features.csv").into());
             refused(&options, &["--node-ids", "without ids", "omit"]);
         }
     }

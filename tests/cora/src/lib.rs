@@ -26,10 +26,10 @@ impl Cora {
         let file = |name: &str| Self::files().join(name);
         let mut options = IngestOptions::new(vec![file("edges.tsv")], cora.path("cora.grappa"));
         options.edge_options.undirected = true;
-        options.node_data.features = Some(file("features.npz"));
-        options.node_data.labels = Some(file("labels.npy"));
+        options.node_data.features = Some(file("features.npz").into());
+        options.node_data.labels = Some(file("labels.npy").into());
         options.splits.files =
-            ["train", "val", "test"].map(|name| SplitFile { name, path: file(&format!("{name}.npy")) }).into();
+            ["train", "val", "test"].map(|name| SplitFile { name, ids: file(&format!("{name}.npy")).into() }).into();
         options.layout.chunks = Some(16);
         options.resources.memory = 256 << 20;
         ingest(&options, &Silent).unwrap();

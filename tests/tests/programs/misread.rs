@@ -12,7 +12,12 @@ mod odd;
 mod tables;
 mod whole;
 
-use std::{fs, ops::Deref, path::Path, process::Command};
+use std::{
+    fs,
+    ops::Deref,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use grappa_engine::{
     EdgePart, IngestOptions, Silent, SplitFile, Store,
@@ -226,7 +231,7 @@ fn words(arguments: &str) -> Vec<String> {
 
 /// The options of these arguments, which `grappa-ingest` has under the same names.
 fn options(folder: &Path, arguments: &str) -> IngestOptions {
-    let mut options = IngestOptions::new(Vec::new(), folder.join("out.grappa"));
+    let mut options = IngestOptions::new(Vec::<PathBuf>::new(), folder.join("out.grappa"));
     (options.resources.memory, options.resources.threads) = (64 << 20, 1);
     let words = words(arguments);
     let mut rest = &words[..];
@@ -237,24 +242,24 @@ fn options(folder: &Path, arguments: &str) -> IngestOptions {
         let columns = &mut options.node_data.tables.columns;
         match option.as_str() {
             "--edges" => {
-                options.edges.push(path);
+                options.edges.push(path.into());
                 while let [file, after @ ..] = rest
                     && !file.starts_with("--")
                 {
-                    options.edges.push(folder.join(file));
+                    options.edges.push(folder.join(file).into());
                     rest = after;
                 }
             }
             "--ids" if value == "string" => options.ids = ExternalIds::String,
             "--ids" if value == "sparse" => options.ids = ExternalIds::Sparse,
             "--nodes" => options.nodes = Some(value.parse().unwrap()),
-            "--features" => options.node_data.features = Some(path),
-            "--labels" => options.node_data.labels = Some(path),
-            "--node-ids" => options.node_data.ids = Some(path),
-            "--weights" => options.edge_form.weights = Some(path),
-            "--train" => options.splits.files.push(SplitFile { name: "train", path }),
-            "--val" => options.splits.files.push(SplitFile { name: "val", path }),
-            "--test" => options.splits.files.push(SplitFile { name: "test", path }),
+            "--features" => options.node_data.features = Some(path.into()),
+            "--labels" => options.node_data.labels = Some(path.into()),
+            "--node-ids" => options.node_data.ids = Some(path.into()),
+            "--weights" => options.edge_form.weights = Some(path.into()),
+            "--train" => options.splits.files.push(SplitFile { name: "train", ids: path.into() }),
+            "--val" => options.splits.files.push(SplitFile { name: "val", ids: path.into() }),
+            "--test" => options.splits.files.push(SplitFile { name: "test", ids: path.into() }),
             "--allow-nan" => {
                 options.node_data.allow_nan = true;
                 rest = after;

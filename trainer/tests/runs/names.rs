@@ -51,12 +51,14 @@ fn named(folder: &Path, name: &str, order: &[usize], columns: &[&str], plans: &[
         Some(path)
     };
     let out = folder.join(format!("{name}.grappa"));
-    let split =
-        |name: &'static str| grappa_ingestion::ingest::SplitFile { name, path: arrays.join(format!("{name}.txt")) };
+    let split = |name: &'static str| grappa_ingestion::ingest::SplitFile {
+        name,
+        ids: arrays.join(format!("{name}.txt")).into(),
+    };
     let options = IngestOptions {
         node_data: NodeData {
-            features: file("users", table),
-            labels: file("plans", format!("label\n{labels}")),
+            features: file("users", table).map(Into::into),
+            labels: file("plans", format!("label\n{labels}")).map(Into::into),
             ..NodeData::default()
         },
         splits: SplitOptions { files: ["train", "val", "test"].map(split).to_vec(), ..SplitOptions::default() },

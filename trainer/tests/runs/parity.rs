@@ -64,13 +64,13 @@ fn script(python: &str, args: &[&Path]) -> Vec<u8> {
 
 fn cora(folder: &Path, features: &Path) -> Arc<Store> {
     let file = |name: &str| cora_files().join(name);
-    let split = |name: &'static str| SplitFile { name, path: file(&format!("{name}.npy")) };
+    let split = |name: &'static str| SplitFile { name, ids: file(&format!("{name}.npy")).into() };
     let out = folder.join("cora.grappa");
     let options = IngestOptions {
         edge_options: EdgeOptions { undirected: true, ..EdgeOptions::default() },
         node_data: NodeData {
-            features: Some(features.to_owned()),
-            labels: Some(file("labels.npy")),
+            features: Some(features.to_owned().into()),
+            labels: Some(file("labels.npy").into()),
             ..NodeData::default()
         },
         splits: SplitOptions { files: vec![split("train"), split("val"), split("test")], ..SplitOptions::default() },

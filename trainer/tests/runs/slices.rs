@@ -95,15 +95,15 @@ fn without_other_chunks(slice: &Store, folder: &Path, kept: SliceEdges) -> Arc<S
         let labels = (0..NODES).filter(|&label| is_present(label));
         let labels = labels.filter(|&label| generator.split(label).is_some_and(|split| split.name() == name));
         let text: String = labels.map(|label| format!("{label}\n")).collect();
-        SplitFile { name, path: file(&format!("{name}.txt"), text.as_bytes()) }
+        SplitFile { name, ids: file(&format!("{name}.txt"), text.as_bytes()).into() }
     });
     let out = folder.join("whole.grappa");
     let options = IngestOptions {
         nodes: Some(NODES),
         layout: StoreLayout { assign: Assign::Range, chunks: Some(CHUNKS), ..StoreLayout::default() },
         node_data: NodeData {
-            features: Some(array("features.npy", "<f4", &[NODES, DIM as u64], rows.collect())),
-            labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
+            features: Some(array("features.npy", "<f4", &[NODES, DIM as u64], rows.collect()).into()),
+            labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect()).into()),
             ..NodeData::default()
         },
         splits: SplitOptions { files: splits.to_vec(), ..SplitOptions::default() },
@@ -432,9 +432,9 @@ fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
     };
     let split = |name: &'static str, residues: RangeInclusive<u64>| SplitFile {
         name,
-        path: {
+        ids: {
             let nodes = (0..NODES).filter(|node| residues.contains(&(node / 2 % 5)));
-            file(&format!("{name}.txt"), nodes.map(|node| format!("{node}\n")).collect::<String>().as_bytes())
+            file(&format!("{name}.txt"), nodes.map(|node| format!("{node}\n")).collect::<String>().as_bytes()).into()
         },
     };
     let out = folder.path().join("halves.grappa");
@@ -442,8 +442,8 @@ fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
         nodes: Some(NODES),
         layout: StoreLayout { assign: Assign::Range, chunks: Some(4), ..StoreLayout::default() },
         node_data: NodeData {
-            features: Some(array("features.npy", "<f4", &[NODES, 4], features.collect())),
-            labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
+            features: Some(array("features.npy", "<f4", &[NODES, 4], features.collect()).into()),
+            labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect()).into()),
             ..NodeData::default()
         },
         splits: SplitOptions {

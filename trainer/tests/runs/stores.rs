@@ -242,7 +242,7 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
     let split = |name: &'static str, part: std::ops::Range<u64>| {
         let ids = (0..NODES).filter(|node| part.contains(&(node / 3 % 10)));
         let text: String = ids.map(|node| id(shape, node) + "\n").collect();
-        SplitFile { name, path: file(&format!("{name}.txt"), text.as_bytes()) }
+        SplitFile { name, ids: file(&format!("{name}.txt"), text.as_bytes()).into() }
     };
     let out = folder.join("graph.grappa");
     let mut options = IngestOptions {
@@ -254,8 +254,10 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
         },
         node_data: NodeData {
             allow_nan: shape.nan.is_some(),
-            features: (shape.dim > 0).then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
-            labels: shape.labelled.then_some(labels),
+            features: (shape.dim > 0)
+                .then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect()))
+                .map(Into::into),
+            labels: shape.labelled.then_some(labels.into()),
             ..NodeData::default()
         },
         splits: SplitOptions {

@@ -314,7 +314,7 @@ fn run_weights(input: &Input) -> String {
     let edges: Vec<u8> = [0u64, 1, 1, 2, 2, 3, 3, 0].iter().flat_map(|id| id.to_le_bytes()).collect();
     let edges = input.scratch.file("edges.u64", &edges);
     let read = |block_bytes| -> Result<Vec<u32>> {
-        let options = EdgeSourceOptions { weights: Some(weights.clone()), block_bytes, ..Default::default() };
+        let options = EdgeSourceOptions { weights: Some(weights.clone().into()), block_bytes, ..Default::default() };
         let source = EdgeSource::open(std::slice::from_ref(&edges), options)?;
         let (mut batch, mut all) = (EdgeBatch::default(), Vec::new());
         while let Some(block) = source.next_block(&|_| false)? {
