@@ -112,10 +112,10 @@
 //!
 //! let file = |name| Cora::files().join(name);
 //! let mut options = IngestOptions::new(vec![file("edges.tsv")], out);
-//! options.node_data.features = Some(file("features.npz"));
+//! options.node_data.features = Some(file("features.npz").into());
 //! options.node_data.feature_dtype = Some(FeatureDtype::Int8); // a quarter of the bytes
-//! options.node_data.labels = Some(file("labels.npy"));
-//! options.splits.files = vec![SplitFile { name: "train", path: file("train.npy") }];
+//! options.node_data.labels = Some(file("labels.npy").into());
+//! options.splits.files = vec![SplitFile::new("train", file("train.npy"))];
 //! assert_eq!(ingest(&options, &Silent)?.nodes, 2708);
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
@@ -132,7 +132,7 @@
 //! std::fs::write(&people, "id,age,country\nbob,30,DE\neve,40,FR\nada,50,DE\n").unwrap();
 //! let mut options = IngestOptions::new(vec![edges], out);
 //! options.ids = ExternalIds::String;
-//! options.node_data.features = Some(people);
+//! options.node_data.features = Some(people.into());
 //! let schema = ingest(&options, &Silent)?.schema;
 //! assert_eq!(schema.feature_names(), ["age", "country=DE", "country=FR", "country=other"]);
 //! # Ok::<(), grappa_engine::Error>(())
@@ -147,7 +147,7 @@
 //! # let out = folder.path().join("cora.grappa");
 //!
 //! let mut options = IngestOptions::new(vec![Cora::files().join("edges.tsv")], out.clone());
-//! options.node_data.labels = Some(Cora::files().join("labels.npy"));
+//! options.node_data.labels = Some(Cora::files().join("labels.npy").into());
 //! options.splits.random = Some(RandomSplit { shares: "60/20/20".parse()?, seed: 0, stratify: true });
 //! ingest(&options, &Silent)?;
 //! assert_eq!(Store::open(&out)?.manifest().random_split(), Some("60/20/20, seed 0, stratified"));

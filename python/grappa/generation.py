@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal, Unpack
 
+from ._options import GenerateOptions
 from .command import run
 from .store import Store
 
 
-def generate(model: str, *, out: str | os.PathLike, progress: bool = False, **options: Any) -> Store | dict:
+def generate(
+    model: Literal["rmat", "er", "sbm"],
+    *,
+    out: str | os.PathLike[str],
+    progress: bool = False,
+    **options: Unpack[GenerateOptions],
+) -> Store | dict[str, Any]:
     """Generates a graph straight into a store, and opens it.
 
     Options are as in ``grappa-gen MODEL --help``, with ``_`` for ``-``. The same options and seed give the same graph on any
@@ -36,8 +43,9 @@ def generate(model: str, *, out: str | os.PathLike, progress: bool = False, **op
         >>> store.num_nodes, store.num_classes, store.num_features
         (1000, 4, 8)
     """
-    summary = run("grappa-gen", model, options={"out": out, **options}, progress=progress)
-    if (options.get("as_") or options.get("as") or "store") != "store":
+    given: dict[str, Any] = {"out": out, **options}
+    summary: dict[str, Any] = run("grappa-gen", model, options=given, progress=progress)
+    if (given.get("as_") or given.get("as") or "store") != "store":
         return summary
     store = Store(out)
     store.ingested = summary

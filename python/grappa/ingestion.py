@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from typing import Any
+from typing import Any, Unpack
 
 from ._grappa import in_python
+from ._options import IngestOptions
 from .command import run
 from .inputs import data_of
 from .store import Store
 
 
-def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Any) -> Store | dict:
+def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Unpack[IngestOptions]) -> Store | dict[str, Any]:
     """Builds a store, and opens it.
 
     Options are as in ``grappa-ingest --help``, with ``_`` for ``-``: ``undirected=True``, ``split="60/20/20"``,
@@ -56,13 +57,14 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
         >>> store.num_nodes, store.num_edges
         (10, 20)
     """
+    given: dict[str, Any] = {**options}
     if edges is not None:
-        options["edges"] = edges
-    options, data = data_of(options, os.path.dirname(os.path.abspath(out)) if out is not None else tempfile.gettempdir())
-    summary = Summary(run("grappa-ingest", options={"out": out, **options}, progress=progress, data=data))
+        given["edges"] = edges
+    given, data = data_of(given, os.path.dirname(os.path.abspath(out)) if out is not None else tempfile.gettempdir())
+    summary = Summary(run("grappa-ingest", options={"out": out, **given}, progress=progress, data=data))
     if progress:
         print(summary, file=sys.stderr)
-    if out is None or options.get("dry_run"):
+    if out is None or given.get("dry_run"):
         return summary
     store = Store(out)
     store.ingested = summary

@@ -458,7 +458,8 @@ def _matrix(matrix: Any) -> Matrix:
     matrix = matrix if matrix.format in ("csr", "csc", "coo") else matrix.tocsr()
     places = (matrix.row, matrix.col) if matrix.format == "coo" else (matrix.indptr, matrix.indices)
     lines, others = (_numbers(np.asarray(place)) for place in places)
-    return Matrix(matrix.format, tuple(map(int, matrix.shape)), _numbers(np.asarray(matrix.data)), lines, others)
+    rows, columns = map(int, matrix.shape)
+    return Matrix(matrix.format, (rows, columns), _numbers(np.asarray(matrix.data)), lines, others)
 
 
 def _column(column: Any, option: _Option) -> Value:

@@ -10,12 +10,13 @@ import sys
 import tempfile
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _grappa
 from ._tensors import arrays
+from ._types import Nodes
 from .loader import _bytes
 from .partitions import partition_options
 from .store import Store, _numbers
@@ -73,11 +74,11 @@ class LayerBatch:
 
 
 def inference(
-    store: Store | str | os.PathLike,
+    store: Store | str | os.PathLike[str],
     model: torch.nn.Module,
-    layers: Sequence[Callable] | None = None,
+    layers: Sequence[Callable[..., Any]] | None = None,
     *,
-    nodes=None,
+    nodes: Nodes = None,
     out: str | os.PathLike | None = None,
     batch_size: int = 1024,
     memory: int | str | None = None,

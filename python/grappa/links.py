@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
-from .columns import array_of
 from . import _grappa
+from ._types import Exclusion, Fanouts, LabelScope, Links, LoaderOptions, Nodes, Numbers, StoreLike
+from .columns import array_of
 from .loader import Batch, BatchT, Loader, _integer
 from .store import _numbers
+
+if TYPE_CHECKING:
+    from torch_geometric.sampler import NegativeSampling
+
+#: The rule for negatives: a mode, or a mode with its amount.
+Negatives: TypeAlias = "Literal['none', 'binary', 'triplet', 'shared'] | dict[str, Any] | NegativeSampling | None"
+#: Where the destinations of negatives come from: a rule, or pairs.
+Candidates: TypeAlias = "Literal['uniform', 'degree', 'in-batch'] | Links"
 
 #: Bytes that a negative of a batch takes at least: its ends, their numbers, and their places in the batch.
 NEGATIVE_BYTES = 32
@@ -55,20 +64,20 @@ class LinkLoader(Loader[BatchT]):
 
     def __init__(
         self,
-        store,
-        num_neighbors,
+        store: StoreLike,
+        num_neighbors: Fanouts,
         batch_size: int = 1,
-        edge_label_index="train",
+        edge_label_index: Links = "train",
         *,
-        edge_label=None,
-        neg_sampling="binary",
-        candidates="uniform",
-        among=None,
+        edge_label: Numbers | None = None,
+        neg_sampling: Negatives = "binary",
+        candidates: Candidates = "uniform",
+        among: Nodes = None,
         exclude_edges: bool = True,
-        exclude_targets: str = "both",
+        exclude_targets: Exclusion = "both",
         edges_per_epoch: int | None = None,
-        labels: str | None = "all",
-        **options,
+        labels: LabelScope | None = "all",
+        **options: Unpack[LoaderOptions],
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         for name, why in INSTEAD.items():

@@ -5,16 +5,16 @@ from __future__ import annotations
 import operator
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, Callable, Generic, Iterator, TypeVar
+from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, TypeVar
 
 from . import _grappa
 from ._tensors import Destination, arrays
+from ._types import Correction, Device, Fanouts, FirstHop, Halo, LabelScope, Layout, Nodes, StoreLike
 from .command import tell_warnings
 from .orders import order_of
 from .partitions import partition_options
 from .ranks import Ranks
 from .store import Store, _numbers
-
 #: The type of a loader's batches.
 BatchT = TypeVar("BatchT")
 
@@ -102,28 +102,28 @@ class Loader(Generic[BatchT]):
 
     def __init__(
         self,
-        store,
-        num_neighbors,
+        store: StoreLike,
+        num_neighbors: Fanouts,
         batch_size: int = 1,
-        input_nodes="train",
+        input_nodes: Nodes = "train",
         *,
         memory: int | str | None = None,
         shuffle: bool | None = None,
-        sampler=None,
-        batch_sampler=None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
         replace: bool = False,
         seed: int = 0,
         threads: int | None = None,
         features: bool = True,
-        labels: str | None = "seeds",
+        labels: LabelScope | None = "seeds",
         by_weight: bool = False,
         edge_weights: bool | None = None,
         edge_features: bool | None = None,
-        layout: str = "hops",
+        layout: Layout = "hops",
         disjoint: bool = False,
         full_batches: bool = False,
         drop_last: bool = False,
-        device=None,
+        device: Device = None,
         pin_memory: bool = False,
         num_workers: int = 0,
         distributed: bool | None = None,
@@ -131,11 +131,11 @@ class Loader(Generic[BatchT]):
         rank: int | None = None,
         world_size: int | None = None,
         repartition_every: int | None = None,
-        halo: str = "auto",
+        halo: Halo = "auto",
         halo_neighbors: int | None = None,
-        correction: str = "none",
+        correction: Correction = "none",
         shrinkage: float | None = None,
-        first_hop: str = "sampled",
+        first_hop: FirstHop = "sampled",
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if num_workers:
@@ -263,7 +263,7 @@ class Loader(Generic[BatchT]):
             return map(self._batch, map(arrays, batches))
         return map(self._batch, self._destination.deliver(batches))
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int):
         raise TypeError(
             "a loader has no batch by number: iterate over it, or next(iter(loader)); it needs no torch.utils.data.DataLoader "
             "around it"

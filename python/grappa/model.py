@@ -12,17 +12,19 @@ theirs. Grappa counts both, so the model adds the self-loops and the layers do n
 
 import hashlib
 import json
+import os
+from typing import Any
 
 try:
     import torch
     from safetensors import safe_open
-    from torch import nn
+    from torch import Tensor, nn
     from torch_geometric import nn as pyg
 except ImportError as error:
     raise ImportError(f'{error}; a model needs PyTorch and PyTorch Geometric: pip install torch "grappa[pyg]"') from error
 
 
-def weighted_sum(x, edge_index, weight):
+def weighted_sum(x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
     source, destination = edge_index
     return torch.zeros_like(x).index_add(0, destination, x[source] * weight[:, None])
 
@@ -30,7 +32,7 @@ def weighted_sum(x, edge_index, weight):
 class MeanByWeightSAGEConv(pyg.SAGEConv):
     """SAGEConv with the mean of neighbors by the weights of edges, which PyTorch Geometric has not."""
 
-    def forward(self, x, edge_index, weight):
+    def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
         sums = weighted_sum(x.new_ones(len(x), 1), edge_index, weight)
         mean = weighted_sum(x, edge_index, weight) / torch.where(sums > 0, sums, torch.ones_like(sums))
         return self.lin_l(mean) + self.lin_r(x)
@@ -39,7 +41,7 @@ class MeanByWeightSAGEConv(pyg.SAGEConv):
 class SumByWeightGINConv(pyg.GINConv):
     """GINConv with the sum of neighbors by the weights of edges, which PyTorch Geometric has not."""
 
-    def forward(self, x, edge_index, weight):
+    def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
         return self.nn(weighted_sum(x, edge_index, weight) + (1 + self.eps) * x)
 
 
@@ -47,12 +49,12 @@ class PinSAGEConv(nn.Module):
     """PinSAGE's convolution over all in-neighbors alike, which PyTorch Geometric has not: `relu(W [mean of relu(Q x_j), x])`,
     scaled to length 1."""
 
-    def __init__(self, inputs, outputs):
+    def __init__(self, inputs: int, outputs: int):
         super().__init__()
         self.Q = nn.Linear(inputs, outputs)
         self.W = nn.Linear(inputs + outputs, outputs)
 
-    def forward(self, x, edge_index):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         source, destination = edge_index
         messages = self.Q(x).relu()
         total = torch.zeros_like(messages).index_add(0, destination, messages[source])
@@ -66,7 +68,17 @@ ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "gelu": nn.GELU, "leaky-relu": nn
 NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
-def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm, edges):
+def convolution(
+    layer: str,
+    inputs: int,
+    hidden: int,
+    outputs: int,
+    heads: int,
+    dropout: float,
+    last: bool,
+    norm: str,
+    edges: Any,
+) -> nn.Module:
     match layer:
         case "sage":
             return (MeanByWeightSAGEConv if edges == "weights" else pyg.SAGEConv)(inputs, outputs)
@@ -98,7 +110,7 @@ def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm, edge
 class LinkDecoder(nn.Module):
     """The score of a link from the outputs of its two ends, which are embeddings: `[pairs]` from two arrays `[pairs, values]`."""
 
-    def __init__(self, kind, width):
+    def __init__(self, kind: str, width: int):
         super().__init__()
         self.kind = kind
         if kind == "distmult":
@@ -106,7 +118,7 @@ class LinkDecoder(nn.Module):
         elif kind == "mlp":
             self.hidden, self.out = nn.Linear(width, width), nn.Linear(width, 1)
 
-    def forward(self, sources, destinations):
+    def forward(self, sources: Tensor, destinations: Tensor) -> Tensor:
         if self.kind == "cosine":
             return nn.functional.cosine_similarity(sources, destinations)
         products = sources * destinations
@@ -124,7 +136,12 @@ class Model(nn.Module):
     """Each layer but the last is followed by the residual, the norm, the activation and dropout; the last makes the logits, or the
     predicted targets in their unit. Features are normalized first."""
 
-    def __init__(self, options):
+    feature_mean: Tensor
+    feature_deviation: Tensor
+    target_mean: Tensor
+    target_deviation: Tensor
+
+    def __init__(self, options: dict[str, Any]):
         super().__init__()
         self.dropout, self.input_dropout = options["dropout"], options["input_dropout"]
         self.features = options["features"]
@@ -165,7 +182,7 @@ class Model(nn.Module):
         if options.get("decoder"):
             self.decoder = LinkDecoder(options["decoder"], options["outputs"])
 
-    def normalized(self, x):
+    def normalized(self, x: Tensor) -> Tensor:
         match self.features:
             case "row":
                 sums = x.abs().sum(1, keepdim=True)
@@ -174,17 +191,17 @@ class Model(nn.Module):
                 return (x - self.feature_mean) / self.feature_deviation
         return x
 
-    def forward(self, x, edge_index, edge_data=None):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_data: Tensor | None = None) -> Tensor:
         if (edge_data is None) != (self.edges == "nothing"):
             raise ValueError(f"the layers take {self.edges} of edges: give edge_data if that is not nothing")
         out = self.outputs(x, edge_index, edge_data)
         return out * self.target_deviation + self.target_mean if self.standardizes_targets else out
 
-    def outputs(self, x, edge_index, edge_data):
+    def outputs(self, x: Tensor, edge_index: Tensor, edge_data: Tensor | None) -> Tensor:
         if self.adds_self_loops:
             loops = torch.arange(len(x), device=edge_index.device).repeat(2, 1)
             edge_index = torch.cat([edge_index, loops], 1)
-            if self.edges == "weights":
+            if self.edges == "weights" and edge_data is not None:
                 edge_data = torch.cat([edge_data, edge_data.new_ones(len(x))])
             elif edge_data is not None:
                 # The features of a self-loop are the means of the features of the other in-edges.
@@ -206,7 +223,7 @@ class Model(nn.Module):
         return self.head(self.layers[-1](x, *graph))
 
 
-def digest(metadata, tensors, types):
+def digest(metadata: dict[str, str], tensors: dict[str, Tensor], types: dict[str, str]) -> str:
     """The SHA-256 of metadata and tensors. The format has no checksum, so a flipped byte would be another parameter."""
     hashed = hashlib.sha256()
     for key in sorted(metadata.keys() - {"digest"}):
@@ -218,7 +235,7 @@ def digest(metadata, tensors, types):
     return hashed.hexdigest()
 
 
-def load(path):
+def load(path: str | os.PathLike[str]) -> Model:
     """The model in a file of ``grappa-train export``, ready to be evaluated. `model.task` is "multi-class", "multi-label" or
     "regression". `model.class_names` and `model.feature_names` may be empty. A damaged file raises ValueError.
 

@@ -1,24 +1,29 @@
 """The partitions that a process serves, of several that train together."""
 
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from ._types import Correction, FirstHop, Halo
 from .ranks import at_least, local_world_size, place
 
-HALO_MODES = ("auto", "neighbors", "stop", "none")
-CORRECTIONS = ("none", "batch", "node")
-FIRST_HOPS = ("mean", "sum", "gcn", "weighted-mean", "weighted-sum", "weighted-gcn")
+HALO_MODES = get_args(Halo)
+CORRECTIONS = get_args(Correction)
+FIRST_HOPS = get_args(FirstHop)[1:]
 
 
 def partition_options(
-    partitions=None,
-    rank=None,
-    world_size=None,
-    repartition_every=None,
-    halo="auto",
-    halo_neighbors=None,
-    correction="none",
-    shrinkage=None,
-    first_hop="sampled",
-    distributed=None,
-) -> dict:
+    partitions: int | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    repartition_every: int | None = None,
+    halo: Halo = "auto",
+    halo_neighbors: int | None = None,
+    correction: Correction = "none",
+    shrinkage: float | None = None,
+    first_hop: FirstHop = "sampled",
+    distributed: bool | None = None,
+) -> dict[str, Any]:
     """The options of `NeighborLoader` about partitions and the first hop, checked and complete."""
     if first_hop not in ("sampled", *FIRST_HOPS):
         raise ValueError(f"first_hop={first_hop!r}: give one of 'sampled', {', '.join(map(repr, FIRST_HOPS))}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
-from torch_geometric.sampler.base import SubgraphType
+from torch_geometric.sampler.base import NegativeSampling, SubgraphType
 from torch_geometric.sampler.utils import to_bidirectional
 
+from ._types import Fanouts, Layout, Links, Nodes, Numbers, StoreLike
 from .columns import array_of
 from .convolutions import convolve
 from .fused import fuse, mark_hops, unfuse
@@ -103,10 +104,10 @@ class NeighborLoader(Loader[Data]):
 
     def __init__(
         self,
-        data,
-        num_neighbors,
-        input_nodes=None,
-        input_time=None,
+        data: StoreLike,
+        num_neighbors: Fanouts,
+        input_nodes: Nodes = None,
+        input_time: None = None,
         replace: bool = False,
         subgraph_type: SubgraphType | str = "directional",
         disjoint: bool = False,
@@ -117,15 +118,15 @@ class NeighborLoader(Loader[Data]):
         transform_sampler_output: Callable | None = None,
         is_sorted: bool = False,
         filter_per_worker: bool | None = None,
-        neighbor_sampler=None,
+        neighbor_sampler: None = None,
         directed: bool = True,
         *,
         batch_size: int = 1,
         shuffle: bool | None = None,
         drop_last: bool = False,
         num_workers: int = 0,
-        layout: str | None = None,
-        **options,
+        layout: Layout | None = None,
+        **options: Any,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         _refuse(
@@ -227,14 +228,14 @@ class ClusterLoader(NeighborLoader):
 
     def __init__(
         self,
-        data,
+        data: StoreLike,
         *,
         batch_size: int = 1,
         shuffle: bool = False,
-        sampler=None,
+        sampler: Iterable[int] | None = None,
         drop_last: bool = False,
         transform: Callable[[Data], Any] | None = None,
-        **options,
+        **options: Any,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         for name in ("num_neighbors", "input_nodes", "subgraph_type", "layout", "disjoint", "batch_sampler", "partitions"):
@@ -316,16 +317,16 @@ class LinkNeighborLoader(LinkLoader[Data]):
 
     def __init__(
         self,
-        data,
-        num_neighbors,
-        edge_label_index=None,
-        edge_label=None,
-        edge_label_time=None,
+        data: StoreLike,
+        num_neighbors: Fanouts,
+        edge_label_index: Links = None,
+        edge_label: Numbers | None = None,
+        edge_label_time: None = None,
         replace: bool = False,
         subgraph_type: SubgraphType | str = "directional",
         disjoint: bool = False,
         temporal_strategy: str = "uniform",
-        neg_sampling=None,
+        neg_sampling: str | NegativeSampling | None = None,
         neg_sampling_ratio: float | None = None,
         time_attr: str | None = None,
         weight_attr: str | None = None,
@@ -333,14 +334,14 @@ class LinkNeighborLoader(LinkLoader[Data]):
         transform_sampler_output: Callable | None = None,
         is_sorted: bool = False,
         filter_per_worker: bool | None = None,
-        neighbor_sampler=None,
+        neighbor_sampler: None = None,
         directed: bool = True,
         *,
         batch_size: int = 1,
         shuffle: bool | None = None,
         drop_last: bool = False,
         num_workers: int = 0,
-        **options,
+        **options: Any,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         if disjoint:
@@ -417,7 +418,7 @@ class Graph:
 
     _loader: NeighborLoader
 
-    def __init__(self, loader):
+    def __init__(self, loader: NeighborLoader):
         self.__dict__["_loader"] = loader
 
     @property
@@ -443,7 +444,7 @@ class Graph:
             return None
         return torch.from_numpy(getattr(store, name)[:])
 
-    def __delattr__(self, name):
+    def __delattr__(self, name: str) -> None:
         option = {"x": "features", "y": "labels"}.get(name)
         if option is None:
             raise AttributeError(f"a batch has {name} always; only x and y can be deleted")
@@ -453,7 +454,7 @@ class Graph:
         loader._close()
         loader._open()
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         # Scripts for PyTorch Geometric set these two to what batches have anyway.
         if name == "num_nodes" and value == self.num_nodes:
             return

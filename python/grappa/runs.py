@@ -10,12 +10,13 @@ import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, Unpack
 
 import numpy as np
 
 from . import _grappa, programs
 from ._grappa import Error, in_python
+from ._options import PredictOptions, TrainOptions
 from .command import arguments
 from .links import _pairs
 from .optional import needed
@@ -28,15 +29,25 @@ if TYPE_CHECKING:
 
     from .model import Model
 
-#: What `Run.predict` gives: the option of ``grappa-train predict``.
-VALUES = {"classes": [], "probabilities": ["--probabilities"], "logits": ["--logits"], "embeddings": ["--embeddings"]}
+#: The values that are predicted for nodes.
+Values = Literal["classes", "probabilities", "logits", "embeddings"]
+#: The option of ``grappa-train predict`` for them.
+VALUES: dict[Values, list[str]] = {"classes": [], "probabilities": ["--probabilities"], "logits": ["--logits"], "embeddings": ["--embeddings"]}
+#: What a file of predictions becomes.
+Result = TypeVar("Result")
 #: Scores that are shares, which are shown in percent.
 SHARES = ("accuracy", "f1", "roc_auc", "average_precision", "hits_at_10", "recall_at_20")
 #: The exit codes of a program that a signal stopped.
 STOPPED = (130, 143, 129, -signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP)
 
 
-def train(store: Store | str | os.PathLike, *, out: str | os.PathLike, progress: bool = False, **options: Any) -> Run:
+def train(
+    store: Store | str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    progress: bool = False,
+    **options: Unpack[TrainOptions],
+) -> Run:
     """Trains a model with the program ``grappa-train``, in a process of its own.
 
     Options are as in ``grappa-train --help``, with ``_`` for ``-``: ``epochs=20``, ``partitions=4``, ``model="gat"``,
@@ -141,11 +152,11 @@ class Run:
         *,
         ids: Any = None,
         split: str | None = None,
-        values: str = "classes",
+        values: Values = "classes",
         links: Any = None,
         top_k: int | None = None,
         among: Any = None,
-        **options: Any,
+        **options: Unpack[PredictOptions],
     ) -> np.ndarray | BestLinks:
         """Predicts nodes with the parameters of the best epoch, from all their neighbors; or links, with a run of ``task="link"``.
 
@@ -195,11 +206,11 @@ class Run:
         *,
         ids: Any = None,
         split: str | None = None,
-        values: str = "classes",
+        values: Values = "classes",
         links: Any = None,
         top_k: int | None = None,
         among: Any = None,
-        **options: Any,
+        **options: Unpack[PredictOptions],
     ) -> pyarrow.Table:
         """As `predict`, but returns a table of PyArrow, with the ids of the input and the names of classes. Links have the columns
         ``source``, ``target`` and ``score``.
@@ -214,7 +225,7 @@ class Run:
             raise ImportError("a table needs PyArrow: pip install pyarrow") from None
         if ids is not None:
             store, nodes = _nodes_by_ids(store, nodes, split, ids)
-        
+
         def read(file: str) -> pyarrow.Table:
             # `read_table` imports data sets and file systems of clouds, which takes seconds.
             with ParquetFile(file) as table:
@@ -222,7 +233,19 @@ class Run:
 
         return self._predicted(read, "values.parquet", store, nodes, split, values, links, top_k, among, options)
 
-    def _predicted(self, read, name, store, nodes, split, values, links, top_k, among, options):
+    def _predicted(
+        self,
+        read: Callable[[str], Result],
+        name: str,
+        store: Store | str | os.PathLike[str],
+        nodes: Any,
+        split: str | None,
+        values: Values,
+        links: Any,
+        top_k: int | None,
+        among: Any,
+        options: PredictOptions,
+    ) -> Result:
         if values not in VALUES:
             raise ValueError(f"values={values!r}; give one of {', '.join(map(repr, VALUES))}")
         _check_one(nodes, split)
@@ -235,7 +258,7 @@ class Run:
         store = store if isinstance(store, Store) else Store(store)
         with private_folder("grappa-predict-") as scratch:
             file = os.path.join(scratch, name)
-            line = ["predict", self._path, os.fspath(store.path), "--out", file, *VALUES[values], *arguments(options)]
+            line = ["predict", self._path, os.fspath(store.path), "--out", file, *VALUES[values], *arguments({**options})]
             if links is not None:
                 line.append(f"--links={_write_links(store, links, scratch)}")
             elif top_k is not None:

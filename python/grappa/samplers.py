@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch_geometric.data import Data, FeatureStore as _FeatureStore, TensorAttr
-from torch_geometric.sampler import BaseSampler, SamplerOutput
+from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
 from . import _grappa
 from ._tensors import converted, tensor
+from ._types import Fanouts, StoreLike
 from .loader import _bytes, _fanouts
 from .store import Store, _numbers
-
 #: Why times are refused.
 NO_TIMES = "a store has no timestamps"
 
@@ -44,8 +46,8 @@ class Sampler(BaseSampler):
 
     def __init__(
         self,
-        data,
-        num_neighbors,
+        data: StoreLike,
+        num_neighbors: Fanouts | NumNeighbors,
         *,
         replace: bool = False,
         subgraph_type: SubgraphType | str = "directional",
@@ -73,7 +75,7 @@ class Sampler(BaseSampler):
         }
         self._sampler = _grappa.Sampler(self.store._store, drawing, _bytes(memory))
 
-    def sample_from_nodes(self, index, **_) -> SamplerOutput:
+    def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> SamplerOutput:
         """The neighborhood of ``index.node``, a tensor of node numbers.
 
         Example:
@@ -98,7 +100,7 @@ class Sampler(BaseSampler):
         )
         return output.to_bidirectional() if self.subgraph_type == "bidirectional" else output
 
-    def sample_from_edges(self, index, neg_sampling=None):
+    def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
         """Raises `NotImplementedError`."""
         raise NotImplementedError("grappa.pyg.Sampler samples neighborhoods of nodes only, for NodeLoader")
 
@@ -125,7 +127,7 @@ class FeatureStore(_FeatureStore):
         torch.Size([2, 1433])
     """
 
-    def __init__(self, data):
+    def __init__(self, data: StoreLike):
         super().__init__()
         self.store = store_of(data)
 
@@ -193,7 +195,7 @@ class FeatureStore(_FeatureStore):
 # Arguments that loaders and samplers share.
 
 
-def store_of(data):
+def store_of(data: Any) -> Store:
     if hasattr(data, "edge_types"):
         raise TypeError(
             f"data is a {type(data).__name__}, and a store has one type of nodes and of edges; ingest one graph, such as "
@@ -207,7 +209,7 @@ def store_of(data):
     return data if isinstance(data, Store) else Store(data)
 
 
-def homogeneous(num_neighbors):
+def homogeneous(num_neighbors: Fanouts | NumNeighbors | dict[Any, Any]) -> Any:
     if isinstance(num_neighbors, NumNeighbors):
         num_neighbors = num_neighbors.values
     if isinstance(num_neighbors, dict):
@@ -215,7 +217,7 @@ def homogeneous(num_neighbors):
     return num_neighbors
 
 
-def subgraph_kind(subgraph_type, directed):
+def subgraph_kind(subgraph_type: SubgraphType | str, directed: bool) -> str:
     kinds = [kind.value for kind in SubgraphType]
     try:
         kind = SubgraphType(subgraph_type).value
@@ -224,7 +226,7 @@ def subgraph_kind(subgraph_type, directed):
     return kind if directed else "induced"
 
 
-def draws_by_weight(weight_attr):
+def draws_by_weight(weight_attr: str | None) -> bool:
     if weight_attr not in (None, "edge_weight"):
         raise ValueError(f'weight_attr={weight_attr!r}; a store calls its edge weights "edge_weight"')
     return weight_attr is not None

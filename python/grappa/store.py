@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import operator
 import os
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Literal, NamedTuple, Unpack
 
 import numpy as np
 
 from . import _grappa
+from ._options import AddFeaturesOptions, InfoOptions, PreaggregateOptions, RepartitionOptions, VerifyOptions
 from .columns import array_of
 from .command import run
 from .optional import needed
@@ -322,7 +323,7 @@ class Store:
                 "a larger max_bytes"
             )
 
-    def info(self, *, progress: bool = False, **options: Any) -> Any:
+    def info(self, *, progress: bool = False, **options: Unpack[InfoOptions]) -> dict[str, Any]:
         """Counts, sizes on disk, degrees and partitions, as ``grappa-store info --json`` prints them.
 
         Args:
@@ -333,9 +334,9 @@ class Store:
             >>> store.info()["degree_max"]
             168
         """
-        return self._run("info", options, progress)
+        return self._run("info", {**options}, progress)
 
-    def verify(self, *, progress: bool = False, **options: Any) -> Any:
+    def verify(self, *, progress: bool = False, **options: Unpack[VerifyOptions]) -> dict[str, Any]:
         """Checks every byte of the store, and that its files agree.
 
         Args:
@@ -352,9 +353,9 @@ class Store:
             >>> store.verify()["problems"]
             []
         """
-        return self._run("verify", options, progress)
+        return self._run("verify", {**options}, progress)
 
-    def repartition(self, partitions: int, **options: Any) -> Any:
+    def repartition(self, partitions: int, **options: Unpack[RepartitionOptions]) -> dict[str, Any]:
         """Groups the chunks of the store into `partitions` partitions. No edge moves, so it takes milliseconds.
 
         Args:
@@ -371,7 +372,13 @@ class Store:
         """
         return self._run("repartition", {"partitions": partitions, **options})
 
-    def preaggregate(self, kind: str, *, progress: bool = False, **options: Any) -> Any:
+    def preaggregate(
+        self,
+        kind: Literal["mean", "gcn", "sum", "weighted-mean", "weighted-gcn", "weighted-sum"],
+        *,
+        progress: bool = False,
+        **options: Unpack[PreaggregateOptions],
+    ) -> dict[str, Any]:
         """Aggregates the features of each node's in-neighbors once, and stores the result for training.
 
         Args:
@@ -391,7 +398,9 @@ class Store:
         """
         return self._run("preaggregate", {"kind": kind, **options}, progress)
 
-    def add_features(self, kind: str, *, progress: bool = False, **options: Any) -> Any:
+    def add_features(
+        self, kind: Literal["fastrp", "degrees"], *, progress: bool = False, **options: Unpack[AddFeaturesOptions]
+    ) -> dict[str, Any]:
         """Computes features from the graph, and adds them to a store that has none.
 
         Args:

@@ -23,6 +23,7 @@ mod program;
 mod runs;
 mod sampler;
 mod store;
+mod typed_options;
 
 use pyo3::prelude::*;
 
@@ -42,6 +43,8 @@ mod _grappa {
     use super::sampler::Sampler;
     #[pymodule_export]
     use super::store::Store;
+    #[pymodule_export]
+    use super::typed_options::typed_options;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -20,7 +20,7 @@ static OPTIONS: LazyLock<HashMap<String, Values>> = LazyLock::new(|| {
     }
     for option in TrainOption::all() {
         let known = options.entry(option.name.clone()).or_default();
-        if !option.is_switch {
+        if !option.is_switch() {
             let names = option.choices.iter().map(|&(name, _)| name.to_owned());
             known.get_or_insert_default().extend(names);
         }

@@ -261,7 +261,7 @@ def test_features_are_normalized_as_by_a_transform_of_pyg(store, data):
 
 
 def test_type_checkers_see_the_data_of_pyg():
-    # With mypy, `cargo xtask wheel` checks `typed_loaders.py`.
+    # With mypy, `cargo xtask wheel` checks `typed_user.py`.
     for kind in (grappa.pyg.NeighborLoader, grappa.pyg.LinkNeighborLoader, grappa.pyg.ClusterLoader):
         assert kind._batch.__annotations__["return"] == "Data"
         bases = [base for part in kind.__mro__ for base in getattr(part, "__orig_bases__", ()) if typing.get_args(base)]

@@ -160,7 +160,7 @@ fn flag(option: &'static TrainOption, default: Option<&Value>) -> Arg {
     if paragraphs.len() > 1 {
         flag = flag.long_help([paragraphs, default.into_iter().collect()].concat().join("\n\n"));
     }
-    if option.is_switch {
+    if option.is_switch() {
         flag = flag.num_args(0..=1).require_equals(true).default_missing_value("true");
     }
     flag

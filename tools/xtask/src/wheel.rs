@@ -130,7 +130,7 @@ fn pack(folder: &Path, packages: &Path, needs: &Needs) -> Result<PathBuf> {
 /// Checks the types of the package, with the packages of an environment, and a program that uses it.
 fn check_types(folder: &Path, python: &Path) -> Result<()> {
     let tools = setup::python_of(&folder.join("tools"))?;
-    let user: &[&str] = &["--strict", "--follow-imports=silent", "tests/typed_loaders.py"];
+    let user: &[&str] = &["--strict", "--follow-imports=silent", "tests/typed_user.py"];
     for checked in [&["--package", "grappa"], user] {
         run(program(&tools)
             .args(["-m", "mypy", "--cache-dir"])

@@ -9,10 +9,27 @@ use toml::Value;
 /// A name that an option accepts, and its explanation in the help.
 pub type Choice = (&'static str, &'static str);
 
+/// The values that an option accepts besides names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueKind {
+    /// `true` and `false`.
+    Switch,
+    /// Integers.
+    Integer,
+    /// Integers and floats.
+    Number,
+    /// A number of bytes, with or without a unit.
+    Bytes,
+    /// A path.
+    Path,
+    /// Any other text.
+    Text,
+}
+
 /// The type of an option.
 pub trait OptionValue: Sized {
-    /// Whether the flag alone means `true`.
-    const IS_SWITCH: bool = false;
+    /// The values that the option accepts besides names.
+    const KIND: ValueKind = ValueKind::Text;
 
     /// The names that the option accepts. None if its values are not names.
     fn choices() -> Vec<Choice> {
@@ -50,8 +67,10 @@ macro_rules! text_option {
 pub(crate) use text_option;
 
 macro_rules! number_option {
-    ($($type:ty),+) => {$(
+    ($($type:ty: $kind:ident),+) => {$(
         impl OptionValue for $type {
+            const KIND: ValueKind = ValueKind::$kind;
+
             fn read(text: &str) -> Result<Value, String> {
                 let number: Self = text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string())?;
                 // TOML has no integers above 2^63 - 1.
@@ -64,10 +83,10 @@ macro_rules! number_option {
         }
     )+};
 }
-number_option!(u32, u64, usize, f64);
+number_option!(u32: Integer, u64: Integer, usize: Integer, f64: Number);
 
 impl OptionValue for bool {
-    const IS_SWITCH: bool = true;
+    const KIND: ValueKind = ValueKind::Switch;
 
     fn choices() -> Vec<Choice> {
         vec![("true", ""), ("false", "")]
@@ -79,6 +98,8 @@ impl OptionValue for bool {
 }
 
 impl OptionValue for Option<PathBuf> {
+    const KIND: ValueKind = ValueKind::Path;
+
     fn read(text: &str) -> Result<Value, String> {
         match text {
             "" => Err("a path is needed".to_owned()),
@@ -88,6 +109,8 @@ impl OptionValue for Option<PathBuf> {
 }
 
 impl OptionValue for ByteSize {
+    const KIND: ValueKind = ValueKind::Bytes;
+
     fn read(text: &str) -> Result<Value, String> {
         checked_text::<Self>(text)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use toml::Value;
 
-use crate::option_value::{Choice, OptionValue};
+use crate::option_value::{Choice, OptionValue, ValueKind};
 
 /// An option of training: a field of [`TrainConfig`](super::TrainConfig), a key of the configuration file and a flag.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub struct TrainOption {
     pub help: &'static [&'static str],
     /// The names that it accepts. None if its values are not names.
     pub choices: Vec<Choice>,
-    /// Whether the flag alone means `true`.
-    pub is_switch: bool,
+    /// The values that it accepts besides names.
+    pub kind: ValueKind,
     /// Options of a section with smaller numbers come first in its help.
     pub help_order: u8,
     /// When its value is fixed.
@@ -98,7 +98,7 @@ impl TrainOption {
             value_name,
             help,
             choices: T::choices(),
-            is_switch: T::IS_SWITCH,
+            kind: T::KIND,
             help_order: u8::MAX,
             scope: OptionScope::Run,
             bounds: &[],
@@ -109,6 +109,11 @@ impl TrainOption {
     /// The option of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::all().iter().find(|option| option.name == name)
+    }
+
+    /// Whether the flag alone means `true`.
+    pub fn is_switch(&self) -> bool {
+        self.kind == ValueKind::Switch
     }
 
     /// Whether a resumed run may change it.

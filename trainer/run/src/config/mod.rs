@@ -28,6 +28,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub use crate::option_value::ValueKind;
 pub use self::{
     checks::check,
     choices::{

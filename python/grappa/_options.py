@@ -1,0 +1,455 @@
+"""The options of the programs as keyword arguments. Generated from their declarations: `grappa._grappa.typed_options()`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal, Sequence, TypedDict
+
+Path = str | os.PathLike[str]
+
+
+class IngestOptions(TypedDict, total=False):
+    """Options of `grappa.ingest`."""
+
+    #: Accept features that are NaN or infinite.
+    allow_nan: bool
+    #: Assignment of nodes to chunks: random, range or file:PATH.
+    assign: str | float
+    #: Form of categories, which are columns of text with few different values, in a table of features.
+    categories: Literal["one-hot", "index"]
+    #: Most values of a category.
+    categories_max: int
+    #: Number of chunks; partitions are groups of chunks.
+    chunks: str | float
+    #: Whether first lines of text that begin with # or % are comments.
+    comments: Literal["auto", "yes", "no"]
+    #: Merge parallel edges; their weights are added, unless merge= says otherwise.
+    dedup: bool
+    #: Print what each column of edges and tables would become, and write nothing.
+    dry_run: bool
+    #: Column of destinations, as for src=.
+    dst: str | int
+    #: Type of a stored edge feature.
+    edge_feature_dtype: Literal["f32", "f16", "bf16", "int8"]
+    #: Edge features: a .npy of shape (E, d) or (E,), with a row per edge, for edges that are not text.
+    edge_features: Any
+    #: Columns of edge features in text or Parquet, separated by commas: numbers, booleans, dates, and categories.
+    edge_features_from: str | Sequence[str]
+    #: Hold edges out of the graph at random, for link prediction: percent for the graph, val and test, such as 80/10/10.
+    edge_split: str | float
+    #: Column of times: the last edges are for test, those before them for val, instead of a random edge_split=.
+    edge_split_by: str
+    #: Seed of edge_split=.
+    edge_split_seed: int
+    #: Type of a stored feature value.
+    feature_dtype: Literal["f32", "f16", "bf16", "int8"]
+    #: Node features: .npy, .npz (dense or sparse), Parquet or text, with one row of numbers per node.
+    features: Any
+    #: Columns with features, in the table of features=.
+    features_from: str | Sequence[str]
+    #: Replace the store of out=, with all that was added to it, when the new one is complete.
+    force: bool
+    #: Format of the edge files.
+    format: Literal["auto", "tsv", "csv", "npy", "u32", "u64", "parquet"]
+    #: Whether the first line of text files with edges is a header.
+    header: Literal["auto", "yes", "no"]
+    #: Column with the ids of the rows in tables of features=, labels= and lists: its name or number, or none.
+    id: str | Sequence[str]
+    #: Kind of node ids in all input files.
+    ids: Literal["dense", "sparse", "string"]
+    #: Column with the label of each node, in the table of labels=; the table of features= leaves it out.
+    label: str | Sequence[str]
+    #: What the values of labels= are: classes, numbers to predict, or zeros and ones with missing entries.
+    label_type: Literal["classes", "partial", "float"]
+    #: Node labels: .npy, .npz, Parquet or text, with one row per node.
+    labels: Any
+    #: Memory limit, such as 512MiB or 2GiB.
+    memory: int | str
+    #: How dedup=True merges the values of parallel edges: sum, mean, first, last, min or max, perhaps after COLUMN=.
+    merge: str | float | Sequence[str | float]
+    #: Replacement of missing values in a table of features, or of edges: mean, indicator, other or a number, perhaps after COLUMN=.
+    missing: str | float | Sequence[str | float]
+    #: Id of each row of features= and labels=: .npy, Parquet, or text with one id per line.
+    node_ids: Any
+    #: Number of nodes, for ids= dense: ids are 0 to N - 1.
+    nodes: int
+    #: Dataset folder in the layout of the Open Graph Benchmark (OGB).
+    ogb: Path
+    #: Action for lines and rows that are not an edge.
+    on_bad_line: Literal["fail", "skip"]
+    #: Continue a run that was stopped or killed, with the same options.
+    resume: bool
+    #: Store whose schema the tables get: its columns by name, its means, categories and classes.
+    schema_of: Path
+    #: Seed of assign="random".
+    seed: int
+    #: Treatment of edges from a node to itself.
+    self_loops: Literal["keep", "drop", "add"]
+    #: Separator of text files with edges: tab, comma, semicolon, bar or spaces.
+    separator: str | float
+    #: Split the nodes at random: percent for train, val and test, such as 60/20/20.
+    split: str | float
+    #: Column of the table of features= or labels= with the split of each node: train, val, valid, validation, test or nothing.
+    split_column: str | Sequence[str]
+    #: Seed of split=.
+    split_seed: int
+    #: Column of sources in text or Parquet: its name, or its number, from 1.
+    src: str | int
+    #: Split the nodes of each class in the shares of split=.
+    stratify: bool
+    #: Separator of tables in text, as for separator=.
+    table_separator: str | float
+    #: Ids or mask of the test nodes, as for train=.
+    test: Any
+    #: Files with the edges for test, as for val_edges=.
+    test_edges: Any
+    #: Number of worker threads.
+    threads: int
+    #: Folder for scratch files.
+    tmp: Path
+    #: Ids of the training nodes: .npy, Parquet, or text with one id per line.
+    train: Any
+    #: Add the reverse of each edge.
+    undirected: bool
+    #: Ids or mask of the validation nodes, as for train=.
+    val: Any
+    #: Files with the edges for validation, which the graph does not have; in the formats of edges=.
+    val_edges: Any
+    #: Write a log to stderr; -vv and -vvv log more.
+    verbose: int
+    #: Column of edge weights in text or Parquet: its name or number, or none.
+    weight: str | int
+    #: Edge weights: a .npy with one number per edge, for edges that are not text.
+    weights: Any
+
+
+class GenerateOptions(TypedDict, total=False):
+    """Options of `grappa.generate`, of all models."""
+
+    #: Probability that a bit of the source id is 0 and the same bit of the destination id is 0.
+    a: float
+    #: Kind of output.
+    as_: Literal["store", "tsv", "npy"]
+    #: Assignment of nodes to chunks.
+    assign: Literal["random", "range"]
+    #: Probability of 0 in the source and 1 in the destination.
+    b: float
+    #: Probability of 1 in the source and 0 in the destination.
+    c: float
+    #: Number of chunks of the store; partitions are groups of chunks.
+    chunks: str | float
+    #: Number of classes.
+    classes: int
+    #: Probability of 1 in both.
+    d: float
+    #: Merge parallel edges.
+    dedup: bool
+    #: Skew of in-degrees, from 1 to below 2: 1 makes them similar, 1.41 gives a power law with exponent 3.
+    degree_growth: float
+    #: Expected number of edges per node.
+    edge_factor: float
+    #: Features per node.
+    feature_dim: int
+    #: Type of a stored feature value; procedural features are f32.
+    feature_dtype: Literal["f32", "f16", "bf16", "int8"]
+    #: Whether the store contains the features.
+    features: Literal["stored", "procedural"]
+    #: Replace the store of out=, with all that was added to it, or the files, when the new ones are complete.
+    force: bool
+    #: Probability that an edge connects nodes of the same class.
+    homophily: float
+    #: Memory limit, such as 512MiB or 2GiB.
+    memory: int | str
+    #: Number of nodes; a power of two for rmat.
+    nodes: int
+    #: Standard deviation of features within a class, relative to the one between the means of classes.
+    noise: float
+    #: Generate only these chunks, such as 0,5-7.
+    only_chunks: str | float | Sequence[str | float]
+    #: Continue a run that was stopped or killed, with the same options.
+    resume: bool
+    #: Number of nodes, as a power of two: 2^S nodes.
+    scale: int
+    #: Seed of the graph and of the random node permutation.
+    seed: int
+    #: Treatment of edges from a node to itself.
+    self_loops: Literal["keep", "drop", "add"]
+    #: Share of the nodes for the test; a node of none of the three shares is in no split.
+    test_fraction: float
+    #: Number of worker threads.
+    threads: int
+    #: Share of the nodes to train on.
+    train_fraction: float
+    #: Share of the nodes for validation.
+    val_fraction: float
+
+
+class InfoOptions(TypedDict, total=False):
+    """Options of `Store.info`."""
+
+    #: Also count each partition's halo nodes and the share of in-edges that its nodes see; reads all edges.
+    coverage: bool
+    #: Memory limit of coverage=True, such as 512MiB or 2GiB; with less, edges are read several times.
+    memory: int | str
+    #: Number of worker threads.
+    threads: int
+
+
+class VerifyOptions(TypedDict, total=False):
+    """Options of `Store.verify`."""
+
+    #: Number of worker threads.
+    threads: int
+
+
+class RepartitionOptions(TypedDict, total=False):
+    """Options of `Store.repartition`."""
+
+    #: How partitions change from one super-epoch to the next.
+    schedule: Literal["sweep", "shuffle", "fixed", "local"]
+    #: Seed of the random groups.
+    seed: int
+    #: Super-epoch to group for.
+    super_epoch: int
+
+
+class PreaggregateOptions(TypedDict, total=False):
+    """Options of `Store.preaggregate`."""
+
+    #: Type of a stored value.
+    dtype: Literal["f32", "f16", "bf16", "int8"]
+    #: Memory limit, such as 512MiB or 2GiB; with less, features are read more often.
+    memory: int | str
+    #: Replace existing aggregates of this kind.
+    replace: bool
+    #: Number of worker threads.
+    threads: int
+    #: Store the features of each node beside its aggregates. Training on a graph that exceeds the memory then reads half as many pages. The aggregates take twice the space.
+    with_features: bool
+
+
+class AddFeaturesOptions(TypedDict, total=False):
+    """Options of `Store.add_features`."""
+
+    #: Features per node, for fastrp.
+    dim: int
+    #: Type of a stored value.
+    dtype: Literal["f32", "f16", "bf16", "int8"]
+    #: Weight of each hop from the first on, such as 0,1,1, for fastrp.
+    hop_weights: float | Sequence[float]
+    #: Number of hops, all with weight 1, for fastrp.
+    hops: int
+    #: Memory limit, such as 512MiB or 2GiB; with less, rows are read more often.
+    memory: int | str
+    #: Seed of the random projection, for fastrp.
+    seed: int
+    #: Number of worker threads.
+    threads: int
+
+
+class TrainOptions(TypedDict, total=False):
+    """Options of `grappa.train`."""
+
+    #: Nonlinearity after each layer but the last.
+    activation: Literal["relu", "elu", "gelu", "leaky-relu", "prelu"]
+    #: File of ids, such as the items that a user may buy, for task= link: negatives and candidates are drawn from them.
+    among: Path
+    #: Dropout probability of attention weights, for gat, gatv2 and transformer.
+    attention_dropout: float
+    #: Seeds per minibatch and partition; edges with task="link".
+    batch: str | float | Sequence[str | float]
+    #: Share of the boundary nodes that an epoch uses, for bns.
+    boundary_share: float
+    #: Nodes that each edge that is held out is ranked among, for task= link: a number of drawn ones, all, or a file.
+    candidates: str | float | Sequence[str | float]
+    #: Epochs between two checkpoints; 0: only by time and at the end.
+    checkpoint_every: int
+    #: Minutes between two checkpoints, also within an epoch; with several processes, after the next epoch. 0: only.
+    checkpoint_minutes: float
+    #: File with the names of the classes, one per line, in the order of their numbers.
+    class_names: Path
+    #: Weights of the classes in the training loss: none, balanced, or a file with one number per line.
+    class_weights: str | float | Sequence[str | float]
+    #: Largest norm of a step's gradient; larger ones are scaled down; 0: no clipping.
+    clip: float
+    #: Compression of the gradients that processes send each other (workers=, or a launcher).
+    compress: Literal["none", "bf16", "int8", "top-k", "lossless"]
+    #: Share of the gradient's values that compress="top-k" sends, such as 0.01; or a range such as 0.01..0.5.
+    compress_rate: str | float | Sequence[str | float]
+    #: Partitions that are computed together in one step; auto: all, or as many as fit in memory= if the graph.
+    concurrent: str | float | Sequence[str | float]
+    #: TOML file with options; arguments override it.
+    config: Path
+    #: Loss weights by coverage, the share of its neighborhood that a seed sees in its partition.
+    correction: Literal["none", "batch", "node"]
+    #: Score of a link from the embeddings of its ends.
+    decoder: Literal["dot", "cosine", "distmult", "mlp"]
+    #: Device of the model: auto, cpu, cuda or cuda:N; auto: CUDA if there is a device, else the processor.
+    device: str | float | Sequence[str | float]
+    #: Dropout probability after each layer but the last.
+    dropout: float
+    #: Evaluations without improvement before training ends; 0: never.
+    early_stopping: int
+    #: What the model takes of the edges of the store; if anything, the first hop is sampled.
+    edge_data: Literal["auto", "use", "ignore"]
+    #: Share of the edges that an edge mask leaves out, for cofree.
+    edge_dropout: float
+    #: Number of edge masks that are drawn before training, for cofree; each step uses one; 0: no mask.
+    edge_masks: int
+    #: Edges that each epoch draws, for task="link"; 0: all.
+    edges_per_epoch: int
+    #: Values of a node's embedding, for task="link"; auto: as hidden=.
+    embedding: str | float | Sequence[str | float]
+    #: Number of epochs.
+    epochs: int
+    #: Epochs between two evaluations; the last epoch is always evaluated.
+    eval_every: int
+    #: How the model is evaluated while it is trained.
+    evaluate: Literal["auto", "exact", "sampled"]
+    #: Number format of hidden states of an exact evaluation that do not fit in memory as f32.
+    evaluate_states: Literal["f32", "bf16"]
+    #: Edges that messages do not use while a minibatch asks about them, for task="link"; auto: both, and none with.
+    exclude_targets: Literal["auto", "both", "forward", "none"]
+    #: Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all.
+    fanouts: str | float | Sequence[str | float]
+    #: Source of the first layer's aggregates: the features of in-neighbors, reduced.
+    first_hop: Literal["auto", "sampled", "preaggregated"]
+    #: Exponent of loss="focal"; 0 is cross-entropy; auto: 2.
+    focal_gamma: str | float | Sequence[str | float]
+    #: Train anew where there is a run, and remove that run when the new one has finished.
+    force: bool
+    #: Train without sampling: each step uses all training nodes of a partition and all edges that it sees.
+    full_graph: bool
+    #: Treatment of halo nodes: in-neighbors that the partition does not own.
+    halo: Literal["auto", "stop", "neighbors", "none", "history"]
+    #: In-neighbors of each halo node with halo="neighbors", at most; drawn again at each repartitioning; auto: ten.
+    halo_neighbors: str | float | Sequence[str | float]
+    #: Number of attention heads, for gat, gatv2 and transformer; must divide hidden=.
+    heads: int
+    #: Hidden dimension: size of a node's embedding between layers; all heads together for models with attention.
+    hidden: int
+    #: Error from which loss="huber" is linear, in standard deviations of the target; auto: 1.
+    huber_delta: str | float | Sequence[str | float]
+    #: Start with the parameters of the best model of this run, which must have the same layers.
+    init_from: Path
+    #: Dropout probability of features; above 0, the first hop is sampled.
+    input_dropout: float
+    #: Seconds to wait for all processes at the start.
+    join_timeout: int
+    #: How the states of all layers make the logits (jumping knowledge).
+    jumping_knowledge: Literal["none", "max", "cat"]
+    #: Number of checkpoints to keep, besides the best.
+    keep: int
+    #: Label smoothing: the part of each target that is spread evenly over all classes, from 0 to below 1.
+    label_smoothing: float
+    #: Number of attention heads in the last layer, which are averaged, for gat, gatv2 and transformer; auto: as heads=.
+    last_heads: str | float | Sequence[str | float]
+    #: Number of layers, 1 to 256.
+    layers: int
+    #: Steps of each partition in an epoch with method="llcg", before the models of partitions are averaged and corrected.
+    local_steps: int
+    #: Minibatches whose feature reads are planned together, at most; auto: as many as memory allows.
+    lookahead: str | float | Sequence[str | float]
+    #: Loss of a node or a link.
+    loss: Literal["auto", "cross-entropy", "focal", "mse", "mae", "huber", "bce", "bpr", "softmax"]
+    #: Learning rate.
+    lr: float
+    #: Factor of each reduction, for lr_schedule="step" and plateau.
+    lr_factor: float
+    #: Smallest learning rate of all schedules.
+    lr_min: float
+    #: Evaluations without improvement before a reduction, for lr_schedule="plateau".
+    lr_patience: int
+    #: Learning rate schedule.
+    lr_schedule: Literal["constant", "cosine", "step", "plateau"]
+    #: Epochs between two reductions, for lr_schedule="step".
+    lr_step: int
+    #: Memory limit for the graph and its features, such as 512MiB or 4GiB; the model's memory is extra.
+    memory: int | str
+    #: Bits of a value in a message, for adaqp.
+    message_bits: Literal["auto", "2", "4", "8"]
+    #: How partitions train together.
+    method: Literal["grappa", "full", "isolated", "varco", "adaqp", "bns", "pipegcn", "cofree", "llcg", "gern"]
+    #: Type of the model's layers.
+    model: Literal["sage", "sage-max", "gcn", "gat", "gatv2", "gin", "gine", "transformer", "pinsage"]
+    #: Momentum, for optimizer="sgd".
+    momentum: float
+    #: Number that decides which epoch is the best; early_stopping= and lr_schedule="plateau" follow it.
+    monitor: Literal["score", "loss", "accuracy", "macro-f1", "micro-f1", "auc", "average-precision", "rmse", "mae", "r2", "mrr", "hits@10", "recall@20", "map@20", "ndcg@20"]
+    #: Where the negatives of an edge come from, for task="link"; no edge of the graph is one.
+    negative_sampling: Literal["uniform", "degree", "shared", "in-batch", "pairs"]
+    #: Negatives of each edge, for task="link"; auto: 1, and 100 if negative_sampling= shares them.
+    negatives: str | float | Sequence[str | float]
+    #: File of hard negatives, for task= link: pairs of a source and a destination without an edge.
+    negatives_from: Path
+    #: Normalization after each layer but the last; if any, the perceptrons of gin and gine have layer norms.
+    norm: Literal["auto", "none", "batch", "layer"]
+    #: Normalization of features before the first layer; if any, the first hop is sampled.
+    normalize_features: Literal["none", "row", "standard"]
+    #: Optimizer.
+    optimizer: Literal["adam", "adamw", "sgd"]
+    #: Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in memory=.
+    partitions: str | float | Sequence[str | float]
+    #: Number format of the model's computations.
+    precision: Literal["f32", "bf16"]
+    #: Options of a published setting; arguments override them.
+    preset: str
+    #: Rank all destinations of each source in each evaluation, for task= link: Recall@K, MAP@K and NDCG@K.
+    rank_destinations: bool
+    #: Compression rate over the epochs, for varco: linear:FROM:TO:SLOPE, exponential:FROM:TO:SLOPE, step:FROM:TO:EPOCHS,.
+    rate_schedule: str | float | Sequence[str | float]
+    #: What varco sends or leaves out as a whole.
+    rate_unit: Literal["value", "row"]
+    #: How files are read.
+    read_engine: Literal["auto", "uring", "pread"]
+    #: Epochs between two repartitionings.
+    repartition_every: int
+    #: Sample neighbors with replacement.
+    replace: bool
+    #: Add the input of each layer but the last to its output (residual connection).
+    residual: bool
+    #: Continue a run from its last checkpoint; auto starts a run if there is none.
+    resume: bool | Literal["auto"]
+    #: How partitions change when the graph is repartitioned.
+    schedule: Literal["sweep", "shuffle", "fixed", "local"]
+    #: Random seed of initial parameters, partitions, sampling and dropout.
+    seed: int
+    #: Strength of correction=, from 0 (none) to 1 (full).
+    shrinkage: float
+    #: Weight of earlier epochs in the states and gradients of boundary nodes, for pipegcn; 0: the last epoch alone.
+    smoothing: float
+    #: Steps of an epoch, at most; 0: as many as use all training nodes.
+    steps_per_epoch: int
+    #: Task: what the labels must serve, or link.
+    task: Literal["auto", "classes", "regression", "link"]
+    #: Divisor of the scores in loss="softmax"; auto: 1.
+    temperature: str | float | Sequence[str | float]
+    #: Number of worker threads; auto: one per processor.
+    threads: str | float | Sequence[str | float]
+    #: Seconds without a sign of life after which a process is missing.
+    timeout: int
+    #: Largest number of steps per walk, for pinsage.
+    walk_steps: int
+    #: Probability that a walk ends after each step, for pinsage.
+    walk_termination: float
+    #: Random walks per node, for pinsage: the neighbors are the nodes visited most often.
+    walks: int
+    #: Epochs of linear warmup from 0 to the learning rate; may be a fraction.
+    warmup: float
+    #: Weight decay; one number, or one for each layer, such as 0.0005,0.
+    weight_decay: str | float | Sequence[str | float]
+    #: Number of processes to start on this host.
+    workers: int
+
+
+class PredictOptions(TypedDict, total=False):
+    """Options of `Run.predict`."""
+
+    #: Device of the model: auto, cpu, cuda or cuda:N.
+    device: str
+    #: Leave out destinations of known edges with top_k.
+    exclude_known: bool
+    #: Memory limit, such as 512MiB or 4GiB.
+    memory: int | str
+    #: Number of worker threads; auto: one per processor.
+    threads: int | str

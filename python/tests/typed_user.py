@@ -1,0 +1,47 @@
+"""A user's script as type checkers see it: ``mypy --strict`` checks this file, and nothing runs it. Each wrong line has a comment that
+is an error itself where the line is right."""
+
+from typing import Any, assert_type
+
+import numpy as np
+from torch_geometric.data import Data
+
+import grappa
+import grappa.pyg
+
+
+def train(store: grappa.Store) -> None:
+    for batch in grappa.pyg.NeighborLoader(store, [10, 5], "train", batch_size=64, shuffle=True):
+        assert_type(batch, Data)
+        batch = batch.to("cuda")
+    for links in grappa.pyg.LinkNeighborLoader(store, [10, 5], neg_sampling="binary"):
+        assert_type(links, Data)
+        links.to("cuda")
+    for group in grappa.pyg.ClusterLoader(store, batch_size=10):
+        assert_type(group, Data)
+        group.to("cuda")
+    for arrays in grappa.NeighborLoader(store, [10, 5]):
+        assert_type(arrays, grappa.Batch)
+    for pairs in grappa.LinkNeighborLoader(store, [10, 5]):
+        assert_type(pairs, grappa.LinkBatch)
+
+
+def build() -> None:
+    edges = np.array([[0, 1]])
+    store = grappa.ingest(edges, out="a", ids="sparse", undirected=True, memory="2GiB", id=["a", "b"], train=[0], src=0, missing=["mean"])
+    assert_type(store, grappa.Store | dict[str, Any])
+    grappa.ingest(edges, out="a", idss="string")  # type: ignore[call-arg]
+    grappa.ingest(edges, out="a", ids="strings")  # type: ignore[arg-type]
+    grappa.generate("sbm", nodes=1000, classes=4, seed=3, as_="npy", out="b")
+    grappa.generate("ba", out="b")  # type: ignore[arg-type]
+
+
+def run(store: grappa.Store) -> None:
+    run = grappa.train(store, out="run", epochs=2, model="sage", fanouts=[15, 10], resume="auto", memory="2GiB", workers=2)
+    grappa.train(store, out="run", epochs="two")  # type: ignore[arg-type]
+    grappa.train(store, out="run", model="sge")  # type: ignore[arg-type]
+    run.predict(store, values="logits", memory="1GiB")
+    run.predict(store, values="logit")  # type: ignore[arg-type]
+    store.preaggregate("mean", dtype="f16")
+    store.preaggregate("max")  # type: ignore[arg-type]
+    grappa.NeighborLoader(store, [10, 5], layout="block")  # type: ignore[arg-type]
