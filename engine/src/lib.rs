@@ -267,6 +267,7 @@ mod tests;
 pub mod verify;
 
 pub use grappa_formats::{self as formats, ChunkId, EdgePart, NodeId, PartitionId};
+pub use grappa_input::{TableColumn, read_table};
 pub use grappa_io::{
     self as io, Error, Result,
     progress::{Progress, Silent},

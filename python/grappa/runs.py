@@ -191,12 +191,12 @@ class Run:
         if links is None and top_k is not None:
             store = store if isinstance(store, Store) else Store(store)
             sources, places = np.unique(_sources(store, nodes, split), return_inverse=True)
-            rows = self._predicted(_read_links, "links.csv", store, sources, None, values, None, top_k, among, options)
-            best = _best_links(store, rows, sources, top_k)
+            table = self._predicted(_grappa.read_table, "links.parquet", store, sources, None, values, None, top_k, among, options)
+            best = _best_links(store, table, sources, top_k)
             return BestLinks(sources[places], best.targets[places], best.scores[places])
         wanted = (store, nodes, split, values, links, top_k, among, options)
         if links is not None:
-            return np.array([float(row[2]) for row in self._predicted(_read_links, "links.csv", *wanted)], np.float32)
+            return np.asarray(self._predicted(_grappa.read_table, "links.parquet", *wanted)["score"])
         return self._predicted(np.load, "values.npy", *wanted)
 
     def predict_table(
@@ -450,33 +450,23 @@ def _write_links(store: Store, links: Any, folder: str) -> str:
     return path
 
 
-def _read_links(path: str) -> list[list[str]]:
-    """The rows of a table of links: the ids of sources and destinations, and scores."""
-    import csv
-
-    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        return list(csv.reader(file))[1:]
-
-
-def _best_links(store: Store, rows: list[list[str]], sources: np.ndarray, k: int) -> BestLinks:
-    """The rows of `sources`, which ascend. The rows of a source are together, the best one first."""
+def _best_links(store: Store, table: dict[str, Any], sources: np.ndarray, k: int) -> BestLinks:
+    """The links of `sources`, which ascend, in a table of ids and scores. The rows of a source are together, the best one first."""
     best = BestLinks(
         sources=sources,
         targets=np.full((len(sources), k), -1, np.int64),
         scores=np.full((len(sources), k), np.nan, np.float32),
     )
-    source = np.searchsorted(sources, _nodes_of(store, [row[0] for row in rows]))
-    place = np.arange(len(rows)) - np.searchsorted(source, source)
-    best.targets[source, place] = _nodes_of(store, [row[1] for row in rows])
-    best.scores[source, place] = [float(row[2]) for row in rows]
+    source = np.searchsorted(sources, _nodes_of(store, table["source"]))
+    place = np.arange(len(source)) - np.searchsorted(source, source)
+    best.targets[source, place] = _nodes_of(store, table["target"])
+    best.scores[source, place] = np.asarray(table["score"])
     return best
 
 
-def _nodes_of(store: Store, ids: list[str]) -> np.ndarray:
-    """The nodes of ids in a table."""
-    if store._store.has_string_ids:
-        return store.nodes(np.array([item.encode("utf-8", "surrogateescape") for item in ids], object))
-    return store.nodes(np.array([int(item) for item in ids], np.uint64))
+def _nodes_of(store: Store, ids: Any) -> np.ndarray:
+    """The nodes of the ids in a column of a table."""
+    return store.nodes(np.array(ids, object) if store._store.has_string_ids else np.asarray(ids))
 
 
 def _call(line: list[str], print_lines: bool = False, remedy: str = "") -> None:

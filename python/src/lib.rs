@@ -38,7 +38,7 @@ mod _grappa {
     #[pymodule_export]
     use super::program::{in_python, run, take_warnings};
     #[pymodule_export]
-    use super::runs::{run_config, run_metrics, run_summary};
+    use super::runs::{read_table, run_config, run_metrics, run_summary};
     #[pymodule_export]
     use super::sampler::Sampler;
     #[pymodule_export]

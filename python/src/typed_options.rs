@@ -17,9 +17,8 @@ use pyo3::prelude::*;
 use crate::options::in_python;
 
 /// The options of ingest that take data.
-const DATA: [&str; 10] = [
-    "val-edges", "test-edges", "features", "labels", "node-ids", "weights", "edge-features", "train", "val", "test",
-];
+const DATA: [&str; 10] =
+    ["val-edges", "test-edges", "features", "labels", "node-ids", "weights", "edge-features", "train", "val", "test"];
 
 /// The options of ingest that name a column, whose name is a number in some tables of pandas.
 const COLUMNS: [&str; 3] = ["src", "dst", "weight"];
@@ -34,7 +33,11 @@ const OF_TRAIN: [(&str, &str, &str); 7] = [
     ("force", "bool", "Train anew where there is a run, and remove that run when the new one has finished"),
     ("join-timeout", "int", "Seconds to wait for all processes at the start"),
     ("preset", "str", "Options of a published setting; arguments override them"),
-    ("resume", "bool | Literal[\"auto\"]", "Continue a run from its last checkpoint; auto starts a run if there is none"),
+    (
+        "resume",
+        "bool | Literal[\"auto\"]",
+        "Continue a run from its last checkpoint; auto starts a run if there is none",
+    ),
     ("timeout", "int", "Seconds without a sign of life after which a process is missing"),
     ("workers", "int", "Number of processes to start on this host"),
 ];
@@ -81,7 +84,10 @@ pub fn typed_options() -> String {
 /// A class with these options.
 fn class(name: &str, purpose: &str, options: Declared) -> String {
     let fields = options.into_iter().map(|(name, (kind, help))| format!("    #: {help}.\n    {name}: {kind}\n"));
-    format!("\n\nclass {name}(TypedDict, total=False):\n    \"\"\"Options of {purpose}.\"\"\"\n\n{}", fields.collect::<String>())
+    format!(
+        "\n\nclass {name}(TypedDict, total=False):\n    \"\"\"Options of {purpose}.\"\"\"\n\n{}",
+        fields.collect::<String>()
+    )
 }
 
 /// The options of a command.

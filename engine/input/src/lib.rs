@@ -44,6 +44,7 @@ mod zip;
 #[cfg(test)]
 mod tests;
 
+pub use columnar::{TableColumn, read_table};
 pub use columns::{EdgeColumnOptions, TableOptions};
 pub use conversions::Conversion;
 pub use edges::{

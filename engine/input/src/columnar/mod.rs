@@ -14,7 +14,11 @@ use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use arrow_select::take::take;
 use grappa_io::{Error, Position, Result};
 
-use self::parquet::{BatchReader, ParquetFile};
+use self::{
+    parquet::{BatchReader, ParquetFile},
+    types::{ValueType, described, is_integer},
+    values::{Ids, numbers, text},
+};
 use crate::{
     file::InputFile,
     input::{MemoryData, MemoryInput},
@@ -201,4 +205,54 @@ fn plain(array: &ArrayRef) -> ArrowResult<ArrayRef> {
         }
         _ => Ok(array.clone()),
     }
+}
+
+/// Rows that [`read_table`] reads at a time.
+const READ_ROWS: usize = 1 << 16;
+
+/// The values of a column of a whole table.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TableColumn {
+    /// Integers, 0 or more.
+    Integers(Vec<u64>),
+    /// 32-bit floats. A missing one is NaN.
+    Floats(Vec<f32>),
+    /// Strings. A missing one is empty.
+    Strings(Vec<Vec<u8>>),
+}
+
+/// Reads a Parquet file that Grappa has written: its columns with their names.
+///
+/// # Errors
+/// If the file cannot be read, or has columns of other types.
+pub fn read_table(path: &Path) -> Result<Vec<(String, TableColumn)>> {
+    let table = ColumnTable::open(&InputFile::open(path)?)?;
+    let all: Vec<usize> = (0..table.schema.fields().len()).collect();
+    table.check_columns(all.iter().copied())?;
+    let mut columns = Vec::new();
+    for column in all {
+        let field = table.column(column);
+        let mut values = match ValueType::of(field) {
+            ValueType::Number if is_integer(field) => TableColumn::Integers(Vec::new()),
+            ValueType::Number => TableColumn::Floats(Vec::new()),
+            ValueType::String => TableColumn::Strings(Vec::new()),
+            _ => {
+                let what = format!("expected numbers or strings in column {}", described(field));
+                return Err(table.file.error(what));
+            }
+        };
+        let mut cursor = Cursor::default();
+        while let Some(arrays) = cursor.next(&table, &[column], READ_ROWS)? {
+            let array = &arrays[0];
+            match &mut values {
+                TableColumn::Integers(values) => values.extend(Ids::new(array).words),
+                TableColumn::Floats(values) => values.extend(numbers(array).into_iter().map(|number| number as f32)),
+                TableColumn::Strings(values) => {
+                    values.extend((0..array.len()).map(|row| text(array, row).unwrap_or_default().to_vec()));
+                }
+            }
+        }
+        columns.push((field.name().clone(), values));
+    }
+    Ok(columns)
 }

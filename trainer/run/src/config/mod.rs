@@ -28,7 +28,6 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use crate::option_value::ValueKind;
 pub use self::{
     checks::check,
     choices::{
@@ -47,3 +46,4 @@ pub use self::{
     rank_among::RankAmong,
     task::check_labels,
 };
+pub use crate::option_value::ValueKind;
