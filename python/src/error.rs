@@ -1,5 +1,6 @@
 //! Errors of the engine as exceptions.
 
+use clap::error::{ContextKind, ContextValue};
 use grappa_engine::Error as EngineError;
 use pyo3::{
     create_exception,
@@ -13,12 +14,18 @@ create_exception!(
     grappa,
     Error,
     PyException,
-    "A failure of Grappa. The message names the file, the place in it, and a remedy."
+    "A failure of Grappa. The message names the file, the place in it, and a remedy. An error about an argument has the attributes \
+     `option`, `expected` and `found` as far as they are known, and one with another way out has `remedy`."
 );
 
 /// The exception for an error of the engine: `ValueError` for a bad argument, `MemoryError` if the system refuses
 /// memory, `KeyboardInterrupt` for Ctrl-C, else `grappa.Error`.
 pub fn exception(error: EngineError) -> PyErr {
+    let fields = fields_of(&error);
+    with_fields(exception_of(error), fields)
+}
+
+fn exception_of(error: EngineError) -> PyErr {
     match error {
         EngineError::Memory { .. } => PyMemoryError::new_err(in_python(&error.to_string())),
         EngineError::Stopped => PyKeyboardInterrupt::new_err(()),
@@ -29,12 +36,73 @@ pub fn exception(error: EngineError) -> PyErr {
     }
 }
 
+/// What an error knows beside its message, by the names of attributes.
+type Fields = Vec<(&'static str, String)>;
+
+fn fields_of(error: &EngineError) -> Fields {
+    match error {
+        EngineError::OutOfRange { what, expected, found } => {
+            let option = what.strip_prefix("--").map(|name| ("option", argument(name)));
+            option.into_iter().chain([("expected", in_python(expected)), ("found", found.clone())]).collect()
+        }
+        EngineError::UnknownName { name, known, .. } => {
+            vec![("expected", (*known).to_owned()), ("found", name.clone())]
+        }
+        EngineError::Budget { given, least, remedy, .. } => vec![
+            ("option", "memory".to_owned()),
+            ("expected", least.to_string()),
+            ("found", given.to_string()),
+            ("remedy", in_python(remedy)),
+        ],
+        EngineError::Limit { limit, remedy, .. } => vec![("expected", limit.clone()), ("remedy", in_python(remedy))],
+        EngineError::Conflict { remedy, .. } | EngineError::Missing { remedy, .. } => {
+            vec![("remedy", in_python(remedy))]
+        }
+        EngineError::Unsupported { remedy, .. } => vec![("remedy", in_python(remedy))],
+        _ => Vec::new(),
+    }
+}
+
+/// The fields of an error about a command line.
+fn fields_of_line(error: &clap::Error) -> Fields {
+    let found = error.context().filter_map(|(kind, value)| {
+        Some(match (kind, value) {
+            (ContextKind::InvalidArg, ContextValue::String(option)) => {
+                let name = option.trim_start_matches("--").split([' ', '=']).next().unwrap_or_default();
+                ("option", argument(name))
+            }
+            (ContextKind::InvalidValue, ContextValue::String(value)) => ("found", value.clone()),
+            (ContextKind::ValidValue, ContextValue::Strings(values)) => ("expected", values.join(", ")),
+            _ => return None,
+        })
+    });
+    found.collect()
+}
+
+/// The name of an option as an argument.
+fn argument(option: &str) -> String {
+    option.replace('-', "_")
+}
+
+fn with_fields(exception: PyErr, fields: Fields) -> PyErr {
+    Python::attach(|py| {
+        for (name, value) in fields {
+            // Only memory is missing if this fails, and the message has all that the fields have.
+            let _ = exception.value(py).setattr(name, value);
+        }
+    });
+    exception
+}
+
 /// The exception for an error of a program.
 pub fn program_exception(error: anyhow::Error) -> PyErr {
     match error.downcast::<EngineError>() {
         Ok(error) => exception(error),
         Err(error) => match error.downcast::<clap::Error>() {
-            Ok(error) => PyValueError::new_err(in_python(&without_usage(&error.to_string()))),
+            Ok(error) => with_fields(
+                PyValueError::new_err(in_python(&without_usage(&error.to_string()))),
+                fields_of_line(&error),
+            ),
             Err(error) => Error::new_err(in_python(&format!("{error:#}"))),
         },
     }

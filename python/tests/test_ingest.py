@@ -37,6 +37,22 @@ def test_unknown_options_are_named(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        ({"ids": "strings"}, {"option": "ids", "found": "strings", "expected": "dense, sparse, string"}),
+        ({"memory": "lots"}, {"option": "memory", "found": "lots"}),
+        ({"undirectd": True}, {"option": "undirectd"}),
+        ({"memory": "1MiB"}, {"option": "memory", "found": str(1 << 20)}),
+        ({"ids": "sparse", "nodes": 5}, {"remedy": "omit nodes="}),
+    ],
+)
+def test_errors_about_arguments_have_fields(options, fields, tmp_path):
+    with pytest.raises((ValueError, grappa.Error)) as raised:
+        grappa.ingest(**{"edges": CORA / "edges.tsv", "out": tmp_path / "x.grappa", **options})
+    assert fields.items() <= vars(raised.value).items(), vars(raised.value)
+
+
 def test_bad_input_is_named_with_its_place(tmp_path):
     file = tmp_path / "edges.tsv"
     file.write_text("0\t1\n1\tx\n")
