@@ -205,6 +205,29 @@ impl ElementType {
             Self::U64 => convert(source, values, |b| u64::from_le_bytes(b) as f32),
         }
     }
+
+    /// Converts one value to f64. Integers beyond 2^53 are rounded; all other values are exact.
+    ///
+    /// # Panics
+    /// If `source` has another number of bytes than [`Self::bytes`].
+    pub fn to_f64(self, source: &[u8]) -> f64 {
+        match self {
+            Self::F64 => f64::from_le_bytes(array(source)),
+            Self::I32 => i32::from_le_bytes(array(source)).into(),
+            Self::U32 => u32::from_le_bytes(array(source)).into(),
+            Self::I64 => i64::from_le_bytes(array(source)) as f64,
+            Self::U64 => u64::from_le_bytes(array(source)) as f64,
+            _ => {
+                let mut value = [0.0];
+                self.to_f32(source, &mut value);
+                value[0].into()
+            }
+        }
+    }
+}
+
+fn array<const N: usize>(source: &[u8]) -> [u8; N] {
+    source.try_into().expect("the bytes of one value")
 }
 
 #[inline(always)]

@@ -1,5 +1,7 @@
 """Arrays, matrices, tables and graphs make the store that their files make."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -282,3 +284,34 @@ def test_targets_that_would_become_equal_are_refused_and_the_remedy_works(tmp_pa
     with pytest.raises(grappa.Error, match="subtract one number from all of them, such as 1700000000"):
         grappa.ingest(PAIRS, labels=labels, label_type="float", nodes=5, out=tmp_path / "x.grappa")
     grappa.ingest(PAIRS, labels=labels - 1700000000, label_type="float", nodes=5, out=tmp_path / "x.grappa")
+
+
+@pytest.mark.parametrize("container", ["array", "tensor", "pandas", "polars"])
+def test_features_that_lose_their_differences_are_named_with_a_remedy_that_works(container, tmp_path):
+    count = 200
+    edges = np.stack([np.arange(count), (np.arange(count) + 1) % count])
+    # Unix seconds, ordinary noise, and a large number in all rows.
+    columns = {"at": 1.7e9 + np.arange(count), "noise": np.random.default_rng(1).normal(size=count), "flat": np.full(count, 1e9 + 1)}
+    array = np.column_stack(list(columns.values()))
+    features = {"array": array, "tensor": array, "pandas": columns, "polars": columns}[container]
+    if container == "tensor":
+        features = pytest.importorskip("torch").from_numpy(array)
+    elif container != "array":
+        features = table(container, columns)
+    with pytest.warns(UserWarning) as told:
+        grappa.ingest(edges, features=features, out=tmp_path / "lost.grappa")
+    column = "0" if container in ("array", "tensor") else "at"
+    assert [str(warning.message) for warning in told] == [
+        f"features: the values of column {column}, from 1700000000 to 1700000199, lose up to 64 as 32-bit floats, so that different values "
+        "become equal or nearly so; subtract 1700000000 from all of them"
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store = grappa.ingest(edges, features=array - [1_700_000_000, 0, 0], out=tmp_path / "kept.grappa")
+    assert np.array_equal(store.features[:][:, 0], np.arange(count))
+
+
+def test_features_of_edges_that_lose_their_differences_are_named(tmp_path):
+    edges = np.stack([np.arange(200), (np.arange(200) + 1) % 200])
+    with pytest.warns(UserWarning, match="the values of edge feature 2, from 1700000000 to 1700000199, lose up to 64"):
+        grappa.ingest(edges, edge_features=np.column_stack([np.arange(200), 1.7e9 + np.arange(200)]), out=tmp_path / "e.grappa")

@@ -38,6 +38,7 @@ pub mod ogb;
 mod reading;
 mod separator;
 mod sparse;
+mod spread;
 mod table;
 mod zip;
 

@@ -140,6 +140,9 @@ impl ColumnInput for FeatureInput<'_> {
                 text::printable(column)
             );
         }
+        for warning in self.matrix.loss_warnings() {
+            tracing::warn!("{}: {warning}", self.matrix.path().display());
+        }
         if self.allow_nan {
             return Ok(());
         }

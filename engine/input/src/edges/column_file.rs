@@ -25,6 +25,7 @@ use crate::{
         types::ValueType,
         values::{Ids, Values, numbers, text},
     },
+    spread::Spread,
     table::Cell,
 };
 
@@ -37,6 +38,8 @@ pub(super) struct ColumnFile {
     pub blocks: u64,
     first_row: u64,
     arrays: Vec<EdgeArray>,
+    /// The spread of each feature so far. None if there is an encoder, which has its own.
+    spreads: Vec<Spread>,
 }
 
 /// The value of a row of a column.
@@ -64,7 +67,9 @@ impl ColumnFile {
     pub fn new(table: ColumnTable, options: &EdgeSourceOptions) -> Result<Self> {
         let columns = PickedColumns::new(&table, options).map_err(|what| table.file.error(what))?;
         table.check_columns(columns.ids.iter().chain(&columns.values).copied().chain(columns.order))?;
+        let features = if columns.encoder.is_none() { columns.features().len() } else { 0 };
         Ok(Self {
+            spreads: Spread::columns(features),
             first_blocks: vec![0; table.groups.len()],
             table,
             columns,
@@ -131,6 +136,11 @@ impl ColumnFile {
     /// Whether the first value of an edge is its weight.
     fn weight_is_first(&self) -> bool {
         self.columns.weighted || self.arrays.iter().any(EdgeArray::is_weights)
+    }
+
+    /// The spread of each column of features.
+    pub fn spreads(&self) -> &[Spread] {
+        self.columns.encoder.as_ref().map_or(&self.spreads, |encoder| encoder.spreads())
     }
 
     /// The format, for people.
@@ -243,7 +253,10 @@ impl ColumnFile {
                     // The row is refused already.
                     _ if array.is_null(row) => 0.0,
                     true => weight_of(value),
-                    false => value as f32,
+                    false => {
+                        self.spreads[at - weights].add(value);
+                        value as f32
+                    }
                 };
             }
         }

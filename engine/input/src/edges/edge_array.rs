@@ -13,6 +13,7 @@ use crate::{
     input::Input,
     messages::Checked,
     npy::{ArrayReader, NpyArray},
+    spread::Spread,
 };
 
 /// The most features of an edge.
@@ -29,6 +30,8 @@ pub(super) struct EdgeArray {
     pub width: usize,
     /// Where they begin among all values of an edge.
     at: usize,
+    /// The spread of each feature so far. Weights have none.
+    pub spreads: Arc<[Spread]>,
 }
 
 impl EdgeArray {
@@ -63,7 +66,8 @@ impl EdgeArray {
     }
 
     fn new(array: NpyArray, what: &'static str, width: usize, at: usize) -> Self {
-        Self { reader: Arc::new(array.reader()), what, width, at }
+        let spreads = Spread::columns(if what == WEIGHTS { 0 } else { width }).into();
+        Self { reader: Arc::new(array.reader()), what, width, at, spreads }
     }
 
     pub fn expect_rows(&self, edges: u64) -> Result<()> {
@@ -96,6 +100,7 @@ impl EdgeArray {
             places.zip(values).for_each(|(place, value)| *place = weight_of(f64::from_le_bytes(*value)));
             return;
         }
+        Spread::add_rows(&self.spreads, self.reader.array.element, bytes);
         if width == self.width {
             return self.reader.array.element.to_f32(bytes, into);
         }
@@ -136,20 +141,6 @@ impl ArrayColumn {
         let size = element.bytes();
         bytes
             .chunks_exact(array.row_bytes())
-            .map(move |row| Place::of_number(number(element, &row[self.column * size..][..size])))
-    }
-}
-
-/// An element of an array. 64 bits stay exact, apart from integers beyond 2^53.
-fn number(element: ElementType, bytes: &[u8]) -> f64 {
-    match (element, <[u8; 8]>::try_from(bytes)) {
-        (ElementType::F64, Ok(bytes)) => f64::from_le_bytes(bytes),
-        (ElementType::I64, Ok(bytes)) => i64::from_le_bytes(bytes) as f64,
-        (ElementType::U64, Ok(bytes)) => u64::from_le_bytes(bytes) as f64,
-        _ => {
-            let mut value = [0.0];
-            element.to_f32(bytes, &mut value);
-            f64::from(value[0])
-        }
+            .map(move |row| Place::of_number(element.to_f64(&row[self.column * size..][..size])))
     }
 }

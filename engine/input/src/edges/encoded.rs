@@ -8,7 +8,10 @@ use super::{
     bad_edge::{BadEdge, Checked},
     options::EdgeSourceOptions,
 };
-use crate::table::{Cell, Encoder, ProblemKind};
+use crate::{
+    spread::Spread,
+    table::{Cell, Encoder, ProblemKind},
+};
 
 /// Encodes the columns of edge features as numbers, as [`Encoder`] encodes columns of nodes.
 #[derive(Debug)]
@@ -32,6 +35,11 @@ impl EdgeEncoder {
 
     pub fn is_fitted(&self) -> bool {
         !self.0.columns.is_empty()
+    }
+
+    /// The spread of the numbers of each column so far.
+    pub fn spreads(&self) -> &[Spread] {
+        self.0.spreads()
     }
 
     /// Numbers of an edge.

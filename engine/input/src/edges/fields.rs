@@ -17,6 +17,7 @@ use super::{
 use crate::{
     columns::EdgeColumns,
     separator::{Field, Separator, is_blank, trim, unquoted},
+    spread::Spread,
     table::Cell,
 };
 
@@ -32,6 +33,8 @@ pub(super) struct LineForm {
     pub columns: EdgeColumns,
     /// What makes numbers of the features. None: they are numbers.
     pub encoder: Option<Arc<EdgeEncoder>>,
+    /// The spread of each feature so far. None if there is an encoder, which has its own.
+    spreads: Arc<[Spread]>,
     pub width: usize,
     /// The number of last columns that are empty in all lines.
     pub empty_columns: usize,
@@ -40,22 +43,29 @@ pub(super) struct LineForm {
 }
 
 impl LineForm {
+    /// Lines of fields that a separator divides, with values in `columns`.
+    pub fn new(
+        separator: Separator,
+        columns: EdgeColumns,
+        encoder: Option<Arc<EdgeEncoder>>,
+        width: usize,
+        empty_columns: usize,
+    ) -> Self {
+        let features = if encoder.is_none() { columns.features.len() } else { 0 };
+        let spreads = Spread::columns(features).into();
+        Self { separator, columns, encoder, spreads, width, empty_columns, guards_spaces: false }
+    }
+
     /// Lines of source, target and perhaps a weight.
     pub fn plain(separator: Separator, weighted: bool) -> Self {
-        Self {
-            separator,
-            columns: EdgeColumns {
-                source: 0,
-                target: 1,
-                weight: weighted.then_some(2),
-                features: Vec::new(),
-                order: None,
-            },
-            encoder: None,
-            width: if weighted { 3 } else { 2 },
-            empty_columns: 0,
-            guards_spaces: false,
-        }
+        let weight = weighted.then_some(2);
+        let columns = EdgeColumns { source: 0, target: 1, weight, features: Vec::new(), order: None };
+        Self::new(separator, columns, None, if weighted { 3 } else { 2 }, 0)
+    }
+
+    /// The spread of each column of features that are numbers.
+    pub fn spreads(&self) -> &[Spread] {
+        self.encoder.as_ref().map_or(&self.spreads, |encoder| encoder.spreads())
     }
 
     pub fn weighted(&self) -> bool {
@@ -109,7 +119,7 @@ impl LineForm {
             } else if found == target {
                 ends[1] = field;
             } else if weight == Some(found) {
-                match number(&field, None) {
+                match weight_of(&field) {
                     Ok(value) => values[start] = value,
                     Err(fault) => bad = bad.or(Some(fault)),
                 }
@@ -117,7 +127,7 @@ impl LineForm {
                 if self.encoder.is_some() {
                     encoded[at] = field;
                 } else {
-                    match number(&field, Some(at + 1)) {
+                    match feature_of(&field, at + 1, &self.spreads[at]) {
                         Ok(value) => values[first_feature + at] = value,
                         Err(fault) => bad = bad.or(Some(fault)),
                     }
@@ -169,7 +179,7 @@ pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<O
     Ok(Some((
         integer(source.unwrap_or_default(), limit).map_err(|bad| bad.of_end(0))?,
         integer(target.unwrap_or_default(), limit).map_err(|bad| bad.of_end(1))?,
-        third.map_or(Ok(1.0), |field| number(field, None))?,
+        third.map_or(Ok(1.0), weight_of)?,
     )))
 }
 
@@ -250,19 +260,29 @@ pub(crate) fn id_of_float(value: f64, digits: u32) -> Checked<u64> {
     }
 }
 
-/// Parses a weight, or the feature with this number. It must be finite.
-fn number(field: &[u8], feature: Option<usize>) -> Checked<f32> {
+/// Parses a weight. It must be finite, and zero only if its digits are.
+fn weight_of(field: &[u8]) -> Checked<f32> {
     let field = unquoted(field);
     if field.is_empty() {
-        return Err(feature.map_or(BadEdge::EmptyWeight, BadEdge::EmptyFeature));
+        return Err(BadEdge::EmptyWeight);
     }
-    let value = float(field).map_err(|bad| feature.map_or(bad, BadEdge::Feature))?;
-    if feature.is_none() && value == 0.0 && !is_zero(field) {
-        return Err(BadEdge::WeightTooSmall);
+    match float(field)? {
+        0.0 if !is_zero(field) => Err(BadEdge::WeightTooSmall),
+        weight if weight.is_finite() => Ok(weight),
+        _ => Err(BadEdge::WeightNotFinite),
     }
-    match value.is_finite() {
-        true => Ok(value),
-        false => Err(feature.map_or(BadEdge::WeightNotFinite, BadEdge::FeatureNotFinite)),
+}
+
+/// Parses the feature with this number, which must be finite, and adds it to its spread.
+fn feature_of(field: &[u8], number: usize, spread: &Spread) -> Checked<f32> {
+    let field = unquoted(field);
+    if field.is_empty() {
+        return Err(BadEdge::EmptyFeature(number));
+    }
+    match std::str::from_utf8(field).ok().and_then(|text| spread.parse(text)) {
+        Some(value) if value.is_finite() => Ok(value),
+        Some(_) => Err(BadEdge::FeatureNotFinite(number)),
+        None => Err(BadEdge::Feature(number)),
     }
 }
 

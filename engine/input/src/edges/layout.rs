@@ -358,14 +358,8 @@ impl Sniffer<'_> {
             }
             encoder => encoder.filter(|_| !columns.features.is_empty()),
         };
-        let form = LineForm {
-            separator,
-            columns,
-            encoder,
-            width,
-            empty_columns,
-            guards_spaces: are_strings && separator == Separator::Spaces && options.separator.is_none(),
-        };
+        let mut form = LineForm::new(separator, columns, encoder, width, empty_columns);
+        form.guards_spaces = are_strings && separator == Separator::Spaces && options.separator.is_none();
         if are_strings {
             keys_of(text, &form, false, &mut TextBatch::default()).map_err(|bad| self.bad(line, bad))?;
             return Ok((form, None));

@@ -58,7 +58,10 @@ use self::{
     packed_text::TextStream,
     text::TextLines,
 };
-use crate::{conversions::Conversion, file::read_past_cache_if_large, input::Input, reading::Reading};
+use crate::{
+    conversions::Conversion, file::read_past_cache_if_large, input::Input, reading::Reading, spread::Spread,
+    table::described,
+};
 
 /// The edges of a list of files.
 ///
@@ -72,8 +75,8 @@ pub struct EdgeSource {
     features: usize,
     /// Whether features are numbers, or it is known what they become.
     knows_features: bool,
-    /// Whether a separate file has the features as float16.
-    has_f16_features: bool,
+    /// The separate file of features.
+    feature_array: Option<EdgeArray>,
     /// All files before this one are finished.
     front: AtomicUsize,
     /// Input bytes of skipped blocks. The next block reports them with its own.
@@ -115,7 +118,7 @@ impl EdgeSource {
         }
         let weighted = in_column || weights.is_some();
         let features = options.features.as_ref().map(|input| EdgeArray::features(input, weighted)).transpose()?;
-        let has_f16_features = features.as_ref().is_some_and(EdgeArray::is_f16);
+        let feature_array = features.clone();
         let width = match (&features, EdgeEncoder::of(&options)) {
             (Some(array), _) => array.width,
             (None, Some(encoder)) if columns > 0 => encoder.dim(),
@@ -143,7 +146,7 @@ impl EdgeSource {
             shared: SharedByBlocks::new(options),
             weighted,
             features: width,
-            has_f16_features,
+            feature_array,
             front: AtomicUsize::new(0),
             skipped_bytes: AtomicU64::new(0),
             has_skipped: AtomicBool::new(false),
@@ -180,7 +183,24 @@ impl EdgeSource {
 
     /// Whether the features of edges are float16 in their file.
     pub fn has_f16_features(&self) -> bool {
-        self.has_f16_features
+        self.feature_array.as_ref().is_some_and(EdgeArray::is_f16)
+    }
+
+    /// Warnings about columns of features, among the edges parsed so far, that lose their differences as 32-bit floats.
+    pub fn loss_warnings(&self) -> Vec<String> {
+        let columns = self.feature_columns();
+        let of_files = self.files.iter().filter_map(|file| match &file.content {
+            Content::Columns(file) => Some(file.spreads()),
+            content => Some(content.layout()?.form.spreads()),
+        });
+        let of_all = Spread::columns(self.features);
+        for spreads in of_files.chain(self.feature_array.as_ref().map(|array| &*array.spreads)) {
+            of_all.iter().zip(spreads).for_each(|(all, spread)| all.merge(spread));
+        }
+        Spread::warnings(&of_all, |column| match columns.get(column) {
+            Some(column) => format!("edge feature {}", described(column)),
+            None => format!("edge feature {}", column + 1),
+        })
     }
 
     /// The columns of edge features, and what each becomes. Empty if they have no names.

@@ -34,7 +34,8 @@ use crate::{
     input::Input,
     messages::shown,
     reading::{ColumnReading, Reading},
-    table::{ColumnFit, Encoder, EncodingOptions, Fitted, ProblemKind, Problems, RowNames},
+    spread::Spread,
+    table::{ColumnFit, Encoder, EncodingOptions, Fitted, ProblemKind, Problems, RowNames, described},
 };
 
 /// Rows between two looks at whether the caller wants to stop.
@@ -42,6 +43,9 @@ const FIT_ROWS: usize = 1 << 14;
 
 /// Numbers of a dense matrix in rows that are read and converted at a time.
 const DENSE_PIECE: usize = 1 << 16;
+
+/// The most columns without names that are measured: a spread takes as much memory as eight numbers of each row.
+const MEASURED_MAX: usize = 1 << 16;
 
 const FORMS: Forms = Forms {
     name: "features",
@@ -64,6 +68,8 @@ pub struct MatrixSource {
     allow_nan: bool,
     /// The values so far that do not fit the encoding.
     problems: Mutex<Problems>,
+    /// The spread of each column, if they have no names and are not too many.
+    spreads: Vec<Spread>,
     non_finite: Mutex<Option<NonFinite>>,
 }
 
@@ -106,6 +112,8 @@ impl MatrixSource {
     pub fn open_with(input: impl Into<Input>, form: &TableForm) -> Result<Self> {
         let file = NodeFile::open(&input.into(), &FORMS, form)?;
         let names = &file.layout.names;
+        let is_measured = names.is_empty() && file.layout.columns <= MEASURED_MAX;
+        let spreads = Spread::columns(if is_measured { file.layout.columns } else { 0 });
         Ok(Self {
             encoder: (!names.is_empty()).then(|| Encoder::of_numbers(names.to_vec())),
             file,
@@ -113,6 +121,7 @@ impl MatrixSource {
             fitted: Vec::new(),
             allow_nan: false,
             problems: Mutex::default(),
+            spreads,
             non_finite: Mutex::default(),
         })
     }
@@ -292,6 +301,19 @@ impl MatrixSource {
         columns.filter(|&(_, count)| count > 0)
     }
 
+    fn spreads(&self) -> &[Spread] {
+        self.encoder.as_ref().map_or(&self.spreads, Encoder::spreads)
+    }
+
+    /// Warnings about columns of numbers, among the rows read so far, that lose their differences as 32-bit floats. In a sparse matrix
+    /// zeros are beside the numbers, so its columns do not.
+    pub fn loss_warnings(&self) -> Vec<String> {
+        Spread::warnings(self.spreads(), |column| match self.columns().get(column) {
+            Some(column) => format!("column {}", described(column)),
+            None => format!("column {column}"),
+        })
+    }
+
     /// The columns that were found to have one value only.
     pub fn constant_columns(&self) -> impl Iterator<Item = &str> {
         let constant = self.fitted.iter().filter(|fitted| fitted.is_constant);
@@ -338,6 +360,7 @@ impl MatrixSource {
                     bytes.resize(numbers.len() * array.element.bytes(), 0);
                     reader.read_rows(row, &mut bytes)?;
                     array.element.to_f32(&bytes, numbers);
+                    Spread::add_rows(&self.spreads, array.element, &bytes);
                     row += piece_rows as u64;
                 }
                 count
@@ -349,7 +372,11 @@ impl MatrixSource {
             }
             Content::Text(text) if self.encoder.is_none() => text.read(first, count, &mut |_, fields| {
                 for (column, field) in fields?.iter().enumerate() {
-                    out.push(field.parse().map_err(|_| not_a_number(column, field))?);
+                    let number = match self.spreads.get(column) {
+                        Some(spread) => spread.parse(field),
+                        None => field.parse().ok(),
+                    };
+                    out.push(number.ok_or_else(|| not_a_number(column, field))?);
                 }
                 Ok(())
             })?,
@@ -358,8 +385,10 @@ impl MatrixSource {
                 if self.layout.are_numbers && self.encoder.as_ref().is_none_or(|encoder| encoder.assumed) =>
             {
                 out.reserve(count * self.dim());
+                let spreads = self.spreads();
                 table.read(first, count, &mut |row| {
                     out.extend(row.iter().map(|&number| number as f32));
+                    spreads.iter().zip(row).for_each(|(spread, &number)| spread.add(number));
                     Ok(())
                 })?
             }

@@ -10,25 +10,24 @@
 use std::{
     ops::{Deref, DerefMut},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind, schema::Schema};
+use grappa_formats::{labels::CLASSES_MAX, manifest::LabelKind, schema::Schema};
 use grappa_io::{Error, Position, Result, text::printable};
 
 use super::{
     class_names::{ClassNames, NO_CLASS},
     forms::{Forms, TableForm},
     node_file::{Content, NodeFile},
-    split::widened,
-    spread::Spread,
 };
 use crate::{
     columns::{LABEL_NAMES, Purpose, shell_list},
     input::Input,
     messages::{Checked, shown},
+    spread::Spread,
     table::{Form, form_of},
 };
 
@@ -64,7 +63,7 @@ pub struct LabelSource {
     /// Whether a set of no class, or of several classes, was read.
     has_others: AtomicBool,
     /// The numbers to predict that were read, by column.
-    spreads: Mutex<Vec<Spread>>,
+    spreads: Vec<Spread>,
 }
 
 /// Labels of consecutive nodes.
@@ -165,7 +164,10 @@ impl LabelSource {
             Content::Columns(table) => Arc::clone(&table.class_names),
             Content::Dense(_) | Content::Sparse(_) | Content::Text(_) => Arc::default(),
         };
-        let spreads = Mutex::new(vec![Spread::default(); file.layout.columns]);
+        let spreads = match label_type {
+            LabelType::Float => Spread::columns(file.layout.columns),
+            LabelType::Classes | LabelType::Partial => Vec::new(),
+        };
         let (has_one, has_others) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self { file, label_type, names, has_one, has_others, spreads })
     }
@@ -261,22 +263,16 @@ impl LabelSource {
     /// # Errors
     /// With the column, and what to subtract from it.
     pub fn expect_digits(&self) -> Result<()> {
-        let spreads = self.spreads.lock().unwrap_or_else(PoisonError::into_inner);
-        let problems = spreads.iter().enumerate().filter_map(|(column, spread)| Some((column, spread.problem()?)));
-        let Some((column, problem)) = problems.into_iter().next() else {
+        let mut losses = self.spreads.iter().enumerate().filter_map(|(column, spread)| Some((column, spread.loss()?)));
+        let Some((column, loss)) = losses.next() else {
             return Ok(());
         };
         let column = match self.layout.names.get(column) {
             Some(name) => format!("labels in column {}: ", printable(name)),
-            None if spreads.len() > 1 => format!("labels in column {column}: "),
+            None if self.spreads.len() > 1 => format!("labels in column {column}: "),
             None => "labels: ".to_owned(),
         };
-        Err(Error::input(self.path(), Position::Whole, column + &problem))
-    }
-
-    fn note_numbers(&self, spreads: &[Spread]) {
-        let mut all = self.spreads.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter_mut().zip(spreads).for_each(|(all, spread)| all.and(*spread));
+        Err(Error::input(self.path(), Position::Whole, column + &loss.refusal()))
     }
 
     fn note_sizes(&self, batch: &LabelBatch) {
@@ -306,10 +302,6 @@ impl LabelSource {
         out.clear();
         let columns = self.layout.columns;
         let mut values = Vec::with_capacity(columns);
-        let mut spreads = match self.label_type {
-            LabelType::Float => vec![Spread::default(); columns],
-            LabelType::Classes | LabelType::Partial => Vec::new(),
-        };
         let read = match &self.file.content {
             Content::Dense(reader) => {
                 let array = &reader.array;
@@ -320,8 +312,8 @@ impl LabelSource {
                 reader.read_rows(first, &mut bytes)?;
                 for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
                     values.clear();
-                    values.extend(bytes.chunks_exact(array.element.bytes()).map(|b| number(array.element, b)));
-                    spreads.iter_mut().zip(&values).for_each(|(spread, &number)| spread.add(number));
+                    values.extend(bytes.chunks_exact(array.element.bytes()).map(|b| array.element.to_f64(b)));
+                    self.spreads.iter().zip(&values).for_each(|(spread, &number)| spread.add(number));
                     self.add(&values, out)
                         .map_err(|what| Error::input(self.path(), Position::Row(first + row as u64), what))?;
                 }
@@ -337,7 +329,7 @@ impl LabelSource {
                         (LabelType::Partial | LabelType::Float, _) => number_in(field)?,
                     });
                 }
-                spreads.iter_mut().zip(&values).for_each(|(spread, &number)| spread.add(number));
+                self.spreads.iter().zip(&values).for_each(|(spread, &number)| spread.add(number));
                 self.add(&values, out)
             })?,
             Content::Columns(table) => table.read(first, count, &mut |numbers| {
@@ -348,13 +340,12 @@ impl LabelSource {
                 }
                 values.clear();
                 values.extend_from_slice(numbers);
-                spreads.iter_mut().zip(&values).for_each(|(spread, &number)| spread.add(number));
+                self.spreads.iter().zip(&values).for_each(|(spread, &number)| spread.add(number));
                 self.add(&values, out)
             })?,
             Content::Sparse(_) => unreachable!("labels are never opened as a sparse matrix"),
         };
         self.note_sizes(out);
-        self.note_numbers(&spreads);
         Ok(read)
     }
 
@@ -493,20 +484,4 @@ fn add_row(numbers: &[f64], has_ids: bool, out: &mut LabelBatch) -> Checked<()> 
     }
     out.end_row(true);
     Ok(())
-}
-
-/// One element of an array.
-fn number(element: ElementType, bytes: &[u8]) -> f64 {
-    match (element, bytes) {
-        (ElementType::F64, &[a, b, c, d, e, f, g, h]) => f64::from_le_bytes([a, b, c, d, e, f, g, h]),
-        (ElementType::F16 | ElementType::Bf16 | ElementType::F32, _) => {
-            let mut number = [0.0];
-            element.to_f32(bytes, &mut number);
-            number[0].into()
-        }
-        _ => match widened(element, bytes) {
-            (number, true) => number.cast_signed() as f64,
-            (number, false) => number as f64,
-        },
-    }
 }

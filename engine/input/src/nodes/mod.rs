@@ -12,7 +12,6 @@ mod parts;
 mod sparse;
 mod split;
 mod split_columns;
-mod spread;
 mod text_rows;
 mod text_table;
 

@@ -478,7 +478,7 @@ pub(super) fn array_id(
 }
 
 /// An integer extended to 64 bits, with its sign, and whether its type has one.
-pub(super) fn widened(element: ElementType, bytes: &[u8]) -> (u64, bool) {
+fn widened(element: ElementType, bytes: &[u8]) -> (u64, bool) {
     let is_signed = matches!(element, ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64);
     let is_negative = is_signed && bytes[bytes.len() - 1] & 0x80 != 0;
     let mut wide = [if is_negative { 0xff } else { 0 }; 8];

@@ -6,11 +6,13 @@ use std::{
 };
 
 use grappa_formats::schema::{CategoryForm, Column, Encoding, Missing};
+use grappa_io::text::printable;
 
 use super::{
     cell::{Cell, Form, TYPED, form_of, is_code},
     problems::{Kind, Problems},
 };
+use crate::spread::Spread;
 
 #[derive(Debug)]
 pub(crate) struct Encoder {
@@ -23,6 +25,16 @@ pub(crate) struct Encoder {
     pub assumed: bool,
     /// The number of values of each column that are none of its category.
     unseen: Vec<AtomicU64>,
+    /// The spread of each column of numbers or dates.
+    spreads: Vec<Spread>,
+}
+
+/// The column in warnings about its values.
+pub(crate) fn described(column: &Column) -> String {
+    match column.encoding {
+        Encoding::Date { .. } => format!("{} (days since 1970)", printable(&column.name)),
+        _ => printable(&column.name).into_owned(),
+    }
 }
 
 impl Encoder {
@@ -36,6 +48,7 @@ impl Encoder {
             positions: positions.collect(),
             column_of: dims.flat_map(|(at, column)| std::iter::repeat_n(at, column.encoding.dim() as usize)).collect(),
             unseen: columns.iter().map(|_| AtomicU64::new(0)).collect(),
+            spreads: Spread::columns(columns.len()),
             columns,
             assumed: false,
         }
@@ -53,6 +66,11 @@ impl Encoder {
     /// The number of values of a column so far that are none of its category.
     pub fn unseen(&self, column: usize) -> u64 {
         self.unseen[column].load(Ordering::Relaxed)
+    }
+
+    /// The spread of each column of numbers or dates so far. Other columns have none.
+    pub fn spreads(&self) -> &[Spread] {
+        &self.spreads
     }
 
     pub fn column_of(&self, dim: usize) -> usize {
@@ -74,8 +92,8 @@ impl Encoder {
     /// The same for the fields of a row of text, for columns of numbers.
     pub fn row_of_numbers(&self, row: u64, fields: &[&str], out: &mut Vec<f32>, problems: &mut Problems) {
         for (at, &field) in fields.iter().enumerate() {
-            match field.parse() {
-                Ok(number) if !is_code(field) => out.push(number),
+            match self.spreads[at].parse(field) {
+                Some(number) if !is_code(field) => out.push(number),
                 _ => self.value(at, row, Cell::Raw(field), out, problems),
             }
         }
@@ -98,9 +116,9 @@ impl Encoder {
     /// Appends the numbers of a value. If it does not fit, it appends nothing.
     pub fn cell(&self, at: usize, cell: Cell<'_>, out: &mut Vec<f32>) -> Result<(), Kind> {
         match &self.columns[at].encoding {
-            Encoding::Number { missing } => scalar(number_of(cell)?, *missing, out),
+            Encoding::Number { missing } => scalar(number_of(cell, &self.spreads[at])?, *missing, out),
             Encoding::Boolean { missing } => scalar(boolean_of(cell)?, *missing, out),
-            Encoding::Date { missing } => scalar(date_of(cell)?, *missing, out),
+            Encoding::Date { missing } => scalar(date_of(cell, &self.spreads[at])?, *missing, out),
             Encoding::Category { values, form } => {
                 let is_missing = matches!(cell, Cell::Raw(text) | Cell::String(text) if form_of(text) == Form::Missing);
                 let text = match cell {
@@ -135,13 +153,15 @@ fn scalar(number: Option<f32>, missing: Missing, out: &mut Vec<f32>) {
     }
 }
 
-/// The number of a value. None if it is missing.
-fn number_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
+/// The number of a value, which is added to the spread of its column. None if it is missing.
+fn number_of(cell: Cell<'_>, spread: &Spread) -> Result<Option<f32>, Kind> {
     match (cell.form(), cell) {
         (Form::Missing, _) => Ok(None),
-        // The nearest 32-bit float of the text: to round to 64 bits first may give another.
-        (Form::Number(_), Cell::Raw(text) | Cell::String(text)) => Ok(text.parse().ok()),
-        (Form::Number(number), _) => Ok(Some(number as f32)),
+        (Form::Number(_), Cell::Raw(text) | Cell::String(text)) => Ok(spread.parse(text)),
+        (Form::Number(number), _) => {
+            spread.add(number);
+            Ok(Some(number as f32))
+        }
         (Form::Boolean(value, TYPED), _) => Ok(Some(f32::from(value))),
         (Form::Code, _) => Err(Kind::Code),
         (Form::OtherNumber(kind), _) => Err(Kind::OtherNumber(kind)),
@@ -159,11 +179,14 @@ pub(crate) fn boolean_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
     }
 }
 
-/// The days since 1970-01-01. None if the value is missing.
-fn date_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
+/// The days since 1970-01-01, which are added to the spread of their column. None if the value is missing.
+fn date_of(cell: Cell<'_>, spread: &Spread) -> Result<Option<f32>, Kind> {
     match cell.form() {
         Form::Missing => Ok(None),
-        Form::Date(days) => Ok(Some(days as f32)),
+        Form::Date(days) => {
+            spread.add(days);
+            Ok(Some(days as f32))
+        }
         Form::OtherDate => Err(Kind::OtherDate),
         _ => Err(Kind::NotDate),
     }

@@ -22,7 +22,7 @@ mod problems;
 pub use self::options::{EncodingOptions, MissingOption, MissingOptions, Replacement};
 pub(crate) use self::{
     cell::{Cell, Form, HEXADECIMAL, form_of},
-    encoder::{Encoder, boolean_of},
+    encoder::{Encoder, boolean_of, described},
     fit::{ColumnFit, Fitted},
     problems::{Kind as ProblemKind, Problems, RowNames},
 };

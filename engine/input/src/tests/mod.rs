@@ -2,6 +2,7 @@
 
 mod arrays;
 mod damage;
+mod losses;
 mod matrices;
 mod memory;
 mod naive;

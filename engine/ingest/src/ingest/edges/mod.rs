@@ -118,6 +118,7 @@ pub fn write(
     }
     if !are_spilled {
         source.check()?;
+        source.loss_warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         job.journal.record(Record::EdgesSpilled)?;
     }
 
