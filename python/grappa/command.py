@@ -22,6 +22,7 @@ def run(
 
     Raises:
         ValueError: An option is unknown or has an impossible value.
+        MemoryError: The system refused memory.
         grappa.Error: The program failed.
     """
     try:

@@ -1,5 +1,7 @@
 //! Errors of the engine as exceptions.
 
+use std::io;
+
 use clap::error::{ContextKind, ContextValue};
 use grappa_engine::Error as EngineError;
 use pyo3::{
@@ -26,8 +28,10 @@ pub fn exception(error: EngineError) -> PyErr {
 }
 
 fn exception_of(error: EngineError) -> PyErr {
+    if is_refused_memory(&error) {
+        return PyMemoryError::new_err(in_python(&error.to_string()));
+    }
     match error {
-        EngineError::Memory { .. } => PyMemoryError::new_err(in_python(&error.to_string())),
         EngineError::Stopped => PyKeyboardInterrupt::new_err(()),
         EngineError::OutOfRange { .. } | EngineError::UnknownName { .. } => {
             PyValueError::new_err(in_python(&error.to_string()))
@@ -92,10 +96,17 @@ fn with_fields(exception: PyErr, fields: Fields) -> PyErr {
         }
     });
     exception
+/// Whether the system refused memory, or addresses for a mapping.
+fn is_refused_memory(error: &(dyn std::error::Error + 'static)) -> bool {
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    errors.filter_map(|error| error.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::OutOfMemory)
 }
 
 /// The exception for an error of a program.
 pub fn program_exception(error: anyhow::Error) -> PyErr {
+    if is_refused_memory(&*error) {
+        return PyMemoryError::new_err(in_python(&format!("{error:#}")));
+    }
     match error.downcast::<EngineError>() {
         Ok(error) => exception(error),
         Err(error) => match error.downcast::<clap::Error>() {

@@ -13,7 +13,14 @@ use pyo3::{
     types::{PyDict, PyList},
 };
 
-use crate::{array::Array, error::exception, nodes::numbers_of};
+use crate::{
+    array::Array,
+    error::exception,
+    nodes::{collected, joined, numbers_of, reserved},
+};
+
+/// The purpose of the memory, in errors.
+const BATCH: &str = "the edges of a batch; give a smaller batch_size or num_neighbors";
 
 /// How batches list their edges.
 pub struct Layout {
@@ -64,7 +71,7 @@ impl Drawing {
         let path = store.path().display();
         if (self.by_weight || self.edge_weights) && !store.manifest().weighted {
             return Err(PyValueError::new_err(format!(
-                "{path} has no edge weights; ingest with weights=..., or leave out edge_weights and weight_attr"
+                "{path} has no edge weights; ingest with weights=..., or leave out by_weight, edge_weights and weight_attr"
             )));
         }
         if self.edge_features && store.edge_features().is_none() {
@@ -172,27 +179,24 @@ impl Neighborhood {
                     reached = block.sources;
                 }
                 Edges::Hops {
-                    coo: Coo::of(blocks, layout.edges),
+                    coo: Coo::of(blocks, layout.edges)?,
                     nodes_of_hops,
                     edges_of_hops: blocks.iter().map(|block| block.indices.len()).collect(),
                 }
             }
-            Kind::Blocks => Edges::Blocks(
-                blocks
-                    .iter()
-                    .rev()
-                    .map(|block| {
-                        let coo = Coo::of(std::slice::from_ref(block), layout.edges);
-                        (coo, (block.sources, block.destinations))
-                    })
-                    .collect(),
-            ),
+            Kind::Blocks => {
+                let outermost_first = blocks.iter().rev().map(|block| {
+                    let coo = Coo::of(std::slice::from_ref(block), layout.edges)?;
+                    Ok((coo, (block.sources, block.destinations)))
+                });
+                Edges::Blocks(outermost_first.collect::<Result<_>>()?)
+            }
             Kind::Induced(files) => Edges::Induced(Coo::among(&minibatch.nodes, files, layout.edges)?),
         };
         Ok(Self {
             numbers: numbers_of(store, &minibatch.nodes)?,
             seeds: minibatch.seeds,
-            seed_of_each: layout.disjoint.then(|| seed_of_each(minibatch)),
+            seed_of_each: layout.disjoint.then(|| seed_of_each(minibatch)).transpose()?,
             edges,
         })
     }
@@ -228,8 +232,9 @@ impl Neighborhood {
 }
 
 /// The index of each node's seed, if seeds were sampled apart: no edge joins the neighborhoods of two seeds.
-fn seed_of_each(minibatch: &Minibatch) -> Vec<i64> {
-    let mut seeds: Vec<i64> = (0..minibatch.seeds as i64).collect();
+fn seed_of_each(minibatch: &Minibatch) -> Result<Vec<i64>> {
+    let mut seeds = reserved(minibatch.nodes.len(), BATCH)?;
+    seeds.extend(0..minibatch.seeds as i64);
     seeds.resize(minibatch.nodes.len(), 0);
     for block in &minibatch.blocks {
         for destination in 0..block.destinations {
@@ -237,14 +242,14 @@ fn seed_of_each(minibatch: &Minibatch) -> Vec<i64> {
             block.indices[block.edges_of(destination)].iter().for_each(|&source| seeds[source as usize] = seed);
         }
     }
-    seeds
+    Ok(seeds)
 }
 
 impl Coo {
     /// The edges of some blocks.
-    fn of(blocks: &[Block], parts: EdgeParts) -> Self {
+    fn of(blocks: &[Block], parts: EdgeParts) -> Result<Self> {
         let edges: usize = blocks.iter().map(|block| block.indices.len()).sum();
-        let mut index = Vec::with_capacity(2 * edges);
+        let mut index = reserved(2 * edges, BATCH)?;
         for block in blocks {
             index.extend(block.indices.iter().map(|&source| i64::from(source)));
         }
@@ -253,16 +258,20 @@ impl Coo {
                 index.resize(index.len() + (bounds[1] - bounds[0]) as usize, destination);
             }
         }
-        let ids = || blocks.iter().flat_map(|block| &block.edge_ids);
-        Self {
-            index,
-            weights: parts.weights.then(|| blocks.iter().flat_map(|block| &block.edge_weights).copied().collect()),
-            ids: parts.ids.then(|| ids().map(|&id| id as i64).collect()),
-            features: parts.dim.map(|dim| {
-                let all = blocks.iter().map(|block| &block.edge_features[..]).collect::<Vec<_>>();
-                (all.concat(), dim)
-            }),
+        let (mut weights, mut ids, mut features) = (None, None, None);
+        if parts.weights {
+            let of_blocks: Vec<_> = blocks.iter().map(|block| &block.edge_weights[..]).collect();
+            weights = Some(joined(&of_blocks, BATCH)?);
         }
+        if parts.ids {
+            let of_blocks = blocks.iter().flat_map(|block| &block.edge_ids);
+            ids = Some(collected(of_blocks.map(|&id| id as i64), edges, BATCH)?);
+        }
+        if let Some(dim) = parts.dim {
+            let of_blocks: Vec<_> = blocks.iter().map(|block| &block.edge_features[..]).collect();
+            features = Some((joined(&of_blocks, BATCH)?, dim));
+        }
+        Ok(Self { index, weights, ids, features })
     }
 
     /// All edges among `nodes`, by destination.
@@ -285,14 +294,19 @@ impl Coo {
                 .collect()
         });
         let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
-        let sources = parts.iter().flat_map(|part| &part.sources);
-        let destinations = parts.iter().flat_map(|part| &part.destinations);
-        Ok(Self {
-            index: sources.chain(destinations).copied().collect(),
-            weights: wanted.weights.then(|| parts.iter().flat_map(|part| &part.weights).copied().collect()),
-            ids: wanted.ids.then(|| parts.iter().flat_map(|part| &part.ids).copied().collect()),
-            features: wanted.dim.map(|dim| (parts.iter().flat_map(|part| &part.features).copied().collect(), dim)),
-        })
+        let sources = parts.iter().map(|part| &part.sources[..]);
+        let ends: Vec<_> = sources.chain(parts.iter().map(|part| &part.destinations[..])).collect();
+        let (mut weights, mut ids, mut features) = (None, None, None);
+        if wanted.weights {
+            weights = Some(joined(&parts.iter().map(|part| &part.weights[..]).collect::<Vec<_>>(), BATCH)?);
+        }
+        if wanted.ids {
+            ids = Some(joined(&parts.iter().map(|part| &part.ids[..]).collect::<Vec<_>>(), BATCH)?);
+        }
+        if let Some(dim) = wanted.dim {
+            features = Some((joined(&parts.iter().map(|part| &part.features[..]).collect::<Vec<_>>(), BATCH)?, dim));
+        }
+        Ok(Self { index: joined(&ends, BATCH)?, weights, ids, features })
     }
 
     fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {

@@ -19,11 +19,13 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use crate::{
     array::Array,
     error::exception,
-    nodes::{Numbers, nodes_of},
+    nodes::{Numbers, collected, joined, nodes_of, reserved},
 };
 
 /// A list of edges takes at most 1/LIST_SHARE of the loader's memory.
 const LIST_SHARE: u64 = 4;
+/// The purpose of the memory, in errors.
+const PAIRS: &str = "the pairs of a batch; give a smaller batch_size, or fewer negatives with neg_sampling";
 /// What helps if a node has edges to all others.
 const WITHOUT_NEGATIVE: &str = "give exclude_edges=False, or edge_label_index without the edges of this node";
 
@@ -172,18 +174,19 @@ impl Links {
     }
 
     /// The pairs of minibatch `index`.
-    pub fn arrays(&self, batches: &PartitionBatches, index: u64, minibatch: &Minibatch) -> LinkArrays {
+    pub fn arrays(&self, batches: &PartitionBatches, index: u64, minibatch: &Minibatch) -> Result<LinkArrays> {
         let mut indices = Vec::new();
         batches.seed_indices(index, &mut indices);
         let positives = batches.positives(batches.places(index)[0]);
         let pairs = &minibatch.links;
-        LinkArrays {
-            numbers: indices.into_iter().map(|index| positives.number(index) as i64).collect(),
-            positives: Pairs::of(&pairs.positives),
-            negatives: Pairs::of(&pairs.negatives),
-            is_negative: pairs.is_negative.clone(),
+        let count = indices.len();
+        Ok(LinkArrays {
+            numbers: collected(indices.into_iter().map(|index| positives.number(index) as i64), count, PAIRS)?,
+            positives: Pairs::of(&pairs.positives)?,
+            negatives: Pairs::of(&pairs.negatives)?,
+            is_negative: joined(&[&pairs.is_negative], PAIRS)?,
             kind: self.task.negatives,
-        }
+        })
     }
 }
 
@@ -210,11 +213,13 @@ impl LinkArrays {
         match self.kind {
             Negatives::None | Negatives::Pairs(_) => {
                 let pairs = positives + self.negatives.sources.len();
-                let mut labels = vec![1.0; positives];
+                let mut labels = reserved(pairs, PAIRS).map_err(exception)?;
+                labels.resize(positives, 1.0);
                 labels.resize(pairs, 0.0);
-                let index =
-                    [self.positives.sources, self.negatives.sources, self.positives.targets, self.negatives.targets];
-                dict.set_item("edge_label_index", Array::new(index.concat(), &[2, pairs]))?;
+                let sources = [&self.positives.sources[..], &self.negatives.sources];
+                let targets = [&self.positives.targets[..], &self.negatives.targets];
+                let index = joined(&[sources, targets].concat(), PAIRS).map_err(exception)?;
+                dict.set_item("edge_label_index", Array::new(index, &[2, pairs]))?;
                 dict.set_item("edge_label", Array::vector(labels))
             }
             Negatives::Destinations(_) | Negatives::Shared(_) => {
@@ -227,7 +232,9 @@ impl LinkArrays {
                 dict.set_item("dst_pos_index", Array::vector(self.positives.targets))?;
                 dict.set_item("dst_neg_index", Array::new(self.negatives.targets, &shape))?;
                 if matches!(self.kind, Negatives::Shared(_)) {
-                    let mask = self.is_negative.into_iter().map(u8::from).collect();
+                    let places = self.is_negative.len();
+                    let mask = collected(self.is_negative.into_iter().map(u8::from), places, PAIRS);
+                    let mask = mask.map_err(exception)?;
                     dict.set_item("neg_mask", Array::new(mask, &[positives, negatives]))?;
                 }
                 Ok(())
@@ -237,17 +244,17 @@ impl LinkArrays {
 }
 
 impl Pairs {
-    fn of(pairs: &[[u32; 2]]) -> Self {
-        let pairs = pairs.iter().map(|&[source, target]| (i64::from(source), i64::from(target)));
-        let (sources, targets) = pairs.unzip();
-        Self { sources, targets }
+    fn of(pairs: &[[u32; 2]]) -> Result<Self> {
+        let ends = |end: usize| collected(pairs.iter().map(|pair| i64::from(pair[end])), pairs.len(), PAIRS);
+        Ok(Self { sources: ends(0)?, targets: ends(1)? })
     }
 }
 
 /// Pairs of nodes from sources and destinations.
 fn pairs_of(store: &Store, (sources, targets): &(Numbers, Numbers)) -> PyResult<Vec<(NodeId, NodeId)>> {
     let (sources, targets) = (nodes_of(store, &sources.0)?, nodes_of(store, &targets.0)?);
-    Ok(sources.into_iter().zip(targets).collect())
+    let count = sources.len();
+    collected(sources.into_iter().zip(targets), count, "pairs of nodes").map_err(exception)
 }
 
 /// The true edges beside the graph's: training may not know the edges that are held out, and evaluations know all.
@@ -261,7 +268,7 @@ fn negatives(options: &LinkOptions) -> PyResult<Negatives> {
     let whole = || match amount.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&amount) {
         true => Ok(amount as u32),
         false => Err(PyValueError::new_err(format!(
-            "{} negatives: amount is {amount}; give a whole number, at least 1",
+            "neg_sampling={:?} has the amount {amount}; give a whole number, at least 1",
             options.negatives
         ))),
     };
@@ -269,7 +276,8 @@ fn negatives(options: &LinkOptions) -> PyResult<Negatives> {
         "none" => Negatives::None,
         "binary" if amount.is_finite() && amount > 0.0 => Negatives::Pairs(amount),
         "binary" => {
-            return Err(PyValueError::new_err(format!("binary negatives: amount is {amount}; give a number above 0")));
+            let what = format!("neg_sampling=\"binary\" has the amount {amount}; give a number above 0");
+            return Err(PyValueError::new_err(what));
         }
         "triplet" => Negatives::Destinations(whole()?),
         "shared" => Negatives::Shared(whole()?),

@@ -31,7 +31,7 @@ use crate::{
     labels::Labels,
     layout::{Drawing, Layout, Neighborhood},
     links::{LinkArrays, LinkOptions, Links},
-    nodes::{Numbers, nodes_at, nodes_of, positions_of},
+    nodes::{Numbers, collected, joined, nodes_at, nodes_of, positions_of},
     partitions::{LossWeight, PartitionOptions, Partitions},
     process::OfProcess,
     store::Store,
@@ -357,7 +357,11 @@ impl Delivery {
             {
                 Seeds::All
             }
-            None => Seeds::List(nodes_of(&store, &(0..store.manifest().nodes as i64).collect::<Vec<_>>())?.into()),
+            None => {
+                let nodes = store.manifest().nodes;
+                let all = collected(0..nodes as i64, nodes as usize, "the numbers of all nodes").map_err(exception)?;
+                Seeds::List(nodes_of(&store, &all)?.into())
+            }
             Some(Numbers(positions)) if options.by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
             Some(Numbers(numbers)) => Seeds::List(nodes_of(&store, &numbers)?.into()),
         };
@@ -415,8 +419,8 @@ impl Delivery {
             let batches = loader.batches(command.epoch, |batches| batches)?;
             return self.deliver_each(&batches, command, |delivery, batch| {
                 let links = delivery.links.as_ref().expect("the loader is of links");
-                let arrays = links.arrays(&batches, batch.index(), batch.minibatch());
-                let input_ids = arrays.numbers.clone();
+                let arrays = links.arrays(&batches, batch.index(), batch.minibatch())?;
+                let input_ids = joined(&[&arrays.numbers], "the numbers of edges")?;
                 Ok(Prepared {
                     links: Some(arrays),
                     ..delivery.prepare(batch, |_| input_ids, LossWeight::OfBatch(1.0))?
@@ -477,7 +481,7 @@ impl Delivery {
         let neighborhood = Neighborhood::of(&self.store, minibatch, &self.layout)?;
         Ok(Prepared {
             input_ids: input_ids(&neighborhood),
-            positions: self.by_position.then(|| positions_of(&minibatch.nodes)),
+            positions: self.by_position.then(|| positions_of(&minibatch.nodes)).transpose()?,
             loss_weight,
             neighborhood,
             labels: labels.transpose()?,

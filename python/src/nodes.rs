@@ -35,6 +35,31 @@ pub fn reserved<T>(count: usize, what: &'static str) -> grappa_engine::Result<Ve
     Ok(values)
 }
 
+/// The values of an iterator, of which there are `count` at most.
+///
+/// # Errors
+/// If the system refuses the memory.
+pub fn collected<T>(
+    values: impl IntoIterator<Item = T>,
+    count: usize,
+    what: &'static str,
+) -> grappa_engine::Result<Vec<T>> {
+    let mut collected = reserved(count, what)?;
+    // Exactly as many are reserved, so nothing grows.
+    collected.extend(values.into_iter().take(count));
+    Ok(collected)
+}
+
+/// All values of `parts`, one part after another.
+///
+/// # Errors
+/// If the system refuses the memory.
+pub fn joined<T: Copy>(parts: &[&[T]], what: &'static str) -> grappa_engine::Result<Vec<T>> {
+    let mut joined = reserved(parts.iter().map(|part| part.len()).sum(), what)?;
+    parts.iter().for_each(|part| joined.extend_from_slice(part));
+    Ok(joined)
+}
+
 /// The indices of `nodes` by chunk, and ascending within it: files are read front to back, and each is mapped once.
 ///
 /// # Errors
@@ -83,6 +108,6 @@ pub fn numbers_of(store: &Store, nodes: &[NodeId]) -> grappa_engine::Result<Vec<
     Ok(ids.into_iter().map(|id| id as i64).collect())
 }
 
-pub fn positions_of(nodes: &[NodeId]) -> Vec<i64> {
-    nodes.iter().map(|node| node.0 as i64).collect()
+pub fn positions_of(nodes: &[NodeId]) -> grappa_engine::Result<Vec<i64>> {
+    collected(nodes.iter().map(|node| node.0 as i64), nodes.len(), NUMBERS)
 }

@@ -9,6 +9,7 @@ use grappa_engine::{
     ChunkId, EdgePart, Error as EngineError, ExternalId, NodeId, Store as EngineStore,
     formats::{
         DenseId,
+        dictionary::KEY_BYTES_MAX,
         manifest::{ExternalIds, LabelKind},
     },
     io::{heap, map::report_faults},
@@ -28,8 +29,12 @@ use crate::{
     error::{Error, exception},
     in_edges::InEdges,
     labels::Labels,
-    nodes::{Numbers, by_chunk, nodes_of, numbers_of, positions_of},
+    nodes::{Numbers, by_chunk, collected, joined, nodes_of, numbers_of, positions_of, reserved},
 };
+
+/// The purpose of the memory, in errors.
+const IDS: &str = "the ids of nodes";
+const ENDS: &str = "the ends of edges";
 
 /// A store that is open for reading. Nodes are numbers: node k is the one with the k-th smallest id of the input.
 #[pyclass(frozen, module = "grappa._grappa")]
@@ -167,10 +172,13 @@ impl Store {
         background::run(py, None, |progress| {
             let edges =
                 Positives::of_part(PartEdges::all(store, part), None, u64::MAX, &*progress).map_err(exception)?;
-            let (sources, targets): (Vec<_>, Vec<_>) = edges.edges().iter().copied().unzip();
+            let count = edges.edges().len();
+            let sources = collected(edges.edges().iter().map(|edge| edge.0), count, ENDS).map_err(exception)?;
+            let targets = collected(edges.edges().iter().map(|edge| edge.1), count, ENDS).map_err(exception)?;
             let ends = [sources, targets].map(|nodes| numbers_of(store, &nodes));
             let [sources, targets] = ends.map(|numbers| numbers.map_err(exception));
-            Ok(Array::new([sources?, targets?].concat(), &[2, edges.len() as usize]))
+            let ends = joined(&[&sources?, &targets?], ENDS).map_err(exception)?;
+            Ok(Array::new(ends, &[2, count]))
         })
     }
 
@@ -212,7 +220,8 @@ impl Store {
 
     /// The positions of nodes in the files of the store.
     fn positions(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
-        let positions = py.detach(|| nodes_of(&self.store, &nodes.0)).map(|nodes| positions_of(&nodes))?;
+        let nodes = py.detach(|| nodes_of(&self.store, &nodes.0))?;
+        let positions = positions_of(&nodes).map_err(exception)?;
         Ok(Array::vector(positions))
     }
 
@@ -262,8 +271,13 @@ impl Store {
         if self.has_string_ids {
             let (text, ends) = py
                 .detach(|| -> Result<_, EngineError> {
-                    let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(len));
+                    let (mut text, mut ends) = (Vec::new(), reserved(len, IDS)?);
                     for id in dense_ids {
+                        // Doubled by hand: a vector that grows by itself ends the interpreter if the system refuses.
+                        if text.capacity() - text.len() < KEY_BYTES_MAX {
+                            let room = text.len().max(KEY_BYTES_MAX);
+                            heap::reserve(&mut text, room, IDS)?;
+                        }
                         ids.append_text_at(id, &mut text)?;
                         ends.push(text.len());
                     }
@@ -282,11 +296,19 @@ impl Store {
             }
             return Ok(list.into_any());
         }
-        let numbers =
-            py.detach(|| dense_ids.map(|id| ids.integer_at(id)).collect::<Result<Vec<_>, _>>()).map_err(exception)?;
+        let numbers = py
+            .detach(|| -> Result<_, EngineError> {
+                let mut numbers = reserved(len, IDS)?;
+                for id in dense_ids {
+                    numbers.push(ids.integer_at(id)?);
+                }
+                Ok(numbers)
+            })
+            .map_err(exception)?;
         let array = match numbers.iter().any(|&id| i64::try_from(id).is_err()) {
             true => Array::vector(numbers),
-            false => Array::vector(numbers.into_iter().map(|id| id as i64).collect()),
+            // In place: both have 64 bits.
+            false => Array::vector(numbers.into_iter().map(u64::cast_signed).collect()),
         };
         Ok(array.into_pyobject(py)?.into_any())
     }
@@ -294,11 +316,16 @@ impl Store {
     /// The nodes with these ids of the input: an array of unsigned integers, or a list of strings and bytes.
     fn nodes(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Array> {
         let ids: Vec<ExternalId> = match PyBuffer::<u64>::get(ids) {
-            Ok(integers) => integers.to_vec(py)?.into_iter().map(ExternalId::Integer).collect(),
+            Ok(integers) => {
+                let mut values = heap::zeroed(integers.item_count(), IDS).map_err(exception)?;
+                integers.copy_to_slice(py, &mut values)?;
+                let count = values.len();
+                collected(values.into_iter().map(ExternalId::Integer), count, IDS).map_err(exception)?
+            }
             Err(_) => ids.try_iter()?.map(|id| string_of(&id?)).collect::<PyResult<_>>()?,
         };
         py.detach(|| {
-            let mut nodes = Vec::with_capacity(ids.len());
+            let mut nodes = reserved(ids.len(), IDS).map_err(exception)?;
             for id in &ids {
                 let node = self.store.node(id).map_err(exception)?;
                 nodes.push(node.ok_or_else(|| {

@@ -39,6 +39,19 @@ pub fn reserve<T>(values: &mut Vec<T>, additional: usize, what: &'static str) ->
     allowing_refusal(|| values.try_reserve_exact(additional)).map_err(|_| memory_error::<T>(additional, what))
 }
 
+/// Reserves room for `additional` more values of a vector that grows often, and for more of them, as `push` does. `what` completes
+/// "cannot get memory for".
+///
+/// # Errors
+/// [`Error::Memory`] if the system refuses.
+#[inline]
+pub fn grow<T>(values: &mut Vec<T>, additional: usize, what: &'static str) -> Result<()> {
+    if values.capacity() - values.len() >= additional {
+        return Ok(());
+    }
+    allowing_refusal(|| values.try_reserve(additional)).map_err(|_| memory_error::<T>(additional, what))
+}
+
 /// Reserves room for exactly `length` values in all. `what` completes "cannot get memory for".
 ///
 /// # Errors
@@ -180,5 +193,15 @@ mod tests {
         let mut values = vec![0u8; 10];
         reserve(&mut values, 1000, "a test").unwrap();
         assert!(values.capacity() >= 1010);
+        // Vectors that grow one by one are copied a few times only.
+        let mut copies = 0;
+        for value in 0..1000 {
+            let before = values.capacity();
+            grow(&mut values, 1, "a test").unwrap();
+            copies += usize::from(values.capacity() != before);
+            values.push(value as u8);
+        }
+        assert!(copies < 3, "{copies}");
+        assert!(grow(&mut vec![0u64], 1 << 60, "a test").is_err());
     }
 }

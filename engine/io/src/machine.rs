@@ -48,10 +48,17 @@ pub fn raise_descriptor_limit() {
 }
 
 /// Memory that this process can still take, in bytes: what the machine has available, within the limits of its control groups (the
-/// limits of a container or a job). `None` if the kernel does not report it.
+/// limits of a container or a job) and of its addresses (`ulimit -v`). `None` if the kernel does not report it.
 pub fn free_memory_bytes() -> Option<u64> {
-    let free = groups().into_iter().filter_map(|group| group.free_bytes());
+    let free = groups().into_iter().filter_map(|group| group.free_bytes()).chain(free_addresses_bytes());
     Some(free.fold(available_bytes()?, u64::min))
+}
+
+/// The addresses that this process can still use, in bytes. `None` if they are not limited.
+fn free_addresses_bytes() -> Option<u64> {
+    let limit = getrlimit(Resource::As).current?;
+    let used = kibibytes(&fs::read_to_string("/proc/self/status").ok()?, "VmSize:")?;
+    Some(limit.saturating_sub(used))
 }
 
 /// The most memory that the processes of a machine or container can have together.

@@ -9,7 +9,7 @@ use grappa_formats::{
     permutation::Feistel,
     permutation_table::{ENTRY_BYTES, PermutationTable},
 };
-use grappa_io::{Error, Result, container::MappedPayload, map::Access};
+use grappa_io::{Error, Result, container::MappedPayload, heap, map::Access};
 
 use crate::{NodePermutation, files};
 
@@ -128,7 +128,9 @@ impl StoreIds {
     /// # Panics
     /// If there is no such node.
     pub fn dense_ids(&self, nodes: &[NodeId]) -> Result<Vec<u64>> {
-        let mut ids: Vec<u64> = nodes.iter().map(|node| node.0).collect();
+        let mut ids: Vec<u64> = Vec::new();
+        heap::reserve(&mut ids, nodes.len(), "the ids of nodes")?;
+        ids.extend(nodes.iter().map(|node| node.0));
         if let Some(node) = ids.iter().find(|&&node| node >= self.nodes) {
             panic!("node {node} of {}", self.nodes);
         }

@@ -1,8 +1,11 @@
 //! Parsed edges of one block. A worker clears and refills its batch block after block, so its memory is allocated once.
 
-use grappa_io::Position;
+use grappa_io::{Position, Result, heap};
 
 use super::{BadEdge, order::Place};
+
+/// The purpose of the memory, in errors.
+pub(super) const BLOCK: &str = "a block of edges";
 
 /// Edges with integer ids, in file order: edge `k` goes from `sources[k]` to `targets[k]`.
 #[derive(Debug, Default)]
@@ -57,11 +60,14 @@ impl EdgeBatch {
     }
 
     /// Reserves memory for edges with `width` values each.
-    pub(super) fn reserve(&mut self, edges: usize, width: usize) {
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub(super) fn reserve(&mut self, edges: usize, width: usize) -> Result<()> {
         // Exactly: a vector that grows by doubling may hold twice its edges, and memory budgets count on less.
-        self.sources.reserve_exact(edges);
-        self.targets.reserve_exact(edges);
-        self.values.reserve_exact(width * edges);
+        heap::reserve(&mut self.sources, edges, BLOCK)?;
+        heap::reserve(&mut self.targets, edges, BLOCK)?;
+        heap::reserve(&mut self.values, width * edges, BLOCK)
     }
 }
 

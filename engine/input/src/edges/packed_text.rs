@@ -8,7 +8,7 @@ use memchr::memchr;
 use super::{
     layout::TextLayout,
     parse::PADDING,
-    text::{STEP_BYTES, TextLines},
+    text::{STEP_BYTES, TextLines, grow},
 };
 use crate::{
     extent::{Compression, Extent, Stream},
@@ -74,7 +74,7 @@ impl TextStream {
         let wanted = self.block_bytes.max(1);
         let step = STEP_BYTES.min(wanted.max(16));
         let mut length = self.pending.len();
-        buffer.resize(buffer.len().max(length.max(wanted) + 1 + PADDING), 0);
+        grow(buffer, length.max(wanted) + 1 + PADDING)?;
         buffer[..length].copy_from_slice(&self.pending);
         self.pending.clear();
         if length < wanted {
@@ -107,7 +107,7 @@ impl TextStream {
                     long_line(LINE_BYTES_MAX),
                 ));
             }
-            buffer.resize(buffer.len().max(length + step + 1 + PADDING), 0);
+            grow(buffer, length + step + 1 + PADDING)?;
             let read = self.stream.read_full(&mut buffer[length..length + step])?;
             length += read;
             ended = read < step;

@@ -90,7 +90,7 @@ pub(super) fn parse_edges(
     on_bad: &mut OnBad<'_>,
 ) -> Result<(), Stop> {
     // Counting first costs a thirtieth of the parsing, and keeps the batch as small as its edges.
-    into.reserve(block.count_lines(), form.values());
+    into.reserve(block.count_lines(), form.values())?;
     match (form.is_plain(), form.weighted()) {
         (true, true) => parse_integers::<true>(block, form, limit, into, on_bad),
         (true, false) => parse_integers::<false>(block, form, limit, into, on_bad),
@@ -167,7 +167,7 @@ pub(super) fn parse_entries(
     on_bad: &mut OnBad<'_>,
 ) -> Result<u64, Stop> {
     let directions = if matrix.symmetric { 2 } else { 1 };
-    into.reserve(directions * block.count_lines(), form.values());
+    into.reserve(directions * block.count_lines(), form.values())?;
     let mut entries = 0;
     for line in block {
         let (at, line) = line?;

@@ -13,6 +13,7 @@ use super::{
     EdgeBatch, IdLimit,
     edge_array::{ArrayColumn, EdgeArray},
     row_check::{Fault, OnBadRow, RowCheck, ids_of_floats},
+    text::grow,
 };
 use crate::{
     conversions::Conversion,
@@ -242,7 +243,7 @@ impl Table {
     pub fn read(&self, block: u64, buffer: &mut Vec<u8>) -> Result<()> {
         let (first, rows) = self.block(block);
         let id = self.id.bytes();
-        buffer.resize(buffer.len().max(rows * self.row_bytes()), 0);
+        grow(buffer, rows * self.row_bytes())?;
         let (ids, mut rest) = buffer.split_at_mut(rows * 2 * id);
         match &self.ids {
             Ids::Pairs(pairs) => {
@@ -292,7 +293,7 @@ impl Table {
         let (first, rows) = self.block(block);
         let (ids, mut rest) = buffer.split_at(rows * 2 * self.id.bytes());
         let width = self.width();
-        into.reserve(rows, width);
+        into.reserve(rows, width)?;
         let mut faults = Vec::new();
         match self.id {
             ElementType::U8 => self.ids(ids, into, |[byte]: [u8; 1]| byte.into()),

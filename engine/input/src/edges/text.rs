@@ -18,10 +18,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use grappa_io::{Error, Position, Result};
+use grappa_io::{Error, Position, Result, heap};
 use memchr::{memchr, memrchr};
 
-use super::{layout::TextLayout, parse::PADDING};
+use super::{batch::BLOCK, layout::TextLayout, parse::PADDING};
 use crate::{file::InputFile, line_reader::LINE_BYTES_MAX, messages::long_line};
 
 /// The reader searches beyond a block's range for the end of its last line in steps of this size.
@@ -68,13 +68,13 @@ impl TextFile {
         let end = ((block + 1) * self.block_bytes).min(self.file.bytes());
         self.file.will_need(end, self.block_bytes);
         if end <= start {
-            buffer.resize(buffer.len().max(PADDING), 0);
+            grow(buffer, PADDING)?;
             return Ok(TextLines { offset: start, ..TextLines::default() });
         }
         // Start one byte earlier, to see whether a line ends there. Data always starts with a line.
         let from = if start > data_start { start - 1 } else { start };
         let mut length = (end - from) as usize;
-        buffer.resize(buffer.len().max(length + PADDING), 0);
+        grow(buffer, length + PADDING)?;
         self.file.read_exact_at(&mut buffer[..length], from)?;
         let first = match from == start {
             true => 0,
@@ -94,7 +94,7 @@ impl TextFile {
         let mut read = length;
         loop {
             let step = (self.file.bytes() - from - read as u64).min(STEP_BYTES as u64) as usize;
-            buffer.resize(buffer.len().max(read + step + 1 + PADDING), 0);
+            grow(buffer, read + step + 1 + PADDING)?;
             if step == 0 {
                 buffer[read] = b'\n';
                 return Ok(read + 1);
@@ -127,4 +127,14 @@ impl TextFile {
         known.insert(offset, lines);
         Ok(lines + 1)
     }
+}
+
+/// Makes a buffer at least `length` bytes long.
+///
+/// # Errors
+/// If the system refuses the memory.
+pub(super) fn grow(buffer: &mut Vec<u8>, length: usize) -> Result<()> {
+    heap::reserve_to(buffer, length, BLOCK)?;
+    buffer.resize(buffer.len().max(length), 0);
+    Ok(())
 }

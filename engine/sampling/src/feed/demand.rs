@@ -104,6 +104,7 @@ impl MinibatchDemand {
                 kept_share = expected.div_ceil(kept_nodes) as u64;
             }
             // A node is always kept or never. So the kept nodes repeat as often as all nodes do.
+            heap::reserve(&mut kept, minibatch.nodes.len().div_ceil(kept_share as usize), MINIBATCH)?;
             let nodes_of_batch = minibatch.nodes.iter().copied();
             kept.extend(nodes_of_batch.filter(|node| random::hash(node.0).is_multiple_of(kept_share)));
             nodes += minibatch.nodes.len();

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use grappa_formats::{ChunkId, NodeId};
-use grappa_io::{Error, Result};
+use grappa_io::{Error, Result, heap};
 use grappa_storage::{MappedChunks, Store};
 
 use super::{among::OwnedMembers, known::KnownEdges};
@@ -14,6 +14,8 @@ use crate::{
     view::PartitionView,
 };
 
+/// The purpose of the memory, in errors.
+pub(super) const PAIRS: &str = "the pairs of a minibatch of links";
 /// Draws for a negative before it counts as impossible: one of a node that has edges to 99 of 100 nodes is then found with all but
 /// certainty.
 pub(super) const DRAWS_MAX: u64 = 2000;
@@ -265,11 +267,14 @@ impl Draw<'_> {
                 ));
             }
         }
+        heap::reserve(&mut out.negatives, count, PAIRS)?;
         out.negatives.resize(count, (NodeId(0), NodeId(0)));
         scratch.pending.clear();
+        heap::reserve(&mut scratch.pending, count, PAIRS)?;
         scratch.pending.extend(0..count);
         let is_shared = matches!(self.negatives, Negatives::Shared(_));
         if !is_shared && self.without_negative == WithoutNegative::Marked {
+            heap::reserve(&mut out.is_negative, count, PAIRS)?;
             out.is_negative.resize(count, true);
         }
         for round in 0.. {
@@ -280,6 +285,7 @@ impl Draw<'_> {
                 break;
             }
             scratch.pairs.clear();
+            heap::reserve(&mut scratch.pairs, scratch.pending.len(), PAIRS)?;
             scratch.pairs.extend(scratch.pending.iter().map(|&slot| out.negatives[slot]));
             self.find(scratch)?;
             let found = &scratch.found;
@@ -303,11 +309,11 @@ impl Draw<'_> {
     /// blocks.
     fn mark_shared(&self, scratch: &mut DrawScratch, out: &mut LinkSamples) -> Result<()> {
         let LinkSamples { positives, negatives, is_negative } = out;
+        heap::reserve(is_negative, positives.len() * negatives.len(), PAIRS)?;
         if self.known.is_none() {
             is_negative.resize(positives.len() * negatives.len(), true);
             return Ok(());
         }
-        is_negative.reserve_exact(positives.len() * negatives.len());
         for &(source, _) in &*positives {
             for negatives in negatives.chunks(SHARED_BLOCK) {
                 scratch.pairs.clear();

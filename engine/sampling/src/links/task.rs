@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use grappa_formats::NodeId;
-use grappa_io::Result;
+use grappa_io::{Result, heap};
 use grappa_storage::Store;
 
 use super::{
     known::KnownEdges,
-    negatives::{Candidates, Draw, DrawScratch, LinkSamples, Negatives, WithoutNegative},
+    negatives::{Candidates, Draw, DrawScratch, LinkSamples, Negatives, PAIRS, WithoutNegative},
 };
 use crate::{
     NodeSet,
@@ -92,6 +92,7 @@ impl LinkTask {
     ) -> Result<()> {
         let LinkScratch { draw, samples, seeds, excluded } = scratch;
         samples.positives.clear();
+        heap::reserve(&mut samples.positives, positives.len(), PAIRS)?;
         samples.positives.extend_from_slice(positives);
         Draw {
             store: &self.store,
@@ -105,14 +106,16 @@ impl LinkTask {
         }
         .draw(draw, samples)?;
         seeds.clear();
+        heap::reserve(seeds, 2 * (samples.positives.len() + samples.negatives.len()), PAIRS)?;
         for &(source, target) in samples.positives.iter().chain(&samples.negatives) {
             seeds.extend([source, target]);
         }
         seeds.sort_unstable();
         seeds.dedup();
         sampler.sample_ends(view, seeds, key, sampling, out)?;
-        put(&mut out.links, samples, seeds);
+        put(&mut out.links, samples, seeds)?;
         excluded.clear();
+        heap::reserve(excluded, 2 * out.links.positives.len(), PAIRS)?;
         for &[source, target] in &out.links.positives {
             match self.excluded {
                 ExcludedEdges::None => break,
@@ -133,13 +136,16 @@ impl LinkTask {
 }
 
 /// Sets the pairs of a minibatch.
-fn put(links: &mut LinkPairs, samples: &LinkSamples, seeds: &[NodeId]) {
+fn put(links: &mut LinkPairs, samples: &LinkSamples, seeds: &[NodeId]) -> Result<()> {
     let pairs = [(&mut links.positives, &samples.positives), (&mut links.negatives, &samples.negatives)];
     for (to, from) in pairs {
+        heap::reserve(to, from.len(), PAIRS)?;
         to.extend(from.iter().map(|&(source, target)| {
             let places = [source, target].map(|node| seeds.binary_search(&node));
             places.map(|place| place.expect("both ends of a link are seeds") as u32)
         }));
     }
+    heap::reserve(&mut links.is_negative, samples.is_negative.len(), PAIRS)?;
     links.is_negative.extend_from_slice(&samples.is_negative);
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Looks up whether edges exist.
 
 use grappa_formats::NodeId;
-use grappa_io::Result;
+use grappa_io::{Result, heap};
 
 use super::group::{DrawnPositions, GROUP, Group, GroupScratch};
 use crate::view::{
@@ -25,6 +25,7 @@ pub(crate) fn find_edges(
 ) -> Result<()> {
     let FindScratch(scratch) = scratch;
     found.clear();
+    heap::reserve(found, edges.len(), "edges to look up")?;
     match &view.lists() {
         ViewLists::Whole(lists) => find(lists, edges, scratch, found),
         ViewLists::Partition(lists) => find(lists, edges, scratch, found),

@@ -18,13 +18,16 @@
 
 use std::ops::Range;
 
-use grappa_io::Result;
+use grappa_io::{Result, heap};
 
 use super::{
     minibatch::{Block, Minibatch},
     sampler::Scratch,
     size::check_size,
 };
+
+/// The purpose of the memory, in errors.
+const JOINED: &str = "a minibatch of several parts";
 
 /// The input of joined minibatches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +86,11 @@ impl Minibatch {
         let JoinScratch { places, rows } = scratch;
         for indices in [&mut *places, &mut *rows] {
             indices.clear();
+            heap::reserve(indices, nodes, JOINED)?;
             indices.resize(nodes, 0);
+        }
+        if join == Join::Apart {
+            heap::reserve(&mut out.nodes, nodes, JOINED)?;
         }
         let table = sampler.table.of(graph_nodes);
         table.begin();
@@ -111,6 +118,7 @@ impl Minibatch {
             block.begin(of_parts.clone().map(|block| block.destinations).sum());
             block.sources = if is_shared { out.nodes.len() } else { of_parts.map(|block| block.sources).sum() };
             let indices = if is_shared { &mut *rows } else { &mut *places };
+            block.reserve(parts.iter().map(|part| &part.blocks[hop]))?;
             for level in 0..=hop {
                 for (part, indices) in with_indices(parts, indices) {
                     block.append(&part.blocks[hop], part.level(level), indices);
@@ -163,6 +171,13 @@ impl Block {
         if (0..).zip(&self.own).all(|(place, &row)| place == row) {
             self.own.clear();
         }
+    }
+
+    /// Reserves memory for the edges of other blocks.
+    fn reserve<'a>(&mut self, blocks: impl Iterator<Item = &'a Self> + Clone) -> Result<()> {
+        heap::reserve(&mut self.indices, blocks.clone().map(|block| block.indices.len()).sum(), JOINED)?;
+        heap::reserve(&mut self.edge_weights, blocks.clone().map(|block| block.edge_weights.len()).sum(), JOINED)?;
+        heap::reserve(&mut self.edge_ids, blocks.map(|block| block.edge_ids.len()).sum(), JOINED)
     }
 
     /// Appends some destinations of another block, whose node `i` has the index `indices[i]` here.

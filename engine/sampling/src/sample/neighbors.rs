@@ -11,7 +11,7 @@
 //! ```
 
 use grappa_formats::NodeId;
-use grappa_io::Result;
+use grappa_io::{Result, heap};
 use grappa_storage::StoreIds;
 
 use super::{
@@ -24,6 +24,9 @@ use super::{
     weighted,
 };
 use crate::view::adjacency::{AdjacencyLists, weight_max};
+
+/// The purpose of the memory, in errors.
+const SAMPLED: &str = "the edges and nodes of a minibatch";
 
 /// How neighbors are chosen at a hop.
 #[derive(Debug, Clone, Copy)]
@@ -62,12 +65,15 @@ impl NeighborHop<'_> {
             for index in 0..last - first {
                 group.read(index);
                 block.offsets.push((done + group.scratch.sources.len()) as u32);
-                if self.keeps_ids {
-                    group.read_edge_ids(index, &mut block.edge_ids)?;
-                }
             }
             let sources = &group.scratch.sources;
             check_size(done + sources.len(), nodes.len() + sources.len())?;
+            heap::grow(&mut block.indices, sources.len(), SAMPLED)?;
+            heap::grow(nodes, sources.len(), SAMPLED)?;
+            if self.keeps_ids {
+                heap::grow(&mut block.edge_ids, sources.len(), SAMPLED)?;
+                (0..last - first).try_for_each(|index| group.read_edge_ids(index, &mut block.edge_ids))?;
+            }
             block.indices.resize(done + sources.len(), 0);
             relabel.relabel(sources, nodes, &mut block.indices[done..]);
         }
