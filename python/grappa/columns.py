@@ -60,8 +60,12 @@ def array_of(value: Any, name: str, *, by_row: bool = False, rows: Any = None) -
         array = np.asanyarray(value)
         _require_one_kind(value, array, name)
     array = unmasked(array, name)
-    if array.dtype == object and array.size and all(isinstance(item, (bool, np.bool_)) for item in array.flat):
-        array = array.astype(bool)
+    if array.dtype == object and all(item is None or isinstance(item, (bool, np.bool_)) for item in array.flat):
+        missing = sum(item is None for item in array.flat)
+        if 0 < missing < array.size and name != "labels":
+            raise ValueError(f"{name} is a mask with {missing} missing values; give False for them")
+        if array.size and not missing:
+            array = array.astype(bool)
     if index is not None and (by_row or array.dtype == bool):
         _require_rows(index, rows, name, array.dtype == bool)
     return array
@@ -106,6 +110,16 @@ def mask_in(table: Any) -> Any:
     if "pyarrow" in packages and hasattr(table, "column") and [str(field.type) for field in table.schema] == ["bool"]:
         return table.column(0)
     return table
+
+
+def require_int64(array: np.ndarray, name: str) -> None:
+    """Fails if an array of integers has one that int64 does not have.
+
+    Raises:
+        IndexError: It does.
+    """
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise IndexError(f"{name} has {array.max()}, and there is no such node")
 
 
 def counts_rows(index: Any) -> bool:

@@ -317,7 +317,7 @@ def _value(value: Any, option: _Option) -> Value:
         return _polars(value, option)
     if "pandas" in packages:
         _require_one_level(value, name)
-        return _pandas(value)
+        return _pandas(value, name)
     if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
         return _arrow(value, option)
     if hasattr(value, "__array__") or isinstance(value, (list, tuple, range)):
@@ -345,6 +345,8 @@ def _array(value: Any, option: _Option, is_edge_index: bool = False) -> Value:
         array, is_edge_index = array.T, True
     if array.dtype.kind == "m":
         raise ValueError(f"{name} has durations, whose unit a store does not keep; give seconds: {name}={name} / np.timedelta64(1, 's')")
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
     if array.dtype.kind in "OUT":
         return _strings(array, option, is_edge_index)
     return _numbers(array, is_edge_index)
@@ -381,6 +383,8 @@ def _rows(array: Any, dtype: np.dtype, block_of: Callable[[Any], np.ndarray]) ->
 
 def _strings(array: np.ndarray, option: _Option, is_edge_index: bool) -> Value:
     """Ids or names of classes."""
+    if option.name in ("weights", "edge_features"):
+        raise TypeError(f"{_described(array, option.name)}; give numbers, such as {option.name}.astype(float)")
     if option.name in EDGES and array.ndim == 2 and 2 in array.shape:
         ends = array if is_edge_index or array.shape[1] != 2 else array.T
         return _text_table(list(ends), ["source", "target"], option.name)
@@ -472,7 +476,7 @@ def _column(column: Any, option: _Option) -> Value:
         import pandas as pd
 
         series = column if isinstance(column, pd.Series) else pd.Series(column)
-        return _pandas(series.to_frame(name if series.name is None else series.name))
+        return _pandas(series.to_frame(name if series.name is None else series.name), option.name)
     pa = needed("pyarrow", "Arrow arrays")
     array = column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column)
     return _arrow(pa.table([array], [name]), option)
@@ -498,7 +502,7 @@ def _polars(table: Any, option: _Option) -> Value:
     return Table(table)
 
 
-def _pandas(table: Any) -> Table:
+def _pandas(table: Any, name: str) -> Table:
     import pandas as pd
 
     pa = needed("pyarrow", "tables of pandas")
@@ -510,7 +514,10 @@ def _pandas(table: Any) -> Table:
     index = table.index
     is_numbered = isinstance(index, pd.RangeIndex) and counts_rows(index)
     # An index that counts rows has no ids. Others have: pandas leaves out RangeIndex(5, 9) if it decides.
-    schema = pa.Schema.from_pandas(table, preserve_index=not is_numbered)
+    try:
+        schema = pa.Schema.from_pandas(table, preserve_index=not is_numbered)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        raise TypeError(f"{name} is a table that Arrow cannot hold: {error}; give each column values of one type") from None
     _require_no_durations([field.name for field in schema if pa.types.is_duration(field.type)])
     blocks = (
         pa.RecordBatch.from_pandas(table.iloc[first : first + BLOCK_ROWS], schema, preserve_index=not is_numbered)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from . import _grappa
 from ._types import Exclusion, Fanouts, LabelScope, Links, LoaderOptions, Nodes, Numbers, StoreLike
-from .columns import array_of
-from .loader import Batch, BatchT, Loader, _integer
+from .arguments import choice, flag, integer
+from .columns import array_of, require_int64
+from .loader import Batch, BatchT, Loader
 from .store import _numbers
 
 if TYPE_CHECKING:
@@ -101,14 +102,14 @@ class LinkLoader(Loader[BatchT]):
         self._links = {
             "part": part,
             "edges": edges,
-            "edges_per_epoch": None if edges_per_epoch is None else _integer("edges_per_epoch", edges_per_epoch, 1),
+            "edges_per_epoch": None if edges_per_epoch is None else integer("edges_per_epoch", edges_per_epoch, 1),
             "negatives": mode,
             "amount": amount,
             "candidates": named,
             "listed": listed,
             "among": among,
-            "exclude_edges": bool(exclude_edges),
-            "exclude_targets": exclude_targets,
+            "exclude_edges": flag("exclude_edges", exclude_edges),
+            "exclude_targets": choice("exclude_targets", exclude_targets, ("both", "forward", "none")),
         }
         super().__init__(store, num_neighbors, batch_size, None, labels=labels, **options)
         self._arguments = {**arguments, "store": self.store.path, **options, **self._place}
@@ -116,7 +117,7 @@ class LinkLoader(Loader[BatchT]):
     def _open(self):
         self._check_amount()
         among = self._links["among"]
-        among = None if among is None else _numbers(among, self.store.num_nodes)
+        among = None if among is None else _numbers(among, self.store.num_nodes, "among")
         self._open_with({**self._links, "among": among})
 
     def _check_amount(self):
@@ -230,8 +231,9 @@ def _pairs(value, name="links", instead="give "):
     import numpy as np
 
     array = array_of(value, name)
-    if array.ndim != 2 or array.shape[0] != 2 or not np.issubdtype(array.dtype, np.integer):
+    if array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu":
         raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}; {instead}integers of shape (2, e)")
+    require_int64(array, name)
     return tuple(np.ascontiguousarray(ends, np.int64) for ends in array)
 
 
@@ -245,14 +247,20 @@ def _negatives(neg_sampling):
         unknown = set(neg_sampling) - {"mode", "amount"}
         if "mode" not in neg_sampling or unknown:
             raise ValueError(f'neg_sampling={neg_sampling!r}; give a dict with "mode" and "amount"')
-        return str(neg_sampling["mode"]), float(neg_sampling.get("amount", 1))
+        return str(neg_sampling["mode"]), _amount(neg_sampling.get("amount", 1))
     if not hasattr(neg_sampling, "mode"):
         raise TypeError(
             f'neg_sampling={neg_sampling!r}; give "binary", "triplet", "shared", None, or a dict with "mode" and "amount"'
         )
     if neg_sampling.src_weight is not None or neg_sampling.dst_weight is not None:
         raise ValueError('neg_sampling has weights of nodes; give candidates="degree" for a draw by degree')
-    return neg_sampling.mode.value, float(neg_sampling.amount)
+    return neg_sampling.mode.value, _amount(neg_sampling.amount)
+
+
+def _amount(value):
+    if isinstance(value, (str, bytes, bool)) or not hasattr(value, "__float__"):
+        raise TypeError(f"neg_sampling has the amount {value!r}; give a number of negatives for each positive")
+    return float(value)
 
 
 def _labels(edge_label, mode, edges):
@@ -263,6 +271,8 @@ def _labels(edge_label, mode, edges):
     if mode in ("triplet", "shared"):
         raise ValueError(f"edge_label and {mode} negatives: such batches have no labels; leave edge_label out")
     labels = array_of(edge_label, "edge_label", by_row=True)
+    if labels.dtype.kind not in "biuf":
+        raise TypeError(f"edge_label is an array of {labels.dtype}; give numbers")
     count = None if edges is None else len(edges[0])
     if count is None or labels.shape[:1] != (count,):
         expected = "give edge_label_index as an array" if count is None else f"expected ({count},), a label per edge"

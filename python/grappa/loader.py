@@ -10,6 +10,7 @@ from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, TypeVar
 from . import _grappa
 from ._tensors import Destination, arrays
 from ._types import Correction, Device, Fanouts, FirstHop, Halo, LabelScope, Layout, Nodes, StoreLike
+from .arguments import choice, flag, integer
 from .command import tell_warnings
 from .orders import order_of
 from .partitions import partition_options
@@ -143,8 +144,8 @@ class Loader(Generic[BatchT]):
                 f"num_workers={num_workers}: threads of the loader sample, and no other process is needed; leave it out, or "
                 "give threads=..."
             )
-        if labels not in ("seeds", "all", None):
-            raise ValueError(f'labels={labels!r}; give "seeds", "all" or None')
+        choice("labels", labels, ("seeds", "all", None))
+        choice("layout", layout, ("hops", "blocks", "induced"))
         self._partitions = partition_options(
             partitions, rank, world_size, repartition_every, halo, halo_neighbors, correction, shrinkage, first_hop, distributed
         )
@@ -164,29 +165,29 @@ class Loader(Generic[BatchT]):
         self._arguments = {**arguments, "store": self.store.path}
         self._destination = Destination(device or "cpu", pin_memory) if device is not None or pin_memory else None
         self._epoch = 0
-        weights = self.store.has_edge_weights if edge_weights is None else bool(edge_weights)
-        with_features = self.store.num_edge_features > 0 if edge_features is None else bool(edge_features)
+        weights = self.store.has_edge_weights if edge_weights is None else flag("edge_weights", edge_weights)
+        with_features = self.store.num_edge_features > 0 if edge_features is None else flag("edge_features", edge_features)
         self._drawing = {
             "fanouts": _fanouts(num_neighbors),
-            "replace": bool(replace),
-            "by_weight": bool(by_weight),
+            "replace": flag("replace", replace),
+            "by_weight": flag("by_weight", by_weight),
             "edge_weights": weights,
             "edge_ids": weights or with_features,
             "edge_features": with_features,
             "layout": layout,
-            "disjoint": bool(disjoint),
+            "disjoint": flag("disjoint", disjoint),
         }
         has_order = sampler is not None or batch_sampler is not None
         self._options = {
-            "batch_size": _integer("batch_size", batch_size, 1),
-            "shuffle": not has_order if shuffle is None else bool(shuffle),
-            "seed": _integer("seed", seed, 0),
+            "batch_size": integer("batch_size", batch_size, 1),
+            "shuffle": not has_order if shuffle is None else flag("shuffle", shuffle),
+            "seed": integer("seed", seed, 0),
             "memory": _bytes(memory),
-            "threads": None if threads is None else _integer("threads", threads, 1),
-            "features": bool(features),
+            "threads": None if threads is None else integer("threads", threads, 1, bits=32),
+            "features": flag("features", features),
             "labels": labels,
-            "full_batches": bool(full_batches),
-            "drop_last": bool(drop_last),
+            "full_batches": flag("full_batches", full_batches),
+            "drop_last": flag("drop_last", drop_last),
             "by_position": False,
         }
         self._seeds = self._seeds_of(input_nodes)
@@ -228,7 +229,7 @@ class Loader(Generic[BatchT]):
             return None
         if isinstance(input_nodes, str):
             return self.store.split(input_nodes)
-        return _numbers(input_nodes, self.store.num_nodes)
+        return _numbers(input_nodes, self.store.num_nodes, "input_nodes")
 
     def _listed(self) -> tuple[int, str]:
         """The number of seeds that a sampler may give, and the argument that has them."""
@@ -253,7 +254,7 @@ class Loader(Generic[BatchT]):
             >>> loader = grappa.NeighborLoader(store, [5], batch_size=64)
             >>> loader.set_epoch(3)
         """
-        self._epoch = _integer("epoch", epoch, 0)
+        self._epoch = integer("epoch", epoch, 0)
 
     def __iter__(self) -> Iterator[BatchT]:
         self._ranks.check()
@@ -369,32 +370,28 @@ def _reopened(kind, arguments, epoch):
 
 def _fanouts(num_neighbors):
     try:
-        return [operator.index(fanout) for fanout in num_neighbors]
+        fanouts = [operator.index(fanout) for fanout in num_neighbors]
     except TypeError:
         raise TypeError(
             f"num_neighbors={num_neighbors!r}; give a list with an integer for each hop, such as [15, 10], where -1 takes all "
             "in-neighbors"
         ) from None
-
-
-def _integer(name, value, least):
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}={value!r}; give an integer") from None
-    if not least <= number < 1 << 64:
-        raise ValueError(f"{name} is {number}; give at least {least}, and less than 2**64")
-    return number
+    wrong = next((fanout for fanout in fanouts if not -1 <= fanout < 1 << 32), None)
+    if wrong is not None:
+        raise ValueError(f"num_neighbors has {wrong}; give numbers from 0, and below 2**32, or -1 for all in-neighbors")
+    if not fanouts:
+        raise ValueError("num_neighbors has no hops; give an integer for each hop, such as [15, 10]")
+    return fanouts
 
 
 def _bytes(memory):
     """Bytes from a number, or a text like ``4GiB``."""
     if memory is None or isinstance(memory, int):
-        return memory if memory is None else _integer("memory", memory, 1)
+        return memory if memory is None else integer("memory", memory, 1)
     text = str(memory).strip()
     number = text.rstrip("BKMGTibkmgt")
     unit = text[len(number) :].strip().upper()
     try:
-        return _integer("memory", int(float(number) * UNITS[unit]), 1)
+        return integer("memory", int(float(number) * UNITS[unit]), 1)
     except (KeyError, ValueError, OverflowError):
         raise ValueError(f'memory={memory!r}: give bytes, or a text like "512MiB" or "4GiB"') from None

@@ -123,7 +123,7 @@ def _integers(values: Any) -> np.ndarray:
     if not hasattr(values, "dtype"):
         return np.fromiter(map(_position, values), np.int64)
     array = array_of(values, "positions")
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+    if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError
     return np.ascontiguousarray(array, np.int64)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from ._types import Correction, FirstHop, Halo
-from .ranks import at_least, local_world_size, place
+from .arguments import flag, integer
+from .ranks import local_world_size, place
 
 HALO_MODES = get_args(Halo)
 CORRECTIONS = get_args(Correction)
@@ -25,6 +26,7 @@ def partition_options(
     distributed: bool | None = None,
 ) -> dict[str, Any]:
     """The options of `NeighborLoader` about partitions and the first hop, checked and complete."""
+    distributed = None if distributed is None else flag("distributed", distributed)
     if first_hop not in ("sampled", *FIRST_HOPS):
         raise ValueError(f"first_hop={first_hop!r}: give one of 'sampled', {', '.join(map(repr, FIRST_HOPS))}")
     if correction not in CORRECTIONS:
@@ -58,14 +60,14 @@ def partition_options(
     if halo_neighbors is not None and halo in ("stop", "none"):
         raise ValueError(f'halo_neighbors={halo_neighbors!r} has no effect with halo={halo!r}; use halo="neighbors"')
     return {
-        "partitions": 1 if partitions is None else at_least(1, "partitions", partitions),
+        "partitions": 1 if partitions is None else integer("partitions", partitions, 1, bits=32),
         "rank": rank,
         "world_size": world_size,
         "divides_seeds": bool(distributed),
         "local_world_size": min(world_size, local_world_size(world_size)),
-        "repartition_every": None if repartition_every is None else at_least(1, "repartition_every", repartition_every),
+        "repartition_every": None if repartition_every is None else integer("repartition_every", repartition_every, 1),
         "halo": halo,
-        "halo_neighbors": None if halo_neighbors is None else at_least(1, "halo_neighbors", halo_neighbors),
+        "halo_neighbors": None if halo_neighbors is None else integer("halo_neighbors", halo_neighbors, 1, bits=32),
         "correction": None if correction == "none" else correction,
         "shrinkage": 1.0 if shrinkage is None else float(shrinkage),
         "first_hop": None if first_hop == "sampled" else first_hop,

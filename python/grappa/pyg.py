@@ -19,7 +19,7 @@ from .fused import fuse, mark_hops, unfuse
 from .links import LinkLoader
 from .loader import Loader
 from .orders import Order
-from .ranks import at_least
+from .arguments import integer
 from .samplers import NO_TIMES, FeatureStore, Sampler, draws_by_weight, homogeneous, store_of, subgraph_kind
 
 __all__ = ["Block", "ClusterLoader", "FeatureStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve", "fuse", "unfuse"]
@@ -250,7 +250,7 @@ class ClusterLoader(NeighborLoader):
             raise ValueError("sampler and shuffle=True: sampler decides the order of groups; leave out shuffle")
         store = store_of(data)
         nodes = np.argsort(np.asarray(store._store.positions(np.arange(store.num_nodes))))
-        groups = _Groups(store._store.chunk_starts, sampler, at_least(1, "batch_size", batch_size), bool(shuffle), bool(drop_last))
+        groups = _Groups(store._store.chunk_starts, sampler, integer("batch_size", batch_size, 1), bool(shuffle), bool(drop_last))
         super().__init__(
             store, [0], nodes, subgraph_type="induced", transform=transform, batch_sampler=groups, **options
         )

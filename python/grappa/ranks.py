@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import operator
 import os
 import sys
 import warnings
 from datetime import timedelta
 from typing import Any
+
+from .arguments import integer
 
 #: How long a loader waits for those of the other ranks before it says so, and before it gives up.
 PATIENCE = timedelta(seconds=20)
@@ -40,7 +41,7 @@ def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
         return ranks or (0, 1)
     if rank is None or world_size is None:
         raise ValueError(f"rank={rank!r} and world_size={world_size!r}: give both, or neither")
-    rank, world_size = at_least(0, "rank", rank), at_least(1, "world_size", world_size)
+    rank, world_size = integer("rank", rank, 0, bits=32), integer("world_size", world_size, 1, bits=32)
     if rank >= world_size:
         raise ValueError(f"rank={rank} and world_size={world_size}: ranks are 0 to {world_size - 1}")
     return rank, world_size
@@ -52,14 +53,6 @@ def local_world_size(world_size: int) -> int:
         return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", world_size)))
     except ValueError:
         return world_size
-
-
-def at_least(least: int, name: str, value: Any) -> int:
-    """`value` as an integer that is not below `least`."""
-    number = operator.index(value)
-    if number < least:
-        raise ValueError(f"{name}={value!r}; give at least {least}")
-    return number
 
 
 class Ranks:

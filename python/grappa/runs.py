@@ -265,7 +265,7 @@ class Run:
                 ids = store.ids(_sources(store, nodes, split))
                 line += [f"--top-k={top_k}", f"--for={_write_ids(ids, scratch)}"]
                 if among is not None:
-                    ids = store.ids(_numbers(among, store.num_nodes))
+                    ids = store.ids(_numbers(among, store.num_nodes, "among"))
                     line.append(f"--among={_write_ids(ids, scratch, 'among')}")
             elif split is not None:
                 line.append(f"--split={split}")
@@ -438,7 +438,7 @@ def _sources(store: Store, nodes: Any, split: str | None) -> np.ndarray:
 def _write_links(store: Store, links: Any, folder: str) -> str:
     """Writes the ids of pairs to a file that ``--links`` reads, and returns its path."""
     sources, targets = _pairs(links)
-    ids = store.ids(_numbers(np.concatenate([sources, targets]), store.num_nodes)).reshape(2, -1)
+    ids = store.ids(_numbers(np.concatenate([sources, targets]), store.num_nodes, "links")).reshape(2, -1)
     path = os.path.join(folder, "pairs.parquet" if ids.dtype == object else "pairs.npz")
     with open(path, "xb") as file:
         if ids.dtype != object:

@@ -87,7 +87,7 @@ class Sampler(BaseSampler):
         if index.time is not None:
             raise ValueError(f"input_time: {NO_TIMES}")
         key = int(torch.randint(1 << 62, ()))
-        entries = converted(self._sampler.sample(_numbers(index.node, self.store.num_nodes), key), tensor)
+        entries = converted(self._sampler.sample(_numbers(index.node, self.store.num_nodes, "index.node"), key), tensor)
         row, col = entries["edge_index"]
         output = SamplerOutput(
             node=entries["n_id"],
@@ -163,7 +163,7 @@ class FeatureStore(_FeatureStore):
 
     def _edge_values(self, places):
         places = slice(None) if places is None else places
-        values = self.store._store.edge_values(_numbers(places, self.store.num_edges))
+        values = self.store._store.edge_values(_numbers(places, self.store.num_edges, "e_id"))
         return [None if value is None else torch.from_numpy(np.asarray(value)) for value in values]
 
     def _get_tensor(self, attr):

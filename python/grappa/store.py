@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _grappa
 from ._options import AddFeaturesOptions, InfoOptions, PreaggregateOptions, RepartitionOptions, VerifyOptions
-from .columns import array_of
+from .columns import array_of, mask_in, require_int64
 from .command import run
 from .optional import needed
 
@@ -61,6 +61,8 @@ class Store:
     ingested: dict[str, Any] | None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"{path!r} is no path of a store; give the folder that grappa.ingest wrote")
         self._store = _grappa.Store(os.fspath(path))
         self.ingested = None
 
@@ -188,7 +190,7 @@ class Store:
             >>> len(store.in_neighbors(0))
             3
         """
-        return np.asarray(self._store.in_neighbors(_number(node)))
+        return np.asarray(self._store.in_neighbors(int(_numbers(_number(node), self.num_nodes)[0])))
 
     def in_edges(self, nodes: Any = None) -> InEdges:
         """The in-edges of nodes, and their weights, in memory.
@@ -507,6 +509,8 @@ class Rows:
         return self._nodes
 
     def __getitem__(self, ids: Any) -> np.ndarray:
+        if isinstance(ids, tuple):
+            raise TypeError(f"{self._name}[{', '.join(map(repr, ids))}]: rows are indexed by nodes alone; give a list of nodes")
         rows = np.asarray(self._read(_numbers(ids, self._nodes)))
         return rows[0] if np.ndim(ids) == 0 and not isinstance(ids, slice) else rows
 
@@ -523,31 +527,45 @@ def _size(size: int) -> str:
     return f"{size / (1 << 10 * unit):.3g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
 
 
-def _number(node: Any) -> int:
+def _number(node: Any, name: str = "node") -> int:
     """The number of a node."""
     try:
         if not isinstance(node, (bool, np.bool_)):
             return operator.index(node)
     except TypeError:
         pass
-    raise TypeError(f"a node number is an integer, not {node!r}")
+    raise TypeError(f"{name}: a node number is an integer, not {node!r:.80}")
 
 
-def _numbers(nodes: Any, count: int) -> np.ndarray:
+def _numbers(nodes: Any, count: int, name: str = "nodes") -> np.ndarray:
     """Node numbers as an array of int64: from an integer, a slice, a list, an array, tensor or column of integers, or a mask over
-    all nodes."""
+    all nodes. `name` is the name of the argument in errors."""
     if isinstance(nodes, slice):
         return np.arange(*nodes.indices(count), dtype=np.int64)
-    array = array_of(nodes, "nodes")
-    array = np.array([_number(array[()])]) if array.ndim == 0 else array
+    array = array_of(nodes if not hasattr(nodes, "columns") else mask_in(nodes), name)
+    if array.ndim == 0:
+        array = np.array([_number(array[()], name)])
+    if array.dtype == object:
+        array = _of_objects(array, name)
     if array.dtype == bool:
         if array.shape != (count,):
-            raise ValueError(f"a mask of nodes has shape {array.shape}; expected ({count},), one value per node")
+            raise ValueError(f"{name} is a mask of shape {array.shape}; expected ({count},), one value per node")
         return np.flatnonzero(array)
     if array.shape == (0,):
         return np.empty(0, np.int64)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise TypeError(f"node numbers are integers of shape (n,), not {array.dtype} of shape {array.shape}")
-    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise IndexError(f"there is no node {array.max()}: the graph has {count} nodes, from 0")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError(f"{name} has node numbers, integers of shape (n,), not {array.dtype} of shape {array.shape}")
+    # PyTorch once had masks of bytes.
+    if array.dtype == np.uint8 and array.shape == (count,) and count > 2 and array.max() <= 1:
+        raise TypeError(f"{name} has zeros and ones of uint8, one per node; if it is a mask, give {name}={name}.astype(bool)")
+    require_int64(array, name)
     return np.ascontiguousarray(array, np.int64)
+
+
+def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
+    """Integers that are objects of Python."""
+    numbers = [_number(item, name) for item in array.flat]
+    wrong = next((number for number in numbers if not -(1 << 63) <= number < 1 << 63), None)
+    if wrong is not None:
+        raise IndexError(f"{name} has {wrong}, and there is no such node")
+    return np.array(numbers, np.int64).reshape(array.shape)

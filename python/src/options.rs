@@ -9,6 +9,9 @@ use grappa_run::config::TrainOption;
 /// The values that an option accepts by name. None for a flag.
 type Values = Option<Vec<String>>;
 
+/// The options that name the columns of edges.
+const ENDS: [&str; 3] = ["src", "dst", "weight"];
+
 /// Flags of `grappa-train` and its commands that are no options of training.
 const FLAGS_OF_TRAIN: [&str; 4] = ["probabilities", "logits", "embeddings", "exclude-known"];
 
@@ -61,9 +64,13 @@ pub fn in_python(message: &str) -> String {
 fn renamed(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
+    // Whether the text so far ends with the value of an option.
+    let mut follows_value = false;
     while let Some(at) = rest.find("--") {
         let (before, from) = (&rest[..at], &rest[at + 2..]);
-        out += before;
+        let is_next = follows_value && before == " ";
+        follows_value = false;
+        out += if is_next { ", " } else { before };
         let length = from.find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
         let name = from[..length.unwrap_or(from.len())].trim_end_matches('-');
         rest = &from[name.len()..];
@@ -86,11 +93,15 @@ fn renamed(text: &str) -> String {
         };
         let word = match rest.strip_prefix('=') {
             Some(rest) => word(rest),
-            None => rest.strip_prefix(' ').and_then(|rest| value(rest, values)),
+            None => rest.strip_prefix(' ').and_then(|rest| match ENDS.contains(&name) {
+                true => column(rest, is_next),
+                false => value(rest, values),
+            }),
         };
         if let Some(word) = word {
             rest = &rest[1 + word.len()..];
             out += &literal(word);
+            follows_value = true;
         }
     }
     out + rest
@@ -103,6 +114,14 @@ fn value<'a>(text: &'a str, values: &[String]) -> Option<&'a str> {
     (is_value || values.iter().any(|value| value == word)).then_some(word)
 }
 
+/// The column that `text` begins with, if it is one and not the next word of the sentence: messages list the columns of edges one after
+/// another, `--src a --dst b`. `is_next`: there is an option with a value before this one.
+fn column(text: &str, is_next: bool) -> Option<&str> {
+    let word = word(text)?;
+    let is_column = is_next || text[word.len()..].starts_with(" --") && !["and", "or"].contains(&word);
+    if is_column { Some(word) } else { value(text, &[]) }
+}
+
 /// The word that `text` begins with.
 fn word(text: &str) -> Option<&str> {
     text.split([' ', ',', ';', ')', '\'', '"', '\n']).next().filter(|word| !word.is_empty())
@@ -112,4 +131,23 @@ fn word(text: &str) -> Option<&str> {
 fn literal(word: &str) -> String {
     let is_place = word.starts_with('<') || word.chars().all(|c| c.is_uppercase());
     if is_place || word.parse::<f64>().is_ok() { word.to_owned() } else { format!("{word:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_edges_are_values_and_arguments_are_separated() {
+        for (message, expected) in [
+            ("such as --src a --dst b; there are a, b", "such as src=\"a\", dst=\"b\"; there are a, b"),
+            ("such as --src 1 --dst 2", "such as src=1, dst=2"),
+            ("give --src a --dst b --weight km if that", "give src=\"a\", dst=\"b\", weight=\"km\" if that"),
+            ("--src and --dst are both needed", "src= and dst= are both needed"),
+            ("--ids sparse --node-ids IDS", "ids=\"sparse\", node_ids=IDS"),
+            ("omit --weight, or give --weights", "omit weight=, or give weights="),
+        ] {
+            assert_eq!(in_python(message), expected);
+        }
+    }
 }

@@ -387,7 +387,7 @@ def test_a_loader_has_no_batch_by_number(store):
     [
         ({"num_neighbors": 5}, TypeError, "list"),
         ({"num_neighbors": [2.5]}, TypeError, "integer"),
-        ({"num_neighbors": []}, ValueError, "15,10,5"),
+        ({"num_neighbors": []}, ValueError, "num_neighbors has no hops"),
         ({"num_neighbors": [3, -2]}, ValueError, "from 0"),
         ({"batch_size": 1.5}, TypeError, "batch_size"),
         ({"threads": 0}, ValueError, "threads"),
