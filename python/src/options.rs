@@ -132,22 +132,3 @@ fn literal(word: &str) -> String {
     let is_place = word.starts_with('<') || word.chars().all(|c| c.is_uppercase());
     if is_place || word.parse::<f64>().is_ok() { word.to_owned() } else { format!("{word:?}") }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_of_edges_are_values_and_arguments_are_separated() {
-        for (message, expected) in [
-            ("such as --src a --dst b; there are a, b", "such as src=\"a\", dst=\"b\"; there are a, b"),
-            ("such as --src 1 --dst 2", "such as src=1, dst=2"),
-            ("give --src a --dst b --weight km if that", "give src=\"a\", dst=\"b\", weight=\"km\" if that"),
-            ("--src and --dst are both needed", "src= and dst= are both needed"),
-            ("--ids sparse --node-ids IDS", "ids=\"sparse\", node_ids=IDS"),
-            ("omit --weight, or give --weights", "omit weight=, or give weights="),
-        ] {
-            assert_eq!(in_python(message), expected);
-        }
-    }
-}

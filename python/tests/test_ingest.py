@@ -77,6 +77,10 @@ def test_warnings_name_arguments_of_python_and_the_line_that_called(tmp_path):
         ("rerun with --resume or use --as store", 'rerun with resume=True or use as_="store"'),
         ("give --full-graph, --exclude-known or --halo stop", 'give full_graph=True, exclude_known=True or halo="stop"'),
         ("'--epochs <N>' or --weights for weights", "'epochs=<N>' or weights= for weights"),
+        ("such as --src a --dst b; there are a, b", 'such as src="a", dst="b"; there are a, b'),
+        ("give --src a --dst 2 --weight km if that is", 'give src="a", dst=2, weight="km" if that is'),
+        ("--src and --dst are both needed", "src= and dst= are both needed"),
+        ("--ids sparse --node-ids IDS", 'ids="sparse", node_ids=IDS'),
         ("`grappa-store preaggregate x --kind mean`; a--b/--c -- d", "`grappa-store preaggregate x --kind mean`; a--b/--c -- d"),
     ],
 )
