@@ -66,8 +66,8 @@ class Batch:
     batch_size: int
     #: The position of each seed in `input_nodes`: shape (batch_size,), int64.
     input_id: Any
-    #: The factor for the mean loss of the seeds. With it, all seeds of an epoch count alike, also where processes average
-    #: gradients. With a ``correction``, a factor for the loss of each seed: shape (batch_size,), float32.
+    #: Multiply the batch's mean loss by this factor so that every seed has equal weight, including under DDP. With a
+    #: ``correction``, a factor for the loss of each seed: shape (batch_size,), float32.
     loss_weight: Any
     #: Sources and destinations, numbered within the batch, hop by hop: shape (2, e), int64. None with the layout ``"blocks"``.
     edge_index: Any = None

@@ -1,5 +1,4 @@
-//! Files of other kinds than those that are read, recognized by their first bytes: they are refused with their name, and with the
-//! command that converts them.
+//! Detects unsupported file formats by their first bytes, and suggests a conversion command.
 
 use std::{path::Path, sync::Arc};
 

@@ -71,7 +71,7 @@ pub struct IngestArgs {
     ids: ExternalIds,
     /// Number of nodes, for --ids dense: ids are 0 to N - 1 [default: largest id in the edges + 1]
     ///
-    /// Without it, the edges are read once more to find the largest id. It is required if nearly all nodes have no edge, or
+    /// Without it, ingest reads the edges once more to find the largest id. It is required if nearly all nodes are isolated, or
     /// if there are no edges and no --features or --labels.
     #[arg(long, help_heading = INPUT, value_name = "N")]
     nodes: Option<u64>,
@@ -99,8 +99,8 @@ struct EdgeArgs {
     /// Files with edges, or folders of them, source before destination
     ///
     /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), sparse matrices of SciPy in .npz, raw integers, Parquet, or
-    /// Matrix Market. Shape (2, 2) is read as (E, 2). In a folder, names that begin with _ or . do not count. A file that is there
-    /// twice is an error.
+    /// Matrix Market. Shape (2, 2) is read as (E, 2). In a folder, files whose names begin with _ or . are ignored. A duplicate file
+    /// is an error.
     #[arg(long, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
@@ -117,26 +117,26 @@ struct EdgeArgs {
     format: EdgeFormat,
     /// Whether the first line of text files with edges is a header
     ///
-    /// auto: it is one if its columns are called source and target, src and dst, or the like, or as --src, --dst or --weight say,
-    /// and, in CSV, if it has no number. With --ids string, such a line may be an edge: then only these names are a header, unless
-    /// spaces separate them, and a warning says how a line that may have names is read.
+    /// auto: the first line is a header if it names edge columns (source and target, src and dst, ... or the names given by --src,
+    /// --dst, --weight). In CSV, a first line without numbers also counts, unless --ids string is given. A warning reports how an
+    /// ambiguous line is read.
     #[arg(long, default_value = "auto", value_parser = header_lines())]
     header: HeaderLine,
     /// Separator of text files with edges: tab, comma, semicolon, bar or spaces [default: found in the first lines]
     ///
-    /// The summary says which one was found. Integers may also have spaces or tabs between them.
+    /// The summary reports the separator. Integers may also be separated by spaces or tabs.
     #[arg(long, value_name = "SEPARATOR")]
     separator: Option<Separator>,
     /// Whether first lines of text that begin with # or % are comments
     ///
-    /// auto: they are, but with --ids string, one that may be an edge is an error. After the first line of data, no line is a
-    /// comment. The summary has their number.
+    /// auto: skip them. With --ids string, a comment that parses as an edge is an error. After the first line of data, no line is a
+    /// comment. The summary reports the number of comments.
     #[arg(long, default_value = "auto", value_parser = comment_lines())]
     comments: Comments,
     /// Column of sources in text or Parquet: its name, or its number, from 1
     ///
-    /// Without it, it is the column named src, source or the like; in text without a header, the first one. With --src and --dst,
-    /// columns of unknown names are left out.
+    /// Default: the column named src, source or the like; in text without a header, the first one. With --src and --dst, columns
+    /// of unknown names are ignored.
     #[arg(long, value_name = "COLUMN")]
     src: Option<String>,
     /// Column of destinations, as for --src
@@ -144,19 +144,19 @@ struct EdgeArgs {
     dst: Option<String>,
     /// Column of edge weights in text or Parquet: its name or number, or none
     ///
-    /// Without it, it is the column named weight, and no other; in text without a header, the third of three columns.
+    /// Default: the column named weight, and no other; in text without a header, the third of three columns.
     #[arg(long, value_name = "COLUMN", conflicts_with = "weights")]
     weight: Option<String>,
     /// Edge weights: a .npy with one number per edge, for edges that are not text
     ///
-    /// Numbers are in the order of the edges. Text and Parquet have the weight in a column; see --weight.
+    /// The array has the order of the edges. In text and Parquet, the weight is a column; see --weight.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Columns of edge features in text or Parquet, separated by commas: numbers, booleans, dates, and categories
     ///
-    /// Dates, categories and missing values become numbers as those of --features do; --missing and --categories are for both.
-    /// An edge feature follows its edge: reverse edges of --undirected have the features of their edge, parallel edges have their own
-    /// unless --merge says how they become one, and self-loops that --self-loops add adds have 0.
+    /// Dates, categories and missing values are encoded as in --features; --missing and --categories apply to both.
+    /// Reverse edges of --undirected copy the features of their edge, parallel edges keep their own unless --merge combines them, and
+    /// self-loops of --self-loops add store 0.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', conflicts_with = "edge_features")]
     edge_features_from: Vec<String>,
     /// Edge features: a .npy of shape (E, d) or (E,), with a row per edge, for edges that are not text
@@ -176,16 +176,16 @@ struct EdgeArgs {
 struct NodeArgs {
     /// Node features: .npy, .npz (dense or sparse), Parquet or text, with one row of numbers per node
     ///
-    /// Rows are in ascending order of ids, or in the order of --node-ids. With --ids sparse or string, there is one row for
-    /// each different id in the edges and in --node-ids. Strings are in the order of their bytes: n10 before n2.
+    /// Rows are in ascending order of ids, or in the order of --node-ids. With --ids sparse or string, the file contains one row for
+    /// each distinct id in the edges and in --node-ids. Strings are ordered by their bytes: n10 before n2.
     ///
-    /// A table, in Parquet or in text with a header, has the ids of its rows in a column named id, user_id or the like, or in the
-    /// only column of names; or --id names it. Rows may have any order, and each node has one. With --ids sparse or string, ids
-    /// that no edge has are nodes without edges. All other columns are features, except labels and splits: numbers, booleans,
-    /// dates, and categories, which are texts with few different values. A column that may have something else is an error with
-    /// the options that say what it has. Parquet may have one column of lists instead.
+    /// A table, in Parquet or in text with a header, contains a column of ids: --id, or the column named id, user_id or the like, or
+    /// the only column of names. Its rows may be in any order, one per node. With --ids sparse or string, an id that no edge uses
+    /// becomes an isolated node. All other columns are features, except labels and splits: numbers, booleans, dates, and
+    /// categories, which are texts with few distinct values. An ambiguous column is an error that names the options to add. Parquet
+    /// may contain one column of lists instead.
     ///
-    /// Wherever Parquet is accepted, a folder of Parquet files is accepted too: their rows one after another, part.10 after part.9.
+    /// A folder of Parquet files is accepted wherever Parquet is: the rows of its files one after another, part.10 after part.9.
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Type of a stored feature value [default: f16 if the file has float16, else f32]
@@ -197,7 +197,7 @@ struct NodeArgs {
     /// Replacement of missing values in a table of features, or of edges: mean, indicator, other or a number, perhaps after COLUMN=
     ///
     /// Missing values are empty cells, NA, NaN, null and the like, and nulls of Parquet. indicator: the mean, and a second dimension
-    /// that is 1 where the value is missing. A missing category is other. Several, separated by commas, are for several columns:
+    /// that is 1 where the value is missing. A missing category becomes other. Separate replacements of several columns by commas:
     /// --missing income=0,age=mean
     #[arg(long, value_name = "[COLUMN=]VALUE,..", value_delimiter = ',')]
     missing: Vec<MissingOption>,
@@ -209,10 +209,10 @@ struct NodeArgs {
     /// Most values of a category [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     categories_max: Option<u32>,
-    /// Store whose schema the tables get: its columns by name, its means, categories and classes
+    /// Store whose schema encodes the tables: its columns by name, its means, categories and classes
     ///
-    /// A table may have its columns in another order, and more columns, which are left out. Categories that the store does not have
-    /// become other. A class that it does not have is an error.
+    /// The columns of a table may be in another order. Columns that the schema lacks are ignored. An unknown category becomes other.
+    /// An unknown class is an error.
     #[arg(
         long,
         value_name = "STORE",
@@ -221,28 +221,28 @@ struct NodeArgs {
     schema_of: Option<PathBuf>,
     /// Node labels: .npy, .npz, Parquet or text, with one row per node
     ///
-    /// Rows are in the order of --features. A row is a class number from 0, or one 0 or 1 per class if a node can have several
-    /// classes. A table may have names of classes instead: they are numbered in alphabetical order. A negative number, NaN or an
-    /// empty field means that the node has no label.
+    /// Rows are in the order of --features. A row is a class number from 0, or one 0 or 1 per class if a node can be in several
+    /// classes. A table may contain class names instead, which are numbered in alphabetical order. A negative number, NaN or an
+    /// empty field marks an unlabelled node.
     ///
-    /// In a table with ids, as for --features, nodes may be missing: they have no label. Of several columns, the one named label,
-    /// y or class counts, or those that --label names.
+    /// A table with ids, as for --features, may omit nodes: they are unlabelled. Of several columns, ingest reads the one named
+    /// label, y or class, or those that --label names.
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// What the values of --labels are: classes, numbers to predict, or zeros and ones with missing entries
     ///
-    /// float and partial may have NaN or nothing for a value that is missing. float: one number per node, or several.
+    /// float: one number per node, or several. float and partial accept NaN or an empty field as a missing value.
     #[arg(long, default_value = "classes", value_parser = label_types())]
     label_type: LabelType,
     /// Column with the ids of the rows in tables of --features, --labels and lists: its name or number, or none
     ///
-    /// Several names, separated by commas, are for several tables: each has the first name that it has. none: the rows are in the
+    /// Separate names for several tables by commas: each table uses the first name that it contains. none: rows are in ascending
     /// order of the ids.
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     id: Vec<String>,
     /// Column with the label of each node, in the table of --labels; the table of --features leaves it out
     ///
-    /// Several columns, separated by commas, have a zero or one for each class.
+    /// Several columns, separated by commas, contain a zero or one per class.
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     label: Vec<String>,
     /// Columns with features, in the table of --features
@@ -253,8 +253,8 @@ struct NodeArgs {
     table_separator: Option<Separator>,
     /// Id of each row of --features and --labels: .npy, Parquet, or text with one id per line
     ///
-    /// For rows that are not in ascending order of ids, unless they are in a table with ids. Every node must be there once. With --ids sparse or string, ids that
-    /// no edge has are nodes without edges.
+    /// Required for rows that are not in ascending order of ids, unless a table contains the ids. Each node is listed once. With --ids
+    /// sparse or string, an id that no edge uses becomes an isolated node.
     #[arg(long, value_name = "FILE")]
     node_ids: Option<PathBuf>,
 }
@@ -286,9 +286,8 @@ struct SplitArgs {
     split_column: Vec<String>,
     /// Split the nodes at random: percent for train, val and test, such as 60/20/20
     ///
-    /// The shares may add up to less than 100; the other nodes are in no split. If there are labels, only labelled nodes are
-    /// split. The split depends on the ids, the labels, the shares and
-    /// --split-seed only.
+    /// If the shares add up to less than 100, the other nodes are in no split. If there are labels, only labelled nodes are split.
+    /// The split depends only on the ids, the labels, the shares and --split-seed.
     #[arg(long, value_name = "TRAIN/VAL/TEST", conflicts_with_all = ["train", "val", "test"])]
     split: Option<Shares>,
     /// Seed of --split
@@ -305,18 +304,18 @@ struct SplitArgs {
 struct EdgeSplitArgs {
     /// Hold edges out of the graph at random, for link prediction: percent for the graph, val and test, such as 80/10/10
     ///
-    /// Edges of val and test are stored apart: messages do not use them. An edge is in the part of its reverse and of parallel
-    /// edges; with --undirected, an edge that is held out is listed once. Each pair of nodes is drawn on its own, so shares are exact
-    /// on average. The split depends on the nodes of the store (--seed, --assign), the shares and --edge-split-seed only.
+    /// Held-out edges are stored apart from the graph: messages do not use them. An edge, its reverse and its parallel edges are in
+    /// the same part; with --undirected, a held-out edge is listed once. Each pair of nodes is drawn independently, so shares are
+    /// exact on average. The split depends only on the nodes of the store (--seed, --assign), the shares and --edge-split-seed.
     #[arg(long, value_name = "TRAIN/VAL/TEST")]
     edge_split: Option<Shares>,
-    /// Files with the edges for validation, which the graph does not have; in the formats of --edges
+    /// Files with the validation edges, which the graph excludes; in the formats of --edges
     ///
-    /// Edges that are also in --edges are left out of the graph; their reverses too with --undirected, and only then. Rows of --weights
-    /// and --edge-features are first for --edges, then for --val-edges and --test-edges.
+    /// Edges that are also in --edges are removed from the graph; their reverses too with --undirected, and only then. Rows of
+    /// --weights and --edge-features are in the order --edges, --val-edges, --test-edges.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with = "edge_split")]
     val_edges: Vec<PathBuf>,
-    /// Files with the edges for test, as for --val-edges
+    /// Files with the test edges, as for --val-edges
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with = "edge_split")]
     test_edges: Vec<PathBuf>,
     /// Seed of --edge-split
@@ -324,8 +323,9 @@ struct EdgeSplitArgs {
     edge_split_seed: u64,
     /// Column of times: the last edges are for test, those before them for val, instead of a random --edge-split
     ///
-    /// Numbers or dates, in a column of text or Parquet, whether it is a feature or not; the number of a feature in --edge-features, or
-    /// weight. Edges with one time are in one part, and an edge that comes again later is held out. Times are compared as 64-bit floats.
+    /// A column of numbers or dates in text or Parquet, whether it is a feature or not; or the number of a feature in --edge-features,
+    /// or weight. Edges with equal times are in the same part, and an edge that recurs later is held out. Times are compared as
+    /// 64-bit floats.
     #[arg(long, value_name = "COLUMN", requires = "edge_split", conflicts_with = "edge_split_seed")]
     edge_split_by: Option<String>,
 }
@@ -337,13 +337,13 @@ struct ChangeArgs {
     /// Add the reverse of each edge
     #[arg(long)]
     undirected: bool,
-    /// Merge parallel edges; their weights are added, unless --merge says otherwise
+    /// Merge parallel edges and add their weights, unless --merge selects another rule
     #[arg(long)]
     dedup: bool,
     /// How --dedup merges the values of parallel edges: sum, mean, first, last, min or max, perhaps after COLUMN=
     ///
-    /// COLUMN is a column of edge features, the number of a feature in --edge-features, from 1, or weight. first and last are by the
-    /// order of the input. Several, separated by commas, are for several columns: amount=sum,time=last. Edge features need one.
+    /// COLUMN is a column of edge features, the number of a feature in --edge-features, from 1, or weight. first and last follow the
+    /// order of the input. Separate rules for several columns by commas: amount=sum,time=last. Edge features require a rule.
     #[arg(long, value_name = "HOW", value_delimiter = ',', requires = "dedup")]
     merge: Vec<MergeOption>,
     /// Treatment of edges from a node to itself
@@ -358,12 +358,12 @@ struct StoreArgs {
     /// Store to write, usually NAME.grappa; it must not exist, unless --force is given
     #[arg(long, value_name = "STORE", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
-    /// Replace the store of --out, with all that was added to it, when the new one is complete
+    /// Replace the store of --out, including all additions to it, when the new one is complete
     ///
     /// Only a store is replaced. A folder with other files is an error.
     #[arg(long)]
     force: bool,
-    /// Print what each column of edges and tables would become, and write nothing
+    /// Print the encoding of each column of edges and tables, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Number of chunks; partitions are groups of chunks
@@ -377,8 +377,8 @@ struct StoreArgs {
     /// range: by id, so that nodes with close ids share a chunk.
     /// file:PATH: by the part numbers in a file, such as the output of METIS: text with one line per node, in the order of
     /// ids, or .npy.
-    /// ldg[:PARTS], fennel[:PARTS]: by parts of neighboring nodes, 16 by default, which a streaming partitioner finds in the
-    /// edges. The edges are read and sorted twice.
+    /// ldg[:PARTS], fennel[:PARTS]: by parts of neighboring nodes, 16 by default, which a streaming partitioner computes from
+    /// the edges. The edges are read and sorted twice.
     #[arg(
         long,
         value_name = "random|range|file:PATH|ldg[:PARTS]|fennel[:PARTS]",
@@ -407,8 +407,8 @@ struct ResourceArgs {
     threads: Option<std::num::NonZeroUsize>,
     /// Folder for scratch files [default: in the unfinished store]
     ///
-    /// They are in a folder of their own with a random name. A killed run leaves it for --resume. If you remove the
-    /// unfinished store instead, the next run with the same --out and --tmp removes it.
+    /// Ingest creates a folder with a random name in it. A killed run leaves this folder for --resume. If you remove the
+    /// unfinished store instead, the next run with the same --out and --tmp removes the folder.
     #[arg(long, value_name = "DIR")]
     tmp: Option<PathBuf>,
 }

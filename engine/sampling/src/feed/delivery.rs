@@ -78,7 +78,7 @@ impl Feed {
         self.budget.resident_bytes > 0 && self.budget.pool.is_none()
     }
 
-    /// Bytes of the resident rows, as far as they are this process's: a part of those that processes share.
+    /// Resident bytes charged to this process: its share, if processes share the rows.
     pub fn resident_bytes(&self) -> u64 {
         self.budget.resident_bytes
     }
