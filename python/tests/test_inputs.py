@@ -313,5 +313,9 @@ def test_features_that_lose_their_differences_are_named_with_a_remedy_that_works
 
 def test_features_of_edges_that_lose_their_differences_are_named(tmp_path):
     edges = np.stack([np.arange(200), (np.arange(200) + 1) % 200])
+    seconds = 1.7e9 + np.arange(200)
     with pytest.warns(UserWarning, match="the values of edge feature 2, from 1700000000 to 1700000199, lose up to 64"):
-        grappa.ingest(edges, edge_features=np.column_stack([np.arange(200), 1.7e9 + np.arange(200)]), out=tmp_path / "e.grappa")
+        grappa.ingest(edges, edge_features=np.column_stack([np.arange(200), seconds]), out=tmp_path / "array.grappa")
+    rows = table("polars", {"src": edges[0], "dst": edges[1], "at": seconds})
+    with pytest.warns(UserWarning, match="the values of edge feature at, from 1700000000 to 1700000199, lose up to 64"):
+        grappa.ingest(rows, edge_features_from=["at"], out=tmp_path / "table.grappa")
