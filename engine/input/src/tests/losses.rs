@@ -61,7 +61,7 @@ fn columns_of_nodes_that_lose_their_differences_are_named_in_every_format() {
         ("f.parquet", parquet, "seconds"),
     ] {
         for at_once in [7, 1000] {
-            let mut source = MatrixSource::open(&folder.file(name, &bytes)).unwrap();
+            let mut source = MatrixSource::open(folder.file(name, &bytes)).unwrap();
             source.fit(&EncodingOptions::default(), false, IdKind::Integer, &Silent).unwrap();
             features(&source, at_once).unwrap();
             assert_warns(&source.loss_warnings(), &format!("column {column}"));
@@ -110,7 +110,7 @@ fn times_of_a_few_minutes_lose_their_differences_as_days() {
         |minutes: i64| (0..i64::from(ROWS)).map(move |row| Some(1_700_000_000_000_000 + row * minutes * 60_000_000));
     for (minutes, are_lost) in [(1, true), (10_000, false)] {
         let path = folder.file("times.parquet", table(&[("seen", Column::Times(times(minutes).collect()))], 64));
-        let mut source = MatrixSource::open(&path).unwrap();
+        let mut source = MatrixSource::open(path).unwrap();
         source.fit(&EncodingOptions::default(), false, IdKind::Integer, &Silent).unwrap();
         features(&source, 1000).unwrap();
         let warnings = source.loss_warnings();
