@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args
 
 from . import _grappa
 from ._types import Exclusion, Fanouts, LabelScope, Links, LoaderOptions, Nodes, Numbers, StoreLike
@@ -109,7 +109,7 @@ class LinkLoader(Loader[BatchT]):
             "listed": listed,
             "among": among,
             "exclude_edges": flag("exclude_edges", exclude_edges),
-            "exclude_targets": choice("exclude_targets", exclude_targets, ("both", "forward", "none")),
+            "exclude_targets": choice("exclude_targets", exclude_targets, get_args(Exclusion)),
         }
         super().__init__(store, num_neighbors, batch_size, None, labels=labels, **options)
         self._arguments = {**arguments, "store": self.store.path, **options, **self._place}

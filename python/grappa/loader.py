@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, TypeVar
+from typing import Any, Callable, Generic, Iterable, Iterator, Sequence, TypeVar, get_args
 
 from . import _grappa
 from ._tensors import Destination, arrays
@@ -144,8 +144,8 @@ class Loader(Generic[BatchT]):
                 f"num_workers={num_workers}: threads of the loader sample, and no other process is needed; leave it out, or "
                 "give threads=..."
             )
-        choice("labels", labels, ("seeds", "all", None))
-        choice("layout", layout, ("hops", "blocks", "induced"))
+        choice("labels", labels, (*get_args(LabelScope), None))
+        choice("layout", layout, get_args(Layout))
         self._partitions = partition_options(
             partitions, rank, world_size, repartition_every, halo, halo_neighbors, correction, shrinkage, first_hop, distributed
         )
