@@ -96,6 +96,8 @@ fn with_fields(exception: PyErr, fields: Fields) -> PyErr {
         }
     });
     exception
+}
+
 /// Whether the system refused memory, or addresses for a mapping.
 fn is_refused_memory(error: &(dyn std::error::Error + 'static)) -> bool {
     let errors = std::iter::successors(Some(error), |error| error.source());
