@@ -23,9 +23,9 @@ class IngestOptions(TypedDict, total=False):
     chunks: str | float
     #: Whether first lines of text that begin with # or % are comments.
     comments: Literal["auto", "yes", "no"]
-    #: Merge parallel edges; their weights are added, unless merge= says otherwise.
+    #: Merge parallel edges and add their weights, unless merge= selects another rule.
     dedup: bool
-    #: Print what each column of edges and tables would become, and write nothing.
+    #: Print the encoding of each column of edges and tables, and write nothing.
     dry_run: bool
     #: Column of destinations, as for src=.
     dst: str | int
@@ -47,7 +47,7 @@ class IngestOptions(TypedDict, total=False):
     features: Any
     #: Columns with features, in the table of features=.
     features_from: str | Sequence[str]
-    #: Replace the store of out=, with all that was added to it, when the new one is complete.
+    #: Replace the store of out=, including all additions to it, when the new one is complete.
     force: bool
     #: Format of the edge files.
     format: Literal["auto", "tsv", "csv", "npy", "u32", "u64", "parquet"]
@@ -79,7 +79,7 @@ class IngestOptions(TypedDict, total=False):
     on_bad_line: Literal["fail", "skip"]
     #: Continue a run that was stopped or killed, with the same options.
     resume: bool
-    #: Store whose schema the tables get: its columns by name, its means, categories and classes.
+    #: Store whose schema encodes the tables: its columns by name, its means, categories and classes.
     schema_of: Path
     #: Seed of assign="random".
     seed: int
@@ -101,7 +101,7 @@ class IngestOptions(TypedDict, total=False):
     table_separator: str | float
     #: Ids or mask of the test nodes, as for train=.
     test: Any
-    #: Files with the edges for test, as for val_edges=.
+    #: Files with the test edges, as for val_edges=.
     test_edges: Any
     #: Number of worker threads.
     threads: int
@@ -113,7 +113,7 @@ class IngestOptions(TypedDict, total=False):
     undirected: bool
     #: Ids or mask of the validation nodes, as for train=.
     val: Any
-    #: Files with the edges for validation, which the graph does not have; in the formats of edges=.
+    #: Files with the validation edges, which the graph excludes; in the formats of edges=.
     val_edges: Any
     #: Write a log to stderr; -vv and -vvv log more.
     verbose: int
