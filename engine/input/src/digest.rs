@@ -1,25 +1,48 @@
-//! Digests of data in memory.
+//! Versions of inputs, and digests of data in memory.
 //!
 //! Equal data has equal digests, however it is divided into batches. Other data has others, except by chance: XXH3 has 128 bits here.
 //!
 //! **Cost**: numbers are read at memory bandwidth, strings take about 10 ns each.
 
-use std::io;
+use std::{fs, io, time::UNIX_EPOCH};
 
 use arrow_array::{Array, RecordBatch, cast::AsArray};
 use arrow_schema::{DataType, SchemaRef};
+use grappa_io::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     columnar::{types::is_string, values::text},
-    input::{MemoryArray, MemoryData, MemoryMatrix},
+    input::{Input, MemoryArray, MemoryData, MemoryMatrix},
 };
+
+impl Input {
+    /// The version of the content, by which a resumed run knows that it is the same: of a file its length and the time when it was
+    /// modified, of data in memory a digest.
+    ///
+    /// # Errors
+    /// If the file or the data cannot be read.
+    pub fn version(&self) -> Result<String> {
+        match self {
+            Self::Path(path) => {
+                let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
+                let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                let nanoseconds = modified.map_or(0, |time| time.as_nanos());
+                Ok(format!("{} ({} bytes, modified at {nanoseconds})", path.display(), metadata.len()))
+            }
+            Self::Memory(input) => {
+                let digest = digest_of(&input.data).map_err(Error::io("read", &input.name))?;
+                Ok(format!("{} (data with the digest {digest:032x})", input.name.display()))
+            }
+        }
+    }
+}
 
 /// Bytes of an array that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The digest of data.
-pub(crate) fn digest_of(data: &MemoryData) -> io::Result<u128> {
+fn digest_of(data: &MemoryData) -> io::Result<u128> {
     let mut digest = Xxh3::new();
     match data {
         MemoryData::Array(array) | MemoryData::Parquet(array) => add_array(array, &mut digest)?,

@@ -2,17 +2,15 @@
 
 use std::{
     fmt::{self, Debug},
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::UNIX_EPOCH,
 };
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use grappa_io::{Error, Result};
 
-use crate::{conversions::Conversion, digest::digest_of};
+use crate::conversions::Conversion;
 
 /// An input: a file or a folder, or data in memory.
 #[derive(Debug, Clone)]
@@ -125,26 +123,6 @@ impl Input {
     /// Whether the input is a folder.
     pub fn is_dir(&self) -> bool {
         matches!(self, Self::Path(path) if path.is_dir())
-    }
-
-    /// The version of the content, by which a resumed run knows that it is the same: of a file its length and the time when it was
-    /// modified, of data in memory a digest.
-    ///
-    /// # Errors
-    /// If the file or the data cannot be read.
-    pub fn version(&self) -> Result<String> {
-        match self {
-            Self::Path(path) => {
-                let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
-                let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                let nanoseconds = modified.map_or(0, |time| time.as_nanos());
-                Ok(format!("{} ({} bytes, modified at {nanoseconds})", path.display(), metadata.len()))
-            }
-            Self::Memory(input) => {
-                let digest = digest_of(&input.data).map_err(Error::io("read", &input.name))?;
-                Ok(format!("{} (data with the digest {digest:032x})", input.name.display()))
-            }
-        }
     }
 }
 

@@ -12,9 +12,8 @@ use arrow_array::{
     },
 };
 use arrow_schema::{DataType, TimeUnit};
-use grappa_io::Result;
 
-use super::{ColumnTable, types::ValueType};
+use super::types::ValueType;
 use crate::table::Cell;
 
 /// The values of a column in some rows.
@@ -43,7 +42,7 @@ impl Values {
         }
     }
 
-    pub fn cell(&self, index: usize) -> std::result::Result<Cell<'_>, Utf8Error> {
+    pub fn cell(&self, index: usize) -> Result<Cell<'_>, Utf8Error> {
         Ok(match self {
             Self::Numbers(values) => Cell::Number(values[index]),
             Self::Booleans(values) | Self::Dates(values) if values[index].is_nan() => Cell::Missing,
@@ -158,23 +157,14 @@ fn words<T: ArrowPrimitiveType>(array: &dyn Array, word: impl Fn(T::Native) -> u
 /// The elements of a column of lists, one list after another. All lists have `dim` elements.
 ///
 /// # Errors
-/// If a list is missing, or has another length. `first_row`: the row of the first list.
-pub(crate) fn list_numbers(
-    table: &ColumnTable,
-    column: usize,
-    array: &dyn Array,
-    first_row: u64,
-    dim: usize,
-) -> Result<Vec<f64>> {
+/// The index and the length of the first list of another length. A missing list has none.
+pub(crate) fn list_numbers(array: &dyn Array, dim: usize) -> Result<Vec<f64>, (usize, usize)> {
     let lists = Lists::new(array);
     let mut elements = Vec::with_capacity(array.len() * dim);
     for index in 0..array.len() {
         let length = lists.length(index);
         if length != dim {
-            let name = table.column(column).name();
-            let what =
-                format!("expected a list of {dim} numbers in column {name}, as in the first row, found {length}");
-            return Err(table.refused(first_row + index as u64, what));
+            return Err((index, length));
         }
         elements.extend(numbers(&lists.elements(index)));
     }

@@ -282,7 +282,13 @@ impl ColumnRows {
             };
             let columns = self.roles.data.iter().zip(&arrays);
             let values = columns.map(|(&column, array)| match self.is_list() {
-                true => list_numbers(&self.table, column, array, from, self.dim).map(Values::Numbers),
+                true => list_numbers(array, self.dim).map(Values::Numbers).map_err(|(index, length)| {
+                    let (name, dim) = (self.table.column(column).name(), self.dim);
+                    let what = format!(
+                        "expected a list of {dim} numbers in column {name}, as in the first row, found {length}"
+                    );
+                    self.refused(from + index as u64, what)
+                }),
                 false => Ok(Values::new(array, ValueType::of(self.table.column(column)))),
             });
             each(from, arrays[0].len(), &values.collect::<Result<Vec<_>>>()?)?;

@@ -25,7 +25,7 @@ use parquet::{
 };
 
 use self::pages::{Chunks, guarded};
-use super::{ArrowResult, RowGroup};
+use super::row_group::{ArrowResult, RowGroup};
 use crate::{conversions::Conversion, file::InputFile};
 
 pub(super) struct ParquetFile {
