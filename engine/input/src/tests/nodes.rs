@@ -115,7 +115,7 @@ fn a_deflated_array_that_claims_the_impossible_reserves_no_memory() {
     let claim = (1_u64 << 48) + header.len() as u64;
     let at = memchr::memmem::find(&archive, b"PK\x01\x02").unwrap() + 46 + "x.npy".len() + 10;
     archive[at..at + 8].copy_from_slice(&claim.to_le_bytes());
-    assert_contains(&message(MatrixSource::open(&folder.file("f.npz", archive))), &["f.npz", "damaged"]);
+    assert_contains(&message(MatrixSource::open(folder.file("f.npz", archive))), &["f.npz", "damaged"]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn numbers_that_are_not_finite_are_counted_and_the_first_is_named() {
 #[test]
 fn arrays_that_are_no_features_are_refused() {
     let folder = Folder::new();
-    let open = |file: Vec<u8>| message(MatrixSource::open(&folder.file("f.npy", file)));
+    let open = |file: Vec<u8>| message(MatrixSource::open(folder.file("f.npy", file)));
     assert_contains(&open(npy("<f4", "(1, 2, 2)", &[0; 16])), &["f.npy", "[N, D]", "(1, 2, 2)"]);
     assert_contains(&open(npy("<f4", "(0, 2)", &[])), &["f.npy", "found 0 by 2"]);
     assert_contains(&open(npy("<f4", "(2, 0)", &[])), &["f.npy", "found 2 by 0"]);
@@ -327,7 +327,7 @@ fn bad_labels_are_refused() {
     let text = |text: &str| message(labels(&folder.file("l.csv", text), 10));
     assert_contains(&text("1\ncat\n"), &["l.csv:2", "the name \"cat\"", "are numbers"]);
     assert_contains(&text("1,0\n1\n"), &["l.csv:2", "expected 2"]);
-    let mut source = LabelSource::open(&folder.file("l.npy", npy("|i1", "(3,)", &[0; 3]))).unwrap();
+    let mut source = LabelSource::open(folder.file("l.npy", npy("|i1", "(3,)", &[0; 3]))).unwrap();
     assert_contains(&message(source.expect_rows(4, "fewer rows")), &["l.npy", "expected 4 rows", "found 3"]);
 }
 
@@ -347,7 +347,7 @@ fn real_node_arrays_are_read() {
                 None => continue,
             },
         };
-        let mut source = MatrixSource::open(&folder.join(file)).unwrap();
+        let mut source = MatrixSource::open(folder.join(file)).unwrap();
         source.expect_rows(nodes, "fewer rows").unwrap();
         assert_eq!(source.dim(), dim, "{name}");
         let (mut first, mut rows, mut non_zero) = (0, Vec::new(), 0);
@@ -373,7 +373,7 @@ fn real_node_arrays_are_read() {
 fn sets_of_one_class_each_are_seen_as_one_hot() {
     let folder = Folder::new();
     let read = |text: &str| {
-        let source = LabelSource::open(&folder.file("l.txt", text)).unwrap();
+        let source = LabelSource::open(folder.file("l.txt", text)).unwrap();
         let mut batch = LabelBatch::default();
         for first in 0..4 {
             source.read_rows(first, 1, &mut batch).unwrap();
@@ -394,12 +394,12 @@ fn node_data_in_other_formats_is_refused_with_the_remedy() {
         &message(SplitSource::open(&archive, IdKind::Integer, IdLimit::Dense)),
         &["s.npz", "not read from a .npz archive", "np.save"],
     );
-    let named = MatrixSource::open(&folder.file("x.csv", "name,a,b\nuser_0,1,2\nuser_1,3,4\n")).unwrap();
+    let named = MatrixSource::open(folder.file("x.csv", "name,a,b\nuser_0,1,2\nuser_1,3,4\n")).unwrap();
     assert!(named.has_ids() && named.dim() == 2);
-    let named = MatrixSource::open(&folder.file("x.csv", "user_0,1,2\nuser_1,3,4\n"));
+    let named = MatrixSource::open(folder.file("x.csv", "user_0,1,2\nuser_1,3,4\n"));
     assert_contains(&message(named), &["x.csv:1", "text in column 1", "give --id 1"]);
     // In another column, a word is not an id.
-    let words = MatrixSource::open(&folder.file("x.csv", "1,2\n3,four\n")).unwrap();
+    let words = MatrixSource::open(folder.file("x.csv", "1,2\n3,four\n")).unwrap();
     let error = message(words.read_rows(0, 2, &mut Vec::new()));
     assert!(error.contains("four") && !error.contains("header"), "{error}");
 }

@@ -75,7 +75,7 @@ fn a_mistake_is_named_with_the_file_of_the_folder() {
     let nan = [("id", Column::I64(some(&[20, 21]))), ("a", Column::F32(vec![Some(1.0), None]))];
     folder.file("nan/part-0.parquet", table(&[("id", Column::I64(some(&[1]))), ("a", Column::F32(some(&[1.0])))], 9));
     folder.file("nan/part-1.parquet", table(&nan, 9));
-    let source = MatrixSource::open(&folder.0.path().join("nan")).unwrap();
+    let source = MatrixSource::open(folder.0.path().join("nan")).unwrap();
     features(&source, 2).unwrap();
     assert_contains(
         &message(source.check_values(false, &|row| Ok(row.to_string()))),
@@ -112,11 +112,11 @@ fn a_mistake_is_named_with_the_file_of_the_folder() {
     let lists = |length: usize| table(&[("x", Column::Lists(vec![Some(vec![Some(1.0); length]); 2]))], 9);
     folder.file("lists/part-0.parquet", lists(3));
     folder.file("lists/part-1.parquet", lists(4));
-    let error = message(MatrixSource::open(&folder.0.path().join("lists")));
+    let error = message(MatrixSource::open(folder.0.path().join("lists")));
     assert_contains(&error, &["part-1.parquet", "lists have 4 numbers, but 3 numbers in"]);
 
     folder.file("none/part-0.parquet", part(&[]));
-    let error = message(MatrixSource::open(&folder.0.path().join("none")));
+    let error = message(MatrixSource::open(folder.0.path().join("none")));
     assert_contains(&error, &["none: ", "at least one row"]);
 }
 

@@ -96,19 +96,16 @@ fn bad_splits_are_refused() {
     assert_contains(&read(folder.file("s.txt", "1\n\n-3\n")), &["s.txt:3", "negative"]);
     let path = array("<i8", "(1,)", &[0; 8]);
     assert_contains(&message(SplitSource::open(&path, IdKind::String, IdLimit::Dense)), &["s.npy", "--ids string"]);
-    let mut source = SplitSource::open(&folder.file("s.txt", b"a\n\xff\n"), IdKind::String, IdLimit::Dense).unwrap();
+    let mut source = SplitSource::open(folder.file("s.txt", b"a\n\xff\n"), IdKind::String, IdLimit::Dense).unwrap();
     assert_contains(&message(source.next_keys(&mut Keys::default())), &["s.txt:2", "UTF-8"]);
 }
 
 #[test]
 fn masks_have_one_entry_per_node() {
     let folder = Folder::new();
-    let mask = SplitSource::open(
-        &folder.file("s.npy", npy("|b1", "(4,)", &[0, 1, 0, 1])),
-        IdKind::Integer,
-        IdLimit::Nodes(10),
-    )
-    .unwrap();
+    let mask =
+        SplitSource::open(folder.file("s.npy", npy("|b1", "(4,)", &[0, 1, 0, 1])), IdKind::Integer, IdLimit::Nodes(10))
+            .unwrap();
     assert!(mask.is_mask());
     mask.expect_rows(4, "more nodes").unwrap();
     for nodes in [3, 5] {

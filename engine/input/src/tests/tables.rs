@@ -353,9 +353,9 @@ fn names_of_classes_are_numbered_in_their_order() {
     let (classes, names) = named(&folder.file("y.parquet", table(&digits, 9)), &label("plan")).unwrap();
     assert_eq!((classes, names), (vec![Some(1), Some(0)], vec!["3".to_owned(), "7".to_owned()]));
     // Columns of sets name the classes.
-    let sets = LabelSource::open(&folder.file("y.csv", "id,music,art\n0,1,0\n")).unwrap();
+    let sets = LabelSource::open(folder.file("y.csv", "id,music,art\n0,1,0\n")).unwrap();
     assert_eq!(sets.class_names(), ["music", "art"]);
-    assert!(LabelSource::open(&folder.file("y.csv", "1,0\n0,0\n")).unwrap().class_names().is_empty());
+    assert!(LabelSource::open(folder.file("y.csv", "1,0\n0,0\n")).unwrap().class_names().is_empty());
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn ids_are_found_by_name_or_alone() {
 #[test]
 fn columns_without_numbers_are_refused_by_name() {
     let folder = Folder::new();
-    let open = |columns: &[(&str, Column)]| MatrixSource::open(&folder.file("x.parquet", table(columns, 9)));
+    let open = |columns: &[(&str, Column)]| MatrixSource::open(folder.file("x.parquet", table(columns, 9)));
     let numbers = || Column::F32(some(&[1.0]));
     for (columns, parts) in grappa_skip::cases![
         &[("id", Column::I64(some(&[1]))), ("city", Column::Text(some(&["a"])))][..],
