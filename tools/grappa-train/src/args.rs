@@ -7,6 +7,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use grappa_console::{ByteSize, Summary};
+use grappa_methods::{MethodConfig, NOT_SHARED};
 use grappa_run::{
     Result,
     config::{Auto, DeviceChoice, Preset, TrainConfig, TrainOption, shown},
@@ -81,34 +82,38 @@ impl Sources {
 
     /// The configuration of a new run.
     pub fn configuration(&self) -> Result<TrainConfig> {
-        TrainConfig::layered(self.preset()?, self.config.as_deref(), &self.given.0)
+        MethodConfig::checked(defaults().layered(self.preset()?, self.config.as_deref(), &self.given.0)?)
     }
 
     /// The options as given to resume a run. They are not checked, because they override the options of the run.
     pub fn unchecked(&self) -> Result<TrainConfig> {
-        TrainConfig::unchecked(self.preset()?, self.config.as_deref(), &self.given.0)
+        defaults().unchecked(self.preset()?, self.config.as_deref(), &self.given.0)
     }
 
     /// The configuration of a resumed run that was started with `before`.
     pub fn resumed(&self, before: &TrainConfig) -> Result<TrainConfig> {
-        before.resumed(self.preset()?, self.config.as_deref(), &self.given.0)
+        let before = MethodConfig::all_in(before);
+        MethodConfig::checked(before.resumed(self.preset()?, self.config.as_deref(), &self.given.0)?)
     }
+}
+
+/// The default of each option, options of methods included.
+pub fn defaults() -> TrainConfig {
+    MethodConfig::all_in(&TrainConfig::default())
 }
 
 /// The options of training that the user gave; with `SHARED`, only those that several runs share. Files and defaults fill in the others.
 #[derive(Debug, Clone)]
 pub struct Given<const SHARED: bool>(pub Table);
 
-/// Options that differ from run to run.
-pub const NOT_SHARED: [&str; 3] = ["method", "partitions", "out"];
-
 impl<const SHARED: bool> Given<SHARED> {
     /// The options, in the order of the help.
     fn options() -> Vec<&'static TrainOption> {
+        let all = [TrainOption::all(), MethodConfig::options()];
         if SHARED {
-            return TrainOption::all().iter().filter(|option| !NOT_SHARED.contains(&&*option.name)).collect();
+            return all.into_iter().flatten().filter(|option| !NOT_SHARED.contains(&&*option.name)).collect();
         }
-        let sections = TrainOption::all().chunk_by(|one, next| one.section == next.section);
+        let sections = all.into_iter().flat_map(|all| all.chunk_by(|one, next| one.section == next.section));
         let in_order = sections.flat_map(|section| {
             let mut section: Vec<_> = section.iter().collect();
             section.sort_by_key(|option| option.help_order);
@@ -120,7 +125,7 @@ impl<const SHARED: bool> Given<SHARED> {
 
 impl<const SHARED: bool> Args for Given<SHARED> {
     fn augment_args(command: Command) -> Command {
-        let defaults = TrainConfig::default().table();
+        let defaults = defaults().table();
         let flag = |option: &'static TrainOption| flag(option, defaults.get(&option.name)).hide_short_help(SHARED);
         command.args(Self::options().into_iter().map(flag))
     }

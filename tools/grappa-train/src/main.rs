@@ -21,6 +21,7 @@ use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use grappa_methods::MethodConfig;
 use grappa_trainer::runtime;
 
 const EXAMPLES: &str = "\
@@ -157,7 +158,10 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Some(Command::Report(options)) => report::run(&options, &console),
         Some(Command::Compare(options)) => compare::run(&options, &console),
         Some(Command::Env) => console.answer(&env::Environment::probe()),
-        Some(Command::Config(sources)) => console.answer(&args::ShownConfig(sources.configuration()?)),
+        Some(Command::Config(sources)) => {
+            let config = MethodConfig::all_in(&sources.configuration()?);
+            console.answer(&args::ShownConfig(config))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::command::root;
 
 /// Each crate with the crates of the workspace that it may depend on, apart from tests.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("formats", &[]),
     ("engine/io", &["grappa-formats"]),
     ("engine/input", &["grappa-formats", "grappa-io"]),
@@ -45,6 +45,19 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "grappa-run",
             "grappa-sampling",
             "grappa-storage",
+        ],
+    ),
+    (
+        "trainer/methods",
+        &[
+            "grappa-engine",
+            "grappa-formats",
+            "grappa-io",
+            "grappa-report",
+            "grappa-run",
+            "grappa-sampling",
+            "grappa-storage",
+            "grappa-trainer",
         ],
     ),
 ];

@@ -112,7 +112,7 @@ mod tests {
         let config = TrainConfig::default();
         let zero = Table::from_iter([("layers".to_owned(), 0.into())]);
         let seed = Table::from_iter([("seed".to_owned(), 2.into())]);
-        let error = TrainConfig::layered(None, None, &zero).unwrap_err();
+        let error = TrainConfig::default().layered(None, None, &zero).unwrap_err();
         assert!(matches!(error, Error::Options(_)), "{error:?}");
         let error = config.resumed(None, None, &seed).unwrap_err();
         assert!(matches!(error, Error::ChangedOption(_)), "{error:?}");

@@ -2,6 +2,7 @@
 
 /// Defines enums, each with a table of names, from which follow `Display`, `FromStr`, serde, a list of all variants and the
 /// help of an option. The first variant is the default. The comment of a variant is its explanation in the help.
+#[macro_export]
 macro_rules! named_enums {
     ($(
         $(#[$attribute:meta])*
@@ -20,13 +21,13 @@ macro_rules! named_enums {
             }
         }
 
-        impl crate::option_value::OptionValue for $name {
-            fn choices() -> Vec<crate::option_value::Choice> {
+        impl $crate::option_value::OptionValue for $name {
+            fn choices() -> Vec<$crate::option_value::Choice> {
                 vec![$(($text, concat!($($help),+).trim_start())),+]
             }
 
             fn read(text: &str) -> std::result::Result<toml::Value, String> {
-                crate::option_value::checked_text::<Self>(text)
+                $crate::option_value::checked_text::<Self>(text)
             }
         }
 
@@ -49,27 +50,27 @@ macro_rules! named_enums {
         }
 
         impl std::str::FromStr for $name {
-            type Err = crate::Error;
+            type Err = $crate::Error;
 
-            fn from_str(text: &str) -> std::result::Result<Self, crate::Error> {
+            fn from_str(text: &str) -> std::result::Result<Self, $crate::Error> {
                 $($(if text == $removed {
-                    return Err(crate::names::removed($what, text, $replacement));
+                    return Err($crate::names::removed($what, text, $replacement));
                 })+)?
                 let names = [$($text),+];
                 let index = names.iter().position(|name| *name == text);
-                index.map(|index| Self::ALL[index]).ok_or_else(|| crate::names::unknown($what, text, &names))
+                index.map(|index| Self::ALL[index]).ok_or_else(|| $crate::names::unknown($what, text, &names))
             }
         }
 
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-                crate::serde_text::serialize(self, serializer)
+                $crate::serde_text::serialize(self, serializer)
             }
         }
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-                crate::serde_text::deserialize(deserializer)
+                $crate::serde_text::deserialize(deserializer)
             }
         }
     )+};
@@ -79,14 +80,14 @@ pub(crate) use named_enums;
 use crate::Error;
 
 /// The error for a text that is none of the names. It suggests the name that the user probably meant.
-pub(crate) fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
+pub fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
     let (last, others) = names.split_last().expect("an enum has variants");
     let suggestion = nearest(text, names).map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
     Error::UnknownName(format!("unknown {what} `{text}`{suggestion}: use {} or {last}", others.join(", ")))
 }
 
 /// The error for a name that an earlier version had.
-pub(crate) fn removed(what: &str, text: &str, replacement: &str) -> Error {
+pub fn removed(what: &str, text: &str, replacement: &str) -> Error {
     Error::Options(format!("the {what} `{text}` was removed: use `{replacement}`"))
 }
 

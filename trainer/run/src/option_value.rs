@@ -49,17 +49,21 @@ pub trait OptionValue: Sized {
 }
 
 /// A text that parses as a `T`, as it is.
-pub(crate) fn checked_text<T: FromStr<Err: Display>>(text: &str) -> Result<Value, String> {
+///
+/// # Errors
+/// If it does not parse.
+pub fn checked_text<T: FromStr<Err: Display>>(text: &str) -> Result<Value, String> {
     text.parse::<T>().map_err(|error| error.to_string())?;
     Ok(text.into())
 }
 
 /// Types whose values are texts that they parse.
+#[macro_export]
 macro_rules! text_option {
     ($($type:ty),+ $(,)?) => {$(
-        impl crate::option_value::OptionValue for $type {
+        impl $crate::option_value::OptionValue for $type {
             fn read(text: &str) -> std::result::Result<toml::Value, String> {
-                crate::option_value::checked_text::<Self>(text)
+                $crate::option_value::checked_text::<Self>(text)
             }
         }
     )+};

@@ -11,7 +11,10 @@ use serde::{
 };
 
 /// Writes a value as a number if its text is one, else as a string.
-pub(crate) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+///
+/// # Errors
+/// If the serializer fails.
+pub fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     let text = value.to_string();
     match text.parse::<i64>() {
         Ok(number) if number.to_string() == text => serializer.serialize_i64(number),
@@ -20,9 +23,10 @@ pub(crate) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S
 }
 
 /// Reads a string, a number, or a list of either.
-pub(crate) fn deserialize<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
+///
+/// # Errors
+/// If the text does not parse.
+pub fn deserialize<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_any(Text(PhantomData))
 }
 

@@ -154,7 +154,7 @@ impl Block {
     ///
     /// # Panics
     /// If there is not one for each node.
-    pub(crate) fn with_weighted_degrees(mut self, degrees: Vec<f32>) -> Self {
+    pub fn with_weighted_degrees(mut self, degrees: Vec<f32>) -> Self {
         assert!(degrees.len() == self.sources() && self.sources() == self.destinations(), "degrees of nodes");
         self.global = degrees.clone();
         self.source_degrees = Some(degrees);

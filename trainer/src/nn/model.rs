@@ -306,14 +306,14 @@ impl Model {
     }
 
     /// The states at the input of the first layer, with the dropout of a pass, from [`Model::normalized_features`].
-    pub(crate) fn input_states(&self, normalized: &Tensor, pass: &Pass) -> Tensor {
+    pub fn input_states(&self, normalized: &Tensor, pass: &Pass) -> Tensor {
         let dropout = dropout(self.options.input_dropout, Some((pass, RowsOf::Inputs)), INPUT_DROPOUT);
         apply(normalized, Epilogue { relu: false, dropout })
     }
 
     /// A layer of a pass without jumping knowledge: the states that it makes of the destinations of a block, `[destinations, outputs]`.
     /// `sources` are the states of the sources, `[sources, inputs]`.
-    pub(crate) fn convolve(
+    pub fn convolve(
         &self,
         layer: usize,
         block: &Block,
@@ -335,7 +335,7 @@ impl Model {
     }
 
     /// Logits, or predicted targets in their unit, f32, from what the last layer makes.
-    pub(crate) fn outputs(&self, states: &Tensor) -> Tensor {
+    pub fn outputs(&self, states: &Tensor) -> Tensor {
         self.in_unit(float(states))
     }
 

@@ -40,7 +40,7 @@ impl Names {
     }
 
     /// Names of rows that are inputs and destinations alike, and of inputs that follow them.
-    pub(crate) fn of_rows(rows: Vec<u64>, others: impl Iterator<Item = u64>) -> Self {
+    pub fn of_rows(rows: Vec<u64>, others: impl Iterator<Item = u64>) -> Self {
         Self { inputs: rows.iter().copied().chain(others).collect(), destinations: rows.into() }
     }
 }

@@ -184,7 +184,7 @@ impl Trainer {
     ) -> Result<()> {
         self.clock.enter(Stage::Load);
         check_stopped(progress)?;
-        if self.config.trains_full_graph() {
+        if self.method.is_some() {
             return self.full_graph_step(epoch, partial, rate(0, 1), progress);
         }
         if self.data.links().is_none() {

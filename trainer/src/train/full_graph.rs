@@ -1,118 +1,143 @@
-//! The graph of a method whose steps take all of it ([`super::methods`]).
+//! Methods whose steps take the whole graph, in place of minibatches of partitions. Another crate implements them.
 
-use grappa_engine::aggregate::store_features;
-use grappa_formats::NodeId;
+use std::sync::Arc;
+
+use grappa_formats::{NodeId, assignment::Assignment};
 use grappa_io::progress::Progress;
-use grappa_run::config::Method;
-use grappa_storage::Store;
-use tch::{Tensor, no_grad};
+use grappa_run::{config::TrainConfig, model::Task};
+use grappa_storage::{MappedChunks, Store};
+use roaring::RoaringTreemap;
+use tch::{Device, Tensor};
 
-use super::{
-    data::TrainingData,
-    learner::Learner,
-    methods::{FullStep, FullTraining, LocalParts, Owners, PartitionedGraph, Wire, exchange_of, ranks_of},
-    partitions,
-    processes::Processes,
-    resolved::ResolvedConfig,
+use super::data::TrainingData;
+use crate::{
+    Result,
+    distributed::ProcessGroup,
+    nn::{Loss, Model},
 };
-use crate::{Error, Result};
 
-/// Refuses several processes for methods that train in one, and processes without a partition.
-pub(super) fn check_processes(config: &ResolvedConfig, processes: &Processes) -> Result<()> {
-    let (method, partitions, ranks) = (config.method, config.partitions(), processes.count());
-    if !config.trains_full_graph() || processes.group.is_none() {
-        return Ok(());
-    }
-    if !method.may_have_processes() {
-        return Err(Error::Options(format!(
-            "--method {method} trains all partitions in one process: leave out --workers and launchers, or use `--method full`, varco or \
-             grappa"
-        )));
-    }
-    if partitions < ranks {
-        return Err(Error::Options(format!(
-            "--method {method} divides {partitions} partitions among {ranks} processes, and each needs one: use --partitions {ranks}, or \
-             fewer processes"
-        )));
-    }
-    Ok(())
+/// A method of training. An epoch is one step, which takes all training nodes and all edges.
+pub trait FullGraphMethod: Send {
+    /// Refuses to divide `partitions` among `processes`.
+    ///
+    /// # Errors
+    /// If the method trains in one process, or a process would have no partition.
+    fn check_processes(&self, partitions: u32, processes: u32) -> Result<()>;
+
+    /// Whether the graph is divided.
+    fn is_open(&self) -> bool;
+
+    /// Divides the graph. Returns a sentence about the partitions, for people. All processes must call it.
+    ///
+    /// # Errors
+    /// If memory is too small, or files cannot be read.
+    fn open(&mut self, inputs: &FullGraphInputs<'_>, progress: &dyn Progress) -> Result<String>;
+
+    /// Adds the gradient of an epoch's step to the gradients of the parameters.
+    ///
+    /// # Errors
+    /// If another process has left or cannot be reached.
+    fn add_gradient(&mut self, step: &FullGraphStep<'_>) -> Result<FullGraphSums>;
+
+    /// An evaluation found this loss of the validation nodes.
+    fn observe(&mut self, val_loss: f64);
+
+    /// What later epochs depend on, by name, for a checkpoint.
+    fn kept(&self) -> Vec<(String, Tensor)>;
+
+    /// Continues after some `epochs` from what they [kept](Self::kept).
+    fn restore(&mut self, kept: Vec<(String, Tensor)>, epochs: u64);
 }
 
-/// Divides the graph, and reads its features and labels.
-pub(super) fn open(
-    config: &ResolvedConfig,
-    data: &TrainingData,
-    processes: &Processes,
-    learner: &Learner,
-    warnings: &mut Vec<String>,
-    progress: &dyn Progress,
-) -> Result<FullTraining> {
-    let assignment = partitions::assign(config, &data.store, processes, 0, warnings)?;
-    let owners = Owners::new(&data.store, &assignment, processes);
-    let graph = PartitionedGraph::new(config, data, &owners, config.device, progress)?;
-    let parts = match config.method {
-        Method::Llcg => PartitionedGraph::parts(data, &owners, config.device, progress)?,
-        _ => Vec::new(),
-    };
-    let rows = NodeFeatures::read(&data.store, &graph.nodes)?;
-    let mut step = step_of(config, data, learner, graph, &rows)?;
-    let group = processes.group.clone();
-    let wire = group.map(|group| Wire::new(group, ranks_of(config.partitions(), processes)));
-    step.exchange = exchange_of(config, wire);
-    let parts = parts.into_iter().map(|part| step_of(config, data, learner, part, &rows));
-    let parts = parts.collect::<Result<Vec<_>>>()?;
-    let local = (!parts.is_empty()).then(|| LocalParts::new(config, parts, &learner.model));
-    Ok(FullTraining { step, local })
+/// The options of a run, and the method that they name.
+pub struct Recipe {
+    /// The options.
+    pub config: TrainConfig,
+    /// Computes the steps instead of Grappa's own method.
+    pub method: Option<Box<dyn FullGraphMethod>>,
+    /// Problems of the options of the method, for the user.
+    pub warnings: Vec<String>,
 }
 
-/// Features of some nodes.
-struct NodeFeatures {
-    /// Ascending.
-    nodes: Vec<NodeId>,
-    /// f32 of `[nodes, features]`.
-    rows: Tensor,
-}
-
-impl NodeFeatures {
-    fn read(store: &Store, nodes: &[NodeId]) -> Result<Self> {
-        let mut nodes = nodes.to_vec();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let of_store = store_features(store)?;
-        let width = of_store.width();
-        let mut values = vec![0.0; nodes.len() * width];
-        let mut start = 0;
-        for run in nodes.chunk_by(|a, b| a.0 + 1 == b.0) {
-            let end = start + run.len() * width;
-            of_store.read(run[0].0..run[0].0 + run.len() as u64, &mut values[start..end])?;
-            start = end;
-        }
-        let rows = Tensor::from_slice(&values).view([nodes.len() as i64, width as i64]);
-        Ok(Self { nodes, rows })
-    }
-
-    /// The rows of `nodes`, which are among them.
-    fn of(&self, nodes: &[NodeId]) -> Tensor {
-        let places = nodes.iter().map(|node| self.nodes.binary_search(node).expect("it was read") as i64);
-        let places: Vec<i64> = places.collect();
-        self.rows.index_select(0, &Tensor::from_slice(&places))
+impl From<TrainConfig> for Recipe {
+    fn from(config: TrainConfig) -> Self {
+        Self { config, method: None, warnings: Vec::new() }
     }
 }
 
-/// A step on a graph without an exchange. `features` has all of its nodes.
-fn step_of(
-    config: &ResolvedConfig,
-    data: &TrainingData,
-    learner: &Learner,
-    graph: PartitionedGraph,
-    features: &NodeFeatures,
-) -> Result<FullStep> {
-    let rows = features.of(&graph.nodes).to_device(config.device);
-    Ok(FullStep {
-        features: no_grad(|| learner.model.normalized_features(&rows)),
-        labels: data.labels().tensor(&graph.seed_nodes)?.to_device(config.device),
-        factors: Tensor::from_slice(&graph.factors).to_device(config.device),
-        exchange: None,
-        graph,
-    })
+/// The graph that a method divides, and the model that it trains.
+pub struct FullGraphInputs<'a> {
+    /// The options of the run, with a number of partitions.
+    pub config: &'a TrainConfig,
+    /// The store.
+    pub store: &'a Store,
+    /// Its adjacency lists.
+    pub chunks: &'a Arc<MappedChunks>,
+    /// The training nodes.
+    pub train: &'a RoaringTreemap,
+    /// The partition of each chunk.
+    pub assignment: &'a Assignment,
+    /// The process of each partition.
+    pub ranks: Vec<u32>,
+    /// The processes, if there are several.
+    pub group: Option<&'a Arc<ProcessGroup>>,
+    /// The device of tensors.
+    pub device: Device,
+    /// The model.
+    pub model: &'a Model,
+    pub(super) data: &'a TrainingData,
+}
+
+impl FullGraphInputs<'_> {
+    /// The labels of nodes, as [`Loss::of`] takes them.
+    ///
+    /// # Errors
+    /// If a node has no label, or labels cannot be read.
+    pub fn labels(&self, nodes: &[NodeId]) -> Result<Tensor> {
+        self.data.labels().tensor(nodes)
+    }
+
+    /// The in-degrees of nodes.
+    ///
+    /// # Errors
+    /// If adjacency lists are damaged.
+    pub fn degrees(&self, nodes: &[NodeId]) -> Result<Vec<u64>> {
+        Ok(self.data.degrees.of_all(nodes)?)
+    }
+}
+
+/// A step to compute.
+#[derive(Clone, Copy)]
+pub struct FullGraphStep<'a> {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// The learning rate.
+    pub rate: f64,
+    /// The model.
+    pub model: &'a Model,
+    /// The loss of a node.
+    pub loss: &'a Loss,
+    /// What the model predicts.
+    pub task: Task,
+}
+
+/// The results of a step in this process, summed over the training nodes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FullGraphSums {
+    /// Number of edges that it used.
+    pub edges: u64,
+    /// Number of training nodes.
+    pub nodes: u64,
+    /// Number of training nodes whose loss the gradient is of, if they were drawn from all.
+    pub drawn: Option<u64>,
+    /// Losses.
+    pub loss: f64,
+    /// Number of nodes whose class is predicted.
+    pub right: f64,
+    /// Bytes of features that partitions sent each other.
+    pub feature_bytes: u64,
+    /// Bytes of hidden states and of their gradients that partitions sent each other.
+    pub activation_bytes: u64,
+    /// The sum of the squared errors of states that arrived, and the sum of the squares of what was sent, if the method changes states.
+    pub message_errors: Option<[f64; 2]>,
 }

@@ -24,6 +24,7 @@
 //! refresh            the historical embeddings of halo nodes
 //! evaluate           the nodes that evaluations compute
 //! model_on_graph     an inference of the model while it is trained: its inputs and its memory
+//! full_graph         a method of another crate, whose steps take the place of those of minibatches
 //! session            a run: start on all ranks, epochs, files
 //! ```
 //!
@@ -55,7 +56,6 @@ mod link_evaluation;
 mod links;
 mod load;
 mod loader;
-mod methods;
 mod model_on_graph;
 mod monitored;
 mod named_tensors;
@@ -82,7 +82,10 @@ mod trainer;
 pub use self::{
     epoch::EpochStats,
     evaluate::Evaluation,
+    full_graph::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, Recipe},
     inference::historical,
+    optimizer::Optimizer,
+    random_key::key,
     session::{Watcher, agree_on_options, finished, follow, hello, train, train_first},
     trainer::Trainer,
 };

@@ -2,10 +2,9 @@
 //!
 //! On a processor Adam is one loop ([`adam`]), because each of its ten operators would wake threads.
 
-use grappa_run::config::Optimizer as Kind;
+use grappa_run::config::{Optimizer as Kind, TrainConfig};
 use tch::{Device, Tensor, no_grad};
 
-use super::resolved::ResolvedConfig;
 use crate::{
     kernels::update::{Moments, Rates, adam},
     nn::Parameters,
@@ -30,7 +29,7 @@ pub struct Optimizer {
 
 impl Optimizer {
     /// An optimizer without steps.
-    pub fn new(config: &ResolvedConfig, parameters: &Parameters) -> Self {
+    pub fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
         let values = parameters.flat_values();
         Self {
             kind: config.optimizer,
@@ -121,7 +120,7 @@ enum Decay {
 }
 
 impl Decay {
-    fn new(config: &ResolvedConfig, parameters: &Parameters) -> Self {
+    fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
         match config.weight_decay.uniform() {
             Some(0.0) => Self::None,
             Some(decay) => Self::Uniform(decay),

@@ -93,6 +93,16 @@ impl Processes {
         self.hosts.share_within(self.rank())
     }
 
+    /// The process that serves each partition.
+    pub fn of_partitions(&self, partitions: u32) -> Vec<u32> {
+        let mut ranks = vec![0; partitions as usize];
+        for rank in 0..self.count() {
+            let own = self.hosts.share(rank).range(partitions.into());
+            ranks[own.start as usize..own.end as usize].fill(rank);
+        }
+        ranks
+    }
+
     /// Whether the host of this process trains a chunk.
     pub fn trains(&self, chunk: ChunkId) -> bool {
         self.hosts.trains(self.rank(), chunk)

@@ -1,8 +1,6 @@
 //! The batch of a step has the gradient, the loss and the counts that its minibatches have one by one.
 
-mod divided;
 mod hosts;
-mod methods;
 mod overlap;
 mod processes;
 
@@ -22,7 +20,6 @@ use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
-    data::TrainingData,
     evaluate::evaluate_exactly,
     exchange::LossWeights,
     first_hop,
@@ -30,8 +27,6 @@ use super::{
     loader::loader_options,
     model_on_graph::Room,
     partitions::repeated_batch_memory,
-    processes::Processes,
-    resolved::ResolvedConfig,
     scored::{Scored, ScoredNodes, inference_time},
     step::BatchSums,
     trainer::Trainer,

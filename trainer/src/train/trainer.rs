@@ -10,7 +10,7 @@ use grappa_formats::aggregates::AggregateKind;
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoint, PartialEpoch, RunState},
-    config::{self, Evaluate, TrainConfig},
+    config::{self, Evaluate},
     model::NormKind,
     stages::{Stage, StageClock},
 };
@@ -21,10 +21,11 @@ use super::{
     data::TrainingData,
     estimate,
     evaluate::{Evaluation, Evaluations},
-    first_hop, full_graph, gradient_exchange,
+    first_hop,
+    full_graph::{FullGraphMethod, Recipe},
+    gradient_exchange,
     learner::Learner,
     link_evaluation,
-    methods::FullTraining,
     model_on_graph::ModelOnGraph,
     partitions::{self, OpenPartitions},
     processes::Processes,
@@ -32,7 +33,7 @@ use super::{
     resolved::ResolvedConfig,
     standardize,
 };
-use crate::{Result, nn::Model};
+use crate::{Error, Result, distributed::ProcessGroup, nn::Model};
 
 /// Optimizer steps at which the historical embeddings were made.
 const HISTORY_STEP: &str = "history_step";
@@ -46,8 +47,8 @@ pub struct Trainer {
     pub(super) partitions: OpenPartitions,
     pub(super) history: History,
     pub(super) evaluations: Evaluations,
-    /// The whole graph, for methods whose steps take it; opened by the first epoch.
-    pub(super) full: Option<FullTraining>,
+    /// Computes the steps instead of minibatches of partitions; opened by the first epoch.
+    pub(super) method: Option<Box<dyn FullGraphMethod>>,
     /// The epoch in progress, if there is one.
     pub(super) partial: Option<PartialEpoch>,
     /// Whether a step is begun, and the batch of a third one loaded, before the results of the first are read: on a GPU.
@@ -66,24 +67,54 @@ impl Trainer {
     /// If the store has no labels, no features or no nodes to train on, or if options do not fit it.
     pub fn new(
         store: Arc<Store>,
-        config: TrainConfig,
+        recipe: impl Into<Recipe>,
         aggregates: Option<AggregateKind>,
         device: Device,
         folder: PathBuf,
     ) -> Result<Self> {
-        let processes = Processes::meet(&store, None, config.memory.0)?;
-        let data = TrainingData::open(store, &config, &processes)?;
-        let config = ResolvedConfig::new(&data.store, config, None, aggregates, device, folder, &processes)?;
-        Self::of_processes(config, data, processes)
+        Self::in_group(store, recipe, aggregates, device, folder, None)
     }
 
-    /// [`Trainer::new`] as one of several processes. All have [agreed](super::agree_on_options) on their options, and call this.
-    pub(super) fn of_processes(config: ResolvedConfig, data: TrainingData, processes: Processes) -> Result<Self> {
+    /// [`Trainer::new`] as one of the processes of a group, if one is given. All have [agreed](super::agree_on_options) on their options,
+    /// and call this.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`], and if another process has left or cannot be reached.
+    pub fn in_group(
+        store: Arc<Store>,
+        recipe: impl Into<Recipe>,
+        aggregates: Option<AggregateKind>,
+        device: Device,
+        folder: PathBuf,
+        group: Option<Arc<ProcessGroup>>,
+    ) -> Result<Self> {
+        let Recipe { config, method, warnings } = recipe.into();
+        let processes = Processes::meet(&store, group, config.memory.0)?;
+        let data = TrainingData::open(store, &config, &processes)?;
+        let config = ResolvedConfig::new(&data.store, config, None, aggregates, device, folder, &processes)?;
+        Self::of_processes(config, data, processes, method, warnings)
+    }
+
+    /// The trainer of a process that has met the others. `warnings` are about its options.
+    pub(super) fn of_processes(
+        config: ResolvedConfig,
+        data: TrainingData,
+        processes: Processes,
+        method: Option<Box<dyn FullGraphMethod>>,
+        mut warnings: Vec<String>,
+    ) -> Result<Self> {
         let model = data.model_options(&config);
         let [examples, val_examples, _] = data.examples();
-        full_graph::check_processes(&config, &processes)?;
-        let mut warnings = Vec::new();
-        if !config.trains_full_graph() {
+        match (&method, config.other_method()) {
+            (None, Some(name)) => {
+                return Err(Error::Options(format!("nothing here trains with --method {name}: use `--method grappa`")));
+            }
+            (Some(method), _) if processes.group.is_some() => {
+                method.check_processes(config.partitions(), processes.count())?;
+            }
+            _ => {}
+        }
+        if method.is_none() {
             let share = processes.share();
             warnings.extend(estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
@@ -102,7 +133,7 @@ impl Trainer {
             learner,
             history: History::default(),
             evaluations: Evaluations::default(),
-            full: None,
+            method,
             partial: None,
             warnings,
             clock: StageClock::started(Duration::ZERO),
@@ -202,9 +233,9 @@ impl Trainer {
     /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
     pub fn prepare(&mut self, epoch: u64, before: Option<Evaluate>, progress: &dyn Progress) -> Result<String> {
         self.clock.enter(Stage::Load);
-        let full_graph = match self.config.trains_full_graph() {
-            true => self.open_full_graph(progress)?,
-            false => {
+        let full_graph = match self.method {
+            Some(_) => self.open_full_graph(progress)?,
+            None => {
                 self.open_partitions(epoch, progress)?;
                 self.check_steps(epoch);
                 None
@@ -275,12 +306,11 @@ impl Trainer {
             return link_evaluation::evaluate(&mut on, improves);
         }
         let evaluated = evaluations.evaluate(&mut on, history, epoch, improves)?;
-        let exchange = self.full.as_mut().and_then(|full| full.step.exchange.as_mut());
-        if let Some(exchange) = exchange {
+        if let Some(method) = &mut self.method {
             let loss = evaluated.as_ref().and_then(|evaluation| evaluation.val.loss);
             // A rate may depend on it. Rank 0 knows it.
             let bits = self.processes.broadcast("validation loss", || Ok(loss.map(f64::to_bits)))?;
-            bits.into_iter().for_each(|bits| exchange.observe(f64::from_bits(bits)));
+            bits.into_iter().for_each(|bits| method.observe(f64::from_bits(bits)));
         }
         Ok(evaluated)
     }
@@ -341,7 +371,10 @@ impl Trainer {
     }
 
     /// Restores the state of a checkpoint, which was read from `path`, and its historical embeddings.
-    pub(super) fn restore(&mut self, path: &Path, checkpoint: &Checkpoint, progress: &dyn Progress) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the checkpoint belongs to another model, or files cannot be read.
+    pub fn restore(&mut self, path: &Path, checkpoint: &Checkpoint, progress: &dyn Progress) -> Result<()> {
         self.learner.restore(path, checkpoint, &self.processes)?;
         self.partitions.generation = checkpoint.state.generation;
         // The metrics of a process count once.
@@ -351,8 +384,7 @@ impl Trainer {
         });
         match checkpoint.state.counters.get(HISTORY_STEP) {
             Some(&step) => self.restore_historical(step, path, checkpoint, progress),
-            None if self.config.trains_full_graph() => self.restore_messages(checkpoint, progress),
-            None => Ok(()),
+            None => self.restore_messages(checkpoint, progress),
         }
     }
 

@@ -11,7 +11,7 @@ use grappa_engine::aggregate::store_features;
 use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::progress::Silent;
 use grappa_run::{
-    config::{Auto, EdgeData, Evaluate, FirstHop, HaloMode, Method, TrainConfig},
+    config::{Auto, EdgeData, Evaluate, FirstHop, HaloMode, TrainConfig},
     folder::RunFolder,
     model::{EdgeInput, LayerKind, ModelOptions, NormKind, Task},
 };
@@ -273,9 +273,6 @@ fn edge_data_that_a_run_cannot_take_are_told_or_refused() {
         assert!(warning.starts_with(expected), "{seen:?}");
     }
     assert_eq!(seen.warnings.len(), 2, "{seen:?}");
-    let method = TrainConfig { method: Method::Full, batch: Auto::Auto, partitions: Auto::Value(2), ..quick.clone() };
-    let (_, seen) = trained_with(&store, &at("method"), &method);
-    assert!(seen.warnings[0].contains("--method full takes no edge weights"), "{seen:?}");
     for (name, config, expected) in [
         ("use", TrainConfig { edge_data: EdgeData::Use, ..gat }, "these do: sage, gcn, gin"),
         (

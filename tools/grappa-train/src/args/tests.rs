@@ -109,7 +109,7 @@ fn every_flag_sets_its_key() {
     ];
     let args: Vec<String> = given.iter().map(|(flag, value)| format!("--{flag}={value}")).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let table = parse(&args).unwrap().table();
+    let table = MethodConfig::all_in(&parse(&args).unwrap()).table();
     // Not with the others, because it excludes the options of sampling.
     let full_graph = parse(&["--full-graph"]).unwrap().table();
     assert_eq!(full_graph["full-graph"].as_bool(), Some(true));
@@ -196,7 +196,7 @@ fn every_name_in_the_help_is_a_value_and_is_explained() {
             if option == "preset" {
                 continue;
             }
-            let set = parsed.table()[option].to_string();
+            let set = MethodConfig::all_in(&parsed).table()[option].to_string();
             assert_eq!(set.trim_matches('"'), value.get_name(), "--{option}");
         }
     }
@@ -207,7 +207,7 @@ fn the_help_says_what_is_by_default() {
     let help = Cli::command().render_help().to_string();
     let long = Cli::command().render_long_help().to_string();
     // Each key but those that have no default has one in both.
-    for (option, value) in TrainConfig::default().table() {
+    for (option, value) in defaults().table() {
         let value = shown(&value);
         for text in [&help, &long] {
             let names = [format!("--{option} <"), format!("--{option}[=")];

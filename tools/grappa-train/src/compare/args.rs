@@ -3,14 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use grappa_run::{
-    Result,
-    config::{Method, Preset, TrainConfig},
-};
-use toml::Table;
+use grappa_methods::{Comparison, Method, MethodConfig, MethodSpec, PlannedRun};
+use grappa_run::{Result, config::Preset};
 
-use super::spec::MethodSpec;
-use crate::args::Given;
+use crate::args::{Given, defaults};
 
 /// A store, methods to compare on it, and the options of training that all of them have.
 #[derive(Debug, Args)]
@@ -46,16 +42,22 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
-    /// The configuration of a run with these options, and the options that all runs share.
-    pub(super) fn configuration(&self, own: Table) -> Result<TrainConfig> {
-        let mut flags = self.shared.0.clone();
-        flags.extend(own);
-        TrainConfig::layered(self.preset()?, self.config.as_deref(), &flags)
-    }
-
-    /// The first seed.
-    pub(super) fn first_seed(&self) -> Result<u64> {
-        Ok(TrainConfig::unchecked(self.preset()?, self.config.as_deref(), &self.shared.0)?.seed)
+    /// The runs.
+    pub(super) fn comparison(&self) -> Result<Vec<PlannedRun>> {
+        let (preset, file) = (self.preset()?, self.config.as_deref());
+        let first = defaults().unchecked(preset, file, &self.shared.0)?.seed;
+        let comparison = Comparison {
+            methods: &self.methods,
+            partitions: &self.partitions,
+            seeds: (0..self.seeds).map(|seed| first.wrapping_add(seed)).collect(),
+            out: &self.out,
+            configure: &|own| {
+                let mut flags = self.shared.0.clone();
+                flags.extend(own);
+                MethodConfig::checked(defaults().layered(preset, file, &flags)?)
+            },
+        };
+        comparison.planned()
     }
 
     fn preset(&self) -> Result<Option<&'static Preset>> {

@@ -1,8 +1,6 @@
 //! `grappa-train compare STORE`: methods of training, each in a run of its own, on one page.
 
 mod args;
-mod planned;
 mod run;
-mod spec;
 
 pub use self::{args::CompareArgs, run::run};

@@ -1,6 +1,6 @@
 //! Checks of options: the range of each, and combinations that contradict each other.
 
-use super::{Auto, Compress, FirstHop, Optimizer, TrainConfig, TrainOption, given::Given, links, method, task};
+use super::{Auto, Compress, FirstHop, Given, Optimizer, TrainConfig, TrainOption, links, task};
 use crate::{Result, error::refuse, model::JumpingKnowledge};
 
 /// Checks all that can be checked of a configuration without a store and a machine: ranges, and options against each other.
@@ -8,12 +8,7 @@ use crate::{Result, error::refuse, model::JumpingKnowledge};
 /// # Errors
 /// The message names the option, its value, and the values that it may have.
 pub fn check(config: &TrainConfig) -> Result<()> {
-    for (option, number) in TrainOption::all().iter().zip(config.numbers()) {
-        let Some(number) = number else { continue };
-        if let Some(bound) = option.bounds.iter().find(|bound| !bound.contains(number)) {
-            return refuse(format!("{} is {number}; it must be {bound}", option.name));
-        }
-    }
+    config.check_ranges()?;
     if !(0.0..=config.lr).contains(&config.lr_min) {
         return refuse(format!("lr-min is {}; it must be from 0 to lr", config.lr_min));
     }
@@ -61,9 +56,22 @@ pub fn check(config: &TrainConfig) -> Result<()> {
         }
     }
     task::check_loss(config)?;
-    method::check(config)?;
     links::check(config)?;
     check_model(config)
+}
+
+/// Checks the range of each option. `numbers` are their values.
+///
+/// # Errors
+/// The message names the option, its value, and the values that it may have.
+pub fn check_ranges(options: &[TrainOption], numbers: &[Option<f64>]) -> Result<()> {
+    for (option, number) in options.iter().zip(numbers) {
+        let Some(number) = *number else { continue };
+        if let Some(bound) = option.bounds.iter().find(|bound| !bound.contains(number)) {
+            return refuse(format!("{} is {number}; it must be {bound}", option.name));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the options of the model and its parameters against each other.

@@ -4,9 +4,10 @@ use std::fmt;
 
 use toml::Value;
 
+use super::TrainConfig;
 use crate::option_value::{Choice, OptionValue, ValueKind};
 
-/// An option of training: a field of [`TrainConfig`](super::TrainConfig), a key of the configuration file and a flag.
+/// An option of training: a field of [`TrainConfig`], a key of the configuration file and a flag.
 #[derive(Debug)]
 pub struct TrainOption {
     /// The key, which is also the name of the flag.
@@ -26,7 +27,7 @@ pub struct TrainOption {
     /// When its value is fixed.
     pub scope: OptionScope,
     /// The range of its value.
-    pub(super) bounds: &'static [Bound],
+    pub bounds: &'static [Bound],
     /// Reads the text of the flag.
     pub read: fn(&str) -> Result<Value, String>,
 }
@@ -46,13 +47,20 @@ pub enum OptionScope {
 
 /// A bound of the value of an option.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Bound {
+pub enum Bound {
+    /// 1 or more.
     AtLeastOne,
+    /// This or less.
     AtMost(u32),
+    /// From 0 to below 1.
     BelowOne,
+    /// From 0 to 1.
     Share,
+    /// Above 0, and finite.
     AboveZero,
+    /// Above 0 and below 1.
     Fraction,
+    /// 0 or more, and finite.
     NotNegative,
 }
 
@@ -86,7 +94,8 @@ impl fmt::Display for Bound {
 }
 
 impl TrainOption {
-    pub(super) fn new<T: OptionValue>(
+    /// An option for the whole run, without bounds.
+    pub fn new<T: OptionValue>(
         field: &str,
         section: &'static str,
         value_name: &'static str,
@@ -106,6 +115,11 @@ impl TrainOption {
         }
     }
 
+    /// The options of [`TrainConfig`], in the order of the configuration file.
+    pub fn all() -> &'static [Self] {
+        TrainConfig::options()
+    }
+
     /// The option of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::all().iter().find(|option| option.name == name)
@@ -122,52 +136,58 @@ impl TrainOption {
     }
 }
 
-/// Declares [`TrainConfig`](super::TrainConfig) and its [`TrainOption`]s. An option has its description, its serde
-/// attribute, its name and the placeholder of its value, its type, its default value, and fields of [`TrainOption`]
-/// that differ from [`TrainOption::new`].
+/// Declares a struct of options and their [`TrainOption`]s. An option has its description, its serde attribute, its name and the placeholder
+/// of its value, its type, its default value, and fields of [`TrainOption`] that differ from [`TrainOption::new`]. A field in brackets is no
+/// option.
+#[macro_export]
 macro_rules! train_options {
-    ($($section:literal { $(
+    ($(#[$attribute:meta])* $config:ident $([$(#[$note:meta])* $rest:ident: $rest_type:ty])?; $($section:literal { $(
         $(#[doc = $help:literal])+
         $(#[serde($($serde:tt)+)])?
         $field:ident($value_name:literal): $type:ty = $default:expr $(, $setting:ident: $value:expr)*;
     )+ })+) => {
-        /// The options of a run. Keys of the TOML file and flags are the names of the fields, with hyphens.
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-        pub struct TrainConfig {
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, rename_all = "kebab-case")]
+        $(#[$attribute])*
+        pub struct $config {
             $($(
                 $(#[doc = $help])+
                 $(#[serde($($serde)+)])?
                 pub $field: $type,
             )+)+
+            $($(#[$note])* pub $rest: $rest_type,)?
         }
 
-        impl Default for TrainConfig {
+        impl Default for $config {
             fn default() -> Self {
-                Self { $($($field: $default,)+)+ }
+                Self { $($($field: $default,)+)+ $($rest: <$rest_type>::default(),)? }
             }
         }
 
-        impl TrainConfig {
-            /// The values of the options as numbers, in the order of [`TrainOption::all`]. None for an option that is
-            /// no number.
-            pub(super) fn numbers(&self) -> Vec<Option<f64>> {
-                vec![$($(OptionValue::number(&self.$field),)+)+]
-            }
-        }
-
-        impl TrainOption {
-            /// All options, in the order of the configuration file.
-            pub fn all() -> &'static [Self] {
-                static ALL: LazyLock<Vec<TrainOption>> = LazyLock::new(|| vec![$($(
-                    TrainOption {
+        impl $config {
+            /// The options, in the order of the configuration file.
+            pub fn options() -> &'static [$crate::config::TrainOption] {
+                static ALL: std::sync::LazyLock<Vec<$crate::config::TrainOption>> = std::sync::LazyLock::new(|| vec![$($(
+                    $crate::config::TrainOption {
                         $($setting: $value,)*
-                        ..TrainOption::new::<$type>(stringify!($field), $section, $value_name, &[$($help),+])
+                        ..$crate::config::TrainOption::new::<$type>(stringify!($field), $section, $value_name, &[$($help),+])
                     },
                 )+)+]);
                 &ALL
             }
+
+            /// The values of the options as numbers, in the order of the options. None for an option that is no number.
+            fn numbers(&self) -> Vec<Option<f64>> {
+                vec![$($($crate::option_value::OptionValue::number(&self.$field),)+)+]
+            }
+
+            /// Checks the range of each option.
+            ///
+            /// # Errors
+            /// The message names the option, its value, and the values that it may have.
+            pub fn check_ranges(&self) -> $crate::Result<()> {
+                $crate::config::check_ranges(Self::options(), &self.numbers())
+            }
         }
     };
 }
-pub(super) use train_options;

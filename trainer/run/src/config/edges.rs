@@ -2,7 +2,7 @@
 
 use grappa_sampling::EdgeValues;
 
-use super::{EdgeData, FirstHop, Method, TrainConfig};
+use super::{EdgeData, FirstHop, TrainConfig};
 use crate::{
     Result,
     error::refuse,
@@ -91,8 +91,8 @@ impl StoredEdges {
             let takers: Vec<String> = all.map(ToString::to_string).collect();
             return Some(format!("the model {} takes no {what}; these do: {}", config.model, takers.join(", ")));
         }
-        if config.method != Method::Grappa {
-            return Some(format!("--method {} takes no {what}; `--method grappa` does", config.method));
+        if let Some(method) = config.other_method() {
+            return Some(format!("--method {method} takes no {what}; `--method grappa` does"));
         }
         if config.model == LayerKind::Gcn && !self.is_whole {
             return Some(
@@ -157,6 +157,10 @@ mod tests {
         let slice = StoredEdges { is_whole: false, ..BOTH };
         let gcn = of(LayerKind::Gcn, EdgeData::Auto);
         assert_eq!(slice.input(&gcn).unwrap(), EdgeInput::Nothing);
+        let extension = [("method".to_owned(), "full".into())].into_iter().collect();
+        let full = TrainConfig { extension, ..of(LayerKind::Sage, EdgeData::Auto) };
+        assert_eq!(BOTH.input(&full).unwrap(), EdgeInput::Nothing);
+        assert!(BOTH.told(&full)[1][0].contains("--method full takes no edge weights"));
     }
 
     #[test]

@@ -1,19 +1,7 @@
 //! Warnings about options that have no effect or cost accuracy.
 
-use super::{Correction, HaloMode, LossKind, LrSchedule, Method, TrainConfig, given::Given};
+use super::{Correction, Given, HaloMode, LossKind, LrSchedule, TrainConfig};
 use crate::model::{JumpingKnowledge, LayerKind};
-
-/// Options that only one method has.
-const OPTIONS_OF_METHODS: [(&str, Method); 8] = [
-    ("rate-schedule", Method::Varco),
-    ("rate-unit", Method::Varco),
-    ("message-bits", Method::AdaQp),
-    ("boundary-share", Method::Bns),
-    ("smoothing", Method::PipeGcn),
-    ("edge-masks", Method::CoFree),
-    ("local-steps", Method::Llcg),
-    ("edge-dropout", Method::CoFree),
-];
 
 /// Warnings about options that have no effect because of other options, and about what costs accuracy.
 ///
@@ -118,11 +106,6 @@ fn without_effect(config: &TrainConfig) -> Vec<String> {
     for (option, owner) in [("focal-gamma", LossKind::Focal), ("huber-delta", LossKind::Huber)] {
         if config.loss != owner {
             idle.note(&[option], &format!("--loss {}", config.loss));
-        }
-    }
-    for (option, owner) in OPTIONS_OF_METHODS {
-        if config.method != owner {
-            idle.note(&[option], &format!("--method {}", config.method));
         }
     }
     let idle_of_schedule: &[&str] = match config.lr_schedule {

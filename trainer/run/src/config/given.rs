@@ -5,9 +5,10 @@ use toml::{Table, Value};
 use super::{TrainConfig, TrainOption};
 
 /// The options of a configuration that differ from their defaults.
-pub(super) struct Given(Table);
+pub struct Given(Table);
 
 impl Given {
+    /// The options that `config` gives.
     pub fn of(config: &TrainConfig) -> Self {
         let (mut given, default) = (config.table(), TrainConfig::default().table());
         given.retain(|option, value| default.get(option) != Some(value));

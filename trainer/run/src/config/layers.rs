@@ -10,7 +10,7 @@ use super::{Preset, TrainConfig, TrainOption, check};
 use crate::{Error, Result, checksum_line, names};
 
 impl TrainConfig {
-    /// The configuration of a new run: the preset overrides the defaults, the file overrides the preset, and the flags
+    /// The configuration of a new run: the preset overrides `self`, the defaults, the file overrides the preset, and the flags
     /// override the file. `flags` are the options that the user gave.
     ///
     /// # Errors
@@ -18,8 +18,8 @@ impl TrainConfig {
     ///
     /// # Panics
     /// If `flags` has an unknown key.
-    pub fn layered(preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
-        let config = Self::unchecked(preset, file, flags)?;
+    pub fn layered(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
+        let config = self.unchecked(preset, file, flags)?;
         check(&config)?;
         Ok(config)
     }
@@ -32,8 +32,20 @@ impl TrainConfig {
     ///
     /// # Panics
     /// If `flags` has an unknown key.
-    pub fn unchecked(preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
-        Self::default().overlaid(preset, file, flags)
+    pub fn unchecked(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
+        let mut table = self.table();
+        table.extend(preset.map(Preset::options).unwrap_or_default());
+        if let Some(file) = file {
+            let (_, given) = parse(file, &read_text(file)?, Some(&self.extension))?;
+            table.extend(given);
+        }
+        for option in flags.keys() {
+            assert!(is_known(option, &self.extension), "unknown option {option}");
+        }
+        table.extend(flags.clone());
+        table
+            .try_into()
+            .map_err(|error| Error::Options(format!("an option has an impossible value: {}", one_line(&error))))
     }
 
     /// The configuration of a resumed run: `self` is what the run was started with; the preset, the file and the flags
@@ -45,7 +57,7 @@ impl TrainConfig {
     /// # Panics
     /// If `flags` has an unknown key.
     pub fn resumed(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
-        let wanted = self.overlaid(preset, file, flags)?;
+        let wanted = self.unchecked(preset, file, flags)?;
         let Some((option, values)) = self.fixed_difference(&wanted) else {
             check(&wanted)?;
             return Ok(wanted);
@@ -59,12 +71,12 @@ impl TrainConfig {
     }
 
     /// An option that a resumed run must not change and that differs in `other`, with its values here and there.
-    pub fn fixed_difference(&self, other: &Self) -> Option<(&'static str, [Option<Value>; 2])> {
+    pub fn fixed_difference(&self, other: &Self) -> Option<(String, [Option<Value>; 2])> {
         let mut tables = [self.table(), other.table()];
-        let fixed = TrainOption::all().iter().filter(|option| !option.may_change());
-        let option =
-            fixed.map(|option| &*option.name).find(|option| tables[0].get(*option) != tables[1].get(*option))?;
-        Some((option, tables.each_mut().map(|table| table.remove(option))))
+        let mut fixed = tables[0].keys().chain(tables[1].keys()).filter(|option| !may_change(option));
+        let option = fixed.find(|option| tables[0].get(*option) != tables[1].get(*option))?.clone();
+        let values = tables.each_mut().map(|table| table.remove(&option));
+        Some((option, values))
     }
 
     /// The configuration of a file. Options that are not in it have their defaults.
@@ -72,15 +84,16 @@ impl TrainConfig {
     /// # Errors
     /// If the file cannot be read, has an unknown key or a wrong value, or if options contradict each other.
     pub fn read(file: &Path) -> Result<Self> {
-        checked(file, &read_text(file)?)
+        checked(file, &read_text(file)?, Some(&Table::new()))
     }
 
-    /// As [`TrainConfig::read`], of a file that a run keeps and that ends with a checksum.
+    /// As [`TrainConfig::read`], of a file that a run keeps and that ends with a checksum. Other keys are the
+    /// [extension](TrainConfig::extension).
     ///
     /// # Errors
     /// As [`TrainConfig::read`], and if the checksum is wrong.
     pub(crate) fn read_checked(file: &Path) -> Result<Self> {
-        checked(file, checksum_line::checked(file, &read_text(file)?)?)
+        checked(file, checksum_line::checked(file, &read_text(file)?)?, None)
     }
 
     /// The text of a TOML file that reads back to the same configuration.
@@ -104,22 +117,6 @@ impl TrainConfig {
     pub fn table(&self) -> Table {
         Table::try_from(self).expect("a configuration is a table")
     }
-
-    fn overlaid(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
-        let mut table = self.table();
-        table.extend(preset.map(Preset::options).unwrap_or_default());
-        if let Some(file) = file {
-            let (_, given) = parse(file, &read_text(file)?)?;
-            table.extend(given);
-        }
-        for option in flags.keys() {
-            assert!(TrainOption::named(option).is_some(), "unknown option {option}");
-        }
-        table.extend(flags.clone());
-        table
-            .try_into()
-            .map_err(|error| Error::Options(format!("an option has an impossible value: {}", one_line(&error))))
-    }
 }
 
 /// Whether a resumed run may change the option of this name.
@@ -140,28 +137,32 @@ fn read_text(file: &Path) -> Result<String> {
     Ok(regular::read_text(file, FILE_BYTES_MAX)?)
 }
 
-fn checked(file: &Path, text: &str) -> Result<TrainConfig> {
-    let (config, _) = parse(file, text)?;
+fn checked(file: &Path, text: &str, extension: Option<&Table>) -> Result<TrainConfig> {
+    let (config, _) = parse(file, text, extension)?;
     check(&config)?;
     Ok(config)
 }
 
-/// Parses the text of a file, as a configuration and as the keys that it has.
-fn parse(file: &Path, text: &str) -> Result<(TrainConfig, Table)> {
+/// Parses the text of a file, as a configuration and as the keys that it has. Keys may be options or in `extension`, if it is given.
+fn parse(file: &Path, text: &str, extension: Option<&Table>) -> Result<(TrainConfig, Table)> {
     let given: Table = toml::from_str(text).map_err(|error| wrong(file, text, &error, one_line(&error)))?;
+    if let Some(extension) = extension
+        && let Some(key) = given.keys().find(|key| !is_known(key, extension))
+    {
+        let has_key = |line: &str| line.trim_start_matches([' ', '\t', '"', '\'']).starts_with(key.as_str());
+        let line = text.lines().position(has_key).map_or(Position::Whole, |line| Position::Line(line as u64 + 1));
+        return Err(EngineError::input(file, line, unknown(key, extension)).into());
+    }
     let config = toml::from_str(text).map_err(|error: toml::de::Error| {
-        // serde's error for an unknown key lists all options and suggests none.
-        let what = match given.keys().find(|key| TrainOption::named(key).is_none()) {
-            Some(key) if error.message().contains(&format!("`{key}`")) => unknown(key),
-            _ => {
-                let span = error.span();
-                let typed = span.and_then(|span| wrong_type(&text[..span.start], &given, &error));
-                typed.unwrap_or_else(|| one_line(&error))
-            }
-        };
-        wrong(file, text, &error, what)
+        let span = error.span();
+        let typed = span.and_then(|span| wrong_type(&text[..span.start], &given, &error));
+        wrong(file, text, &error, typed.unwrap_or_else(|| one_line(&error)))
     })?;
     Ok((config, given))
+}
+
+fn is_known(option: &str, extension: &Table) -> bool {
+    TrainOption::named(option).is_some() || extension.contains_key(option)
 }
 
 /// An error about the place of another error in the text of a file.
@@ -189,8 +190,9 @@ fn wrong_type(before: &str, given: &Table, error: &toml::de::Error) -> Option<St
     Some(format!("{key} is {value}; it must be {expected}"))
 }
 
-fn unknown(key: &str) -> String {
-    let mut options: Vec<&str> = TrainOption::all().iter().map(|option| option.name.as_str()).collect();
+fn unknown(key: &str, extension: &Table) -> String {
+    let own = TrainOption::all().iter().map(|option| &option.name);
+    let mut options: Vec<&str> = own.chain(extension.keys()).map(String::as_str).collect();
     options.sort_unstable();
     match names::nearest(key, &options) {
         Some(nearest) => format!("there is no option `{key}`; did you mean `{nearest}`?"),

@@ -1,8 +1,8 @@
 //! Checks of the options of link prediction, and of other options that do not go with it.
 
 use super::{
-    Auto, Evaluate, ExcludeTargets, FirstHop, HaloMode, LossKind, Monitor, NegativeSampling, TaskChoice, TrainConfig,
-    given::Given,
+    Auto, Evaluate, ExcludeTargets, FirstHop, Given, HaloMode, LossKind, Monitor, NegativeSampling, TaskChoice,
+    TrainConfig,
 };
 use crate::{Result, error::refuse, model::Task};
 
@@ -11,8 +11,7 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
     if config.task != TaskChoice::Link {
         return Ok(());
     }
-    let of_nodes =
-        ["method", "class-weights", "label-smoothing", "focal-gamma", "huber-delta", "class-names", "correction"];
+    let of_nodes = ["class-weights", "label-smoothing", "focal-gamma", "huber-delta", "class-names", "correction"];
     let given = Given::of(config);
     let sampled = (config.evaluate == Evaluate::Sampled).then(|| format!("evaluate {}", config.evaluate));
     if let Some(given) = of_nodes.iter().find_map(|option| given.flag(option)).or(sampled) {

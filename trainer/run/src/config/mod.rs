@@ -18,7 +18,6 @@ mod effects;
 mod given;
 mod layers;
 mod links;
-mod method;
 mod options;
 mod per_layer;
 mod preset;
@@ -29,17 +28,16 @@ mod task;
 mod tests;
 
 pub use self::{
-    checks::check,
+    checks::{check, check_ranges},
     choices::{
         Auto, ClassWeights, Compress, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop, HaloMode,
         LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
     },
     compress_rate::CompressRate,
-    declare::{OptionScope, TrainOption},
+    declare::{Bound, OptionScope, TrainOption},
     edges::StoredEdges,
     effects::{warnings, warnings_without_validation},
-    given::shown,
-    method::{MessageBits, Method, RateSchedule, RateUnit},
+    given::{Given, shown},
     options::TrainConfig,
     per_layer::PerLayer,
     preset::Preset,

@@ -3,27 +3,25 @@
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
-    sync::LazyLock,
 };
 
 use grappa_io::size::ByteSize;
 use grappa_sampling::{partition::Schedule, policy::REPARTITION_EVERY, sample::Fanouts};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Serializer;
+use toml::Table;
 
 use super::{
     Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop,
-    HaloMode, LossKind, LrSchedule, MessageBits, Method, Monitor, NegativeSampling, Optimizer, PerLayer, RankAmong,
-    RateSchedule, RateUnit, ReadEngine, TaskChoice,
+    HaloMode, LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, PerLayer, RankAmong, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
-        TrainOption, train_options,
     },
 };
 use crate::{
     model::{Activation, Decoder, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
     option_value::{Choice, OptionValue, text_option},
-    serde_text,
+    serde_text, train_options,
 };
 
 /// Each layer is a hop of sampling, and a pass over the graph in each evaluation.
@@ -32,11 +30,14 @@ const LAYERS_MAX: u32 = 256;
 const WALKS_MAX: u32 = 10_000;
 const WALK_STEPS_MAX: u32 = 1000;
 const THREADS_MAX: u32 = 4096;
-/// Each mask is a copy of the edges.
-const MASKS_MAX: u32 = 100;
-const LOCAL_STEPS_MAX: u32 = 1000;
 
 train_options! {
+    /// The options of a run. Keys of the TOML file and flags are the names of the fields, with hyphens.
+    TrainConfig [
+        /// Options that other crates declare, as far as they differ from their defaults: `method` and the options of methods.
+        #[serde(flatten)]
+        extension: Table
+    ];
     "Model" {
         /// Type of the model's layers
         model("LAYER"): LayerKind = LayerKind::default();
@@ -229,28 +230,6 @@ train_options! {
         /// Source of the first layer's aggregates: the features of in-neighbors, reduced
         first_hop("FROM"): FirstHop = FirstHop::default();
     }
-    "Method" {
-        /// How partitions train together
-        method("METHOD"): Method = Method::default();
-        /// Compression rate over the epochs, for varco: linear:FROM:TO:SLOPE, exponential:FROM:TO:SLOPE, step:FROM:TO:EPOCHS,
-        /// adaptive:FROM:TO:PATIENCE or fixed:RATE
-        #[serde(with = "serde_text")]
-        rate_schedule("SCHEDULE"): RateSchedule = RateSchedule::default();
-        /// What varco sends or leaves out as a whole
-        rate_unit("UNIT"): RateUnit = RateUnit::default();
-        /// Bits of a value in a message, for adaqp
-        message_bits("BITS"): MessageBits = MessageBits::default();
-        /// Share of the boundary nodes that an epoch uses, for bns
-        boundary_share("P"): f64 = 0.1, bounds: &[AboveZero, Share];
-        /// Weight of earlier epochs in the states and gradients of boundary nodes, for pipegcn; 0: the last epoch alone
-        smoothing("WEIGHT"): f64 = 0.0, bounds: &[BelowOne];
-        /// Number of edge masks that are drawn before training, for cofree; each step uses one; 0: no mask
-        edge_masks("K"): u32 = 0, bounds: &[AtMost(MASKS_MAX)];
-        /// Share of the edges that an edge mask leaves out, for cofree
-        edge_dropout("P"): f64 = 0.5, bounds: &[BelowOne];
-        /// Steps of each partition in an epoch with --method llcg, before the models of partitions are averaged and corrected
-        local_steps("N"): u64 = 4, bounds: &[AtLeastOne, AtMost(LOCAL_STEPS_MAX)];
-    }
     "Processes" {
         /// Compression of the gradients that processes send each other (--workers, or a launcher)
         compress("METHOD"): Compress = Compress::default();
@@ -313,7 +292,7 @@ train_options! {
     }
 }
 
-text_option!(ClassWeights, DeviceChoice, PerLayer, RankAmong, RateSchedule);
+text_option!(ClassWeights, DeviceChoice, PerLayer, RankAmong);
 
 /// `auto` and its explanation, then the names of a type.
 fn auto_or<T: OptionValue>(auto: &'static str) -> Vec<Choice> {

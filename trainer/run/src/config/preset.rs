@@ -96,7 +96,7 @@ mod tests {
     fn every_preset_is_a_sound_configuration_without_warnings() {
         for preset in Preset::all() {
             assert_eq!(Preset::named(&preset.name).unwrap().name, preset.name);
-            let config = TrainConfig::layered(Some(preset), None, &none());
+            let config = TrainConfig::default().layered(Some(preset), None, &none());
             let config = config.unwrap_or_else(|error| panic!("{}: {error}", preset.name));
             assert_eq!(warnings(&config, false), Vec::<String>::new(), "{}", preset.name);
             for (option, value) in preset.options() {
@@ -108,13 +108,13 @@ mod tests {
     #[test]
     fn a_preset_has_the_values_of_its_script() {
         let preset = Preset::named("pyg-cora-gat").unwrap();
-        let config = TrainConfig::layered(Some(preset), None, &none()).unwrap();
+        let config = TrainConfig::default().layered(Some(preset), None, &none()).unwrap();
         assert_eq!((config.model, config.activation), (LayerKind::Gat, Activation::Elu));
         assert_eq!(config.normalize_features, FeatureNorm::Row);
         let model = config.model_options(1433, 7, Task::MultiClass);
         assert_eq!((model.hidden, model.heads_of(0), model.heads_of(1)), (64, 8, 1));
         let preset = Preset::named("pyg-cora-gcn").unwrap();
-        let config = TrainConfig::layered(Some(preset), None, &none()).unwrap();
+        let config = TrainConfig::default().layered(Some(preset), None, &none()).unwrap();
         assert_eq!(config.weight_decay.to_string(), "0.0005,0");
     }
 
@@ -125,7 +125,7 @@ mod tests {
         std::fs::write(&file, "hidden = 32\nepochs = 5\n").unwrap();
         let preset = Preset::named("pyg-cora-gcn").unwrap();
         let flags = Table::from_iter([("epochs".to_owned(), 7.into())]);
-        let config = TrainConfig::layered(Some(preset), Some(&file), &flags).unwrap();
+        let config = TrainConfig::default().layered(Some(preset), Some(&file), &flags).unwrap();
         assert_eq!((config.hidden, config.epochs, config.input_dropout), (32, 7, 0.5));
         // A preset is no key of a run's file: its values are.
         let resumed = config.resumed(Some(preset), Some(&file), &flags).unwrap();

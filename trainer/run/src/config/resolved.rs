@@ -6,10 +6,9 @@ use grappa_sampling::{
     policy::SEEDS_OF_A_STEP,
     sample::{Fanouts, RandomWalks, Sampler},
 };
+use toml::Value;
 
-use super::{
-    Auto, Compress, CompressRate, ExcludeTargets, LossKind, Method, NegativeSampling, TaskChoice, TrainConfig,
-};
+use super::{Auto, Compress, CompressRate, ExcludeTargets, LossKind, NegativeSampling, TaskChoice, TrainConfig};
 use crate::{
     Error, Result,
     model::{EdgeInput, FeatureNorm, LayerKind, ModelOptions, NormKind, Task},
@@ -250,9 +249,14 @@ impl TrainConfig {
         self.exclude_targets.value().unwrap_or(auto)
     }
 
+    /// The method of another crate that computes the steps; none for Grappa's own.
+    pub fn other_method(&self) -> Option<&str> {
+        self.extension.get("method").and_then(Value::as_str).filter(|name| *name != "grappa")
+    }
+
     /// Whether a step takes all training nodes and all edges at once, without views of partitions.
     pub fn trains_full_graph(&self) -> bool {
-        self.method != Method::Grappa
+        self.other_method().is_some()
     }
 
     /// Whether one process encodes gradients as the machines of its partitions would.

@@ -24,7 +24,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use grappa_run::{checkpoint::RunState, config::TrainConfig, stages::StageClock};
+use grappa_run::{checkpoint::RunState, stages::StageClock};
 use grappa_storage::Store;
 use tch::Device;
 
@@ -37,7 +37,7 @@ use crate::{
     Error, Result,
     distributed::ProcessGroup,
     runtime::catch_out_of_memory,
-    train::{evaluate::evaluate_exactly, trainer::Trainer},
+    train::{evaluate::evaluate_exactly, full_graph::Recipe, trainer::Trainer},
 };
 
 /// Takes part in the training of rank 0, which calls [`train_first`](super::train_first), as another rank of `group`. `folder` is the
@@ -47,7 +47,7 @@ use crate::{
 /// As [`train`](super::train()), and if another rank has left or cannot be reached.
 pub fn follow(
     store: Arc<Store>,
-    config: TrainConfig,
+    recipe: Recipe,
     folder: &Path,
     device: Device,
     group: Arc<ProcessGroup>,
@@ -56,7 +56,7 @@ pub fn follow(
     catch_out_of_memory(OUT_OF_MEMORY, || {
         let run = NewRun {
             store,
-            config,
+            recipe,
             device,
             group: Some(group.clone()),
             folder: folder.to_owned(),

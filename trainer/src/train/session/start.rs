@@ -26,8 +26,8 @@ use crate::{
     Error, Result,
     distributed::ProcessGroup,
     train::{
-        advice, data::TrainingData, edge_data, initial::Initial, links::LinkData, processes::Processes,
-        resolved::ResolvedConfig, trainer::Trainer,
+        advice, data::TrainingData, edge_data, full_graph::Recipe, initial::Initial, links::LinkData,
+        processes::Processes, resolved::ResolvedConfig, trainer::Trainer,
     },
 };
 
@@ -44,7 +44,7 @@ pub(super) struct RunWriter<'a> {
 /// A run to start.
 pub(super) struct NewRun {
     pub store: Arc<Store>,
-    pub config: TrainConfig,
+    pub recipe: Recipe,
     pub device: Device,
     pub group: Option<Arc<ProcessGroup>>,
     /// The folder of the run.
@@ -71,7 +71,7 @@ impl NewRun {
         watcher: &mut dyn Watcher,
     ) -> Result<StartedRun> {
         let found = agree_on_checkpoint(self.group.as_deref(), &self.folder, found)?;
-        let (store, config) = (self.store, self.config);
+        let (store, Recipe { config, method, warnings }) = (self.store, self.recipe);
         let from = found.as_ref().map(|(_, checkpoint)| &checkpoint.state);
         let processes = Processes::meet(&store, self.group, config.memory.0)?;
         let digest = processes.digest(&store)?;
@@ -111,7 +111,7 @@ impl NewRun {
         warn_of_limits(&config, &data, &processes, from.is_some(), watcher)?;
         let mut state =
             RunState { config_digest: config.given().digest(), store_digest: digest, ..RunState::default() };
-        let mut trainer = Trainer::of_processes(config, data, processes)?;
+        let mut trainer = Trainer::of_processes(config, data, processes, method, warnings)?;
         trainer.clock = self.clock;
         if is_first {
             let [told, warned] = edge_data::stored(&trainer.data.store).told(&trainer.config);

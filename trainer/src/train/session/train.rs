@@ -9,7 +9,6 @@ use std::{
 use grappa_run::{
     background::{BackgroundWriter, Unwritten},
     checkpoint::Latest,
-    config::TrainConfig,
     folder::RunFolder,
     stages::StageClock,
     summary::Summary,
@@ -24,7 +23,7 @@ use super::{
     start::{NewRun, OUT_OF_MEMORY, RunWriter},
     watcher::Watcher,
 };
-use crate::{Result, distributed::ProcessGroup, runtime::catch_out_of_memory};
+use crate::{Result, distributed::ProcessGroup, runtime::catch_out_of_memory, train::full_graph::Recipe};
 
 /// Trains a model on `store` in `folder`. With `resume`, continues the run in the folder from its last checkpoint.
 ///
@@ -37,13 +36,13 @@ use crate::{Result, distributed::ProcessGroup, runtime::catch_out_of_memory};
 /// [`Error::Stopped`](crate::Error::Stopped). A resumed run computes the same as one without the stop.
 pub fn train(
     store: Arc<Store>,
-    config: TrainConfig,
+    recipe: impl Into<Recipe>,
     folder: &RunFolder,
     resume: bool,
     device: Device,
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
-    train_first(store, config, folder, resume, device, None, watcher)
+    train_first(store, recipe, folder, resume, device, None, watcher)
 }
 
 /// [`train`], as rank 0 of a group if one is given. The other ranks call [`follow`](super::follow()).
@@ -52,7 +51,7 @@ pub fn train(
 /// As [`train`], and if another rank has left or cannot be reached.
 pub fn train_first(
     store: Arc<Store>,
-    config: TrainConfig,
+    recipe: impl Into<Recipe>,
     folder: &RunFolder,
     resume: bool,
     device: Device,
@@ -62,7 +61,7 @@ pub fn train_first(
     let process = (watcher.command(), SystemTime::now() - watcher.started());
     let run = NewRun {
         store,
-        config,
+        recipe: recipe.into(),
         device,
         group,
         folder: folder.path().to_owned(),
@@ -79,7 +78,7 @@ impl NewRun {
         process: (String, SystemTime),
         watcher: &mut dyn Watcher,
     ) -> Result<Summary> {
-        let checkpoints = folder.checkpoints(self.config.keep)?;
+        let checkpoints = folder.checkpoints(self.recipe.config.keep)?;
         let latest = match resume {
             true => checkpoints.latest()?,
             false => Latest::default(),

@@ -52,10 +52,7 @@ pub(super) fn prepared(
     let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
     let folder = folder.join("run");
     std::fs::create_dir_all(&folder).unwrap();
-    let processes = Processes::meet(store, group, config.memory.0).unwrap();
-    let data = TrainingData::open(store.clone(), config, &processes).unwrap();
-    let config = ResolvedConfig::new(store, config.clone(), None, aggregates, Device::Cpu, folder, &processes);
-    let mut trainer = Trainer::of_processes(config.unwrap(), data, processes).unwrap();
+    let mut trainer = Trainer::in_group(store.clone(), config.clone(), aggregates, Device::Cpu, folder, group).unwrap();
     trainer.prepare(0, None, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
     trainer

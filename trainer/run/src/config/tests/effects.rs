@@ -67,7 +67,7 @@ fn options_of_hidden_layers_and_other_partitions_need_some() {
     let warned = |options: &[(&'static str, Value)]| {
         let options = options.iter().cloned().map(|(option, value)| (option.to_owned(), value));
         let options: Table = options.collect();
-        warnings(&TrainConfig::layered(None, None, &options).unwrap(), true)
+        warnings(&TrainConfig::default().layered(None, None, &options).unwrap(), true)
     };
     for (option, value, without, shown) in grappa_skip::cases![
         "dropout", Value::from(0.25), ("layers", Value::from(1)), "--dropout 0.25";
@@ -112,7 +112,7 @@ fn an_option_of_another_model_schedule_or_mode_has_no_effect_and_is_warned_about
     ] {
         let warnings = |other: (&'static str, Value)| {
             let options = [partitions.clone(), layers.clone(), (option, value.clone()), other];
-            warnings(&TrainConfig::layered(None, None, &flags(options)).unwrap(), true)
+            warnings(&TrainConfig::default().layered(None, None, &flags(options)).unwrap(), true)
         };
         let unneeded = if other == "halo" { "stop".into() } else { TrainConfig::default().table()[other].clone() };
         let found = warnings((other, unneeded.clone()));

@@ -34,14 +34,14 @@ fn layered(file: &str, flags: &Table) -> Result<TrainConfig> {
     let folder = tempdir().unwrap();
     let path = folder.path().join("RUN.toml");
     fs::write(&path, file).unwrap();
-    TrainConfig::layered(None, Some(&path), flags)
+    TrainConfig::default().layered(None, Some(&path), flags)
 }
 
 fn error(file: &str) -> String {
     layered(file, &none()).expect_err(file).to_string()
 }
 
-/// No option has its default value, except the options that [`whole_views`] and [`of_method`] set.
+/// No option has its default value, except the options that [`whole_views`] sets.
 fn everything() -> TrainConfig {
     TrainConfig {
         task: TaskChoice::Classes,
@@ -102,15 +102,6 @@ fn everything() -> TrainConfig {
         correction: Correction::Node,
         shrinkage: 0.3,
         first_hop: FirstHop::Sampled,
-        method: Method::Grappa,
-        rate_schedule: "fixed:4".parse().unwrap(),
-        rate_unit: RateUnit::Row,
-        message_bits: MessageBits::Four,
-        boundary_share: 0.5,
-        smoothing: 0.95,
-        edge_masks: 10,
-        edge_dropout: 0.25,
-        local_steps: 8,
         compress: Compress::TopK,
         compress_rate: Auto::Value("0.01..0.5".parse().unwrap()),
         memory: ByteSize(1_500_000_001),
@@ -133,6 +124,7 @@ fn everything() -> TrainConfig {
         out: Some(PathBuf::from("runs/a b")),
         full_graph: false,
         last_heads: Auto::Auto,
+        extension: Table::new(),
     }
 }
 
@@ -148,14 +140,9 @@ fn whole_views() -> TrainConfig {
     }
 }
 
-/// Another method than by default.
-fn of_method() -> TrainConfig {
-    TrainConfig { method: Method::Full, partitions: Auto::Value(4), ..TrainConfig::default() }
-}
-
 #[test]
 fn defaults_are_sound_and_resolve_to_what_the_paper_and_pyg_use() {
-    let config = TrainConfig::layered(None, None, &none()).unwrap();
+    let config = TrainConfig::default().layered(None, None, &none()).unwrap();
     assert_eq!(config, TrainConfig::default());
     assert_eq!(config.fanouts().to_string(), "15,10");
     assert_eq!((config.batch(), config.concurrent()), (1024, 1));
@@ -209,7 +196,7 @@ fn heads_that_cannot_share_the_hidden_values_are_refused_where_there_are_heads()
 fn a_configuration_reads_back_to_itself() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("config.toml");
-    for config in [TrainConfig::default(), everything(), whole_views(), of_method()] {
+    for config in [TrainConfig::default(), everything(), whole_views()] {
         check(&config).unwrap();
         fs::write(&path, config.to_toml()).unwrap();
         assert_eq!(TrainConfig::read(&path).unwrap(), config, "{}", config.to_toml());
@@ -250,10 +237,7 @@ fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
     let text = error("hiden = 2");
     assert!(text.contains("RUN.toml:1:") && text.contains("did you mean `hidden`?"), "{text}");
     let text = error("color = 'red'");
-    assert!(
-        text.contains("no option `color`") && text.contains("boundary-share, candidates, checkpoint-every"),
-        "{text}"
-    );
+    assert!(text.contains("no option `color`") && text.contains("batch, candidates, checkpoint-every"), "{text}");
 }
 
 #[test]
@@ -283,7 +267,8 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
         let text = error(file);
         assert!(text.contains(expected) && text.contains("RUN.toml:") && !text.contains('\n'), "{file}: {text}");
     }
-    let missing = TrainConfig::layered(None, Some(&PathBuf::from("no/such.toml")), &none()).unwrap_err().to_string();
+    let missing =
+        TrainConfig::default().layered(None, Some(&PathBuf::from("no/such.toml")), &none()).unwrap_err().to_string();
     assert!(missing.contains("cannot open no/such.toml"), "{missing}");
 }
 
@@ -349,15 +334,30 @@ fn candidates_are_a_number_or_all_or_else_a_file() {
 
 #[test]
 fn a_flag_too_large_for_a_file_is_an_error() {
-    let error =
-        TrainConfig::layered(None, None, &flags([("epochs", u64::MAX.to_string().into())])).unwrap_err().to_string();
+    let error = TrainConfig::default()
+        .layered(None, None, &flags([("epochs", u64::MAX.to_string().into())]))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("option") || error.contains("range"), "{error}");
 }
 
 #[test]
 #[should_panic(expected = "unknown option color")]
 fn a_flag_that_is_no_option_is_a_mistake() {
-    drop(TrainConfig::layered(None, None, &flags([("color", "red".into())])));
+    drop(TrainConfig::default().layered(None, None, &flags([("color", "red".into())])));
+}
+
+#[test]
+fn a_configuration_has_options_that_another_crate_declares_and_a_resumed_run_must_not_change_them() {
+    let known = TrainConfig { extension: flags([("method", "grappa".into())]), ..TrainConfig::default() };
+    let given = flags([("method", "other".into())]);
+    let config = known.layered(None, None, &given).unwrap();
+    assert_eq!((config.other_method(), known.other_method()), (Some("other"), None));
+    assert_eq!(config.to_toml().parse::<Table>().unwrap()["method"], given["method"]);
+    assert_eq!(config.resumed(None, None, &given).unwrap(), config);
+    let error = known.resumed(None, None, &given).unwrap_err().to_string();
+    assert!(error.contains("has method \"grappa\", and method \"other\" was given"), "{error}");
+    assert!(known.digest() != config.digest());
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn names_of_choices_read_back() {
 #[test]
 fn a_configuration_is_a_small_regular_file() {
     let folder = tempdir().unwrap();
-    let error = |path: &Path| TrainConfig::layered(None, Some(path), &none()).unwrap_err().to_string();
+    let error = |path: &Path| TrainConfig::default().layered(None, Some(path), &none()).unwrap_err().to_string();
     assert!(error(Path::new("/dev/zero")).contains("/dev/zero: this is a device"));
     let path = folder.path().join("RUN.toml");
     fs::write(&path, "# long\n".repeat(1 << 18)).unwrap();

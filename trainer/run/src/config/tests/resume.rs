@@ -45,7 +45,7 @@ fn changed_options_are_reported_with_both_values() {
         let option = &option.name;
         let default = TrainConfig::default().table().get(option).cloned();
         let value = default.unwrap_or_else(|| "none by default".into());
-        let run = [everything(), whole_views(), of_method()].into_iter().find(|run| run.table()[option] != value);
+        let run = [everything(), whole_views()].into_iter().find(|run| run.table()[option] != value);
         let run = run.unwrap_or_else(|| panic!("everything() has another {option} than by default"));
         let error = run.resumed(None, None, &flags([(option, value.clone())])).unwrap_err().to_string();
         let expected = format!("has {option} {}, and {option} {value} was given", run.table()[option]);
@@ -69,8 +69,8 @@ fn options_of_the_run_may_be_repeated_also_if_they_contradict_the_defaults() {
         ..TrainConfig::default()
     };
     for repeated in [flags([("fanouts", "5,5,5".into())]), flags([("momentum", 0.5.into())])] {
-        assert!(TrainConfig::layered(None, None, &repeated).is_err());
-        TrainConfig::unchecked(None, None, &repeated).unwrap();
+        assert!(TrainConfig::default().layered(None, None, &repeated).is_err());
+        TrainConfig::default().unchecked(None, None, &repeated).unwrap();
         assert_eq!(run.resumed(None, None, &repeated).unwrap(), run);
     }
 }
@@ -80,7 +80,6 @@ fn the_digest_differs_with_every_option_that_must_not_change() {
     for (option, value) in TrainConfig::default().table() {
         let run = match option.as_str() {
             "full-graph" | "last-heads" => whole_views(),
-            "method" => of_method(),
             _ => everything(),
         };
         let mut table = run.table();

@@ -13,24 +13,22 @@
 //! Copies go to the server and the model comes back: the bytes of one all-reduce. The server needs all features, once.
 
 use grappa_formats::permutation::Feistel;
-use grappa_run::model::Task;
+use grappa_trainer::{
+    Result,
+    nn::Pass,
+    train::{FullGraphInputs, FullGraphStep, FullGraphSums, Optimizer, key},
+};
 use tch::{Tensor, no_grad};
 
-use super::{
-    exchange::{Kept, TransferBytes},
-    step::{FullStep, StepSums},
-};
-use crate::{
-    Result,
-    nn::{Loss, Model, Pass},
-    train::{optimizer::Optimizer, random_key::key, resolved::ResolvedConfig},
-};
+use super::{exchange::Kept, step::FullStep};
 
 /// The partitions while they train apart from each other.
 pub(crate) struct LocalParts {
     parts: Vec<Part>,
     steps: u64,
     seed: u64,
+    /// The largest norm of a gradient; 0 if there is none.
+    clip: f64,
 }
 
 /// A partition with training nodes.
@@ -41,46 +39,41 @@ struct Part {
 
 impl LocalParts {
     /// `parts` are the partitions, each with its own nodes and edges.
-    pub(crate) fn new(config: &ResolvedConfig, parts: Vec<FullStep>, model: &Model) -> Self {
+    pub(crate) fn new(inputs: &FullGraphInputs<'_>, parts: Vec<FullStep>, steps: u64) -> Self {
         let with_seeds = parts.into_iter().filter(|part| !part.graph.seed_nodes.is_empty());
         Self {
             parts: with_seeds
-                .map(|step| Part { step, optimizer: Optimizer::new(config, model.parameters()) })
+                .map(|step| Part { step, optimizer: Optimizer::new(inputs.config, inputs.model.parameters()) })
                 .collect(),
-            steps: config.local_steps,
-            seed: config.seed,
+            steps,
+            seed: inputs.config.seed,
+            clip: inputs.config.clip,
         }
     }
 
     /// Trains a copy of the model in each partition, and makes the model their mean. Returns the results of their last steps.
-    pub(crate) fn round(
-        &mut self,
-        (model, loss, task): (&Model, &Loss, Task),
-        epoch: u64,
-        (rate, clip): (f64, f64),
-        pass: &Pass,
-    ) -> Result<StepSums> {
-        let parameters = model.parameters();
+    pub(crate) fn round(&mut self, whole: &FullGraphStep<'_>, pass: &Pass) -> Result<FullGraphSums> {
+        let parameters = whole.model.parameters();
         let values = parameters.flat_values();
         let start = values.copy();
         let mut mean = values.zeros_like();
-        let mut sums = StepSums::default();
+        let mut sums = FullGraphSums::default();
         let share = 1.0 / self.parts.len().max(1) as f64;
         for (number, part) in (0..).zip(&mut self.parts) {
             no_grad(|| values.shallow_clone().copy_(&start));
             let seeds = part.step.graph.seed_nodes.len() as f64;
             for step in 1..=self.steps {
                 let pass = Pass {
-                    training: Some(key([self.seed, epoch, number, step])),
+                    training: Some(key([self.seed, whole.epoch, number, step])),
                     names: pass.names.is_some().then(|| part.step.graph.names.clone()),
                     ..pass.clone()
                 };
-                let of_step = part.step.add_gradient((model, loss, task), epoch, &pass)?;
+                let of_step = part.step.add_gradient(whole, &pass)?;
                 parameters.scale_gradient(1.0 / seeds);
-                if clip > 0.0 {
-                    parameters.clip_gradient(clip);
+                if self.clip > 0.0 {
+                    parameters.clip_gradient(self.clip);
                 }
-                part.optimizer.step(&values, &parameters.flat_gradient(), rate);
+                part.optimizer.step(&values, &parameters.flat_gradient(), whole.rate);
                 parameters.zero_gradient();
                 sums.edges += of_step.edges;
                 if step == self.steps {
@@ -95,29 +88,19 @@ impl LocalParts {
     }
 
     /// Makes the seeds of a step on the whole graph a random part of them, as large as a partition has on average. Returns their number.
-    pub(crate) fn draw_seeds(&self, whole: &mut FullStep, epoch: u64) -> f64 {
+    pub(crate) fn draw_seeds(&self, whole: &mut FullStep, epoch: u64) -> u64 {
         let seeds = whole.graph.seed_nodes.len() as u64;
         let mut drawn: Vec<u64> = (0..seeds.div_ceil(self.parts.len().max(1) as u64)).collect();
         Feistel::new(seeds, key([self.seed, 0x6c_6c_63_67, epoch])).forward_all(&mut drawn);
         let mut factors = vec![0f32; seeds as usize];
         drawn.iter().for_each(|&seed| factors[seed as usize] = 1.0);
         whole.factors = Tensor::from_slice(&factors).to_device(whole.factors.device());
-        drawn.len() as f64
-    }
-
-    /// Number of edges of all partitions.
-    #[cfg(test)]
-    pub(crate) fn edges(&self) -> u64 {
-        let of_part = |part: &Part| part.step.graph.blocks[0].edges() as u64;
-        self.parts.iter().map(of_part).sum()
+        drawn.len() as u64
     }
 
     /// Bytes of the features that the server needs in an epoch.
-    pub(crate) fn transferred(whole: &FullStep, epoch: u64) -> TransferBytes {
-        TransferBytes {
-            features: if epoch == 0 { super::exchange::bytes_of(&whole.features) } else { 0 },
-            activations: 0,
-        }
+    pub(crate) fn feature_bytes(whole: &FullStep, epoch: u64) -> u64 {
+        if epoch == 0 { super::exchange::bytes_of(&whole.features) } else { 0 }
     }
 
     /// The optimizers, for a checkpoint.

@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::boundary::Boundary;
-use crate::Result;
+use grappa_trainer::Result;
 
 /// Bytes that partitions sent each other in a step, by what they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

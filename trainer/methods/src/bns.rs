@@ -11,7 +11,7 @@ use super::{
     boundary::Boundary,
     exchange::{BoundaryExchange, BoundaryRows, TransferBytes},
 };
-use crate::{Result, train::random_key::key};
+use grappa_trainer::{Result, train::key};
 
 /// The exchange of BNS-GCN.
 #[derive(Debug)]

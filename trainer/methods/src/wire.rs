@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tch::{Device, Tensor};
 
 use super::boundary::{Boundary, Channel};
-use crate::{Result, distributed::ProcessGroup};
+use grappa_trainer::{Result, distributed::ProcessGroup};
 
 /// Connects the partitions of several processes.
 pub(crate) struct Wire {

@@ -2,20 +2,22 @@
 
 use std::str::FromStr;
 
-use grappa_run::{
-    Error, Result,
-    config::{Method, TrainOption},
-};
+use grappa_run::{Error, Result};
 use toml::{Table, Value};
 
-use crate::args::NOT_SHARED;
+use crate::config::{Method, option_named};
+
+/// Options that differ from run to run.
+pub const NOT_SHARED: [&str; 3] = ["method", "partitions", "out"];
 
 /// A method, and options that only its runs have: `varco+rate-schedule=fixed:4`.
 #[derive(Debug, Clone)]
 pub struct MethodSpec {
     /// As the user gave it.
     pub name: String,
+    /// The method.
     pub method: Method,
+    /// The options.
     pub options: Table,
 }
 
@@ -33,7 +35,7 @@ impl FromStr for MethodSpec {
 /// An option of a method: `NAME=VALUE`, or the name of a switch.
 fn own_option(spec: &str, part: &str) -> Result<(String, Value)> {
     let (name, value) = part.split_once('=').unwrap_or((part, "true"));
-    let Some(option) = TrainOption::named(name).filter(|option| !NOT_SHARED.contains(&&*option.name)) else {
+    let Some(option) = option_named(name).filter(|option| !NOT_SHARED.contains(&&*option.name)) else {
         return Err(Error::Options(format!(
             "`{spec}` has the option `{name}`, which is none of training: `grappa-train --help` lists them; write \
              varco+rate-schedule=fixed:4"
@@ -45,7 +47,7 @@ fn own_option(spec: &str, part: &str) -> Result<(String, Value)> {
 
 impl MethodSpec {
     /// The name without what a file system or a shell could take amiss.
-    pub fn folder(&self) -> String {
+    pub(super) fn folder(&self) -> String {
         self.name.replace(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '.'), "-")
     }
 }

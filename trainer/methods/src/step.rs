@@ -1,15 +1,18 @@
 //! A step of full-graph training in partitions.
 
-use grappa_run::{config::Method, model::Task};
+use grappa_run::model::Task;
+use grappa_trainer::{
+    Result,
+    nn::Pass,
+    train::{FullGraphInputs, FullGraphStep, FullGraphSums},
+};
 use tch::{Kind, Tensor, no_grad};
 
 use super::{
-    exchange::{BoundaryExchange, BoundaryRows, RowsError, TransferBytes},
+    config::Method,
+    exchange::{BoundaryExchange, BoundaryRows, TransferBytes},
+    features::NodeFeatures,
     graph::PartitionedGraph,
-};
-use crate::{
-    Result,
-    nn::{Loss, Model, Pass},
 };
 
 /// What full-graph training keeps from step to step.
@@ -24,18 +27,6 @@ pub(crate) struct FullStep {
     pub(crate) factors: Tensor,
 }
 
-/// The results of a step, summed over the seeds.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct StepSums {
-    /// Number of edges that it used.
-    pub(crate) edges: u64,
-    pub(crate) loss: f64,
-    pub(crate) right: f64,
-    pub(crate) bytes: TransferBytes,
-    /// [`BoundaryExchange::error`].
-    pub(crate) error: Option<RowsError>,
-}
-
 /// A layer of a forward pass, apart from the layers before it.
 struct LayerPass {
     /// The states at its input, and the rows that arrived. Gradients end here.
@@ -46,16 +37,27 @@ struct LayerPass {
 }
 
 impl FullStep {
+    /// A step on a graph without an exchange. `features` has all of its nodes.
+    pub(crate) fn new(inputs: &FullGraphInputs<'_>, graph: PartitionedGraph, features: &NodeFeatures) -> Result<Self> {
+        let rows = features.of(&graph.nodes).to_device(inputs.device);
+        Ok(Self {
+            features: no_grad(|| inputs.model.normalized_features(&rows)),
+            labels: inputs.labels(&graph.seed_nodes)?.to_device(inputs.device),
+            factors: Tensor::from_slice(&graph.factors).to_device(inputs.device),
+            exchange: None,
+            graph,
+        })
+    }
+
     /// Adds the gradient of the loss over the training nodes to the gradients of the parameters.
     ///
     /// # Errors
     /// If another process has left or cannot be reached.
     pub(crate) fn add_gradient(
         &mut self,
-        (model, loss, task): (&Model, &Loss, Task),
-        epoch: u64,
+        &FullGraphStep { epoch, model, loss, task, .. }: &FullGraphStep<'_>,
         pass: &Pass,
-    ) -> Result<StepSums> {
+    ) -> Result<FullGraphSums> {
         let graph = &self.graph;
         let of_epoch = graph.paths.as_ref().map(|paths| paths.block(epoch, self.features.device()));
         let block = match &of_epoch {
@@ -110,27 +112,26 @@ impl FullStep {
             // The gradient of this sum by the layer before is the gradient of the loss.
             (&passes[layer - 1].made * gradient).sum(Kind::Float).backward();
         }
-        Ok(StepSums {
+        let error = self.exchange.as_ref().and_then(|exchange| exchange.error());
+        Ok(FullGraphSums {
             edges: block.edges() as u64,
             loss: weighted.sum(Kind::Double).double_value(&[]),
             right,
-            bytes,
-            error: self.exchange.as_ref().and_then(|exchange| exchange.error()),
+            feature_bytes: bytes.features,
+            activation_bytes: bytes.activations,
+            message_errors: error.map(|error| [error.errors, error.squares]),
+            ..FullGraphSums::default()
         })
     }
 
     /// Numbers of copies that are sent, of edges between partitions, and of all edges.
     pub(crate) fn counts(&self) -> [u64; 3] {
         let block = self.graph.blocks.first();
-        [
-            self.graph.boundary.copies() as u64,
-            block.map_or(0, |_| self.graph.cut_edges()),
-            block.map_or(0, |block| block.edges() as u64),
-        ]
+        [self.graph.boundary.copies() as u64, self.graph.cut_edges, block.map_or(0, |block| block.edges() as u64)]
     }
 
     /// A line about the partitions, for people. `counts` are of all processes.
-    pub(crate) fn describe(&self, method: Method, partitions: u32, counts: [u64; 3]) -> String {
+    pub(crate) fn describe(&self, method: Method, partitions: usize, counts: [u64; 3]) -> String {
         let nodes = self.graph.nodes.len();
         let [copies, cut_edges, edges] = counts;
         match method {

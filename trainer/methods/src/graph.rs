@@ -2,15 +2,20 @@
 
 use grappa_formats::{NodeId, random};
 use grappa_io::{progress::Progress, size::ByteSize};
-use grappa_run::config::{Method, TrainConfig};
 use grappa_sampling::sample;
-use tch::{Device, Tensor};
-
-use super::{boundary::Boundary, gern::PathGraphs, lists::Lists, owners::Owners};
-use crate::{
+use grappa_trainer::{
     Error, Result,
     nn::{Block, Names},
-    train::{data::TrainingData, random_key::key},
+    train::{FullGraphInputs, key},
+};
+use tch::{Device, Tensor};
+
+use super::{
+    boundary::Boundary,
+    config::{Method, MethodConfig},
+    gern::PathGraphs,
+    lists::Lists,
+    owners::Owners,
 };
 
 /// Bytes of an edge of the graph: its source in an adjacency list.
@@ -38,6 +43,8 @@ pub(crate) struct PartitionedGraph {
     pub(crate) seed_nodes: Vec<NodeId>,
     /// What the losses of the seeds are multiplied by, f32 of `[seeds]`. The factors of a node's states add up to 1.
     pub(crate) factors: Vec<f32>,
+    /// Number of edges between partitions.
+    pub(crate) cut_edges: u64,
 }
 
 impl PartitionedGraph {
@@ -46,26 +53,25 @@ impl PartitionedGraph {
     /// # Errors
     /// If the store is a slice, memory is too small, or adjacency lists are damaged.
     pub(crate) fn new(
-        config: &TrainConfig,
-        data: &TrainingData,
+        options: &MethodConfig,
+        inputs: &FullGraphInputs<'_>,
         owners: &Owners,
-        device: Device,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        check(config, data, owners)?;
-        let lists = Lists::read(data, progress)?;
+        check(options.method, inputs, owners)?;
+        let lists = Lists::read(inputs, progress)?;
         let nodes = owners.of_nodes.len();
-        match config.method {
-            Method::CoFree => Self::vertex_cut(config, data, &lists, &owners.of_nodes, device),
-            Method::Isolated => Self::edge_cut(data, &lists, owners, false, device),
-            Method::Llcg => Self::edge_cut(data, &lists, &Owners::one(nodes), false, device),
+        match options.method {
+            Method::CoFree => Self::vertex_cut(options, inputs, &lists, &owners.of_nodes),
+            Method::Isolated => Self::edge_cut(inputs, &lists, owners, false),
+            Method::Llcg => Self::edge_cut(inputs, &lists, &Owners::one(nodes), false),
             Method::Gern => {
-                let mut graph = Self::edge_cut(data, &lists, &Owners::one(nodes), false, device)?;
+                let mut graph = Self::edge_cut(inputs, &lists, &Owners::one(nodes), false)?;
                 graph.blocks.clear();
-                graph.paths = Some(PathGraphs::new(nodes, lists.edges(), config.seed));
+                graph.paths = Some(PathGraphs::new(nodes, lists.edges(), inputs.config.seed));
                 Ok(graph)
             }
-            _ => Self::edge_cut(data, &lists, owners, true, device),
+            _ => Self::edge_cut(inputs, &lists, owners, true),
         }
     }
 
@@ -73,13 +79,8 @@ impl PartitionedGraph {
     ///
     /// # Errors
     /// If adjacency lists are damaged.
-    pub(crate) fn parts(
-        data: &TrainingData,
-        owners: &Owners,
-        device: Device,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Self>> {
-        let lists = Lists::read(data, progress)?;
+    pub(crate) fn parts(inputs: &FullGraphInputs<'_>, owners: &Owners, progress: &dyn Progress) -> Result<Vec<Self>> {
+        let lists = Lists::read(inputs, progress)?;
         let (owners, members) = (&owners.of_nodes, owners.members());
         let mut rows = vec![0u32; owners.len()];
         for members in &members {
@@ -94,19 +95,19 @@ impl PartitionedGraph {
             }
             let seeds: Vec<u32> = (0..)
                 .zip(members)
-                .filter(|(_, node)| data.splits.train().contains(u64::from(**node)))
+                .filter(|(_, node)| inputs.train.contains(u64::from(**node)))
                 .map(|(row, _)| row)
                 .collect();
             let nodes = members.iter().map(|&node| NodeId(node.into())).collect();
             let factors = vec![1.0; seeds.len()];
-            Self::of_rows(data, nodes, Boundary::default(), vec![edges], seeds, factors, device)
+            Self::of_rows(inputs, nodes, Boundary::default(), vec![edges], seeds, factors)
         });
         of_members.collect()
     }
 
     /// The nodes of this process's partitions, each with its in-edges. `has_copies`: whether partitions get copies of the sources that they
     /// lack; otherwise these edges are missing.
-    fn edge_cut(data: &TrainingData, lists: &Lists, owners: &Owners, has_copies: bool, device: Device) -> Result<Self> {
+    fn edge_cut(inputs: &FullGraphInputs<'_>, lists: &Lists, owners: &Owners, has_copies: bool) -> Result<Self> {
         let mut rows = vec![u32::MAX; owners.of_nodes.len()];
         let mut nodes: Vec<NodeId> = Vec::new();
         for (node, &partition) in (0..).zip(&owners.of_nodes) {
@@ -149,23 +150,17 @@ impl PartitionedGraph {
                 }
             }
         }
-        let train = data.splits.train();
-        let own = (0..).zip(&nodes).filter(|(_, node)| train.contains(node.0));
+        let own = (0..).zip(&nodes).filter(|(_, node)| inputs.train.contains(node.0));
         let seeds: Vec<u32> = own.map(|(row, _)| row).collect();
         let factors = vec![1.0; seeds.len()];
-        Self::of_rows(data, nodes, boundary, vec![edges], seeds, factors, device)
+        Self::of_rows(inputs, nodes, boundary, vec![edges], seeds, factors)
     }
 
     /// Each edge in one partition: the partition of its source or of its destination, at random. A node has a state in each partition of its edges,
     /// and in its own if it has none.
-    fn vertex_cut(
-        config: &TrainConfig,
-        data: &TrainingData,
-        lists: &Lists,
-        owners: &[u32],
-        device: Device,
-    ) -> Result<Self> {
-        let cut = key([config.seed, 0x76_65_72_74]);
+    fn vertex_cut(options: &MethodConfig, inputs: &FullGraphInputs<'_>, lists: &Lists, owners: &[u32]) -> Result<Self> {
+        let seed = inputs.config.seed;
+        let cut = key([seed, 0x76_65_72_74]);
         let mut placed: Vec<(u32, u32, u32)> = Vec::with_capacity(lists.sources.len());
         for node in 0..owners.len() as u32 {
             for &source in lists.of(node) {
@@ -183,12 +178,12 @@ impl PartitionedGraph {
         states.dedup();
         let row_of = |partition, node| states.binary_search(&(partition, node)).expect("it is a state") as u32;
         row_number(states.len())?;
-        let masks = config.edge_masks.max(1);
+        let masks = options.edge_masks.max(1);
         let mut blocks = Vec::new();
         for mask in 0..masks {
-            let dropped = key([config.seed, 0x6d_61_73_6b, mask.into()]);
+            let dropped = key([seed, 0x6d_61_73_6b, mask.into()]);
             let is_dropped = |index: usize| {
-                config.edge_masks > 0 && unit(random::combine(dropped, index as u64)) < config.edge_dropout
+                options.edge_masks > 0 && unit(random::combine(dropped, index as u64)) < options.edge_dropout
             };
             let mut edges = sample::Block {
                 destinations: states.len(),
@@ -216,33 +211,28 @@ impl PartitionedGraph {
                 0 => f32::from(u8::from(owners[node as usize] == partition)),
                 degree => degrees[row as usize] as f32 / degree as f32,
             };
-            if factor > 0.0 && data.splits.train().contains(node.into()) {
+            if factor > 0.0 && inputs.train.contains(node.into()) {
                 seeds.push(row);
                 factors.push(factor);
             }
         }
         let nodes = states.iter().map(|&(_, node)| NodeId(node.into())).collect();
-        Self::of_rows(data, nodes, Boundary::default(), blocks, seeds, factors, device)
-    }
-
-    /// Number of edges between partitions.
-    pub(crate) fn cut_edges(&self) -> u64 {
-        let states = self.nodes.len() as u32;
-        let sources = &self.blocks[0].csr.indices;
-        sources.iter().filter(|&&source| source >= states).count() as u64
+        Self::of_rows(inputs, nodes, Boundary::default(), blocks, seeds, factors)
     }
 
     fn of_rows(
-        data: &TrainingData,
+        inputs: &FullGraphInputs<'_>,
         nodes: Vec<NodeId>,
         boundary: Boundary,
         blocks: Vec<sample::Block>,
         seeds: Vec<u32>,
         factors: Vec<f32>,
-        device: Device,
     ) -> Result<Self> {
+        let device = inputs.device;
+        let is_cut = |source: &&u32| **source as usize >= nodes.len();
+        let cut_edges = blocks[0].indices.iter().filter(is_cut).count() as u64;
         let sources: Vec<NodeId> = nodes.iter().chain(&boundary.arriving).copied().collect();
-        let degrees = data.degrees.of_all(&sources)?;
+        let degrees = inputs.degrees(&sources)?;
         let blocks = blocks.into_iter().map(|edges| {
             let edges = sample::Block { sources: sources.len(), global: degrees[..nodes.len()].to_vec(), ..edges };
             Block::new(&edges, device).with_source_degrees(&degrees)
@@ -256,6 +246,7 @@ impl PartitionedGraph {
             seeds: rows_tensor(&seeds, device),
             seed_nodes,
             factors,
+            cut_edges,
             boundary,
             nodes,
         })
@@ -289,15 +280,15 @@ fn row_number(row: usize) -> Result<u32> {
 }
 
 /// Refuses slices, and graphs whose states exceed the memory of this process.
-fn check(config: &TrainConfig, data: &TrainingData, owners: &Owners) -> Result<()> {
-    let (method, manifest) = (config.method, data.store.manifest());
+fn check(method: Method, inputs: &FullGraphInputs<'_>, owners: &Owners) -> Result<()> {
+    let (config, manifest) = (inputs.config, inputs.store.manifest());
     if !manifest.is_whole() {
         return Err(Error::Options(format!(
             "--method {method} takes all edges, and {} is a slice: train on the whole store, or use `--method grappa`",
-            data.store.path().display()
+            inputs.store.path().display()
         )));
     }
-    let model = data.model_options(config);
+    let model = inputs.model.options();
     let hidden = (config.layers as u64 - 1) * model.hidden as u64;
     let values = model.inputs as u64 + ROWS_OF_LAYER * (hidden + model.outputs as u64);
     let chunks = manifest.chunk_starts.windows(2).zip(&manifest.chunks);

@@ -22,7 +22,7 @@ use grappa_formats::{
 use grappa_sampling::sample;
 use tch::Device;
 
-use crate::{nn::Block, train::random_key::key};
+use grappa_trainer::{nn::Block, train::key};
 
 /// No node.
 const NONE: u32 = u32::MAX;

@@ -14,18 +14,18 @@
 mod widths;
 
 use grappa_formats::random::draw_at;
-use grappa_run::config::MessageBits;
 use tch::{Kind, Tensor};
 
 use self::widths::{BITS, Group, widths};
 use super::{
     boundary::Boundary,
+    config::MessageBits,
     exchange::{
         BoundaryExchange, BoundaryRows, HAS_FEATURES, Kept, RowsError, TransferBytes, flag, is_set, kept_layers,
         restored_layers,
     },
 };
-use crate::{Result, train::random_key::key};
+use grappa_trainer::{Result, train::key};
 
 /// Epochs between two choices of bits.
 const CHOICE_EPOCHS: u64 = 50;

@@ -14,7 +14,7 @@ use super::{
         restored_layers,
     },
 };
-use crate::Result;
+use grappa_trainer::Result;
 
 /// The exchange of PipeGCN.
 #[derive(Debug)]

@@ -6,15 +6,15 @@
 //! go back; the others have none.
 
 use grappa_formats::permutation::Feistel;
-use grappa_run::config::{RateSchedule, RateUnit};
 use tch::{Device, Tensor};
 
 use super::{
     boundary::{Boundary, Channel},
+    config::{RateSchedule, RateUnit},
     exchange::{BoundaryExchange, BoundaryRows, Kept, RowsError, bytes_of},
     wire::Wire,
 };
-use crate::{Result, train::random_key::key};
+use grappa_trainer::{Result, train::key};
 
 /// Names of kept values: the lowest loss, and how often it stalled.
 const LOWEST: &str = "lowest_loss";

@@ -1,38 +1,18 @@
 //! Methods that train the whole graph in partitions.
 
-use grappa_run::{checkpoint::RunState, config::Method};
+use grappa_io::progress::Progress;
+use grappa_run::checkpoint::RunState;
+use grappa_trainer::{
+    Result,
+    train::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, Recipe as TrainRecipe},
+};
 
 use super::*;
-use crate::train::epoch::EpochStats;
+use crate::{exchange::Kept, graph::PartitionedGraph, owners::Owners};
 
-const EPOCHS: u64 = 4;
-const PARTITIONS: u32 = 4;
-
-fn of_method(method: Method, model: LayerKind) -> TrainConfig {
-    TrainConfig {
-        method,
-        batch: Auto::Auto,
-        epochs: EPOCHS,
-        partitions: Auto::Value(if method == Method::Gern { 1 } else { PARTITIONS }),
-        ..config(model)
-    }
-}
-
-/// Trains some epochs, and returns their metrics and the parameters.
-fn trained(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> (Vec<EpochStats>, Tensor, Trainer) {
-    let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
-    let folder = folder.join("run");
-    std::fs::create_dir_all(&folder).unwrap();
-    let mut trainer = Trainer::new(store.clone(), config.clone(), aggregates, Device::Cpu, folder).unwrap();
-    let epochs = 0..config.epochs;
-    let stats = epochs.map(|epoch| {
-        let stats = trainer.epoch(epoch, &|_, _| 0.01, &Silent).unwrap();
-        trainer.end_epoch();
-        stats
-    });
-    let stats = stats.collect();
-    let parameters = trainer.learner.model.parameters().flat_values().copy();
-    (stats, parameters, trainer)
+/// Trains in one process, and returns the metrics of the epochs and the parameters.
+fn run(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> (Vec<EpochStats>, Tensor) {
+    trained(&mut prepared(store, config, folder, None).0, config.epochs)
 }
 
 #[test]
@@ -43,23 +23,13 @@ fn full_exchange_trains_as_one_process_on_the_whole_graph() {
         [LayerKind::Sage, LayerKind::SageMax, LayerKind::Gcn, LayerKind::Gat, LayerKind::Gatv2, LayerKind::Gin];
     for model in models {
         for dropout in [0.0, 0.4] {
-            let in_partitions = TrainConfig {
-                dropout,
-                residual: true,
-                norm: Auto::Value(NormKind::Layer),
-                ..of_method(Method::Full, model)
-            };
-            let whole = TrainConfig {
-                method: Method::Grappa,
-                full_graph: true,
-                partitions: Auto::Value(1),
-                first_hop: FirstHop::Sampled,
-                ..in_partitions.clone()
-            };
-            let (of_partitions, found, _) = trained(&store, &in_partitions, folder.path());
-            let (of_whole, expected, _) = trained(&store, &whole, folder.path());
+            let norm = Auto::Value(NormKind::Layer);
+            let of = |method| TrainConfig { dropout, residual: true, norm, ..config(method, model, |_| {}) };
+            let whole = TrainConfig { full_graph: true, partitions: Auto::Value(1), ..of(Method::Grappa) };
+            let (of_partitions, found) = run(&store, &of(Method::Full), folder.path());
+            let (of_whole, expected) = run(&store, &whole, folder.path());
             for (of_partitions, of_whole) in of_partitions.iter().zip(&of_whole) {
-                assert_close(&model.to_string(), "loss", of_partitions.loss, of_whole.loss);
+                assert_near(&model.to_string(), of_partitions.loss, of_whole.loss);
                 assert_eq!(of_partitions.seeds, of_whole.seeds);
             }
             let difference = (found - &expected).abs().max().double_value(&[]);
@@ -86,15 +56,15 @@ fn bytes_are_those_of_the_formulas() {
         (Method::Llcg, true, 0.0, 0.0),
         (Method::Gern, false, 0.0, 0.0),
     ] {
-        let default = of_method(method, LayerKind::Sage);
-        let config = match method {
-            Method::Varco => TrainConfig { rate_schedule: "fixed:4".parse().unwrap(), ..default },
-            Method::Bns => TrainConfig { boundary_share: 0.25, ..default },
-            Method::AdaQp => TrainConfig { message_bits: "4".parse().unwrap(), ..default },
-            _ => default,
-        };
-        let (stats, _, trainer) = trained(&store, &config, folder.path());
-        let copies = trainer.full.as_ref().unwrap().step.graph.boundary.copies() as f64;
+        let config = config(method, LayerKind::Sage, |options| {
+            options.rate_schedule = "fixed:4".parse().unwrap();
+            options.boundary_share = 0.25;
+            options.message_bits = "4".parse().unwrap();
+        });
+        let (mut trainer, sentence) = prepared(&store, &config, folder.path(), None);
+        let (stats, _) = trained(&mut trainer, EPOCHS);
+        let sent = sentence.split_once(" partitions send ").map(|(_, sent)| sent.split(' ').next().unwrap());
+        let copies: f64 = sent.map_or(0.0, |copies| copies.parse().unwrap());
         for (epoch, stats) in (0..).zip(&stats) {
             let has_features = epoch == 0 || !features_once;
             let of_copies = if has_features { copies * per_feature_row } else { 0.0 };
@@ -115,15 +85,11 @@ fn bytes_are_those_of_the_formulas() {
 fn every_method_learns_with_fewer_bytes_than_full_exchange() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let full = trained(&store, &of_method(Method::Full, LayerKind::Sage), folder.path()).0;
+    let full = run(&store, &config(Method::Full, LayerKind::Sage, |_| {}), folder.path()).0;
     let bytes = |stats: &[EpochStats]| stats.iter().map(|stats| stats.activation_bytes).sum::<u64>();
     for &method in Method::ALL.iter().filter(|method| **method != Method::Grappa) {
-        let config = TrainConfig {
-            epochs: 30,
-            boundary_share: if method == Method::Bns { 0.4 } else { 0.1 },
-            ..of_method(method, LayerKind::Sage)
-        };
-        let (stats, ..) = trained(&store, &config, folder.path());
+        let config = config(method, LayerKind::Sage, |options| options.boundary_share = 0.4);
+        let (stats, _) = run(&store, &TrainConfig { epochs: 30, ..config }, folder.path());
         let [first, last] = [0, 29].map(|epoch| stats[epoch].loss);
         // An epoch of GERN has few of the edges.
         let falls_to = if method == Method::Gern { 0.95 } else { 0.8 };
@@ -137,43 +103,74 @@ fn every_method_learns_with_fewer_bytes_than_full_exchange() {
     }
 }
 
+/// Checks the vertex cut of a run.
+struct VertexCut(MethodConfig);
+
+impl FullGraphMethod for VertexCut {
+    fn check_processes(&self, _: u32, _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    fn open(&mut self, inputs: &FullGraphInputs<'_>, progress: &dyn Progress) -> Result<String> {
+        let graph = PartitionedGraph::new(&self.0, inputs, &Owners::new(inputs), progress)?;
+        let mut sums = std::collections::BTreeMap::new();
+        for (node, factor) in graph.seed_nodes.iter().zip(&graph.factors) {
+            *sums.entry(node.0).or_insert(0.0) += f64::from(*factor);
+        }
+        assert_eq!(sums.len() as u64, inputs.train.len());
+        assert!(sums.values().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
+        assert!(graph.nodes.len() > 600, "nodes have several states");
+        assert_eq!(graph.blocks.len(), 3);
+        let edges = inputs.store.manifest().edges as f64;
+        for block in &graph.blocks {
+            let kept = block.edges() as f64 / edges;
+            assert!((kept - 0.5).abs() < 0.05, "{kept}");
+        }
+        Ok("checked".into())
+    }
+
+    fn add_gradient(&mut self, _: &FullGraphStep<'_>) -> Result<FullGraphSums> {
+        unreachable!("it trains nothing")
+    }
+
+    fn observe(&mut self, _: f64) {}
+
+    fn kept(&self) -> Kept {
+        Kept::new()
+    }
+
+    fn restore(&mut self, _: Kept, _: u64) {}
+}
+
 #[test]
 fn the_states_of_a_node_in_a_vertex_cut_have_loss_weights_that_add_up_to_1() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig { edge_masks: 3, ..of_method(Method::CoFree, LayerKind::Sage) };
-    let (_, _, trainer) = trained(&store, &config, folder.path());
-    let graph = &trainer.full.as_ref().unwrap().step.graph;
-    let mut sums = std::collections::BTreeMap::new();
-    for (node, factor) in graph.seed_nodes.iter().zip(&graph.factors) {
-        *sums.entry(node.0).or_insert(0.0) += f64::from(*factor);
-    }
-    assert_eq!(sums.len() as u64, trainer.data.splits.of_all()[0]);
-    assert!(sums.values().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
-    assert!(graph.nodes.len() > 600, "nodes have several states");
-    assert_eq!(graph.blocks.len(), 3);
-    let edges = store.manifest().edges as f64;
-    for block in &graph.blocks {
-        let kept = block.edges() as f64 / edges;
-        assert!((kept - 0.5).abs() < 0.05, "{kept}");
-    }
+    let config = config(Method::CoFree, LayerKind::Sage, |options| options.edge_masks = 3);
+    let options = MethodConfig::of(&config).unwrap();
+    let recipe = TrainRecipe { method: Some(Box::new(VertexCut(options))), ..config.into() };
+    let mut trainer = Trainer::new(store, recipe, None, Device::Cpu, folder.path().to_owned()).unwrap();
+    assert!(trainer.prepare(0, None, &Silent).unwrap().starts_with("checked"));
 }
 
 #[test]
 fn a_resumed_run_continues_with_what_the_exchange_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let adaptive =
-        TrainConfig { rate_schedule: "adaptive:16:1:1".parse().unwrap(), ..of_method(Method::Varco, LayerKind::Sage) };
-    for config in [
-        adaptive,
-        of_method(Method::PipeGcn, LayerKind::Sage),
-        of_method(Method::AdaQp, LayerKind::Sage),
-        of_method(Method::Full, LayerKind::Sage),
-        of_method(Method::Llcg, LayerKind::Sage),
-        of_method(Method::Gern, LayerKind::Gcn),
+    for (method, model) in [
+        (Method::Varco, LayerKind::Sage),
+        (Method::PipeGcn, LayerKind::Sage),
+        (Method::AdaQp, LayerKind::Sage),
+        (Method::Full, LayerKind::Sage),
+        (Method::Llcg, LayerKind::Sage),
+        (Method::Gern, LayerKind::Gcn),
     ] {
-        let new = || Trainer::new(store.clone(), config.clone(), None, Device::Cpu, folder.path().to_owned()).unwrap();
+        let config = config(method, model, |options| options.rate_schedule = "adaptive:16:1:1".parse().unwrap());
+        let new = || prepared(&store, &config, folder.path(), None).0;
         let train = |trainer: &mut Trainer, epoch| {
             let stats = trainer.epoch(epoch, &|_, _| 0.05, &Silent).unwrap();
             let _ = trainer.evaluate(epoch, &|_| true, &Silent).unwrap();
@@ -188,7 +185,7 @@ fn a_resumed_run_continues_with_what_the_exchange_kept() {
         let mut resumed = new();
         resumed.restore(Path::new("checkpoint"), &checkpoint, &Silent).unwrap();
         for epoch in 3..5 {
-            assert_eq!(train(&mut first, epoch), train(&mut resumed, epoch), "{}", config.method);
+            assert_eq!(train(&mut first, epoch), train(&mut resumed, epoch), "{method}");
         }
     }
 }
@@ -199,9 +196,10 @@ fn methods_that_exchange_gradients_encode_them_and_count_what_is_sent() {
     let store = store(folder.path());
     for method in [Method::Full, Method::Isolated, Method::CoFree, Method::Varco] {
         let gradient_bytes = |compress: &str| {
-            let config =
-                TrainConfig { compress: compress.parse().unwrap(), epochs: 20, ..of_method(method, LayerKind::Sage) };
-            let (stats, _, mut trainer) = trained(&store, &config, folder.path());
+            let compress_to = compress.parse().unwrap();
+            let config = TrainConfig { compress: compress_to, ..config(method, LayerKind::Sage, |_| {}) };
+            let (mut trainer, _) = prepared(&store, &config, folder.path(), None);
+            let (stats, _) = trained(&mut trainer, 20);
             assert!(stats[19].loss < 0.9 * stats[0].loss, "{method}, {compress}: it learns");
             let warnings = trainer.take_warnings();
             assert!(!warnings.iter().any(|warning| warning.contains("--compress")), "{warnings:?}");
@@ -220,14 +218,11 @@ fn methods_that_exchange_gradients_encode_them_and_count_what_is_sent() {
 fn local_steps_take_the_edges_inside_partitions_and_the_correction_takes_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig { local_steps: 3, ..of_method(Method::Llcg, LayerKind::Sage) };
-    let (stats, _, trainer) = trained(&store, &config, folder.path());
-    let full = trainer.full.as_ref().unwrap();
-    let inside: u64 = full.local.as_ref().unwrap().edges();
-    let isolated = trained(&store, &of_method(Method::Isolated, LayerKind::Sage), folder.path()).0;
-    assert_eq!(inside, isolated[0].sampled_edges, "the edges of isolated partitions");
+    let of = |method| config(method, LayerKind::Sage, |options| options.local_steps = 3);
+    let [(stats, _), (isolated, _)] =
+        [Method::Llcg, Method::Isolated].map(|method| run(&store, &of(method), folder.path()));
     for stats in &stats {
-        assert_eq!(stats.sampled_edges, 3 * inside + store.manifest().edges);
+        assert_eq!(stats.sampled_edges, 3 * isolated[0].sampled_edges + store.manifest().edges);
         assert_eq!(stats.gradient_bytes, isolated[0].gradient_bytes);
     }
 }
@@ -236,8 +231,9 @@ fn local_steps_take_the_edges_inside_partitions_and_the_correction_takes_all() {
 fn the_graph_of_a_method_must_fit_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig { memory: ByteSize(1 << 20), ..of_method(Method::Full, LayerKind::Sage) };
-    let mut trainer = Trainer::new(store, config, None, Device::Cpu, folder.path().to_owned()).unwrap();
+    let config = TrainConfig { memory: ByteSize(1 << 20), ..config(Method::Full, LayerKind::Sage, |_| {}) };
+    let recipe = recipe(config).unwrap();
+    let mut trainer = Trainer::new(store, recipe, None, Device::Cpu, folder.path().to_owned()).unwrap();
     let error = trainer.epoch(0, &|_, _| 0.01, &Silent).unwrap_err().to_string();
     assert!(error.contains("--method full keeps the states of all nodes"), "{error}");
     assert!(error.contains("--memory is 1.0 MiB: raise it"), "{error}");

@@ -11,11 +11,11 @@
 //! loss, and backward through the layers: the gradients of the rows that arrived go back through the same exchange
 //! ```
 //!
-//! Only gradients of parameters pass through [`super::exchange`], for every method. States and their gradients have a type of their
-//! own, [`BoundaryExchange`], so the exchange of gradients has no room for them.
+//! Only gradients of parameters pass through [`grappa_trainer::train::exchange`], for every method. States and their gradients have a type of their
+//! own, `BoundaryExchange`, so the exchange of gradients has no room for them.
 //!
 //! With `full` and `varco`, processes can divide the partitions. A process has the rows and the edges of its own; the exchange sends what
-//! others need to their processes ([`Wire`]), and a step has as many exchanges in every process.
+//! others need to their processes (`Wire`), and a step has as many exchanges in every process.
 //!
 //! | method | what travels besides gradients of parameters |
 //! |---|---|
@@ -28,11 +28,16 @@
 //! | `llcg` | copies of the model after local steps, and all features once |
 //! | `gern` | nothing: there is one partition, and a step takes a path through the graph |
 
+#![forbid(unsafe_code)]
+
 mod adaqp;
 mod bns;
 mod boundary;
 mod choice;
+mod compare;
+mod config;
 mod exchange;
+mod features;
 mod full;
 mod gern;
 mod graph;
@@ -47,12 +52,8 @@ mod training;
 mod varco;
 mod wire;
 
-pub(crate) use self::{
-    choice::exchange_of,
-    graph::PartitionedGraph,
-    llcg::LocalParts,
-    owners::{Owners, ranks_of},
-    step::FullStep,
-    training::FullTraining,
-    wire::Wire,
+pub use self::{
+    compare::{Comparison, MethodSpec, NOT_SHARED, PlannedRun},
+    config::{MessageBits, Method, MethodConfig, RateSchedule, RateUnit, option_named},
+    training::recipe,
 };

@@ -2,13 +2,20 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Compress, FirstHop, TrainConfig, given::Given};
-use crate::{
+use grappa_run::{
     Error, Result,
-    error::refuse,
+    config::{
+        Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Share},
+        Compress, FirstHop, Given, TaskChoice, TrainConfig, TrainOption, shown,
+    },
     model::{JumpingKnowledge, LayerKind},
-    names::named_enums,
+    named_enums, serde_text, text_option, train_options,
 };
+use toml::Table;
+
+/// Each mask is a copy of the edges.
+const MASKS_MAX: u32 = 100;
+const LOCAL_STEPS_MAX: u32 = 1000;
 
 named_enums! {
     /// How partitions train together. All methods but the first train full graphs: a step takes all training nodes and all edges.
@@ -62,6 +69,105 @@ impl Method {
     pub fn may_have_processes(self) -> bool {
         matches!(self, Self::Grappa | Self::Full | Self::Varco)
     }
+}
+
+train_options! {
+    /// The method of a run, and options that only one method has.
+    #[serde(deny_unknown_fields)]
+    MethodConfig;
+    "Method" {
+        /// How partitions train together
+        method("METHOD"): Method = Method::default();
+        /// Compression rate over the epochs, for varco: linear:FROM:TO:SLOPE, exponential:FROM:TO:SLOPE, step:FROM:TO:EPOCHS,
+        /// adaptive:FROM:TO:PATIENCE or fixed:RATE
+        #[serde(with = "serde_text")]
+        rate_schedule("SCHEDULE"): RateSchedule = RateSchedule::default();
+        /// What varco sends or leaves out as a whole
+        rate_unit("UNIT"): RateUnit = RateUnit::default();
+        /// Bits of a value in a message, for adaqp
+        message_bits("BITS"): MessageBits = MessageBits::default();
+        /// Share of the boundary nodes that an epoch uses, for bns
+        boundary_share("P"): f64 = 0.1, bounds: &[AboveZero, Share];
+        /// Weight of earlier epochs in the states and gradients of boundary nodes, for pipegcn; 0: the last epoch alone
+        smoothing("WEIGHT"): f64 = 0.0, bounds: &[BelowOne];
+        /// Number of edge masks that are drawn before training, for cofree; each step uses one; 0: no mask
+        edge_masks("K"): u32 = 0, bounds: &[AtMost(MASKS_MAX)];
+        /// Share of the edges that an edge mask leaves out, for cofree
+        edge_dropout("P"): f64 = 0.5, bounds: &[BelowOne];
+        /// Steps of each partition in an epoch with --method llcg, before the models of partitions are averaged and corrected
+        local_steps("N"): u64 = 4, bounds: &[AtLeastOne, AtMost(LOCAL_STEPS_MAX)];
+    }
+}
+
+text_option!(RateSchedule);
+
+/// Options that only one method has.
+const OWNERS: [(&str, Method); 8] = [
+    ("rate-schedule", Method::Varco),
+    ("rate-unit", Method::Varco),
+    ("message-bits", Method::AdaQp),
+    ("boundary-share", Method::Bns),
+    ("smoothing", Method::PipeGcn),
+    ("edge-masks", Method::CoFree),
+    ("local-steps", Method::Llcg),
+    ("edge-dropout", Method::CoFree),
+];
+
+impl MethodConfig {
+    /// The options of methods in a configuration. Its [extension](TrainConfig::extension) has those that differ from their defaults.
+    ///
+    /// # Errors
+    /// If an option is unknown, has a wrong value, or contradicts another one.
+    pub fn of(config: &TrainConfig) -> Result<Self> {
+        let options: Self = config.extension.clone().try_into().map_err(|error: toml::de::Error| {
+            Error::Options(format!("an option has an impossible value: {}", error.message()))
+        })?;
+        options.check_ranges()?;
+        check(&options, config)?;
+        Ok(options)
+    }
+
+    /// A configuration with these options, as far as they differ from their defaults.
+    pub fn in_config(&self, config: TrainConfig) -> TrainConfig {
+        let default = Self::default().table();
+        let mut extension = self.table();
+        extension.retain(|option, value| default.get(option) != Some(value));
+        TrainConfig { extension, ..config }
+    }
+
+    /// A configuration in which files and flags may give options of methods: it has a value for each.
+    pub fn all_in(config: &TrainConfig) -> TrainConfig {
+        let mut extension = Self::default().table();
+        extension.extend(config.extension.clone());
+        TrainConfig { extension, ..config.clone() }
+    }
+
+    /// Checks the options of methods in a configuration, and leaves out those that have their defaults.
+    ///
+    /// # Errors
+    /// As [`MethodConfig::of`].
+    pub fn checked(config: TrainConfig) -> Result<TrainConfig> {
+        Ok(Self::of(&config)?.in_config(config))
+    }
+
+    /// Warnings about options that another method has.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let (table, default) = (self.table(), Self::default().table());
+        let others =
+            OWNERS.iter().filter(|(option, owner)| *owner != self.method && table[*option] != default[*option]);
+        let warning =
+            |option| format!("--{option} {} has no effect with --method {}", shown(&table[option]), self.method);
+        others.map(|(option, _)| warning(*option)).collect()
+    }
+
+    fn table(&self) -> Table {
+        Table::try_from(self).expect("options are a table")
+    }
+}
+
+/// The option of training or of methods with this name.
+pub fn option_named(name: &str) -> Option<&'static TrainOption> {
+    TrainOption::named(name).or_else(|| MethodConfig::options().iter().find(|option| option.name == name))
 }
 
 /// The compression rate of VARCO over the epochs of a run, as `SHAPE:FROM:TO:PACE` or `fixed:RATE`. At rate c, 1/c of the values travel.
@@ -170,11 +276,15 @@ impl fmt::Display for RateSchedule {
     }
 }
 
-/// Checks the options of a method against each other.
-pub(super) fn check(config: &TrainConfig) -> Result<()> {
-    let method = config.method;
+/// Checks the options of a method against the other options of training.
+fn check(options: &MethodConfig, config: &TrainConfig) -> Result<()> {
+    let method = options.method;
     if method == Method::Grappa {
         return Ok(());
+    }
+    let refuse = |problem| Err(Error::Options(problem));
+    if config.task == TaskChoice::Link {
+        return refuse(format!("method {method} does not go with --task link: leave it out"));
     }
     if method == Method::Gern && config.partitions.value() != Some(1) {
         return refuse(format!(
@@ -220,41 +330,54 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::{Auto, HaloMode, check, warnings};
+    use grappa_run::config::{Auto, HaloMode};
 
-    fn refused(change: impl FnOnce(&mut TrainConfig)) -> String {
-        let mut config = TrainConfig { method: Method::Bns, partitions: Auto::Value(4), ..TrainConfig::default() };
-        check(&config).unwrap();
+    use super::*;
+
+    fn checked(method: Method, change: impl FnOnce(&mut TrainConfig)) -> Result<MethodConfig> {
+        let options = MethodConfig { method, ..MethodConfig::default() };
+        let mut config = options.in_config(TrainConfig { partitions: Auto::Value(4), ..TrainConfig::default() });
         change(&mut config);
-        check(&config).unwrap_err().to_string()
+        MethodConfig::of(&config)
     }
 
     #[test]
     fn a_method_refuses_what_it_cannot_train_and_options_that_do_not_apply() {
+        checked(Method::Bns, |_| {}).unwrap();
+        let refused = |method, change: fn(&mut TrainConfig)| checked(method, change).unwrap_err().to_string();
         for (error, named) in [
+            (refused(Method::Llcg, |config| config.compress = Compress::Int8), "exchange models and not gradients"),
+            (refused(Method::Gern, |_| {}), "partitions is 4: give `--partitions 1`"),
+            (refused(Method::Bns, |config| config.partitions = Auto::Value(1)), "partitions is 1: give at least 2"),
+            (refused(Method::Bns, |config| config.partitions = Auto::Auto), "`--partitions 4`"),
+            (refused(Method::Bns, |config| config.halo = HaloMode::Stop), "halo belongs to `--method grappa`"),
+            (refused(Method::Bns, |config| config.model = LayerKind::Gat), "the aggregation of gat is no sum"),
+            (refused(Method::Bns, |config| config.task = TaskChoice::Link), "method bns does not go with --task link"),
             (
-                refused(|config| (config.method, config.compress) = (Method::Llcg, Compress::Int8)),
-                "exchange models and not gradients",
-            ),
-            (refused(|config| config.method = Method::Gern), "partitions is 4: give `--partitions 1`"),
-            (refused(|config| config.partitions = Auto::Value(1)), "partitions is 1: give at least 2"),
-            (refused(|config| config.partitions = Auto::Auto), "`--partitions 4`"),
-            (refused(|config| config.halo = HaloMode::Stop), "halo belongs to `--method grappa`"),
-            (refused(|config| config.model = LayerKind::Gat), "the aggregation of gat is no sum"),
-            (
-                refused(|config| config.jumping_knowledge = JumpingKnowledge::Cat),
+                refused(Method::Bns, |config| config.jumping_knowledge = JumpingKnowledge::Cat),
                 "without random walks and jumping knowledge",
+            ),
+            (refused(Method::Bns, |config| _ = config.extension.insert("colour".into(), 1.into())), "colour"),
+            (
+                refused(Method::CoFree, |config| _ = config.extension.insert("edge-masks".into(), 101.into())),
+                "edge-masks is 101; it must be at most 100",
             ),
         ] {
             assert!(error.contains(named), "{error}");
         }
-        let config = TrainConfig { boundary_share: 0.5, ..TrainConfig::default() };
-        let warnings = warnings(&config, false);
-        assert!(
-            warnings.iter().any(|warning| warning.contains("--boundary-share 0.5 has no effect with --method grappa")),
-            "{warnings:?}"
-        );
+        let warnings = MethodConfig { boundary_share: 0.5, ..MethodConfig::default() }.warnings();
+        assert_eq!(warnings, ["--boundary-share 0.5 has no effect with --method grappa"]);
+    }
+
+    #[test]
+    fn a_configuration_has_the_options_that_differ_from_their_defaults() {
+        let options = MethodConfig { method: Method::Varco, rate_unit: RateUnit::Row, ..MethodConfig::default() };
+        let config = options.in_config(TrainConfig { partitions: Auto::Value(4), ..TrainConfig::default() });
+        assert_eq!(config.extension.keys().collect::<Vec<_>>(), ["method", "rate-unit"]);
+        assert_eq!(MethodConfig::of(&config).unwrap(), options);
+        let all = MethodConfig::all_in(&config);
+        assert_eq!(all.extension.len(), MethodConfig::options().len());
+        assert_eq!(MethodConfig::checked(all).unwrap(), config);
     }
 
     fn schedule(text: &str) -> RateSchedule {

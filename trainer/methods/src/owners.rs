@@ -1,9 +1,7 @@
 //! Which partition has which nodes, and which process has which partitions.
 
-use grappa_formats::{ChunkId, assignment::Assignment};
-use grappa_storage::Store;
-
-use crate::train::processes::Processes;
+use grappa_formats::ChunkId;
+use grappa_trainer::train::FullGraphInputs;
 
 /// The partitions of nodes, and the processes of partitions.
 pub(crate) struct Owners {
@@ -16,16 +14,17 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// The partitions of an assignment, divided evenly among processes.
-    pub(crate) fn new(store: &Store, assignment: &Assignment, processes: &Processes) -> Self {
-        let chunks = store.chunks();
+    /// The owners that a run assigns.
+    pub(crate) fn new(inputs: &FullGraphInputs<'_>) -> Self {
+        let chunks = inputs.store.chunks();
         let mut of_nodes = vec![0; chunks.nodes() as usize];
         for chunk in (0..chunks.chunks()).map(ChunkId) {
             let range = chunks.range(chunk);
-            let owner = assignment.owners(chunk).base.expect("each chunk is in a base").0;
+            let owner = inputs.assignment.owners(chunk).base.expect("each chunk is in a base").0;
             of_nodes[range.start as usize..range.end as usize].fill(owner);
         }
-        Self { of_nodes, of_partitions: ranks_of(assignment.partitions(), processes), rank: processes.rank() }
+        let rank = inputs.group.map_or(0, |group| group.place().rank);
+        Self { of_nodes, of_partitions: inputs.ranks.clone(), rank }
     }
 
     /// One partition, of this process.
@@ -56,14 +55,4 @@ impl Owners {
         }
         members
     }
-}
-
-/// The process of each partition.
-pub(crate) fn ranks_of(partitions: u32, processes: &Processes) -> Vec<u32> {
-    let mut ranks = vec![0; partitions as usize];
-    for rank in 0..processes.count() {
-        let own = processes.hosts.share(rank).range(partitions.into());
-        ranks[own.start as usize..own.end as usize].fill(rank);
-    }
-    ranks
 }

@@ -6,7 +6,7 @@ use grappa_formats::NodeId;
 use grappa_io::progress::Progress;
 use grappa_sampling::{InNeighbors, ListScratch};
 
-use crate::{Result, train::data::TrainingData};
+use grappa_trainer::{Result, train::FullGraphInputs};
 
 /// The in-neighbors of all nodes.
 pub(super) struct Lists {
@@ -15,13 +15,14 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn read(data: &TrainingData, progress: &dyn Progress) -> Result<Self> {
-        let nodes: Vec<NodeId> = (0..data.store.manifest().nodes).map(NodeId).collect();
-        let mut lists = Self { offsets: vec![0], sources: Vec::with_capacity(data.store.manifest().edges as usize) };
+    pub(super) fn read(inputs: &FullGraphInputs<'_>, progress: &dyn Progress) -> Result<Self> {
+        let manifest = inputs.store.manifest();
+        let nodes: Vec<NodeId> = (0..manifest.nodes).map(NodeId).collect();
+        let mut lists = Self { offsets: vec![0], sources: Vec::with_capacity(manifest.edges as usize) };
         let (mut scratch, mut decoded) = (ListScratch::default(), Vec::new());
         for piece in nodes.chunks(1 << 16) {
             grappa_io::progress::check_stopped(progress)?;
-            InNeighbors::all(&data.chunks).each(piece, &mut scratch, |_, list| {
+            InNeighbors::all(inputs.chunks).each(piece, &mut scratch, |_, list| {
                 decoded.clear();
                 list.decode_into(&mut decoded);
                 lists.sources.extend(decoded.iter().map(|&source| source as u32));

@@ -1,12 +1,13 @@
 //! What arrives of what partitions send.
 
 use grappa_formats::NodeId;
-use grappa_run::config::{Auto, Method, TrainConfig};
+use grappa_run::config::TrainConfig;
 use tch::{Device, Kind, Tensor};
 
-use super::{
+use crate::{
     boundary::{Boundary, Channel},
-    choice::exchange_of,
+    choice,
+    config::{Method, MethodConfig},
     exchange::{BoundaryExchange, BoundaryRows, TransferBytes},
 };
 
@@ -26,12 +27,12 @@ fn boundary() -> Boundary {
     }
 }
 
-fn config(method: Method, change: impl FnOnce(&mut TrainConfig)) -> TrainConfig {
-    let mut config =
-        TrainConfig { method, layers: 2, epochs: 10, partitions: Auto::Value(2), ..TrainConfig::default() };
-    change(&mut config);
-    grappa_run::config::check(&config).unwrap();
-    config
+/// The exchange of a method in one process.
+fn exchange_of(method: Method, change: impl FnOnce(&mut MethodConfig)) -> Box<dyn BoundaryExchange> {
+    let mut options = MethodConfig { method, ..MethodConfig::default() };
+    change(&mut options);
+    let config = TrainConfig { layers: 2, epochs: 10, ..TrainConfig::default() };
+    choice::exchange_of(&options, &config, None).unwrap()
 }
 
 fn rows(seed: i64) -> Tensor {
@@ -65,7 +66,7 @@ fn largest(difference: &Tensor) -> f64 {
 
 #[test]
 fn full_exchange_is_exact_and_sends_features_once() {
-    let mut full = exchange_of(&config(Method::Full, |_| {}), None).unwrap();
+    let mut full = exchange_of(Method::Full, |_| {});
     let sent = rows(0);
     let mut bytes = TransferBytes::default();
     for _ in 0..3 {
@@ -81,11 +82,10 @@ fn full_exchange_is_exact_and_sends_features_once() {
 #[test]
 fn varco_sends_one_value_in_c_and_gradients_of_the_same() {
     for (unit, kept) in [("value", 18 + 12), ("row", (3 + 2) * WIDTH as u64)] {
-        let config = config(Method::Varco, |config| {
-            config.rate_schedule = "fixed:4".parse().unwrap();
-            config.rate_unit = unit.parse().unwrap();
+        let mut varco = exchange_of(Method::Varco, |options| {
+            options.rate_schedule = "fixed:4".parse().unwrap();
+            options.rate_unit = unit.parse().unwrap();
         });
-        let mut varco = exchange_of(&config, None).unwrap();
         let sent = rows(1);
         let ([states, gradients], bytes) = exchanged(&mut *varco, 3, &sent);
         assert_eq!(states, gradients, "{unit}");
@@ -102,13 +102,7 @@ fn varco_sends_one_value_in_c_and_gradients_of_the_same() {
 
 #[test]
 fn varco_at_rate_1_is_full_exchange() {
-    let mut varco = exchange_of(
-        &config(Method::Varco, |config| {
-            config.rate_schedule = "linear:128:1:5".parse().unwrap();
-        }),
-        None,
-    )
-    .unwrap();
+    let mut varco = exchange_of(Method::Varco, |options| options.rate_schedule = "linear:128:1:5".parse().unwrap());
     let sent = rows(2);
     assert_ne!(exchanged(&mut *varco, 0, &sent).0[0], sent);
     let (arrived, bytes) = exchanged(&mut *varco, 2, &sent);
@@ -118,13 +112,7 @@ fn varco_at_rate_1_is_full_exchange() {
 
 #[test]
 fn an_adaptive_rate_falls_when_the_loss_stalls() {
-    let mut varco = exchange_of(
-        &config(Method::Varco, |config| {
-            config.rate_schedule = "adaptive:8:1:2".parse().unwrap();
-        }),
-        None,
-    )
-    .unwrap();
+    let mut varco = exchange_of(Method::Varco, |options| options.rate_schedule = "adaptive:8:1:2".parse().unwrap());
     let sent = rows(2);
     let bytes: Vec<u64> = [3.0, 2.0, 2.0, 2.0, 2.5, 1.0]
         .into_iter()
@@ -144,7 +132,7 @@ fn an_adaptive_rate_falls_when_the_loss_stalls() {
 
 #[test]
 fn bns_is_right_in_expectation() {
-    let mut bns = exchange_of(&config(Method::Bns, |config| config.boundary_share = 0.25), None).unwrap();
+    let mut bns = exchange_of(Method::Bns, |options| options.boundary_share = 0.25);
     let sent = rows(3);
     let mut sums = [sent.zeros_like(), sent.zeros_like()];
     const DRAWS: u64 = 10_000;
@@ -164,7 +152,7 @@ fn bns_is_right_in_expectation() {
 
 #[test]
 fn pipegcn_uses_what_the_last_epoch_sent() {
-    let mut pipegcn = exchange_of(&config(Method::PipeGcn, |config| config.smoothing = 0.5), None).unwrap();
+    let mut pipegcn = exchange_of(Method::PipeGcn, |options| options.smoothing = 0.5);
     let [a, b, c] = [0, 1, 2].map(rows);
     let arrived: Vec<Tensor> = [&a, &b, &c, &c]
         .into_iter()
@@ -179,18 +167,18 @@ fn pipegcn_uses_what_the_last_epoch_sent() {
 
 #[test]
 fn adaqp_sends_few_bits_of_rows_with_little_effect() {
-    let fixed = |bits: &str| config(Method::AdaQp, |config| config.message_bits = bits.parse().unwrap());
+    let fixed = |bits: &str| exchange_of(Method::AdaQp, |options| options.message_bits = bits.parse().unwrap());
     let sent = rows(4);
     let mut errors = Vec::new();
     for (bits, row_bytes) in [("2", 2 + 4), ("4", 3 + 4), ("8", 6 + 4)] {
-        let mut adaqp = exchange_of(&fixed(bits), None).unwrap();
+        let mut adaqp = fixed(bits);
         let (_, bytes) = exchanged(&mut *adaqp, 0, &sent);
         assert_eq!(bytes.activations, 2 * COPIES as u64 * row_bytes, "{bits} bits");
         errors.push(relative(&*adaqp));
     }
     assert!(errors.is_sorted_by(|more, less| *more > 10.0 * less), "{errors:?}");
     // Half of the rows have a wide range.
-    let mut adaqp = exchange_of(&config(Method::AdaQp, |_| {}), None).unwrap();
+    let mut adaqp = exchange_of(Method::AdaQp, |_| {});
     let scale = Tensor::arange(COPIES as i64, (Kind::Float, Device::Cpu)).fmod(2.0).unsqueeze(1) * 100.0 + 0.01;
     let sent = (&sent - 2.0) * scale;
     let (_, at_first) = exchanged(&mut *adaqp, 0, &sent);

@@ -6,7 +6,7 @@ use super::{
     exchange::{BoundaryExchange, BoundaryRows, HAS_FEATURES, Kept, bytes_of, flag, is_set},
     wire::Wire,
 };
-use crate::Result;
+use grappa_trainer::Result;
 
 /// Everything travels. Features travel once, because they do not change.
 pub(super) struct Full {
