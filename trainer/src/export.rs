@@ -43,7 +43,7 @@ use grappa_io::durable::Destination;
 use grappa_run::checkpoint::{Dtype, NamedTensor};
 use serde::Serialize;
 
-use crate::{Result, train::trained::Trained};
+use crate::{Result, train::trained_model::Trained};
 
 /// The size of an exported file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

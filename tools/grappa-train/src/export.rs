@@ -7,7 +7,7 @@ use grappa_run::config::DeviceChoice;
 use grappa_trainer::{
     export::{Exported, export},
     runtime,
-    train::trained::Trained,
+    train::trained_model::Trained,
 };
 use serde::Serialize;
 

@@ -23,7 +23,7 @@ use grappa_trainer::{
         split_of,
     },
     runtime,
-    train::trained::Trained,
+    train::trained_model::Trained,
 };
 use serde::Serialize;
 

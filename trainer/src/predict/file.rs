@@ -32,7 +32,7 @@ use crate::{
     train::{
         host_values,
         inference::check_sets,
-        trained::{Output, Trained, Wanted},
+        trained_model::{Output, Trained, Wanted},
     },
 };
 
@@ -166,7 +166,7 @@ fn predict_to(
     };
     trained.infer(store, wanted, inference, folder, progress, &mut |positions, rows| {
         bytes.clear();
-        let rows_of_values = host_values::values(rows);
+        let rows_of_values = host_values(rows);
         nan.add(positions.start, &rows_of_values, columns);
         encoding.encode(&rows_of_values, columns, &mut bytes);
         made.write(positions.start, &bytes)?;

@@ -17,7 +17,7 @@ use crate::{
     train::{
         host_values,
         inference::check_sets,
-        trained::{Output, Trained, Wanted},
+        trained_model::{Output, Trained, Wanted},
     },
 };
 
@@ -165,7 +165,7 @@ fn embeddings(
     // The outputs of a model with a decoder are embeddings.
     let wanted = Wanted { nodes: nodes.clone(), output: Output::Logits };
     trained.infer(store, wanted, inference, scratch, progress, &mut |positions, states| {
-        Ok(rows.write(positions.start, &host_values::values(states))?)
+        Ok(rows.write(positions.start, &host_values(states))?)
     })?;
     Ok(rows)
 }

@@ -19,10 +19,10 @@ use crate::{
     Error, Result,
     links::distinct,
     train::{
-        host_values::values,
+        host_values,
         inference::check_sets,
         labels::NodeLabels,
-        trained::{Output, Trained, Wanted},
+        trained_model::{Output, Trained, Wanted},
     },
 };
 
@@ -87,7 +87,7 @@ pub fn predict_nodes(
         if let Some(scored) = &mut scored {
             scored.add(rows)?;
         }
-        let rows = values(rows);
+        let rows = host_values(rows);
         nan.add(positions.start, &rows, columns);
         for logits in rows.chunks_exact(columns) {
             let node = sorted[predictions.len()];

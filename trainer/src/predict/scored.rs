@@ -8,7 +8,7 @@ use tch::Tensor;
 
 use crate::{
     Result,
-    train::{labels::NodeLabels, split::SplitScores, trained::Trained},
+    train::{labels::NodeLabels, splits::SplitScores, trained_model::Trained},
 };
 
 /// Scores of the labelled nodes of a set, whose logits come in the order of nodes.

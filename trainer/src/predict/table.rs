@@ -14,7 +14,7 @@ use super::{
     options::Values,
     probability::{predicted, probabilities},
 };
-use crate::{Result, train::trained::Trained};
+use crate::{Result, train::trained_model::Trained};
 
 pub(super) struct Table<'a> {
     pub trained: &'a Trained,

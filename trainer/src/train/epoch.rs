@@ -30,10 +30,9 @@ use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
 use super::{
     exchange::{LossWeights, exchanged_bytes},
-    load::Loaded,
-    partitions::repeated_batch_memory,
-    processes::Processes,
-    step::{BatchSums, BegunStep},
+    partitions::{loaded_batch::Loaded, open_partitions::repeated_batch_memory},
+    ranks::Processes,
+    step::batch_step::{BatchSums, BegunStep},
     trainer::Trainer,
 };
 use crate::{Result, distributed::ProcessGroup};

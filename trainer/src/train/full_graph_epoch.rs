@@ -9,9 +9,9 @@ use tch::Tensor;
 
 use super::{
     exchange::{LossWeights, exchanged_bytes},
-    full_graph::{FullGraphInputs, FullGraphStep},
-    named_tensors::to_named,
-    partitions::assign,
+    partitions::open_partitions::assign,
+    step::full_graph::{FullGraphInputs, FullGraphStep},
+    tensors::to_named,
     trainer::Trainer,
 };
 use crate::{Error, Result};

@@ -6,86 +6,69 @@
 //!     open a view of each
 //!     for each epoch:                                                  `session`, `epoch`
 //!         for each step, of Q partitions:                              `step`
-//!             sample a minibatch of each, join them, gather            the feed of grappa_sampling, `load`
+//!             sample a minibatch of each, join them, gather            the feed of grappa_sampling, `partitions`
 //!             forward, backward                                        its gradient is the sum of theirs
-//!             exchange, divide, clip, update the parameters            `exchange`, `correction`, `optimizer`
+//!             exchange, divide, clip, update the parameters            `exchange`, `step`
 //!         evaluate by exact inference                                  `evaluate`, `inference`
-//!             it leaves the historical embeddings of halo nodes        `historical`
+//!             it leaves the historical embeddings of halo nodes        `halo`
 //! ```
 //!
-//! [`Trainer`] composes owners, which take what else they need as arguments:
+//! [`Trainer`] composes owners, which take what else they need as arguments. A room imports from those above it:
 //!
 //! ```text
-//! resolved           the options, with a value for each that was `auto`
-//! processes          the ranks that train together, and the chunks of each
-//! data               the store, labels, degrees, splits
-//! learner            the model, its optimizer, the exchange of its gradients
-//! partitions         the open partitions, and the loader of their minibatches
-//! refresh            the historical embeddings of halo nodes
-//! evaluate           the nodes that evaluations compute
-//! model_on_graph     an inference of the model while it is trained: its inputs and its memory
-//! full_graph         a method of another crate, whose steps take the place of those of minibatches
-//! session            a run: start on all ranks, epochs, files
+//! ranks            the processes that train together, and the chunks of each
+//! links            the edges of link prediction
+//! exchange         the sum of the gradients of all ranks
+//! data             the store, labels, degrees, splits
+//! options          the options, with a value for each that was `auto`
+//! inference        exact inference, and the model of a run
+//! partitions       the open partitions, and their batches on the device
+//! step             the model, its optimizer, the gradient of a step; or a method of another crate, whose steps take the whole graph
+//! model_on_graph   an inference of the model while it is trained: its inputs and its memory
+//! halo             the historical embeddings of halo nodes
+//! evaluate         the nodes that evaluations compute, and their scores
+//! session          a run: start on all ranks, epochs, files
 //! ```
 //!
 //! The result depends on K, Q and the seed. It does not depend on the number of processes that serve the partitions, on how files
-//! are read, or on the memory budget, unless K or Q is `auto`: then they are chosen from it (`numbers`). On a processor, runs are equal to
+//! are read, or on the memory budget, unless K or Q is `auto`: then they are chosen from it (`options`). On a processor, runs are equal to
 //! the bit, on any number of threads.
 
-mod advice;
-mod class_weights;
-pub mod correction;
 mod data;
-mod edge_data;
 mod epoch;
-mod estimate;
 mod evaluate;
 pub mod exchange;
-mod facts;
-mod features;
-pub mod first_hop;
-mod full_graph;
 mod full_graph_epoch;
-mod gradient_exchange;
-pub(crate) mod host_values;
+mod halo;
 pub mod inference;
-mod initial;
-pub(crate) mod labels;
-mod learner;
-mod link_evaluation;
 mod links;
-mod load;
-mod loader;
 mod model_on_graph;
-mod monitored;
-mod named_tensors;
-mod numbers;
-mod optimizer;
+mod options;
 mod partitions;
-mod processes;
 mod random_key;
-mod reach;
-mod refresh;
-mod resolved;
-mod sampled;
-mod scored;
+mod ranks;
 mod session;
-mod slice;
-pub(crate) mod split;
-mod standardize;
 mod step;
+mod tensors;
 #[cfg(test)]
 mod tests;
-pub mod trained;
 mod trainer;
 
+pub(crate) use self::{
+    data::{labels, splits},
+    tensors::host_values,
+};
 pub use self::{
     epoch::EpochStats,
-    evaluate::Evaluation,
-    full_graph::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, Recipe},
-    inference::historical,
-    optimizer::Optimizer,
+    evaluate::evaluations::Evaluation,
+    inference::{historical, trained_model},
+    options::first_hop,
+    partitions::correction,
     random_key::key,
     session::{Watcher, agree_on_options, finished, follow, hello, train, train_first},
+    step::{
+        full_graph::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, Recipe},
+        optimizer::Optimizer,
+    },
     trainer::Trainer,
 };

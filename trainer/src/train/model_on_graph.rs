@@ -10,16 +10,16 @@ use grappa_sampling::{NeighborSample, NodeSet};
 use grappa_storage::aggregates::Aggregates;
 use roaring::RoaringTreemap;
 
+use super::inference::{
+    needed::{Needed, NeededOptions, check_sets},
+    task::Inference,
+};
 use super::{
-    data::TrainingData,
-    inference::{
-        needed::{Needed, NeededOptions, check_sets},
-        task::Inference,
-    },
-    learner::Learner,
-    partitions::{OpenPartitions, repeated_batch_memory},
-    processes::Processes,
-    resolved::ResolvedConfig,
+    data::training_data::TrainingData,
+    options::resolved_config::ResolvedConfig,
+    partitions::open_partitions::{OpenPartitions, repeated_batch_memory},
+    ranks::Processes,
+    step::learner::Learner,
 };
 use crate::{
     Result,
@@ -37,7 +37,7 @@ const AGGREGATES: usize = 1;
 
 /// Memory for an inference, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// For states and features while it runs.
     pub inference: u64,
     /// For the historical embeddings, which stay while the next steps train.
@@ -45,7 +45,7 @@ pub(super) struct Room {
 }
 
 /// The model while it is trained, and everything that an inference of it takes.
-pub(super) struct ModelOnGraph<'a> {
+pub(crate) struct ModelOnGraph<'a> {
     pub config: &'a Arc<ResolvedConfig>,
     pub processes: &'a Processes,
     pub data: &'a Arc<TrainingData>,

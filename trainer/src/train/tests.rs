@@ -20,15 +20,16 @@ use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
-    evaluate::evaluate_exactly,
+    evaluate::{
+        evaluations::evaluate_exactly,
+        scored_nodes::{Scored, ScoredNodes, inference_time},
+    },
     exchange::LossWeights,
-    first_hop,
     inference::historical::HistoricalRows,
-    loader::loader_options,
     model_on_graph::Room,
-    partitions::repeated_batch_memory,
-    scored::{Scored, ScoredNodes, inference_time},
-    step::BatchSums,
+    options::{first_hop, loader_options::loader_options},
+    partitions::open_partitions::repeated_batch_memory,
+    step::batch_step::BatchSums,
     trainer::Trainer,
 };
 use crate::{runtime::keep_freed_memory, shim::memory::block_bytes};

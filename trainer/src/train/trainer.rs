@@ -18,20 +18,21 @@ use grappa_storage::Store;
 use tch::Device;
 
 use super::{
-    data::TrainingData,
-    estimate,
-    evaluate::{Evaluation, Evaluations},
-    first_hop,
-    full_graph::{FullGraphMethod, Recipe},
-    gradient_exchange,
-    learner::Learner,
-    link_evaluation,
+    data::{moments, training_data::TrainingData},
+    evaluate::{
+        evaluations::{Evaluation, Evaluations},
+        link_scores,
+    },
+    exchange::gradient_exchange,
+    halo::history::{HistoricalOrigin, History},
     model_on_graph::ModelOnGraph,
-    partitions::{self, OpenPartitions},
-    processes::Processes,
-    refresh::{HistoricalOrigin, History},
-    resolved::ResolvedConfig,
-    standardize,
+    options::{first_hop, minibatch_estimate, resolved_config::ResolvedConfig},
+    partitions::open_partitions::{self, OpenPartitions},
+    ranks::Processes,
+    step::{
+        full_graph::{FullGraphMethod, Recipe},
+        learner::Learner,
+    },
 };
 use crate::{Error, Result, distributed::ProcessGroup, nn::Model};
 
@@ -116,7 +117,7 @@ impl Trainer {
         }
         if method.is_none() {
             let share = processes.share();
-            warnings.extend(estimate::check(&processes.hosts, &config, &model, examples, share)?);
+            warnings.extend(minibatch_estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
         warnings.extend(config::warnings(&config, config.knows_first_hop()));
         if val_examples == 0 {
@@ -165,11 +166,11 @@ impl Trainer {
     /// # Errors
     /// If features or labels cannot be read, a feature is not finite, or no training node has a target.
     pub fn measure(&mut self, progress: &dyn Progress) -> Result<()> {
-        standardize::measure_features(&self.learner.model, &self.data.store, &self.processes, progress)?;
+        moments::measure_features(&self.learner.model, &self.data.store, &self.processes, progress)?;
         if self.data.links().is_some() {
             return Ok(());
         }
-        standardize::measure_targets(&self.learner.model, &self.data, &self.processes)
+        moments::measure_targets(&self.learner.model, &self.data, &self.processes)
     }
 
     /// The model and the inputs of its inferences, besides historical embeddings and evaluations.
@@ -208,14 +209,14 @@ impl Trainer {
             return Ok(());
         }
         let (config, data, processes) = (&self.config, &self.data, &self.processes);
-        let assignment = partitions::assign(config, &data.store, processes, super_epoch, &mut self.warnings)?;
+        let assignment = open_partitions::assign(config, &data.store, processes, super_epoch, &mut self.warnings)?;
         // The rows of other halo nodes, which the new views need the memory of.
         self.history.clear();
         self.partitions.open(&assignment, data, processes, progress)?;
         let stage = self.clock.enter(Stage::History);
         let (mut on, history, _) = self.on_graph(progress);
         history.plan(&mut on)?;
-        if partitions::expands_halo(&self.config, self.history.is_planned()) {
+        if open_partitions::expands_halo(&self.config, self.history.is_planned()) {
             let lacks = self.partitions.expand_halo_nodes(assignment.generation(), &self.processes, progress)?;
             // Once: later super-epochs lack the same memory.
             let is_first = self.partitions.super_epoch.is_none();
@@ -303,7 +304,7 @@ impl Trainer {
     ) -> Result<Option<Evaluation>> {
         let (mut on, history, evaluations) = self.on_graph(progress);
         if on.data.links().is_some() {
-            return link_evaluation::evaluate(&mut on, improves);
+            return link_scores::evaluate(&mut on, improves);
         }
         let evaluated = evaluations.evaluate(&mut on, history, epoch, improves)?;
         if let Some(method) = &mut self.method {

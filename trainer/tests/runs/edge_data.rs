@@ -23,7 +23,7 @@ use grappa_trainer::{
     train::{
         inference::{Inference, Needed, NeededOptions},
         train,
-        trained::Trained,
+        trained_model::Trained,
     },
 };
 use tch::Device;

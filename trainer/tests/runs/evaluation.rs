@@ -29,7 +29,7 @@ use grappa_trainer::{
         Trainer,
         inference::{FirstInputs, Inference, Needed, NeededOptions},
         train,
-        trained::Trained,
+        trained_model::Trained,
     },
 };
 use tch::{Device, Kind, Tensor};

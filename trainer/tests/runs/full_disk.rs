@@ -17,7 +17,7 @@ use grappa_run::{
     model::{LayerKind, Precision},
 };
 use grappa_storage::Store;
-use grappa_trainer::train::{Watcher, train, trained::Trained};
+use grappa_trainer::train::{Watcher, train, trained_model::Trained};
 use tch::Device;
 
 use crate::{

@@ -9,7 +9,7 @@ use grappa_run::{
 };
 use grappa_trainer::{
     Error,
-    train::{train, trained::Trained},
+    train::{train, trained_model::Trained},
 };
 use tch::Device;
 

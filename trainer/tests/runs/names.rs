@@ -18,7 +18,7 @@ use grappa_storage::Store;
 use grappa_trainer::{
     export::export,
     predict::{FileNodes, FileOptions, Values, predict_file, predict_nodes},
-    train::{train, trained::Trained},
+    train::{train, trained_model::Trained},
 };
 use tch::Device;
 

@@ -14,7 +14,7 @@ use grappa_trainer::{
     Error,
     nn::Model,
     predict::{FileNodes, FileOptions, Values, predict_file, predict_nodes},
-    train::trained::Trained,
+    train::trained_model::Trained,
 };
 use tch::{Device, Tensor};
 

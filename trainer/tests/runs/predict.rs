@@ -11,7 +11,7 @@ use grappa_run::{config::TrainConfig, folder::RunFolder, model::LayerKind};
 use grappa_storage::Store;
 use grappa_trainer::{
     predict::{FileNodes, FileOptions, Values, predict_file, predict_nodes, print_predictions},
-    train::trained::Trained,
+    train::trained_model::Trained,
 };
 use parquet::{
     file::reader::{FileReader, SerializedFileReader},

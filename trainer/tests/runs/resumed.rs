@@ -12,7 +12,7 @@ use grappa_run::{
 use grappa_storage::{Store, aggregates};
 use grappa_trainer::{
     Error,
-    train::{train, trained::Trained},
+    train::{train, trained_model::Trained},
 };
 use tch::Device;
 

@@ -31,7 +31,7 @@ use grappa_synthetic::{AdjacencyBuffer, BlockModel, Generator, Model, Recipe};
 use grappa_trainer::{
     Error,
     predict::{FileNodes, FileOptions, Prediction, Predictions, Values, predict_file, predict_nodes, split_of},
-    train::trained::Trained,
+    train::trained_model::Trained,
 };
 use tch::Device;
 

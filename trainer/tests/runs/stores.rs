@@ -20,7 +20,7 @@ use grappa_run::{
     summary::Summary,
 };
 use grappa_storage::{MappedChunks, Store};
-use grappa_trainer::train::{Watcher, inference::Inference, train, trained::Trained};
+use grappa_trainer::train::{Watcher, inference::Inference, train, trained_model::Trained};
 use tch::Device;
 
 pub const NODES: u64 = 400;

@@ -16,7 +16,7 @@ use grappa_sampling::NodeSet;
 use grappa_storage::{MappedLabels, Store};
 use grappa_trainer::{
     nn::Loss,
-    train::trained::{Output, Trained, Wanted},
+    train::trained_model::{Output, Trained, Wanted},
 };
 use tch::{Device, Kind, Tensor};
 

@@ -15,7 +15,7 @@ use grappa_engine::{
 };
 use grappa_trainer::{
     predict::{LinkRequest, PredictedLinks, predict_links},
-    train::trained::Trained,
+    train::trained_model::Trained,
 };
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use grappa_run::{
     config::{Evaluate, Monitor},
     model::Task,
 };
-use grappa_trainer::train::trained::Trained;
+use grappa_trainer::train::trained_model::Trained;
 use serde::Serialize;
 
 #[derive(Serialize)]

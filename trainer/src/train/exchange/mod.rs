@@ -13,6 +13,7 @@
 mod compressed;
 mod encoded;
 mod gradient;
+pub(super) mod gradient_exchange;
 mod uncompressed;
 
 pub(super) use self::{compressed::Compressed, encoded::Encoded};

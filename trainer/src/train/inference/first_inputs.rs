@@ -13,7 +13,7 @@ use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor};
 
 use super::step_size::STEP_NODES;
-use crate::{Result, nn::Model, shim, train::host_values::values};
+use crate::{Result, nn::Model, shim, train::tensors::host_values};
 
 /// The inputs of the update of a range of nodes at a layer.
 #[derive(Debug)]
@@ -232,7 +232,7 @@ impl Kept {
             }
             (Self::File { rows, .. }, UpdateRows::Apart { own, aggregated, .. }) => {
                 let beside = Tensor::cat(&[own, aggregated], 1);
-                rows.write(positions.start, &values(&beside))?;
+                rows.write(positions.start, &host_values(&beside))?;
             }
             (Self::File { .. }, UpdateRows::Combined(_)) => unreachable!("files have states and aggregates"),
         }

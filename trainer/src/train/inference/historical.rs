@@ -31,10 +31,8 @@ use grappa_sampling::{
 use grappa_storage::MappedChunks;
 use tch::{Device, Kind, Tensor};
 
-use super::{
-    degrees::Degrees,
-    needed::{Needed, NeededOptions},
-};
+use super::needed::{Needed, NeededOptions};
+use crate::train::data::degrees::Degrees;
 use crate::{
     Result,
     nn::{HistoricalEmbeddings, Neighbor},

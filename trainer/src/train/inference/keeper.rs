@@ -9,12 +9,12 @@ use grappa_sampling::NodeSet;
 use tch::no_grad;
 
 use super::{
-    degrees::Degrees,
     historical::{HistoricalNodes, HistoricalRows, KEPT_AS, SetRows, as_kept},
     pass::LayerPass,
     task::Inference,
 };
-use crate::{Result, train::host_values::values};
+use crate::train::data::degrees::Degrees;
+use crate::{Result, train::tensors::host_values};
 
 /// Saves the aggregates of some nodes, layer by layer, or their differences to the contributions of neighbors.
 pub(super) struct Keeper<'a> {
@@ -77,7 +77,7 @@ impl<'a> Keeper<'a> {
                 let neighbor = self
                     .kept
                     .neighbor(pass.layer, degrees, |rows| Ok(rows.of_sorted(&nodes, threads)?.to_device(device)))?;
-                let shares = values(&no_grad(|| pass.model.neighbor_share(pass.layer, &neighbor)));
+                let shares = host_values(&no_grad(|| pass.model.neighbor_share(pass.layer, &neighbor)));
                 aggregates.iter_mut().zip(&*shares).for_each(|(all, share)| *all -= share);
             }
             // The outputs are a range of nodes, so these are neighbors in their set.

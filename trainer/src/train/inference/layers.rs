@@ -10,7 +10,6 @@ use tch::Tensor;
 
 use super::{
     columns::FirstColumns,
-    degrees::Degrees,
     first_inputs::{FirstInputs, Kept},
     keeper::Keeper,
     needed::Needed,
@@ -18,10 +17,11 @@ use super::{
     states::{EncodedStates, StatesPlace, outputs_share},
     task::{Inference, OnRows},
 };
+use crate::train::data::degrees::Degrees;
 use crate::{
     Result,
     nn::{Aggregate, Model, Reduction},
-    train::host_values::values,
+    train::tensors::host_values,
 };
 
 /// The layers of an inference of some nodes.
@@ -387,8 +387,8 @@ impl Out<'_> {
     ) -> Option<impl FnMut(Range<u64>, &Tensor) -> Result<()>> {
         let is_used = !matches!(self, Self::Results) || results.is_some();
         is_used.then_some(move |positions: Range<u64>, new: &Tensor| match self {
-            Self::Rows(rows) => Ok(rows.write(positions.start, &values(&model.input(next, new)))?),
-            Self::Growing(rows) => Ok(rows.write(positions.start, &values(&model.input(next, new)))?),
+            Self::Rows(rows) => Ok(rows.write(positions.start, &host_values(&model.input(next, new)))?),
+            Self::Growing(rows) => Ok(rows.write(positions.start, &host_values(&model.input(next, new)))?),
             Self::Results => results.as_mut().map_or(Ok(()), |on_rows| on_rows(positions, new)),
         })
     }

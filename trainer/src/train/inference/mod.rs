@@ -19,7 +19,6 @@
 //! the same passes.
 
 pub(super) mod columns;
-pub(super) mod degrees;
 pub(super) mod first_inputs;
 pub mod historical;
 mod keeper;
@@ -30,11 +29,12 @@ mod run;
 mod states;
 mod step_size;
 pub(super) mod task;
+pub mod trained_model;
 
 pub(crate) use self::needed::check_sets;
 pub use self::{
-    degrees::Degrees,
     first_inputs::FirstInputs,
     needed::{Needed, NeededOptions},
     task::{Inference, OnRows},
 };
+pub use super::data::degrees::Degrees;

@@ -13,16 +13,16 @@ use tch::{Device, Kind, Tensor};
 
 use super::{
     columns::FirstColumns,
-    degrees::Degrees,
     first_inputs::{Kept, UpdateInputs, UpdateRows},
     states::EncodedStates,
     task::{Inference, OnRows},
 };
+use crate::train::data::degrees::Degrees;
 use crate::{
     Error, Result,
     nn::{Aggregate, Model, Reduction, gcn_factors},
     shim,
-    train::host_values::values,
+    train::tensors::host_values,
 };
 
 /// Receives the aggregates of a range of positions among the outputs, and their states before the layer, if these were read. Returns the
@@ -146,7 +146,7 @@ impl LayerPass<'_> {
                     self.model.queries(self.layer, &own).expect("it has a width")
                 }
             };
-            out.copy_from_slice(&values(&queries));
+            out.copy_from_slice(&host_values(&queries));
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl LayerPass<'_> {
                 _ => None,
             };
             let new = self.model.messages(self.layer, &rows, degrees.as_ref());
-            messages.write(first, &values(&new))?;
+            messages.write(first, &host_values(&new))?;
         }
         Ok(messages)
     }

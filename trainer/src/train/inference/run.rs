@@ -4,13 +4,13 @@ use grappa_engine::aggregate::NodeRows;
 use grappa_io::progress::Progress;
 
 use super::{
-    degrees::Degrees,
     historical::{HistoricalNodes, HistoricalRows},
     keeper::Keeper,
     layers::{Layers, Results},
     needed::Needed,
     task::{Inference, OnRows},
 };
+use crate::train::data::degrees::Degrees;
 use crate::{Result, nn::Model};
 
 impl Inference<'_> {

@@ -20,7 +20,8 @@ use grappa_sampling::{
 };
 use grappa_storage::Store;
 
-use super::{super::processes::Processes, lists};
+use super::lists;
+use crate::train::ranks::Processes;
 use crate::{Error, Result};
 
 /// The lists of edges of a process take at most 1/LIST_SHARE of the memory.

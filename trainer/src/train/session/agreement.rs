@@ -17,12 +17,13 @@ use grappa_storage::{
     aggregates::{Aggregates, folder},
 };
 
-use super::watcher::Watcher;
+use super::Watcher;
+use crate::train::ranks::comparable_digest;
 use crate::{
     Error, Result,
     distributed::{Hello, ProcessGroup},
     runtime,
-    train::{edge_data, first_hop, processes::comparable_digest},
+    train::{data::edge_data, options::first_hop},
 };
 
 /// Names and values that must be the same on all ranks that train `store`. Their options are compared by [`agree_on_options`].
@@ -75,7 +76,7 @@ pub fn agree_on_options(group: &ProcessGroup, config: &TrainConfig) -> Result<()
 }
 
 /// The checkpoint that all ranks continue from. Rank 0 has `found` it, and the others read it from the run's `folder`.
-pub(super) fn agree_on_checkpoint(
+pub fn agree_on_checkpoint(
     group: Option<&ProcessGroup>,
     folder: &Path,
     found: Option<(PathBuf, Checkpoint)>,
@@ -94,7 +95,7 @@ pub(super) fn agree_on_checkpoint(
 
 /// The kind of pre-aggregated features that the first layer takes. A resumed run keeps the choice of its checkpoint. If several ranks lack
 /// pre-aggregated features, the first rank of each host makes them.
-pub(super) fn agree_on_first_hop(
+pub fn agree_on_first_hop(
     group: Option<&ProcessGroup>,
     store: &Store,
     config: &TrainConfig,

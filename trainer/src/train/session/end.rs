@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    train::evaluate::{Evaluation, evaluate_exactly},
+    train::evaluate::evaluations::{Evaluation, evaluate_exactly},
 };
 
 impl RunInProgress<'_, '_> {

@@ -16,7 +16,7 @@ use crate::{
     Result,
     train::{
         epoch::{EpochStats, Save},
-        evaluate::Evaluation,
+        evaluate::evaluations::Evaluation,
         trainer::Trainer,
     },
 };

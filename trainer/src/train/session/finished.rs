@@ -5,7 +5,7 @@ use std::path::Path;
 use grappa_run::{config::TrainConfig, finished::FinishedRun};
 use grappa_storage::Store;
 
-use crate::train::processes::store_digest;
+use crate::train::ranks::store_digest;
 
 /// The run in `folder`, if it is finished and was trained on `store` ([`FinishedRun::find`]). Whether a slice is the one that the run was
 /// trained on depends on all hosts, so it is not checked.

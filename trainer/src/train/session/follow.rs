@@ -20,7 +20,7 @@
 //! write the files of the epoch
 //! ```
 //!
-//! [`Processes`]: crate::train::processes::Processes
+//! [`Processes`]: crate::train::ranks::Processes
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -28,8 +28,8 @@ use grappa_run::{checkpoint::RunState, stages::StageClock};
 use grappa_storage::Store;
 use tch::Device;
 
+use super::agreement::score_of_first;
 use super::{
-    agreement::score_of_first,
     start::{NewRun, OUT_OF_MEMORY, tell_warnings},
     watcher::Watcher,
 };
@@ -37,7 +37,7 @@ use crate::{
     Error, Result,
     distributed::ProcessGroup,
     runtime::catch_out_of_memory,
-    train::{evaluate::evaluate_exactly, full_graph::Recipe, trainer::Trainer},
+    train::{evaluate::evaluations::evaluate_exactly, step::full_graph::Recipe, trainer::Trainer},
 };
 
 /// Takes part in the training of rank 0, which calls [`train_first`](super::train_first), as another rank of `group`. `folder` is the
@@ -115,7 +115,7 @@ fn epochs(trainer: &mut Trainer, state: &mut RunState, group: &ProcessGroup, wat
 }
 
 /// The end of an evaluation on a rank other than 0. If it lacked memory or disk space, all ranks know
-/// ([`Processes::agree`](crate::train::processes::Processes::agree)), and rank 0 decides: it warns and continues, or ends the run with the
+/// ([`Processes::agree`](crate::train::ranks::Processes::agree)), and rank 0 decides: it warns and continues, or ends the run with the
 /// error.
 fn survived<T>(evaluated: Result<T>) -> Result<()> {
     match evaluated {

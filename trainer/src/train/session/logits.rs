@@ -7,7 +7,7 @@ use grappa_run::model::significant;
 use super::{run::RunInProgress, watcher::Watcher};
 use crate::{
     Error, Result,
-    train::{advice, evaluate::Evaluation},
+    train::{evaluate::evaluations::Evaluation, options::advice},
 };
 
 impl RunInProgress<'_, '_> {

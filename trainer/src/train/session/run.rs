@@ -11,15 +11,16 @@ use grappa_run::{
     summary::Summary,
 };
 
+use super::agreement::score_of_first;
+use super::run_facts;
 use super::{
-    agreement::score_of_first,
     files::{RunOutput, survive},
     start::tell_warnings,
     watcher::Watcher,
 };
 use crate::{
     Result,
-    train::{evaluate::Evaluation, facts, trainer::Trainer},
+    train::{evaluate::evaluations::Evaluation, trainer::Trainer},
 };
 
 /// A checkpoint is written before an evaluation that is expected to take longer than this.
@@ -48,7 +49,7 @@ pub(super) struct RunInProgress<'scope, 'env> {
 impl RunInProgress<'_, '_> {
     pub(super) fn train(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
         self.prepare(watcher)?;
-        let chosen = facts::chosen(&self.trainer);
+        let chosen = run_facts::chosen(&self.trainer);
         let started = self.output.journal.start(self.trainer.config.given(), &chosen);
         survive(watcher, "no options in the event file", started);
         while !self.is_over() {
@@ -221,7 +222,7 @@ impl RunInProgress<'_, '_> {
             summary: self.summary(),
             scores: self.output.state.scores.clone(),
             classes: self.classes.clone(),
-            facts: facts::facts(&self.trainer, &self.process.0, self.process.1),
+            facts: run_facts::facts(&self.trainer, &self.process.0, self.process.1),
             is_finished,
         }
     }

@@ -17,17 +17,19 @@ use grappa_run::{
 use grappa_storage::Store;
 use tch::Device;
 
-use super::{
-    agreement::{agree_on_checkpoint, agree_on_first_hop},
-    resume,
-    watcher::Watcher,
-};
+use super::agreement::{agree_on_checkpoint, agree_on_first_hop};
+use super::initial_parameters::Initial;
+use super::{resume, watcher::Watcher};
 use crate::{
     Error, Result,
     distributed::ProcessGroup,
     train::{
-        advice, data::TrainingData, edge_data, full_graph::Recipe, initial::Initial, links::LinkData,
-        processes::Processes, resolved::ResolvedConfig, trainer::Trainer,
+        data::{edge_data, training_data::TrainingData},
+        links::LinkData,
+        options::{advice, resolved_config::ResolvedConfig},
+        ranks::Processes,
+        step::full_graph::Recipe,
+        trainer::Trainer,
     },
 };
 

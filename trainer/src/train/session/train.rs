@@ -23,7 +23,7 @@ use super::{
     start::{NewRun, OUT_OF_MEMORY, RunWriter},
     watcher::Watcher,
 };
-use crate::{Result, distributed::ProcessGroup, runtime::catch_out_of_memory, train::full_graph::Recipe};
+use crate::{Result, distributed::ProcessGroup, runtime::catch_out_of_memory, train::step::full_graph::Recipe};
 
 /// Trains a model on `store` in `folder`. With `resume`, continues the run in the folder from its last checkpoint.
 ///

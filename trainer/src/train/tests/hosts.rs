@@ -11,7 +11,7 @@ use grappa_sampling::partition::{Hosts, held_chunks};
 use grappa_storage::files;
 
 use super::{
-    super::{evaluate::Evaluation, facts, split::Splits},
+    super::{data::splits::Splits, evaluate::evaluations::Evaluation, session::run_facts},
     processes::{as_ranks, exactly, prepared},
     *,
 };
@@ -218,7 +218,7 @@ fn hosts_agree_on_numbers_digests_and_moments() {
         let found = moments(&mut trainer);
         let are_close = found.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-5);
         assert!(are_close && found.len() == expected.len(), "{found:?}, {expected:?}");
-        let facts = facts::facts(&trainer, "", std::time::SystemTime::now()).dataset;
+        let facts = run_facts::facts(&trainer, "", std::time::SystemTime::now()).dataset;
         (numbers, trainer.processes.digest(store).unwrap(), trainer.processes.describe(), splits.of_all(), facts)
     });
     assert!(found.iter().all(|of_rank| of_rank == &found[0]), "{found:?}");
@@ -227,7 +227,7 @@ fn hosts_agree_on_numbers_digests_and_moments() {
     assert_eq!(*of_all, alone.data.splits.of_all());
     let described = described.as_ref().unwrap();
     assert!(described.starts_with("2 hosts train 8 chunks with 600 nodes and"), "{described}");
-    let of_alone = facts::facts(&alone, "", std::time::SystemTime::now()).dataset;
+    let of_alone = run_facts::facts(&alone, "", std::time::SystemTime::now()).dataset;
     for fact in of_alone {
         assert!(facts.contains(&fact), "{fact:?}, {facts:?}");
     }

@@ -10,8 +10,8 @@ use grappa_sampling::NodeSet;
 
 use super::{
     super::{
-        evaluate::Evaluation,
-        session::{agree_on_options, agreement::score_of_first},
+        evaluate::evaluations::Evaluation,
+        session::agreement::{agree_on_options, score_of_first},
     },
     *,
 };

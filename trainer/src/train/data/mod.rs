@@ -1,0 +1,11 @@
+//! What a model is trained on: labels, splits, degrees, and the values of edges.
+
+pub(super) mod class_weights;
+pub(super) mod degrees;
+pub(super) mod edge_data;
+pub(crate) mod labels;
+pub(super) mod moments;
+pub(super) mod monitor;
+pub(super) mod slice;
+pub(crate) mod splits;
+pub(super) mod training_data;

@@ -1,0 +1,143 @@
+//! The store that a model is trained on.
+
+use std::sync::Arc;
+
+use grappa_io::{machine::free_memory_bytes, size::ByteSize};
+use grappa_run::{
+    config::{self, Compress, TaskChoice, TrainConfig},
+    model::{EdgeInput, ModelOptions, Task},
+};
+use grappa_storage::{MappedChunks, Store, no_features};
+use roaring::RoaringTreemap;
+
+use super::degrees::Degrees;
+use super::{edge_data, labels::NodeLabels, slice, splits::Splits};
+use crate::train::{links::LinkData, ranks::Processes};
+use crate::{Error, Result};
+
+/// What a model learns.
+enum Truth {
+    Labels(NodeLabels),
+    Links(LinkData),
+}
+
+/// The store that a model is trained on, with its labels, in-degrees and splits.
+pub(crate) struct TrainingData {
+    pub store: Arc<Store>,
+    pub chunks: Arc<MappedChunks>,
+    truth: Truth,
+    /// What the model takes of edges.
+    pub edges: EdgeInput,
+    pub degrees: Degrees,
+    pub splits: Splits,
+    /// The validation and the test nodes that this process scores.
+    pub scored_splits: [Arc<RoaringTreemap>; 2],
+}
+
+impl TrainingData {
+    /// Opens the data, and checks that a model can be trained on them, as far as that takes no time. All ranks must call it.
+    pub fn open(store: Arc<Store>, config: &TrainConfig, processes: &Processes) -> Result<Self> {
+        let truth = match config.task {
+            TaskChoice::Link => Truth::Links(LinkData::open(&store, config)?),
+            _ => Truth::Labels(NodeLabels::new(&store)?),
+        };
+        if store.manifest().features.is_none() {
+            return Err(no_features(store.path()).into());
+        }
+        if let Truth::Labels(labels) = &truth {
+            config::check_labels(config, labels.spec())?;
+        }
+        slice::check(&store, config.model, config.halo)?;
+        processes.check_partitions(config.partitions, config.concurrent, config.schedule, config.seed)?;
+        let splits = match &truth {
+            Truth::Labels(_) => Splits::open(&store, processes)?,
+            Truth::Links(_) => Splits::default(),
+        };
+        let chunks = Arc::new(MappedChunks::open(&store)?);
+        let edges = edge_data::stored(&store).input(config)?;
+        let weight_sums = edge_data::weight_sums(&store, &chunks, config.model, edges, config.threads())?;
+        let data = Self {
+            scored_splits: splits.scored_by(processes.share_within()),
+            degrees: Degrees::with_weights(chunks.clone(), weight_sums),
+            edges,
+            store,
+            chunks,
+            truth,
+            splits,
+        };
+        check_memory(&data.model_options(config), config.compress)?;
+        Ok(data)
+    }
+
+    /// The shape of the model to train.
+    pub fn model_options(&self, config: &TrainConfig) -> ModelOptions {
+        let features = self.store.manifest().features.as_ref();
+        let inputs = features.map_or(0, |features| features.dim as usize);
+        let outputs = match &self.truth {
+            Truth::Labels(labels) => labels.spec().classes as usize,
+            Truth::Links(_) => config.embedding(),
+        };
+        ModelOptions { edges: self.edges, ..config.model_options(inputs, outputs, self.task()) }
+    }
+
+    /// The task.
+    pub fn task(&self) -> Task {
+        match &self.truth {
+            Truth::Labels(labels) => labels.task(),
+            Truth::Links(_) => Task::Links,
+        }
+    }
+
+    /// The labels of a task of nodes.
+    ///
+    /// # Panics
+    /// If the task is link prediction.
+    pub fn labels(&self) -> &NodeLabels {
+        match &self.truth {
+            Truth::Labels(labels) => labels,
+            Truth::Links(_) => panic!("link prediction has no labels"),
+        }
+    }
+
+    /// The edges of link prediction. None for tasks of nodes.
+    pub fn links(&self) -> Option<&LinkData> {
+        match &self.truth {
+            Truth::Labels(_) => None,
+            Truth::Links(links) => Some(links),
+        }
+    }
+
+    /// Number of nodes or edges for training, validation and test, on all hosts.
+    pub fn examples(&self) -> [u64; 3] {
+        match &self.truth {
+            Truth::Labels(_) => self.splits.of_all(),
+            Truth::Links(links) => links.edges,
+        }
+    }
+
+    /// The name of the store: the name of its folder, without `.grappa`.
+    pub fn name(&self) -> String {
+        let stem = self.store.path().file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+}
+
+/// Refuses a model that this machine has no memory to train.
+fn check_memory(model: &ModelOptions, compress: Compress) -> Result<()> {
+    // Its value, its gradient, and two moments of the optimizer; for compressed gradients also a residual, and its successor.
+    let of_parameter = match compress {
+        Compress::Int8 | Compress::TopK => 6,
+        Compress::None | Compress::Bf16 | Compress::Lossless => 4,
+    };
+    let parameter_bytes = of_parameter * size_of::<f32>() as u64;
+    let needed = model.parameters_min().saturating_mul(parameter_bytes);
+    match free_memory_bytes() {
+        Some(free) if needed > free => Err(Error::TooLarge(format!(
+            "the model's parameters, their gradients and the optimizer's moments need at least {}, and {} are free: use a \
+             smaller --hidden, or fewer --layers",
+            ByteSize(needed),
+            ByteSize(free)
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,131 @@
+//! Evaluation of links: embeddings of all nodes by one exact inference, then scores of the edges that are held out.
+//!
+//! Each rank ranks a part of the edges. The candidates of an edge may be any nodes, so each rank computes the embeddings of all: ranks exchange
+//! gradients, and never embeddings. Rank 0 adds up the counts, which are the counts of a single process.
+
+use grappa_engine::aggregate::StateRows;
+use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype};
+use grappa_run::{
+    config::Evaluate,
+    scores::{LinkReport, LinkScores, ScoreReport},
+};
+use grappa_sampling::{NodeSet, links::KnownEdges, policy::EMBEDDINGS_SHARE};
+
+use super::evaluations::Evaluation;
+use crate::train::{inference::needed::Needed, links::LinkData, model_on_graph::ModelOnGraph, tensors::host_values};
+use crate::{
+    Result,
+    links::{LinkEmbeddings, RankedEdges},
+};
+
+/// Scores the edges for validation, and the edges for test if `improves` says that the monitored number is better than all before, or there are
+/// no edges for validation. None on ranks other than 0.
+pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Option<Evaluation>> {
+    let embedded = embed(on);
+    let (rows, memory) = on.processes.agree(embedded, on.progress)?;
+    let all = NodeSet::all(on.data.store.manifest().nodes);
+    let destinations = on.data.links().and_then(LinkData::destinations).unwrap_or(&all);
+    let embeddings = LinkEmbeddings {
+        decoder: on.learner.model.decoder().expect("a model of links has a decoder"),
+        rows: &rows,
+        nodes: &all,
+        destinations,
+        memory,
+        threads: on.config.threads(),
+        device: on.config.device,
+    };
+    let val = report(on, &embeddings, EdgePart::Val)?;
+    let is_tested = on.processes.broadcast("test", || {
+        let val = val.as_ref().expect("rank 0 has the scores");
+        Ok(on.config.monitor.of(val).is_none_or(improves))
+    })?;
+    let test = match is_tested {
+        true => report(on, &embeddings, EdgePart::Test)?,
+        false => None,
+    };
+    Ok(val.map(|val| Evaluation { val, test, method: Evaluate::Exact }))
+}
+
+/// The embeddings of all nodes, and the bytes of memory that are left to compute with them.
+fn embed(on: &mut ModelOnGraph<'_>) -> Result<(StateRows, u64)> {
+    let listed = on.data.links().map_or(0, LinkData::candidate_bytes);
+    let mut room = on.make_room(listed, false);
+    let store = &on.data.store;
+    let (nodes, width) = (store.manifest().nodes, on.learner.model.options().outputs);
+    let share = room.inference / EMBEDDINGS_SHARE;
+    let mut left = share;
+    let mut rows = StateRows::create(&on.config.folder, nodes, width, FeatureDtype::F32, &mut left)?;
+    room.inference -= share - left;
+    let needed = Needed::all(store, on.config.layers);
+    on.with_inference(room, |inference, model| {
+        inference.run_needed(model, &needed, on.progress, &mut |positions, embeddings| {
+            Ok(rows.write(positions.start, &host_values(embeddings))?)
+        })
+    })?;
+    Ok((rows, room.inference))
+}
+
+/// The scores of a part of the edges, of all ranks. None on ranks other than 0.
+fn report(on: &ModelOnGraph<'_>, embeddings: &LinkEmbeddings<'_>, part: EdgePart) -> Result<Option<ScoreReport>> {
+    let links = on.data.links().expect("links are scored");
+    if links.edges[part as usize] == 0 {
+        return Ok(Some(ScoreReport::default()));
+    }
+    let scores = scores(on, links, embeddings, part);
+    let mut scores = on.processes.agree(scores, on.progress)?;
+    if let Some(group) = &on.processes.group {
+        let Some(all) = group.gather_words(&scores.as_words(), on.progress)? else {
+            return Ok(None);
+        };
+        all[1..].iter().for_each(|words| scores.merge_words(words));
+    }
+    Ok(Some(of_links(scores.report(links.ranked_among()))))
+}
+
+/// The scores of the edges of a part that this rank ranks. The edges of all parts are known: a true edge is never a wrong answer.
+fn scores(
+    on: &ModelOnGraph<'_>,
+    links: &LinkData,
+    embeddings: &LinkEmbeddings<'_>,
+    part: EdgePart,
+) -> Result<LinkScores> {
+    let (store, progress) = (&on.data.store, on.progress);
+    let edges = links.held_out(part, embeddings.memory / 2, progress)?;
+    let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
+    let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
+    let [start, end] = [rank, rank + 1].map(|rank| edges.edges().len() * rank / ranks);
+    let ranked = RankedEdges {
+        store,
+        parts: &parts,
+        known: &KnownEdges::new(store, &parts, Vec::new())?,
+        candidates: &links.candidates,
+        edges: &edges.edges()[start..end],
+        first: start as u64,
+    };
+    let mut scores = embeddings.rank(&ranked, progress)?;
+    if links.ranks_destinations {
+        let mut edges = edges.into_edges();
+        edges.sort_unstable();
+        edges.dedup();
+        // A rank ranks the destinations of whole sources.
+        let [start, end] = [rank, rank + 1].map(|rank| first_of_source(&edges, edges.len() * rank / ranks));
+        scores.by_source = embeddings.rank_destinations(store, &parts, &edges[start..end], progress)?;
+    }
+    Ok(scores)
+}
+
+/// The index of the first edge of the source of an edge, among edges in the order of sources. Their number, if there is no edge at `index`.
+fn first_of_source(edges: &[(NodeId, NodeId)], index: usize) -> usize {
+    edges.get(index).map_or(edges.len(), |edge| edges.partition_point(|other| other.0 < edge.0))
+}
+
+/// Scores of links, where scores of nodes are expected.
+fn of_links(links: LinkReport) -> ScoreReport {
+    ScoreReport {
+        nodes: links.edges,
+        roc_auc: links.auc,
+        average_precision: links.average_precision,
+        links: Some(links),
+        ..ScoreReport::default()
+    }
+}

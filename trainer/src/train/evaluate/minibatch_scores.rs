@@ -1,0 +1,74 @@
+//! Evaluation by minibatches of the scored nodes over the whole graph, with larger fanouts than in training.
+//!
+//! Most evaluations that sample neighbors take one pass for each layer instead (`scored`): it computes a node once, and reads files in
+//! their order. Minibatches remain for random walks, and for slices of graphs so large that memory does not hold sets of their nodes.
+//! All evaluations of a run draw the same neighbors, so that they can be compared. The ranks of a host divide the minibatches.
+
+use std::sync::Arc;
+
+use grappa_io::progress::check_stopped;
+use grappa_sampling::sample::Sampler;
+use roaring::RoaringTreemap;
+use tch::no_grad;
+
+use crate::train::{
+    data::{edge_data, splits::SplitScores},
+    model_on_graph::ModelOnGraph,
+};
+use crate::{
+    Result,
+    nn::{Pass, Scaling},
+};
+
+/// A minibatch has at least this many seeds, unless memory is too small.
+const BATCH_MIN: usize = 16;
+
+/// Scores on the nodes of a split, from sampled neighbors, as far as this process has its minibatches.
+pub(crate) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTreemap) -> Result<SplitScores<'a>> {
+    let config = on.config;
+    let sampler = config.evaluation_sampler(config.knows_first_hop())?;
+    let sampler = Arc::new(edge_data::with_values(sampler, on.data.edges.values()));
+    // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With this
+    // number of seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
+    let hops = config.layers - usize::from(config.knows_first_hop());
+    let seeds = config.batch() * config.concurrent() as usize;
+    let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
+    loop {
+        let scores = match split.is_empty() {
+            true => Ok(SplitScores::new([split], on.data.labels().spec(), true, on.target_scale().as_ref())),
+            false => scores_of_batches(on, split, &sampler, batch),
+        };
+        // The processes of a host divide the same minibatches.
+        match on.processes.agree(scores, on.progress) {
+            Err(error) if error.is_budget() && batch > 1 => batch /= 2,
+            scores => return scores,
+        }
+    }
+}
+
+fn scores_of_batches<'a>(
+    on: &mut ModelOnGraph<'_>,
+    split: &'a RoaringTreemap,
+    sampler: &Arc<Sampler>,
+    batch: usize,
+) -> Result<SplitScores<'a>> {
+    let (share, progress) = (on.processes.share_within(), on.progress);
+    let loading = on.partitions.loading(on.config, on.data, &on.learner.model, None);
+    let scale = on.target_scale();
+    let loader = &mut on.partitions.loader;
+    let batches = loader.whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
+    progress.steps("evaluating", batches.steps());
+    let mut scores = SplitScores::new([split], on.data.labels().spec(), true, scale.as_ref());
+    for batch in loader.deliver(&batches) {
+        check_stopped(progress)?;
+        let batch = Arc::new(batch?);
+        let tensors = loading.model_tensors(&batch)?;
+        let pass = Pass { training: None, names: None, scaling: Scaling::HorvitzThompson };
+        let model = &on.learner.model;
+        let logits = no_grad(|| model.forward(&tensors.blocks, tensors.input(), &[], pass));
+        let minibatch = batch.minibatch();
+        scores.add(&minibatch.nodes[..minibatch.seeds], &logits, on.data.labels())?;
+        progress.advance(1, minibatch.edges() as u64);
+    }
+    Ok(scores)
+}

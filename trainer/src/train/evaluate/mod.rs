@@ -1,0 +1,6 @@
+//! Evaluations of the model while it is trained.
+
+pub(super) mod evaluations;
+pub(super) mod link_scores;
+mod minibatch_scores;
+pub(super) mod scored_nodes;

@@ -1,0 +1,38 @@
+//! The halo nodes that the steps of a super-epoch can reach.
+
+use grappa_io::progress::Progress;
+use grappa_sampling::{InNeighbors, NodeSet, feed::Seeded};
+use grappa_storage::MappedChunks;
+
+use crate::Result;
+
+/// The halo nodes that minibatches of the partitions can reach in at most one hop, in at most two, and so on, for `hops` hops. A hop
+/// goes along up to `steps` edges, as random walks do. Any in-neighbor may be sampled, and halo nodes are not expanded. A node is in
+/// a set if it is a halo node of any partition. Also returns the sizes of the partitions' own sets, summed.
+pub(crate) fn halo_in_reach<'a>(
+    chunks: &MappedChunks,
+    partitions: impl Iterator<Item = &'a Seeded>,
+    [hops, steps]: [usize; 2],
+    threads: usize,
+    progress: &dyn Progress,
+) -> Result<(Vec<NodeSet>, Vec<u64>)> {
+    let nodes = chunks.map().nodes();
+    let mut halo = vec![NodeSet::of(nodes, []); hops];
+    let mut of_partitions = vec![0; hops];
+    for partition in partitions {
+        let owned = partition.view.owned();
+        let mut expanded = NodeSet::of(nodes, partition.seeds.iter());
+        let mut own = NodeSet::of(nodes, []);
+        for (halo, of_partitions) in halo.iter_mut().zip(&mut of_partitions) {
+            for _ in 0..steps {
+                let (reached, _) = InNeighbors::all(chunks).with_sources(&expanded, threads, progress)?;
+                let (inside, outside) = reached.split(owned.runs());
+                own = own.union(&outside);
+                expanded = inside;
+            }
+            *halo = halo.union(&own);
+            *of_partitions += own.len();
+        }
+    }
+    Ok((halo, of_partitions))
+}

@@ -1,0 +1,471 @@
+//! The trained model of a run, for predictions and export.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use grappa_engine::aggregate::{Budget, NodeRows, StoredRows, store_features};
+use grappa_formats::{
+    ChunkId, NodeId,
+    manifest::{EdgeOptions, FeatureDtype, SelfLoops},
+    schema::Schema,
+};
+use grappa_io::progress::Progress;
+use grappa_run::{
+    checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
+    class_names,
+    config::{FirstHop, Monitor},
+    folder,
+    model::{ModelOptions, Task},
+    schema::{self, Match},
+    scores::{TargetLoss, TargetScale},
+};
+use grappa_sampling::NodeSet;
+use grappa_storage::{MappedChunks, Store};
+use tch::Device;
+
+use super::{
+    columns::reordered,
+    needed::{Needed, NeededOptions},
+    task::{Inference, OnRows},
+};
+use crate::train::{
+    data::{edge_data, slice},
+    options::first_hop,
+    tensors,
+};
+use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
+
+/// The model of a run with the parameters of its best evaluation, or the last ones if there was no evaluation.
+#[derive(Debug)]
+pub struct Trained {
+    model: Model,
+    state: RunState,
+    checkpoint: PathBuf,
+    monitor: Monitor,
+    target_loss: TargetLoss,
+    class_names: Vec<String>,
+    schema: Schema,
+    warnings: Vec<String>,
+    device: Device,
+}
+
+/// The output to compute for each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// The output of the last layer: one value per class.
+    Logits,
+    /// The input of the last layer: the hidden values of the layer before it.
+    Embeddings,
+}
+
+/// The results to compute.
+#[derive(Debug)]
+pub struct Wanted {
+    /// The nodes.
+    pub nodes: NodeSet,
+    /// The output for each of them.
+    pub output: Output,
+}
+
+impl Trained {
+    /// Reads the model of the run in `folder`, which may still be in progress.
+    ///
+    /// # Errors
+    /// If the folder contains no run, the run has no checkpoint yet, a file cannot be read or is damaged, or the model was trained with
+    /// other options or on another store than the run.
+    pub fn open(folder: &Path, device: Device) -> Result<Self> {
+        let config = folder.join(folder::CONFIG);
+        if !config.exists() {
+            let what = format!("it contains no run (no {}): give the folder of a run", folder::CONFIG);
+            return Err(Error::run_file(folder, what));
+        }
+        let config = folder::config_of(folder)?;
+        let mut warnings = Vec::new();
+        let Some((path, checkpoint)) = find(folder, config.digest(), &mut warnings)? else {
+            let what = "the run has no checkpoint yet: resume it with --resume";
+            return Err(Error::run_file(folder, what));
+        };
+        let state = checkpoint.state;
+        let options = ModelOptions {
+            edges: state.edge_input(),
+            ..config.model_options(state.inputs as usize, state.outputs as usize, state.task())
+        };
+        let model = Model::new(options, config.seed, device)?;
+        tensors::load(&path, model.parameters().named(), &checkpoint.parameters)?;
+        tensors::load(&path, model.parameters().buffers(), &checkpoint.buffers)?;
+        let schema = folder::schema_of(folder, &state)?;
+        let given = folder::class_names_of(folder, state.outputs, state.has_class_names())?;
+        Ok(Self {
+            class_names: if given.is_empty() { schema.classes.clone() } else { given },
+            schema,
+            model,
+            state,
+            checkpoint: path,
+            monitor: config.monitor,
+            target_loss: config.target_loss(),
+            warnings,
+            device,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The device of the model.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The state of the run when the parameters were saved.
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// The file that the parameters are from.
+    pub fn checkpoint(&self) -> &Path {
+        &self.checkpoint
+    }
+
+    /// Messages for the user about a model that is not the best one of the run.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The number that decided which evaluation was the best.
+    pub fn monitor(&self) -> Monitor {
+        self.monitor
+    }
+
+    /// The scale of scores of targets. None if the model predicts classes.
+    pub fn target_scale(&self) -> Option<TargetScale> {
+        self.model.target_scale(self.target_loss)
+    }
+
+    /// The names of features and classes in the store that the model was trained on. Empty if it had none.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The names of the classes: the user's, or else the store's. Empty if there are none.
+    pub fn class_names(&self) -> &[String] {
+        &self.class_names
+    }
+
+    /// The name of a class, or its number if it has none.
+    pub fn class_name(&self, class: u64) -> String {
+        class_names::name(&self.class_names, class)
+    }
+
+    /// The task of the model: one class per node, or a set of labels.
+    pub fn task(&self) -> Task {
+        self.state.task()
+    }
+
+    /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
+    ///
+    /// # Errors
+    /// If numbers of features differ (the message has both), if nodes have no features, if edges lack weights or features that the model
+    /// takes, or if the store is a slice that lacks what the model needs.
+    pub fn check_store(&self, store: &Store) -> Result<()> {
+        let manifest = store.manifest();
+        let path = store.path().display();
+        let Some(features) = &manifest.features else {
+            return Err(Error::WrongStore(format!(
+                "{path}: nodes have no features, which the model needs; ingest them with --features, or, if the features of the run's store \
+                 were computed, compute them with the same options: `grappa-store add-features {path} ...` (`grappa-store info` of the \
+                 run's store has the options)"
+            )));
+        };
+        let options = self.model.options();
+        slice::check_model(store, options.layer)?;
+        edge_data::check_store(store, options.edges, options.layer)?;
+        let matched = Match::of_features(&self.schema, &store.schema()?);
+        if matched.is_other() {
+            return Err(Error::WrongStore(format!(
+                "{path}: its features differ from the run's: {}; {}",
+                matched.difference(),
+                schema::remedy(&self.schema)
+            )));
+        }
+        self.state.check_features(features.dim.into())?;
+        // Links need no labels.
+        let labels = manifest.labels.filter(|_| self.task() != Task::Links);
+        let task = labels.map_or(self.task(), |labels| Task::of(labels.kind));
+        if task != self.task() {
+            return Err(Error::WrongStore(format!(
+                "{path}: its nodes have {}, and the nodes of the run's store {}; use a store with the same kind of \
+                 labels, or without labels",
+                labels_of(task),
+                labels_of(self.task())
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether the labels of a store number classes as the model does, as far as is known. If not, there are no scores.
+    ///
+    /// # Errors
+    /// If the schema of the store cannot be read.
+    pub fn has_classes_of(&self, store: &Store) -> Result<bool> {
+        let is_same = match self.match_of_classes(&store.schema()?) {
+            Match::Unnamed | Match::OneUnnamed | Match::Same => true,
+            Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => false,
+        };
+        let classes = store.manifest().labels.map(|labels| u64::from(labels.classes));
+        Ok(is_same && classes == Some(self.state.outputs))
+    }
+
+    /// The names of the classes of a store's labels.
+    ///
+    /// # Errors
+    /// If the schema of the store cannot be read.
+    pub fn names_of_labels(&self, store: &Store) -> Result<Vec<String>> {
+        Ok(match self.has_classes_of(store)? {
+            true => self.class_names.clone(),
+            false => store.schema()?.classes,
+        })
+    }
+
+    /// The classes of a store, compared with the classes of the run's store, or with the names that the user gave if it had none.
+    fn match_of_classes(&self, store: &Schema) -> Match {
+        let own = match self.schema.classes.is_empty() {
+            true => &self.class_names,
+            false => &self.schema.classes,
+        };
+        Match::of(own, &store.classes)
+    }
+
+    /// What may make predictions for this store worse than those for the run's own, although the model can be applied.
+    ///
+    /// # Errors
+    /// If the schema of the store cannot be read.
+    pub fn warnings_about(&self, store: &Store) -> Result<Vec<String>> {
+        let (manifest, path) = (store.manifest(), store.path().display());
+        let edges = self
+            .state
+            .edges()
+            .filter(|&edges| edges != manifest.edge_options)
+            .map(|edges| {
+                let [this, other] = [manifest.edge_options, edges].map(options_of_ingest);
+                format!(
+                    "{path} was ingested {this}, and the run's store {other}: predictions are as good only if the graphs are alike; \
+                     ingest both with the same options"
+                )
+            });
+        let what = match self.task() {
+            Task::Regression => "targets",
+            Task::MultiClass | Task::MultiLabel | Task::Links => "classes",
+        };
+        let classes = manifest
+            .labels
+            // Labels of another task are an error, and not a matter of their number.
+            .filter(|labels| Task::of(labels.kind) == self.task() && u64::from(labels.classes) != self.state.outputs)
+            .map(|labels| {
+                format!(
+                    "{path} has {} {what}, and the run's model was trained with {}: predictions are the model's {what}, and labels of the \
+                     store may number them in another way, so there is no score",
+                    labels.classes, self.state.outputs
+                )
+            });
+        let theirs = store.schema()?;
+        let columns = match Match::of_features(&self.schema, &theirs) {
+            Match::OneUnnamed => Some(format!(
+                "{}, so nobody can tell whether the columns are in the order of the run's; ingest tables with names of columns",
+                match theirs.features.is_empty() {
+                    true => format!("features of {path} have no names"),
+                    false => "features of the run's store have no names".to_owned(),
+                }
+            )),
+            Match::Reordered(_) => Some(format!(
+                "features of {path} have another order than the run's; they are put in the order of the run, by their names"
+            )),
+            Match::Unnamed | Match::Same | Match::Other { .. } | Match::Encoded(_) => None,
+        };
+        let matched = self.match_of_classes(&theirs);
+        let names = match matched {
+            Match::Reordered(_) | Match::Other { .. } if classes.is_none() => Some(format!(
+                "{what} of {path} differ from the run's: {}; predictions are the run's {what}, and there is no score; {}",
+                matched.difference(),
+                schema::remedy_for_classes()
+            )),
+            _ => None,
+        };
+        Ok([edges, classes, columns, names].into_iter().flatten().collect())
+    }
+
+    /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends on are
+    /// computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's first
+    /// layer took pre-aggregated features and the store has them, inference takes them too.
+    ///
+    /// # Errors
+    /// If the model does not fit the store, the store is a slice without a wanted node, files cannot be read, scratch files in `scratch`
+    /// cannot be written, or memory is too small. Also the errors of `on_rows`.
+    pub fn infer(
+        &self,
+        store: &Store,
+        wanted: Wanted,
+        budget: Budget,
+        scratch: &Path,
+        progress: &dyn Progress,
+        on_rows: &mut OnRows<'_>,
+    ) -> Result<()> {
+        self.check_store(store)?;
+        let layers = match wanted.output {
+            Output::Logits => self.model.options().layers,
+            Output::Embeddings => self.model.options().layers - 1,
+        };
+        if layers == 0 {
+            return Err(Error::Options(
+                "a model with one layer has no embeddings, which are the input of the last layer: choose logits".into(),
+            ));
+        }
+        check_present(store, &wanted.nodes)?;
+        let chunks = Arc::new(MappedChunks::open(store)?);
+        let features = store_features(store)?;
+        let order = match Match::of_features(&self.schema, &store.schema()?) {
+            Match::Reordered(order) => Some(order),
+            _ => None,
+        };
+        let aggregates = match first_hop::of_run(&self.state) {
+            FirstHop::Preaggregated => {
+                let options = self.model.options();
+                first_hop::known(store, options.layer, options.edges)?
+            }
+            _ => None,
+        };
+        let aggregates = aggregates.map(|aggregates| StoredRows::of_aggregates(store, aggregates));
+        // An aggregate of features has their columns.
+        let aggregates = aggregates.as_ref().map(|rows| rows as &dyn NodeRows);
+        let order = order.as_deref();
+        let ordered = order.map(|order| reordered(&*features, order));
+        let ordered_aggregates = order.zip(aggregates).map(|(order, rows)| reordered(rows, order));
+        let (options, threads) = (self.model.options(), budget.threads);
+        let weight_sums = edge_data::weight_sums(store, &chunks, options.layer, options.edges, threads)?;
+        let budget = Budget { memory: edge_data::memory_beside(budget.memory, weight_sums.as_ref()), ..budget };
+        let inference = Inference {
+            store,
+            chunks: &chunks,
+            weight_sums: weight_sums.as_ref(),
+            features: ordered.as_ref().map_or(&*features as &dyn NodeRows, |rows| rows),
+            first_hop: ordered_aggregates.as_ref().map(|rows| rows as &dyn NodeRows).or(aggregates),
+            first_inputs: None,
+            budget,
+            kept_memory: 0,
+            scratch,
+            rounded_states: FeatureDtype::F32,
+            device: self.device,
+        };
+        catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
+            let options = NeededOptions {
+                layers,
+                samples: &[],
+                knows_first_hop: aggregates.is_some(),
+                also: &[],
+                work_max: f64::INFINITY,
+                threads: budget.threads,
+            };
+            let needed = Needed::of(&chunks, wanted.nodes, &options, progress)?;
+            let needed = needed.expect("there is no limit");
+            inference.run_needed(&self.model, &needed, progress, &mut |positions, rows| match wanted.output {
+                Output::Logits => on_rows(positions, rows),
+                Output::Embeddings => on_rows(positions, &rows.narrow(1, 0, self.model.options().hidden as i64)),
+            })
+        })?;
+        Ok(())
+    }
+}
+
+/// The labels of a task, for messages.
+fn labels_of(task: Task) -> &'static str {
+    match task {
+        Task::MultiClass => "one class each",
+        Task::MultiLabel => "sets of labels",
+        Task::Regression => "numbers",
+        Task::Links => "edges to predict",
+    }
+}
+
+/// Edge options as the options of ingest that chose them.
+fn options_of_ingest(edges: EdgeOptions) -> String {
+    let self_loops = match edges.self_loops {
+        SelfLoops::Keep => None,
+        SelfLoops::Drop => Some("--self-loops drop"),
+        SelfLoops::Add => Some("--self-loops add"),
+    };
+    let flags = [edges.undirected.then_some("--undirected"), edges.dedup.then_some("--dedup"), self_loops];
+    let given: Vec<&str> = flags.into_iter().flatten().collect();
+    match given[..] {
+        [] => "without --undirected, --dedup and --self-loops".to_owned(),
+        _ => format!("with {}", given.join(" ")),
+    }
+}
+
+/// The best checkpoint of the run in `folder`, or the last one if there was no evaluation. None if there is no checkpoint.
+pub(crate) fn find(
+    folder: &Path,
+    config_digest: u64,
+    warnings: &mut Vec<String>,
+) -> Result<Option<(PathBuf, Checkpoint)>> {
+    let path = folder.join(folder::CHECKPOINTS);
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let checkpoints = Checkpoints::look(&path);
+    let best = checkpoints.best(u64::MAX)?;
+    let latest = match checkpoints.latest() {
+        // The best model can do without it. A run in progress may have replaced it at this moment.
+        Err(_) if best.is_some() => Latest::default(),
+        latest => latest?,
+    };
+    let of_run = latest.found.as_ref().map(|(_, checkpoint)| checkpoint.state.clone());
+    let has_step = best.as_ref().map(|(_, checkpoint)| checkpoint.state.step);
+    let missing = of_run.as_ref().and_then(|state| state.best);
+    let missing = missing.filter(|wanted| has_step.is_none_or(|step| step < wanted.step));
+    if best.is_none() {
+        warnings.extend(latest.warnings);
+    }
+    let Some((path, checkpoint)) = best.or(latest.found) else {
+        return Ok(None);
+    };
+    let state = &checkpoint.state;
+    if state.config_digest != config_digest {
+        let what = format!(
+            "it was trained with other options than those in {}: restore the one of the two files that was changed from a copy of this \
+             run",
+            folder.join(folder::CONFIG).display()
+        );
+        return Err(Error::run_file(&path, what));
+    }
+    if let Some(of_run) = &of_run {
+        state.check_same_run(&path, of_run)?;
+    }
+    if let Some(missing) = missing {
+        warnings.push(format!(
+            "{}: the best model of the run, from epoch {}, is missing here; using the model after epoch {} instead",
+            folder.join(folder::CHECKPOINTS).display(),
+            missing.epoch,
+            state.epoch
+        ));
+    }
+    Ok(Some((path, checkpoint)))
+}
+
+/// Refuses nodes of chunks that a slice lacks.
+fn check_present(store: &Store, wanted: &NodeSet) -> Result<()> {
+    let chunks = store.chunks();
+    for chunk in (0..chunks.chunks()).map(ChunkId).filter(|&chunk| !store.is_present(chunk)) {
+        let range = chunks.range(chunk);
+        let Some(last) = range.clone().last().map(NodeId) else {
+            continue;
+        };
+        let is_wanted = wanted.contains(last) || wanted.position(NodeId(range.start)) < wanted.position(last);
+        if is_wanted {
+            store.span(chunk)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! The numbers of partitions that are `auto`: chosen from the memory and the store, and kept by a resumed run.
+
+use grappa_io::size::ByteSize;
+use grappa_run::{
+    checkpoint::RunState,
+    config::{Auto, HaloMode, TrainConfig},
+};
+use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy};
+use grappa_storage::Store;
+use serde::{Deserialize, Serialize};
+
+use super::loader_options::loader_options;
+use crate::Result;
+use crate::train::{data::edge_data, ranks::Processes};
+
+/// The number of partitions, and the number of partitions in a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChosenNumbers {
+    pub partitions: u32,
+    pub concurrent: u32,
+    /// Why they were chosen, if memory decided.
+    pub reason: Option<String>,
+}
+
+impl ChosenNumbers {
+    /// The numbers of a run. A run that continues `from` a checkpoint keeps its numbers: the memory may have changed since. All ranks have
+    /// the numbers of rank 0.
+    pub fn of_run(
+        store: &Store,
+        config: &TrainConfig,
+        knows_first_hop: bool,
+        from: Option<&RunState>,
+        processes: &Processes,
+    ) -> Result<Self> {
+        if let Some(state) = from {
+            let [partitions, concurrent] = state.partitions(config);
+            return Ok(Self { partitions, concurrent, reason: None });
+        }
+        match processes.with_slices() {
+            Some(_) => Self::choose(store, config, knows_first_hop, processes),
+            None => {
+                processes.broadcast("numbers of partitions", || Self::choose(store, config, knows_first_hop, processes))
+            }
+        }
+    }
+
+    /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks
+    /// must call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
+    fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
+        let given = [config.partitions.value(), config.concurrent.value()];
+        if let [Some(partitions), Some(concurrent)] = given {
+            return Ok(Self { partitions, concurrent, reason: None });
+        }
+        let edges = edge_data::stored(store).input(config)?;
+        let (workers, share) = (processes.share().workers(), processes.share_within());
+        let of_host = given.map(|number| Some(share_of_host(number?, share.workers(), workers)));
+        let options = NumberOptions {
+            partitions: of_host[0],
+            schedule: config.schedule,
+            super_epochs: config.epochs.div_ceil(config.repartition_every),
+            expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
+        };
+        let mut loader = LoaderOptions {
+            concurrent: of_host[1].map(|concurrent| concurrent as usize),
+            share,
+            ..loader_options(config, None, edges)?
+        };
+        loader.minibatches.sampler = edge_data::with_values(config.sampler(knows_first_hop)?, edges.values()).into();
+        let mut chosen = PartitionNumbers::choose(store, &loader, &options)?;
+        if let Some(group) = processes.with_slices() {
+            let of_rank = [chosen.partitions, chosen.concurrent].map(|number| number.div_ceil(share.workers()));
+            let of_each = group.gather_all("numbers of partitions", of_rank)?;
+            let most = of_each.into_iter().reduce(|[a, b], [c, d]| [a.max(c), b.max(d)]);
+            let [partitions, concurrent] = most.unwrap_or(of_rank);
+            // Each partition needs a chunk.
+            let partitions = partitions.min(processes.hosts.partitions_of_worker_max()).max(1);
+            chosen.partitions = given[0].unwrap_or(partitions * workers);
+            chosen.concurrent = given[1].unwrap_or((concurrent * workers).min(chosen.partitions));
+        }
+        Ok(Self {
+            partitions: chosen.partitions,
+            concurrent: chosen.concurrent,
+            reason: reason(config, &chosen, workers),
+        })
+    }
+}
+
+/// The part of `number` that a host with `own` of the `workers` has, at least 1.
+fn share_of_host(number: u32, own: u32, workers: u32) -> u32 {
+    let share = u64::from(number) * u64::from(own);
+    share.div_ceil(workers.into()).max(1) as u32
+}
+
+/// Why these numbers were chosen. None if the adjacency lists of the whole graph fit one process.
+fn reason(config: &TrainConfig, chosen: &PartitionNumbers, workers: u32) -> Option<String> {
+    let PartitionNumbers { partitions, concurrent, .. } = chosen;
+    let numbers = match (config.partitions, config.concurrent) {
+        (Auto::Auto, Auto::Auto) => format!("--partitions auto is {partitions}, {concurrent} per step"),
+        (Auto::Auto, _) => format!("--partitions auto is {partitions}"),
+        _ => format!("--concurrent auto is {concurrent} of {partitions} partitions"),
+    };
+    let each = if workers > 1 { " of each process" } else { "" };
+    let size = format!(
+        "adjacency lists take {} and may take {} of --memory {}{each}",
+        ByteSize(chosen.whole_bytes),
+        ByteSize(chosen.room),
+        config.memory
+    );
+    match chosen.lists {
+        ListsPlace::Memory if workers > 1 => Some(format!("{numbers}: {workers} processes divide them")),
+        ListsPlace::Memory => None,
+        ListsPlace::InTurn(bytes) => Some(format!(
+            "{numbers}: {size}; the minibatches of a step and of the next one take at most {}{each}",
+            ByteSize(bytes)
+        )),
+        ListsPlace::Mapped(remedy) => {
+            let remedy = match remedy {
+                Remedy::Partitions(fitting) => format!("with --partitions {fitting} they would be in memory in turn"),
+                Remedy::Memory(bytes) => format!(
+                    "to have them in memory, raise --memory to {} MiB, or create the store with more --chunks",
+                    bytes.div_ceil(1 << 20)
+                ),
+            };
+            Some(format!("{numbers}: {size}, so they are read from mapped files; {remedy}"))
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The options of a run, with a value for each `auto`.
+
+use std::{num::NonZeroUsize, ops::Deref, path::PathBuf};
+
+use grappa_formats::aggregates::AggregateKind;
+use grappa_io::size::ByteSize;
+use grappa_run::{
+    checkpoint::RunState,
+    config::{self, Auto, Evaluate, TrainConfig},
+};
+use grappa_storage::Store;
+use tch::Device;
+
+use super::partition_counts::ChosenNumbers;
+use crate::Result;
+use crate::train::{data::edge_data, links, ranks::Processes};
+
+/// The options of a run, after everything that is `auto` and does not need open partitions was decided, once.
+///
+/// Dereferences to the options. Their numbers of partitions and threads are values.
+pub(crate) struct ResolvedConfig {
+    given: TrainConfig,
+    options: TrainConfig,
+    /// The kind of pre-aggregated features that the first layer takes; none if its neighbors are sampled.
+    pub aggregates: Option<AggregateKind>,
+    pub device: Device,
+    /// The folder of the run, for scratch files and for the assignments of chunks to partitions.
+    pub folder: PathBuf,
+    /// Why the numbers of partitions were chosen, if memory decided.
+    pub reason: Option<String>,
+}
+
+impl ResolvedConfig {
+    /// Resolves the `given` options. A run that continues `from` a checkpoint keeps what was chosen at its start. All ranks must call it.
+    pub fn new(
+        store: &Store,
+        given: TrainConfig,
+        from: Option<&RunState>,
+        aggregates: Option<AggregateKind>,
+        device: Device,
+        folder: PathBuf,
+        processes: &Processes,
+    ) -> Result<Self> {
+        config::check(&given)?;
+        let numbers = ChosenNumbers::of_run(store, &given, aggregates.is_some(), from, processes)?;
+        let edges = edge_data::stored(store).input(&given)?;
+        let mut options = TrainConfig {
+            partitions: Auto::Value(numbers.partitions),
+            concurrent: Auto::Value(numbers.concurrent),
+            threads: NonZeroUsize::new(given.threads()).map_or(Auto::Auto, Auto::Value),
+            memory: ByteSize(
+                given
+                    .memory
+                    .0
+                    .saturating_sub(edge_data::weight_sum_bytes(store.manifest().nodes, given.model, edges))
+                    .max(1),
+            ),
+            // Methods train in memory, and an exact evaluation is one more pass.
+            evaluate: match given.evaluate {
+                Evaluate::Auto if given.trains_full_graph() => Evaluate::Exact,
+                evaluate => evaluate,
+            },
+            ..given.clone()
+        };
+        config::check(&options)?;
+        options.memory.0 -= links::budgeted_bytes(&options, store, processes.count())?;
+        Ok(Self { given, options, aggregates, device, folder, reason: numbers.reason })
+    }
+
+    /// The options as the user gave them.
+    pub fn given(&self) -> &TrainConfig {
+        &self.given
+    }
+
+    /// Whether the aggregates of the first layer are known, so that no neighbors are sampled for it.
+    pub fn knows_first_hop(&self) -> bool {
+        self.aggregates.is_some()
+    }
+}
+
+impl Deref for ResolvedConfig {
+    type Target = TrainConfig;
+
+    fn deref(&self) -> &TrainConfig {
+        &self.options
+    }
+}
