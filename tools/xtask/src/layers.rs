@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::command::root;
 
 /// Each crate with the crates of the workspace that it may depend on, apart from tests.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("formats", &[]),
     ("engine/io", &["grappa-formats"]),
     ("engine/input", &["grappa-formats", "grappa-io"]),
@@ -31,13 +31,11 @@ const LAYERS: [(&str, &[&str]); 14] = [
         ],
     ),
     ("trainer/scores", &["grappa-formats"]),
-    ("trainer/codecs", &[]),
     ("trainer/run", &["grappa-formats", "grappa-io", "grappa-sampling", "grappa-scores"]),
     ("trainer/report", &["grappa-io", "grappa-run"]),
     (
         "trainer",
         &[
-            "grappa-codecs",
             "grappa-engine",
             "grappa-formats",
             "grappa-io",

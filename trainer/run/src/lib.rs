@@ -13,10 +13,11 @@
 //! - [`read`]: the configuration, the metrics and the result of a run, checked, for programs that show them;
 //! - [`stages`]: wall time by stage;
 //! - [`finished`]: runs that have nothing left to do;
-//! - [`background`]: files that are written while training continues.
+//! - [`background`]: files that are written while training continues;
+//! - [`codecs`]: encodings of gradients.
 //!
 //! The training loop itself, and everything else that computes with tensors, is in `grappa-trainer`, which depends on this
-//! crate. Nothing here may depend on that one. `grappa-report` makes the report, and `grappa-codecs` encodes gradients.
+//! crate. Nothing here may depend on that one. `grappa-report` makes the report.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod background;
 pub mod checkpoint;
 mod checksum_line;
 pub mod class_names;
+pub mod codecs;
 pub mod config;
 pub mod early_stopping;
 mod error;

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
-use grappa_codecs::{Dense, top_k};
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use grappa_run::{
     checkpoint::{Best, Checkpoint, NamedTensor, PartialEpoch, RunState, read_tensors, write_tensors},
+    codecs::{Dense, top_k},
     config::{Evaluate, TrainConfig, check},
     folder::class_names_of,
     journal::read_records,

@@ -196,7 +196,7 @@ named_enums! {
         Pread = "pread",
     }
 
-    /// How gradients are compressed between processes. `grappa-codecs` has the encodings.
+    /// How gradients are compressed between processes. [`crate::codecs`] has the encodings.
     "compression" Compress {
         /// 32-bit float, by an all-reduce
         None = "none",

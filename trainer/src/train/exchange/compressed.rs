@@ -13,8 +13,10 @@
 
 use std::sync::Arc;
 
-use grappa_codecs::{Dense, Malformed, top_k};
-use grappa_run::config::{Compress, CompressRate};
+use grappa_run::{
+    codecs::{Dense, Malformed, top_k},
+    config::{Compress, CompressRate},
+};
 use tch::Tensor;
 
 use super::gradient::{Exchange, LossWeights, Summed, Unsent, set_values, values_of};

@@ -3,8 +3,10 @@
 //! The process has only the sum of the gradients of all partitions. It encodes and decodes the sum once, with error feedback. So the loss of
 //! one encoding counts, where machines would encode their parts, and the sum again.
 
-use grappa_codecs::{Dense, top_k};
-use grappa_run::config::{Compress, CompressRate};
+use grappa_run::{
+    codecs::{Dense, top_k},
+    config::{Compress, CompressRate},
+};
 use tch::Tensor;
 
 use super::gradient::{Exchange, LossWeights, Summed, Unsent, set_values, values_of};

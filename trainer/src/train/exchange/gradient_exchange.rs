@@ -8,9 +8,9 @@
 
 use std::{path::Path, sync::Arc};
 
-use grappa_codecs::top_k;
 use grappa_run::{
     checkpoint::{Checkpoint, NamedTensor},
+    codecs::top_k,
     config::{Compress, TrainConfig},
 };
 

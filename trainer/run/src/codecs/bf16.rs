@@ -1,6 +1,6 @@
 //! Values as bf16: the upper half of an f32, rounded to nearest.
 
-use crate::malformed::Malformed;
+use super::malformed::Malformed;
 
 const BYTES: usize = 2;
 

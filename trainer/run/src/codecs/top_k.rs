@@ -7,7 +7,7 @@
 //!
 //! All other values count as zero (Aji, Heafield: "Sparse Communication for Distributed Gradient Descent", arXiv 1704.05021).
 
-use crate::{bf16, indices, malformed::Malformed};
+use super::{bf16, indices, malformed::Malformed};
 
 /// The number of values to send if it is a share of all, in (0, 1]: at least one.
 pub fn count(share: f64, values: usize) -> usize {

@@ -5,7 +5,7 @@
 //! i8 x values      value / scale of its block, rounded to nearest
 //! ```
 
-use crate::malformed::Malformed;
+use super::malformed::Malformed;
 
 /// Values of a block. Smaller blocks follow magnitudes that differ between parts of a gradient more closely, and take more scales.
 const BLOCK: usize = 1024;

@@ -19,7 +19,7 @@
 
 use zstd::bulk::{compress, decompress_to_buffer};
 
-use crate::malformed::Malformed;
+use super::malformed::Malformed;
 
 const PLANES: usize = size_of::<f32>();
 const LENGTH_BYTES: usize = size_of::<u64>();

@@ -8,7 +8,7 @@
 //! The number of low bits follows from the number of indices and their bound, so the length does too. It is within a bit per index of the
 //! least that any code can have.
 
-use crate::malformed::Malformed;
+use super::malformed::Malformed;
 
 /// The layout of `count` indices below `bound`.
 struct Layout {

@@ -17,8 +17,6 @@
 //! Encodings are not files: both ends are the same version of the program, which they check when they meet. NaN and infinities are not
 //! lost: the values that are decoded for them are not finite.
 
-#![forbid(unsafe_code)]
-
 mod bf16;
 mod indices;
 mod int8;
