@@ -10,7 +10,7 @@ use std::{
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, log, one_line, print_line, printable, signals};
 use grappa_engine::{Progress, Store, io::machine::process_age};
-use grappa_methods::recipe;
+use grappa_methods::setup;
 use grappa_run::{
     config::{Auto, Evaluate, Monitor, Preset, TrainConfig},
     folder::{CONFIG, RunFolder, config_of},
@@ -21,7 +21,7 @@ use grappa_run::{
 use grappa_trainer::{
     distributed::{Place, ProcessGroup, join},
     runtime,
-    train::{Watcher, agree_on_options, finished, follow, hello, train, train_first},
+    train::{TrainSetup, Watcher, agree_on_options, finished, follow, hello, train},
 };
 use serde::Serialize;
 
@@ -122,7 +122,7 @@ pub fn train_in(
     screen: &mut Screen,
 ) -> grappa_trainer::Result<summary::Summary> {
     let trained = runtime::device(config.device)
-        .and_then(|device| train(store, recipe(config)?, &folder, resume.is_some(), device, screen));
+        .and_then(|device| train(store, setup(config)?, &folder, resume.is_some(), device, screen));
     settle(folder, &trained, resume);
     trained
 }
@@ -159,9 +159,10 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
     let trained = runtime::local_device(config.device, local.local_rank).and_then(|device| match &folder {
         Some(folder) => {
             let resume = options.resume.is_some();
-            train_first(store, recipe(config)?, folder, resume, device, Some(group.clone()), &mut screen).map(Some)
+            let setup = TrainSetup { group: Some(group.clone()), ..setup(config)? };
+            train(store, setup, folder, resume, device, &mut screen).map(Some)
         }
-        None => follow(store, recipe(config)?, &at, device, group.clone(), &mut screen).map(|()| None),
+        None => follow(store, setup(config)?, &at, device, group.clone(), &mut screen).map(|()| None),
     });
     let summary = workers::end(&group, trained);
     drop(screen);

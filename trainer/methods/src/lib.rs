@@ -55,5 +55,5 @@ mod wire;
 pub use self::{
     compare::{Comparison, MethodSpec, NOT_SHARED, PlannedRun},
     config::{MessageBits, Method, MethodConfig, RateSchedule, RateUnit, option_named},
-    training::recipe,
+    training::setup,
 };

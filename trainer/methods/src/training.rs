@@ -5,7 +5,7 @@ use grappa_run::config::TrainConfig;
 use grappa_trainer::{
     Error, Result,
     nn::{Pass, Scaling},
-    train::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, Recipe, key},
+    train::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, TrainSetup, key},
 };
 
 use super::{
@@ -20,18 +20,18 @@ use super::{
     wire::Wire,
 };
 
-/// The recipe of a configuration: its options, and the method that they name.
+/// The setup of a configuration: its options, and the method that they name.
 ///
 /// # Errors
 /// As [`MethodConfig::of`].
-pub fn recipe(config: TrainConfig) -> grappa_run::Result<Recipe> {
+pub fn setup(config: TrainConfig) -> grappa_run::Result<TrainSetup> {
     let options = MethodConfig::of(&config)?;
     let warnings = options.warnings();
     let method: Option<Box<dyn FullGraphMethod>> = match options.method {
         Method::Grappa => None,
         _ => Some(Box::new(FullTraining { options, graph: None })),
     };
-    Ok(Recipe { config, method, warnings })
+    Ok(TrainSetup { method, warnings, ..config.into() })
 }
 
 /// A method that trains the whole graph.

@@ -65,9 +65,9 @@ pub use self::{
     options::first_hop,
     partitions::correction,
     random_key::key,
-    session::{Watcher, agree_on_options, finished, follow, hello, train, train_first},
+    session::{Watcher, agree_on_options, finished, follow, hello, train},
     step::{
-        full_graph::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, Recipe},
+        full_graph::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, TrainSetup},
         optimizer::Optimizer,
     },
     trainer::Trainer,

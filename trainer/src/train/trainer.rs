@@ -30,11 +30,11 @@ use super::{
     partitions::open_partitions::{self, OpenPartitions},
     ranks::Processes,
     step::{
-        full_graph::{FullGraphMethod, Recipe},
+        full_graph::{FullGraphMethod, TrainSetup},
         learner::Learner,
     },
 };
-use crate::{Error, Result, distributed::ProcessGroup, nn::Model};
+use crate::{Error, Result, nn::Model};
 
 /// Optimizer steps at which the historical embeddings were made.
 const HISTORY_STEP: &str = "history_step";
@@ -65,31 +65,15 @@ impl Trainer {
     /// kind; [`first_hop::choose`](super::first_hop::choose) decides that.
     ///
     /// # Errors
-    /// If the store has no labels, no features or no nodes to train on, or if options do not fit it.
+    /// If the store has no labels, no features or no nodes to train on, or if options do not fit it. Also if another process cannot be reached.
     pub fn new(
         store: Arc<Store>,
-        recipe: impl Into<Recipe>,
+        setup: impl Into<TrainSetup>,
         aggregates: Option<AggregateKind>,
         device: Device,
         folder: PathBuf,
     ) -> Result<Self> {
-        Self::in_group(store, recipe, aggregates, device, folder, None)
-    }
-
-    /// [`Trainer::new`] as one of the processes of a group, if one is given. All have [agreed](super::agree_on_options) on their options,
-    /// and call this.
-    ///
-    /// # Errors
-    /// As [`Trainer::new`], and if another process has left or cannot be reached.
-    pub fn in_group(
-        store: Arc<Store>,
-        recipe: impl Into<Recipe>,
-        aggregates: Option<AggregateKind>,
-        device: Device,
-        folder: PathBuf,
-        group: Option<Arc<ProcessGroup>>,
-    ) -> Result<Self> {
-        let Recipe { config, method, warnings } = recipe.into();
+        let TrainSetup { config, method, group, warnings } = setup.into();
         let processes = Processes::meet(&store, group, config.memory.0)?;
         let data = TrainingData::open(store, &config, &processes)?;
         let config = ResolvedConfig::new(&data.store, config, None, aggregates, device, folder, &processes)?;

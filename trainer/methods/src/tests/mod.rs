@@ -17,13 +17,13 @@ use grappa_storage::Store;
 use grappa_synthetic::{BlockModel, Model, Recipe};
 use grappa_trainer::{
     distributed::ProcessGroup,
-    train::{EpochStats, Trainer},
+    train::{EpochStats, TrainSetup, Trainer},
 };
 use tch::{Device, Tensor};
 
 use crate::{
     config::{Method, MethodConfig},
-    training::recipe,
+    training::setup,
 };
 
 const EPOCHS: u64 = 4;
@@ -70,8 +70,8 @@ fn prepared(
 ) -> (Trainer, String) {
     let folder = folder.join("run");
     std::fs::create_dir_all(&folder).unwrap();
-    let recipe = recipe(config.clone()).unwrap();
-    let mut trainer = Trainer::in_group(store.clone(), recipe, None, Device::Cpu, folder, group).unwrap();
+    let setup = TrainSetup { group, ..setup(config.clone()).unwrap() };
+    let mut trainer = Trainer::new(store.clone(), setup, None, Device::Cpu, folder).unwrap();
     let sentence = trainer.prepare(0, None, &Silent).unwrap();
     (trainer, sentence)
 }

@@ -4,7 +4,7 @@ use grappa_io::progress::Progress;
 use grappa_run::checkpoint::RunState;
 use grappa_trainer::{
     Result,
-    train::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums, Recipe as TrainRecipe},
+    train::{FullGraphInputs, FullGraphMethod, FullGraphStep, FullGraphSums},
 };
 
 use super::*;
@@ -152,8 +152,8 @@ fn the_states_of_a_node_in_a_vertex_cut_have_loss_weights_that_add_up_to_1() {
     let store = store(folder.path());
     let config = config(Method::CoFree, LayerKind::Sage, |options| options.edge_masks = 3);
     let options = MethodConfig::of(&config).unwrap();
-    let recipe = TrainRecipe { method: Some(Box::new(VertexCut(options))), ..config.into() };
-    let mut trainer = Trainer::new(store, recipe, None, Device::Cpu, folder.path().to_owned()).unwrap();
+    let setup = TrainSetup { method: Some(Box::new(VertexCut(options))), ..config.into() };
+    let mut trainer = Trainer::new(store, setup, None, Device::Cpu, folder.path().to_owned()).unwrap();
     assert!(trainer.prepare(0, None, &Silent).unwrap().starts_with("checked"));
 }
 
@@ -232,8 +232,8 @@ fn the_graph_of_a_method_must_fit_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     let config = TrainConfig { memory: ByteSize(1 << 20), ..config(Method::Full, LayerKind::Sage, |_| {}) };
-    let recipe = recipe(config).unwrap();
-    let mut trainer = Trainer::new(store, recipe, None, Device::Cpu, folder.path().to_owned()).unwrap();
+    let setup = setup(config).unwrap();
+    let mut trainer = Trainer::new(store, setup, None, Device::Cpu, folder.path().to_owned()).unwrap();
     let error = trainer.epoch(0, &|_, _| 0.01, &Silent).unwrap_err().to_string();
     assert!(error.contains("--method full keeps the states of all nodes"), "{error}");
     assert!(error.contains("--memory is 1.0 MiB: raise it"), "{error}");

@@ -12,23 +12,17 @@
 
 use std::collections::BTreeMap;
 
-use toml::Value;
+use toml::{Table, Value};
 
 use super::events::Message;
-use crate::config::TrainConfig;
 
 const START_TAG: &str = "_hparams_/session_start_info";
 const END_TAG: &str = "_hparams_/session_end_info";
 const SUCCESS: u64 = 1;
 
 /// Adds the options of a run to a summary. Options that are `auto` have their value in `chosen`, if it is there.
-pub(super) fn start(
-    summary: &mut Message,
-    config: &TrainConfig,
-    chosen: &BTreeMap<&'static str, String>,
-    seconds: f64,
-) {
-    let options = config.table().into_iter().filter(|(option, _)| option != "out" && option != "class-names");
+pub(super) fn start(summary: &mut Message, options: Table, chosen: &BTreeMap<&'static str, String>, seconds: f64) {
+    let options = options.into_iter().filter(|(option, _)| option != "out" && option != "class-names");
     summary.message(1, |value| {
         content(value, START_TAG, |data| {
             data.message(3, |start| {

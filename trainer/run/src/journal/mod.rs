@@ -47,7 +47,7 @@ impl Journal {
     /// # Errors
     /// If the event file cannot be written to.
     pub fn start(&mut self, config: &TrainConfig, chosen: &BTreeMap<&'static str, String>) -> Result<()> {
-        let fill = |summary: &mut _, seconds| hparams::start(summary, config, chosen, seconds);
+        let fill = |summary: &mut _, seconds| hparams::start(summary, config.table(), chosen, seconds);
         self.events.append(&events::summary(SystemTime::now(), fill))
     }
 

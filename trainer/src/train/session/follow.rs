@@ -37,17 +37,17 @@ use crate::{
     Error, Result,
     distributed::ProcessGroup,
     runtime::catch_out_of_memory,
-    train::{evaluate::evaluations::evaluate_exactly, step::full_graph::Recipe, trainer::Trainer},
+    train::{evaluate::evaluations::evaluate_exactly, step::full_graph::TrainSetup, trainer::Trainer},
 };
 
-/// Takes part in the training of rank 0, which calls [`train_first`](super::train_first), as another rank of `group`. `folder` is the
+/// Takes part in the training of rank 0, which calls [`train`](super::train()), as another rank of `group`. `folder` is the
 /// folder of the run, which rank 0 has created.
 ///
 /// # Errors
 /// As [`train`](super::train()), and if another rank has left or cannot be reached.
 pub fn follow(
     store: Arc<Store>,
-    recipe: Recipe,
+    setup: TrainSetup,
     folder: &Path,
     device: Device,
     group: Arc<ProcessGroup>,
@@ -56,9 +56,8 @@ pub fn follow(
     catch_out_of_memory(OUT_OF_MEMORY, || {
         let run = NewRun {
             store,
-            recipe,
+            setup: TrainSetup { group: Some(group.clone()), ..setup },
             device,
-            group: Some(group.clone()),
             folder: folder.to_owned(),
             clock: StageClock::started(Duration::ZERO),
         };

@@ -18,6 +18,6 @@ pub use self::{
     agreement::{agree_on_options, hello},
     finished::finished,
     follow::follow,
-    train::{train, train_first},
+    train::train,
     watcher::Watcher,
 };

@@ -10,8 +10,8 @@ use grappa_io::machine::memory_limit;
 use grappa_run::{
     checkpoint::{CLASS_WEIGHTS, Checkpoint, Checkpoints, LINK_LISTS, RunState},
     class_names,
-    config::TrainConfig,
     folder::{RunFolder, class_names_of},
+    model::ModelOptions,
     stages::{Stage, StageClock},
 };
 use grappa_storage::Store;
@@ -22,13 +22,12 @@ use super::initial_parameters::Initial;
 use super::{resume, watcher::Watcher};
 use crate::{
     Error, Result,
-    distributed::ProcessGroup,
     train::{
         data::{edge_data, training_data::TrainingData},
         links::LinkData,
         options::{advice, resolved_config::ResolvedConfig},
         ranks::Processes,
-        step::full_graph::Recipe,
+        step::full_graph::TrainSetup,
         trainer::Trainer,
     },
 };
@@ -46,9 +45,8 @@ pub(super) struct RunWriter<'a> {
 /// A run to start.
 pub(super) struct NewRun {
     pub store: Arc<Store>,
-    pub recipe: Recipe,
+    pub setup: TrainSetup,
     pub device: Device,
-    pub group: Option<Arc<ProcessGroup>>,
     /// The folder of the run.
     pub folder: PathBuf,
     pub clock: StageClock,
@@ -72,10 +70,10 @@ impl NewRun {
         writer: Option<RunWriter<'_>>,
         watcher: &mut dyn Watcher,
     ) -> Result<StartedRun> {
-        let found = agree_on_checkpoint(self.group.as_deref(), &self.folder, found)?;
-        let (store, Recipe { config, method, warnings }) = (self.store, self.recipe);
+        let found = agree_on_checkpoint(self.setup.group.as_deref(), &self.folder, found)?;
+        let (store, TrainSetup { config, method, group, warnings }) = (self.store, self.setup);
         let from = found.as_ref().map(|(_, checkpoint)| &checkpoint.state);
-        let processes = Processes::meet(&store, self.group, config.memory.0)?;
+        let processes = Processes::meet(&store, group, config.memory.0)?;
         let digest = processes.digest(&store)?;
         if let (Some(state), Some(writer)) = (from, writer) {
             resume::check_store(writer.folder.path(), state, &store, digest)?;
@@ -92,12 +90,17 @@ impl NewRun {
             writer.folder.write_schema(&schema)?;
             let had_names = from.is_some_and(RunState::has_class_names);
             if data.links().is_none() {
-                classes = given_classes(writer.folder, &config, data.labels().spec().classes.into(), had_names)?;
+                classes = given_classes(
+                    writer.folder,
+                    config.class_names.as_deref(),
+                    data.labels().spec().classes.into(),
+                    had_names,
+                )?;
             }
         }
-        let initial = match from {
-            None => initial(&config, &data, &schema, watcher)?,
-            Some(_) => None,
+        let initial = match &config.init_from {
+            Some(run) if from.is_none() => Some(initial(run, &data.model_options(&config), &schema, watcher)?),
+            _ => None,
         };
         let is_first = processes.is_first();
         if is_first {
@@ -225,28 +228,22 @@ fn check_resumed(
     resume::check_best(writer.checkpoints, checkpoint, watcher)
 }
 
-/// The parameters that a new run starts with, if they are not random.
-fn initial(
-    config: &TrainConfig,
-    data: &TrainingData,
-    schema: &Schema,
-    watcher: &mut dyn Watcher,
-) -> Result<Option<Initial>> {
-    let Some(run) = &config.init_from else { return Ok(None) };
+/// The parameters of another run, which a new run starts with.
+fn initial(run: &Path, model: &ModelOptions, schema: &Schema, watcher: &mut dyn Watcher) -> Result<Initial> {
     let mut warnings = Vec::new();
-    let initial = Initial::read(run, &data.model_options(config), schema, &mut warnings)?;
+    let initial = Initial::read(run, model, schema, &mut warnings)?;
     warnings.iter().for_each(|warning| watcher.warn(warning));
-    Ok(Some(initial))
+    Ok(initial)
 }
 
-/// The names of the classes that the user gave: from the file, or else from the run's folder.
+/// The names of the classes: from the user's `file`, or else from the run's folder.
 fn given_classes(
     folder: &RunFolder,
-    config: &TrainConfig,
+    file: Option<&Path>,
     classes: u64,
     are_there: bool,
 ) -> grappa_run::Result<Vec<String>> {
-    let Some(path) = &config.class_names else {
+    let Some(path) = file else {
         return class_names_of(folder.path(), classes, are_there);
     };
     let names = class_names::read(path, classes)?;

@@ -23,47 +23,31 @@ use super::{
     start::{NewRun, OUT_OF_MEMORY, RunWriter},
     watcher::Watcher,
 };
-use crate::{Result, distributed::ProcessGroup, runtime::catch_out_of_memory, train::step::full_graph::Recipe};
+use crate::{Result, runtime::catch_out_of_memory, train::step::full_graph::TrainSetup};
 
-/// Trains a model on `store` in `folder`. With `resume`, continues the run in the folder from its last checkpoint.
+/// Trains a model on `store` in `folder`. With `resume`, continues the run in the folder from its last checkpoint. In a group, this is
+/// rank 0; the other ranks call [`follow`](super::follow()).
 ///
 /// # Errors
-/// If options do not fit the store or the earlier run, files cannot be read or written, or a loss is not finite. Checkpoints stay,
-/// and the run can be resumed. A full disk is not an error: training warns and continues without the files that do not fit.
+/// If options do not fit the store or the earlier run, files cannot be read or written, a loss is not finite, or another rank cannot be
+/// reached. Checkpoints stay, and the run can be resumed. A full disk is not an error: training warns and continues without the files that do not fit.
 ///
 /// If progress says to stop ([`Progress::is_stopped`](grappa_io::progress::Progress::is_stopped)), the step in progress is finished and a
 /// checkpoint is written. An evaluation, an exact inference or a pre-aggregation is aborted. The error is then
 /// [`Error::Stopped`](crate::Error::Stopped). A resumed run computes the same as one without the stop.
 pub fn train(
     store: Arc<Store>,
-    recipe: impl Into<Recipe>,
+    setup: impl Into<TrainSetup>,
     folder: &RunFolder,
     resume: bool,
     device: Device,
-    watcher: &mut dyn Watcher,
-) -> Result<Summary> {
-    train_first(store, recipe, folder, resume, device, None, watcher)
-}
-
-/// [`train`], as rank 0 of a group if one is given. The other ranks call [`follow`](super::follow()).
-///
-/// # Errors
-/// As [`train`], and if another rank has left or cannot be reached.
-pub fn train_first(
-    store: Arc<Store>,
-    recipe: impl Into<Recipe>,
-    folder: &RunFolder,
-    resume: bool,
-    device: Device,
-    group: Option<Arc<ProcessGroup>>,
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
     let process = (watcher.command(), SystemTime::now() - watcher.started());
     let run = NewRun {
         store,
-        recipe: recipe.into(),
+        setup: setup.into(),
         device,
-        group,
         folder: folder.path().to_owned(),
         clock: StageClock::started(watcher.started()),
     };
@@ -78,7 +62,7 @@ impl NewRun {
         process: (String, SystemTime),
         watcher: &mut dyn Watcher,
     ) -> Result<Summary> {
-        let checkpoints = folder.checkpoints(self.recipe.config.keep)?;
+        let checkpoints = folder.checkpoints(self.setup.config.keep)?;
         let latest = match resume {
             true => checkpoints.latest()?,
             false => Latest::default(),

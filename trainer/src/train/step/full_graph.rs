@@ -49,19 +49,21 @@ pub trait FullGraphMethod: Send {
     fn restore(&mut self, kept: Vec<(String, Tensor)>, epochs: u64);
 }
 
-/// The options of a run, and the method that they name.
-pub struct Recipe {
+/// The options of a run, the method that they name, and the processes that train together.
+pub struct TrainSetup {
     /// The options.
     pub config: TrainConfig,
     /// Computes the steps instead of Grappa's own method.
     pub method: Option<Box<dyn FullGraphMethod>>,
+    /// The processes, which have [agreed](crate::train::agree_on_options) on the options. None for one process.
+    pub group: Option<Arc<ProcessGroup>>,
     /// Problems of the options of the method, for the user.
     pub warnings: Vec<String>,
 }
 
-impl From<TrainConfig> for Recipe {
+impl From<TrainConfig> for TrainSetup {
     fn from(config: TrainConfig) -> Self {
-        Self { config, method: None, warnings: Vec::new() }
+        Self { config, method: None, group: None, warnings: Vec::new() }
     }
 }
 

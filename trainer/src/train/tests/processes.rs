@@ -12,6 +12,7 @@ use super::{
     super::{
         evaluate::evaluations::Evaluation,
         session::agreement::{agree_on_options, score_of_first},
+        step::full_graph::TrainSetup,
     },
     *,
 };
@@ -52,7 +53,9 @@ pub(super) fn prepared(
     let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
     let folder = folder.join("run");
     std::fs::create_dir_all(&folder).unwrap();
-    let mut trainer = Trainer::in_group(store.clone(), config.clone(), aggregates, Device::Cpu, folder, group).unwrap();
+    let mut trainer =
+        Trainer::new(store.clone(), TrainSetup { group, ..config.clone().into() }, aggregates, Device::Cpu, folder)
+            .unwrap();
     trainer.prepare(0, None, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
     trainer

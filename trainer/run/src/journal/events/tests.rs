@@ -123,7 +123,7 @@ fn options_are_hyperparameters_and_auto_is_what_it_became() {
     let mut events = create(folder.path(), 0, now).unwrap();
     let config = TrainConfig { lr: 0.25, residual: true, out: Some("a/b".into()), ..TrainConfig::default() };
     let chosen = [("fanouts", "15,10".to_owned())].into_iter().collect();
-    let start = |summary: &mut Message, seconds| hparams::start(summary, &config, &chosen, seconds);
+    let start = |summary: &mut Message, seconds| hparams::start(summary, config.table(), &chosen, seconds);
     events.append(&summary(now, start)).unwrap();
     events.append(&summary(now, hparams::end)).unwrap();
 
