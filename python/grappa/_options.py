@@ -258,8 +258,6 @@ class TrainOptions(TypedDict, total=False):
     attention_dropout: float
     #: Seeds per minibatch and partition; edges with task="link".
     batch: str | float | Sequence[str | float]
-    #: Share of the boundary nodes that an epoch uses, for bns.
-    boundary_share: float
     #: Nodes that each edge that is held out is ranked among, for task= link: a number of drawn ones, all, or a file.
     candidates: str | float | Sequence[str | float]
     #: Epochs between two checkpoints; 0: only by time and at the end.
@@ -292,10 +290,6 @@ class TrainOptions(TypedDict, total=False):
     early_stopping: int
     #: What the model takes of the edges of the store; if anything, the first hop is sampled.
     edge_data: Literal["auto", "use", "ignore"]
-    #: Share of the edges that an edge mask leaves out, for cofree.
-    edge_dropout: float
-    #: Number of edge masks that are drawn before training, for cofree; each step uses one; 0: no mask.
-    edge_masks: int
     #: Edges that each epoch draws, for task="link"; 0: all.
     edges_per_epoch: int
     #: Values of a node's embedding, for task="link"; auto: as hidden=.
@@ -346,8 +340,6 @@ class TrainOptions(TypedDict, total=False):
     last_heads: str | float | Sequence[str | float]
     #: Number of layers, 1 to 256.
     layers: int
-    #: Steps of each partition in an epoch with method="llcg", before the models of partitions are averaged and corrected.
-    local_steps: int
     #: Minibatches whose feature reads are planned together, at most; auto: as many as memory allows.
     lookahead: str | float | Sequence[str | float]
     #: Loss of a node or a link.
@@ -366,8 +358,6 @@ class TrainOptions(TypedDict, total=False):
     lr_step: int
     #: Memory limit for the graph and its features, such as 512MiB or 4GiB; the model's memory is extra.
     memory: int | str
-    #: Bits of a value in a message, for adaqp.
-    message_bits: Literal["auto", "2", "4", "8"]
     #: How partitions train together.
     method: Literal["grappa", "full", "isolated", "varco", "adaqp", "bns", "pipegcn", "cofree", "llcg", "gern"]
     #: Type of the model's layers.
@@ -396,10 +386,6 @@ class TrainOptions(TypedDict, total=False):
     preset: str
     #: Rank all destinations of each source in each evaluation, for task= link: Recall@K, MAP@K and NDCG@K.
     rank_destinations: bool
-    #: Compression rate over the epochs, for varco: linear:FROM:TO:SLOPE, exponential:FROM:TO:SLOPE, step:FROM:TO:EPOCHS,.
-    rate_schedule: str | float | Sequence[str | float]
-    #: What varco sends or leaves out as a whole.
-    rate_unit: Literal["value", "row"]
     #: How files are read.
     read_engine: Literal["auto", "uring", "pread"]
     #: Epochs between two repartitionings.
@@ -416,8 +402,6 @@ class TrainOptions(TypedDict, total=False):
     seed: int
     #: Strength of correction=, from 0 (none) to 1 (full).
     shrinkage: float
-    #: Weight of earlier epochs in the states and gradients of boundary nodes, for pipegcn; 0: the last epoch alone.
-    smoothing: float
     #: Steps of an epoch, at most; 0: as many as use all training nodes.
     steps_per_epoch: int
     #: Task: what the labels must serve, or link.

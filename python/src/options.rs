@@ -15,6 +15,10 @@ const ENDS: [&str; 3] = ["src", "dst", "weight"];
 /// Flags of `grappa-train` and its commands that are no options of training.
 const FLAGS_OF_TRAIN: [&str; 4] = ["probabilities", "logits", "embeddings", "exclude-known"];
 
+/// The values of `--method`, whose crate links libtorch.
+pub const METHODS: [&str; 10] =
+    ["grappa", "full", "isolated", "varco", "adaqp", "bns", "pipegcn", "cofree", "llcg", "gern"];
+
 /// The options of all programs, by name. `grappa-train` cannot be asked, because it links libtorch.
 static OPTIONS: LazyLock<HashMap<String, Values>> = LazyLock::new(|| {
     let mut options = HashMap::new();
@@ -31,6 +35,7 @@ static OPTIONS: LazyLock<HashMap<String, Values>> = LazyLock::new(|| {
     if let Some(Some(missing)) = options.get_mut("missing") {
         missing.extend(Replacement::WORDS.map(str::to_owned));
     }
+    options.insert("method".to_owned(), Some(METHODS.map(str::to_owned).to_vec()));
     for flag in FLAGS_OF_TRAIN {
         options.entry(flag.to_owned()).or_default();
     }

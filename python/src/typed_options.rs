@@ -14,7 +14,7 @@ use grappa_console::ByteSize;
 use grappa_run::config::{TrainOption, ValueKind};
 use pyo3::prelude::*;
 
-use crate::options::in_python;
+use crate::options::{METHODS, in_python};
 
 /// The options of ingest that take data.
 const DATA: [&str; 10] =
@@ -116,6 +116,8 @@ fn of_train() -> Declared {
         })
         .collect();
     declared.extend(listed(&OF_TRAIN));
+    let help = "How partitions train together".to_owned();
+    declared.insert("method".to_owned(), (literal(METHODS.into_iter()), help));
     declared
 }
 
