@@ -71,7 +71,7 @@ class IngestOptions(TypedDict, total=False):
     missing: str | float | Sequence[str | float]
     #: Id of each row of features= and labels=: .npy, Parquet, or text with one id per line.
     node_ids: Any
-    #: Number of nodes, for ids= dense: ids are 0 to N - 1.
+    #: Number of nodes, for ids="dense": ids are 0 to N - 1.
     nodes: int
     #: Dataset folder in the layout of the Open Graph Benchmark (OGB).
     ogb: Path
@@ -252,13 +252,13 @@ class TrainOptions(TypedDict, total=False):
 
     #: Nonlinearity after each layer but the last.
     activation: Literal["relu", "elu", "gelu", "leaky-relu", "prelu"]
-    #: File of ids, such as the items that a user may buy, for task= link: negatives and candidates are drawn from them.
+    #: File of ids, such as the items that a user may buy, for task="link": negatives and candidates are drawn from them.
     among: Path
     #: Dropout probability of attention weights, for gat, gatv2 and transformer.
     attention_dropout: float
     #: Seeds per minibatch and partition; edges with task="link".
     batch: str | float | Sequence[str | float]
-    #: Nodes that each edge that is held out is ranked among, for task= link: a number of drawn ones, all, or a file.
+    #: Nodes that each edge that is held out is ranked among, for task="link": a number of drawn ones, all, or a file.
     candidates: str | float | Sequence[str | float]
     #: Epochs between two checkpoints; 0: only by time and at the end.
     checkpoint_every: int
@@ -370,7 +370,7 @@ class TrainOptions(TypedDict, total=False):
     negative_sampling: Literal["uniform", "degree", "shared", "in-batch", "pairs"]
     #: Negatives of each edge, for task="link"; auto: 1, and 100 if negative_sampling= shares them.
     negatives: str | float | Sequence[str | float]
-    #: File of hard negatives, for task= link: pairs of a source and a destination without an edge.
+    #: File of hard negatives, for task="link": pairs of a source and a destination without an edge.
     negatives_from: Path
     #: Normalization after each layer but the last; if any, the perceptrons of gin and gine have layer norms.
     norm: Literal["auto", "none", "batch", "layer"]
@@ -384,7 +384,7 @@ class TrainOptions(TypedDict, total=False):
     precision: Literal["f32", "bf16"]
     #: Options of a published setting; arguments override them.
     preset: str
-    #: Rank all destinations of each source in each evaluation, for task= link: Recall@K, MAP@K and NDCG@K.
+    #: Rank all destinations of each source in each evaluation, for task="link": Recall@K, MAP@K and NDCG@K.
     rank_destinations: bool
     #: How files are read.
     read_engine: Literal["auto", "uring", "pread"]

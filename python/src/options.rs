@@ -129,7 +129,8 @@ fn column(text: &str, is_next: bool) -> Option<&str> {
 
 /// The word that `text` begins with.
 fn word(text: &str) -> Option<&str> {
-    text.split([' ', ',', ';', ')', '\'', '"', '\n']).next().filter(|word| !word.is_empty())
+    let word = text.split([' ', ',', ';', ')', '\'', '"', '\n']).next()?.trim_end_matches(':');
+    (!word.is_empty()).then_some(word)
 }
 
 /// A value as Python writes it. Places for values, such as `FILE` and `<FILE>`, stay.
