@@ -1,10 +1,15 @@
 """The types of options are the declarations of the programs."""
 
 import inspect
+import re
+import subprocess
 from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
 
 import grappa
-from grappa import _grappa, _options, _types, inputs
+from grappa import _grappa, _options, _types, inputs, programs
 
 FILE = Path(_options.__file__)
 
@@ -26,3 +31,26 @@ def test_options_of_loaders_of_links_are_arguments_of_loaders():
     arguments = inspect.signature(grappa.NeighborLoader).parameters
     passed_on = {name for name, argument in arguments.items() if argument.kind == argument.KEYWORD_ONLY} - {"labels"}
     assert passed_on == set(_types.LoaderOptions.__annotations__)
+
+
+def help_of(*command):
+    """The help of ``grappa-train``, which links libtorch, so that its options are listed by hand."""
+    try:
+        program, environment = programs.command("grappa-train")
+    except programs.Missing as error:
+        pytest.skip(str(error))
+    return subprocess.run([program, *command, "--help"], env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(("command", "options"), [((), _options.TrainOptions), (("predict",), _options.PredictOptions)])
+def test_options_of_training_and_prediction_are_options_of_the_program(command, options):
+    shown = help_of(*command)
+    flags = set(re.findall(r"--([a-z][a-z0-9-]*)", shown))
+    assert {name.replace("_", "-") for name in options.__annotations__} <= flags
+
+
+def test_methods_are_those_of_the_program():
+    shown = help_of()
+    methods = get_args(get_type_hints(_options.TrainOptions)["method"])
+    listed = shown[shown.index("--method <METHOD>") :].split("\n\n      --")[0]
+    assert set(re.findall(r"^ *- ([a-z]+):", listed, re.MULTILINE)) == set(methods)

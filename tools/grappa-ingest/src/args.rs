@@ -1,7 +1,6 @@
 //! The command line, and its translation to the options of the engine.
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     thread::available_parallelism,
 };
@@ -15,9 +14,9 @@ use grappa_engine::{
     Store,
     ingest::{
         Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeForm, EdgeFormat, EdgeOptions, EdgeSplit,
-        EncodingOptions, ExternalIds, FeatureDtype, HeaderLine, IngestOptions, Input, LabelType, MemoryInput,
-        MergeOption, MissingOption, MissingOptions, NodeData, OnBadLine, RandomSplit, Resources, Schema, SelfLoops,
-        Separator, Shares, SplitFile, SplitOptions, StoreLayout, TableForm, TableOptions,
+        EncodingOptions, ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption,
+        MissingOptions, NodeData, OnBadLine, RandomSplit, Resources, Schema, SelfLoops, Separator, Shares, SplitFile,
+        SplitOptions, StoreLayout, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };
@@ -25,6 +24,7 @@ use grappa_engine::{
 use crate::{
     assign::parse_assign,
     choices::{bad_lines, category_forms, comment_lines, edge_formats, header_lines, id_kinds, label_types},
+    data::Data,
 };
 
 const EXAMPLES: &str = "\
@@ -413,28 +413,6 @@ struct ResourceArgs {
     tmp: Option<PathBuf>,
 }
 
-/// The place of data among the options: the name of the option, and the index among its values.
-pub type DataPlace = (String, usize);
-
-/// The values of options that are data in memory, by their places.
-struct Data(HashMap<DataPlace, MemoryInput>);
-
-impl Data {
-    /// The value of an option: its data, or else the file.
-    fn input(&mut self, option: &str, path: Option<PathBuf>) -> Option<Input> {
-        path.map(|path| self.value(option, 0, path))
-    }
-
-    /// The values of an option.
-    fn inputs(&mut self, option: &str, paths: Vec<PathBuf>) -> Vec<Input> {
-        (0..).zip(paths).map(|(index, path)| self.value(option, index, path)).collect()
-    }
-
-    fn value(&mut self, option: &str, index: usize, path: PathBuf) -> Input {
-        self.0.remove(&(option.to_owned(), index)).map_or_else(|| path.into(), Input::from)
-    }
-}
-
 /// The schema of a store.
 fn schema_of(path: &Path) -> anyhow::Result<Schema> {
     let schema = Store::open(path)?.schema()?;
@@ -453,10 +431,9 @@ impl IngestArgs {
     }
 
     /// The engine's options. `data`: the values of options that are data in memory.
-    pub fn options(&self, data: HashMap<DataPlace, MemoryInput>) -> anyhow::Result<IngestOptions> {
+    pub fn options(&self, mut data: Data) -> anyhow::Result<IngestOptions> {
         let files = self.files()?;
         let named = [("train", files.train), ("val", files.valid), ("test", files.test)];
-        let mut data = Data(data);
         Ok(IngestOptions {
             edges: data.inputs("edges", files.edges),
             edge_form: self.edges.form(&mut data),

@@ -3,6 +3,7 @@
 mod args;
 mod assign;
 mod choices;
+mod data;
 mod readings;
 
 use std::{collections::HashMap, ffi::OsString, path::Path, process::ExitCode, time::Instant};
@@ -12,9 +13,10 @@ use grappa_console::{Built, Console, Summary, first_names, signals};
 use grappa_engine::ingest::{LabelType, MemoryInput, Reading, examine, ingest, kept_in, partial_folder};
 use serde::Serialize;
 
-pub use self::args::DataPlace;
+pub use self::data::DataPlace;
 use self::{
     args::IngestArgs,
+    data::Data,
     readings::{DryRun, Input},
 };
 
@@ -46,7 +48,7 @@ pub fn call(
 
 fn run(args: &IngestArgs, data: HashMap<DataPlace, MemoryInput>, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let options = args.options(data)?;
+    let options = args.options(Data(data))?;
     if args.is_dry_run() {
         return console.finish(&DryRun::of(&examine(&options, &console.bars())?));
     }

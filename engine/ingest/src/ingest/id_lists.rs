@@ -1,6 +1,6 @@
 //! The nodes of a list of external ids.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use grappa_formats::NodeId;
 use grappa_input::{IdKind, Keys, Place, SplitSource};
@@ -122,7 +122,7 @@ pub fn for_each_node(
 
 /// The number of ids of a list, estimated if it is text.
 pub fn listed(source: &SplitSource) -> u64 {
-    source.ids().unwrap_or_else(|| fs::metadata(source.path()).map_or(0, |file| file.len() / TEXT_ID_BYTES))
+    source.ids().unwrap_or_else(|| source.total_bytes() / TEXT_ID_BYTES)
 }
 
 /// Whether it takes longer to search the dictionary for each id of a list than to load all segments.

@@ -275,6 +275,11 @@ impl SplitSource {
         }
     }
 
+    /// Bytes of the file or of the data: of a folder, of the file that is read.
+    pub fn total_bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
     /// Whether it is a mask, whose rows are dense ids.
     pub fn is_mask(&self) -> bool {
         matches!(&self.content, IdContent::Array { reader, .. } if reader.array.element == ElementType::Bool)

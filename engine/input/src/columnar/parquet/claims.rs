@@ -216,6 +216,23 @@ mod tests {
     }
 
     #[test]
+    fn a_dictionary_may_not_claim_more_values_than_its_page_has_bytes() {
+        // Field 7 after field 3: a struct with the number of values.
+        let dictionary = |values: i64| {
+            let mut header = header(1000, 100, false);
+            header.extend([0x4c, 0x15]);
+            put(&mut header, values);
+            header.extend([0x15, 0, 0, 0]);
+            check_page_header(&header, 1000)
+        };
+        dictionary(1000).unwrap();
+        for values in [1001, i64::from(i32::MAX)] {
+            let error = dictionary(values).unwrap_err().to_string();
+            assert!(error.contains(&format!("a dictionary of {values} values has 1000 bytes")), "{error}");
+        }
+    }
+
+    #[test]
     fn a_page_has_a_type_that_is_read() {
         let of_type = |page: i64| {
             let mut header = header(8, 8, false);

@@ -139,7 +139,7 @@ impl ParquetFile {
 pub(super) struct BatchReader(ParquetRecordBatchReader);
 
 impl BatchReader {
-    /// The next rows, of which there must be some.
+    /// The next rows. An end is an error: the caller knows that there are more.
     pub fn next_batch(&mut self) -> ArrowResult<RecordBatch> {
         let batch = guarded(|| Ok(self.0.next()))?;
         batch.unwrap_or_else(|| Err(ArrowError::ParquetError("a column has too few values".to_owned())))
