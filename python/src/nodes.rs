@@ -35,7 +35,7 @@ pub fn reserved<T>(count: usize, what: &'static str) -> grappa_engine::Result<Ve
     Ok(values)
 }
 
-/// The values of an iterator, of which there are `count` at most.
+/// Collects the values of an iterator, at most `count`.
 ///
 /// # Errors
 /// If the system refuses the memory.

@@ -265,6 +265,19 @@ def test_durations_are_refused_and_their_seconds_are_read(name, unit, tmp_path):
         assert store.features[np.arange(5)].ravel().tolist() == [1, 2, 3, 4, 5]
 
 
+def test_old_timestamps_of_parquet_are_days_in_every_century(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    days = [-1, 0, 365_000]
+    moments = np.array(days, "M8[D]").astype("M8[us]")
+    table = pa.table({"seen": pa.array(moments), "first": [0.0, 1.0, 2.0]})
+    parquet.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    assert parquet.ParquetFile(tmp_path / "x.parquet").schema.column(0).physical_type == "INT96"
+    store = grappa.ingest([[0, 1], [1, 2]], features=tmp_path / "x.parquet", nodes=3, out=tmp_path / "x.grappa")
+    assert store.features[:].tolist() == [[float(day), row] for row, day in enumerate(days)]
+
+
 def test_arrays_of_durations_are_refused(tmp_path):
     wait = np.array([1, 2, 3, 4, 5], "m8[ns]")
     with pytest.raises(ValueError, match=r"features=features / np.timedelta64\(1, 's'\)"):
