@@ -205,7 +205,7 @@ class VerifyOptions(TypedDict, total=False):
 class RepartitionOptions(TypedDict, total=False):
     """Options of `Store.repartition`."""
 
-    #: How partitions change from one super-epoch to the next.
+    #: Repartitioning schedule.
     schedule: Literal["sweep", "shuffle", "fixed", "local"]
     #: Seed of the random groups.
     seed: int
@@ -252,13 +252,13 @@ class TrainOptions(TypedDict, total=False):
 
     #: Nonlinearity after each layer but the last.
     activation: Literal["relu", "elu", "gelu", "leaky-relu", "prelu"]
-    #: File of ids, such as the items that a user may buy, for task="link": negatives and candidates are drawn from them.
+    #: File of node ids, such as all items of a shop, for task="link": the only destinations of negatives and candidates.
     among: Path
     #: Dropout probability of attention weights, for gat, gatv2 and transformer.
     attention_dropout: float
     #: Seeds per minibatch and partition; edges with task="link".
-    batch: str | float | Sequence[str | float]
-    #: Nodes that each edge that is held out is ranked among, for task="link": a number of drawn ones, all, or a file.
+    batch: int | Literal["auto"]
+    #: Candidates of each held-out edge, for task="link": a number of random nodes, all nodes, or a file.
     candidates: str | float | Sequence[str | float]
     #: Epochs between two checkpoints; 0: only by time and at the end.
     checkpoint_every: int
@@ -274,8 +274,8 @@ class TrainOptions(TypedDict, total=False):
     compress: Literal["none", "bf16", "int8", "top-k", "lossless"]
     #: Share of the gradient's values that compress="top-k" sends, such as 0.01; or a range such as 0.01..0.5.
     compress_rate: str | float | Sequence[str | float]
-    #: Partitions that are computed together in one step; auto: all, or as many as fit in memory= if the graph.
-    concurrent: str | float | Sequence[str | float]
+    #: Partitions per step; auto: all, or as many as fit in memory= if the graph does not.
+    concurrent: int | Literal["auto"]
     #: TOML file with options; arguments override it.
     config: Path
     #: Loss weights by coverage, the share of its neighborhood that a seed sees in its partition.
@@ -288,61 +288,61 @@ class TrainOptions(TypedDict, total=False):
     dropout: float
     #: Evaluations without improvement before training ends; 0: never.
     early_stopping: int
-    #: What the model takes of the edges of the store; if anything, the first hop is sampled.
+    #: Edge data used by the model: weights or features; if any is used, the first hop is sampled.
     edge_data: Literal["auto", "use", "ignore"]
-    #: Edges that each epoch draws, for task="link"; 0: all.
+    #: Random training edges per epoch, for task="link"; 0: all.
     edges_per_epoch: int
     #: Values of a node's embedding, for task="link"; auto: as hidden=.
-    embedding: str | float | Sequence[str | float]
+    embedding: int | Literal["auto"]
     #: Number of epochs.
     epochs: int
     #: Epochs between two evaluations; the last epoch is always evaluated.
     eval_every: int
-    #: How the model is evaluated while it is trained.
+    #: Inference for evaluations during training.
     evaluate: Literal["auto", "exact", "sampled"]
-    #: Number format of hidden states of an exact evaluation that do not fit in memory as f32.
+    #: Number format of hidden states in an exact evaluation, if they do not fit in memory as f32.
     evaluate_states: Literal["f32", "bf16"]
-    #: Edges that messages do not use while a minibatch asks about them, for task="link"; auto: both, and none with.
+    #: Target edges that a minibatch removes from its messages, for task="link"; auto: both directions, and none with.
     exclude_targets: Literal["auto", "both", "forward", "none"]
     #: Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all.
-    fanouts: str | float | Sequence[str | float]
-    #: Source of the first layer's aggregates: the features of in-neighbors, reduced.
+    fanouts: int | str | Sequence[int]
+    #: Source of the first layer's aggregates: sampled neighbors, or pre-aggregated features.
     first_hop: Literal["auto", "sampled", "preaggregated"]
     #: Exponent of loss="focal"; 0 is cross-entropy; auto: 2.
-    focal_gamma: str | float | Sequence[str | float]
+    focal_gamma: float | Literal["auto"]
     #: Train anew where there is a run, and remove that run when the new one has finished.
     force: bool
-    #: Train without sampling: each step uses all training nodes of a partition and all edges that it sees.
+    #: Train without sampling: each step uses all training nodes and all visible edges of its partitions.
     full_graph: bool
     #: Treatment of halo nodes: in-neighbors that the partition does not own.
     halo: Literal["auto", "stop", "neighbors", "none", "history"]
-    #: In-neighbors of each halo node with halo="neighbors", at most; drawn again at each repartitioning; auto: ten.
-    halo_neighbors: str | float | Sequence[str | float]
+    #: Maximum number of sampled in-neighbors per halo node, with halo="neighbors"; sampled again at each.
+    halo_neighbors: int | Literal["auto"]
     #: Number of attention heads, for gat, gatv2 and transformer; must divide hidden=.
     heads: int
     #: Hidden dimension: size of a node's embedding between layers; all heads together for models with attention.
     hidden: int
     #: Error from which loss="huber" is linear, in standard deviations of the target; auto: 1.
-    huber_delta: str | float | Sequence[str | float]
-    #: Start with the parameters of the best model of this run, which must have the same layers.
+    huber_delta: float | Literal["auto"]
+    #: Initial parameters: the best model of this run, which must have the same layers.
     init_from: Path
     #: Dropout probability of features; above 0, the first hop is sampled.
     input_dropout: float
     #: Seconds to wait for all processes at the start.
     join_timeout: int
-    #: How the states of all layers make the logits (jumping knowledge).
+    #: Combination of the states of all layers before the classifier (jumping knowledge).
     jumping_knowledge: Literal["none", "max", "cat"]
     #: Number of checkpoints to keep, besides the best.
     keep: int
     #: Label smoothing: the part of each target that is spread evenly over all classes, from 0 to below 1.
     label_smoothing: float
     #: Number of attention heads in the last layer, which are averaged, for gat, gatv2 and transformer; auto: as heads=.
-    last_heads: str | float | Sequence[str | float]
+    last_heads: int | Literal["auto"]
     #: Number of layers, 1 to 256.
     layers: int
-    #: Minibatches whose feature reads are planned together, at most; auto: as many as memory allows.
-    lookahead: str | float | Sequence[str | float]
-    #: Loss of a node or a link.
+    #: Maximum number of minibatches whose feature reads are planned together; auto: as many as memory allows.
+    lookahead: int | Literal["auto"]
+    #: Training loss.
     loss: Literal["auto", "cross-entropy", "focal", "mse", "mae", "huber", "bce", "bpr", "softmax"]
     #: Learning rate.
     lr: float
@@ -364,12 +364,12 @@ class TrainOptions(TypedDict, total=False):
     model: Literal["sage", "sage-max", "gcn", "gat", "gatv2", "gin", "gine", "transformer", "pinsage"]
     #: Momentum, for optimizer="sgd".
     momentum: float
-    #: Number that decides which epoch is the best; early_stopping= and lr_schedule="plateau" follow it.
+    #: Metric that selects the best epoch; early_stopping= and lr_schedule="plateau" follow it.
     monitor: Literal["score", "loss", "accuracy", "macro-f1", "micro-f1", "auc", "average-precision", "rmse", "mae", "r2", "mrr", "hits@10", "recall@20", "map@20", "ndcg@20"]
-    #: Where the negatives of an edge come from, for task="link"; no edge of the graph is one.
+    #: Distribution of negatives, for task="link"; edges of the graph are never negatives.
     negative_sampling: Literal["uniform", "degree", "shared", "in-batch", "pairs"]
     #: Negatives of each edge, for task="link"; auto: 1, and 100 if negative_sampling= shares them.
-    negatives: str | float | Sequence[str | float]
+    negatives: int | Literal["auto"]
     #: File of hard negatives, for task="link": pairs of a source and a destination without an edge.
     negatives_from: Path
     #: Normalization after each layer but the last; if any, the perceptrons of gin and gine have layer norms.
@@ -379,14 +379,14 @@ class TrainOptions(TypedDict, total=False):
     #: Optimizer.
     optimizer: Literal["adam", "adamw", "sgd"]
     #: Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in memory=.
-    partitions: str | float | Sequence[str | float]
+    partitions: int | Literal["auto"]
     #: Number format of the model's computations.
     precision: Literal["f32", "bf16"]
     #: Options of a published setting; arguments override them.
     preset: str
-    #: Rank all destinations of each source in each evaluation, for task="link": Recall@K, MAP@K and NDCG@K.
+    #: Compute Recall@K, MAP@K and NDCG@K in each evaluation, for task="link".
     rank_destinations: bool
-    #: How files are read.
+    #: I/O engine.
     read_engine: Literal["auto", "uring", "pread"]
     #: Epochs between two repartitionings.
     repartition_every: int
@@ -396,20 +396,20 @@ class TrainOptions(TypedDict, total=False):
     residual: bool
     #: Continue a run from its last checkpoint; auto starts a run if there is none.
     resume: bool | Literal["auto"]
-    #: How partitions change when the graph is repartitioned.
+    #: Repartitioning schedule.
     schedule: Literal["sweep", "shuffle", "fixed", "local"]
     #: Random seed of initial parameters, partitions, sampling and dropout.
     seed: int
     #: Strength of correction=, from 0 (none) to 1 (full).
     shrinkage: float
-    #: Steps of an epoch, at most; 0: as many as use all training nodes.
+    #: Maximum number of steps per epoch; 0: enough for all training nodes.
     steps_per_epoch: int
-    #: Task: what the labels must serve, or link.
+    #: Task: classification or regression of nodes, or link prediction.
     task: Literal["auto", "classes", "regression", "link"]
     #: Divisor of the scores in loss="softmax"; auto: 1.
-    temperature: str | float | Sequence[str | float]
+    temperature: float | Literal["auto"]
     #: Number of worker threads; auto: one per processor.
-    threads: str | float | Sequence[str | float]
+    threads: int | Literal["auto"]
     #: Seconds without a sign of life after which a process is missing.
     timeout: int
     #: Largest number of steps per walk, for pinsage.

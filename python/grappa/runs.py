@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import warnings
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Literal, TypeVar, Unpack
 
 import numpy as np
 
 from . import _grappa, programs
 from ._grappa import Error, in_python
 from ._options import PredictOptions, TrainOptions
-from .command import arguments
+from .command import arguments, warn
 from .links import _pairs
 from .optional import needed
 from .store import Store, _numbers
@@ -475,62 +474,82 @@ def _call(line: list[str], print_lines: bool = False, remedy: str = "") -> None:
         program, environment = programs.command("grappa-train")
     except programs.Missing as error:
         raise Error(str(error)) from None
-    # A group of its own: a terminal sends Ctrl-C to all processes of a group, and a second signal would end the program at once.
-    process = subprocess.Popen(
-        [program, *line],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        process_group=0,
-    )
-    assert process.stdout is not None
-    lines: list[str] = []
-    interrupted = False
-    try:
-        while True:
-            try:
-                for text in process.stdout:
-                    lines.append(text.rstrip("\n"))
-                    _show(lines[-1], print_lines)
-                process.wait()
-                break
-            except KeyboardInterrupt:
-                interrupted = True
+    with _Reports() as reports:
+        # A group of its own: a terminal sends Ctrl-C to all processes of a group, and a second signal would end the program at once.
+        process = subprocess.Popen(
+            [program, *line],
+            env=environment | {"GRAPPA_REPORTS": reports.path},
+            pass_fds=[reports.file],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            process_group=0,
+        )
+        assert process.stdout is not None
+        last_lines: deque[str] = deque(maxlen=5)
+        interrupted = False
+        try:
+            while True:
+                try:
+                    for text in process.stdout:
+                        last_lines.append(text.rstrip("\n"))
+                        reports.read()
+                        if print_lines:
+                            print(last_lines[-1], file=sys.stderr, flush=True)
+                    process.wait()
+                    break
+                except KeyboardInterrupt:
+                    interrupted = True
+                    process.send_signal(signal.SIGINT)
+            reports.read()
+        finally:
+            # A warning became an error, or the lines cannot be shown.
+            if process.poll() is None:
                 process.send_signal(signal.SIGINT)
-    finally:
-        # Whoever shows the lines has failed.
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            process.communicate()
-        process.stdout.close()
-    if interrupted or process.returncode in STOPPED:
-        raise KeyboardInterrupt(remedy)
-    if process.returncode != 0:
-        raise _failure(process.returncode, lines, remedy)
+                process.communicate()
+            process.stdout.close()
+        if interrupted or process.returncode in STOPPED:
+            raise KeyboardInterrupt(remedy)
+        if process.returncode != 0:
+            raise reports.exception() or _crash(process.returncode, last_lines, remedy)
 
 
-def _show(line: str, print_lines: bool) -> None:
-    if line.lstrip().startswith("WARN "):
-        warnings.warn(in_python(line.lstrip().removeprefix("WARN ")), stacklevel=4)
-    elif print_lines:
-        print(line, file=sys.stderr, flush=True)
+class _Reports:
+    """Warnings and failures of a program and its workers: a file in memory, to which they append lines of JSON."""
+
+    def __init__(self) -> None:
+        self.file = os.memfd_create("grappa-reports")
+        self.path = f"/proc/self/fd/{self.file}"
+        self._position = 0
+        self._rest = b""
+        self._failures: list[dict[str, Any]] = []
+
+    def __enter__(self) -> _Reports:
+        return self
+
+    def __exit__(self, *_) -> None:
+        os.close(self.file)
+
+    def read(self) -> None:
+        """Reads what was appended since the last call. A warning becomes one of Python."""
+        appended = os.pread(self.file, os.fstat(self.file).st_size - self._position, self._position)
+        self._position += len(appended)
+        *lines, self._rest = (self._rest + appended).split(b"\n")
+        reports = [json.loads(line) for line in lines]
+        self._failures += [report["failure"] for report in reports if "failure" in report]
+        for report in reports:
+            if "warning" in report:
+                warn(in_python(report["warning"]))
+
+    def exception(self) -> Exception | None:
+        """The exception for the failure: of the first worker if there are several, because the launcher repeats no causes."""
+        failures = sorted(self._failures, key=lambda failure: "process" not in failure)
+        return _grappa.exception_of(json.dumps(failures[0])) if failures else None
 
 
-def _failure(code: int, lines: list[str], remedy: str) -> Exception:
-    """The exception for a program that failed: its message, without what it printed before."""
-    starts = [at for at, line in enumerate(lines) if line.startswith("error: ")]
-    if not starts:
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return Error("\n".join([f"grappa-train {how}" + (f"; {remedy}" if remedy else ""), *lines[-5:]]))
-    told = "\n".join(lines[starts[-1] :])
-    if unknown := re.search(r"unexpected argument '--([\w-]+)' found", told):
-        similar = re.search(r"similar arguments? exists?: ((?:'--[\w-]+'(?:, )?)+)", told)
-        names = re.findall(r"--([\w-]+)", similar[1]) if similar else []
-        nearest = f": did you mean {' or '.join(name.replace('-', '_') + '=' for name in names)}?" if names else ""
-        return ValueError(f"there is no option {unknown[1].replace('-', '_')}={nearest or ': the docs of training list all options'}")
-    message = in_python("\n".join(lines[starts[-1] :]).removeprefix("error: ").strip())
-    # Wrong usage, as clap reports it.
-    return ValueError(message) if code == 2 else Error(message)
+def _crash(code: int, last_lines: Iterable[str], remedy: str) -> Error:
+    """The exception for a program that ended without a report."""
+    end = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return Error("\n".join([f"grappa-train {end}" + (f"; {remedy}" if remedy else ""), *last_lines]))

@@ -34,6 +34,8 @@ mod _grappa {
     #[pymodule_export]
     use super::array::Array;
     #[pymodule_export]
+    use super::error::exception_of;
+    #[pymodule_export]
     use super::loader::{Batches, Loader, default_memory};
     #[pymodule_export]
     use super::program::{in_python, run, take_warnings};

@@ -90,7 +90,7 @@ type Inbox = Arc<Mutex<Option<Receiver<Delivered>>>>;
 /// A batch, or None after the last one.
 type Delivered = Result<Option<Prepared>, grappa_engine::Error>;
 
-/// What arrives, or why nothing does.
+/// A batch, or why there is none.
 type Received = Result<Delivered, RecvTimeoutError>;
 
 struct Command {

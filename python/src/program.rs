@@ -31,7 +31,7 @@ pub fn run(
         let answer = console.take_answer();
         match ended {
             Ok(()) => Ok(answer.map(|answer| answer.json)),
-            Err(error) => Err(program_exception(match answer {
+            Err(error) => Err(program_exception(&match answer {
                 // The problems that it found.
                 Some(answer) => anyhow!("{error:#}\n{}", answer.text),
                 None => error,

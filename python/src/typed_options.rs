@@ -109,10 +109,13 @@ fn of_train() -> Declared {
                 ValueKind::Number => "float".to_owned(),
                 ValueKind::Bytes => "int | str".to_owned(),
                 ValueKind::Path => "Path".to_owned(),
+                ValueKind::Integers => "int | str | Sequence[int]".to_owned(),
                 ValueKind::Text if option.choices.is_empty() => "str | float | Sequence[str | float]".to_owned(),
                 ValueKind::Text => literal(names),
             };
-            (python_name(&option.name), (kind, sentence(option.help.first().unwrap_or(&""))))
+            let is_number = matches!(option.kind, ValueKind::Integer | ValueKind::Number);
+            let auto = if option.accepts_auto && is_number { " | Literal[\"auto\"]" } else { "" };
+            (python_name(&option.name), (kind + auto, sentence(&first_paragraph(option.help))))
         })
         .collect();
     declared.extend(listed(&OF_TRAIN));
@@ -155,6 +158,12 @@ fn kind_of(option: &Arg) -> String {
 
 fn help_of(option: &Arg) -> String {
     sentence(&option.get_help().map(ToString::to_string).unwrap_or_default())
+}
+
+/// The lines of a description up to the first empty one, as one line.
+fn first_paragraph(lines: &[&str]) -> String {
+    let lines = lines.iter().map(|line| line.trim()).take_while(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
 }
 
 /// The first sentence of a description, in words of Python, on one line.

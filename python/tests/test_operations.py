@@ -51,7 +51,7 @@ def test_damage_is_an_error_that_lists_each_problem(blocks):
     ("use", "message"),
     [
         (lambda store: store.repartition(0), "partitions"),
-        (lambda store: store.repartition(2, scedule="sweep"), "unexpected argument 'scedule=' found; tip: .*'schedule='$"),
+        (lambda store: store.repartition(2, scedule="sweep"), "^there is no option scedule=: did you mean schedule=[?]$"),
         (lambda store: store.preaggregate("median"), "possible values: mean, gcn, sum"),
         (lambda store: store.add_features("fastrp", hop_weights=[]), "hop_weights=\\[\\] is empty"),
         (lambda store: grappa.generate("sbm", out=store.path), "scale=<S>|nodes=<N>"),

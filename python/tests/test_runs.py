@@ -345,6 +345,36 @@ def test_mistakes_are_the_programs_errors(run, cora, store, tmp_path):
         run.predict(store, [2708])
 
 
+def test_mistakes_of_training_have_fields(run, cora, tmp_path):
+    with pytest.raises(ValueError, match="^hidden is 0; it must be at least 1$") as caught:
+        grappa.train(cora, out=tmp_path / "x", hidden=0)
+    assert (caught.value.option, caught.value.expected, caught.value.found) == ("hidden", "at least 1", "0")
+    with pytest.raises(ValueError) as caught:
+        grappa.train(cora, out=tmp_path / "x", halo="far")
+    assert (caught.value.option, caught.value.found) == ("halo", "far") and "neighbors" in caught.value.expected
+    with pytest.raises(ValueError) as caught:
+        grappa.train(cora, out=tmp_path / "x", epoch=2)
+    assert (caught.value.option, caught.value.expected) == ("epoch", "epochs")
+    with pytest.raises(grappa.Error, match="memory") as caught:
+        grappa.train(cora, out=tmp_path / "x", memory="1MiB", epochs=1)
+    assert (caught.value.option, caught.value.found) == ("memory", str(1 << 20))
+
+
+def test_the_failure_of_a_worker_is_the_failure_of_the_run(run, cora, tmp_path):
+    with pytest.raises(ValueError, match="^hidden is 0; it must be at least 1$") as caught:
+        grappa.train(cora, out=tmp_path / "x", hidden=0, workers=2, partitions=4)
+    assert caught.value.option == "hidden"
+
+
+def test_a_program_that_crashes_is_named_with_its_last_lines(run, monkeypatch, tmp_path):
+    script = tmp_path / "grappa-train"
+    script.write_text("#!/bin/sh\necho about to crash\nkill -SEGV $$\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("GRAPPA_PROGRAMS", str(tmp_path))
+    with pytest.raises(grappa.Error, match="(?s)was ended by SIGSEGV.*about to crash$"):
+        run.export(tmp_path / "model.safetensors")
+
+
 def test_warnings_of_the_program_are_warnings(run, tmp_path):
     inputs = {"features": CORA / "features.npz", "labels": CORA / "labels.npy", "train": CORA / "train.npy"}
     store = grappa.ingest(CORA / "edges.tsv", undirected=True, out=tmp_path / "train.grappa", **inputs)

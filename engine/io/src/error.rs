@@ -7,6 +7,7 @@ use std::{
 
 use grappa_formats::FormatError;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::size::ByteSize;
@@ -251,6 +252,24 @@ fn remedy(source: &io::Error) -> &'static str {
     }
 }
 
+/// The parts of an error's message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ErrorFields {
+    /// Name of the option, without hyphens before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
+    /// The values that are possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// The value that is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    /// How to change the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
 /// Place of a problem in an input file. Displays as a suffix of the file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
@@ -276,6 +295,36 @@ impl fmt::Display for Position {
 }
 
 impl Error {
+    /// The parts of the message that are fields.
+    pub fn fields(&self) -> ErrorFields {
+        let remedy = |remedy: &str| Some(remedy.to_owned());
+        match self {
+            Self::OutOfRange { what, expected, found } => ErrorFields {
+                option: what.strip_prefix("--").map(str::to_owned),
+                expected: Some(expected.clone()),
+                found: Some(found.clone()),
+                remedy: None,
+            },
+            Self::UnknownName { name, known, .. } => {
+                ErrorFields { expected: Some((*known).to_owned()), found: Some(name.clone()), ..ErrorFields::default() }
+            }
+            Self::Budget { given, least, remedy: other, .. } => ErrorFields {
+                option: Some("memory".to_owned()),
+                expected: Some(least.to_string()),
+                found: Some(given.to_string()),
+                remedy: remedy(other),
+            },
+            Self::Limit { limit, remedy: other, .. } => {
+                ErrorFields { expected: Some(limit.clone()), remedy: remedy(other), ..ErrorFields::default() }
+            }
+            Self::Conflict { remedy: other, .. } | Self::Missing { remedy: other, .. } => {
+                ErrorFields { remedy: remedy(other), ..ErrorFields::default() }
+            }
+            Self::Unsupported { remedy: other, .. } => ErrorFields { remedy: remedy(other), ..ErrorFields::default() },
+            _ => ErrorFields::default(),
+        }
+    }
+
     /// For `map_err`: an I/O error of doing `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.as_ref().to_owned(), source }

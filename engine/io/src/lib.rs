@@ -62,5 +62,5 @@ pub mod text;
 pub mod unnamed;
 pub mod workers;
 
-pub use error::{Error, Position, Result};
+pub use error::{Error, ErrorFields, Position, Result};
 pub use workers::check_threads;

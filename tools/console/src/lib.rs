@@ -31,10 +31,12 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod failure;
 pub mod log;
 pub mod options;
 mod output;
 mod processor;
+pub mod reports;
 mod screen;
 pub mod signals;
 mod summary;
@@ -48,6 +50,7 @@ use std::{
 };
 
 pub use bars::Bars;
+pub use failure::{Failure, FailureKind};
 use grappa_io::{
     heap::{self, Heap},
     text::printable_lines,
@@ -60,6 +63,7 @@ pub use grappa_io::{
 };
 pub use output::{StdoutClosed, one_line, print_line, stdout};
 pub use summary::{Built, Summary};
+use tracing_subscriber::{Layer, filter::filter_fn, layer::SubscriberExt, util::SubscriberInitExt};
 pub use warnings::{keep_warnings, take_warnings};
 
 /// When the system refuses memory, the program ends with an error on stderr instead of a signal.
@@ -102,12 +106,25 @@ impl ConsoleArgs {
             2 => tracing::Level::DEBUG,
             _ => tracing::Level::TRACE,
         };
-        tracing_subscriber::fmt()
-            .with_max_level(level)
+        let lines = tracing_subscriber::fmt::layer()
             .with_ansi(false)
             .without_time()
             .with_target(level > tracing::Level::INFO)
-            .with_writer(screen::AboveBars::default)
+            .with_writer(screen::AboveBars::default);
+        let is_reported = reports::is_open();
+        let shown = move |event: &tracing::Metadata<'_>| {
+            *event.level() <= level && !(is_reported && *event.level() == tracing::Level::WARN)
+        };
+        let warnings = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .without_time()
+            .with_level(false)
+            .with_target(false)
+            .with_writer(reports::Warnings::default);
+        let reported = move |event: &tracing::Metadata<'_>| is_reported && *event.level() == tracing::Level::WARN;
+        tracing_subscriber::registry()
+            .with(lines.with_filter(filter_fn(shown)))
+            .with(warnings.with_filter(filter_fn(reported)))
             .init();
         Console { quiet: self.quiet, json: self.json, caller: None }
     }
@@ -225,6 +242,11 @@ pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
 
 /// [`run`], for a program that ends itself with the code.
 pub fn code_of(main: impl FnOnce() -> anyhow::Result<()>) -> u8 {
+    code_with(main, Failure::new)
+}
+
+/// As [`code_of`]. `describe` also knows the errors of the program's own libraries.
+pub fn code_with(main: impl FnOnce() -> anyhow::Result<()>, describe: impl FnOnce(&anyhow::Error) -> Failure) -> u8 {
     processor::require_supported_processor();
     grappa_io::map::report_faults();
     grappa_io::machine::raise_descriptor_limit();
@@ -239,6 +261,7 @@ pub fn code_of(main: impl FnOnce() -> anyhow::Result<()>) -> u8 {
                 code
             }
             None => {
+                reports::failure(&Failure { process: log::process_name(), ..describe(&error) });
                 screen::eprint_line(&format!("error: {}", one_line(&error)));
                 1
             }

@@ -39,6 +39,11 @@ pub fn open_file(path: &Path) -> grappa_io::Result<()> {
     Ok(())
 }
 
+/// The name of this process, if it is one of several.
+pub(crate) fn process_name() -> Option<String> {
+    lock().as_ref().map(|log| log.name.clone())
+}
+
 /// Appends a line to the log file, if there is one.
 pub fn line(text: &str) {
     if let Some(log) = &mut *lock() {

@@ -165,7 +165,7 @@ pub struct RepartitionArgs {
     /// Number of partitions, at most the number of chunks
     #[arg(long, value_name = "K")]
     pub partitions: u32,
-    /// How partitions change from one super-epoch to the next
+    /// Repartitioning schedule
     #[arg(long, value_name = "NAME", default_value = "sweep", value_parser = explained(Schedule::ALL, Schedule::name, schedule_help))]
     pub schedule: Schedule,
     /// Seed of the random groups
@@ -246,7 +246,7 @@ pub struct ReadingArgs {
     /// Do not gather features
     #[arg(long)]
     pub no_features: bool,
-    /// How files are read
+    /// I/O engine
     #[arg(long, default_value = "auto", value_parser = read_engines())]
     pub read_engine: Choice,
     /// Minibatches whose feature reads are planned together, at most [default: as many as memory allows]

@@ -5,6 +5,7 @@ use std::{ffi::OsStr, num::NonZero, path::PathBuf};
 use clap::{
     Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+    error::{ContextKind, ContextValue},
 };
 use grappa_console::{ByteSize, Summary};
 use grappa_methods::{MethodConfig, NOT_SHARED};
@@ -184,7 +185,14 @@ impl TypedValueParser for OptionParser {
         arg: Option<&Arg>,
         value: &OsStr,
     ) -> std::result::Result<Value, clap::Error> {
-        self.0.read.parse_ref(command, arg, value)
+        self.0.read.parse_ref(command, arg, value).map_err(|mut error| {
+            // For callers that are programs; the message lists the names, too.
+            if !self.0.choices.is_empty() {
+                let names = self.0.choices.iter().map(|(name, _)| (*name).to_owned());
+                error.insert(ContextKind::ValidValue, ContextValue::Strings(names.collect()));
+            }
+            error
+        })
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

@@ -21,8 +21,9 @@ use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use grappa_console::{Failure, FailureKind, reports};
 use grappa_methods::MethodConfig;
-use grappa_trainer::runtime;
+use grappa_trainer::{Error, runtime};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -104,7 +105,7 @@ Examples:
 }
 
 fn main() {
-    let code = grappa_console::code_of(|| {
+    let work = || {
         // A panic that becomes an error is not reported twice.
         let tell = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -115,14 +116,37 @@ fn main() {
         let matches = Cli::command().try_get_matches().unwrap_or_else(|error| answer(&error));
         run(Cli::from_arg_matches(&matches).unwrap_or_else(|error| answer(&error)))?;
         Ok(io::stdout().flush()?)
-    });
-    runtime::exit(code)
+    };
+    runtime::exit(grappa_console::code_with(work, failure))
+}
+
+/// The failure of this program. The errors of its libraries name options.
+fn failure(error: &anyhow::Error) -> Failure {
+    let run = match (error.downcast_ref::<Error>(), error.downcast_ref::<grappa_run::Error>()) {
+        (Some(Error::OutOfMemory { .. }), _) => {
+            return Failure { kind: FailureKind::Memory, ..Failure::new(error) };
+        }
+        (Some(Error::Engine(engine)), _) => return Failure::of_engine(engine),
+        (Some(Error::Run(run)), _) | (None, Some(run)) => run,
+        _ => return Failure::new(error),
+    };
+    let kind = match run {
+        grappa_run::Error::Engine(engine) => return Failure::of_engine(engine),
+        grappa_run::Error::OutOfRange { .. } | grappa_run::Error::UnknownName(_) => FailureKind::Value,
+        _ => FailureKind::Other,
+    };
+    Failure { kind, fields: run.fields(), ..Failure::new(error) }
 }
 
 /// Prints help, the version, or what is wrong with the command line. As clap's `exit`, without the destructors of libtorch.
 fn answer(error: &clap::Error) -> ! {
+    let other = second_store(error);
+    let error = other.as_ref().unwrap_or(error);
+    if error.use_stderr() {
+        reports::failure(&Failure::usage(error));
+    }
     // Nothing can be done about a stream that is closed.
-    let _ = second_store(error).as_ref().unwrap_or(error).print();
+    let _ = error.print();
     let _ = io::stdout().flush();
     runtime::exit(u8::try_from(error.exit_code()).unwrap_or(1))
 }

@@ -84,7 +84,7 @@ impl FullStep {
             };
             let mut sources = Tensor::cat(&[&own, &arrived], 0);
             if layer == 0 {
-                // Dropout of features that arrived: they travel without.
+                // Dropout of received features: they are sent without dropout.
                 sources = model.input_states(&sources, pass);
             }
             let made = model.convolve(layer, block, &sources, None, pass);

@@ -1,7 +1,11 @@
 //! Errors of this crate.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 
+use grappa_io::ErrorFields;
 use thiserror::Error;
 
 /// The result of an operation of this crate.
@@ -17,7 +21,17 @@ pub enum Error {
     /// A model of this shape cannot exist.
     #[error("impossible model: {0}")]
     Model(String),
-    /// An option is out of range, or options contradict each other. The message names a value that works.
+    /// The value of an option is out of its range.
+    #[error("{option} is {found}; it must be {expected}")]
+    OutOfRange {
+        /// The name of the option.
+        option: String,
+        /// The possible values.
+        expected: String,
+        /// The value.
+        found: String,
+    },
+    /// Options contradict each other. The message names a value that works.
     #[error("{0}")]
     Options(String),
     /// A resumed run was given another value of an option that it cannot change.
@@ -70,9 +84,28 @@ impl Error {
         Self::RunFile { path: path.to_owned(), what: what.into() }
     }
 
+    /// The value of an option is out of its range.
+    pub(crate) fn out_of_range(option: &str, expected: impl Display, found: impl Display) -> Self {
+        Self::OutOfRange { option: option.to_owned(), expected: expected.to_string(), found: found.to_string() }
+    }
+
     /// Whether a disk is full, or a quota exceeded.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Engine(error) if error.is_disk_full())
+    }
+
+    /// The parts of the message that are fields.
+    pub fn fields(&self) -> ErrorFields {
+        match self {
+            Self::OutOfRange { option, expected, found } => ErrorFields {
+                option: Some(option.clone()),
+                expected: Some(expected.clone()),
+                found: Some(found.clone()),
+                remedy: None,
+            },
+            Self::Engine(error) => error.fields(),
+            _ => ErrorFields::default(),
+        }
     }
 }
 
@@ -113,7 +146,7 @@ mod tests {
         let zero = Table::from_iter([("layers".to_owned(), 0.into())]);
         let seed = Table::from_iter([("seed".to_owned(), 2.into())]);
         let error = TrainConfig::default().layered(None, None, &zero).unwrap_err();
-        assert!(matches!(error, Error::Options(_)), "{error:?}");
+        assert!(matches!(error, Error::OutOfRange { .. }), "{error:?}");
         let error = config.resumed(None, None, &seed).unwrap_err();
         assert!(matches!(error, Error::ChangedOption(_)), "{error:?}");
         let error = "lion".parse::<Optimizer>().unwrap_err();

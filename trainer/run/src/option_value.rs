@@ -1,9 +1,14 @@
 //! Values of options: how the text of a flag becomes a value of a configuration file.
 
-use std::{fmt::Display, path::PathBuf, str::FromStr};
+use std::{
+    fmt::Display,
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    str::FromStr,
+};
 
 use grappa_io::size::ByteSize;
-use grappa_sampling::partition::Schedule;
+use grappa_sampling::{partition::Schedule, sample::Fanouts};
 use toml::Value;
 
 /// A name that an option accepts, and its explanation in the help.
@@ -22,6 +27,8 @@ pub enum ValueKind {
     Bytes,
     /// A path.
     Path,
+    /// Integers with commas between them.
+    Integers,
     /// Any other text.
     Text,
 }
@@ -30,6 +37,8 @@ pub enum ValueKind {
 pub trait OptionValue: Sized {
     /// The values that the option accepts besides names.
     const KIND: ValueKind = ValueKind::Text;
+    /// Whether the option accepts `auto`, too.
+    const ACCEPTS_AUTO: bool = false;
 
     /// The names that the option accepts. None if its values are not names.
     fn choices() -> Vec<Choice> {
@@ -88,6 +97,31 @@ macro_rules! number_option {
     )+};
 }
 number_option!(u32: Integer, u64: Integer, usize: Integer, f64: Number);
+
+macro_rules! positive_option {
+    ($($type:ty),+) => {$(
+        impl OptionValue for $type {
+            const KIND: ValueKind = ValueKind::Integer;
+
+            fn read(text: &str) -> Result<Value, String> {
+                checked_text::<Self>(text)
+            }
+
+            fn number(&self) -> Option<f64> {
+                Some(self.get() as f64)
+            }
+        }
+    )+};
+}
+positive_option!(NonZeroU32, NonZeroUsize);
+
+impl OptionValue for Fanouts {
+    const KIND: ValueKind = ValueKind::Integers;
+
+    fn read(text: &str) -> Result<Value, String> {
+        checked_text::<Self>(text)
+    }
+}
 
 impl OptionValue for bool {
     const KIND: ValueKind = ValueKind::Switch;

@@ -45,7 +45,7 @@ const UNFINISHED: &str = "unfinished";
 pub struct EpochStats {
     /// Mean loss of its seeds.
     pub loss: f64,
-    /// Fraction of its seeds whose class was predicted right while they were trained on; none for multi-label tasks.
+    /// Training accuracy over the seeds of the epoch; none for multi-label tasks.
     pub train_accuracy: Option<f64>,
     /// Mean coverage of its seeds.
     pub coverage: f64,
@@ -59,7 +59,7 @@ pub struct EpochStats {
     pub gradient_bytes: u64,
     /// Bytes that each process sent for that.
     pub bytes_sent: u64,
-    /// Bytes about halo nodes that partitions got before the epoch.
+    /// Halo data received before the epoch, in bytes.
     pub halo_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,

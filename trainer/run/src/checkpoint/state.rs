@@ -105,7 +105,7 @@ pub struct PartialEpoch {
     pub gradient_bytes: u64,
     /// Bytes that each process sent for that.
     pub bytes_sent: u64,
-    /// Bytes about halo nodes that partitions got before the epoch.
+    /// Halo data received before the epoch, in bytes.
     pub halo_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,

@@ -1,7 +1,7 @@
 //! Checks of options: the range of each, and combinations that contradict each other.
 
-use super::{Auto, Compress, FirstHop, Given, Optimizer, TrainConfig, TrainOption, links, task};
-use crate::{Result, error::refuse, model::JumpingKnowledge};
+use super::{Auto, Bound, Compress, FirstHop, Given, Optimizer, TrainConfig, TrainOption, links, task};
+use crate::{Error, Result, error::refuse, model::JumpingKnowledge};
 
 /// Checks all that can be checked of a configuration without a store and a machine: ranges, and options against each other.
 ///
@@ -10,7 +10,7 @@ use crate::{Result, error::refuse, model::JumpingKnowledge};
 pub fn check(config: &TrainConfig) -> Result<()> {
     config.check_ranges()?;
     if !(0.0..=config.lr).contains(&config.lr_min) {
-        return refuse(format!("lr-min is {}; it must be from 0 to lr", config.lr_min));
+        return Err(Error::out_of_range("lr-min", "from 0 to lr", config.lr_min));
     }
     if config.full_graph && (config.fanouts != Auto::Auto || config.batch != Auto::Auto) {
         return refuse(
@@ -68,7 +68,7 @@ pub fn check_ranges(options: &[TrainOption], numbers: &[Option<f64>]) -> Result<
     for (option, number) in options.iter().zip(numbers) {
         let Some(number) = *number else { continue };
         if let Some(bound) = option.bounds.iter().find(|bound| !bound.contains(number)) {
-            return refuse(format!("{} is {number}; it must be {bound}", option.name));
+            return Err(Error::out_of_range(&option.name, bound, number));
         }
     }
     Ok(())
@@ -93,7 +93,7 @@ fn check_model(config: &TrainConfig) -> Result<()> {
     }
     let decay = &config.weight_decay;
     if let Some(value) = decay.values().iter().find(|value| !(**value >= 0.0 && value.is_finite())) {
-        return refuse(format!("weight-decay is {value}; it must be 0 or more"));
+        return Err(Error::out_of_range("weight-decay", Bound::NotNegative, value));
     }
     if ![1, config.layers].contains(&decay.values().len()) {
         return refuse(format!(

@@ -8,7 +8,7 @@ use toml::Value;
 use crate::{
     Error,
     names::named_enums,
-    option_value::{OptionValue, checked_text},
+    option_value::{OptionValue, ValueKind, checked_text},
 };
 
 named_enums! {
@@ -325,7 +325,10 @@ impl<T> Auto<T> {
     }
 }
 
-impl<T: FromStr<Err: fmt::Display> + fmt::Display> OptionValue for Auto<T> {
+impl<T: OptionValue + FromStr<Err: fmt::Display> + fmt::Display> OptionValue for Auto<T> {
+    const KIND: ValueKind = T::KIND;
+    const ACCEPTS_AUTO: bool = true;
+
     fn read(text: &str) -> Result<Value, String> {
         checked_text::<Self>(text)
     }

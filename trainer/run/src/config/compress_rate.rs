@@ -31,7 +31,7 @@ impl CompressRate {
     pub(super) fn check(&self) -> Result<()> {
         // Written so that NaN is in no range.
         if [self.first, self.last].iter().any(|share| !(*share > 0.0 && *share <= 1.0)) {
-            return Err(Error::Options(format!("compress-rate is {self}; it must be above 0 and at most 1")));
+            return Err(Error::out_of_range("compress-rate", "above 0 and at most 1", self));
         }
         if self.first > self.last {
             return Err(Error::Options(format!(

@@ -22,6 +22,8 @@ pub struct TrainOption {
     pub choices: Vec<Choice>,
     /// The values that it accepts besides names.
     pub kind: ValueKind,
+    /// Whether it accepts `auto`, too.
+    pub accepts_auto: bool,
     /// Options of a section with smaller numbers come first in its help.
     pub help_order: u8,
     /// When its value is fixed.
@@ -108,6 +110,7 @@ impl TrainOption {
             help,
             choices: T::choices(),
             kind: T::KIND,
+            accepts_auto: T::ACCEPTS_AUTO,
             help_order: u8::MAX,
             scope: OptionScope::Run,
             bounds: &[],

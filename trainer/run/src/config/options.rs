@@ -58,11 +58,11 @@ train_options! {
         attention_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
         /// Nonlinearity after each layer but the last
         activation("NAME"): Activation = Activation::default();
-        /// What the model takes of the edges of the store; if anything, the first hop is sampled
+        /// Edge data used by the model: weights or features; if any is used, the first hop is sampled
         ///
-        /// Weights make the mean of sage and the sum of gin weighted ones, and gcn divides by sums of weights instead of
-        /// in-degrees. Features are a part of the attention of gatv2 and transformer, and of
-        /// the messages of gine and transformer. The first lines of a run tell what is used.
+        /// With weights, sage computes a weighted mean, gin a weighted sum, and gcn divides by sums of weights instead of
+        /// in-degrees. Features enter the attention of gatv2 and transformer, and the messages of gine and transformer.
+        /// The first lines of a run list the edge data in use.
         edge_data("WHICH"): EdgeData = EdgeData::default();
         /// Normalization of features before the first layer; if any, the first hop is sampled
         normalize_features("HOW"): FeatureNorm = FeatureNorm::default();
@@ -71,13 +71,13 @@ train_options! {
         norm("NORM"): Auto<NormKind> = Auto::Auto, choices: auto_or::<NormKind>("batch for gin and gine, none for other models");
         /// Add the input of each layer but the last to its output (residual connection)
         residual("BOOL"): bool = false;
-        /// How the states of all layers make the logits (jumping knowledge)
+        /// Combination of the states of all layers before the classifier (jumping knowledge)
         jumping_knowledge("HOW"): JumpingKnowledge = JumpingKnowledge::default();
     }
     "Task" {
-        /// Task: what the labels must serve, or link
+        /// Task: classification or regression of nodes, or link prediction
         task("TASK"): TaskChoice = TaskChoice::default();
-        /// Loss of a node or a link
+        /// Training loss
         loss("LOSS"): LossKind = LossKind::default();
         /// Exponent of --loss focal; 0 is cross-entropy; auto: 2
         #[serde(with = "serde_text")]
@@ -87,10 +87,10 @@ train_options! {
         huber_delta("DELTA"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];
         /// Weights of the classes in the training loss: none, balanced, or a file with one number per line
         ///
-        /// Lines are in the order of the numbers of the classes. balanced: the inverse of the number of training nodes of
-        /// the class. Weights are scaled so that their mean over the training nodes is 1. If nodes have sets of classes,
-        /// the weight of a class is for nodes that are in it, and others have 1; balanced is then the number of training
-        /// nodes outside divided by the number inside.
+        /// The file lists weights in the order of class numbers. balanced: the inverse of the number of training nodes in
+        /// the class. Weights are scaled to a mean of 1 over the training nodes. For multi-label data, the weight of a
+        /// class multiplies the loss of nodes in it, and nodes outside have weight 1; balanced is then the number of
+        /// training nodes outside the class divided by the number inside.
         #[serde(with = "serde_text")]
         class_weights("HOW"): ClassWeights = ClassWeights::default();
         /// Score of a link from the embeddings of its ends
@@ -101,38 +101,37 @@ train_options! {
         /// Negatives of each edge, for --task link; auto: 1, and 100 if --negative-sampling shares them
         #[serde(with = "serde_text")]
         negatives("N"): Auto<NonZeroU32> = Auto::Auto;
-        /// Where the negatives of an edge come from, for --task link; no edge of the graph is one
+        /// Distribution of negatives, for --task link; edges of the graph are never negatives
         negative_sampling("HOW"): NegativeSampling = NegativeSampling::default();
         /// File of hard negatives, for --task link: pairs of a source and a destination without an edge
         ///
-        /// The file is like a file of edges. The negatives of an edge are drawn from the pairs of its source whose
-        /// destination is in the partition; if there are none, they are uniform. In an undirected graph, a pair is for both
-        /// of its nodes.
+        /// The format is that of an edge list. The negatives of an edge are drawn from the pairs of its source whose
+        /// destination is in the partition. A source without such pairs draws uniform negatives. In an undirected graph,
+        /// a pair counts for both nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
         negatives_from("FILE"): Option<PathBuf> = None;
-        /// File of ids, such as the items that a user may buy, for --task link: negatives and candidates are drawn from them
-        /// alone
+        /// File of node ids, such as all items of a shop, for --task link: the only destinations of negatives and candidates
         ///
-        /// One id per line, .npy or Parquet. Edges to these nodes are learned and scored. In an undirected graph, an edge
-        /// with one end among them points to it. Other edges are for messages alone.
+        /// One id per line, .npy or Parquet. The model is trained and scored on edges to these nodes. In an undirected
+        /// graph, an edge with one end among them points to it. All other edges only pass messages.
         #[serde(skip_serializing_if = "Option::is_none")]
         among("FILE"): Option<PathBuf> = None;
         /// Divisor of the scores in --loss softmax; auto: 1
         #[serde(with = "serde_text")]
         temperature("T"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];
-        /// Nodes that each edge that is held out is ranked among, for --task link: a number of drawn ones, all, or a file
+        /// Candidates of each held-out edge, for --task link: a number of random nodes, all nodes, or a file
         ///
-        /// The file has pairs of a source and a candidate, like a file of edges. An edge is ranked among the candidates
-        /// of its source; in an undirected graph, of the end that the file has as a source.
+        /// The file lists pairs of a source and a candidate, like an edge list. An edge is ranked among the candidates of
+        /// its source; in an undirected graph, of the end that the file lists as a source.
         #[serde(with = "serde_text")]
         candidates("N|all|FILE"): RankAmong = RankAmong::default();
-        /// Rank all destinations of each source in each evaluation, for --task link: Recall@K, MAP@K and NDCG@K
+        /// Compute Recall@K, MAP@K and NDCG@K in each evaluation, for --task link
         ///
-        /// Each source of a held-out edge is compared with all destinations but its known ones, as for --candidates all.
-        /// --monitor recall@20, map@20 and ndcg@20 do so anyway.
+        /// Each source of a held-out edge is scored with all destinations except its known ones, as with --candidates all.
+        /// --monitor recall@20, map@20 and ndcg@20 imply it.
         rank_destinations("BOOL"): bool = false, scope: Continuation;
-        /// Edges that messages do not use while a minibatch asks about them, for --task link; auto: both, and none with
-        /// --full-graph, whose step asks about all
+        /// Target edges that a minibatch removes from its messages, for --task link; auto: both directions, and none with
+        /// --full-graph, where all edges are targets
         #[serde(with = "serde_text")]
         exclude_targets("WHICH"): Auto<ExcludeTargets> = Auto::Auto, choices: auto_or::<ExcludeTargets>("both; none with --full-graph");
     }
@@ -148,7 +147,7 @@ train_options! {
         walks("N"): u32 = 50, bounds: &[AtLeastOne, AtMost(WALKS_MAX)];
         /// Largest number of steps per walk, for pinsage
         ///
-        /// Evaluation and prediction take all in-neighbors with equal weights, as walks of one step would.
+        /// Evaluation and prediction use all in-neighbors with equal weights, as walks of one step would.
         walk_steps("N"): u32 = 2, bounds: &[AtLeastOne, AtMost(WALK_STEPS_MAX)];
         /// Probability that a walk ends after each step, for pinsage
         walk_termination("P"): f64 = 0.5, bounds: &[Share];
@@ -157,7 +156,7 @@ train_options! {
         /// auto: 1024 divided by the number of partitions per step.
         #[serde(with = "serde_text")]
         batch("N"): Auto<NonZeroUsize> = Auto::Auto;
-        /// Train without sampling: each step uses all training nodes of a partition and all edges that it sees
+        /// Train without sampling: each step uses all training nodes and all visible edges of its partitions
         full_graph("BOOL"): bool = false;
     }
     "Optimizer" {
@@ -188,46 +187,45 @@ train_options! {
         clip("NORM"): f64 = 0.0, bounds: &[NotNegative];
         /// Number of epochs
         epochs("N"): u64 = 50, bounds: &[AtLeastOne], scope: Continuation, help_order: 0;
-        /// Steps of an epoch, at most; 0: as many as use all training nodes
+        /// Maximum number of steps per epoch; 0: enough for all training nodes
         ///
         /// Each epoch draws the training nodes of its steps anew. Evaluations, checkpoints, repartitioning and learning
         /// rate schedules count these shorter epochs.
         steps_per_epoch("N"): u64 = 0, help_order: 1;
-        /// Edges that each epoch draws, for --task link; 0: all
+        /// Random training edges per epoch, for --task link; 0: all
         ///
-        /// An epoch reads the edges of the graph once, and holds those that it draws in memory, 16 bytes each.
+        /// An epoch reads the edges of the graph once and keeps the drawn ones in memory, 16 bytes each.
         edges_per_epoch("N"): u64 = 0, help_order: 1;
     }
     "Partitions" {
         /// Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in --memory
         ///
-        /// If not, auto is the smallest power of two for which the adjacency lists of a step and of the next one fit in
-        /// half of --memory (in 7/8 without stored features). Then only these are in memory. If none fits, auto is 1,
-        /// with lists in mapped files. With several processes, auto is at least their number, so that each has a
-        /// partition in every step, and each needs memory for its own. --memory decides the number, and so the result;
-        /// it is in metrics.jsonl and summary.json, and a resumed run keeps it.
+        /// Otherwise auto is the smallest power of two for which the adjacency lists of a step and of the next one fit in
+        /// half of --memory (in 7/8 without stored features). Only these lists are then in memory. If no power of two
+        /// fits, auto is 1, with lists in mapped files. With several processes, auto is at least their number, so that
+        /// each process trains a partition in every step. --memory decides the number, and therefore the result; it is
+        /// logged in metrics.jsonl and summary.json, and a resumed run keeps it.
         #[serde(with = "serde_text")]
         partitions("K"): Auto<u32> = Auto::Auto, bounds: &[AtLeastOne];
-        /// Partitions that are computed together in one step; auto: all, or as many as fit in --memory if the graph
-        /// does not
+        /// Partitions per step; auto: all, or as many as fit in --memory if the graph does not
         #[serde(with = "serde_text")]
         concurrent("Q"): Auto<u32> = Auto::Auto, bounds: &[AtLeastOne];
-        /// How partitions change when the graph is repartitioned
+        /// Repartitioning schedule
         #[serde(with = "serde_text")]
         schedule("NAME"): Schedule = Schedule::Sweep;
         /// Epochs between two repartitionings
         repartition_every("EPOCHS"): u64 = REPARTITION_EVERY, bounds: &[AtLeastOne];
         /// Treatment of halo nodes: in-neighbors that the partition does not own
         halo("MODE"): HaloMode = HaloMode::default();
-        /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning; auto: ten
-        /// times the fanout, or fewer if they would fill the memory, and at least 10
+        /// Maximum number of sampled in-neighbors per halo node, with --halo neighbors; sampled again at each
+        /// repartitioning; auto: ten times the fanout, fewer if they would fill the memory, and at least 10
         #[serde(with = "serde_text")]
         halo_neighbors("N"): Auto<NonZeroU32> = Auto::Auto;
         /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition
         correction("FORM"): Correction = Correction::default();
         /// Strength of --correction, from 0 (none) to 1 (full)
         shrinkage("LAMBDA"): f64 = 1.0, bounds: &[Share];
-        /// Source of the first layer's aggregates: the features of in-neighbors, reduced
+        /// Source of the first layer's aggregates: sampled neighbors, or pre-aggregated features
         first_hop("FROM"): FirstHop = FirstHop::default();
     }
     "Processes" {
@@ -247,10 +245,10 @@ train_options! {
         /// Number of worker threads; auto: one per processor
         #[serde(with = "serde_text")]
         threads("T"): Auto<NonZeroUsize> = Auto::Auto, bounds: &[AtMost(THREADS_MAX)], scope: Process;
-        /// Minibatches whose feature reads are planned together, at most; auto: as many as memory allows
+        /// Maximum number of minibatches whose feature reads are planned together; auto: as many as memory allows
         #[serde(with = "serde_text")]
         lookahead("N"): Auto<NonZeroUsize> = Auto::Auto, scope: Process;
-        /// How files are read
+        /// I/O engine
         read_engine("ENGINE"): ReadEngine = ReadEngine::default(), scope: Process;
         /// Random seed of initial parameters, partitions, sampling and dropout
         #[serde(with = "serde_text")]
@@ -262,13 +260,13 @@ train_options! {
         device("DEVICE"): DeviceChoice = DeviceChoice::default(), scope: Process;
     }
     "Run" {
-        /// How the model is evaluated while it is trained
+        /// Inference for evaluations during training
         evaluate("HOW"): Evaluate = Evaluate::default(), scope: Continuation;
-        /// Number format of hidden states of an exact evaluation that do not fit in memory as f32
+        /// Number format of hidden states in an exact evaluation, if they do not fit in memory as f32
         evaluate_states("DTYPE"): Precision = Precision::Bf16, choices: state_choices(), scope: Continuation;
         /// Epochs between two evaluations; the last epoch is always evaluated
         eval_every("EPOCHS"): u64 = 1, bounds: &[AtLeastOne], scope: Continuation;
-        /// Number that decides which epoch is the best; --early-stopping and --lr-schedule plateau follow it
+        /// Metric that selects the best epoch; --early-stopping and --lr-schedule plateau follow it
         monitor("WHAT"): Monitor = Monitor::default();
         /// Evaluations without improvement before training ends; 0: never
         early_stopping("N"): u64 = 0, scope: Continuation;
@@ -279,7 +277,7 @@ train_options! {
         checkpoint_minutes("MINUTES"): f64 = 10.0, bounds: &[NotNegative], scope: Continuation;
         /// Number of checkpoints to keep, besides the best
         keep("N"): usize = 3, bounds: &[AtLeastOne], scope: Continuation;
-        /// Start with the parameters of the best model of this run, which must have the same layers [default: random]
+        /// Initial parameters: the best model of this run, which must have the same layers [default: random]
         #[serde(skip_serializing_if = "Option::is_none")]
         init_from("RUN"): Option<PathBuf> = None;
         /// File with the names of the classes, one per line, in the order of their numbers [default: the names in the
@@ -292,7 +290,7 @@ train_options! {
     }
 }
 
-text_option!(ClassWeights, DeviceChoice, PerLayer, RankAmong);
+text_option!(ClassWeights, CompressRate, DeviceChoice, PerLayer, RankAmong);
 
 /// `auto` and its explanation, then the names of a type.
 fn auto_or<T: OptionValue>(auto: &'static str) -> Vec<Choice> {

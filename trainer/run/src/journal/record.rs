@@ -116,7 +116,7 @@ pub struct EpochRecord {
     pub gradient_bytes: u64,
     /// Bytes that each process sent for that: none if there is only one process.
     pub bytes_sent: u64,
-    /// Bytes about halo nodes that partitions got before the epoch, when they changed or embeddings were refreshed: historical
+    /// Halo data received before the epoch, in bytes, after repartitioning or a refresh of embeddings: historical
     /// embeddings, or sampled in-neighbors with their features.
     pub halo_bytes: u64,
     /// Bytes of features that partitions sent each other.

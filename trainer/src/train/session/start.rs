@@ -35,7 +35,7 @@ use crate::{
 /// How to use less memory.
 pub(super) const OUT_OF_MEMORY: &str = "try a smaller --batch, --concurrent or --hidden, smaller --fanouts, or --precision bf16; checkpoints, if there are any, are intact";
 
-/// What rank 0 has besides the others: it writes the files of the run.
+/// Handles of rank 0 for writing the folder of the run.
 #[derive(Clone, Copy)]
 pub(super) struct RunWriter<'a> {
     pub folder: &'a RunFolder,
