@@ -24,7 +24,7 @@ pub(super) fn sum(row: &[f32], term: impl Fn(f32) -> f32) -> f32 {
 }
 
 /// The sum of the products of two rows, value by value.
-pub(super) fn products(left: &[f32], right: &[f32]) -> f32 {
+pub(crate) fn products(left: &[f32], right: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
     let ((blocks, rest), (others, other_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
     for (left, right) in blocks.iter().zip(others) {
@@ -34,6 +34,23 @@ pub(super) fn products(left: &[f32], right: &[f32]) -> f32 {
     }
     for (sum, (left, right)) in lanes.iter_mut().zip(rest.iter().zip(other_rest)) {
         *sum += left * right;
+    }
+    lanes.iter().sum()
+}
+
+/// The sum of the products of three rows, value by value.
+pub(crate) fn weighted_products(left: &[f32], weights: &[f32], right: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let (blocks, rest) = left.as_chunks::<LANES>();
+    let (weight_blocks, weight_rest) = weights.as_chunks::<LANES>();
+    let (others, other_rest) = right.as_chunks::<LANES>();
+    for ((left, weights), right) in blocks.iter().zip(weight_blocks).zip(others) {
+        for (sum, ((left, weight), right)) in lanes.iter_mut().zip(left.iter().zip(weights).zip(right)) {
+            *sum += left * weight * right;
+        }
+    }
+    for (sum, ((left, weight), right)) in lanes.iter_mut().zip(rest.iter().zip(weight_rest).zip(other_rest)) {
+        *sum += left * weight * right;
     }
     lanes.iter().sum()
 }
@@ -61,6 +78,8 @@ mod tests {
             let expected: f64 = left.iter().zip(&right).map(|(a, b)| f64::from(a * b)).sum();
             // Whole numbers that f32 represents.
             assert_eq!(dot(&left, &right), expected, "{count}");
+            let weights = vec![2.0; count];
+            assert_eq!(f64::from(weighted_products(&left, &weights, &right)), 2.0 * expected, "{count}");
         }
     }
 }

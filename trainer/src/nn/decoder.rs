@@ -10,11 +10,15 @@
 //! All but the perceptron are products of a query and a key, so the scores of many sources and many destinations are one matrix product.
 
 use grappa_run::model::Decoder;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::{
     linear::{Epilogue, LinearLayer, float},
     parameters::{Builder, Start},
+};
+use crate::{
+    kernels::sum::{products, weighted_products},
+    shim,
 };
 
 /// Pairs that the perceptron scores at once, at most, times the values of each: 64 MiB.
@@ -96,6 +100,19 @@ impl LinkDecoder {
         !matches!(self.0, Form::Perceptron { .. })
     }
 
+    /// Scores single pairs of rows in the processor's memory. None if a score is no product.
+    pub(crate) fn pair_score(&self) -> Option<PairScore> {
+        match &self.0 {
+            Form::Dot => Some(PairScore::Dot),
+            Form::Cosine => Some(PairScore::Cosine),
+            Form::DistMult(weight) => {
+                let weight = weight.detach().to_device(Device::Cpu).contiguous();
+                Some(PairScore::DistMult(shim::values(&weight).to_vec()))
+            }
+            Form::Perceptron { .. } => None,
+        }
+    }
+
     /// Embeddings as sources, f32 of `[sources, values]`. Their products with [`LinkDecoder::keys`] are the scores, if
     /// [`LinkDecoder::is_product`].
     pub fn queries(&self, sources: &Tensor) -> Tensor {
@@ -113,6 +130,30 @@ impl LinkDecoder {
         match &self.0 {
             Form::Cosine => of_length_one(&destinations),
             Form::Dot | Form::DistMult(_) | Form::Perceptron { .. } => destinations,
+        }
+    }
+}
+
+/// The score of a pair of rows. Results differ from [`LinkDecoder::score`] by rounding alone, and are the same for equal rows.
+#[derive(Debug)]
+pub(crate) enum PairScore {
+    Dot,
+    Cosine,
+    /// The diagonal.
+    DistMult(Vec<f32>),
+}
+
+impl PairScore {
+    /// The score of a source and a destination.
+    #[inline]
+    pub fn of_rows(&self, source: &[f32], destination: &[f32]) -> f32 {
+        match self {
+            Self::Dot => products(source, destination),
+            Self::Cosine => {
+                let length = |row| products(row, row).sqrt().max(LENGTH_MIN as f32);
+                products(source, destination) / (length(source) * length(destination))
+            }
+            Self::DistMult(weights) => weighted_products(source, weights, destination),
         }
     }
 }

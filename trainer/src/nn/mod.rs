@@ -49,4 +49,4 @@ pub use self::{
     pass::{Names, Pass},
     reduction::{Attention, Reduction, ReluSum, WeightedGcn},
 };
-pub(crate) use self::{features::ChangedRows, layers::gcn_factors};
+pub(crate) use self::{decoder::PairScore, features::ChangedRows, layers::gcn_factors};
