@@ -18,6 +18,7 @@
 //! Memory and threads:
 //! - [`arena`]: large read buffers;
 //! - [`heap`]: allocations that can fail with an error;
+//! - [`ledger`]: who may take how much of a memory limit, and why;
 //! - [`machine`]: memory and disk space of the machine;
 //! - [`memory`]: a memory budget that workers share, and buffers that they reuse;
 //! - `populate`: a thread that adds memory to a buffer that another one fills;
@@ -45,6 +46,7 @@ mod error;
 pub mod heap;
 mod identity;
 pub mod journal;
+pub mod ledger;
 pub mod machine;
 pub mod map;
 pub mod memory;

@@ -26,7 +26,7 @@ use crate::{
     in_neighbors::List,
     node_set::GrowingSet,
     partition::{Owned, SeedNodes},
-    policy::{CHOSEN_HALO_SHARE, HALO_DRAWS, HALO_NEIGHBORS_MIN},
+    policy::{CHOSEN_HALO_LISTS, HALO_DRAWS, HALO_NEIGHBORS_MIN},
     view::{EdgeData, HaloEdges, HaloLists, HaloPiece},
 };
 
@@ -50,7 +50,7 @@ impl HaloDraws {
         let wanted = self.per_draw.map_or(u32::MAX, |draws| draws.saturating_mul(HALO_DRAWS)).max(HALO_NEIGHBORS_MIN);
         let fits = |per_node| {
             let bytes = HaloLists::drawing_bytes_max(self.nodes, self.edges, self.nodes, per_node, self.edge_data);
-            bytes <= memory / CHOSEN_HALO_SHARE
+            bytes <= CHOSEN_HALO_LISTS.bytes(memory)
         };
         if fits(wanted) {
             return wanted;

@@ -25,12 +25,28 @@
 
 use std::iter;
 
-use grappa_io::{Error, Result};
+use grappa_io::{Error, Result, ledger::MemoryShare};
 
 use crate::{
-    policy::{LISTS_SHARE, PARTITIONS_MAX},
+    policy::{LISTS, PARTITIONS_MAX},
     view::ViewKind,
 };
+
+const LISTS_ALONE: MemoryShare = MemoryShare::fraction(
+    "adjacency lists",
+    [7, 8],
+    "two groups of partitions in turn take at most 7/8 without features, and minibatches the rest; chosen, not measured",
+);
+const LISTS_IN_TURN: MemoryShare = MemoryShare::one(
+    "adjacency lists",
+    2,
+    "two groups of partitions in turn take at most 1/2, and feature rows the rest; chosen, not measured",
+);
+const READ_AHEAD: MemoryShare = MemoryShare::one(
+    "adjacency lists",
+    2,
+    "mapped lists are read ahead if their files take at most 1/2, so that they stay beside features; chosen, not measured",
+);
 
 /// The memory that adjacency lists share with feature rows.
 #[derive(Debug, Clone, Copy)]
@@ -65,20 +81,20 @@ impl ListsBudget {
     /// The most that resident pages of mapped lists may take, and the most that sampled in-neighbors of halo nodes may
     /// take.
     pub fn share(&self) -> u64 {
-        self.memory / LISTS_SHARE
+        LISTS.bytes(self.memory)
     }
 
     /// The most that lists in memory in turn may take. The rest is for feature rows.
     pub fn in_turn_max(&self) -> u64 {
         match self.feature_bytes {
-            0 => self.memory / 8 * 7,
-            _ => self.memory / 2,
+            0 => LISTS_ALONE.bytes(self.memory),
+            _ => LISTS_IN_TURN.bytes(self.memory),
         }
     }
 
     /// Mapped files of at most these bytes are read ahead.
     pub fn read_ahead_max(&self) -> u64 {
-        self.memory / 2
+        READ_AHEAD.bytes(self.memory)
     }
 
     /// Where the lists are: `wanted`, or with [`ViewKind::Auto`] the first place in which they fit.
@@ -114,15 +130,15 @@ impl ListsBudget {
     /// The memory in which lists of these bytes are in memory in turn, or stay in memory as mapped files, rounded up.
     fn memory_for(&self, bytes: u64, has_halo_lists: bool) -> u64 {
         let beside_halo_lists = match self.feature_bytes {
-            0 => bytes.saturating_mul(8).div_ceil(7),
-            _ => bytes.saturating_mul(2),
+            0 => LISTS_ALONE.budget_of(bytes),
+            _ => LISTS_IN_TURN.budget_of(bytes),
         };
         let memory = match has_halo_lists {
-            true => beside_halo_lists.saturating_mul(LISTS_SHARE).div_ceil(LISTS_SHARE - 1),
+            true => LISTS.budget_beside(beside_halo_lists),
             false => beside_halo_lists,
         };
         // Shares are rounded down.
-        memory.saturating_add(LISTS_SHARE * 8)
+        memory.saturating_add(32)
     }
 }
 

@@ -23,11 +23,14 @@ mod passes;
 mod tests;
 
 use grappa_formats::features::FeatureLayout;
-use grappa_io::Result;
+use grappa_io::{
+    Result,
+    ledger::{Lease, Ledger, leased_bytes, split_at_limit},
+};
 use grappa_sampling::{
     HaloDraws, NodeSet,
     policy::{
-        ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, REPARTITION_EVERY, RESERVE_SHARE, SEEDS_OF_A_STEP, STATE_WORK,
+        LISTS, LOOKAHEAD_MAX, LOOKAHEAD_NODES, READ_BUFFERS, REPARTITION_EVERY, RESERVE, SEEDS_OF_A_STEP, STATE_WORK,
         exact_evaluation_work_max, refresh_work_max,
     },
     view::{EdgeData, HaloLists, ViewKind},
@@ -62,7 +65,7 @@ const EDGE_BYTES: f64 = 4.5;
 /// Feature buffers.
 const BUFFERS: f64 = 4.0;
 /// Buffers of the read engine.
-const ENGINE_BYTES_MAX: f64 = (32 << 20) as f64;
+const ENGINE_BYTES_MAX: u64 = 32 << 20;
 /// Resident memory of the program without graph and model: code, libtorch, buffers.
 const BASE_BYTES: f64 = 650e6;
 /// Bytes of a training node.
@@ -239,6 +242,7 @@ impl<'a> Planner<'a> {
                 },
                 scratch: exact.scratch,
             },
+            ledger: self.ledger(&minibatch, adjacency, halo, features)?,
             memory: MemoryPlan {
                 adjacency,
                 features,
@@ -426,17 +430,45 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// The memory of a feed besides feature rows and minibatches.
+    fn feed_leases(&self, minibatch: &Minibatch) -> [Lease; 3] {
+        let memory = self.machine.memory;
+        let buffer = VALUE * f64::from(self.graph.features.0) * self.rows_per_node() * minibatch.nodes;
+        [
+            READ_BUFFERS.lease_of(ENGINE_BYTES_MAX.min(READ_BUFFERS.bytes(memory))),
+            RESERVE.lease(memory),
+            Lease::new("feature buffers", (BUFFERS * buffer) as u64, "about four, of which each thread may have one"),
+        ]
+    }
+
+    /// The estimated memory of training steps by consumer. `features` are the bytes of feature rows, of which some may be read on demand.
+    fn ledger(&self, minibatch: &Minibatch, adjacency: f64, halo: HaloData, features: f64) -> Result<Ledger> {
+        let mut leases = vec![
+            LISTS.lease_of((adjacency - halo.list_bytes()) as u64),
+            Lease::new(
+                "in-neighbors of halo nodes",
+                halo.list_bytes() as u64,
+                "sampled for each super-epoch; refused above 1/4",
+            ),
+        ];
+        leases.extend(self.feed_leases(minibatch));
+        leases.push(Lease::new(
+            "feature rows",
+            features as u64,
+            "all rows if they fit, or a pool that takes what is left with waiting minibatches",
+        ));
+        let mut ledger = Ledger::new(self.machine.memory);
+        ledger.enter("training steps", split_at_limit(self.machine.memory, leases))?;
+        Ok(ledger)
+    }
+
     /// Bytes of the feature files that an epoch of some minibatches reads if the rows do not fit in `room` bytes.
     ///
     /// Minibatches wait for their rows while a window is read, and the pool has the rows of two windows: memory is
     /// divided between the two as by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill
     /// half of the pool. What is left of the pool has the rows that are used most.
     fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, room: f64) -> f64 {
-        let memory = self.machine.memory as f64;
-        let (dim, _) = self.graph.features;
-        let buffer = VALUE * f64::from(dim) * self.rows_per_node() * minibatch.nodes;
-        let beside =
-            ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE as f64) + BUFFERS * buffer + memory / RESERVE_SHARE as f64;
+        let beside = leased_bytes(&self.feed_leases(minibatch)) as f64;
         let slot = self.row_bytes * self.rows_per_node() + SLOT_BYTES;
         let distinct = |window: f64| minibatch.missing(&self.reach, window, 0.0);
         let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();

@@ -53,6 +53,12 @@ fn everything_promised_is_told() {
         assert!(told["stall_seconds"][stage].is_number(), "{stage} in {told}");
     }
     assert!(["uring", "pread"].contains(&told["read_engine"].as_str().unwrap()));
+    let leases = told["memory"]["phases"][0]["leases"].as_array().unwrap();
+    let leased: u64 = leases.iter().map(|lease| lease["bytes"].as_u64().unwrap()).sum();
+    assert!(leased <= told["memory"]["limit"].as_u64().unwrap(), "{told}");
+    for name in ["program", "adjacency lists", "samplers", "in-flight minibatches"] {
+        assert!(leases.iter().any(|lease| lease["name"] == name), "{name} in {told}");
+    }
     assert_eq!(told["batches"], 60, "more than an epoch has");
     assert_eq!(told["view"], "memory");
     let wanted = told["input_nodes"].as_u64().map(|nodes| nodes * 128);

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
 use grappa_engine::{
     Error, Progress, Silent, Store,
+    io::ledger::{Lease, Ledger},
     node_list::read_nodes,
     sample::{
         Assignment, Loader, LoaderOptions, Sampler, Seeds,
@@ -39,6 +40,8 @@ struct Sampled {
     view: &'static str,
     stall_seconds: Stall,
     peak_rss_bytes: Option<u64>,
+    /// Who may take how much of `--memory`, and why.
+    memory: Ledger,
     /// The share of feature rows that were in memory.
     hit_rate: f64,
     windows: u64,
@@ -101,6 +104,9 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     let mut batches = loader.batches(0, |batches| batches.first(left)).map_err(with_program(options))?;
     let kind = loader.served().next().expect("a single worker serves all partitions").view.kind();
     let seconds_to_open = begin.elapsed().as_secs_f64();
+    let mut memory = Ledger::new(options.memory.0);
+    let program = Lease::new("program", PROGRAM_BYTES, "8 MiB for code, system libraries, and their data");
+    memory.enter("sampling", [vec![program], loader.leases()].concat())?;
 
     let bars = console.bars();
     bars.stage("sampling", None);
@@ -135,6 +141,7 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
         view: kind.name(),
         stall_seconds: Stall { sample: stats.stall.sample, read: stats.stall.read, assemble: stats.stall.assemble },
         peak_rss_bytes: peak_rss_bytes(),
+        memory,
         hit_rate: stats.hit_rate(),
         windows: stats.windows,
         queue_depth: stats.queue_depth,
@@ -218,6 +225,7 @@ impl Summary for Sampled {
         if let Some(bytes) = self.peak_rss_bytes {
             table.row("peak memory", ByteSize(bytes).to_string());
         }
-        table.text()
+        let memory = self.memory.to_string().replace('\n', "\n  ");
+        format!("{}\n\n  {memory}", table.text())
     }
 }

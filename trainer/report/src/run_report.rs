@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use grappa_io::size::{count, duration};
+use grappa_io::size::{ByteSize, count, duration};
 use grappa_run::{
     background::RunPages, folder::RUNNING, journal::EpochRecord, model::Task, scores::ModelScores, summary::Summary,
 };
@@ -81,6 +81,13 @@ impl RunPages for Report {
             }
         }
         main += "</div>\n";
+        if let Some(ledger) = &self.summary.memory {
+            let note = format!(
+                "How {} of --memory are divided. Leases of one phase are in memory together. The model, its gradients and libtorch come on top.",
+                ByteSize(ledger.limit)
+            );
+            main += &section("Memory", &note, &tables::memory(ledger));
+        }
         main += &section(
             "Configuration",
             "Options that differ from their defaults are bold. An arrow shows what auto became.",

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use grappa_io::{
+    ledger::{Ledger, leased_bytes},
+    size::ByteSize,
+};
 use grappa_run::{
     config::{TrainConfig, shown},
     stages::StageSeconds,
@@ -40,6 +44,36 @@ pub(super) fn option_text(value: &toml::Value, chosen: Option<&str>) -> String {
         Some(chosen) => format!("{text} \u{2192} {chosen}"),
         None => text,
     }
+}
+
+/// The leases of each phase, with a bar for the part of the limit.
+pub(super) fn memory(ledger: &Ledger) -> String {
+    let part = |bytes: u64| bytes as f64 / ledger.limit.max(1) as f64;
+    let mut html = "<div class=\"scroll\"><table id=\"memory\">\n<thead><tr><th>consumer</th><th>memory</th><th>share</th></tr></thead>\n\
+                    <tbody>\n"
+        .to_owned();
+    for phase in &ledger.phases {
+        let total = leased_bytes(&phase.leases);
+        html += &format!(
+            "<tr class=\"phase\"><th>{}</th><td>{}</td><td class=\"meter\" style=\"--part:{:.3}\">{:.1} %</td></tr>\n",
+            escape(phase.name),
+            ByteSize(total),
+            part(total),
+            100.0 * part(total)
+        );
+        for lease in &phase.leases {
+            let beside = if lease.beside_limit { "beside the limit: " } else { "" };
+            html += &format!(
+                "<tr><th>{}<small>{beside}{}</small></th><td>{}</td><td class=\"meter\" style=\"--part:{:.3}\">{:.1} %</td></tr>\n",
+                escape(lease.name),
+                escape(lease.reason),
+                ByteSize(lease.bytes),
+                part(lease.bytes).min(1.0),
+                100.0 * part(lease.bytes)
+            );
+        }
+    }
+    html + "</tbody></table></div>\n"
 }
 
 /// The seconds of each stage that took any, and their sum.

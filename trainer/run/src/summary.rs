@@ -1,5 +1,6 @@
 //! The result of a run, as one JSON object.
 
+use grappa_io::ledger::Ledger;
 use serde::Serialize;
 
 use super::{
@@ -123,6 +124,8 @@ pub struct Summary {
     pub bytes_read: u64,
     /// Peak memory of a process of the run; null if the kernel does not report it.
     pub peak_rss_bytes: Option<u64>,
+    /// The memory of the process that wrote the summary: who may take how much of `--memory`, and why; null if it trained no epoch.
+    pub memory: Option<Ledger>,
     /// The generation of the last assignment of chunks to partitions.
     pub generation: u64,
     /// Number of partitions: as configured, or what `auto` became. 0 without epochs, as the next one.
@@ -217,6 +220,7 @@ impl Summary {
             bytes_sent_per_step: ratio(bytes_sent as f64, steps as f64),
             bytes_read: sum(records.iter().map(|record| record.bytes_read)),
             peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
+            memory: None,
             generation: last.map_or(state.generation, |record| record.generation),
             partitions,
             concurrent,

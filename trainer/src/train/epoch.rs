@@ -20,7 +20,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use grappa_io::progress::{Progress, check_stopped};
+use grappa_io::{
+    ledger::split_at_limit,
+    progress::{Progress, check_stopped},
+};
 use grappa_run::{
     checkpoint::PartialEpoch,
     model::Task,
@@ -30,7 +33,8 @@ use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
 use super::{
     exchange::{LossWeights, exchanged_bytes},
-    partitions::{loaded_batch::Loaded, open_partitions::repeated_batch_memory},
+    memory::{STEPS, TrainingMemory, repeated_batch_memory},
+    partitions::loaded_batch::Loaded,
     ranks::Processes,
     step::batch_step::{BatchSums, BegunStep},
     trainer::Trainer,
@@ -199,7 +203,8 @@ impl Trainer {
         let whole = self.partitions.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
-        if self.partitions.loader.opens_feed() {
+        let opens_feed = self.partitions.loader.opens_feed();
+        if opens_feed {
             // What inferences keep only to save time: the feed may take all memory that the views leave.
             self.evaluations.free_memory();
         }
@@ -211,6 +216,13 @@ impl Trainer {
             }
             (batches, _) => batches?,
         };
+        let leases = self.memory().step_leases(self.history.memory(), self.evaluations.memory());
+        let leases = match opens_feed {
+            true => leases,
+            // The adjacency lists of this super-epoch may be a little larger than those for which the feed divided the memory.
+            false => split_at_limit(self.ledger.limit, leases),
+        };
+        self.ledger.enter(STEPS, leases)?;
         // While batches arrive, the trainer is busy with them.
         let feed = self.partitions.loader.feed().expect("batches() opens the feed").clone();
         progress.steps("training", steps);
@@ -315,6 +327,16 @@ impl Trainer {
             epoch.check_stopped(progress)?;
         }
         Ok(())
+    }
+
+    /// Who takes memory.
+    fn memory(&self) -> TrainingMemory<'_> {
+        TrainingMemory {
+            config: &self.config,
+            data: &self.data,
+            loader: &self.partitions.loader,
+            uses_history: self.history.is_planned(),
+        }
     }
 
     /// The memory that is left for a batch that all epochs share, in bytes.

@@ -24,6 +24,7 @@
 //! inference        exact inference, and the model of a run
 //! partitions       the open partitions, and their batches on the device
 //! step             the model, its optimizer, the gradient of a step; or a method of another crate, whose steps take the whole graph
+//! memory           the leases of the ledger: who takes how much memory, and why
 //! model_on_graph   an inference of the model while it is trained: its inputs and its memory
 //! halo             the historical embeddings of halo nodes
 //! evaluate         the nodes that evaluations compute, and their scores
@@ -42,6 +43,7 @@ mod full_graph_epoch;
 mod halo;
 pub mod inference;
 mod links;
+mod memory;
 mod model_on_graph;
 mod options;
 mod partitions;

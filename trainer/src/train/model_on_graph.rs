@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grappa_engine::aggregate::{Budget, NodeRows, StoredRows, store_features};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
-use grappa_io::progress::Progress;
+use grappa_io::{ledger::Ledger, progress::Progress};
 use grappa_run::{model::Precision, scores::TargetScale};
 use grappa_sampling::{NeighborSample, NodeSet};
 use grappa_storage::aggregates::Aggregates;
@@ -16,8 +16,9 @@ use super::inference::{
 };
 use super::{
     data::training_data::TrainingData,
+    memory::{INFERENCE, Room, TrainingMemory},
     options::resolved_config::ResolvedConfig,
-    partitions::open_partitions::{OpenPartitions, repeated_batch_memory},
+    partitions::open_partitions::OpenPartitions,
     ranks::Processes,
     step::learner::Learner,
 };
@@ -27,22 +28,9 @@ use crate::{
     runtime::{release_memory, release_memory_above},
 };
 
-/// The memory of the tensors of steps stays during an inference if it is at most 1/STEP_SHARE of what is free. The inference leaves as much
-/// in any case, so that its results do not depend on it.
-const STEP_SHARE: u64 = 8;
-
 /// Columns of the feed.
 const FEATURES: usize = 0;
 const AGGREGATES: usize = 1;
-
-/// Memory for an inference, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
-    /// For states and features while it runs.
-    pub inference: u64,
-    /// For the historical embeddings, which stay while the next steps train.
-    pub kept: u64,
-}
 
 /// The model while it is trained, and everything that an inference of it takes.
 pub(crate) struct ModelOnGraph<'a> {
@@ -53,6 +41,8 @@ pub(crate) struct ModelOnGraph<'a> {
     pub partitions: &'a mut OpenPartitions,
     /// Whether the open partitions use historical embeddings.
     pub uses_history: bool,
+    /// The leases of the run.
+    pub ledger: &'a mut Ledger,
     pub progress: &'a dyn Progress,
 }
 
@@ -102,32 +92,19 @@ impl ModelOnGraph<'_> {
     /// memory.
     ///
     /// `held` are the bytes of historical embeddings, and of what evaluations left for the next ones.
-    pub fn make_room(&mut self, held: u64, keeps: bool) -> Room {
-        let (memory, loader) = (self.config.memory.0, &mut self.partitions.loader);
+    pub fn make_room(&mut self, held: u64, keeps: bool) -> Result<Room> {
+        let loader = &mut self.partitions.loader;
         loader.close_feed_on_disk();
         let views = loader.free_views_in_turn();
-        let features = match loader.feed() {
-            Some(feed) => feed.resident_bytes(),
-            None => loader.feature_bytes() * (1 + u64::from(self.config.knows_first_hop())),
-        };
-        // The sets of the evaluations, and of an exact inference at the end.
-        let sets = NodeSet::bytes_of(self.data.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
-        let held = views + sets + held + repeated_batch_memory(self.config, self.uses_history);
-        let free = memory.saturating_sub(held);
-        // The first refresh is before the feed opens.
-        if loader.feed().is_none() && features > free {
-            release_memory();
-            return Room { inference: free.max(memory / 4), kept: 0 };
+        let (config, data, uses_history) = (self.config, self.data, self.uses_history);
+        let memory = TrainingMemory { config, data, loader, uses_history };
+        let budget = memory.divide_for_inference(views, held, keeps);
+        match budget.step_tensors {
+            Some(bytes) => release_memory_above(bytes),
+            None => release_memory(),
         }
-        let free = free.saturating_sub(features);
-        let kept = if keeps { free / 2 } else { 0 };
-        let of_steps = free / STEP_SHARE;
-        let inference = free - kept - of_steps;
-        match inference < memory / 4 {
-            true => release_memory(),
-            false => release_memory_above(of_steps),
-        }
-        Room { inference: inference.max(memory / 4), kept }
+        self.ledger.enter(INFERENCE, budget.leases)?;
+        Ok(budget.room)
     }
 
     /// Calls `infer` with an inference over the store, and the model.

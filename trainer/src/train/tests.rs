@@ -1,6 +1,7 @@
 //! The batch of a step has the gradient, the loss and the counts that its minibatches have one by one.
 
 mod hosts;
+mod ledger;
 mod overlap;
 mod processes;
 
@@ -26,9 +27,8 @@ use super::{
     },
     exchange::LossWeights,
     inference::historical::HistoricalRows,
-    model_on_graph::Room,
+    memory::{Room, repeated_batch_memory},
     options::{first_hop, loader_options::loader_options},
-    partitions::open_partitions::repeated_batch_memory,
     step::batch_step::BatchSums,
     trainer::Trainer,
 };
@@ -318,7 +318,7 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
 /// Memory for an inference.
 fn room(trainer: &mut Trainer) -> Room {
     let held = trainer.history.memory() + trainer.evaluations.memory();
-    trainer.on_graph(&Silent).0.make_room(held, false)
+    trainer.on_graph(&Silent).0.make_room(held, false).unwrap()
 }
 
 /// Whether the inference after an epoch also refreshes historical embeddings.

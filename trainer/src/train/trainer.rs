@@ -7,7 +7,7 @@ use std::{
 };
 
 use grappa_formats::aggregates::AggregateKind;
-use grappa_io::progress::Progress;
+use grappa_io::{ledger::Ledger, progress::Progress};
 use grappa_run::{
     checkpoint::{Checkpoint, PartialEpoch, RunState},
     config::{self, Evaluate},
@@ -54,6 +54,8 @@ pub struct Trainer {
     pub(super) partial: Option<PartialEpoch>,
     /// Whether a step is begun, and the batch of a third one loaded, before the results of the first are read: on a GPU.
     pub(super) overlaps: bool,
+    /// The memory of this process, by phase and consumer.
+    pub(super) ledger: Ledger,
     /// Problems that training survives.
     pub(super) warnings: Vec<String>,
     /// The wall time of the run's stages.
@@ -112,6 +114,7 @@ impl Trainer {
         Ok(Self {
             partitions: OpenPartitions::new(&config, &data, &processes)?,
             overlaps: config.device != Device::Cpu,
+            ledger: Ledger::new(config.given().memory.0),
             config: Arc::new(config),
             processes,
             data: Arc::new(data),
@@ -169,6 +172,7 @@ impl Trainer {
             learner: &self.learner,
             partitions: &mut self.partitions,
             uses_history: self.history.is_planned(),
+            ledger: &mut self.ledger,
             progress,
         };
         (on, &mut self.history, &mut self.evaluations)

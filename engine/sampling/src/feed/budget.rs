@@ -1,6 +1,10 @@
 //! Divides the memory of a feed, before any of it is allocated.
 
-use grappa_io::{Error, read};
+use grappa_io::{
+    Error,
+    ledger::{Lease, MemoryShare, leased_bytes},
+    read,
+};
 
 use super::{
     demand::MinibatchDemand,
@@ -11,12 +15,19 @@ use super::{
     },
     rows::RowFormat,
 };
-use crate::policy::{ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE};
+use crate::policy::{LOOKAHEAD_MAX, LOOKAHEAD_NODES, READ_BUFFERS, RESERVE};
 
+/// The lease of feature rows that are read once.
+pub const RESIDENT_ROWS: &str = "resident rows";
 /// Bytes for everything that is not counted individually: stacks of threads, lists of files.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
-/// Additional feature buffers take at most 1/BUFFERS_SHARE of the memory that is left over.
-const BUFFERS_SHARE: u64 = 8;
+/// Additional feature buffers, of the memory that is left over.
+const BUFFERS: MemoryShare = MemoryShare::one(
+    "feature buffers",
+    8,
+    "one that is assembled and one at the consumer, and one for each thread while the additional ones take at most 1/8 of what is left: \
+     the rest is worth more as pool; chosen, not measured",
+);
 /// Read buffers may take more than their share of the memory if reads would become shorter or fewer otherwise.
 const READ_BYTES_MIN: u32 = 64 << 10;
 const DEPTH_MIN: usize = 16;
@@ -33,7 +44,7 @@ pub(super) struct RowDemand {
 }
 
 /// The parts that the memory of a feed pays for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FeedBudget {
     /// The maximum number of batches of a window.
     pub lookahead: usize,
@@ -44,6 +55,8 @@ pub(super) struct FeedBudget {
     pub resident_bytes: u64,
     /// The row pool. None if no row is read on demand.
     pub pool: Option<PoolGeometry>,
+    /// The memory of each part.
+    pub leases: Vec<Lease>,
 }
 
 impl FeedBudget {
@@ -89,7 +102,9 @@ type Shortage = i128;
 
 /// The costs of the parts of a feed, in bytes.
 struct FeedCosts {
-    /// Memory that is left after the parts of fixed size. Negative if there is too little for these.
+    /// The parts of fixed size.
+    fixed: Vec<Lease>,
+    /// Memory that is left after the fixed parts. Negative if there is too little for these.
     left: i128,
     demand: MinibatchDemand,
     minibatch: u64,
@@ -113,10 +128,18 @@ impl FeedCosts {
             + PoolGeometry::BYTES_PER_SLOT
             // Each slot can be a miss of the window that is read, or of the one that is planned.
             + 2 * size_of::<Miss>() as u64;
+        let fixed = vec![
+            RESERVE.lease(options.memory_bytes),
+            Lease::new(
+                "samplers",
+                held,
+                "tables of the sampler of each thread, lists of seeds, checksums of feature files; measured",
+            ),
+            Lease::new("other memory of the feed", UNCOUNTED_BYTES, "1 MiB for stacks of threads and lists of files"),
+        ];
         Self {
-            left: i128::from(options.memory_bytes)
-                - i128::from(options.memory_bytes / RESERVE_SHARE + UNCOUNTED_BYTES)
-                - i128::from(held),
+            left: i128::from(options.memory_bytes) - i128::from(leased_bytes(&fixed)),
+            fixed,
             demand: demand.clone(),
             minibatch,
             batch_slots: rows * size_of::<u32>() as u64,
@@ -147,7 +170,8 @@ impl FeedCosts {
             return Err(2 * batch - left);
         }
         let buffers = (left / batch.max(1)).min(options.threads as i128 + 2) as usize;
-        Ok(FeedBudget { lookahead: 1, in_flight_batches: buffers, buffers, resident_bytes, pool: None })
+        let leases = self.leases(resident_bytes, engine, [buffers, buffers], self.minibatch, 0);
+        Ok(FeedBudget { lookahead: 1, in_flight_batches: buffers, buffers, resident_bytes, pool: None, leases })
     }
 
     /// `rows` rows are read on demand, and the others are resident.
@@ -162,7 +186,7 @@ impl FeedCosts {
             return Err(least - left);
         }
         let spare = left - least;
-        let buffers = 2 + (spare / i128::from(BUFFERS_SHARE) / buffer.max(1)).min(options.threads as i128) as usize;
+        let buffers = 2 + (BUFFERS.bytes(spare as u64) as i128 / buffer.max(1)).min(options.threads as i128) as usize;
         let spare = spare - (buffers as i128 - 2) * (buffer + waiting);
         let affordable = 1 + (spare / (2 * waiting).max(1)).max(0) as u64;
         let lookahead = match options.lookahead {
@@ -178,13 +202,41 @@ impl FeedCosts {
         // More slots than rows would be useless.
         let all = PoolGeometry::for_rows(usize::try_from(rows).unwrap_or(usize::MAX)).slots();
         let slots = usize::try_from(left / i128::from(self.pool_slot)).expect("the minimum includes a pool");
-        Ok(FeedBudget {
-            lookahead,
-            in_flight_batches,
-            buffers,
-            resident_bytes,
-            pool: Some(PoolGeometry::within(slots.min(all))),
-        })
+        let pool = PoolGeometry::within(slots.min(all));
+        let batches = [in_flight_batches, buffers];
+        let waiting = self.minibatch + self.batch_slots;
+        let leases = self.leases(resident_bytes, self.engine, batches, waiting, pool.slots() as u64);
+        Ok(FeedBudget { lookahead, in_flight_batches, buffers, resident_bytes, pool: Some(pool), leases })
+    }
+
+    /// The memory of each part, for in-flight batches of `batch_bytes` and feature buffers (`batches` has both numbers).
+    fn leases(
+        &self,
+        resident_bytes: u64,
+        engine: u64,
+        batches: [usize; 2],
+        batch_bytes: u64,
+        pool_slots: u64,
+    ) -> Vec<Lease> {
+        let [in_flight, buffers] = batches.map(|count| count as u64);
+        let mut leases = self.fixed.clone();
+        leases.extend([
+            READ_BUFFERS.lease_of(engine),
+            Lease::new(RESIDENT_ROWS, resident_bytes, "all feature rows of the owned chunks, because they fit"),
+            Lease::new(
+                "in-flight minibatches",
+                in_flight * batch_bytes,
+                "nodes and edges of two windows of batches and of those with a buffer, each as large as the largest that was sampled in \
+                 advance and a margin",
+            ),
+            BUFFERS.lease_of(buffers * self.buffer),
+            Lease::new(
+                "row pool",
+                pool_slots * self.pool_slot,
+                "all that is left: rows of two windows of batches, and rows that were used most",
+            ),
+        ]);
+        leases
     }
 
     /// The largest number of batches of a window, up to `most`, with which the rows of two windows fit the pool: one
@@ -210,7 +262,7 @@ impl FeedCosts {
 /// buffers would take too much of the memory.
 pub(super) fn read_options(options: &FeedOptions) -> read::Options {
     let mut read = options.read.clone();
-    let memory_max = options.memory_bytes / ENGINE_SHARE;
+    let memory_max = READ_BUFFERS.bytes(options.memory_bytes);
     while read.memory_bytes() > memory_max && read.read_bytes_max > READ_BYTES_MIN {
         read.read_bytes_max = (read.read_bytes_max / 2).max(READ_BYTES_MIN);
     }

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use grappa_io::{Result, read::ReadEngine};
+use grappa_io::{Result, ledger::Lease, read::ReadEngine};
 
 use super::{
     access::RowAccess,
@@ -76,6 +76,11 @@ impl Feed {
     /// Whether all rows that the store has are resident, so that none is read on demand.
     pub fn is_resident(&self) -> bool {
         self.budget.resident_bytes > 0 && self.budget.pool.is_none()
+    }
+
+    /// The memory of each part of the feed.
+    pub fn leases(&self) -> &[Lease] {
+        &self.budget.leases
     }
 
     /// Resident bytes charged to this process: its share, if processes share the rows.

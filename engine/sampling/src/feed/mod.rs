@@ -60,6 +60,7 @@ mod worker;
 pub(crate) use self::open::FeedPlan;
 pub use self::{
     batch::Batch,
+    budget::RESIDENT_ROWS,
     buffer::FeatureBuffer,
     delivery::{Epoch, Feed, Stopper},
     options::{FeedOptions, HostProcesses, OutputDtype, RegisterMemory, Registration, RowOptions},

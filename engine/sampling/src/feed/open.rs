@@ -8,6 +8,7 @@ use std::{
 use grappa_formats::{ChunkId, aggregates::AggregateKind, random};
 use grappa_io::{
     Error, Result, heap,
+    ledger::Ledger,
     read::{self, ReadEngine},
     slots::Slots,
 };
@@ -136,6 +137,7 @@ impl FeedPlan {
             }
             budget = with_part.filter(|_| shared.is_some()).unwrap_or(budget);
         }
+        Ledger::new(options.memory_bytes).enter("the feature feed", budget.leases.clone())?;
         let (access, planner, engine) = match (&format, stored) {
             (Some(format), Some(StoredDemand { files, owned, .. })) => {
                 let mut engine = open_engine(&files, options)?;

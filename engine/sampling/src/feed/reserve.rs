@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use grappa_io::{Error, Result, size::ByteSize};
+use grappa_io::{Error, Result, ledger::MemoryShare, size::ByteSize};
 
 use super::options::FeedOptions;
-use crate::policy::RESERVE_SHARE;
+use crate::policy::RESERVE;
 
 /// Memory that all threads and batches of a feed draw from.
 ///
@@ -18,15 +18,20 @@ pub(super) struct MemoryReserve {
 }
 
 impl MemoryReserve {
-    /// Nodes and edges of minibatches leave 1/FEATURES_SHARE of the budget to features. Otherwise minibatches that are
-    /// sampled early could take what older ones need to be assembled.
-    const FEATURES_SHARE: u64 = 64;
-    /// It may be overdrawn by 1/OVERDRAFT_SHARE of the budget.
-    const OVERDRAFT_SHARE: u64 = 128;
+    /// Nodes and edges of minibatches leave this to features. Otherwise minibatches that are sampled early could take
+    /// what older ones need to be assembled.
+    const FEATURES: MemoryShare =
+        MemoryShare::one("features of large minibatches", 64, "half of the reserve; chosen, not measured");
+    /// The overdraft.
+    const OVERDRAFT: MemoryShare = MemoryShare::one(
+        "overdraft of the reserve",
+        128,
+        "a quarter of the reserve, for memory that is in use before it can be refused; chosen, not measured",
+    );
 
     /// The reserve of the memory of a feed.
     pub fn of(options: &FeedOptions) -> Self {
-        Self { left: AtomicI64::new((options.memory_bytes / RESERVE_SHARE).cast_signed()), options: options.clone() }
+        Self { left: AtomicI64::new(RESERVE.bytes(options.memory_bytes).cast_signed()), options: options.clone() }
     }
 
     /// Takes `bytes` for the nodes and edges of a minibatch. With 0 bytes, checks that the sampler's tables did not
@@ -34,7 +39,7 @@ impl MemoryReserve {
     pub fn take_for_minibatch(&self, bytes: u64) -> Result<()> {
         let least = match bytes {
             0 => self.least(),
-            _ => (self.options.memory_bytes / Self::FEATURES_SHARE).cast_signed(),
+            _ => Self::FEATURES.bytes(self.options.memory_bytes).cast_signed(),
         };
         self.take(bytes, least, "its nodes, its edges and the sampler's tables")
     }
@@ -45,7 +50,7 @@ impl MemoryReserve {
     }
 
     fn least(&self) -> i64 {
-        -(self.options.memory_bytes / Self::OVERDRAFT_SHARE).cast_signed()
+        -Self::OVERDRAFT.bytes(self.options.memory_bytes).cast_signed()
     }
 
     /// Takes `bytes` for `what`, a noun phrase for the error, and leaves `least` or more.
@@ -58,7 +63,7 @@ impl MemoryReserve {
             Err(left) => {
                 let (budget, missing) = (self.options.memory_bytes, bytes.saturating_add_signed(least - left));
                 // What may be taken of each byte of the budget.
-                let share = (RESERVE_SHARE as f64).recip() - least as f64 / budget as f64;
+                let share = RESERVE.ratio() - least as f64 / budget as f64;
                 // Both parts are rounded down.
                 let enough = budget + ((missing + 2) as f64 / share).ceil() as u64;
                 Err(Error::Budget {

@@ -5,19 +5,20 @@ use std::{mem, sync::Arc};
 use grappa_formats::{PartitionId, assignment::Assignment, random};
 use grappa_io::{
     Error, Result,
+    ledger::Lease,
     progress::{Progress, Silent},
 };
 use grappa_storage::{MappedChunks, Store};
 use roaring::RoaringTreemap;
 
-use super::options::{LoaderOptions, Seeds};
+use super::options::{EDGE_FEATURES, LoaderOptions, Seeds};
 use crate::{
     feed::{Feed, Part, Seeded},
     halo_neighbors::{HaloDraws, HaloNeighbors},
     links::Positives,
     partition::{Owned, SeedNodes, groups},
     placement::{ListSizes, ListsBudget},
-    policy::LISTS_SHARE,
+    policy::LISTS,
     view::{
         EdgeFeatures, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource,
     },
@@ -235,12 +236,35 @@ impl Loader {
 
     /// Bytes of memory that the adjacency lists of the partitions take at most, the lists of halo nodes, and the features of edges.
     pub fn adjacency_bytes(&self) -> u64 {
+        self.adjacency_leases().iter().map(|lease| lease.bytes).sum()
+    }
+
+    /// The memory of the open partitions and of the feed, by consumer.
+    pub fn leases(&self) -> Vec<Lease> {
+        let mut leases = self.adjacency_leases().to_vec();
+        leases.extend_from_slice(self.feed().map_or(&[], Feed::leases));
+        leases
+    }
+
+    /// The memory of [`Loader::adjacency_bytes`], by consumer.
+    fn adjacency_leases(&self) -> [Lease; 3] {
+        let opened = || self.opened().map(PartitionView::bytes).sum();
         let views = match self.turns() {
-            Some(turns) => turns.bytes(),
-            None => self.opened().map(PartitionView::bytes).sum(),
+            Some(turns) => Lease::new(
+                LISTS.name,
+                turns.bytes(),
+                "lists of the partitions of a step and of the next step, loaded in turn because all of them do not fit",
+            ),
+            None if self.opened().any(|view| view.kind() == ViewKind::Mapped) => LISTS.lease_of(opened()),
+            None => Lease::new(LISTS.name, opened(), "all lists of this process are in memory, because they fit"),
         };
         let edge_features = self.open.edge_features.as_ref().map_or(0, |edges| edges.bytes());
-        views + self.halo_list_bytes() + edge_features
+        let halo_lists = Lease::new(
+            "in-neighbors of halo nodes",
+            self.halo_list_bytes(),
+            "in-neighbors that were sampled for this super-epoch; refused above 1/4 of the memory, as mapped lists are",
+        );
+        [views, halo_lists, EDGE_FEATURES.lease_of(edge_features)]
     }
 
     /// Frees the views that are in memory in turn; the next epoch loads them again. Returns the bytes that adjacency
@@ -380,7 +404,7 @@ impl Loader {
             threads: self.options.threads,
         };
         let lists = neighbors.draw(partitions, progress);
-        lists.map_err(Error::in_budget(self.options.memory, |least: u64| least.saturating_mul(LISTS_SHARE)))
+        lists.map_err(Error::in_budget(self.options.memory, |least| LISTS.budget_of(least)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grappa_formats::NodeId;
-use grappa_io::{machine::free_memory_bytes, read};
+use grappa_io::{ledger::MemoryShare, machine::free_memory_bytes, read};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
@@ -11,12 +11,20 @@ use crate::{
     feed::{HostProcesses, MinibatchOptions, RowOptions},
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
-    policy::LISTS_SHARE,
+    policy::LISTS,
     view::{Halo, PartitionView, ViewKind},
 };
 
-/// By default a loader takes 1/DEFAULT_MEMORY_SHARE of the free memory.
-const DEFAULT_MEMORY_SHARE: u64 = 2;
+const DEFAULT_MEMORY: MemoryShare = MemoryShare::one(
+    "a loader without --memory",
+    2,
+    "1/2 of the free memory leaves the other half to the model and to other programs; chosen, not measured",
+);
+pub(super) const EDGE_FEATURES: MemoryShare = MemoryShare::one(
+    "features of edges",
+    2,
+    "all features of edges are in memory if they take at most 1/2, beside adjacency lists and feature rows; chosen, not measured",
+);
 /// The default memory in bytes if the free memory is unknown.
 const DEFAULT_MEMORY_BYTES: u64 = 4 << 30;
 
@@ -111,8 +119,8 @@ impl LoaderOptions {
     pub(super) fn edge_feature_bytes(&self, store: &Store) -> u64 {
         match (self.edge_features, store.edge_feature_bytes()) {
             (false, _) => 0,
-            (true, bytes) if bytes <= self.memory / 2 => bytes,
-            (true, _) => self.memory / LISTS_SHARE,
+            (true, bytes) if bytes <= EDGE_FEATURES.bytes(self.memory) => bytes,
+            (true, _) => LISTS.bytes(self.memory),
         }
     }
 
@@ -133,7 +141,7 @@ impl LoaderOptions {
             halo: Halo::default(),
             halo_neighbors: None,
             view: ViewKind::Auto,
-            memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
+            memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| DEFAULT_MEMORY.bytes(free)),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             rows: RowOptions { features: true, ..RowOptions::default() },
             edge_features: false,

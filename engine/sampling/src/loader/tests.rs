@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grappa_formats::NodeId;
-use grappa_io::{Result, progress::Silent};
+use grappa_io::{Result, ledger::leased_bytes, progress::Silent};
 use grappa_storage::{Store, files};
 
 use super::*;
@@ -55,6 +55,20 @@ fn turns(loader: &Loader) -> Arc<Turns> {
 fn sampled(minibatch: &Minibatch) -> (Vec<NodeId>, Vec<Vec<u32>>) {
     let indices = minibatch.blocks.iter().map(|block| block.indices.clone());
     (minibatch.nodes.clone(), indices.collect())
+}
+
+#[test]
+fn leases_of_a_loader_never_exceed_its_memory() {
+    let store = Graph::mixed(1000).store(24);
+    for view in [ViewKind::Memory, ViewKind::InTurn, ViewKind::Mapped] {
+        for memory in [8 << 20, 64 << 20, 256 << 20] {
+            let mut loader = opened(&store, LoaderOptions { memory, ..options(view, 2, 2) });
+            loader.batches(0, |batches| batches).unwrap();
+            let leases = loader.leases();
+            let leased = leased_bytes(&leases);
+            assert!(loader.adjacency_bytes() < leased && leased <= memory, "{view}: {leased} of {memory}: {leases:?}");
+        }
+    }
 }
 
 #[test]

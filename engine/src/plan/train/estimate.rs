@@ -1,5 +1,6 @@
 //! What a plan says.
 
+use grappa_io::ledger::Ledger;
 use grappa_sampling::view::ViewKind;
 use serde::Serialize;
 
@@ -44,6 +45,8 @@ pub struct TrainPlan {
     pub disk: DiskPlan,
     /// Memory that is held.
     pub memory: MemoryPlan,
+    /// The memory of training steps within the limit: who may take how much, and why.
+    pub ledger: Ledger,
 }
 
 /// Time and transfer of a stage.

@@ -2,7 +2,7 @@
 
 use std::ops::Add;
 
-use grappa_sampling::policy::{EMBEDDINGS_SHARE, FIRST_INPUTS_SHARE, STATE_WORK};
+use grappa_sampling::policy::{EMBEDDINGS, FIRST_INPUTS, STATE_WORK};
 
 use super::{COALESCING_GAP, Layer, LinkOptions, Minibatch, PAGE_BYTES, Planner, StagePlan, VALUE};
 
@@ -138,7 +138,7 @@ impl Planner<'_> {
         let options = self.options;
         let (nodes, edges, width) = (self.graph.nodes as f64, options.scored as f64, f64::from(self.model.classes));
         let table = VALUE * nodes * width;
-        let in_file = match table <= (self.machine.memory / EMBEDDINGS_SHARE) as f64 {
+        let in_file = match table <= EMBEDDINGS.bytes(self.machine.memory) as f64 {
             true => 0.0,
             false => table,
         };
@@ -188,7 +188,7 @@ impl Planner<'_> {
         let features = self.rows_per_node() * self.feature_bytes * self.touched(first.sources, SCAN_GAP);
         // Inputs of the first layer: the states of its nodes, and what they aggregate.
         let inputs = 2.0 * VALUE * first.destinations * first.inputs;
-        if inputs <= (self.machine.memory / FIRST_INPUTS_SHARE) as f64 {
+        if inputs <= FIRST_INPUTS.bytes(self.machine.memory) as f64 {
             return (stage(found, features, 0.0), stage(lists, 0.0, 0.0));
         }
         let kept = Pages { bytes: lists.bytes + inputs, ..lists };

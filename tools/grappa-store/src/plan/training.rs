@@ -264,7 +264,8 @@ pub fn text(plan: &TrainPlan) -> String {
             bytes(plan.memory.total)
         ),
     );
-    table.text()
+    let ledger = plan.ledger.to_string().replace('\n', "\n  ");
+    format!("{}\n\n  {ledger}", table.text())
 }
 
 fn of_stage(stage: &StagePlan) -> String {

@@ -3,6 +3,7 @@ mod charts;
 mod confusion;
 
 use grappa_formats::manifest::{LabelKind, LabelSpec};
+use grappa_io::ledger::{Lease, Ledger};
 use grappa_run::{
     background::RunPages,
     checkpoint::{Best, RunState},
@@ -90,6 +91,14 @@ fn facts() -> RunFacts {
     }
 }
 
+fn ledger() -> Ledger {
+    let mut ledger = Ledger::new(64 << 20);
+    let rows = Lease::new("row pool", 48 << 20, "all that is left: rows of two windows of batches");
+    let kept = Lease::new("first inputs of evaluations", 2 << 20, "stay where epochs < 2").beside_limit();
+    ledger.enter("training steps", vec![rows, kept]).unwrap();
+    ledger
+}
+
 /// The scores of a model on a split.
 fn model_scores(split: &str, report: &ScoreReport) -> ModelScores {
     ModelScores {
@@ -144,7 +153,10 @@ impl Given<'_> {
         Report {
             name: self.name.to_owned(),
             records: self.records.to_vec(),
-            summary: Summary::new(self.records, &state, &config, stages([10.0; 8])),
+            summary: Summary {
+                memory: Some(ledger()),
+                ..Summary::new(self.records, &state, &config, stages([10.0; 8]))
+            },
             scores: self.scores.map(|report| model_scores(self.scored, report)),
             classes: self.classes.to_vec(),
             facts: facts(),
@@ -242,6 +254,24 @@ fn the_wall_time_is_a_table_of_stages_that_add_up() {
 }
 
 #[test]
+fn the_memory_is_a_table_of_leases_with_their_reasons() {
+    let html = page("store", &records(3), None, &[]);
+    let table = part(&html, "<table id=\"memory\">", "</table>");
+    let rows: Vec<&str> = table.split("<tr").skip(2).collect();
+    let [phase, pool, kept] = &rows[..] else { panic!("{table}") };
+    assert!(phase.contains("<th>training steps</th><td>48.0 MiB</td>"), "only leases within the limit count: {phase}");
+    assert!(
+        pool.contains("<th>row pool<small>") && pool.contains("</th><td>48.0 MiB</td>") && pool.contains("75.0 %"),
+        "{pool}"
+    );
+    assert!(kept.contains("<small>beside the limit: stay where epochs &lt; 2</small>"), "{kept}");
+    let given = Given { records: &records(3), ..Given::default() };
+    let mut report = given.report();
+    report.summary.memory = None;
+    assert!(!report.html().contains("id=\"memory\""), "a run without a ledger has no table");
+}
+
+#[test]
 fn facts_and_what_auto_became_are_shown_as_text() {
     let html = page("store", &records(2), None, &[]);
     assert_well_formed(&html);
@@ -278,9 +308,9 @@ fn the_best_epoch_is_marked_and_the_table_has_all_classes() {
     let html = page("store", &records(50), Some(&scores(40)), &names(40));
     assert!(html.contains("best: epoch 50") && html.contains("Search 40 classes"));
     assert!(html.contains("The 12 largest classes; 28 more are left out, so rows need not add up to 100 %."));
-    // Classes, confusion, and the eight stages with their sum; a heading each.
+    // Classes, confusion, the eight stages with their sum, and two leases of memory; a heading each.
     // The pairs of classes that are confused most often, and the head of the table for a chosen class.
-    assert_eq!(html.matches("<tr>").count(), (1 + 40) + (1 + 12) + (1 + 8 + 1) + (1 + 10) + 1);
+    assert_eq!(html.matches("<tr>").count(), (1 + 40) + (1 + 12) + (1 + 8 + 1) + (1 + 10) + 1 + (1 + 2));
     let few = page("store", &records(1), Some(&scores(3)), &names(3));
     assert!(!few.contains("id=\"search\""));
 }

@@ -22,7 +22,8 @@ use crate::train::{
     data::splits::{SplitScores, TEST, VAL},
     halo::history::History,
     inference::task::Inference,
-    model_on_graph::{ModelOnGraph, Room},
+    memory::Room,
+    model_on_graph::ModelOnGraph,
 };
 use crate::{Result, runtime::release_memory};
 
@@ -178,7 +179,7 @@ impl Evaluations {
 /// Evaluates the model exactly. All ranks call it with the result of [`Evaluations::scored_exactly`].
 pub(crate) fn evaluate_exactly(on: &mut ModelOnGraph<'_>, scored: Result<Scored>) -> Result<Option<Evaluation>> {
     // Nothing stays from other evaluations.
-    let room = on.make_room(0, false);
+    let room = on.make_room(0, false)?;
     let [val, test] = &on.data.scored_splits;
     let scores = scored.and_then(|once| scores(on, room, &once, &[val, test]));
     let reports = reports(on, scores)?;
@@ -206,7 +207,7 @@ fn evaluate_nodes(
         ScoredNodes::Apart(both) => (Some(&both[VAL]), Some(&both[TEST])),
         ScoredNodes::Together(both) => {
             let [val, test] = &on.data.scored_splits;
-            let room = on.make_room(held, false);
+            let room = on.make_room(held, false)?;
             let scores = scores(on, room, both, &[val, test]);
             let reports = reports(on, scores)?;
             return Ok(reports.map(|reports| together(reports, scored.method())));
@@ -232,7 +233,7 @@ fn report(on: &mut ModelOnGraph<'_>, held: u64, split: usize, scored: Option<&Sc
         // The processes of a host divide the minibatches, not the nodes.
         None => sampled_scores(on, [data.splits.val(), data.splits.test()][split]),
         Some(scored) => {
-            let room = on.make_room(held, false);
+            let room = on.make_room(held, false)?;
             scores(on, room, scored, &[&data.scored_splits[split]])
         }
     };

@@ -9,7 +9,7 @@ use grappa_run::{
     config::Evaluate,
     scores::{LinkReport, LinkScores, ScoreReport},
 };
-use grappa_sampling::{NodeSet, links::KnownEdges, policy::EMBEDDINGS_SHARE};
+use grappa_sampling::{NodeSet, links::KnownEdges, policy::EMBEDDINGS};
 
 use super::evaluations::Evaluation;
 use crate::train::{inference::needed::Needed, links::LinkData, model_on_graph::ModelOnGraph, tensors::host_values};
@@ -49,10 +49,10 @@ pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool
 /// The embeddings of all nodes, and the bytes of memory that are left to compute with them.
 fn embed(on: &mut ModelOnGraph<'_>) -> Result<(StateRows, u64)> {
     let listed = on.data.links().map_or(0, LinkData::candidate_bytes);
-    let mut room = on.make_room(listed, false);
+    let mut room = on.make_room(listed, false)?;
     let store = &on.data.store;
     let (nodes, width) = (store.manifest().nodes, on.learner.model.options().outputs);
-    let share = room.inference / EMBEDDINGS_SHARE;
+    let share = EMBEDDINGS.bytes(room.inference);
     let mut left = share;
     let mut rows = StateRows::create(&on.config.folder, nodes, width, FeatureDtype::F32, &mut left)?;
     room.inference -= share - left;

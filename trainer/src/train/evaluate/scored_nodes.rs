@@ -13,7 +13,7 @@ use grappa_io::{
 use grappa_run::{config::Evaluate, model::LayerKind};
 use grappa_sampling::{
     NeighborSample,
-    policy::{FIRST_INPUTS_SHARE, exact_evaluation_work_max},
+    policy::{FIRST_INPUTS, exact_evaluation_work_max},
 };
 use roaring::RoaringTreemap;
 
@@ -79,7 +79,7 @@ impl Scored {
             None => on.needed(splits, samples, &[], f64::INFINITY)?.expect("there is no limit"),
         };
         let folder = &on.config.folder;
-        let bytes_max = on.config.memory.0 / FIRST_INPUTS_SHARE;
+        let bytes_max = FIRST_INPUTS.bytes(on.config.memory.0);
         let disk_max = free_disk_bytes(folder).unwrap_or(0) / FIRST_INPUTS_DISK_SHARE;
         Ok(Self { needed, work, first_inputs: FirstInputs::new(bytes_max, folder, disk_max) })
     }
@@ -178,7 +178,7 @@ impl ScoredNodes {
             0 => ("last", "; there are no validation nodes, so the model of the last epoch is kept"),
             _ => ("best", ""),
         };
-        let files = match self.scratch_bytes(on, held) {
+        let files = match self.scratch_bytes(on, held)? {
             0 => String::new(),
             bytes => format!(", with {} of scratch files", ByteSize(bytes)),
         };
@@ -202,8 +202,8 @@ impl ScoredNodes {
     }
 
     /// Bytes of the scratch files of an evaluation.
-    fn scratch_bytes(&self, on: &mut ModelOnGraph<'_>, held: u64) -> u64 {
-        let room = on.make_room(held, false);
+    fn scratch_bytes(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<u64> {
+        let room = on.make_room(held, false)?;
         let of_inferences = self.all().iter().map(|scored| {
             let bytes = on.with_inference(room, |inference, model| {
                 let inference = Inference { first_inputs: Some(&scored.first_inputs), ..inference };
@@ -211,12 +211,12 @@ impl ScoredNodes {
             });
             bytes.unwrap_or(0)
         });
-        of_inferences.sum()
+        Ok(of_inferences.sum())
     }
 
     /// Refuses an evaluation whose scratch files do not fit the disk, of this process or of another one.
     pub(crate) fn check_disk(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<()> {
-        let bytes = self.scratch_bytes(on, held);
+        let bytes = self.scratch_bytes(on, held)?;
         let checked = match free_disk_bytes(&on.config.folder) {
             Some(free) if bytes > free => Err(Error::Lack {
                 rank: None,

@@ -144,7 +144,7 @@ impl History {
         let (chunks, threads) = (&on.data.chunks, on.config.threads());
         let nodes = HistoricalNodes::new(chunks, plan.reached.clone(), keep(on), threads, on.progress)?;
         let needed = plan.needed_for(&nodes, scores.is_some(), on)?;
-        let room = on.make_room(held, true);
+        let room = on.make_room(held, true)?;
         let mut take = scores.map(|scores| scores.receiver(needed.wanted(), on.data.labels()));
         let rows = on.with_inference(room, |inference, model| {
             let on_logits = take.as_mut().map(|take| take as &mut OnRows<'_>);

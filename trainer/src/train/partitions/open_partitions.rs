@@ -22,9 +22,6 @@ use crate::train::{
 };
 use crate::{Error, Result, distributed::LocalRanks, nn::Model};
 
-/// A batch that all epochs have is kept if it takes at most 1/REPEATED_SHARE of the memory.
-const REPEATED_SHARE: u64 = 8;
-
 /// The open partitions that this process serves.
 pub(crate) struct OpenPartitions {
     /// Their views, their seeds, and the feed of their minibatches.
@@ -192,15 +189,6 @@ impl OpenPartitions {
             historical,
             aggregates: (0..config.layers).map(|layer| model.aggregate(layer)).collect(),
         }
-    }
-}
-
-/// Bytes of memory that are left for a batch that all epochs share. With historical embeddings epochs share none, because these change. It
-/// does not depend on whether there is such a batch now: a run that was resumed must evaluate as one that was not stopped.
-pub(crate) fn repeated_batch_memory(config: &ResolvedConfig, uses_history: bool) -> u64 {
-    match config.repeats_batch() && !uses_history {
-        true => config.memory.0 / REPEATED_SHARE,
-        false => 0,
     }
 }
 

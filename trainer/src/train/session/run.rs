@@ -232,6 +232,7 @@ impl RunInProgress<'_, '_> {
         let mut summary =
             Summary::new(self.output.journal.records(), &self.output.state, self.trainer.config.given(), seconds);
         summary.processes = self.trainer.processes.count();
+        summary.memory = Some(self.trainer.ledger.clone()).filter(|ledger| !ledger.phases.is_empty());
         summary
     }
 

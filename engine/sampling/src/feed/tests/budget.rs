@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grappa_io::machine::peak_rss_bytes;
+use grappa_io::{ledger::leased_bytes, machine::peak_rss_bytes};
 
 use super::*;
 
@@ -57,6 +57,30 @@ fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
             let shrinking = FeedOptions { keeps_margin: false, ..kept };
             let feed = Feed::open(&store, &[], &source, &shrinking).unwrap();
             consume_all(&feed, &source, &rows);
+        }
+    });
+}
+
+#[test]
+fn leases_of_a_feed_fill_its_memory_and_never_exceed_it() {
+    watched(|| {
+        let (_folder, store, _) = f32_rows(40);
+        let source = SkewedSource::new(1, 20);
+        let least = with_little(&store, &source, 0, options(0, 2)).memory_bytes;
+        let resident = all_chunks();
+        for owned in [&[][..], &resident] {
+            for memory in [least, least + 1000, least + (100 << 10), 64 << 20, 256 << 20] {
+                let feed = Feed::open(&store, owned, &source, &options(memory, 2)).unwrap();
+                let leased = leased_bytes(feed.leases());
+                assert!(leased <= memory, "{leased} of {memory}: {:?}", feed.leases());
+                let bytes = |name: &str| {
+                    feed.leases().iter().filter(|lease| lease.name == name).map(|lease| lease.bytes).sum::<u64>()
+                };
+                assert_eq!(bytes("resident rows"), feed.resident_bytes());
+                assert!(bytes("row pool") >= (feed.pool_rows() * 40 * size_of::<f32>()) as u64);
+                // The smallest memory has nothing to spare.
+                assert!(memory > least + 1000 || leased > memory - memory / 16, "{leased} of {memory}");
+            }
         }
     });
 }
