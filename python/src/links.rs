@@ -12,6 +12,7 @@ use grappa_engine::{
             Candidates, ExcludedEdges, KnownEdges, LinkTask, ListedPairs, Negatives, PartEdges, Positives,
             WithoutNegative,
         },
+        policy::EDGE_LIST,
     },
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
@@ -22,8 +23,6 @@ use crate::{
     nodes::{Numbers, collected, joined, nodes_of, reserved},
 };
 
-/// A list of edges takes at most 1/LIST_SHARE of the loader's memory.
-const LIST_SHARE: u64 = 4;
 /// The purpose of the memory, in errors.
 const PAIRS: &str = "the pairs of a batch; give a smaller batch_size, or fewer negatives with neg_sampling";
 /// What helps if a node has edges to all others.
@@ -80,7 +79,7 @@ impl Links {
             None => EdgePart::Graph,
             Some(name) => name.parse().map_err(PyValueError::new_err)?,
         };
-        let memory = loading.memory / LIST_SHARE;
+        let memory = EDGE_LIST.bytes(loading.memory);
         let list = options.edges.as_ref().map(|ends| pairs_of(store, ends)).transpose()?;
         let destinations = match &options.among {
             Some(among) => Some(Arc::new(NodeSet::of(store.manifest().nodes, nodes_of(store, &among.0)?))),

@@ -8,6 +8,7 @@ use grappa_engine::{
         BatchKey, LoaderOptions, Sampler as EngineSampler, Scratch,
         feed::MinibatchOptions,
         partition::Owned,
+        policy::LISTS,
         view::{Halo, PartitionView, ViewOptions},
     },
 };
@@ -19,9 +20,6 @@ use crate::{
     nodes::{Numbers, nodes_of},
     store::Store,
 };
-
-/// Mapped adjacency lists may keep 1/MAPPED_SHARE of the memory.
-const MAPPED_SHARE: u64 = 4;
 
 /// Samples neighborhoods of the nodes that it is given. It has no threads, so it can be used after a fork.
 #[pyclass(frozen, module = "grappa._grappa")]
@@ -45,7 +43,7 @@ impl Sampler {
             let owned = Owned::whole(&store);
             let edge_data = sampler.edge_data();
             let bytes = PartitionView::bytes_in_memory(&store, &owned, Halo::default(), edge_data);
-            let mapped_bytes_max = (bytes > memory).then_some(memory / MAPPED_SHARE);
+            let mapped_bytes_max = (bytes > memory).then_some(LISTS.bytes(memory));
             let options =
                 ViewOptions { edge_data, mapped_bytes_max, threads: defaults.threads, ..ViewOptions::default() };
             let view = PartitionView::open(&store, owned, &options).map_err(exception)?;

@@ -2,14 +2,12 @@
 
 use std::ops::Range;
 
-use super::edge_lists::EdgeCode;
+use super::{budget::BLOCK, edge_lists::EdgeCode};
 
 /// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
 const BLOCK_BYTES_MAX: u64 = 128 << 20;
 /// The logarithm of the largest number of sources in a block.
 const BLOCK_BITS_MAX: u32 = 20;
-/// A block takes 1/BLOCK_SHARE of the budget. Two blocks are in memory at a time.
-const BLOCK_SHARE: u64 = 8;
 
 /// The sources, cut into ranges of positions. The rows of one range are in memory together.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +21,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     pub fn new(sources: u64, stride: u32, memory: u64) -> Self {
-        let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / u64::from(stride);
+        let block_sources = BLOCK.bytes(memory).min(BLOCK_BYTES_MAX) / u64::from(stride);
         // An edge has 32 bits. The place of a source takes this number of them.
         let block_bits = block_sources.max(1).ilog2().min(BLOCK_BITS_MAX);
         Self { sources, stride, block_bits }
@@ -40,7 +38,7 @@ impl Blocks {
 
     /// The most bytes that the blocks of a budget of `memory` bytes take.
     pub fn bytes_max(self, memory: u64) -> u64 {
-        2 * (memory / BLOCK_SHARE).max(u64::from(self.stride))
+        2 * BLOCK.bytes(memory).max(u64::from(self.stride))
     }
 
     /// Bytes of the largest block.

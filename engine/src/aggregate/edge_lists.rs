@@ -4,12 +4,12 @@ use std::{mem, ops::Range, slice};
 
 use grappa_io::{Result, arena::Arena};
 
+use super::budget::SEGMENTS;
+
 /// The most words of a segment.
 const SEGMENT_WORDS_MAX: u64 = 4096;
 /// The fewest: an edge has two.
 const SEGMENT_WORDS_MIN: u64 = 4;
-/// Segments that are not full take at most about this share of the memory.
-const SEGMENTS_SHARE: u64 = 16;
 /// Memory is used again if at most 1/ROOM_SHARE of it would not be used.
 const ROOM_SHARE: usize = 8;
 
@@ -75,7 +75,7 @@ impl EdgeLists {
     /// bytes.
     pub fn segment_words(width: usize, blocks: u64, threads: u64, memory: u64) -> u64 {
         let (words, of_edge) = (memory / size_of::<u32>() as u64, Self::edge_words(width));
-        let edges = words / SEGMENTS_SHARE / (blocks * threads) / of_edge;
+        let edges = SEGMENTS.bytes(words) / (blocks * threads) / of_edge;
         edges.clamp(SEGMENT_WORDS_MIN, SEGMENT_WORDS_MAX) * of_edge
     }
 
@@ -87,7 +87,7 @@ impl EdgeLists {
     /// The most bytes that the lists of `blocks` or fewer blocks take without edges for all threads, in `memory` bytes.
     pub fn bytes_of_lists_max(width: usize, blocks: u64, threads: u64, memory: u64) -> u64 {
         let least = SEGMENT_WORDS_MIN * Self::edge_words(width);
-        threads * Self::bytes_of_lists(blocks, least) + memory / SEGMENTS_SHARE
+        threads * Self::bytes_of_lists(blocks, least) + SEGMENTS.bytes(memory)
     }
 
     /// The words that an edge takes at most beyond [`EdgeLists::edge_words`] if its destination is in a word of its own: that word, and

@@ -17,6 +17,7 @@ use grappa_sampling::{DecodedEdges, List, ListScratch};
 
 use super::{
     aggregation::{Aggregation, OwnRows, Sink},
+    budget::TILE_IN_MEMORY,
     reduce::{ListSize, PART, Reduce},
     rows::RowValues,
 };
@@ -45,7 +46,8 @@ impl<R: Reduce> InMemory<'_, R> {
     pub(super) fn run(&self, first: u64, own: &mut Option<&mut OwnRows<'_>>, sink: &mut Sink<'_>) -> Result<()> {
         let (width, own_width) = (self.reduce.state_width(), self.reduce.own_width());
         let node_bytes = 4 * (width + own_width) as u64;
-        let tile_nodes = (self.aggregation.budget.memory / 4 / node_bytes.max(1)).clamp(1, TILE_NODES);
+        let tile_nodes =
+            (TILE_IN_MEMORY.bytes(self.aggregation.budget.memory) / node_bytes.max(1)).clamp(1, TILE_NODES);
         let end = self.aggregation.destinations.len();
         let (mut states, mut own_rows) = (Vec::new(), Vec::new());
         let (mut nodes, mut later) = (Vec::new(), Vec::new());

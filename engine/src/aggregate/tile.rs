@@ -15,6 +15,7 @@ use grappa_sampling::{DecodedEdges, ListScratch, NodeSet, Pieces};
 use super::{
     aggregation::{Aggregation, OwnRows},
     blocks::Blocks,
+    budget::OWN_ROWS,
     edge_lists::{BlockEdges, EdgeLists, is_room},
     reduce::{ListSize, PART, Reduce, parts},
 };
@@ -23,8 +24,6 @@ use super::{
 const WORD_BYTES: u64 = 4;
 /// Distance, in edges, at which a source's row is prefetched.
 const AHEAD: usize = 8;
-/// The own rows of some destinations take at most 1/OWN_SHARE of the budget at a time, or one row.
-const OWN_SHARE: u64 = 64;
 /// Rows or edges that a thread processes between two checks of whether to stop.
 const STOP_EVERY: usize = 1 << 16;
 /// Bytes in a cache line.
@@ -142,7 +141,7 @@ fn edge_bytes<R: Reduce>(reduce: &R) -> u64 {
 /// The number of destinations whose own rows are in memory at a time, and the bytes of these rows.
 fn own_rows<R: Reduce>(reduce: &R, memory: u64) -> (u64, u64) {
     let row_bytes = 4 * reduce.own_width() as u64;
-    let nodes = (memory / OWN_SHARE).checked_div(row_bytes).unwrap_or(u64::MAX).max(1);
+    let nodes = OWN_ROWS.bytes(memory).checked_div(row_bytes).unwrap_or(u64::MAX).max(1);
     (nodes, nodes.saturating_mul(row_bytes))
 }
 

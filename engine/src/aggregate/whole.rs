@@ -9,7 +9,7 @@ use grappa_storage::{MappedChunks, Store};
 
 use super::{
     aggregation::{Aggregation, Sink},
-    budget::Budget,
+    budget::{Budget, SETS},
     reduce::{ListSize, Reduce},
     rows::{NodeRows, StateRows},
 };
@@ -17,8 +17,6 @@ use super::{
 /// Results of nodes with and without in-neighbors that are put together, and passed on together. No budget counts them.
 const RESULT_NODES: u64 = 1 << 15;
 const RESULT_BYTES: usize = 1 << 20;
-/// Sets of nodes take at most this share of the memory.
-const SETS_SHARE: u64 = 8;
 
 /// Reduces the rows of all in-neighbors of every node, by a reduction without own rows.
 ///
@@ -60,7 +58,7 @@ impl WholeGraph<'_> {
         let chunks = MappedChunks::open(self.store)?;
         let lists = InNeighbors::all(&chunks).with_values(self.edge_values);
         let sets = 2 * NodeSet::bytes_of(nodes);
-        let destinations = match sets <= self.budget.memory / SETS_SHARE {
+        let destinations = match sets <= SETS.bytes(self.budget.memory) {
             true => lists.destinations(self.budget.threads)?,
             false => all.clone(),
         };
@@ -90,9 +88,9 @@ impl WholeGraph<'_> {
             sink,
         };
         let mut take = |positions: Range<u64>, states: &mut Vec<f32>| filled.take(positions, states);
-        aggregation
-            .run(reduce, destinations.position(NodeId(first)), None, progress, &mut take)
-            .map_err(Error::in_budget(self.budget.memory, |least| least + sets.min(least / (SETS_SHARE - 1))))?;
+        aggregation.run(reduce, destinations.position(NodeId(first)), None, progress, &mut take).map_err(
+            Error::in_budget(self.budget.memory, |least| least + sets.min(SETS.budget_beside(least) - least)),
+        )?;
         filled.fill_to(nodes)
     }
 

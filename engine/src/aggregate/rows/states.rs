@@ -14,13 +14,12 @@ use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
 use super::{
-    super::budget::Budget, NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of,
+    super::budget::{Budget, COPIED_PIECE},
+    NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of,
 };
 
 /// Bytes that are copied at a time, at most.
 const COPY_BYTES: u64 = 16 << 20;
-/// With little memory, they take 1/COPY_SHARE of it. Three such pieces are in memory: one is written and two are read.
-const COPY_SHARE: u64 = 8;
 
 /// Rows in memory, or in an unnamed scratch file that disappears when it is dropped. Rows that nobody writes are zeros.
 #[derive(Debug)]
@@ -182,7 +181,7 @@ impl StateRows {
     ) -> Result<Self> {
         let layout = rows.layout();
         let mut copy = Self::in_new_file(folder, of.len(), layout)?;
-        let piece = (COPY_BYTES.min(memory / COPY_SHARE) / u64::from(layout.stride)).max(1);
+        let piece = (COPY_BYTES.min(COPIED_PIECE.bytes(memory)) / u64::from(layout.stride)).max(1);
         let all = NodeSet::all(of.universe());
         let column = ScannedColumn { rows, of: &all };
         let scan = RowScan::new(&[column], of, piece, 0, threads)?.encoded();

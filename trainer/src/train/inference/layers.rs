@@ -14,7 +14,7 @@ use super::{
     keeper::Keeper,
     needed::Needed,
     pass::LayerPass,
-    states::{EncodedStates, StatesPlace, outputs_share},
+    states::{EncodedStates, MESSAGES, StatesPlace, outputs_share},
     task::{Inference, OnRows},
 };
 use crate::train::data::degrees::Degrees;
@@ -213,11 +213,11 @@ impl Layers<'_> {
         let has_rows = is_known || (in_memory && !has_messages);
         let share = outputs_share(has_rows, inputs, width, Budget { memory: free, ..budget });
         let rounded = self.inference.rounded_states;
-        let messages = has_messages.then(|| StatesPlace::of(inputs, width, free / 2, rounded));
+        let messages = has_messages.then(|| StatesPlace::of(inputs, width, MESSAGES.bytes(free), rounded));
         free -= messages.map_or(0, |place| place.memory);
         let out = match layer + 1 == needed.layers() {
             true => StatesPlace::default(),
-            false => StatesPlace::of(needed.outputs(layer).len(), model.width(layer + 1), free / share, rounded),
+            false => StatesPlace::of(needed.outputs(layer).len(), model.width(layer + 1), share.bytes(free), rounded),
         };
         free -= out.memory;
         LayerSpace { is_known, messages, out, budget: Budget { memory: free, ..budget } }

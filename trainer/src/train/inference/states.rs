@@ -4,12 +4,28 @@ use std::{ops::Range, path::Path};
 
 use grappa_engine::aggregate::{Budget, NodeRows, StateRows};
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
+use grappa_io::ledger::MemoryShare;
 use tch::{Device, Kind, Tensor};
 
 use crate::{Result, shim};
 
-/// Outputs may take so small a share of the memory if inputs are streamed.
-const STREAMED_OUTPUTS_SHARE: u64 = 16;
+/// The messages of a layer, which its inputs become before they are aggregated.
+pub(super) const MESSAGES: MemoryShare = MemoryShare::one(
+    "messages of a layer",
+    2,
+    "messages are in memory if they leave as much for what aggregates them; chosen, not measured",
+);
+const OUTPUTS: MemoryShare = MemoryShare::one(
+    "outputs of a layer",
+    2,
+    "outputs take at most 1/2, beside the inputs of the layer; chosen, not measured",
+);
+const STREAMED_OUTPUTS: MemoryShare = MemoryShare::one(
+    "outputs of a layer",
+    16,
+    "a layer that streams its inputs reads all of them once for each part of the outputs that fits the rest of the memory, so outputs are \
+     better in a file: they are written once and read once; chosen, not measured",
+);
 
 /// Where states are.
 #[derive(Debug, Clone, Copy)]
@@ -53,13 +69,10 @@ impl From<&StateRows> for StatesPlace {
 }
 
 /// The share of the `free` memory that the states which a layer makes may take.
-///
-/// If the layer streams the rows of its inputs, it reads all of them once for each part of the outputs that fits the rest of the memory.
-/// Then outputs are better in a file: they are written once and read once.
-pub(super) fn outputs_share(has_rows: bool, inputs: u64, width: usize, free: Budget) -> u64 {
+pub(super) fn outputs_share(has_rows: bool, inputs: u64, width: usize, free: Budget) -> MemoryShare {
     match !has_rows && free.streams(inputs, width) {
-        true => STREAMED_OUTPUTS_SHARE,
-        false => 2,
+        true => STREAMED_OUTPUTS,
+        false => OUTPUTS,
     }
 }
 

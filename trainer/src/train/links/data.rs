@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grappa_formats::{EdgePart, random};
 use grappa_io::{
+    ledger::MemoryShare,
     progress::{Progress, Silent},
     size::count,
 };
@@ -17,6 +18,7 @@ use grappa_sampling::{
         Candidates, ExcludedEdges, KnownEdges, LinkTask, Negatives, PartEdges, Positives, RankCandidates,
         WithoutNegative,
     },
+    policy::EDGE_LIST,
 };
 use grappa_storage::Store;
 
@@ -24,10 +26,12 @@ use super::lists;
 use crate::train::ranks::Processes;
 use crate::{Error, Result};
 
-/// The lists of edges of a process take at most 1/LIST_SHARE of the memory.
-const LIST_SHARE: u64 = 4;
-/// A file of pairs takes at most 1/PAIRS_SHARE of the memory.
-const PAIRS_SHARE: u64 = 8;
+/// A file of pairs that the user lists.
+const LISTED_PAIRS: MemoryShare = MemoryShare::one(
+    "listed pairs",
+    8,
+    "each of --negatives-from, --candidates and --among takes at most 1/8, so that all of them leave more than half; chosen, not measured",
+);
 
 /// The edges of a store as link prediction uses them.
 pub struct LinkData {
@@ -71,7 +75,7 @@ impl LinkData {
         });
         let [graph, val, test] = edges;
         let all = [graph?, val?, test?];
-        let pairs_memory = config.memory.0 / PAIRS_SHARE;
+        let pairs_memory = LISTED_PAIRS.bytes(config.memory.0);
         let destinations = match &config.among {
             Some(path) => Some(Arc::new(lists::destinations(store, path, pairs_memory)?)),
             None => None,
@@ -155,7 +159,7 @@ impl LinkData {
             }),
             edges_per_epoch: (config.edges_per_epoch > 0).then_some(config.edges_per_epoch),
             seed: config.seed,
-            memory: config.memory.0 / LIST_SHARE,
+            memory: EDGE_LIST.bytes(config.memory.0),
         };
         if let RankAmong::Listed(_) = &links.among {
             // An edge without candidates is told now, and not after an epoch.

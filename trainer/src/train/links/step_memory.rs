@@ -3,7 +3,7 @@
 //! The memory of a model is extra to the budget, because it is small next to the graph. Negatives can be many, so what their tensors need
 //! beyond [`MODEL_BYTES`] comes from the budget, and a run with too many of them is refused.
 
-use grappa_io::size::ByteSize;
+use grappa_io::{ledger::MemoryShare, size::ByteSize};
 use grappa_run::{
     config::{NegativeSampling, TaskChoice, TrainConfig},
     model::Decoder,
@@ -14,8 +14,12 @@ use crate::{Error, Result};
 
 /// Tensors of negatives up to this size count as memory of the model.
 const MODEL_BYTES: u64 = 32 << 20;
-/// The tensors of negatives get at most 1/STEP_SHARE of the budget.
-const STEP_SHARE: u64 = 2;
+/// The tensors of negatives beyond [`MODEL_BYTES`].
+const NEGATIVES: MemoryShare = MemoryShare::one(
+    "negatives of a step",
+    2,
+    "refused above 1/2, because minibatches of that many nodes need the rest; chosen, not measured",
+);
 /// Bytes of a pair besides embeddings: its rows in the model's outputs, as they are listed and as tensors.
 const PAIR_BYTES: u64 = 24;
 /// Bytes of the score of a negative for an edge: itself, its mark, its loss, and the gradients.
@@ -61,7 +65,7 @@ pub fn budgeted_bytes(config: &TrainConfig, store: &Store, processes: u32) -> Re
         edges: store.manifest().edges,
     };
     let (memory, bytes) = (config.memory.0, size.budgeted_bytes());
-    match bytes <= memory / STEP_SHARE {
+    match bytes <= NEGATIVES.bytes(memory) {
         true => Ok(bytes),
         false => Err(Error::Options(size.refusal(config, bytes))),
     }
@@ -112,8 +116,9 @@ impl StepSize {
             true => 0,
             false => largest(self.batch, |batch| fits(Self { batch, ..*self })),
         };
-        let least =
-            ByteSize(bytes.saturating_mul(2 * STEP_SHARE).checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX));
+        let least = ByteSize(
+            NEGATIVES.budget_of(bytes.saturating_mul(2)).checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX),
+        );
         let mut remedies = Vec::new();
         if negatives > 0 {
             remedies.push(format!("--negatives {negatives}"));
@@ -129,7 +134,7 @@ impl StepSize {
             self.negatives,
             self.embedding,
             config.memory.exact(),
-            ByteSize(MODEL_BYTES + memory / STEP_SHARE),
+            ByteSize(MODEL_BYTES + NEGATIVES.bytes(memory)),
             remedies.join(" or ")
         )
     }
