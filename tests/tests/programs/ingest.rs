@@ -294,7 +294,7 @@ fn the_result_is_one_json_object_and_progress_is_silent_off_a_terminal() {
     let mut found: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
     found.sort_unstable();
     let wanted = "bytes_on_disk chunks chunks_present class_names edges edges_per_second edges_read feature_names \
-                  inputs nodes peak_rss_bytes rejected seconds";
+                  inputs memory nodes peak_rss_bytes rejected seconds";
     assert_eq!(found.join(" "), wanted);
     for (key, value) in [
         ("nodes", 1000),
@@ -305,6 +305,15 @@ fn the_result_is_one_json_object_and_progress_is_silent_off_a_terminal() {
         ("chunks_present", 3),
     ] {
         assert_eq!(json[key], value, "{key}");
+    }
+    let memory = &json["memory"];
+    let phases: Vec<_> = memory["phases"].as_array().unwrap().iter().collect();
+    let names: Vec<_> = phases.iter().map(|phase| phase["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["reading edges", "sorting and writing adjacency lists"]);
+    for phase in phases {
+        let leases = phase["leases"].as_array().unwrap();
+        let leased: u64 = leases.iter().map(|lease| lease["bytes"].as_u64().unwrap()).sum();
+        assert!(leased > 0 && leased <= memory["limit"].as_u64().unwrap(), "{phase}");
     }
     let on_disk: usize = folder.files("out.grappa").values().map(Vec::len).sum();
     assert_eq!(json["bytes_on_disk"], on_disk);

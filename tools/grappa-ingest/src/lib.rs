@@ -10,7 +10,10 @@ use std::{collections::HashMap, ffi::OsString, path::Path, process::ExitCode, ti
 
 use clap::{CommandFactory, Parser};
 use grappa_console::{Built, Console, Summary, first_names, signals};
-use grappa_engine::ingest::{LabelType, MemoryInput, Reading, examine, ingest, kept_in, partial_folder};
+use grappa_engine::{
+    ingest::{LabelType, MemoryInput, Reading, examine, ingest, kept_in, partial_folder},
+    io::ledger::Ledger,
+};
 use serde::Serialize;
 
 pub use self::data::DataPlace;
@@ -68,6 +71,7 @@ fn run(args: &IngestArgs, data: HashMap<DataPlace, MemoryInput>, console: &Conso
         inputs: summary.readings.iter().map(Input::of).collect(),
         feature_names: summary.schema.feature_names(),
         class_names: &summary.schema.classes,
+        memory: &summary.memory,
         label_type: options.node_data.label_type,
         readings: &summary.readings,
     })
@@ -92,6 +96,8 @@ struct WithReadings<'a> {
     feature_names: Vec<String>,
     /// Empty if classes, or targets, have no names.
     class_names: &'a [String],
+    /// The memory of each phase: who may take how much of `--memory`, and why.
+    memory: &'a Ledger,
     #[serde(skip)]
     label_type: LabelType,
     #[serde(skip)]

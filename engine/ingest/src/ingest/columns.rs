@@ -149,6 +149,9 @@ const READ_MEMORY: u64 = 2 * READ_BYTES as u64;
 /// Bytes of memory per record word that pass 2 needs: 8 for its place in the output, and some to spare.
 const PLACE_COST: u64 = 10;
 
+/// The phase in the ledger.
+const PHASE: &str = "reading rows of nodes";
+
 /// Writes a column's file in each chunk. `rows` maps the rows of the input to nodes.
 pub fn write(job: &IngestJob<'_>, input: &dyn ColumnInput, chunks: &ChunkMap, rows: &RowNodes) -> Result<()> {
     let form = input.form();
@@ -171,6 +174,8 @@ pub fn write(job: &IngestJob<'_>, input: &dyn ColumnInput, chunks: &ChunkMap, ro
     job.progress.stage(&format!("reading {name}"), Some(bytes));
     // If chunks were written, an earlier run has read and checked all rows, perhaps in other blocks.
     if before.chunks.is_empty() {
+        let shards = u64::from(plan.shards_per_chunk) * u64::from(chunks.chunks());
+        job.enter(PHASE, budget.spill_leases(shards, plan.buffer_bytes))?;
         column.spill_rows(before)?;
     }
     let (spilled, gate) = (job.journal.stage(stage), MemoryGate::new(job.budget.memory));

@@ -20,6 +20,7 @@ use grappa_io::{
     Error, Result,
     container::{ContainerWriter, WrittenFile},
     durable,
+    ledger::{Lease, MemoryShare, split_at_limit},
     progress::{Progress, check_stopped},
     workers,
 };
@@ -36,6 +37,13 @@ const DRAIN_BYTES: usize = 256 << 10;
 
 /// The least memory for the ids of a run. With less, a run would be hardly worth its file.
 const RUN_MEMORY_MIN: u64 = 1 << 20;
+/// The ids that are sorted at once.
+const RUNS: MemoryShare = MemoryShare::one(
+    "runs of ids",
+    2,
+    "1/4 is for blocks of the input, and 1/4 for the buffers of runs and for strings that are longer than assumed; at least 1 MiB in each \
+     thread; chosen, not measured",
+);
 
 /// Collects the ids of all edges and of `lists`, and writes the dictionary, synced. Returns the counts and the
 /// file's entry.
@@ -52,9 +60,7 @@ pub fn build(
     };
     let runs = Runs::new(&store.scratch("ids")?, kind);
     progress.stage("collecting ids", Some(source.total_bytes()));
-    // A quarter of the budget is for blocks. Another quarter is left for the buffers of runs and for strings that are
-    // longer than assumed.
-    let memory = (budget.memory / 2 / budget.threads as u64).max(RUN_MEMORY_MIN);
+    let memory = run_memory(budget);
     let edges = AtomicU64::new(0);
     source.read_ahead(budget.threads, &|_| false, |blocks| {
         workers::run(budget.threads, |turn| {
@@ -91,14 +97,30 @@ pub fn build(
     let path = store.path().join(DICTIONARY);
     let (nodes, file) = {
         let mut writer = DictionaryWriter::create(&path, kind)?;
-        runs::merge(runs, budget.memory / 2, budget.threads, &mut |bytes| progress.advance(bytes, 0), &mut |id| {
-            writer.push(id)
-        })?;
+        runs::merge(
+            runs,
+            RUNS.bytes(budget.memory),
+            budget.threads,
+            &mut |bytes| progress.advance(bytes, 0),
+            &mut |id| writer.push(id),
+        )?;
         writer.finish()?
     };
     file.sync()?;
     durable::sync_folder(&folder)?;
     Ok((Scan { nodes, edges: edges.into_inner() }, store.entry(&file)))
+}
+
+/// The memory of [`build`] by consumer. With very little memory, runs of the least size take more than the limit.
+pub fn leases(budget: &IngestBudget) -> Vec<Lease> {
+    let runs = RUNS.lease_of(budget.threads as u64 * run_memory(budget));
+    let leases = [budget.spill_leases(0, 0), vec![runs]].concat();
+    split_at_limit(budget.memory, leases)
+}
+
+/// Bytes of the ids that a thread sorts at once.
+fn run_memory(budget: &IngestBudget) -> u64 {
+    (RUNS.bytes(budget.memory) / budget.threads as u64).max(RUN_MEMORY_MIN)
 }
 
 fn collect_listed(mut source: SplitSource, mut ids: IdCollector<'_>, progress: &dyn Progress) -> Result<()> {

@@ -6,6 +6,7 @@ use grappa_formats::{ChunkId, chunks::ChunkMap};
 use grappa_io::{
     Result,
     container::WrittenFile,
+    ledger::{Lease, Ledger},
     progress::{Progress, check_stopped},
     workers,
 };
@@ -26,9 +27,26 @@ pub struct IngestJob<'a> {
     /// The record of what is finished.
     pub journal: IngestJournal,
     pub progress: &'a dyn Progress,
+    /// The memory of the phases so far.
+    pub ledger: &'a Mutex<Ledger>,
 }
 
 impl IngestJob<'_> {
+    /// Notes the memory of a phase before it begins.
+    ///
+    /// # Errors
+    /// If it exceeds the user's budget.
+    pub fn enter(&self, phase: &'static str, leases: Vec<Lease>) -> Result<()> {
+        let permutation = self.budget.memory * (self.budget.share - 1);
+        let permutation = Lease::new(
+            "node permutation",
+            permutation,
+            "a table of the node of each id, if --assign needs one: half of the limit is set aside, because all phases look nodes up",
+        );
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.enter(phase, [vec![permutation], leases].concat())
+    }
+
     /// Calls `write`, on all threads, for each chunk that the journal does not list as finished. Other threads sync the
     /// files, record the chunk in the journal, and then call `after`.
     pub fn write_chunks(

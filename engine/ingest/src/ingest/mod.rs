@@ -64,11 +64,14 @@ mod splits;
 mod stored_labels;
 mod streamed_parts;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
 
 use grappa_formats::manifest::ExternalIds;
 use grappa_input::Reading;
-use grappa_io::{Error, Result, durable::Destination, progress::Progress};
+use grappa_io::{Error, Result, durable::Destination, ledger::Ledger, progress::Progress};
 use grappa_storage::writer::{StoreFolder, finished};
 
 pub use self::{
@@ -157,15 +160,18 @@ fn begin_or_continue(
             journal.record(Record::BlockBytes(budget.block_bytes))?;
         }
     }
-    let job = IngestJob { options, budget, store, journal, progress };
+    let ledger = Mutex::new(Ledger::new(options.resources.memory));
+    let job = IngestJob { options, budget, store, journal, progress, ledger: &ledger };
     let scan = node_ids::scan(&job, &input)?;
-    write_store(&job, scan, input).map_err(|error| match error {
+    let written = write_store(&job, scan, input).map_err(|error| match error {
         // To sort the ids takes long. They are kept for a run with more memory.
         Error::Budget { .. } if options.ids != ExternalIds::Dense => {
             Error::Interrupted { kept: store.kept(), source: Box::new(error) }
         }
         error => error,
-    })
+    })?;
+    let memory = ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Summary { memory, ..written })
 }
 
 /// Writes all files of the store, and completes it.

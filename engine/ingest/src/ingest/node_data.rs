@@ -8,8 +8,8 @@ use grappa_io::Result;
 
 use crate::ingest::{
     columns, edges::join::plan_join, features::FeatureInput, id_lists::Join, job::IngestJob, journal::Stage,
-    labels::LabelInput, node_files::NodeFiles, node_ids::GraphIds, options::surplus_rows_remedy, random_split,
-    row_nodes::NodesOfFiles, split_columns, split_labels, splits, stored_labels::StoredLabels,
+    labels::LabelInput, node_files::NodeFiles, node_ids::GraphIds, options::surplus_rows_remedy, plan::TABLE_OF_IDS,
+    random_split, row_nodes::NodesOfFiles, split_columns, split_labels, splits, stored_labels::StoredLabels,
 };
 
 /// What the manifest says about the data of nodes.
@@ -31,7 +31,7 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
     let splits_are_listed = !job.options.splits.files.is_empty() && job.journal.splits().is_none();
     let listed = splits_are_listed || files.has_lists(job.options);
     let join = match listed && job.journal.stage(Stage::Edges).plan.is_none() {
-        true if ids.map.table_memory() <= job.budget.memory / 2 => {
+        true if ids.map.table_memory() <= TABLE_OF_IDS.bytes(job.budget.memory) => {
             ids.map.load()?;
             None
         }

@@ -14,7 +14,7 @@ use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 
 use crate::ingest::{
     options::{Assign, IngestOptions, NodeData, RowIds, id_kind},
-    plan::IngestBudget,
+    plan::{IngestBudget, TABLE_OF_IDS},
 };
 
 /// The open input files with one row per node.
@@ -295,13 +295,13 @@ fn check_schema(path: &Path, schema: &Schema) -> Result<()> {
 
 /// Refuses a file that holds more than half of the memory while it is read.
 fn check_held(path: &Path, held: u64, budget: &IngestBudget) -> Result<()> {
-    if held <= budget.memory / 2 {
+    if held <= TABLE_OF_IDS.bytes(budget.memory) {
         return Ok(());
     }
     let what = format!("the parts of {} that stay in memory, which may take half of it", path.display());
     Err(budget.too_small(
         what,
-        held * 2,
+        TABLE_OF_IDS.budget_of(held),
         "raise --memory, or write a table again with one column of lists, or with smaller row groups, or a sparse matrix in \
          format csr",
     ))

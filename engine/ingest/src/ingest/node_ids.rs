@@ -61,6 +61,7 @@ fn scan_dictionary(job: &IngestJob<'_>, nodes: Option<u64>, files: &NodeFiles) -
     let source = open_edges(job.options, nodes, job.budget.block_bytes)?;
     let lists = files.lists_of_nodes(job.options).map(|list| list.open(job.options));
     let lists = lists.collect::<Result<_>>()?;
+    job.enter("collecting ids", dictionary::leases(&job.budget))?;
     let (scan, file) = dictionary::build(&source, lists, &job.budget, job.store, job.progress)?;
     source.check()?;
     if let Some(nodes) = job.options.nodes

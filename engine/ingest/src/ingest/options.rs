@@ -14,7 +14,7 @@ use grappa_input::{
     IdKind, IdLimit, Input, LabelType, LimitSource, OnBadLine, Reading, Separator, SplitSource, TableForm,
     files_of_all,
 };
-use grappa_io::{Error, Result, progress::Progress, text::printable};
+use grappa_io::{Error, Result, ledger::Ledger, progress::Progress, text::printable};
 use grappa_storage::{read_schema, writer::with_suffix};
 
 use crate::ingest::{edge_split::EdgeSplit, merge::MergeOption, plan::IngestBudget, shares::RandomSplit};
@@ -296,6 +296,8 @@ pub struct Summary {
     pub readings: Vec<Reading>,
     /// The names of features and classes.
     pub schema: Schema,
+    /// The memory of each phase of this process, by consumer.
+    pub memory: Ledger,
 }
 
 impl Summary {
@@ -315,6 +317,7 @@ impl Summary {
             bytes_on_disk,
             readings: Vec::new(),
             schema,
+            memory: Ledger::new(options.resources.memory),
         })
     }
 }

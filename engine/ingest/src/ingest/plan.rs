@@ -7,7 +7,10 @@
 use std::ops::Range;
 
 use grappa_formats::{ChunkId, chunks::ChunkMap, manifest::BUCKETS_MAX};
-use grappa_io::{Error, Result};
+use grappa_io::{
+    Error, Result,
+    ledger::{Lease, MemoryShare},
+};
 use grappa_storage::writer::AdjacencyWriter;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +40,27 @@ const CHUNKS_MAX: u64 = 1024;
 const CHUNK_NODES: u64 = 1 << 22;
 /// Nodes per chunk below which a graph gets fewer chunks, because a chunk with fewer nodes is not worth its files.
 const CHUNK_NODES_MIN: u64 = 32;
+
+/// Blocks of the input, of each thread's part of the budget.
+const BLOCKS: MemoryShare = MemoryShare::one(
+    "blocks of the input",
+    4,
+    "1/4 of each thread's part, from 64 KiB to 4 MiB a block with its parsed edges; the rest is worth more as spill buffers, and larger \
+     blocks are not parsed faster; chosen, not measured",
+);
+/// What an ingest keeps in memory while it reads.
+pub const TABLE_OF_IDS: MemoryShare = MemoryShare::one(
+    "table of ids",
+    2,
+    "a table from external ids to nodes, or what a table of the input keeps in memory; ids that exceed 1/2 are joined in segments; chosen, \
+     not measured",
+);
+/// Sets of nodes beside a table of ids.
+const SETS: MemoryShare = MemoryShare::one(
+    "sets of nodes",
+    4,
+    "the nodes of splits or of a list, beside the table of ids; chosen, not measured",
+);
 
 /// The default number of chunks of a graph of `nodes` nodes.
 pub fn chunks_auto(nodes: u64) -> u32 {
@@ -141,10 +165,10 @@ pub fn edge_buckets(chunks: &ChunkMap, present: u64) -> String {
 /// Fails if `bytes` of sets of nodes, which an operation makes beside a table of ids, exceed a quarter of the budget. The
 /// error names a budget that suffices.
 pub fn check_sets(what: String, bytes: u64, budget: &IngestBudget) -> Result<()> {
-    if bytes <= budget.memory / 4 {
+    if bytes <= SETS.bytes(budget.memory) {
         return Ok(());
     }
-    Err(budget.too_small(what, bytes * 4, "raise --memory"))
+    Err(budget.too_small(what, SETS.budget_of(bytes), "raise --memory"))
 }
 
 /// Fails if the budget is too small for any graph with listed ids, before time is spent on its ids. The error names a
@@ -196,7 +220,7 @@ pub struct IngestBudget {
 impl IngestBudget {
     /// A budget of `memory * share` bytes. Blocks take a quarter of each thread's share, counted with `BLOCK_COST`.
     pub fn new(memory: u64, share: u64, threads: usize) -> Self {
-        let block_bytes = (memory / threads as u64 / 4 / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let block_bytes = (BLOCKS.bytes(memory / threads as u64) / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         Self { memory, share, threads, reserved: 0, block_bytes: block_bytes as usize }
     }
 
@@ -208,6 +232,21 @@ impl IngestBudget {
     /// Bytes of memory of each thread for blocks of the input.
     pub fn blocks_memory(&self) -> usize {
         self.block_bytes * BLOCK_COST as usize
+    }
+
+    /// The memory of a pass that spills records, with buffers of `buffer_bytes` for `shards` shards in each thread.
+    pub fn spill_leases(&self, shards: u64, buffer_bytes: usize) -> Vec<Lease> {
+        let threads = self.threads as u64;
+        vec![
+            TABLE_OF_IDS.lease_of(self.reserved),
+            BLOCKS.lease_of(threads * self.blocks_memory() as u64),
+            Lease::new(
+                "spill buffers",
+                threads * shards * buffer_bytes as u64,
+                "a buffer for each shard in each thread, from 4 KiB, below which writes are mostly system calls, to 256 KiB, above which they \
+                 are not faster; what is left of the limit stays free",
+            ),
+        ]
     }
 
     /// Bytes of each spill buffer, if each worker has `shards` of them: the thread's share without blocks, divided evenly.

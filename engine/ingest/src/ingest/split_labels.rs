@@ -3,7 +3,7 @@
 use std::{fs, ops::Range};
 
 use grappa_formats::{NodeId, chunks::ChunkMap, manifest::SplitEntry, splits};
-use grappa_io::{Error, Result, text};
+use grappa_io::{Error, Result, ledger::MemoryShare, text};
 use grappa_storage::files;
 use roaring::RoaringTreemap;
 
@@ -14,8 +14,12 @@ use crate::{
 
 /// Classes that a warning lists.
 const CLASSES_SHOWN: usize = 5;
-/// 1/CLASSES_SHARE of the budget is for the classes of one pass over the labels.
-const CLASSES_SHARE: u64 = 4;
+/// The classes of one pass over the labels.
+const CLASSES: MemoryShare = MemoryShare::one(
+    "classes of labels",
+    4,
+    "a byte for each class in each thread; classes that exceed 1/4 need another pass over the labels; chosen, not measured",
+);
 
 /// Warns about nodes of splits that have no label.
 pub fn warn_of_unlabelled(
@@ -76,7 +80,7 @@ pub fn warn_of_untrained_classes(job: &IngestJob<'_>, chunks: &ChunkMap, labels:
     let train = written_split(job, "train", chunks.nodes())?;
     job.progress.stage("checking the split", None);
     // One byte per class in each thread, and in their sum. Classes that do not fit take another pass over the labels.
-    let classes_max = job.budget.memory / CLASSES_SHARE / (job.options.resources.threads as u64 + 1);
+    let classes_max = CLASSES.bytes(job.budget.memory) / (job.options.resources.threads as u64 + 1);
     let classes_max = classes_max.clamp(1, u32::MAX.into()) as u32;
     let (mut first, mut count, mut shown) = (0, 0, Vec::new());
     while first < labels.spec.classes {

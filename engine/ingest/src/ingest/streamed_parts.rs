@@ -109,7 +109,8 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     let mut ids = GraphIds::in_order(job, chunks)?;
     // The store has dense ids only.
     ids.spec.external = ExternalIds::Dense;
-    let nested = IngestJob { options: &options, budget: job.budget, store: &store, journal, progress: job.progress };
+    let (budget, progress, ledger) = (job.budget, job.progress, job.ledger);
+    let nested = IngestJob { options: &options, budget, store: &store, journal, progress, ledger };
     let held = plan::held_memory(&ids.chunks, 1, &nested.budget)?;
     edges::write(&nested, &source, &EdgeValues::none(), scan, &mut ids, held)?;
     store.commit(&manifest_of_edges(&nested, ids))?;

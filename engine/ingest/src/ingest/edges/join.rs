@@ -34,7 +34,7 @@ use crate::{
         },
         job::IngestJob,
         journal::{Record, Stage},
-        plan::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, IngestBudget},
+        plan::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, IngestBudget, TABLE_OF_IDS},
         segments::{self, JoinPlan},
         spill::SpillFolder,
     },
@@ -45,14 +45,14 @@ use crate::{
 /// # Errors
 /// If this run continues one that has begun to read edges with a table of ids that exceeds this run's memory.
 pub fn plan_join(job: &IngestJob<'_>, ids: &mut IdMap) -> Result<Option<JoinPlan>> {
-    let memory = job.budget.memory / 2;
+    let memory = TABLE_OF_IDS.bytes(job.budget.memory);
     let before = job.journal.join();
     let table = before.as_ref().map_or(ids.table_memory(), JoinPlan::table_memory);
     let edges_begun = job.journal.has_blocks();
     if edges_begun && table > memory {
         return Err(job.budget.too_small(
             "continuing an ingest that has begun to read edges with a larger --memory".to_owned(),
-            table * 2,
+            TABLE_OF_IDS.budget_of(table),
             "raise --memory, or remove the unfinished store and start again",
         ));
     }
@@ -102,6 +102,7 @@ pub fn map_sources<'p>(
         route: Route::Segment { end: EdgeEnd::Source, segments },
         shape,
         spill: &by_source,
+        budget: job.budget,
         buffer_bytes: buffer_bytes(&job.budget, segments),
     };
     pass.run_input(source, ids, Replace::Keys, parts)?;
@@ -116,6 +117,7 @@ pub fn map_sources<'p>(
         title: "mapping sources",
         route: Route::Segment { end: EdgeEnd::Target, segments },
         spill: &by_target,
+        budget,
         buffer_bytes: buffer_bytes(&budget, segments),
         ..pass
     };

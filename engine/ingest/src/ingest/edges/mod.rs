@@ -38,6 +38,7 @@ use grappa_formats::chunks::ChunkMap;
 use grappa_input::EdgeSource;
 use grappa_io::{
     Result,
+    ledger::Lease,
     memory::{MemoryGate, SpareBuffers},
 };
 
@@ -49,19 +50,19 @@ use self::{
     sort_pass::SortPass,
     spill_pass::SpillPass,
 };
-use crate::{
-    ids::IdMap,
-    ingest::{
-        edge_split::{EdgeSplit, KeyParts},
-        edge_values::{EdgeValues, ValueShape},
-        job::IngestJob,
-        journal::{Record, Scan, Stage},
-        node_ids::GraphIds,
-        plan::{IngestBudget, SpillPlan},
-        segments::JoinPlan,
-        spill::SpillFolder,
-    },
+use crate::ingest::{
+    edge_split::{EdgeSplit, KeyParts},
+    edge_values::{EdgeValues, ValueShape},
+    job::IngestJob,
+    journal::{Record, Scan, Stage},
+    node_ids::GraphIds,
+    plan::{IngestBudget, SpillPlan},
+    segments::JoinPlan,
+    spill::SpillFolder,
 };
+
+/// The name of pass 2.
+const SORTING: &str = "sorting and writing adjacency lists";
 
 /// Runs both passes. Pass 2 has `held` bytes of memory less than the budget.
 pub fn write(
@@ -84,7 +85,9 @@ pub fn write(
     let parts = key_parts(job, chunks, are_spilled)?;
     let source_bits = EdgeKeys::source_bits(chunks, parts);
     let cost = values.shape.sort_cost();
-    let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), cost, source_bits)?;
+    let reserved = join.as_ref().map_or(ids.table_memory(), JoinPlan::table_memory);
+    let budget = IngestBudget { reserved, ..job.budget };
+    let plan = plan_edges(job, scan, chunks, cost, source_bits, &budget)?;
     let keys = EdgeKeys::new(chunks, &plan, parts);
     let spill = SpillFolder::new(job.store.lasting_scratch(), "edges", record_words as usize);
 
@@ -95,6 +98,7 @@ pub fn write(
         route: Route::Shard { keys: &keys, options: edge_options },
         shape: values.shape,
         spill: &spill,
+        budget,
         buffer_bytes: plan.buffer_bytes,
     };
     match &join {
@@ -124,7 +128,8 @@ pub fn write(
 
     let spilled = job.journal.stage(Stage::Edges);
     let bytes = spilled.records() * record_words * 8;
-    job.progress.stage("sorting and writing adjacency lists", Some(bytes));
+    job.enter(SORTING, sort_leases(&job.budget, held))?;
+    job.progress.stage(SORTING, Some(bytes));
     let parallel = (edge_options.undirected && !edge_options.dedup).then(ParallelEdges::default);
     let gate = MemoryGate::new(job.budget.memory - held);
     let pass = SortPass {
@@ -154,6 +159,22 @@ pub fn write(
     Ok(())
 }
 
+/// The memory of pass 2 by consumer.
+fn sort_leases(budget: &IngestBudget, held: u64) -> Vec<Lease> {
+    vec![
+        Lease::new(
+            "edge buckets and directories",
+            held,
+            "a count for each pair of chunks, and the directories of the chunks that are written at the same time; refused above 1/2",
+        ),
+        Lease::new(
+            "shards that are sorted",
+            budget.memory - held,
+            "records, their copies for the sort and the encoded lists; threads wait for each other if a shard needs more than its part",
+        ),
+    ]
+}
+
 /// How the parts of edges follow from the input, if they do. Keys that are spilled have their part.
 fn key_parts(job: &IngestJob<'_>, chunks: &ChunkMap, are_spilled: bool) -> Result<Option<KeyParts>> {
     Ok(match &job.options.splits.edges {
@@ -177,19 +198,17 @@ fn plan_edges(
     job: &IngestJob<'_>,
     scan: Scan,
     chunks: &ChunkMap,
-    ids: &IdMap,
-    join: Option<&JoinPlan>,
     record_cost: u64,
     source_bits: u32,
+    budget: &IngestBudget,
 ) -> Result<SpillPlan> {
-    let budget = IngestBudget { reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory), ..job.budget };
     match job.journal.stage(Stage::Edges).plan {
         Some(plan) if job.journal.are_edges_spilled() => return Ok(plan),
-        Some(plan) => return plan.within(chunks, &budget),
+        Some(plan) => return plan.within(chunks, budget),
         None => {}
     }
     let directions = if job.options.edge_options.undirected { 2 } else { 1 };
-    let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_cost, source_bits, &budget)?;
+    let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_cost, source_bits, budget)?;
     job.journal.record(Record::Planned(Stage::Edges, plan))?;
     Ok(plan)
 }

@@ -15,7 +15,7 @@
 use std::path::Path;
 
 use grappa_input::{BadEdge, BlockId, EdgeSource, IdLimit, Reject};
-use grappa_io::{Result, progress::check_stopped, workers};
+use grappa_io::{Result, ledger::split_at_limit, progress::check_stopped, workers};
 
 use super::{
     blocks::{BlockBuffers, EdgeBlocks, InputBlocks, ReadBlock, Replace},
@@ -28,6 +28,7 @@ use crate::{
         edge_values::ValueShape,
         job::IngestJob,
         journal::{Counts, Stage},
+        plan::IngestBudget,
         rejects::RejectsWriter,
         spill::{Extent, SpillFolder, SpillWriter},
     },
@@ -44,10 +45,12 @@ pub struct SpillPass<'a> {
     /// The stage under which the journal records the pass.
     pub stage: Stage,
     /// The name of the pass for progress.
-    pub title: &'a str,
+    pub title: &'static str,
     pub route: Route<'a>,
     pub shape: ValueShape,
     pub spill: &'a SpillFolder,
+    /// The budget, without the memory of the ids.
+    pub budget: IngestBudget,
     pub buffer_bytes: usize,
 }
 
@@ -71,6 +74,13 @@ impl SpillPass<'_> {
 
     pub fn run(&self, blocks: &dyn EdgeBlocks) -> Result<()> {
         let IngestJob { journal, progress, .. } = self.job;
+        let leases = self.budget.spill_leases(self.route.files().into(), self.buffer_bytes);
+        let leases = match self.route {
+            Route::Shard { .. } => leases,
+            // Segments follow from the ids, and their buffers have at least the smallest useful size.
+            Route::Segment { .. } => split_at_limit(self.budget.memory, leases),
+        };
+        self.job.enter(self.title, leases)?;
         progress.stage(self.title, Some(blocks.total_bytes()));
         let commit_bytes = COMMIT_BYTES.max(blocks.total_bytes() / COMMITS_MAX);
         let first_worker = journal.stage(self.stage).next_worker();
