@@ -99,10 +99,10 @@
 //!
 //! ```
 //! # let (cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{EdgePart, Silent, export::{Budget, edges::{EdgeFormat, export_edges}}};
+//! use grappa_engine::{EdgePart, Silent, export::{Budget, edges::{EdgeColumns, export_edges}}};
 //!
 //! let (path, budget) = (cora.path("edges.tsv"), Budget { threads: 2, memory: 64 << 20 });
-//! let exported = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &budget, &Silent)?;
+//! let exported = export_edges(&store, EdgePart::Graph, EdgeColumns::All, &path, &budget, &Silent)?;
 //! assert_eq!(exported.rows, 10_556);
 //! assert!(std::fs::read_to_string(&path).unwrap().lines().any(|line| line == "633\t0"));
 //! # Ok::<(), grappa_engine::Error>(())

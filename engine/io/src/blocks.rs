@@ -7,7 +7,7 @@
 //!              write the blocks of the round before; plan the next round
 //! ```
 //!
-//! A round has four blocks per thread of the caller's rayon pool. Two rounds are in memory.
+//! A round usually has four blocks per thread of the caller's rayon pool. Two rounds are in memory.
 
 use std::io::{Seek, SeekFrom, Write};
 
@@ -27,7 +27,8 @@ pub fn blocks_at_once() -> usize {
     2 * round_len()
 }
 
-fn round_len() -> usize {
+/// Blocks of a round, with the caller's rayon pool: enough that threads rarely wait.
+pub fn round_len() -> usize {
     BLOCKS_PER_THREAD * rayon::current_num_threads()
 }
 
@@ -49,10 +50,10 @@ pub struct NewFile<'a> {
     pub progress: &'a dyn Progress,
 }
 
-/// Buffer and state for making one block. Their capacity is reused.
+/// Block and state for making one block. Their capacity is reused.
 #[derive(Default)]
-struct Slot<S> {
-    bytes: Vec<u8>,
+struct Slot<S, T> {
+    made: T,
     state: S,
     edges: u64,
 }
@@ -71,7 +72,11 @@ impl NewFile<'_> {
         let mut file = &temporary.file;
         file.seek(SeekFrom::Start(self.header_bytes as u64)).map_err(Error::io("write", &temporary.path))?;
         let mut bytes = 0;
-        write_in_order(plan, make, |block, edges| {
+        let make = |block: &B, state: &mut S, bytes: &mut Vec<u8>| {
+            bytes.clear();
+            make(block, state, bytes)
+        };
+        write_in_order(round_len(), plan, make, |block, edges| {
             let mut file = &temporary.file;
             file.write_all(block).map_err(Error::io("write", &temporary.path))?;
             bytes += block.len() as u64;
@@ -86,29 +91,28 @@ impl NewFile<'_> {
     }
 }
 
-/// Makes all blocks that `plan` returns, and passes their bytes and numbers of edges to `sink`, in order. `make`
-/// appends the bytes of a block.
-pub fn write_in_order<B: Send + Sync, S: Default + Send + Sync>(
+/// Makes all blocks that `plan` returns, in rounds of `round_len`, and passes them with their numbers of edges to `sink`, in order. `make`
+/// replaces a block that was made before.
+pub fn write_in_order<B: Send + Sync, S: Default + Send + Sync, T: Default + Send + Sync>(
+    round_len: usize,
     mut plan: impl FnMut() -> Result<Option<Planned<B>>> + Send,
-    make: impl Fn(&B, &mut S, &mut Vec<u8>) -> Result<()> + Sync,
-    mut sink: impl FnMut(&[u8], u64) -> Result<()> + Send,
+    make: impl Fn(&B, &mut S, &mut T) -> Result<()> + Sync,
+    mut sink: impl FnMut(&mut T, u64) -> Result<()> + Send,
 ) -> Result<()> {
-    let round_len = round_len();
     let mut plan_round = || std::iter::from_fn(|| plan().transpose()).take(round_len).collect::<Result<Vec<_>>>();
-    let slots = || (0..round_len).map(|_| Slot::<S>::default()).collect::<Vec<_>>();
+    let slots = || (0..round_len).map(|_| Slot::<S, T>::default()).collect::<Vec<_>>();
     let (mut made, mut making) = (slots(), slots());
     let (mut made_len, mut round) = (0, plan_round()?);
     while made_len > 0 || !round.is_empty() {
         let (written_and_planned, all_made) = rayon::join(
             || {
-                made[..made_len].iter().try_for_each(|slot| sink(&slot.bytes, slot.edges))?;
+                made[..made_len].iter_mut().try_for_each(|slot| sink(&mut slot.made, slot.edges))?;
                 plan_round()
             },
             || {
                 making.par_iter_mut().zip(&round).try_for_each(|(slot, planned)| {
-                    slot.bytes.clear();
                     slot.edges = planned.edges;
-                    make(&planned.block, &mut slot.state, &mut slot.bytes)
+                    make(&planned.block, &mut slot.state, &mut slot.made)
                 })
             },
         );

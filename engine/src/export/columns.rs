@@ -1,7 +1,12 @@
 //! Exports features and labels as arrays or tables, in the order of external ids.
 
-use std::path::Path;
+use std::sync::Arc;
 
+use arrow_array::{
+    ArrayRef, StringArray,
+    types::{Float16Type, Float32Type, Int8Type, Int64Type},
+};
+use arrow_schema::{DataType, Field};
 use grappa_formats::{
     ChunkSpan,
     features::{FeatureLayout, FeaturesMeta},
@@ -10,233 +15,165 @@ use grappa_formats::{
 use grappa_ingestion::generate::{check_features_memory, write_features};
 use grappa_io::{
     Error, Position, Result,
-    durable::{self, Destination},
     map::Access,
-    npy,
     progress::{Progress, check_stopped},
 };
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Generator, Recipe};
 
 use crate::export::{
-    Budget, Exported, expect_whole,
-    made::MadeRows,
+    Budget, Exported,
+    arrays::{ValueColumns, values},
     node_table::{self, DenseIds, NodeTable},
-    order::{Column, READ_BYTES, export_column},
+    order::{Column, READ_BYTES, RowSink, read_in_order},
     pool,
-    table::{self, Cells, Scalar, Shape, TableFormat, TableOut, Values},
+    table::{TableFormat, TableOut, repeating},
 };
 
-/// Writes the features of all nodes to a new file: a table as [`features_table`] if it is called `.parquet` or `.csv`, else a NumPy array
-/// with one row for each node, in f16 if the store has f16, otherwise in f32.
+/// Writes the features of all nodes as a table: the id of each node, and a column of f32 for each feature, or the list `features` if
+/// features have no names or one is called `id`. A file that is not called `.parquet` or `.csv` gets a NumPy array with one row for each
+/// node, in f16 if the store has f16, otherwise in f32. Scratch files are beside the file, or in the current folder.
 ///
 /// # Errors
 /// If the store has no features or is a slice, the file exists and is not to be replaced, the memory is too small, or files cannot be read
 /// or written.
 pub fn export_features<'a>(
     store: &Store,
-    out: impl Into<Destination<'a>>,
+    out: impl Into<TableOut<'a>>,
     budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let out = out.into();
-    if let Some(format) = TableFormat::of(out.path) {
-        let scratch = durable::parent(out.path);
-        return features_table(store, TableOut::File(out, format), scratch, budget, progress);
-    }
-    let manifest = store.manifest();
-    let spec = feature_spec(store)?;
+    let spec = store.manifest().features.as_ref();
+    let spec = spec.ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no features"))?;
+    let (format, dim) = (out.format(TableFormat::Npy), spec.dim as usize);
+    let is_array = format == TableFormat::Npy;
+    let columns = value_columns("features", &store.schema()?.feature_names(), dim, is_array);
+    let floats = |bytes: &[u8]| columns.arrays::<Float32Type>(values(bytes));
     if spec.source == FeatureSource::Procedural {
-        let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
-        let dim = spec.dim as usize;
-        let bytes = pool(budget.threads)?.install(|| {
-            check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
-            write_features(&generator, dim, out, progress)
-        })?;
-        return Ok(Exported { rows: manifest.nodes, bytes });
-    }
-    let column = FeatureColumn::new(store, spec, false);
-    export_column(store, out, &column, &column.header(), budget, progress)
-}
-
-/// Writes the features of all nodes as a table: the id of each node, and a column of f32 for each feature, or the list `features` if
-/// features have no names or one is called `id`. Scratch files are in the folder `scratch`.
-///
-/// # Errors
-/// As [`export_features`].
-pub fn features_table(
-    store: &Store,
-    out: TableOut<'_>,
-    scratch: &Path,
-    budget: &Budget,
-    progress: &dyn Progress,
-) -> Result<Exported> {
-    let spec = feature_spec(store)?;
-    let dim = spec.dim as usize;
-    let rows = match spec.source {
-        FeatureSource::Procedural => procedural_rows(store, dim, scratch, budget, progress)?,
-        _ => {
-            let column = FeatureColumn::new(store, spec, true);
-            expect_whole(store, column.name())?;
-            MadeRows::of_column(store, &column, scratch, budget, progress)?
+        let generator = Generator::new(Recipe::from_json(&store.manifest().generator)?)?;
+        check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
+        if let (TableOut::File(file), true) = (&out, is_array) {
+            // All threads compute blocks of the array.
+            let bytes = pool(budget.threads)?.install(|| write_features(&generator, dim, *file, progress))?;
+            return Ok(Exported { rows: store.manifest().nodes, bytes });
         }
-    };
-    let names = store.schema()?.feature_names();
-    let whole = table::Column::new("features", Scalar::Float, Shape::Vector(dim));
-    let (columns, width) = named_columns(&names, whole, dim);
-    write_rows(store, out, columns, &rows, progress, |bytes| float_cells(bytes, dim, width))
+        let read = |sink: &mut RowSink<'_>| read_procedural(&generator, dim, progress, sink);
+        return write_rows(store, (out, format), columns.fields(&DataType::Float32), 4 * dim, read, floats);
+    }
+    let column = FeatureColumn::new(store, spec, !is_array);
+    let (scratch, row_bytes) = (out.scratch().to_owned(), column.row_bytes());
+    let read = |sink: &mut RowSink<'_>| read_in_order(store, &column, &scratch, budget, progress, sink);
+    match is_array && spec.dtype == FeatureDtype::F16 {
+        false => write_rows(store, (out, format), columns.fields(&DataType::Float32), row_bytes, read, floats),
+        true => write_rows(store, (out, format), columns.fields(&DataType::Float16), row_bytes, read, |bytes| {
+            columns.arrays::<Float16Type>(values(bytes))
+        }),
+    }
 }
 
-/// Whether each value of a row can be a column of its own: it has a name that the column of ids does not have.
+/// A column of `dim` values for each row; or, in a table, a column for each value if all have names that the column of ids does not have.
+fn value_columns(name: &str, names: &[String], dim: usize, is_array: bool) -> ValueColumns {
+    match is_array || !can_divide(names) {
+        true => ValueColumns::Lists(name.to_owned(), dim),
+        false => ValueColumns::Named(names.to_vec()),
+    }
+}
+
 fn can_divide(names: &[String]) -> bool {
     !names.is_empty() && names.iter().all(|name| name != node_table::ID)
 }
 
-/// A column of one value for each name, or the column `whole` of `dim` values if there are no such columns. Also the values of a column.
-fn named_columns(names: &[String], whole: table::Column, dim: usize) -> (Vec<table::Column>, usize) {
-    match can_divide(names) {
-        true => (names.iter().map(|name| table::Column::new(name, whole.scalar, Shape::One)).collect(), 1),
-        false => (vec![whole], dim),
-    }
-}
-
-/// The cells of rows of `dim` f32 values, in columns of `width` values.
-fn float_cells(bytes: &[u8], dim: usize, width: usize) -> Vec<Cells> {
-    let (values, _) = bytes.as_chunks();
-    let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
-    divided(&values, dim, width).map(|values| Values::Floats(values).into()).collect()
-}
-
-/// The values of each column of `width` values, where a row of `dim` values has one column after another.
-fn divided<T: Copy>(values: &[T], dim: usize, width: usize) -> impl Iterator<Item = Vec<T>> {
-    (0..dim).step_by(width).map(move |first| {
-        let rows = values.chunks_exact(dim);
-        rows.flat_map(|row| &row[first..first + width]).copied().collect()
-    })
-}
-
-/// The features that a generator computes, in the order of external ids.
-fn procedural_rows(
-    store: &Store,
-    dim: usize,
-    scratch: &Path,
-    budget: &Budget,
-    progress: &dyn Progress,
-) -> Result<MadeRows> {
-    let generator = Generator::new(Recipe::from_json(&store.manifest().generator)?)?;
-    check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
-    let made = MadeRows::create(scratch, "features", 4 * dim)?;
+/// Passes the features that a generator computes to `sink`, in the order of external ids.
+fn read_procedural(generator: &Generator, dim: usize, progress: &dyn Progress, sink: &mut RowSink<'_>) -> Result<()> {
     let (features, mut row, mut bytes) = (generator.features(dim), vec![0.0; dim], Vec::new());
-    let (nodes, at_once) = (generator.nodes(), (READ_BYTES / (4 * dim)).max(1) as u64);
-    progress.stage("computing features", Some(nodes.saturating_mul(4 * dim as u64)));
-    for first in (0..nodes).step_by(at_once as usize) {
+    let (nodes, rows_at_once) = (generator.nodes(), (READ_BYTES / (4 * dim)).max(1) as u64);
+    progress.stage("writing features", Some(nodes.saturating_mul(4 * dim as u64)));
+    for first in (0..nodes).step_by(rows_at_once as usize) {
         bytes.clear();
-        for label in first..nodes.min(first + at_once) {
+        for label in first..nodes.min(first + rows_at_once) {
             features.row(label, &mut row);
             bytes.extend(row.iter().flat_map(|value| value.to_le_bytes()));
         }
-        made.write(first, &bytes)?;
+        sink(&bytes)?;
         progress.advance(bytes.len() as u64, 0);
         check_stopped(progress)?;
     }
-    Ok(made)
+    Ok(())
 }
 
-fn feature_spec(store: &Store) -> Result<&FeatureSpec> {
-    let features = store.manifest().features.as_ref();
-    features.ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no features"))
-}
-
-/// Writes the labels of all nodes to a new file: a table as [`labels_table`] if it is called `.parquet` or `.csv`, else a NumPy array. With
-/// one class for each node, it is int64, -1 for none. With sets of classes, it is int8 with one column for each class, 1 for the classes of
-/// the node. An unlabelled node has -1 in all columns.
+/// Writes the labels of all nodes as a table: the id of each node, and `label`, its class, or a list with a zero or one for each class. -1
+/// stands for none. Targets and partly known classes are numbers, NaN for none. Where classes have names, `label` is a name or empty, and
+/// a column of zeros and ones has the name of its class.
+///
+/// A file that is not called `.parquet` or `.csv` gets a NumPy array. With one class for each node, it is int64, -1 for none. With sets of
+/// classes, it is int8 with one column for each class, 1 for the classes of the node. An unlabelled node has -1 in all columns. Scratch
+/// files are beside the file, or in the current folder.
 ///
 /// # Errors
 /// As [`export_features`], about labels.
 pub fn export_labels<'a>(
     store: &Store,
-    out: impl Into<Destination<'a>>,
+    out: impl Into<TableOut<'a>>,
     budget: &Budget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let out = out.into();
-    if let Some(format) = TableFormat::of(out.path) {
-        let scratch = durable::parent(out.path);
-        return labels_table(store, TableOut::File(out, format), scratch, budget, progress);
-    }
     let column = LabelColumn::new(store)?;
-    export_column(store, out, &column, &column.header(), budget, progress)
-}
-
-/// Writes the labels of all nodes as a table: the id of each node, and `label`, its class, or a list with a zero or one for each class. -1
-/// stands for none. Targets and partly known classes are numbers, NaN for none. Where classes have names, `label` is a name or empty, and a column of zeros and ones has the name of its class. Scratch
-/// files are in the folder `scratch`.
-///
-/// # Errors
-/// As [`export_labels`].
-pub fn labels_table(
-    store: &Store,
-    out: TableOut<'_>,
-    scratch: &Path,
-    budget: &Budget,
-    progress: &dyn Progress,
-) -> Result<Exported> {
-    let column = LabelColumn::new(store)?;
-    expect_whole(store, column.name())?;
-    let rows = MadeRows::of_column(store, &column, scratch, budget, progress)?;
+    let format = out.format(TableFormat::Npy);
+    let is_array = format == TableFormat::Npy;
     let names = store.schema()?.classes;
     let classes = column.spec.classes as usize;
-    let label = |scalar, shape| table::Column { repeats: true, ..table::Column::new("label", scalar, shape) };
+    // A single target is a number.
+    let is_number =
+        classes == 1 && (column.spec.kind == LabelKind::Targets || column.spec.kind == LabelKind::Partial && !is_array);
+    let columns = match value_columns("label", &names, classes, is_array) {
+        ValueColumns::Lists(name, _) if is_number => ValueColumns::Named(vec![name]),
+        columns => columns,
+    };
+    let fields = |data_type| columns.fields(data_type).into_iter().map(repeating).collect();
+    let (scratch, row_bytes) = (out.scratch().to_owned(), column.row_bytes());
+    let read = |sink: &mut RowSink<'_>| read_in_order(store, &column, &scratch, budget, progress, sink);
+    let out = (out, format);
     match column.spec.kind {
-        LabelKind::Single if !can_divide(&names) => {
-            write_rows(store, out, vec![label(Scalar::Integer, Shape::One)], &rows, progress, |bytes| {
-                vec![Values::Integers(classes_of(bytes).collect()).into()]
-            })
+        LabelKind::Single if is_array || !can_divide(&names) => {
+            let label = repeating(Field::new("label", DataType::Int64, false));
+            write_rows(store, out, vec![label], row_bytes, read, |bytes| vec![Arc::new(values::<Int64Type>(bytes))])
         }
         LabelKind::Single => {
-            write_rows(store, out, vec![label(Scalar::Text, Shape::Optional)], &rows, progress, |bytes| {
-                let named: Vec<_> = classes_of(bytes).map(|class| names.get(usize::try_from(class).ok()?)).collect();
-                let texts = named.iter().flatten().map(|name| name.as_bytes().to_vec());
-                vec![Cells {
-                    values: Values::Texts(texts.collect()),
-                    counts: named.iter().map(|name| name.map(|_| 1)).collect(),
-                }]
+            let label = repeating(Field::new("label", DataType::Utf8, true));
+            write_rows(store, out, vec![label], row_bytes, read, |bytes| {
+                let classes = values::<Int64Type>(bytes);
+                let names = classes.values().iter().map(|&class| names.get(usize::try_from(class).ok()?));
+                vec![Arc::new(names.collect::<StringArray>())]
             })
         }
         LabelKind::Partial | LabelKind::Targets => {
-            let shape = if classes == 1 { Shape::One } else { Shape::Vector(classes) };
-            let (columns, width) = named_columns(&names, label(Scalar::Float, shape), classes);
-            write_rows(store, out, columns, &rows, progress, |bytes| float_cells(bytes, classes, width))
-        }
-        LabelKind::Multi => {
-            let (columns, width) = named_columns(&names, label(Scalar::Integer, Shape::Vector(classes)), classes);
-            write_rows(store, out, columns, &rows, progress, |bytes| {
-                let values: Vec<i64> = bytes.iter().map(|&byte| byte.cast_signed().into()).collect();
-                divided(&values, classes, width).map(|values| Values::Integers(values).into()).collect()
+            write_rows(store, out, fields(&DataType::Float32), row_bytes, read, |bytes| {
+                columns.arrays::<Float32Type>(values(bytes))
             })
         }
+        LabelKind::Multi if is_array => write_rows(store, out, fields(&DataType::Int8), row_bytes, read, |bytes| {
+            columns.arrays::<Int8Type>(values(bytes))
+        }),
+        LabelKind::Multi => write_rows(store, out, fields(&DataType::Int64), row_bytes, read, |bytes| {
+            columns.arrays::<Int64Type>(values::<Int8Type>(bytes).unary(i64::from))
+        }),
     }
 }
 
-/// The classes of rows with one class each, -1 for none.
-fn classes_of(bytes: &[u8]) -> impl Iterator<Item = i64> {
-    let (classes, _) = bytes.as_chunks();
-    classes.iter().map(|&class| i64::from_le_bytes(class))
-}
-
-/// Writes a table with the ids of all nodes and some columns.
+/// Writes a table of all nodes with some columns.
 fn write_rows(
     store: &Store,
-    out: TableOut<'_>,
-    columns: Vec<table::Column>,
-    rows: &MadeRows,
-    progress: &dyn Progress,
-    cells: impl Fn(&[u8]) -> Vec<Cells>,
+    (out, format): (TableOut<'_>, TableFormat),
+    columns: Vec<Field>,
+    row_bytes: usize,
+    read: impl FnOnce(&mut RowSink<'_>) -> Result<()>,
+    arrays: impl Fn(&[u8]) -> Vec<ArrayRef> + Sync,
 ) -> Result<Exported> {
     let ids = DenseIds::All(store.manifest().nodes);
-    let table = NodeTable { store, ids: &ids, columns, escapes_ids: false };
-    let bytes = table.write(out, rows, progress, cells)?;
-    Ok(Exported { rows: ids.len(), bytes })
+    let table = NodeTable { store, format, ids: &ids, columns, escapes_ids: false };
+    Ok(Exported { rows: ids.len(), bytes: table.write(out, row_bytes, read, arrays)? })
 }
 
 struct FeatureColumn<'a> {
@@ -259,11 +196,6 @@ impl<'a> FeatureColumn<'a> {
             FeatureDtype::F16 => !self.as_f32,
             _ => false,
         }
-    }
-
-    fn header(&self) -> [u8; npy::HEADER_BYTES] {
-        let descr = if self.layout.dtype == FeatureDtype::F16 { "<f2" } else { "<f4" };
-        npy::header(descr, &[self.store.manifest().nodes, self.layout.dim.into()])
     }
 }
 
@@ -322,16 +254,6 @@ impl<'a> LabelColumn<'a> {
         let spec = store.manifest().labels;
         let spec = spec.ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no labels"))?;
         Ok(Self { store, spec })
-    }
-
-    fn header(&self) -> [u8; npy::HEADER_BYTES] {
-        let nodes = self.store.manifest().nodes;
-        match self.spec.kind {
-            LabelKind::Single => npy::header("<i8", &[nodes]),
-            LabelKind::Multi => npy::header("|i1", &[nodes, self.spec.classes.into()]),
-            LabelKind::Targets if self.spec.classes == 1 => npy::header("<f4", &[nodes]),
-            LabelKind::Partial | LabelKind::Targets => npy::header("<f4", &[nodes, self.spec.classes.into()]),
-        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     fs::File,
-    io::{BufWriter, Write},
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -11,20 +10,15 @@ use std::{
 use grappa_formats::ChunkSpan;
 use grappa_io::{
     Error, Result,
-    durable::Destination,
-    npy,
     progress::{Progress, check_stopped},
     unnamed::unnamed_file,
 };
 use grappa_storage::Store;
 
 use crate::export::{
-    Budget, Exported, expect_whole,
-    order::{Column, READ_BYTES, Target, check_memory, export_column, write_column},
+    Budget,
+    order::{Column, READ_BYTES, RowSink, check_memory, read_in_order},
 };
-
-/// Rows after which progress is asked whether to stop.
-const STOP_ROWS: usize = 1 << 16;
 
 /// A row of bytes for each node, in an unnamed file that disappears when this is dropped.
 #[derive(Debug)]
@@ -54,7 +48,7 @@ impl MadeRows {
         self.row_bytes
     }
 
-    /// Fails if the memory is too small for [`MadeRows::export`] or [`MadeRows::by_dense_id`]. For a check before the rows are made.
+    /// Fails if the memory is too small for [`MadeRows::read_in_order`]. For a check before the rows are made.
     ///
     /// # Errors
     /// [`Error::Budget`], with a sufficient budget.
@@ -80,91 +74,42 @@ impl MadeRows {
     ///
     /// # Errors
     /// If they cannot be read, or were not written.
-    pub fn read(&self, first: u64, rows: &mut [u8]) -> Result<()> {
+    fn read(&self, first: u64, rows: &mut [u8]) -> Result<()> {
         self.file
             .read_exact_at(rows, first * self.row_bytes as u64)
             .map_err(Error::io("read a scratch file in", &self.folder))
     }
 
-    /// Writes the rows to a new file, in the order of the sorted external ids: a NumPy array of `descr`, with
-    /// `columns` columns, or of one dimension if `columns` is none.
+    /// Passes the rows of all nodes to `sink`, in the order of the sorted external ids.
     ///
     /// # Errors
-    /// If the file exists and is not to be replaced, the store is a slice, or files cannot be read or written.
-    pub fn export<'a>(
+    /// If the store is a slice, files cannot be read or written, or the memory is too small. Also if `sink` fails.
+    pub fn read_in_order(
         &self,
         store: &Store,
-        out: impl Into<Destination<'a>>,
-        (descr, columns): (&str, Option<u64>),
         budget: &Budget,
         progress: &dyn Progress,
-    ) -> Result<Exported> {
-        let header = array_header(descr, store.manifest().nodes, columns);
-        export_column(store, out.into(), self, &header, budget, progress)
+        sink: &mut RowSink<'_>,
+    ) -> Result<()> {
+        read_in_order(store, self, &self.folder, budget, progress, sink)
     }
 
-    /// Returns the rows in the order of the sorted external ids.
+    /// Passes the rows at some positions to `sink`, in that order.
     ///
     /// # Errors
-    /// If the store is a slice, or files cannot be read or written.
-    pub fn by_dense_id(&self, store: &Store, budget: &Budget, progress: &dyn Progress) -> Result<Self> {
-        expect_whole(store, self.name)?;
-        Self::of_column(store, self, &self.folder, budget, progress)
-    }
-
-    /// The rows of a column of the store in the order of the sorted external ids, in a new file in `folder`.
-    pub(super) fn of_column(
-        store: &Store,
-        column: &dyn Column,
-        folder: &Path,
-        budget: &Budget,
-        progress: &dyn Progress,
-    ) -> Result<Self> {
-        let ordered = Self::create(folder, column.name(), column.row_bytes())?;
-        let target = Target { file: &ordered.file, path: &ordered.folder, first_byte: 0 };
-        write_column(store, target, column, folder, budget, progress)?;
-        Ok(ordered)
-    }
-
-    /// Returns the rows at some positions, in that order.
-    ///
-    /// # Errors
-    /// If files cannot be read or written, or progress says to stop.
-    pub fn selected(&self, positions: impl Iterator<Item = u64>, progress: &dyn Progress) -> Result<Self> {
-        let selected = Self::create(&self.folder, self.name, self.row_bytes)?;
-        let mut out = BufWriter::with_capacity(READ_BYTES, &selected.file);
-        let mut row = vec![0; self.row_bytes];
-        for (number, position) in positions.enumerate() {
-            if number.is_multiple_of(STOP_ROWS) {
-                check_stopped(progress)?;
-            }
-            self.read(position, &mut row)?;
-            out.write_all(&row).map_err(Error::io("write a scratch file in", &self.folder))?;
+    /// If the rows cannot be read, progress says to stop, or `sink` fails.
+    pub fn read_at(&self, positions: &[u64], progress: &dyn Progress, sink: &mut RowSink<'_>) -> Result<()> {
+        progress.stage(&format!("writing {}", self.name), Some(positions.len() as u64 * self.row_bytes as u64));
+        let mut bytes = Vec::new();
+        for positions in positions.chunks((READ_BYTES / self.row_bytes).max(1)) {
+            bytes.resize(positions.len() * self.row_bytes, 0);
+            let mut rows = positions.iter().zip(bytes.chunks_exact_mut(self.row_bytes));
+            rows.try_for_each(|(&position, row)| self.read(position, row))?;
+            sink(&bytes)?;
+            progress.advance(bytes.len() as u64, 0);
+            check_stopped(progress)?;
         }
-        out.flush().map_err(Error::io("write a scratch file in", &self.folder))?;
-        drop(out);
-        Ok(selected)
-    }
-
-    /// Writes the first `rows` rows to a new file, as they are: the NumPy array of [`MadeRows::export`].
-    ///
-    /// # Errors
-    /// If the file exists and is not to be replaced, or files cannot be read or written.
-    pub fn write_array<'a>(
-        &self,
-        out: impl Into<Destination<'a>>,
-        rows: u64,
-        (descr, columns): (&str, Option<u64>),
-        progress: &dyn Progress,
-    ) -> Result<Exported> {
-        let temporary = out.into().begin()?;
-        temporary.write_all(&array_header(descr, rows, columns))?;
-        self.each_piece(0..rows, |bytes| {
-            temporary.write_all(bytes)?;
-            check_stopped(progress)
-        })?;
-        temporary.finish()?;
-        Ok(Exported { rows, bytes: npy::HEADER_BYTES as u64 + rows * self.row_bytes as u64 })
+        Ok(())
     }
 
     /// Reads some rows, and passes them to `each` in large pieces.
@@ -178,12 +123,6 @@ impl MadeRows {
         }
         Ok(())
     }
-}
-
-/// The header of an array of `rows` rows, of one dimension without `columns`.
-fn array_header(descr: &str, rows: u64, columns: Option<u64>) -> [u8; npy::HEADER_BYTES] {
-    let shape: Vec<u64> = [rows].into_iter().chain(columns).collect();
-    npy::header(descr, &shape)
 }
 
 impl Column for MadeRows {

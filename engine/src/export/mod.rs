@@ -1,20 +1,23 @@
 //! Exports stores to files that other programs, and ingest, can read. Everything is in external ids.
 //!
-//! - [`edges`]: a line or an array row for each edge, in the order of the store;
+//! An export is a stream of Arrow record batches in bounded memory, and [`table`] writes them in each format:
+//!
+//! - [`edges`]: a row for each edge, in the order of the store;
 //! - [`columns`]: features and labels, one row for each node, sorted by external id. Dense ids are 0, 1, 2, ...;
-//! - [`made`]: values that a program made for each node, in the same order;
+//! - [`made`]: values that a program made for each node, in the same order or in another;
 //! - [`ids`]: the sorted ids of all nodes, or of the nodes of a split;
-//! - [`table`] and [`node_table`]: all of these as Parquet or CSV, with named columns.
+//! - [`node_table`] and [`pair_table`]: tables with a row for each node, or for pairs of nodes.
 //!
 //! A file gets its name when it is complete and synced. Existing files are not touched, unless the caller wants them replaced. An exported store that is ingested
 //! again with the same permutation, seed and chunks has the same adjacency lists, features, labels and splits, with two
 //! exceptions: nodes without edges whose ids are sparse or strings are lost if ingest does not get the exported [`ids`], and the
 //! last bit of the scale of an int8 feature row may differ.
 
+pub mod arrays;
 pub mod columns;
-mod edge_table;
-mod edge_text;
+mod edge_spans;
 pub mod edges;
+mod id_column;
 pub mod ids;
 pub mod made;
 pub mod node_table;

@@ -1,21 +1,27 @@
 //! Tables with a row for each node: its id, and columns that a program made.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use grappa_formats::{DenseId, manifest::ExternalIds};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
+use grappa_formats::DenseId;
 use grappa_io::{
-    Error, Position, Result,
+    Result,
     progress::{Progress, check_stopped},
 };
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use crate::export::{
-    made::MadeRows,
-    table::{Cells, Column, Scalar, Shape, TableOut, Values, group_rows, write_table},
+    id_column::{IdColumn, StringIds},
+    order::{READ_BYTES, RowSink},
+    table::{TableFormat, TableOut, TableShape, TableWriter, write_table},
 };
 
 pub(super) const ID: &str = "id";
+
+/// Bytes of an id in memory, about.
+const ID_BYTES: usize = 8;
 
 /// The dense ids of rows.
 #[derive(Debug)]
@@ -44,7 +50,7 @@ impl DenseIds {
     }
 
     /// The ids of some rows.
-    pub(super) fn of(&self, rows: Range<u64>) -> Box<dyn Iterator<Item = DenseId> + '_> {
+    fn range(&self, rows: Range<u64>) -> Box<dyn Iterator<Item = DenseId> + '_> {
         match self {
             Self::All(_) => Box::new(rows.map(DenseId)),
             Self::Some(ids) => Box::new(ids[rows.start as usize..rows.end as usize].iter().copied()),
@@ -57,23 +63,20 @@ impl DenseIds {
             }
         }
     }
-
-    /// All rows in groups of at most `rows`.
-    pub(super) fn groups(&self, rows: u64) -> impl Iterator<Item = Range<u64>> + use<> {
-        let end = self.len();
-        (0..end).step_by(rows as usize).map(move |first| first..end.min(first + rows))
-    }
 }
 
-/// A table of nodes. Its first column is called `id` and has integers or strings, as the store.
+/// A table of nodes. Its first column is called `id` and has integers or strings, as the store. An array has the other columns alone, if
+/// there are any.
 #[derive(Debug)]
 pub struct NodeTable<'a> {
     /// The store of the nodes.
     pub store: &'a Store,
+    /// The format.
+    pub format: TableFormat,
     /// The id of each row.
     pub ids: &'a DenseIds,
     /// The columns beside the id.
-    pub columns: Vec<Column>,
+    pub columns: Vec<Field>,
     /// Whether to escape bytes of ids that are not UTF-8 in Parquet, instead of refusing them.
     pub escapes_ids: bool,
 }
@@ -84,90 +87,81 @@ impl NodeTable<'_> {
     /// # Errors
     /// If the store cannot be read or the table cannot be written, or progress says to stop.
     pub fn write_ids(&self, out: TableOut<'_>, progress: &dyn Progress) -> Result<u64> {
-        self.write_groups(out, size_of::<u64>(), progress, |_| Ok(Vec::new()))
+        self.write_table(out, 0, |rows| {
+            let rows_at_once = READ_BYTES / ID_BYTES;
+            (0..self.ids.len()).step_by(rows_at_once).try_for_each(|first| {
+                let end = self.ids.len().min(first + rows_at_once as u64);
+                rows.write(first..end, Vec::new())?;
+                progress.advance((end - first) * ID_BYTES as u64, 0);
+                check_stopped(progress)
+            })
+        })
     }
 
-    /// Writes the table. `cells` makes the columns of some rows from their bytes in `rows`, which are in the order of the ids. Returns the
-    /// number of bytes.
+    /// Writes the table. `read` passes rows of `row_bytes` bytes to its argument, in the order of the ids, and `arrays` makes the columns
+    /// of some rows. Returns the number of bytes.
     ///
     /// # Errors
-    /// As [`NodeTable::write_ids`].
+    /// If `read` fails, or as [`NodeTable::write_ids`].
     pub fn write(
         &self,
         out: TableOut<'_>,
-        rows: &MadeRows,
-        progress: &dyn Progress,
-        cells: impl Fn(&[u8]) -> Vec<Cells>,
+        row_bytes: usize,
+        read: impl FnOnce(&mut RowSink<'_>) -> Result<()>,
+        arrays: impl Fn(&[u8]) -> Vec<ArrayRef> + Sync,
     ) -> Result<u64> {
-        let mut bytes = Vec::new();
-        progress.stage("writing the table", Some(self.ids.len() * rows.row_bytes() as u64));
-        self.write_groups(out, rows.row_bytes(), progress, |group| {
-            bytes.resize((group.end - group.start) as usize * rows.row_bytes(), 0);
-            rows.read(group.start, &mut bytes)?;
-            progress.advance(bytes.len() as u64, 0);
-            Ok(cells(&bytes))
+        // Arrays are a copy of the bytes.
+        let bytes_at_once = (READ_BYTES / row_bytes).max(1) * row_bytes;
+        self.write_table(out, row_bytes, |rows| {
+            let mut first = 0;
+            read(&mut |bytes| {
+                bytes.chunks(bytes_at_once).try_for_each(|bytes| {
+                    let end = first + (bytes.len() / row_bytes) as u64;
+                    rows.write(first..end, arrays(bytes))?;
+                    first = end;
+                    Ok(())
+                })
+            })
         })
     }
 
-    fn write_groups(
+    fn write_table(
         &self,
         out: TableOut<'_>,
         row_bytes: usize,
-        progress: &dyn Progress,
-        mut cells: impl FnMut(Range<u64>) -> Result<Vec<Cells>>,
+        fill: impl FnOnce(&mut RowWriter<'_, '_>) -> Result<()>,
     ) -> Result<u64> {
-        let escapes = self.escapes_ids && matches!(out, TableOut::File(_, super::table::TableFormat::Parquet));
-        let mut columns = vec![Column::new(ID, id_scalar(self.store)?, Shape::One)];
-        columns.extend_from_slice(&self.columns);
-        write_table(out, &columns, |sink| {
-            for group in self.ids.groups(group_rows(row_bytes, self.ids.len())) {
-                let mut all = vec![id_values(self.store, self.ids.of(group.clone()), escapes)?.into()];
-                all.extend(cells(group)?);
-                sink.write(&all)?;
-                check_stopped(progress)?;
-            }
-            Ok(())
-        })
+        let strings = match self.format {
+            TableFormat::Parquet if self.escapes_ids => StringIds::Escaped,
+            TableFormat::Lines => StringIds::Lines,
+            _ => StringIds::Verbatim,
+        };
+        let has_ids = self.format != TableFormat::Npy || self.columns.is_empty();
+        let ids = has_ids.then(|| IdColumn::new(self.store, self.format, strings)).transpose()?;
+        let columns = ids.iter().map(|ids| ids.field(ID)).chain(self.columns.iter().cloned());
+        let schema = Arc::new(Schema::new(columns.collect::<Vec<_>>()));
+        let shape = TableShape {
+            format: self.format,
+            schema: schema.clone(),
+            rows: self.ids.len(),
+            row_bytes: (ID_BYTES + row_bytes) as u64,
+        };
+        write_table(out, &shape, |writer| fill(&mut RowWriter { table: self, ids, schema, writer }))
     }
 }
 
-/// The type of external ids in a table: signed integers if these are large enough, as most programs expect.
-pub(super) fn id_scalar(store: &Store) -> Result<Scalar> {
-    let nodes = store.manifest().nodes;
-    Ok(match store.manifest().ids.external {
-        ExternalIds::String => Scalar::Text,
-        ExternalIds::Sparse if nodes > 0 && store.ids().integer_at(DenseId(nodes - 1))? > i64::MAX as u64 => {
-            Scalar::Unsigned
-        }
-        ExternalIds::Dense | ExternalIds::Sparse => Scalar::Integer,
-    })
+/// Adds ids to rows, and writes them.
+struct RowWriter<'a, 'w> {
+    table: &'a NodeTable<'a>,
+    ids: Option<IdColumn<'a>>,
+    schema: Arc<Schema>,
+    writer: &'a mut TableWriter<'w>,
 }
 
-/// NumPy's name for the type of integer ids.
-pub(super) fn id_descr(store: &Store) -> Result<&'static str> {
-    match id_scalar(store)? {
-        Scalar::Unsigned => Ok("<u8"),
-        Scalar::Text => {
-            let what =
-                "ids are strings, which a .npy of integers cannot hold; export to a file called .tsv, .csv or .txt";
-            Err(Error::input(store.path(), Position::Whole, what))
-        }
-        _ => Ok("<i8"),
+impl RowWriter<'_, '_> {
+    fn write(&mut self, rows: Range<u64>, arrays: Vec<ArrayRef>) -> Result<()> {
+        let ids = self.ids.as_ref().map(|ids| ids.array(self.table.ids.range(rows))).transpose()?;
+        let columns = ids.into_iter().chain(arrays).collect();
+        self.writer.write(RecordBatch::try_new(self.schema.clone(), columns).expect("columns have their types"))
     }
-}
-
-pub(super) fn id_values(store: &Store, ids: impl Iterator<Item = DenseId>, escapes: bool) -> Result<Values> {
-    if store.manifest().ids.external != ExternalIds::String {
-        let integers = ids.map(|id| Ok(store.ids().integer_at(id)?.cast_signed()));
-        return Ok(Values::Integers(integers.collect::<Result<_>>()?));
-    }
-    let texts = ids.map(|id| {
-        let mut text = Vec::new();
-        store.ids().append_text_at(id, &mut text)?;
-        Ok(match escapes && std::str::from_utf8(&text).is_err() {
-            true => text.escape_ascii().to_string().into_bytes(),
-            false => text,
-        })
-    });
-    Ok(Values::Texts(texts.collect::<Result<_>>()?))
 }

@@ -2,15 +2,13 @@
 //!
 //! ```text
 //! pass 1, each worker: take the next chunk; append (place in shard, row) of each of its nodes to the shard of its dense id
-//! pass 2, each worker: take the next shard; put its rows in place; write them to the file
+//! pass 2, each worker: take the next shard; put its rows in place. Pass the shards on in order
 //! ```
 //!
-//! This mirrors ingest: rows are read, spilled next to the new file, read back and written, in large pieces and within the
+//! This mirrors ingest: rows are read, spilled next to the new file and read back, in large pieces and within the
 //! memory budget. A shard is a range of dense ids.
 
 use std::{
-    fs::File,
-    os::unix::fs::FileExt,
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -18,20 +16,24 @@ use std::{
 use grappa_formats::{ChunkId, ChunkSpan, NodeId};
 use grappa_io::{
     Error, Result,
-    durable::{self, Destination},
-    npy,
+    blocks::{Planned, write_in_order},
     progress::{Progress, check_stopped},
     workers,
 };
 use grappa_storage::Store;
 
 use crate::export::{
-    Budget, Exported, expect_whole,
+    Budget, expect_whole, pool,
     spill::{Buffers, Spill},
 };
 
+/// Gets the bytes of whole rows.
+pub type RowSink<'a> = dyn FnMut(&[u8]) -> Result<()> + Send + 'a;
+
 /// Bytes of rows read at a time.
 pub(super) const READ_BYTES: usize = 1 << 20;
+/// Shards in memory for each worker: one is put in order, and one is passed on.
+const SHARDS_PER_WORKER: u64 = 2;
 /// Larger spill buffers would not be faster.
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
 
@@ -82,11 +84,11 @@ impl Shards {
         })
     }
 
-    /// Divides them so that each worker can hold one shard in half of its share of the memory. The other half is for
+    /// Divides them so that each worker can hold its shards in half of its share of the memory. The other half is for
     /// buffers. If there is less memory than for a row of each shard, it takes more.
     fn within(nodes: u64, row_bytes: usize, budget: &Budget) -> Self {
         let share = budget.memory / budget.threads as u64 / 2;
-        let rows = (share / row_bytes as u64).clamp(1, nodes.max(1));
+        let rows = (share / SHARDS_PER_WORKER / row_bytes as u64).clamp(1, nodes.max(1));
         let record_bytes = 8 * record_words(row_bytes) as u64;
         let buffer_bytes = (share / nodes.div_ceil(rows).max(1)).min(BUFFER_BYTES_MAX);
         Self {
@@ -104,7 +106,7 @@ impl Shards {
         let (shards, threads) = (self.nodes.div_ceil(self.rows), threads as u64);
         let (of_shard, of_buffer) = Spill::bytes_of_shard(record_words, self.buffer_records);
         let read = (8 * record_words as u64).saturating_mul(self.read_records.min(self.rows));
-        let rows = self.rows.saturating_mul(self.row_bytes as u64);
+        let rows = self.rows.saturating_mul(self.row_bytes as u64).saturating_mul(SHARDS_PER_WORKER);
         let buffers = of_buffer.saturating_mul(shards);
         let of_worker = buffers.max(rows.saturating_add(read));
         of_worker.saturating_mul(threads).saturating_add(of_shard * shards)
@@ -130,42 +132,16 @@ pub(super) fn check_memory(store: &Store, row_bytes: usize, name: &str, budget: 
     Shards::new(store.manifest().nodes, row_bytes, name, budget).map(drop)
 }
 
-/// Writes a column to a new file, after the header of the array.
-pub(super) fn export_column(
+/// Passes the rows of a column to `sink`, in the order of external ids. In between they are in an unnamed file in the folder `scratch`.
+pub(super) fn read_in_order(
     store: &Store,
-    out: Destination<'_>,
-    column: &dyn Column,
-    header: &[u8; npy::HEADER_BYTES],
-    budget: &Budget,
-    progress: &dyn Progress,
-) -> Result<Exported> {
-    expect_whole(store, column.name())?;
-    let array = out.begin()?;
-    array.file.write_all_at(header, 0).map_err(Error::io("write", &array.path))?;
-    let target = Target { file: &array.file, path: &array.path, first_byte: header.len() as u64 };
-    let bytes = write_column(store, target, column, durable::parent(out.path), budget, progress)?;
-    array.finish()?;
-    Ok(Exported { rows: store.manifest().nodes, bytes: header.len() as u64 + bytes })
-}
-
-/// The destination of rows in the order of external ids.
-#[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    pub(super) file: &'a File,
-    pub(super) path: &'a Path,
-    pub(super) first_byte: u64,
-}
-
-/// Writes the rows of a column. In between they are in an unnamed file in the folder `scratch`. Returns the number of bytes
-/// written.
-pub(super) fn write_column(
-    store: &Store,
-    target: Target<'_>,
     column: &dyn Column,
     scratch: &Path,
     budget: &Budget,
     progress: &dyn Progress,
-) -> Result<u64> {
+    sink: &mut RowSink<'_>,
+) -> Result<()> {
+    expect_whole(store, column.name())?;
     let nodes = store.manifest().nodes;
     let shards = Shards::new(nodes, column.row_bytes(), column.name(), budget)?;
     let records = (0..shards.count()).map(|shard| shards.len(shard));
@@ -181,9 +157,19 @@ pub(super) fn write_column(
     work.scatter(budget.threads)?;
     let bytes = nodes.saturating_mul(column.row_bytes() as u64);
     progress.stage(&format!("writing {}", column.name()), Some(bytes));
-    let shards: Vec<u32> = (0..work.shards.count()).collect();
-    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, target))?;
-    Ok(bytes)
+    let mut shards = 0..work.shards.count();
+    pool(budget.threads)?.install(|| {
+        write_in_order(
+            budget.threads,
+            || Ok(shards.next().map(|shard| Planned { edges: 0, block: shard })),
+            |&shard, (): &mut (), rows| work.gather(shard, rows),
+            |rows: &mut Vec<u8>, _| {
+                sink(rows)?;
+                progress.advance(rows.len() as u64, 0);
+                check_stopped(progress)
+            },
+        )
+    })
 }
 
 struct Work<'a> {
@@ -224,18 +210,15 @@ impl Work<'_> {
     }
 
     /// Pass 2, for one shard.
-    fn gather(&self, shard: u32, target: Target<'_>) -> Result<()> {
+    fn gather(&self, shard: u32, rows: &mut Vec<u8>) -> Result<()> {
         let row_bytes = self.column.row_bytes();
-        let mut places = vec![0; self.shards.len(shard) as usize * row_bytes];
+        rows.clear();
+        rows.resize(self.shards.len(shard) as usize * row_bytes, 0);
         self.spill.read(shard, self.shards.read_records, |record| {
             let row: &[u8] = bytemuck::cast_slice(&record[1..]);
-            let place = places.chunks_exact_mut(row_bytes).nth(record[0] as usize);
+            let place = rows.chunks_exact_mut(row_bytes).nth(record[0] as usize);
             place.map(|place| place.copy_from_slice(&row[..row_bytes])).is_some()
-        })?;
-        let at = target.first_byte + u64::from(shard) * self.shards.rows * row_bytes as u64;
-        target.file.write_all_at(&places, at).map_err(Error::io("write", target.path))?;
-        self.progress.advance(places.len() as u64, 0);
-        check_stopped(self.progress)
+        })
     }
 }
 

@@ -1,6 +1,10 @@
 //! Tables of pairs of nodes with a score: the columns `source`, `target` and `score`.
 
-use grappa_formats::NodeId;
+use std::sync::Arc;
+
+use arrow_array::{Float32Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use grappa_formats::{DenseId, NodeId};
 use grappa_io::{
     Error, Result,
     progress::{Progress, check_stopped},
@@ -8,12 +12,12 @@ use grappa_io::{
 use grappa_storage::Store;
 
 use crate::export::{
-    node_table::{id_scalar, id_values},
-    table::{Column, Scalar, Shape, TableFormat, TableOut, Values, group_rows, write_table},
+    id_column::{IdColumn, StringIds},
+    table::{TableFormat, TableOut, TableShape, repeating, write_table},
 };
 
 /// Bytes of a row in memory: two ids as text, and the score.
-const ROW_BYTES: usize = 64;
+const ROW_BYTES: u64 = 64;
 
 /// Source, target and score.
 pub type ScoredPair = (NodeId, NodeId, f32);
@@ -30,40 +34,22 @@ pub fn write_scored_pairs<E: From<Error>>(
     progress: &dyn Progress,
     find: impl FnOnce(&mut dyn FnMut(&[ScoredPair]) -> Result<()>) -> std::result::Result<(), E>,
 ) -> std::result::Result<u64, E> {
-    let escapes = matches!(out, TableOut::File(_, TableFormat::Parquet));
-    let ids = id_scalar(store)?;
-    let columns = [
-        Column { repeats: true, ..Column::new("source", ids, Shape::One) },
-        Column::new("target", ids, Shape::One),
-        Column::new("score", Scalar::Float, Shape::One),
-    ];
-    let group = group_rows(ROW_BYTES, rows_max) as usize;
-    write_table(out, &columns, |sink| {
-        let mut write = |rows: &[ScoredPair]| {
+    let format = out.format(TableFormat::Csv);
+    let strings = if format == TableFormat::Parquet { StringIds::Escaped } else { StringIds::Verbatim };
+    let ids = IdColumn::new(store, format, strings)?;
+    let score = Field::new("score", DataType::Float32, false);
+    let schema = Arc::new(Schema::new(vec![repeating(ids.field("source")), ids.field("target"), score]));
+    let shape = TableShape { format, schema: schema.clone(), rows: rows_max, row_bytes: ROW_BYTES };
+    write_table(out, &shape, |writer| {
+        find(&mut |rows| {
             check_stopped(progress)?;
-            let ends = |end: fn(&ScoredPair) -> NodeId| {
-                let ids = rows.iter().map(|row| store.ids().dense_id(end(row)));
-                id_values(store, ids.collect::<Result<Vec<_>>>()?.into_iter(), escapes)
+            let column = |end: fn(&ScoredPair) -> NodeId| {
+                let nodes: Vec<NodeId> = rows.iter().map(end).collect();
+                ids.array(store.ids().dense_ids(&nodes)?.into_iter().map(DenseId))
             };
-            let scores = rows.iter().map(|row| row.2).collect();
-            sink.write(&[ends(|row| row.0)?.into(), ends(|row| row.1)?.into(), Values::Floats(scores).into()])
-        };
-        // Groups are full ones, however few pairs are found at a time.
-        let mut pending: Vec<ScoredPair> = Vec::new();
-        find(&mut |mut rows| {
-            while pending.len() + rows.len() >= group {
-                let (fitting, others) = rows.split_at(group - pending.len());
-                pending.extend_from_slice(fitting);
-                rows = others;
-                write(&pending)?;
-                pending.clear();
-            }
-            pending.extend_from_slice(rows);
-            Ok(())
-        })?;
-        match pending.is_empty() {
-            true => Ok(()),
-            false => Ok(write(&pending)?),
-        }
+            let scores = Float32Array::from_iter_values(rows.iter().map(|row| row.2));
+            let columns = vec![column(|row| row.0)?, column(|row| row.1)?, Arc::new(scores)];
+            writer.write(RecordBatch::try_new(schema.clone(), columns).expect("columns have their types"))
+        })
     })
 }

@@ -11,16 +11,20 @@ use grappa_formats::{
     manifest::{FeatureDtype, LabelKind, PermutationSpec},
 };
 use grappa_ingestion::ingest::{EdgeForm, IngestOptions, NodeData, SplitFile, SplitOptions, StoreLayout, ingest};
-use grappa_io::{npy, progress::Silent};
+use grappa_io::{
+    Result, npy,
+    progress::{Progress, Silent},
+};
 use grappa_storage::Store;
 
 use super::sample::{DIM, NODES, Sample, in_folder};
 use crate::export::{
-    Budget,
+    Budget, Exported,
     columns::{export_features, export_labels},
-    edges::{EdgeFormat, export_edges, print_edges},
+    edges::{EdgeColumns, export_edges},
     ids::export_ids,
     made::MadeRows,
+    table::{TableFormat, TableOut},
 };
 
 /// So little memory that there are several shards.
@@ -31,6 +35,11 @@ const OF_EDGES: Budget = Budget { threads: 2, memory: 4 << 20 };
 
 /// Tables take more.
 const OF_TABLES: Budget = Budget { threads: 2, memory: 64 << 20 };
+
+fn print_edges(store: &Store, out: &mut Vec<u8>, budget: &Budget, progress: &dyn Progress) -> Result<Exported> {
+    let out = TableOut::Stream(out, TableFormat::Tsv);
+    export_edges(store, EdgePart::Graph, EdgeColumns::All, out, budget, progress)
+}
 
 /// The external id of a node, as text.
 fn id_of(store: &Store, node: u64) -> String {
@@ -55,7 +64,7 @@ fn edges_of(store: &Store) -> Vec<(String, String, f32, [f32; 2])> {
 fn text_has_a_line_for_each_edge_in_external_ids() {
     let (folder, store) = in_folder(|folder| Store::open(&Sample::ALL_PARTS.write(folder)).unwrap());
     let path = folder.path().join("edges.tsv");
-    let exported = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
+    let exported = export_edges(&store, EdgePart::Graph, EdgeColumns::All, &path, &OF_EDGES, &Silent).unwrap();
     let expected: String = edges_of(&store)
         .iter()
         .map(|(source, target, weight, [amount, hour])| format!("{source}\t{target}\t{weight}\t{amount}\t{hour}\n"))
@@ -65,11 +74,11 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
     assert_eq!((exported.rows, exported.bytes), (store.manifest().edges, text.len() as u64));
 
     let mut printed = Vec::new();
-    print_edges(&store, EdgePart::Graph, &mut printed, &OF_EDGES, &Silent).unwrap();
+    print_edges(&store, &mut printed, &OF_EDGES, &Silent).unwrap();
     assert_eq!(printed, text.as_bytes());
 
     let path = folder.path().join("edges.csv");
-    export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Csv, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, EdgeColumns::All, &path, &OF_EDGES, &Silent).unwrap();
     let expected = format!("source,target,weight,amount,hour\n{}", expected.replace('\t', ","));
     assert_eq!(fs::read_to_string(&path).unwrap(), expected);
 }
@@ -78,10 +87,10 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
 fn arrays_have_a_row_for_each_edge() {
     let (folder, store) = in_folder(|folder| Store::open(&Sample::ALL_PARTS.write(folder)).unwrap());
     let (edges, weights) = (folder.path().join("edges.npy"), folder.path().join("weights.npy"));
-    export_edges(&store, EdgePart::Graph, &edges, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap();
-    export_edges(&store, EdgePart::Graph, &weights, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, EdgeColumns::All, &edges, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, EdgeColumns::Weights, &weights, &OF_EDGES, &Silent).unwrap();
     let features = folder.path().join("edge-features.npy");
-    export_edges(&store, EdgePart::Graph, &features, EdgeFormat::NpyFeatures, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, EdgeColumns::Features, &features, &OF_EDGES, &Silent).unwrap();
     let expected = edges_of(&store);
     let mut rows = npy::header("<f4", &[expected.len() as u64, 2]).to_vec();
     let mut pairs = npy::header("<i8", &[expected.len() as u64, 2]).to_vec();
@@ -101,12 +110,12 @@ fn arrays_have_a_row_for_each_edge() {
 fn string_ids_are_written_as_text_and_not_as_arrays() {
     let (folder, store) = in_folder(|folder| Store::open(&Sample::STRINGS.write(folder)).unwrap());
     let path = folder.path().join("edges.tsv");
-    export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, EdgeColumns::All, &path, &OF_EDGES, &Silent).unwrap();
     let lines: String = edges_of(&store).iter().map(|(s, t, ..)| format!("{s}\t{t}\n")).collect();
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("source\ttarget\n{lines}"));
 
     let path = folder.path().join("edges.npy");
-    let error = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap_err();
+    let error = export_edges(&store, EdgePart::Graph, EdgeColumns::All, &path, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("ids are strings"), "{error}");
     assert!(!path.exists());
 
@@ -179,19 +188,25 @@ fn rows_that_were_made_come_in_the_order_of_external_ids() {
         };
         let expected: Vec<u32> = (0..NODES).flat_map(row).collect();
 
-        let ordered = made.by_dense_id(&store, &BUDGET, &Silent).unwrap();
-        let mut rows = vec![0u32; 3 * NODES as usize];
-        ordered.read(0, bytemuck::cast_slice_mut(&mut rows)).unwrap();
-        assert!(rows == expected);
+        let mut rows: Vec<u8> = Vec::new();
+        let mut append = |bytes: &[u8]| {
+            rows.extend_from_slice(bytes);
+            Ok(())
+        };
+        made.read_in_order(&store, &BUDGET, &Silent, &mut append).unwrap();
+        assert!(rows == bytemuck::cast_slice::<u32, u8>(&expected));
 
-        let path = folder.path().join("made.npy");
-        let exported = made.export(&store, &path, ("<u4", Some(3)), &BUDGET, &Silent).unwrap();
-        let bytes = fs::read(&path).unwrap();
-        assert_eq!((exported.rows, exported.bytes), (NODES, bytes.len() as u64));
-        assert_eq!(bytes[..npy::HEADER_BYTES], npy::header("<u4", &[NODES, 3]));
-        assert!(bytes[npy::HEADER_BYTES..] == *bytemuck::cast_slice::<u32, u8>(&expected));
-        // Nothing is left but the file and the store.
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        let positions: Vec<u64> = (0..NODES).rev().collect();
+        let mut rows: Vec<u8> = Vec::new();
+        let mut append = |bytes: &[u8]| {
+            rows.extend_from_slice(bytes);
+            Ok(())
+        };
+        made.read_at(&positions, &Silent, &mut append).unwrap();
+        let expected: Vec<u32> = positions.iter().flat_map(|&node| [node as u32, 7, !(node as u32)]).collect();
+        assert!(rows == bytemuck::cast_slice::<u32, u8>(&expected));
+        // Nothing is left but the store.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
 
@@ -203,13 +218,13 @@ fn missing_data_is_not_exported_and_existing_files_stay() {
     let path = folder.path().join("out");
     let error = export_features(&store, &path, &BUDGET, &Silent).unwrap_err();
     assert!(error.to_string().contains("2 of 3 chunks"), "{error}");
-    let error = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap_err();
+    let error = export_edges(&store, EdgePart::Graph, EdgeColumns::Weights, &path, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("no weights"), "{error}");
     let error = export_ids(&store, Some("valid"), &path, &Silent).unwrap_err();
     assert!(error.to_string().contains("the store has train, val, test"), "{error}");
     assert!(!path.exists());
     fs::write(&path, "mine").unwrap();
-    let error = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap_err();
+    let error = export_edges(&store, EdgePart::Graph, EdgeColumns::All, &path, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("exists"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
 }
@@ -227,14 +242,13 @@ fn damaged_rows_are_never_followed_out_of_range() {
             for (at, &byte) in sound.iter().enumerate().take(sound.len() - 8).skip(128) {
                 for bit in [1, 0x80, 0xff] {
                     file.write_all_at(&[byte ^ bit], at as u64).unwrap();
-                    errors +=
-                        u64::from(print_edges(&store, EdgePart::Graph, &mut Vec::new(), &OF_EDGES, &Silent).is_err());
+                    errors += u64::from(print_edges(&store, &mut Vec::new(), &OF_EDGES, &Silent).is_err());
                 }
                 file.write_all_at(&[byte], at as u64).unwrap();
             }
         }
         assert!(errors > 0);
-        print_edges(&store, EdgePart::Graph, &mut Vec::new(), &OF_EDGES, &Silent).unwrap();
+        print_edges(&store, &mut Vec::new(), &OF_EDGES, &Silent).unwrap();
     }
 }
 
@@ -296,9 +310,9 @@ fn exported_and_reingested_stores_are_equal() {
         export_labels(&first, &at(&format!("y2.{ending}")), &BUDGET, &Silent).unwrap();
         export_ids(&first, Some("train"), &at(&format!("train2.{ending}")), &Silent).unwrap();
     }
-    export_edges(&first, EdgePart::Graph, &at("weights.npy"), EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
-    let (before, after) = (files_of(&options.out), |edges: &str, format, nodes: &str, weights: Option<&str>| {
-        export_edges(&first, EdgePart::Graph, &at(edges), format, &OF_TABLES, &Silent).unwrap();
+    export_edges(&first, EdgePart::Graph, EdgeColumns::Weights, &at("weights.npy"), &OF_EDGES, &Silent).unwrap();
+    let (before, after) = (files_of(&options.out), |edges: &str, nodes: &str, weights: Option<&str>| {
+        export_edges(&first, EdgePart::Graph, EdgeColumns::All, &at(edges), &OF_TABLES, &Silent).unwrap();
         let again = IngestOptions {
             edges: vec![at(edges).into()],
             out: at(&format!("{edges}.grappa")),
@@ -318,13 +332,13 @@ fn exported_and_reingested_stores_are_equal() {
         ingest(&again, &Silent).unwrap();
         files_of(&again.out)
     });
-    for (edges, format, nodes, weights) in [
-        ("e.tsv", EdgeFormat::Tsv, "npy", None),
-        ("e.csv", EdgeFormat::Csv, "csv", None),
-        ("e.npy", EdgeFormat::Npy, "npy", Some("weights.npy")),
-        ("e.parquet", EdgeFormat::Parquet, "parquet", None),
+    for (edges, nodes, weights) in [
+        ("e.tsv", "npy", None),
+        ("e.csv", "csv", None),
+        ("e.npy", "npy", Some("weights.npy")),
+        ("e.parquet", "parquet", None),
     ] {
-        let mut after = after(edges, format, nodes, weights);
+        let mut after = after(edges, nodes, weights);
         // Columns of text have names, which the first store has not. Its manifest has their digest.
         let names = [after.remove(Path::new("schema")), after.remove(Path::new("manifest"))];
         assert_eq!(names[0].is_some(), nodes == "csv");

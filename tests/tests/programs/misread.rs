@@ -24,7 +24,7 @@ use grappa_engine::{
     export::{
         Budget,
         columns::{export_features, export_labels},
-        edges::{EdgeFormat, export_edges},
+        edges::{EdgeColumns, export_edges},
     },
     ingest,
 };
@@ -153,7 +153,7 @@ impl IngestFolder {
     pub(crate) fn expect(&self, arguments: &str, says: &str, graph: ExpectedGraph, context: &str) {
         let said = self.ingest(arguments).unwrap_or_else(|error| panic!("{error}\n{context}"));
         assert!(said.contains(says), "{says:?} is not in: {said}\n{context}");
-        let mut found: Vec<_> = self.exported("exported.tsv", EdgeFormat::Tsv).lines().map(edge).collect();
+        let mut found: Vec<_> = self.exported("exported.tsv").lines().map(edge).collect();
         let store = self.store();
         let has_header = store.manifest().ids.external == ExternalIds::String;
         found.drain(..usize::from(has_header));
@@ -184,10 +184,10 @@ impl IngestFolder {
     }
 
     /// The edges of the store, exported to a file with this name.
-    fn exported(&self, name: &str, format: EdgeFormat) -> String {
+    fn exported(&self, name: &str) -> String {
         let path = self.path(name);
         let _ = fs::remove_file(&path);
-        export_edges(&self.store(), EdgePart::Graph, &path, format, &BUDGET, &Silent).unwrap();
+        export_edges(&self.store(), EdgePart::Graph, EdgeColumns::All, &path, &BUDGET, &Silent).unwrap();
         fs::read_to_string(path).unwrap()
     }
 }

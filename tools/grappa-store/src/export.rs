@@ -12,10 +12,10 @@ use grappa_engine::{
     EdgePart, Store,
     export::{
         Budget, Exported,
-        columns::{export_features, export_labels, features_table, labels_table},
-        edges::{EdgeFormat, export_edges, print_edges},
-        ids::{export_ids, print_ids},
-        table::TableOut,
+        columns::{export_features, export_labels},
+        edges::{EdgeColumns, export_edges},
+        ids::export_ids,
+        table::{TableFormat, TableOut},
     },
     io::durable::Destination,
 };
@@ -71,7 +71,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     let bars = console.bars();
     let mut files = Vec::new();
     for (what, path) in requests {
-        let exported = export(&store, what, Destination { path, replaces }, &budget, &bars)?;
+        let exported = export(&store, what, Destination { path, replaces }.into(), &budget, &bars)?;
         if what == What::Edges(EdgePart::Graph) && has_extension(path, &["npy"]) {
             for (is_missing, values, option) in [
                 (store.manifest().weighted && options.weights.is_none(), "weights", "--weights"),
@@ -117,14 +117,14 @@ fn requests(options: &args::ExportArgs) -> Vec<(What<'_>, &Path)> {
 fn export(
     store: &Store,
     what: What<'_>,
-    out: Destination<'_>,
+    out: TableOut<'_>,
     budget: &Budget,
     bars: &Bars,
 ) -> grappa_engine::Result<Exported> {
     match what {
-        What::Edges(part) => export_edges(store, part, out, edge_format(out.path), budget, bars),
-        What::Weights => export_edges(store, EdgePart::Graph, out, EdgeFormat::NpyWeights, budget, bars),
-        What::EdgeFeatures => export_edges(store, EdgePart::Graph, out, EdgeFormat::NpyFeatures, budget, bars),
+        What::Edges(part) => export_edges(store, part, EdgeColumns::All, out, budget, bars),
+        What::Weights => export_edges(store, EdgePart::Graph, EdgeColumns::Weights, out, budget, bars),
+        What::EdgeFeatures => export_edges(store, EdgePart::Graph, EdgeColumns::Features, out, budget, bars),
         What::Features => export_features(store, out, budget, bars),
         What::Labels => export_labels(store, out, budget, bars),
         What::Ids => export_ids(store, None, out, bars),
@@ -135,17 +135,13 @@ fn export(
 /// Prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.
 fn print(store: &Store, what: What<'_>, budget: &Budget, console: &Console) -> anyhow::Result<()> {
     let mut out = grappa_console::stdout();
-    let bars = console.bars();
-    // Scratch files of tables.
-    let here = Path::new(".");
-    match what {
-        What::Edges(part) => drop(print_edges(store, part, &mut out, budget, &bars)?),
-        What::Features => drop(features_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
-        What::Labels => drop(labels_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
-        What::Ids => print_ids(store, None, &mut out, &bars)?,
-        What::Split(name) => print_ids(store, Some(name), &mut out, &bars)?,
+    let format = match what {
+        What::Edges(_) => TableFormat::Tsv,
+        What::Features | What::Labels => TableFormat::Csv,
+        What::Ids | What::Split(_) => TableFormat::Lines,
         What::Weights | What::EdgeFeatures => unreachable!("their names were checked"),
-    }
+    };
+    export(store, what, TableOut::Stream(&mut out, format), budget, &console.bars())?;
     out.flush().context("cannot write to stdout")
 }
 
@@ -204,15 +200,6 @@ fn is_stdout(path: &Path) -> bool {
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| extensions.contains(&extension))
-}
-
-fn edge_format(path: &Path) -> EdgeFormat {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("npy") => EdgeFormat::Npy,
-        Some("csv") => EdgeFormat::Csv,
-        Some("parquet") => EdgeFormat::Parquet,
-        _ => EdgeFormat::Tsv,
-    }
 }
 
 impl What<'_> {

@@ -6,7 +6,7 @@ use grappa_engine::{
     aggregate::Budget,
     export::{
         made::MadeRows,
-        node_table::DenseIds,
+        node_table::{DenseIds, NodeTable},
         table::{TableFormat, TableOut},
     },
 };
@@ -25,7 +25,7 @@ use super::{
     nan::{NanOutputs, NanRows},
     options::{FileNodes, FileOptions, Values},
     scored::Scored,
-    table::Table,
+    table::Columns,
 };
 use crate::{
     Error, Result,
@@ -50,11 +50,6 @@ pub struct Predicted {
     pub nan: Option<NanOutputs>,
 }
 
-enum Out<'a> {
-    Npy(Destination<'a>),
-    Table(TableOut<'a>),
-}
-
 /// Predicts nodes of a store and writes their values to the new file `out`, a `.npy`, `.parquet` or `.csv` as the [module](super)
 /// describes. Computes only what the nodes depend on.
 ///
@@ -70,9 +65,9 @@ pub fn predict_file<'a>(
     progress: &dyn Progress,
 ) -> Result<Predicted> {
     let out = out.into();
-    let form = form(out)?;
+    check_name(out.path)?;
     out.check()?;
-    predict_to(trained, store, (form, durable::parent(out.path)), options.into(), budget, progress)
+    predict_to(trained, store, (out.into(), durable::parent(out.path)), options.into(), budget, progress)
 }
 
 /// As [`predict_file`], but prints CSV to `out`, such as standard output. Scratch files are in the folder of the run.
@@ -87,7 +82,7 @@ pub fn print_predictions<'a>(
     budget: Budget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
-    let out = Out::Table(TableOut::Text(out));
+    let out = TableOut::Stream(out, TableFormat::Csv);
     predict_to(trained, store, (out, scratch), options.into(), budget, progress)
 }
 
@@ -95,7 +90,7 @@ pub fn print_predictions<'a>(
 fn predict_to(
     trained: &Trained,
     store: &Store,
-    (out, folder): (Out<'_>, &Path),
+    (out, folder): (TableOut<'_>, &Path),
     options: FileOptions<'_>,
     budget: Budget,
     progress: &dyn Progress,
@@ -131,16 +126,7 @@ fn predict_to(
         Values::Embeddings if !is_of_links => (options.hidden, Output::Embeddings),
         _ => (options.outputs, Output::Logits),
     };
-    let encoding = match (values, trained.task(), &out) {
-        (Values::Classes, Task::MultiClass, Out::Table(_)) => Encoding::ClassAndProbability,
-        (Values::Classes, Task::MultiClass, Out::Npy(_)) => Encoding::Class,
-        (Values::Classes, Task::MultiLabel, Out::Npy(_)) => Encoding::Set,
-        (Values::Probabilities, task, Out::Npy(_)) => Encoding::Probabilities(task),
-        (Values::Classes, Task::Regression | Task::Links, _)
-        | (Values::Classes, Task::MultiLabel, Out::Table(_))
-        | (Values::Probabilities, _, Out::Table(_))
-        | (Values::Logits | Values::Embeddings, ..) => Encoding::Floats,
-    };
+    let encoding = Encoding::new(values, trained.task());
     let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
     // The rest is for the model, and for what libtorch and the results need.
     let inference = Budget { memory: budget.memory / 4 * 3, ..budget };
@@ -183,37 +169,27 @@ fn predict_to(
             trained.checkpoint().display()
         )));
     }
-    let out = match out {
-        Out::Npy(out) => out,
-        Out::Table(out) => {
-            let (rows, ids) = match &some {
-                None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
-                Some(some) => {
-                    let (positions, ids) = in_order(store, nodes, some)?;
-                    (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
-                }
-            };
-            let bytes = Table { trained, values, width: columns }.write(out, store, &rows, &ids, progress)?;
-            return Ok(Predicted { nodes: ids.len(), bytes, scores, nan });
-        }
-    };
-    let columns = columns as u64;
-    let array = match encoding {
-        Encoding::Class | Encoding::ClassAndProbability => ("<i8", None),
-        Encoding::Set => ("|i1", Some(columns)),
-        // As an export writes a single target.
-        Encoding::Floats if values == Values::Classes && columns == 1 => ("<f4", None),
-        Encoding::Probabilities(_) | Encoding::Floats => ("<f4", Some(columns)),
-    };
-    let exported = match &some {
-        None => made.export(store, out, array, &order, progress)?,
+    let (positions, ids) = match &some {
+        None => (None, DenseIds::All(all)),
         Some(some) => {
             let (positions, ids) = in_order(store, nodes, some)?;
-            let rows = made.selected(positions.into_iter(), progress)?;
-            rows.write_array(out, ids.len() as u64, array, progress)?
+            (Some(positions), DenseIds::Some(ids))
         }
     };
-    Ok(Predicted { nodes: exported.rows, bytes: exported.bytes, scores, nan })
+    let format = out.format(TableFormat::Csv);
+    let table_columns = Columns::new(trained, values, columns, format == TableFormat::Npy);
+    // The inference may have taken hours, so ids that do not fit are escaped.
+    let table = NodeTable { store, format, ids: &ids, columns: table_columns.fields(), escapes_ids: true };
+    let bytes = table.write(
+        out,
+        made.row_bytes(),
+        |sink| match &positions {
+            None => made.read_in_order(store, &order, progress, sink),
+            Some(positions) => made.read_at(positions, progress, sink),
+        },
+        |bytes| table_columns.arrays(bytes),
+    )?;
+    Ok(Predicted { nodes: ids.len(), bytes, scores, nan })
 }
 
 /// The nodes of a split.
@@ -247,18 +223,14 @@ fn in_order(store: &Store, nodes: FileNodes<'_>, some: &RoaringTreemap) -> Resul
     Ok(ordered.into_iter().map(|(id, position)| (position, id)).unzip())
 }
 
-/// The format of a file, by the ending of its name.
-fn form(out: Destination<'_>) -> Result<Out<'_>> {
-    if out.path.extension().is_some_and(|extension| extension == "npy") {
-        return Ok(Out::Npy(out));
-    }
-    match TableFormat::of(out.path) {
-        Some(format) => Ok(Out::Table(TableOut::File(out, format))),
-        None => Err(Error::Options(format!(
+/// Refuses a file whose name says no format.
+fn check_name(out: &Path) -> Result<()> {
+    TableFormat::of(out).map(drop).ok_or_else(|| {
+        Error::Options(format!(
             "{}: predictions are written to files that end with .npy, .parquet or .csv, or as CSV to stdout with --out -",
-            out.path.display()
-        ))),
-    }
+            out.display()
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -268,8 +240,7 @@ mod tests {
     #[test]
     fn files_of_other_formats_are_refused() {
         for out in ["preds.tsv", "preds"] {
-            let Err(error) = form(Path::new(out).into()) else { panic!("{out}") };
-            let error = error.to_string();
+            let error = check_name(Path::new(out)).unwrap_err().to_string();
             assert!(error.contains(out) && error.contains(".npy, .parquet or .csv"), "{error}");
         }
     }

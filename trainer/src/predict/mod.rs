@@ -1,7 +1,7 @@
 //! Predictions: the model of a run applied to a store, for all nodes or the nodes of a split in a file, or for a few of them.
 //!
 //! Inference is exact and out of core. It computes nodes in the order of the store, and files are in the order of external ids. So the
-//! rows of nodes go to a scratch file, then to a second one sorted by external id, and from there to the output:
+//! rows of nodes go to a scratch file, then to a second one in shards of external ids, and from there in batches to the output:
 //!
 //! | output | for each node, in the order of the sorted external ids (dense ids: id 0, 1, 2, ...) |
 //! |---|---|

@@ -1,165 +1,152 @@
-//! Predictions as a table: an id, and what is predicted.
+//! Predictions as a table: an id, and what is predicted. In an array, what is predicted alone.
 
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, Float32Array, Int8Array, Int64Array, ListArray, StringArray, types::Float32Type};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field};
 use grappa_engine::export::{
-    made::MadeRows,
-    node_table::{DenseIds, NodeTable},
-    table::{Cells, Column, Scalar, Shape, TableOut, Values as CellValues},
+    arrays::{ValueColumns, element, values},
+    table::repeating,
 };
-use grappa_io::progress::Progress;
 use grappa_run::{class_names, model::Task, scores::is_undecided};
-use grappa_storage::Store;
 
 use super::{
-    encoding::ROW_BYTES,
+    encoding::{Encoding, ROW_BYTES},
     options::Values,
     probability::{predicted, probabilities},
 };
-use crate::{Result, train::trained_model::Trained};
+use crate::train::trained_model::Trained;
 
-pub(super) struct Table<'a> {
-    pub trained: &'a Trained,
-    pub values: Values,
+/// The columns of predictions.
+pub(super) struct Columns<'a> {
+    values: Values,
+    task: Task,
+    class_names: &'a [String],
     /// Values of a row: logits or embeddings.
-    pub width: usize,
+    width: usize,
+    is_array: bool,
+    /// The columns of the values of a row, if there are any.
+    of_values: ValueColumns,
 }
 
-impl Table<'_> {
-    /// Writes the rows of the nodes with these ids, in their order. Returns the number of bytes.
-    pub(super) fn write(
-        &self,
-        out: TableOut<'_>,
-        store: &Store,
-        rows: &MadeRows,
-        ids: &DenseIds,
-        progress: &dyn Progress,
-    ) -> Result<u64> {
-        let table = NodeTable {
-            store,
-            ids,
-            columns: self.columns(),
-            // The inference may have taken hours.
-            escapes_ids: true,
+impl<'a> Columns<'a> {
+    /// The columns of a table or an array, whose rows in the scratch file have `width` values.
+    pub(super) fn new(trained: &'a Trained, values: Values, width: usize, is_array: bool) -> Self {
+        let task = trained.task();
+        let lists = |name: &str| ValueColumns::Lists(name.to_owned(), width);
+        let named = |name: &str| {
+            let classes = 0..width as u64;
+            ValueColumns::Named(classes.map(|class| format!("{name}_{}", trained.class_name(class))).collect())
         };
-        Ok(table.write(out, rows, progress, |bytes| self.cells(bytes))?)
+        let of_values = match (values, task) {
+            (Values::Logits, _) => lists("logits"),
+            (Values::Embeddings, _) => lists("embedding"),
+            (Values::Classes, Task::Regression) if width == 1 => ValueColumns::Named(vec!["prediction".to_owned()]),
+            (Values::Classes, Task::Regression) => named("prediction"),
+            (Values::Classes | Values::Probabilities, _) if is_array => lists("classes"),
+            (Values::Probabilities, _) => named("probability"),
+            (Values::Classes, _) => ValueColumns::Named(Vec::new()),
+        };
+        Self { values, task, class_names: trained.class_names(), width, is_array, of_values }
     }
 
-    fn columns(&self) -> Vec<Column> {
-        let float = |name: &str, shape| Column::new(name, Scalar::Float, shape);
-        let mut columns = match (self.values, self.trained.task()) {
-            (Values::Logits, _) => return vec![float("logits", Shape::Vector(self.width))],
-            (Values::Embeddings, _) => return vec![float("embedding", Shape::Vector(self.width))],
-            (Values::Classes | Values::Probabilities, Task::Links) => unreachable!("links have no classes"),
-            (Values::Classes, Task::MultiClass) => {
-                vec![self.class_column("class", Shape::Optional), float("probability", Shape::One)]
-            }
+    /// The columns beside the id.
+    pub(super) fn fields(&self) -> Vec<Field> {
+        let float = DataType::Float32;
+        let class = if self.class_names.is_empty() { DataType::Int64 } else { DataType::Utf8 };
+        let classes = match self.task {
+            Task::MultiLabel => Field::new("classes", DataType::List(element(&class)), true),
+            _ => Field::new("class", class, true),
+        };
+        match (self.values, self.task) {
+            (Values::Classes, Task::MultiClass) if self.is_array => vec![Field::new("class", DataType::Int64, false)],
+            (Values::Classes, Task::MultiClass) => vec![repeating(classes), Field::new("probability", float, false)],
+            (Values::Classes, Task::MultiLabel) if self.is_array => self.of_values.fields(&DataType::Int8),
             (Values::Classes, Task::MultiLabel) => {
-                vec![self.class_column("classes", Shape::List), float("probabilities", Shape::List)]
+                let probabilities = Field::new("probabilities", DataType::List(element(&float)), true);
+                vec![repeating(classes), probabilities]
             }
-            (Values::Classes, Task::Regression) => {
-                let name = |target| match self.width {
-                    1 => "prediction".to_owned(),
-                    _ => format!("prediction_{}", self.trained.class_name(target)),
-                };
-                return (0..self.width as u64).map(|target| float(&name(target), Shape::One)).collect();
+            (Values::Probabilities, _) if !self.is_array => {
+                [vec![repeating(classes)], self.of_values.fields(&float)].concat()
             }
-            (Values::Probabilities, Task::Regression) => unreachable!("targets have no probabilities"),
-            (Values::Probabilities, Task::MultiClass) => vec![self.class_column("class", Shape::Optional)],
-            (Values::Probabilities, Task::MultiLabel) => vec![self.class_column("classes", Shape::List)],
-        };
-        if self.values == Values::Probabilities {
-            let name = |class| format!("probability_{}", self.trained.class_name(class));
-            columns.extend((0..self.width as u64).map(|class| float(&name(class), Shape::One)));
+            _ => self.of_values.fields(&float),
         }
-        columns
-    }
-
-    fn class_column(&self, name: &str, shape: Shape) -> Column {
-        let scalar = match self.trained.class_names() {
-            [] => Scalar::Integer,
-            _ => Scalar::Text,
-        };
-        Column { repeats: true, ..Column::new(name, scalar, shape) }
     }
 
     /// The columns of some rows of the scratch file.
-    fn cells(&self, bytes: &[u8]) -> Vec<Cells> {
-        match (self.values, self.trained.task()) {
-            (Values::Classes, Task::MultiClass) => self.classes(bytes),
-            (Values::Classes, Task::MultiLabel) => self.sets(&floats(bytes)).into(),
-            (Values::Classes, Task::Regression | Task::Links) => self.targets(&floats(bytes)),
-            (Values::Probabilities, _) => self.probabilities(&floats(bytes)),
-            (Values::Logits | Values::Embeddings, _) => vec![CellValues::Floats(floats(bytes)).into()],
+    pub(super) fn arrays(&self, bytes: &[u8]) -> Vec<ArrayRef> {
+        if Encoding::new(self.values, self.task) == Encoding::Class {
+            return self.classes(bytes);
+        }
+        let rows = values::<Float32Type>(bytes);
+        match (self.values, self.task) {
+            (Values::Classes, Task::MultiLabel) if self.is_array => {
+                let rows = rows.values().chunks_exact(self.width);
+                // As an export writes the labels of a node that has none.
+                let row = |row: &[f32]| match is_undecided(row) {
+                    true => vec![-1; self.width],
+                    false => row.iter().map(|logit| i8::from(*logit > 0.0)).collect(),
+                };
+                self.of_values.arrays(rows.flat_map(row).collect::<Int8Array>())
+            }
+            (Values::Classes, Task::MultiLabel) => self.sets(rows.values()).into(),
+            (Values::Probabilities, task) => {
+                let logits = rows.values();
+                let all = logits.chunks_exact(self.width).flat_map(|row| probabilities(task, row));
+                let all = self.of_values.arrays(all.collect::<Float32Array>());
+                if self.is_array {
+                    return all;
+                }
+                let classes = match task {
+                    Task::MultiLabel => self.sets(logits)[0].clone(),
+                    _ => {
+                        let rows = logits.chunks_exact(self.width);
+                        self.named(rows.map(|row| Some(predicted(task, row).first()?.0)))
+                    }
+                };
+                [vec![classes], all].concat()
+            }
+            _ => self.of_values.arrays(rows),
         }
     }
 
-    fn classes(&self, bytes: &[u8]) -> Vec<Cells> {
+    /// The class of each row, and its probability.
+    fn classes(&self, bytes: &[u8]) -> Vec<ArrayRef> {
         let (rows, _) = bytes.as_chunks::<ROW_BYTES>();
         let class = |row: &[u8; ROW_BYTES]| i64::from_le_bytes(*row.first_chunk().expect("8 of 12 bytes"));
         let probability = |row: &[u8; ROW_BYTES]| f32::from_le_bytes(*row.last_chunk().expect("4 of 12 bytes"));
-        let classes = rows.iter().map(|row| u64::try_from(class(row)).ok());
-        let probabilities = rows.iter().map(probability).collect();
-        vec![self.class_cells(classes), CellValues::Floats(probabilities).into()]
-    }
-
-    /// At most one class of each row.
-    fn class_cells(&self, classes: impl Iterator<Item = Option<u64>> + Clone) -> Cells {
-        Cells { counts: classes.clone().map(|class| class.map(|_| 1)).collect(), values: self.named(classes.flatten()) }
-    }
-
-    /// The classes that each row of logits says, and their probabilities.
-    fn sets(&self, logits: &[f32]) -> [Cells; 2] {
-        let (mut classes, mut of_classes, mut counts) = (Vec::new(), Vec::new(), Vec::new());
-        for row in logits.chunks_exact(self.width) {
-            let set = predicted(self.trained.task(), row);
-            // No list, if there is no prediction.
-            counts.push((!is_undecided(row)).then_some(set.len()));
-            for (class, probability) in set {
-                classes.push(class);
-                of_classes.push(probability);
-            }
+        let classes = rows.iter().map(class);
+        if self.is_array {
+            return vec![Arc::new(Int64Array::from_iter_values(classes))];
         }
-        let classes = self.named(classes.into_iter());
-        [classes, CellValues::Floats(of_classes)].map(|values| Cells { values, counts: counts.clone() })
+        let probabilities = Float32Array::from_iter_values(rows.iter().map(probability));
+        vec![self.named(classes.map(|class| u64::try_from(class).ok())), Arc::new(probabilities)]
     }
 
-    /// What each row of logits says, and the probabilities of all classes, a column for each.
-    fn probabilities(&self, logits: &[f32]) -> Vec<Cells> {
-        let task = self.trained.task();
-        let rows = || logits.chunks_exact(self.width);
-        let said = match task {
-            Task::MultiClass => self.class_cells(rows().map(|row| Some(predicted(task, row).first()?.0))),
-            Task::MultiLabel => {
-                let [classes, _] = self.sets(logits);
-                classes
-            }
-            Task::Regression | Task::Links => unreachable!("targets and links have no classes"),
+    /// The classes that each row of logits says, and their probabilities. No lists, if there is no prediction.
+    fn sets(&self, logits: &[f32]) -> [ArrayRef; 2] {
+        let rows = logits.chunks_exact(self.width);
+        let is_decided: Vec<bool> = rows.clone().map(|row| !is_undecided(row)).collect();
+        let sets: Vec<_> = rows.map(|row| predicted(self.task, row)).collect();
+        let lists = |elements: ArrayRef| -> ArrayRef {
+            let offsets = OffsetBuffer::from_lengths(sets.iter().map(Vec::len));
+            let nulls = NullBuffer::from(is_decided.clone());
+            Arc::new(ListArray::new(element(elements.data_type()), offsets, elements, Some(nulls)))
         };
-        let mut columns = vec![Vec::new(); self.width];
-        for row in rows() {
-            for (column, probability) in columns.iter_mut().zip(probabilities(task, row)) {
-                column.push(probability);
-            }
-        }
-        let columns = columns.into_iter().map(|column| CellValues::Floats(column).into());
-        [said].into_iter().chain(columns).collect()
-    }
-
-    /// The targets of some rows, a column for each.
-    fn targets(&self, rows: &[f32]) -> Vec<Cells> {
-        let of_target = |target| rows.iter().skip(target).step_by(self.width).copied().collect();
-        (0..self.width).map(|target| CellValues::Floats(of_target(target)).into()).collect()
+        let all = || sets.iter().flatten();
+        let probabilities = Float32Array::from_iter_values(all().map(|class| class.1));
+        [lists(self.named(all().map(|class| Some(class.0)))), lists(Arc::new(probabilities))]
     }
 
     /// Classes by their names, or by their numbers if they have none.
-    fn named(&self, classes: impl Iterator<Item = u64>) -> CellValues {
-        match self.trained.class_names() {
-            [] => CellValues::Integers(classes.map(u64::cast_signed).collect()),
-            names => CellValues::Texts(classes.map(|class| class_names::name(names, class).into_bytes()).collect()),
+    fn named(&self, classes: impl Iterator<Item = Option<u64>>) -> ArrayRef {
+        match self.class_names {
+            [] => Arc::new(classes.map(|class| class.map(u64::cast_signed)).collect::<Int64Array>()),
+            names => {
+                let names = classes.map(|class| class.map(|class| class_names::name(names, class)));
+                Arc::new(names.collect::<StringArray>())
+            }
         }
     }
-}
-
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    let (values, _) = bytes.as_chunks();
-    values.iter().map(|&value| f32::from_le_bytes(value)).collect()
 }

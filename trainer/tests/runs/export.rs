@@ -11,7 +11,7 @@ use grappa_engine::{
     export::{
         Budget,
         columns::export_features,
-        edges::{EdgeFormat, export_edges},
+        edges::{EdgeColumns, export_edges},
     },
 };
 use grappa_formats::manifest::SelfLoops;
@@ -66,14 +66,14 @@ fn exported(folder: PathBuf, shape: Shape, config: TrainConfig) -> (PathBuf, &'s
     predict_file(&trained, &store, &path("logits.npy"), Values::Logits, BUDGET, &Silent).unwrap();
     let budget = Budget { threads: 2, memory: 64 << 20 };
     export_features(&store, &path("x.npy"), &budget, &Silent).unwrap();
-    let edges_to = |name: &str, format| {
-        export_edges(&store, EdgePart::Graph, &path(name), format, &budget, &Silent).unwrap();
+    let edges_to = |name: &str, columns| {
+        export_edges(&store, EdgePart::Graph, columns, &path(name), &budget, &Silent).unwrap();
     };
-    edges_to("edges.npy", EdgeFormat::Npy);
+    edges_to("edges.npy", EdgeColumns::All);
     match trained.model().options().edges {
         EdgeInput::Nothing => {}
-        EdgeInput::Weights => edges_to("edge_data.npy", EdgeFormat::NpyWeights),
-        EdgeInput::Features(_) => edges_to("edge_data.npy", EdgeFormat::NpyFeatures),
+        EdgeInput::Weights => edges_to("edge_data.npy", EdgeColumns::Weights),
+        EdgeInput::Features(_) => edges_to("edge_data.npy", EdgeColumns::Features),
     }
     (folder, if shape.sets { "multi-label" } else { "multi-class" })
 }

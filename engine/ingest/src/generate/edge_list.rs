@@ -8,7 +8,7 @@ use std::io::Write;
 
 use grappa_io::{
     Error, Result,
-    blocks::{NewFile, Planned, write_in_order},
+    blocks::{NewFile, Planned, round_len, write_in_order},
     durable::Destination,
     npy,
     progress::{Progress, check_stopped},
@@ -85,8 +85,10 @@ pub fn print_edge_list(generator: &Generator, out: &mut (impl Write + Send), pro
     let mut spans = Spans::new(generator);
     let mut edges = 0;
     write_in_order(
+        round_len(),
         || Ok(spans.next().map(|span| Planned { edges: span.edges, block: span })),
-        |span, buffer: &mut AdjacencyBuffer, out| {
+        |span, buffer: &mut AdjacencyBuffer, out: &mut Vec<u8>| {
+            out.clear();
             span.append_tsv(generator, buffer, out);
             Ok(())
         },

@@ -80,20 +80,20 @@ pub fn predict(
     };
     if out.as_os_str() == "-" {
         let mut stdout = grappa_console::stdout();
-        let place = (TableOut::Text(&mut stdout), options.run.as_path());
+        let place = (TableOut::Stream(&mut stdout, TableFormat::Csv), options.run.as_path());
         let predicted = predict_links(trained, store, place, request, budget, progress)?;
         stdout.flush().context("cannot write to stdout")?;
         return Ok(predicted);
     }
-    let Some(format) = TableFormat::of(out) else {
+    if !matches!(TableFormat::of(out), Some(TableFormat::Parquet | TableFormat::Csv)) {
         bail!(
             "{}: links are written to files that end with .parquet or .csv, or as CSV to stdout with --out -",
             out.display()
         );
-    };
+    }
     let destination = Destination { path: out, replaces: options.force };
     destination.check()?;
-    let place = (TableOut::File(destination, format), durable::parent(out));
+    let place = (TableOut::File(destination), durable::parent(out));
     Ok(predict_links(trained, store, place, request, budget, progress)?)
 }
 
