@@ -10,6 +10,9 @@ from typing import Any, Sequence
 
 from . import _grappa
 
+# A program of a command line prints its warnings, and never imports this module.
+_grappa.keep_warnings()
+
 
 def run(
     program: str, *words: str | os.PathLike[str], options: dict[str, Any], progress: bool = False, data: Sequence[Any] = ()

@@ -1,4 +1,4 @@
-"""The programs in the wheel, and the libtorch that ``grappa-train`` needs."""
+"""The command lines of the wheel: ``grappa-train``, a program with the libtorch that it needs, and programs in the compiled module."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ class Missing(Exception):
     """A program or its libtorch is not here. The message has a remedy."""
 
 
-def command(name: str) -> tuple[str, dict[str, str]]:
-    """The path of a program, and the environment to start it in.
+def command() -> tuple[str, dict[str, str]]:
+    """The path of ``grappa-train``, and the environment to start it in.
 
     The program is taken from the folder ``$GRAPPA_PROGRAMS``, else from the wheel, else from the PATH.
 
     Raises:
         Missing: It is in none of these, or the program of the wheel finds no libtorch.
     """
+    name = "grappa-train"
     folder = os.environ.get("GRAPPA_PROGRAMS")
     if folder is not None:
         path = os.path.join(folder, name)
@@ -34,7 +35,7 @@ def command(name: str) -> tuple[str, dict[str, str]]:
         return path, dict(os.environ)
     path = os.path.join(FOLDER, name)
     if os.path.exists(path):
-        return path, _environment(name)
+        return path, _environment()
     found = shutil.which(name)
     if found is None:
         raise Missing(
@@ -78,45 +79,45 @@ def _version(folder: str) -> str | None:
     return stated and stated[1]
 
 
-def _environment(name: str) -> dict[str, str]:
-    """The environment of a program of the wheel: ``grappa-train`` finds libtorch by it."""
-    environment = dict(os.environ)
-    if name == "grappa-train":
-        paths = [libtorch(), environment.get("LD_LIBRARY_PATH", "")]
-        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, paths))
-    return environment
+def _environment() -> dict[str, str]:
+    """The environment of ``grappa-train`` of the wheel, which finds libtorch by it."""
+    paths = [libtorch(), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
 
-def _become(name: str) -> None:
-    """Becomes a program of the wheel."""
-    path = os.path.join(FOLDER, name)
-    if not os.path.exists(path):
-        sys.exit(f"error: this installation of grappa has no {name}: install the wheel, which contains it")
-    try:
-        environment = _environment(name)
-    except Missing as error:
-        sys.exit(f"error: {error}")
-    os.execve(path, [name, *sys.argv[1:]], environment)
+def _run(name: str) -> None:
+    """Runs a program of the compiled module, and ends the process with its exit code."""
+    from . import _grappa
+
+    # Nothing of Python is left to do, and threads of the program may still run.
+    os._exit(_grappa.main(name, sys.argv[1:]))
 
 
 def ingest() -> None:
     """The command ``grappa-ingest``."""
-    _become("grappa-ingest")
+    _run("grappa-ingest")
 
 
 def gen() -> None:
     """The command ``grappa-gen``."""
-    _become("grappa-gen")
+    _run("grappa-gen")
 
 
 def store() -> None:
     """The command ``grappa-store``."""
-    _become("grappa-store")
+    _run("grappa-store")
 
 
 def train() -> None:
-    """The command ``grappa-train``."""
-    _become("grappa-train")
+    """The command ``grappa-train``: becomes the program."""
+    path = os.path.join(FOLDER, "grappa-train")
+    if not os.path.exists(path):
+        sys.exit("error: this installation of grappa has no grappa-train: install the wheel, which contains it")
+    try:
+        environment = _environment()
+    except Missing as error:
+        sys.exit(f"error: {error}")
+    os.execve(path, ["grappa-train", *sys.argv[1:]], environment)
 
 
 if __name__ == "__main__":

@@ -471,7 +471,7 @@ def _nodes_of(store: Store, ids: Any) -> np.ndarray:
 def _call(line: list[str], print_lines: bool = False, remedy: str = "") -> None:
     """Runs ``grappa-train`` to its end. `remedy` says how a stopped command continues."""
     try:
-        program, environment = programs.command("grappa-train")
+        program, environment = programs.command()
     except programs.Missing as error:
         raise Error(str(error)) from None
     with _Reports() as reports:

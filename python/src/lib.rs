@@ -38,7 +38,7 @@ mod _grappa {
     #[pymodule_export]
     use super::loader::{Batches, Loader, default_memory};
     #[pymodule_export]
-    use super::program::{in_python, run, take_warnings};
+    use super::program::{in_python, keep_warnings, main, run, take_warnings};
     #[pymodule_export]
     use super::runs::{read_table, run_config, run_metrics, run_summary};
     #[pymodule_export]
@@ -50,7 +50,6 @@ mod _grappa {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        grappa_console::keep_warnings();
         module.add("Error", module.py().get_type::<error::Error>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

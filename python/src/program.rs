@@ -26,7 +26,7 @@ pub fn run(
             "grappa-gen" => grappa_gen::call(line, &console),
             "grappa-ingest" => grappa_ingest::call(line, data, &console),
             "grappa-store" => grappa_store::call(line, &console),
-            _ => return Err(PyValueError::new_err(format!("there is no program {program:?}"))),
+            _ => return Err(unknown(program)),
         };
         let answer = console.take_answer();
         match ended {
@@ -38,6 +38,29 @@ pub fn run(
             })),
         }
     })
+}
+
+/// Runs a program with the arguments of a command line, as if it were a process of its own: it prints, and signals are its own. Returns the
+/// exit code, with which the process must end.
+#[pyfunction]
+pub fn main(py: Python<'_>, program: &str, arguments: Vec<OsString>) -> PyResult<u8> {
+    let line = [program.into()].into_iter().chain(arguments);
+    py.detach(|| match program {
+        "grappa-gen" => Ok(grappa_gen::main(line)),
+        "grappa-ingest" => Ok(grappa_ingest::main(line)),
+        "grappa-store" => Ok(grappa_store::main(line)),
+        _ => Err(unknown(program)),
+    })
+}
+
+fn unknown(program: &str) -> PyErr {
+    PyValueError::new_err(format!("there is no program {program:?}"))
+}
+
+/// From now on, warnings wait for [`take_warnings`].
+#[pyfunction]
+pub fn keep_warnings() {
+    grappa_console::keep_warnings();
 }
 
 /// What programs and loaders have warned of since the last call.

@@ -399,18 +399,19 @@ def test_ctrl_c_writes_a_checkpoint_and_the_run_continues(cora, tmp_path, run):
     assert grappa.train(cora, out=out, resume=True, epochs=epochs + 2).summary["epochs"] == epochs + 2
 
 
-def test_programs_of_a_development_tree_are_found_by_their_folder(monkeypatch, tmp_path):
+def test_the_program_of_a_development_tree_is_found_by_its_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("GRAPPA_PROGRAMS", str(tmp_path))
-    with pytest.raises(programs.Missing, match="has no program grappa-store"):
-        programs.command("grappa-store")
-    (tmp_path / "grappa-store").touch(0o755)
-    assert programs.command("grappa-store")[0] == str(tmp_path / "grappa-store")
+    with pytest.raises(programs.Missing, match="has no program grappa-train"):
+        programs.command()
+    (tmp_path / "grappa-train").touch(0o755)
+    assert programs.command()[0] == str(tmp_path / "grappa-train")
     monkeypatch.delenv("GRAPPA_PROGRAMS")
     monkeypatch.setattr(programs, "FOLDER", "nowhere")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert programs.command("grappa-store")[0] == str(tmp_path / "grappa-store")
+    assert programs.command()[0] == str(tmp_path / "grappa-train")
+    (tmp_path / "grappa-train").unlink()
     with pytest.raises(programs.Missing, match="install the wheel"):
-        programs.command("grappa-train")
+        programs.command()
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     ExitCode::from(code_of(main))
 }
 
-/// [`run`], for a program that ends itself with the code.
+/// [`run`], for a caller that ends the process with the code.
 pub fn code_of(main: impl FnOnce() -> anyhow::Result<()>) -> u8 {
     code_with(main, Failure::new)
 }

@@ -310,11 +310,6 @@ const OF_STORES: [&str; 8] =
     ["chunks", "only_chunks", "assign", "dedup", "self_loops", "feature_dtype", "features", "resume"];
 
 impl GenArgs {
-    /// Parses the command line of this process. Ends the process with a usage error if it is wrong.
-    pub fn of_process() -> (Self, Output) {
-        Self::read(std::env::args_os()).unwrap_or_else(|error| error.exit())
-    }
-
     /// Parses a command line.
     ///
     /// # Errors

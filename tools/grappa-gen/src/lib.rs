@@ -3,7 +3,7 @@
 mod args;
 mod files;
 
-use std::{ffi::OsString, path::Path, process::ExitCode, time::Instant};
+use std::{ffi::OsString, path::Path, time::Instant};
 
 use anyhow::bail;
 use clap::CommandFactory;
@@ -15,10 +15,10 @@ use grappa_engine::{
 
 use self::args::{GenArgs, Output};
 
-/// The program.
-pub fn main() -> ExitCode {
-    grappa_console::run(|| {
-        let (args, output) = GenArgs::of_process();
+/// The program, with its command line. Returns the exit code.
+pub fn main(line: impl IntoIterator<Item = OsString>) -> u8 {
+    grappa_console::code_of(|| {
+        let (args, output) = GenArgs::read(line).unwrap_or_else(|error| error.exit());
         run(&args, output, &args.console.open())
     })
 }

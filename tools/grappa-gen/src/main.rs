@@ -1,7 +1,7 @@
 //! `grappa-gen`: synthetic graphs of any size, straight into a store or as edge lists.
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
-    grappa_gen::main()
+    ExitCode::from(grappa_gen::main(env::args_os()))
 }

@@ -6,7 +6,7 @@ mod choices;
 mod data;
 mod readings;
 
-use std::{collections::HashMap, ffi::OsString, path::Path, process::ExitCode, time::Instant};
+use std::{collections::HashMap, ffi::OsString, path::Path, time::Instant};
 
 use clap::{CommandFactory, Parser};
 use grappa_console::{Built, Console, Summary, first_names, signals};
@@ -23,10 +23,10 @@ use self::{
     readings::{DryRun, Input},
 };
 
-/// The program.
-pub fn main() -> ExitCode {
-    grappa_console::run(|| {
-        let args = IngestArgs::parse();
+/// The program, with its command line. Returns the exit code.
+pub fn main(line: impl IntoIterator<Item = OsString>) -> u8 {
+    grappa_console::code_of(|| {
+        let args = IngestArgs::parse_from(line);
         run(&args, HashMap::new(), &args.console.open())
     })
 }

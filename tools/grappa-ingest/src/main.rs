@@ -1,7 +1,7 @@
 //! `grappa-ingest`: edge lists in, a compressed graph store out, under a memory budget.
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
-    grappa_ingest::main()
+    ExitCode::from(grappa_ingest::main(env::args_os()))
 }

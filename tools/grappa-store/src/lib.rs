@@ -13,17 +13,17 @@ mod sample;
 mod table;
 mod verify;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 use grappa_console::Console;
 
 use self::args::{Command, StoreArgs};
 
-/// The program.
-pub fn main() -> ExitCode {
-    grappa_console::run(|| {
-        let args = StoreArgs::parse();
+/// The program, with its command line. Returns the exit code.
+pub fn main(line: impl IntoIterator<Item = OsString>) -> u8 {
+    grappa_console::code_of(|| {
+        let args = StoreArgs::parse_from(line);
         run(&args, &args.console.open())
     })
 }

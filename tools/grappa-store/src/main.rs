@@ -1,7 +1,7 @@
 //! `grappa-store`: look into a graph store, and repartition it.
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
-    grappa_store::main()
+    ExitCode::from(grappa_store::main(env::args_os()))
 }

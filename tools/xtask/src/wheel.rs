@@ -1,6 +1,7 @@
-//! `cargo xtask wheel`: the wheel with the Python package and the programs, which is installed into a fresh environment and tested there.
+//! `cargo xtask wheel`: the wheel with the Python package, whose module contains all programs but `grappa-train`, and with that program. It is
+//! installed into a fresh environment and tested there.
 //!
-//! Cargo builds the module and the programs as it builds everything else, so that CI compiles nothing twice. maturin would compile
+//! Cargo builds both as it builds everything else, so that CI compiles nothing twice. maturin would compile
 //! the module alone, with other features of its dependencies; it writes the metadata. Executables are stripped. `grappa-train` has
 //! no run path: `grappa/programs.py` starts it with the libtorch of PyTorch. The tag of the platform follows from the symbols that all of
 //! them need of glibc; a wheel for older systems must be built on one.
@@ -28,10 +29,13 @@ use crate::{
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A wheel of release builds is smaller.
-const BYTES_MAX: u64 = 30_000_000;
+const BYTES_MAX: u64 = 20_000_000;
 
-/// The packages of the programs, which are named like them.
-const PROGRAMS: [&str; 4] = ["grappa-ingest", "grappa-gen", "grappa-store", "grappa-train"];
+/// The program with an executable of its own, because it links libtorch; and its package.
+const TRAINER: &str = "grappa-train";
+
+/// The programs in the Python module.
+const PROGRAMS: [&str; 3] = ["grappa-ingest", "grappa-gen", "grappa-store"];
 
 /// The package of the Python module.
 const MODULE: &str = "grappa-python";
@@ -52,8 +56,7 @@ pub fn wheel(profile: Profile) -> Result<PathBuf> {
     let folder = target_folder().join("wheel");
     match profile {
         Profile::Dev => run(&mut cargo(&BUILD))?,
-        Profile::Release => run(cargo(&["build", "--release", "--package", MODULE])
-            .args(PROGRAMS.map(|program| format!("--package={program}"))))?,
+        Profile::Release => run(&mut cargo(&["build", "--release", "--package", MODULE, "--package", TRAINER]))?,
     }
     let (package, needs) = stage(profile)?;
     let wheel = pack(&folder, &package, &needs)?;
@@ -95,9 +98,7 @@ fn stage(profile: Profile) -> Result<(PathBuf, Needs)> {
     copy(&root().join("python/grappa"), &package)?;
     let mut needs = copy_stripped(&built.join("lib_grappa.so"), &package.join("_grappa.abi3.so"))
         .context("the module is missing: build the workspace first")?;
-    for program in PROGRAMS {
-        needs.add(&copy_stripped(&built.join(program), &package.join("_programs").join(program))?);
-    }
+    needs.add(&copy_stripped(&built.join(TRAINER), &package.join("_programs").join(TRAINER))?);
     Ok((packages, needs))
 }
 
@@ -118,8 +119,7 @@ fn pack(folder: &Path, packages: &Path, needs: &Needs) -> Result<PathBuf> {
     // maturin knows the platform only after it has compiled.
     fs::write(metadata.join("WHEEL"), described.replace("-linux_x86_64", &format!("-{tag}_x86_64")))?;
     copy(&root().join("LICENSE"), &metadata.join("licenses/LICENSE"))?;
-    let contents: Vec<&str> = PROGRAMS.into_iter().chain([MODULE]).collect();
-    licenses::write_licenses(&contents, &metadata.join("licenses/crates"))?;
+    licenses::write_licenses(&[TRAINER, MODULE], &metadata.join("licenses/crates"))?;
 
     fresh(&wheels)?;
     run(program(&tools).args(["-m", "wheel", "pack"]).arg(packages).arg("--dest-dir").arg(&wheels))?;
@@ -151,10 +151,11 @@ fn start_programs(bin: &Path, folder: &Path, libtorch: &Path) -> Result<()> {
         command.current_dir(folder).env_remove("LD_LIBRARY_PATH").env_remove("PYTHONPATH").arg("--version");
         command
     };
-    for name in &PROGRAMS[..3] {
-        run(&mut start(name))?;
+    for name in PROGRAMS {
+        let shown = output(&mut start(name))?;
+        ensure!(shown == format!("{name} {VERSION}"), "expected the version of {name}, found {shown:?}");
     }
-    let failed = start("grappa-train").output().context("cannot start grappa-train")?;
+    let failed = start(TRAINER).output().context("cannot start grappa-train")?;
     let told = String::from_utf8_lossy(&failed.stderr);
     ensure!(
         failed.status.code() == Some(1) && told.contains("has no PyTorch") && told.contains("grappa[train]"),
@@ -164,7 +165,7 @@ fn start_programs(bin: &Path, folder: &Path, libtorch: &Path) -> Result<()> {
     let beside = folder.join("torch");
     fresh(&beside)?;
     symlink(fs::canonicalize(libtorch)?, beside.join("torch"))?;
-    run(start("grappa-train").env("PYTHONPATH", &beside))
+    run(start(TRAINER).env("PYTHONPATH", &beside))
 }
 
 /// Runs the tests of the package. Python imports from `packages`, too.
