@@ -22,7 +22,10 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor, no_grad};
 
-pub use self::{rank::RankedEdges, search::Search};
+pub use self::{
+    rank::{DrawnPart, RankedEdges},
+    search::Search,
+};
 use crate::{
     Result,
     kernels::for_each,

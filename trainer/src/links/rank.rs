@@ -1,6 +1,6 @@
 //! Ranks of edges among candidates.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, ops::Range, sync::Arc};
 
 use grappa_formats::{EdgePart, NodeId};
 use grappa_io::{Error as EngineError, progress::Progress, workers};
@@ -36,15 +36,22 @@ pub struct RankedEdges<'a> {
     pub edges: &'a [(NodeId, NodeId)],
     /// The number of the first edge, which decides its candidates.
     pub first: u64,
+    /// The candidates of the edges, if an earlier evaluation has drawn them: what [`RankedEdges::draw_all`] returns.
+    pub drawn: Option<&'a [DrawnPart]>,
 }
 
 impl RankedEdges<'_> {
     fn part(&self, start: usize, end: usize) -> Self {
-        Self { edges: &self.edges[start..end.min(self.edges.len())], first: self.first + start as u64, ..*self }
+        let part = start..end.min(self.edges.len());
+        let drawn = self.drawn.map(|drawn| &drawn[part.clone()]);
+        Self { edges: &self.edges[part], first: self.first + start as u64, drawn, ..*self }
     }
 
-    /// All candidates of the edges.
-    fn draw_all(&self, threads: usize) -> Result<Vec<DrawnPart>> {
+    /// Draws all candidates of the edges.
+    ///
+    /// # Errors
+    /// If files cannot be read, or a source has no candidates.
+    pub(crate) fn draw_all(&self, threads: usize) -> Result<Vec<DrawnPart>> {
         let part = self.edges.len().div_ceil(threads.max(1)).max(1);
         let parts = (0..self.edges.len()).step_by(part);
         let draw = |start| {
@@ -103,7 +110,11 @@ impl LinkEmbeddings<'_> {
                 known => known?,
             };
             let is_counted = edges.candidates.count.is_some();
-            for mut scored in self.score_drawn(&edges.draw_all(self.threads)?, progress)? {
+            let drawn = match edges.drawn {
+                Some(drawn) => Cow::Borrowed(drawn),
+                None => Cow::Owned(edges.draw_all(self.threads)?),
+            };
+            for mut scored in self.score_drawn(&drawn, progress)? {
                 scored.is_ranked = is_counted;
                 scored.add_to(&mut scores);
             }
@@ -247,7 +258,8 @@ fn is_filtered(ranked: &Ranked, at: usize) -> bool {
 }
 
 /// Candidates of an edge that were drawn: all, or a part of them.
-struct DrawnPart {
+#[derive(Debug, Clone)]
+pub struct DrawnPart {
     edge: (NodeId, NodeId),
     ranked: Ranked,
 }
@@ -301,25 +313,38 @@ struct AmongAll {
 impl AmongAll {
     fn add(&mut self, BlockScores { positions, scores }: BlockScores<'_>) {
         let [low, high] = [self.score - self.tolerance, self.score + self.tolerance];
-        // NaN is above.
-        let is_above = |score: f32| score > high || score.is_nan() || high.is_nan();
-        let is_equal = |score: f32| score <= high && score >= low;
-        let add = |places: &mut Places, score: f32| {
-            places.above += u64::from(is_above(score));
-            places.equal += u64::from(is_equal(score));
+        let places_of = |score: f32| Places {
+            // NaN is above.
+            above: u64::from(!is_at_most(score, high)),
+            equal: u64::from(is_at_most(score, high) & (score >= low)),
         };
-        self.raw.above += u64::from(scores.iter().map(|&score| u32::from(is_above(score))).sum::<u32>());
-        self.raw.equal += u64::from(scores.iter().map(|&score| u32::from(is_equal(score))).sum::<u32>());
+        self.raw.merge(places_in(scores, [low, high]));
         let score_at = |position: u64| scores[(position - positions.start) as usize];
         if positions.contains(&self.destination) {
-            let score = score_at(self.destination);
-            self.raw.above -= u64::from(is_above(score));
-            self.raw.equal -= u64::from(is_equal(score));
+            let own = places_of(score_at(self.destination));
+            self.raw.above -= own.above;
+            self.raw.equal -= own.equal;
         }
         let start = self.left_out.partition_point(|&position| position < positions.start);
         let left_out = self.left_out[start..].iter().take_while(|&&position| position < positions.end);
         for &position in left_out.filter(|&&position| position != self.destination) {
-            add(&mut self.not_counted, score_at(position));
+            self.not_counted.merge(places_of(score_at(position)));
         }
     }
+}
+
+/// False for NaN on either side.
+fn is_at_most(score: f32, high: f32) -> bool {
+    score <= high
+}
+
+/// The numbers of scores above `high`, or NaN, and of scores from `low` to `high`. A block has fewer than 2^32 scores, so that counts are as
+/// wide as scores and the loop is vectors.
+fn places_in(scores: &[f32], [low, high]: [f32; 2]) -> Places {
+    let (mut at_most, mut equal) = (0_u32, 0_u32);
+    for &score in scores {
+        at_most += u32::from(is_at_most(score, high));
+        equal += u32::from(is_at_most(score, high) & (score >= low));
+    }
+    Places { above: scores.len() as u64 - u64::from(at_most), equal: u64::from(equal) }
 }

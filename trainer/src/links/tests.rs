@@ -224,7 +224,9 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
                 candidates: &candidates,
                 edges: &edges,
                 first: 0,
+                drawn: None,
             };
+            let drawn = ranked.draw_all(2).unwrap();
             let mut expected = LinkScores::default();
             for (number, &(source, destination)) in (0..).zip(&edges) {
                 let drawn = candidates.draw(&store, &known, number, (source, destination)).unwrap();
@@ -268,6 +270,9 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
                 let mut parts = part(one, 0);
                 parts.merge(part(other, one.len() as u64));
                 assert_eq!(report(parts), found);
+                // A later evaluation has the candidates.
+                let again = RankedEdges { drawn: Some(&drawn), ..ranked };
+                assert_eq!(report(embeddings.rank(&again, &Silent).unwrap()), found);
             }
         }
     }

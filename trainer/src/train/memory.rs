@@ -92,7 +92,7 @@ impl TrainingMemory<'_> {
         leases.push(Lease::new(
             CANDIDATES,
             self.data.links().map_or(0, LinkData::candidate_bytes),
-            "the pairs of --candidates stay from one evaluation to the next",
+            "listed pairs and drawn candidates stay from one evaluation to the next",
         ));
         leases.extend(self.loader.leases());
         let kept = [HISTORY.lease_of(history), FIRST_INPUTS.lease_of(evaluations), self.sets(), self.repeated_batch()];

@@ -94,7 +94,9 @@ impl RankCandidates {
         part: Range<u64>,
     ) -> Result<Ranked> {
         let is_first = part.start == 0;
-        let [mut filtered, mut raw] = [Vec::new(), Vec::new()];
+        // Of this size, because evaluations keep them.
+        let slots = (part.end - part.start) as usize;
+        let [mut filtered, mut raw] = [Vec::with_capacity(slots), Vec::with_capacity(slots)];
         // The slot of the pair.
         let mut count = u64::from(self.count.unwrap_or(0));
         if let Candidates::Listed(listed) = &self.nodes {

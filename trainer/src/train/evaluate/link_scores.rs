@@ -101,7 +101,9 @@ fn scores(
         candidates: &links.candidates,
         edges: &edges.edges()[start..end],
         first: start as u64,
+        drawn: None,
     };
+    let ranked = RankedEdges { drawn: links.drawn(part, || ranked.draw_all(embeddings.threads))?, ..ranked };
     let mut scores = embeddings.rank(&ranked, progress)?;
     if links.ranks_destinations {
         let mut edges = edges.into_edges();

@@ -1,8 +1,8 @@
 //! The edges to learn and to score, and what is drawn for them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use grappa_formats::{EdgePart, random};
+use grappa_formats::{EdgePart, NodeId, random};
 use grappa_io::{
     ledger::MemoryShare,
     progress::{Progress, Silent},
@@ -24,7 +24,7 @@ use grappa_storage::Store;
 
 use super::lists;
 use crate::train::ranks::Processes;
-use crate::{Error, Result};
+use crate::{Error, Result, links::DrawnPart};
 
 /// A file of pairs that the user lists.
 const LISTED_PAIRS: MemoryShare = MemoryShare::one(
@@ -32,6 +32,15 @@ const LISTED_PAIRS: MemoryShare = MemoryShare::one(
     8,
     "each of --negatives-from, --candidates and --among takes at most 1/8, so that all of them leave more than half; chosen, not measured",
 );
+
+/// Candidates that stay in memory between evaluations, because they are the same in all of them.
+const DRAWN_CANDIDATES: MemoryShare = MemoryShare::one(
+    "drawn candidates",
+    16,
+    "they save the draws and look-ups of each evaluation, some 40 % of it; half as much as a file of listed pairs; chosen, not measured",
+);
+/// Bytes of a drawn candidate: as a filtered and as a raw one.
+const CANDIDATE_BYTES: u64 = 2 * size_of::<NodeId>() as u64;
 
 /// The edges of a store as link prediction uses them.
 pub struct LinkData {
@@ -42,6 +51,10 @@ pub struct LinkData {
     /// The nodes that edges are ranked among.
     pub candidates: RankCandidates,
     among: RankAmong,
+    /// The drawn candidates of the edges that this rank ranks, by part. Empty before the first evaluation, or if memory is too small.
+    drawn: [OnceLock<Vec<DrawnPart>>; 3],
+    /// Bytes of drawn candidates. 0 if each evaluation draws them.
+    drawn_bytes: u64,
     /// Whether evaluations rank all destinations of each source.
     pub ranks_destinations: bool,
     /// A sentence about listed destinations, if there are any.
@@ -137,9 +150,12 @@ impl LinkData {
                 ExcludeTargets::None => ExcludedEdges::None,
             },
         };
+        let drawn_bytes = drawn_bytes(edges[1] + edges[2], candidates.count);
         let links = Self {
             task: Arc::new(task),
             edges,
+            drawn: Default::default(),
+            drawn_bytes: if drawn_bytes <= DRAWN_CANDIDATES.bytes(config.memory.0) { drawn_bytes } else { 0 },
             candidates,
             among: config.candidates.clone(),
             ranks_destinations: config.ranks_destinations(),
@@ -222,9 +238,22 @@ impl LinkData {
         }
     }
 
-    /// Bytes of memory of listed candidates, which stay between evaluations.
+    /// Bytes of memory of listed and of drawn candidates, which stay between evaluations.
     pub fn candidate_bytes(&self) -> u64 {
-        self.candidates.bytes()
+        self.candidates.bytes() + self.drawn_bytes
+    }
+
+    /// The candidates of the edges of a part that this rank ranks: what `draw` returned in the first evaluation. None if they do not fit in
+    /// memory.
+    ///
+    /// # Errors
+    /// The errors of `draw`.
+    pub fn drawn(&self, part: EdgePart, draw: impl FnOnce() -> Result<Vec<DrawnPart>>) -> Result<Option<&[DrawnPart]>> {
+        let drawn = &self.drawn[part as usize];
+        if self.drawn_bytes > 0 && drawn.get().is_none() {
+            let _ = drawn.set(draw()?);
+        }
+        Ok(drawn.get().map(Vec::as_slice))
     }
 
     /// The edges of a part that is held out, by destination. They have at most `memory` bytes.
@@ -311,6 +340,12 @@ fn rank_candidates(
         }
     };
     Ok(RankCandidates { count, nodes, destinations, seed: 0 })
+}
+
+/// Bytes of the candidates of so many edges, at most. 0 if edges are ranked among all nodes.
+fn drawn_bytes(edges: u64, count: Option<u32>) -> u64 {
+    let of_edge = size_of::<DrawnPart>() as u64 + CANDIDATE_BYTES * u64::from(count.unwrap_or(0));
+    if count.is_some() { edges.saturating_mul(of_edge) } else { 0 }
 }
 
 /// The number of edges of each part that end at listed destinations, of those that have any. Reads all edges.
