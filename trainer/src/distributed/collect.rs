@@ -1,7 +1,7 @@
 //! Data that ranks exchange between steps and that is too large for the store: counts, sets of nodes, and scores. Never features or
 //! activations.
 //!
-//! Counts and sets go through all-reduces of integers, in pieces of bounded size; words go to rank 0. A call waits as long as the other ranks
+//! Counts and sets go through all-reduces of integers, words go to rank 0, both in pieces of bounded size. A call waits as long as the other ranks
 //! show signs of life, because they may be busy. All ranks make the same calls in the same order.
 
 use grappa_io::progress::Progress;
@@ -11,7 +11,7 @@ use tch::Tensor;
 use super::group::ProcessGroup;
 use crate::{Result, shim::c10d::Reduction};
 
-/// Values that one all-reduce takes.
+/// Values of one message of a rank: 8 MiB. Smaller ones would be slower, and larger ones are no faster.
 const PIECE: usize = 1 << 20;
 
 impl ProcessGroup {
@@ -41,16 +41,27 @@ impl ProcessGroup {
         let mut lengths = vec![0; ranks];
         lengths[self.place().rank as usize] = words.len() as u64;
         self.sum(&mut lengths, progress)?;
-        let mut sent = vec![0; ranks];
-        sent[0] = words.len() as i64;
-        let received = lengths.iter().map(|&length| if self.is_first() { length as i64 } else { 0 });
-        let received: Vec<i64> = received.collect();
-        let words = Tensor::from_slice(bytemuck::cast_slice::<u32, i32>(words));
-        let all = self.all_to_all_values(&words, &sent, &received)?;
-        Ok(self.is_first().then(|| {
-            let of_rank = |part: &Tensor| Vec::<i32>::try_from(part).expect("words of one dimension");
-            all.split_with_sizes(&received, 0).iter().map(|part| bytemuck::cast_vec(of_rank(part))).collect()
-        }))
+        let mut all: Vec<Vec<u32>> = match self.is_first() {
+            true => lengths.iter().map(|&length| Vec::with_capacity(length as usize)).collect(),
+            false => Vec::new(),
+        };
+        // Bounded messages: 10^9 scored nodes have gigabytes of words.
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        for start in (0..longest).step_by(PIECE) {
+            let left = |length: u64| length.saturating_sub(start).min(PIECE as u64) as usize;
+            let piece = &words[(start as usize).min(words.len())..][..left(words.len() as u64)];
+            let mut sent = vec![0; ranks];
+            sent[0] = piece.len() as i64;
+            let received: Vec<i64> =
+                lengths.iter().map(|&length| if self.is_first() { left(length) as i64 } else { 0 }).collect();
+            let piece = Tensor::from_slice(bytemuck::cast_slice::<u32, i32>(piece));
+            let pieces = self.all_to_all_values(&piece, &sent, &received)?;
+            for (words, piece) in all.iter_mut().zip(pieces.split_with_sizes(&received, 0)) {
+                let piece = Vec::<i32>::try_from(&piece).expect("words of one dimension");
+                words.extend_from_slice(bytemuck::cast_slice(&piece));
+            }
+        }
+        Ok(self.is_first().then_some(all))
     }
 
     /// Collects a value of each rank, in the order of ranks, on all ranks.
