@@ -262,7 +262,7 @@ class TrainOptions(TypedDict, total=False):
     candidates: str | float | Sequence[str | float]
     #: Epochs between two checkpoints; 0: only by time and at the end.
     checkpoint_every: int
-    #: Minutes between two checkpoints, also within an epoch; with several processes, after the next epoch. 0: only.
+    #: Minutes between two checkpoints, also within an epoch; with several processes, after the next epoch. 0: only by epochs and at the end.
     checkpoint_minutes: float
     #: File with the names of the classes, one per line, in the order of their numbers.
     class_names: Path
@@ -302,7 +302,7 @@ class TrainOptions(TypedDict, total=False):
     evaluate: Literal["auto", "exact", "sampled"]
     #: Number format of hidden states in an exact evaluation, if they do not fit in memory as f32.
     evaluate_states: Literal["f32", "bf16"]
-    #: Target edges that a minibatch removes from its messages, for task="link"; auto: both directions, and none with.
+    #: Target edges that a minibatch removes from its messages, for task="link"; auto: both directions, and none with full_graph=True, where all edges are targets.
     exclude_targets: Literal["auto", "both", "forward", "none"]
     #: Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all.
     fanouts: int | str | Sequence[int]
@@ -316,7 +316,7 @@ class TrainOptions(TypedDict, total=False):
     full_graph: bool
     #: Treatment of halo nodes: in-neighbors that the partition does not own.
     halo: Literal["auto", "stop", "neighbors", "none", "history"]
-    #: Maximum number of sampled in-neighbors per halo node, with halo="neighbors"; sampled again at each.
+    #: Maximum number of sampled in-neighbors per halo node, with halo="neighbors"; sampled again at each repartitioning; auto: ten times the fanout, fewer if they would fill the memory, and at least 10.
     halo_neighbors: int | Literal["auto"]
     #: Number of attention heads, for gat, gatv2 and transformer; must divide hidden=.
     heads: int

@@ -55,7 +55,7 @@ def with_edge_features(tmp_path_factory):
 def cannot_train():
     """Why no ``grappa-train`` can start; an empty text if one can."""
     try:
-        programs.command("grappa-train")
+        programs.command()
     except programs.Missing as error:
         return str(error)
     return ""

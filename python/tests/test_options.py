@@ -36,7 +36,7 @@ def test_options_of_loaders_of_links_are_arguments_of_loaders():
 def help_of(*command):
     """The help of ``grappa-train``, which links libtorch, so that its options are listed by hand."""
     try:
-        program, environment = programs.command("grappa-train")
+        program, environment = programs.command()
     except programs.Missing as error:
         pytest.skip(str(error))
     return subprocess.run([program, *command, "--help"], env=environment, capture_output=True, text=True, check=True).stdout
