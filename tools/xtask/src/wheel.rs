@@ -29,7 +29,7 @@ use crate::{
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A wheel of release builds is smaller.
-const BYTES_MAX: u64 = 20_000_000;
+const BYTES_MAX: u64 = 18_000_000;
 
 /// The program with an executable of its own, because it links libtorch; and its package.
 const TRAINER: &str = "grappa-train";
