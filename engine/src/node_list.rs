@@ -20,8 +20,8 @@ pub fn read_nodes(store: &Store, path: &Path) -> Result<Vec<NodeId>> {
             Ok(())
         }
         None => {
-            let what = format!("no node of {} has the id {id}", store.path().display());
-            Err(source.place(index).error(what))
+            let problem = format!("no node of {} has the id {id}", store.path().display());
+            Err(source.place(index).error(problem))
         }
     };
     match store.manifest().ids.external {

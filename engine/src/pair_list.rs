@@ -43,8 +43,8 @@ pub fn read_pairs(store: &Store, path: &Path) -> Result<Vec<(NodeId, NodeId)>> {
             let [source, target] = ends.map(|id| match store.node(&id)? {
                 Some(node) => Ok(node),
                 None => {
-                    let what = format!("no node of {} has the id {id}", store.path().display());
-                    Err(Error::input(path, Position::Row(number), what))
+                    let problem = format!("no node of {} has the id {id}", store.path().display());
+                    Err(Error::input(path, Position::Row(number), problem))
                 }
             });
             Ok((source?, target?))

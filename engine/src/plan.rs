@@ -252,7 +252,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     }
     if options.split.is_some() && RandomSplit::memory(options.nodes) > options.memory {
         return Err(Error::Budget {
-            what: format!("a split of {} nodes", options.nodes),
+            operation: format!("a split of {} nodes", options.nodes),
             given: options.memory,
             least: RandomSplit::memory(options.nodes),
             remedy: "raise --memory, or omit --split",

@@ -144,13 +144,13 @@ impl AggregateIndex {
         let (found_digest, found_chunks, found_kind) = (fields.u64(), fields.u32(), fields.u8());
         fields.zeros::<3>()?;
         if found_digest != manifest_digest || found_chunks != chunks {
-            let what = "the pre-aggregated features are of another store, or of another state of this store; remove the \
+            let problem = "the pre-aggregated features are of another store, or of another state of this store; remove the \
                         folder and run `grappa-store preaggregate` again";
-            return Err(FormatError::invalid(at, what));
+            return Err(FormatError::invalid(at, problem));
         }
         if AggregateKind::ALL.get(usize::from(found_kind)) != Some(&kind) {
-            let what = format!("expected the aggregation {kind}, found number {found_kind}; were folders swapped?");
-            return Err(FormatError::invalid(at + 12, what));
+            let problem = format!("expected the aggregation {kind}, found number {found_kind}; were folders swapped?");
+            return Err(FormatError::invalid(at + 12, problem));
         }
         check_payload_length(&header, Some(16 * u64::from(chunks)))?;
         let files = payload

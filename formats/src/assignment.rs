@@ -217,8 +217,8 @@ impl Assignment {
         for (i, &row) in self.row_of.iter().enumerate() {
             let Serves { base, variable } = self.owners(ChunkId(i as u32));
             let Some(base) = base else {
-                let what = format!("chunk {i} is in the base of no partition");
-                return Err(FormatError::invalid(self.cell_offset(row, i), what));
+                let problem = format!("chunk {i} is in the base of no partition");
+                return Err(FormatError::invalid(self.cell_offset(row, i), problem));
             };
             owners.push(Owners { base, variable });
         }

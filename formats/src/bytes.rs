@@ -40,11 +40,11 @@ impl<'a> Fields<'a> {
     }
 
     /// The next `u64`, a count that cannot exceed the maximum number of nodes.
-    pub(crate) fn node_count(&mut self, what: &str) -> Result<u64> {
+    pub(crate) fn node_count(&mut self, quantity: &str) -> Result<u64> {
         let at = self.at;
         match self.u64() {
             count if count <= NODES_MAX => Ok(count),
-            count => Err(FormatError::invalid(at, format!("{count} {what} are more than 2^40"))),
+            count => Err(FormatError::invalid(at, format!("{count} {quantity} are more than 2^40"))),
         }
     }
 

@@ -210,7 +210,7 @@ impl Header {
     pub fn decode(prefix: &[u8], kind: FileKind, file_bytes: u64) -> Result<Self> {
         let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() else {
             return Err(FormatError::Length {
-                what: "header",
+                part: "header",
                 expected: HEADER_BYTES as u64,
                 found: prefix.len() as u64,
             });
@@ -236,7 +236,7 @@ impl Header {
         );
         FormatError::expect_length("file", header.file_bytes().unwrap_or(u64::MAX), file_bytes)?;
         let Some(described) = prefix.get(HEADER_BYTES..payload_offset as usize) else {
-            return Err(FormatError::Length { what: "meta", expected: payload_offset, found: prefix.len() as u64 });
+            return Err(FormatError::Length { part: "meta", expected: payload_offset, found: prefix.len() as u64 });
         };
         FormatError::expect_checksum("meta", HEADER_BYTES as u64, u64_at(fixed, 40), xxh3_64(described))?;
         Ok(Self { meta: prefix[HEADER_BYTES..meta_end as usize].to_vec(), ..header })
@@ -427,7 +427,7 @@ mod tests {
         let at = 128 + 2 * BLOCK_BYTES;
         file[at + 77] ^= 1;
         let error = decode_file(&file, FileKind::SPLIT).unwrap_err();
-        assert!(matches!(error, FormatError::Checksum { what: "payload block", .. }), "{error}");
+        assert!(matches!(error, FormatError::Checksum { part: "payload block", .. }), "{error}");
         assert_eq!(error.offset(), at as u64);
     }
 

@@ -47,20 +47,20 @@ pub enum FormatError {
         found: String,
     },
     /// The number of bytes differs from the one that the header states.
-    #[error("{what}: expected {expected} bytes, found {found}; the file is truncated or was appended to")]
+    #[error("{part}: expected {expected} bytes, found {found}; the file is truncated or was appended to")]
     Length {
         /// The part with the wrong length.
-        what: &'static str,
+        part: &'static str,
         /// The stated length in bytes.
         expected: u64,
         /// The actual length in bytes.
         found: u64,
     },
     /// A checksum does not match.
-    #[error("{what} at offset {offset}: checksum is {found:016x}, expected {expected:016x}; the bytes are damaged")]
+    #[error("{part} at offset {offset}: checksum is {found:016x}, expected {expected:016x}; the bytes are damaged")]
     Checksum {
         /// The part that was checked.
-        what: &'static str,
+        part: &'static str,
         /// Offset of the checked bytes.
         offset: u64,
         /// The recorded checksum (XXH3-64).
@@ -69,10 +69,10 @@ pub enum FormatError {
         found: u64,
     },
     /// The bytes pass their checksum but are not valid.
-    #[error("at offset {offset}: {what}")]
+    #[error("at offset {offset}: {problem}")]
     Invalid {
         /// The problem, and the valid values.
-        what: String,
+        problem: String,
         /// Offset of the problem, as precisely as it is known.
         offset: u64,
     },
@@ -90,8 +90,8 @@ pub(crate) use invalid_if;
 
 impl FormatError {
     /// An [`FormatError::Invalid`] at `offset`.
-    pub fn invalid(offset: u64, what: impl Into<String>) -> Self {
-        Self::Invalid { what: what.into(), offset }
+    pub fn invalid(offset: u64, problem: impl Into<String>) -> Self {
+        Self::Invalid { problem: problem.into(), offset }
     }
 
     /// Offset of the problem, in bytes from the start of the file.
@@ -107,24 +107,24 @@ impl FormatError {
     /// An [`FormatError::Invalid`] at `offset` instead of its own offset. Other errors stay.
     pub(crate) fn moved_to(self, offset: u64) -> Self {
         match self {
-            Self::Invalid { what, .. } => Self::Invalid { what, offset },
+            Self::Invalid { problem, .. } => Self::Invalid { problem, offset },
             other => other,
         }
     }
 
-    /// Fails if the checksum of `what`, which starts at `offset`, is another one.
-    pub(crate) fn expect_checksum(what: &'static str, offset: u64, expected: u64, found: u64) -> Result<()> {
+    /// Fails if the checksum of `part`, which starts at `offset`, is another one.
+    pub(crate) fn expect_checksum(part: &'static str, offset: u64, expected: u64, found: u64) -> Result<()> {
         match found == expected {
             true => Ok(()),
-            false => Err(Self::Checksum { what, offset, expected, found }),
+            false => Err(Self::Checksum { part, offset, expected, found }),
         }
     }
 
-    /// Fails if the length of `what` is another one.
-    pub(crate) fn expect_length(what: &'static str, expected: u64, found: u64) -> Result<()> {
+    /// Fails if the length of `part` is another one.
+    pub(crate) fn expect_length(part: &'static str, expected: u64, found: u64) -> Result<()> {
         match found == expected {
             true => Ok(()),
-            false => Err(Self::Length { what, expected, found }),
+            false => Err(Self::Length { part, expected, found }),
         }
     }
 }

@@ -140,8 +140,8 @@ impl FeaturesMeta {
             0 => false,
             1 => true,
             other => {
-                let what = format!("a feature row has {other} other rows behind it; it may have 1");
-                return Err(FormatError::invalid(at + 9, what));
+                let problem = format!("a feature row has {other} other rows behind it; it may have 1");
+                return Err(FormatError::invalid(at + 9, problem));
             }
         };
         fields.zeros::<6>()?;

@@ -345,9 +345,9 @@ impl<'a> Labels<'a> {
     }
 
     #[cold]
-    fn invalid(&self, row: u64, what: String) -> FormatError {
+    fn invalid(&self, row: u64, problem: String) -> FormatError {
         let at = self.payload_offset + row * u64::from(self.meta.spec.row_bytes());
-        FormatError::invalid(at, format!("label of row {row}: {what}"))
+        FormatError::invalid(at, format!("label of row {row}: {problem}"))
     }
 }
 

@@ -168,13 +168,13 @@ impl Schema {
             }
         }
         invalid_if!(self.classes.iter().any(String::is_empty), 0, "a class has an empty name");
-        for (what, names) in [
+        for (kind, names) in [
             ("features", &self.feature_names()),
             ("classes", &self.classes),
             ("edge features", &self.edge_feature_names()),
         ] {
             if let Some(name) = first_twice(names) {
-                return Err(FormatError::invalid(0, format!("two {what} have the name {name:?}")));
+                return Err(FormatError::invalid(0, format!("two {kind} have the name {name:?}")));
             }
         }
         Ok(())

@@ -275,8 +275,8 @@ fn negatives(options: &LinkOptions) -> PyResult<Negatives> {
         "none" => Negatives::None,
         "binary" if amount.is_finite() && amount > 0.0 => Negatives::Pairs(amount),
         "binary" => {
-            let what = format!("neg_sampling=\"binary\" has the amount {amount}; give a number above 0");
-            return Err(PyValueError::new_err(what));
+            let message = format!("neg_sampling=\"binary\" has the amount {amount}; give a number above 0");
+            return Err(PyValueError::new_err(message));
         }
         "triplet" => Negatives::Destinations(whole()?),
         "shared" => Negatives::Shared(whole()?),

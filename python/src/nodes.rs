@@ -29,9 +29,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Numbers {
 ///
 /// # Errors
 /// If the system refuses the memory.
-pub fn reserved<T>(count: usize, what: &'static str) -> grappa_engine::Result<Vec<T>> {
+pub fn reserved<T>(count: usize, purpose: &'static str) -> grappa_engine::Result<Vec<T>> {
     let mut values = Vec::new();
-    heap::reserve(&mut values, count, what)?;
+    heap::reserve(&mut values, count, purpose)?;
     Ok(values)
 }
 
@@ -42,9 +42,9 @@ pub fn reserved<T>(count: usize, what: &'static str) -> grappa_engine::Result<Ve
 pub fn collected<T>(
     values: impl IntoIterator<Item = T>,
     count: usize,
-    what: &'static str,
+    purpose: &'static str,
 ) -> grappa_engine::Result<Vec<T>> {
-    let mut collected = reserved(count, what)?;
+    let mut collected = reserved(count, purpose)?;
     // Exactly as many are reserved, so nothing grows.
     collected.extend(values.into_iter().take(count));
     Ok(collected)
@@ -54,8 +54,8 @@ pub fn collected<T>(
 ///
 /// # Errors
 /// If the system refuses the memory.
-pub fn joined<T: Copy>(parts: &[&[T]], what: &'static str) -> grappa_engine::Result<Vec<T>> {
-    let mut joined = reserved(parts.iter().map(|part| part.len()).sum(), what)?;
+pub fn joined<T: Copy>(parts: &[&[T]], purpose: &'static str) -> grappa_engine::Result<Vec<T>> {
+    let mut joined = reserved(parts.iter().map(|part| part.len()).sum(), purpose)?;
     parts.iter().for_each(|part| joined.extend_from_slice(part));
     Ok(joined)
 }
@@ -95,11 +95,11 @@ pub fn nodes_at(store: &Store, positions: &[i64]) -> PyResult<Vec<NodeId>> {
 }
 
 /// Numbers from 0 to the last node; others are an `IndexError`.
-fn in_range(store: &Store, numbers: &[i64], what: &str) -> impl Iterator<Item = PyResult<u64>> {
+fn in_range(store: &Store, numbers: &[i64], kind: &str) -> impl Iterator<Item = PyResult<u64>> {
     let nodes = store.manifest().nodes;
     numbers.iter().map(move |&number| match u64::try_from(number) {
         Ok(number) if number < nodes => Ok(number),
-        _ => Err(PyIndexError::new_err(format!("there is no {what} {number}: the graph has {nodes} nodes, from 0"))),
+        _ => Err(PyIndexError::new_err(format!("there is no {kind} {number}: the graph has {nodes} nodes, from 0"))),
     })
 }
 

@@ -169,10 +169,10 @@ pub fn kill(child: &mut Child) -> bool {
 ///
 /// # Panics
 /// If that takes minutes.
-pub fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+pub fn wait_until(condition: &str, mut is_true: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_true() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(begin.elapsed() < PATIENCE, "waited in vain for {condition}");
         thread::sleep(Duration::from_millis(1));
     }
 }

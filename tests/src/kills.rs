@@ -129,10 +129,10 @@ impl Job {
         let job = self.tried(scratch);
         let mut killed = 0;
         for number in sample(job.changes.len(), last, others, 7) {
-            let what = job.changes.get(number as usize - 1).map_or("the end", |change| change);
+            let moment = job.changes.get(number as usize - 1).map_or("the end", |change| change);
             let outcome = job.kill(scratch, number);
             killed +=
-                usize::from(outcome.unwrap_or_else(|fault| panic!("{}, killed before {what}: {fault}", job.name)));
+                usize::from(outcome.unwrap_or_else(|fault| panic!("{}, killed before {moment}: {fault}", job.name)));
         }
         (job.changes.len(), killed)
     }

@@ -49,7 +49,7 @@ fn main() {
         );
     }
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let wanted = |what: &str| asked.is_empty() || asked.iter().any(|asked| asked == what);
+    let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
     if wanted("aggregation") {
         aggregation("hop 2", &minibatch.blocks[2]);
         aggregation("hop 1", &minibatch.blocks[1]);
@@ -85,14 +85,14 @@ fn processor_time() -> f64 {
 }
 
 /// Times many runs and prints the result.
-fn report(what: &str, run: impl FnMut()) -> [f64; 3] {
+fn report(name: &str, run: impl FnMut()) -> [f64; 3] {
     let [best, median, processor] = time(run);
-    println!("  {what:<45} {best:8.2} {median:8.2} {processor:8.2}");
+    println!("  {name:<45} {best:8.2} {median:8.2} {processor:8.2}");
     [best, median, processor]
 }
 
-fn aggregation(what: &str, sampled: &sample::Block) {
-    println!("mean of {what}, {WIDTH} values");
+fn aggregation(name: &str, sampled: &sample::Block) {
+    println!("mean of {name}, {WIDTH} values");
     let block = Block::new(sampled, Device::Cpu);
     block.prepare_backward();
     let numbers = |rows: usize| Tensor::randn([rows as i64, WIDTH], (Kind::Float, Device::Cpu));
@@ -163,8 +163,8 @@ fn products(rows: i64) {
     for (kind, precision) in [(Kind::Float, Precision::F32), (Kind::BFloat16, Precision::Bf16)] {
         let x = Tensor::randn([rows, WIDTH], (Kind::Float, Device::Cpu)).to_kind(kind);
         let weight = Tensor::randn([WIDTH, WIDTH], (Kind::Float, Device::Cpu)).to_kind(kind);
-        let rated = |what: String, run: &dyn Fn()| {
-            let rates = report(&what, run).map(|time| flops / time / 1e6);
+        let rated = |name: String, run: &dyn Fn()| {
+            let rates = report(&name, run).map(|time| flops / time / 1e6);
             println!("  {:<45} {:8.0} {:8.0} {:8.0}", "", rates[0], rates[1], rates[2]);
         };
         let both = || drop(black_box((x.linear(&weight, None::<&Tensor>), x.linear(&weight, None::<&Tensor>))));

@@ -65,10 +65,10 @@ fn main() {
     report("products", begin, sources * nodes);
 }
 
-fn report(what: &str, begin: Instant, pairs: u64) {
+fn report(name: &str, begin: Instant, pairs: u64) {
     let seconds = begin.elapsed().as_secs_f64();
     let flops = (2 * pairs * WIDTH as u64) as f64 / seconds / 1e9;
-    println!("{what}: {seconds:.2} s, {flops:.1} Gflop/s");
+    println!("{name}: {seconds:.2} s, {flops:.1} Gflop/s");
 }
 
 /// The products alone, of blocks in the cache.

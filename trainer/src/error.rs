@@ -27,10 +27,10 @@ pub enum Error {
         devices: usize,
     },
     /// The device, or the processor's memory, is too small for the computation.
-    #[error("out of memory: {what}; {remedy}")]
+    #[error("out of memory: {message}; {remedy}")]
     OutOfMemory {
         /// The message of libtorch.
-        what: String,
+        message: String,
         /// How to use less.
         remedy: &'static str,
     },
@@ -46,14 +46,14 @@ pub enum Error {
     #[error("{0}")]
     Distributed(String),
     /// Memory or a disk is too small for work that training can do without, on this rank or on another one.
-    #[error("{}{what}", .rank.map_or_else(String::new, |rank| format!("rank {rank}: ")))]
+    #[error("{}{message}", .rank.map_or_else(String::new, |rank| format!("rank {rank}: ")))]
     Lack {
         /// The rank, if it is another one.
         rank: Option<u32>,
         /// The resource that ran out.
         resource: Resource,
         /// The message, which says how to proceed.
-        what: String,
+        message: String,
     },
     /// Options contradict each other or the labels of the store. The message names a value that works.
     #[error("{0}")]
@@ -122,7 +122,7 @@ impl Error {
         )
     }
 
-    pub(crate) fn run_file(path: &Path, what: impl Into<String>) -> Self {
-        grappa_run::Error::run_file(path, what).into()
+    pub(crate) fn run_file(path: &Path, problem: impl Into<String>) -> Self {
+        grappa_run::Error::run_file(path, problem).into()
     }
 }

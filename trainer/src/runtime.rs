@@ -145,7 +145,7 @@ pub fn catch_out_of_memory<T, E: From<Error>>(
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
         Err(panic) => match out_of_memory(&*panic) {
-            Some(what) => Err(Error::OutOfMemory { what, remedy }.into()),
+            Some(message) => Err(Error::OutOfMemory { message, remedy }.into()),
             None => resume_unwind(panic),
         },
     }
@@ -312,9 +312,9 @@ mod tests {
             "PYTORCH_ALLOC_CONF. See documentation for Memory Management (https://pytorch.org/docs)\\nException raised from \")"
         )
         .to_owned();
-        let what = out_of_memory(cuda).expect("it is one");
-        assert!(what.starts_with("CUDA out of memory. Tried to allocate 20.00 GiB"), "{what}");
-        assert!(what.ends_with("PYTORCH_ALLOC_CONF"), "{what}");
+        let message = out_of_memory(cuda).expect("it is one");
+        assert!(message.starts_with("CUDA out of memory. Tried to allocate 20.00 GiB"), "{message}");
+        assert!(message.ends_with("PYTORCH_ALLOC_CONF"), "{message}");
 
         let cpp: &(dyn Any + Send) =
             &"called `Result::unwrap()` on an `Err` value: Torch(\"std::bad_alloc\")".to_owned();

@@ -67,24 +67,24 @@ impl Extent {
     }
 
     /// An error about the extent as a whole.
-    pub fn error(&self, what: impl AsRef<str>) -> Error {
-        self.file.error(self.in_member(what.as_ref()))
+    pub fn error(&self, problem: impl AsRef<str>) -> Error {
+        self.file.error(self.in_member(problem.as_ref()))
     }
 
     /// An error at an offset of the unpacked bytes.
-    pub fn error_at(&self, offset: u64, what: impl AsRef<str>) -> Error {
+    pub fn error_at(&self, offset: u64, problem: impl AsRef<str>) -> Error {
         let position = match self.compression {
             Compression::None => Position::Offset(self.offset + offset),
             // An offset in unpacked bytes is of no use to the user.
             _ => Position::Whole,
         };
-        Error::input(self.file.path(), position, self.in_member(what.as_ref()))
+        Error::input(self.file.path(), position, self.in_member(problem.as_ref()))
     }
 
-    fn in_member(&self, what: &str) -> String {
+    fn in_member(&self, problem: &str) -> String {
         match &self.member {
-            Some(member) => format!("in its member {member}: {what}"),
-            None => what.to_owned(),
+            Some(member) => format!("in its member {member}: {problem}"),
+            None => problem.to_owned(),
         }
     }
 
@@ -250,14 +250,14 @@ impl Stream {
         let path = self.extent.file.path();
         let at = Position::Offset(self.extent.offset + self.consumed());
         let kind = self.extent.compression.name();
-        let what = match error.kind() {
+        let problem = match error.kind() {
             _ if error.raw_os_error().is_some() => return Error::io("read", path)(error),
             io::ErrorKind::UnexpectedEof => {
                 format!("the {kind} data ends too early: the file is truncated; fetch or write it again")
             }
             _ => format!("the {kind} data cannot be unpacked ({error}); fetch or write it again"),
         };
-        Error::input(path, at, self.extent.in_member(&what))
+        Error::input(path, at, self.extent.in_member(&problem))
     }
 }
 

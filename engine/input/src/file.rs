@@ -99,8 +99,8 @@ impl InputFile {
         &self.path
     }
 
-    pub fn error(&self, what: impl Into<String>) -> Error {
-        Error::input(&self.path, Position::Whole, what)
+    pub fn error(&self, problem: impl Into<String>) -> Error {
+        Error::input(&self.path, Position::Whole, problem)
     }
 
     /// Size in bytes when the file was opened.

@@ -29,18 +29,18 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
             continue;
         }
         if file.is_dir() {
-            let what = format!(
+            let problem = format!(
                 "this folder has a folder in it, {}, and files are not looked for there; name a folder that has files only (or \
                  several files, of edges), or use --ogb for a folder of the Open Graph Benchmark",
                 file.display()
             );
-            return Err(Error::input(path, Position::Whole, what));
+            return Err(Error::input(path, Position::Whole, problem));
         }
         files.push(file);
     }
     if files.is_empty() {
-        let what = "this folder has no files; names that begin with _ or . do not count";
-        return Err(Error::input(path, Position::Whole, what));
+        let problem = "this folder has no files; names that begin with _ or . do not count";
+        return Err(Error::input(path, Position::Whole, problem));
     }
     alphanumeric_sort::sort_path_slice(&mut files);
     refuse_twins(&files)?;
@@ -76,9 +76,9 @@ fn refuse_twins(files: &[PathBuf]) -> Result<()> {
         if let Ok(metadata) = fs::metadata(file)
             && seen.insert((metadata.dev(), metadata.ino()), file).is_some()
         {
-            let what =
+            let problem =
                 "this file is named twice, by itself or in a folder, so its rows would count twice; name it once";
-            return Err(Error::input(file, Position::Whole, what));
+            return Err(Error::input(file, Position::Whole, problem));
         }
         if let Some(other) = originals.insert(file.with_file_name(original_of(&name)), file) {
             return Err(twins(file, other));
@@ -98,12 +98,12 @@ fn refuse_twins(files: &[PathBuf]) -> Result<()> {
 }
 
 fn twins(file: &Path, other: &Path) -> Error {
-    let what = format!(
+    let problem = format!(
         "this looks like the data of {} once more, so its rows would count twice; move one of them elsewhere, or give it another name if its \
          data is other",
         other.display()
     );
-    Error::input(file, Position::Whole, what)
+    Error::input(file, Position::Whole, problem)
 }
 
 /// The name of the original, if a file with this name is a packed or backup copy; otherwise the name itself.

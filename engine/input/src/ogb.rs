@@ -76,14 +76,14 @@ pub fn discover(folder: &Path, with_split: bool) -> Result<OgbLayout> {
         });
     }
     let Some(edges) = text_file(&raw, "edge") else {
-        let what = if text_file(&raw, "triplet-type-list").is_some() || raw.join("relations").is_dir() {
+        let problem = if text_file(&raw, "triplet-type-list").is_some() || raw.join("relations").is_dir() {
             "this dataset has several types of nodes and edges, which Grappa does not read; save one type of edges as \
              .npy and use --edges"
         } else {
             "expected raw/edge.csv.gz or raw/data.npz in this folder, as in an unpacked node property prediction dataset \
              of the Open Graph Benchmark; name other files with --edges"
         };
-        return Err(Error::input(folder, Position::Whole, what));
+        return Err(Error::input(folder, Position::Whole, problem));
     };
     let nodes_file = text_file(&raw, "num-node-list");
     Ok(OgbLayout {
@@ -125,11 +125,11 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
     match (&found[..], pickled) {
         ([], None) => Ok([None, None, None]),
         ([], Some(file)) => {
-            let what = format!(
+            let problem = format!(
                 "this split is a PyTorch file; write its lists as text beside it: {}; or draw another split with --split",
                 Conversion::OgbSplitToText.command(&file)
             );
-            Err(Error::input(file, Position::Whole, what))
+            Err(Error::input(file, Position::Whole, problem))
         }
         ([(path, lists)], _) => {
             whole_split(path, lists)?;
@@ -137,11 +137,11 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
         }
         (several, _) => {
             let names = several.iter().map(|(path, _)| path.file_name().unwrap_or_default().to_string_lossy());
-            let what = format!(
+            let problem = format!(
                 "there are several splits ({}); leave one in this folder, or name the files with --edges, --train, --val and --test",
                 names.collect::<Vec<_>>().join(", ")
             );
-            Err(Error::input(folder, Position::Whole, what))
+            Err(Error::input(folder, Position::Whole, problem))
         }
     }
 }
@@ -156,12 +156,12 @@ fn whole_split(folder: &Path, lists: &[Option<PathBuf>; 3]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    let what = format!(
+    let problem = format!(
         "expected the lists train.csv.gz, valid.csv.gz and test.csv.gz (or .csv), but {} is missing; rename or add it, or name \
          the files with --edges, --train, --val and --test",
         missing.join(" and ")
     );
-    Err(Error::input(folder, Position::Whole, what))
+    Err(Error::input(folder, Position::Whole, problem))
 }
 
 /// The one number in `num-node-list`.

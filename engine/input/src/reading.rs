@@ -18,7 +18,7 @@ pub struct Reading {
     /// The number of files after it.
     pub more_files: usize,
     /// What it has: edges, features or labels.
-    pub what: &'static str,
+    pub content: &'static str,
     /// Its format.
     pub format: &'static str,
     /// What separates the columns of text.
@@ -94,8 +94,8 @@ impl fmt::Display for ColumnReading {
 impl Reading {
     /// Whether another file is read in the same way.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        (self.what, self.format, self.separator, self.header)
-            == (other.what, other.format, other.separator, other.header)
+        (self.content, self.format, self.separator, self.header)
+            == (other.content, other.format, other.separator, other.header)
             && (&self.columns, &self.left_out, self.by_position) == (&other.columns, &other.left_out, other.by_position)
     }
 
@@ -108,7 +108,7 @@ impl Reading {
 
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} from {}", self.what, printable(&self.file.display().to_string()))?;
+        write!(f, "{} from {}", self.content, printable(&self.file.display().to_string()))?;
         if self.more_files > 0 {
             write!(f, " and {} more", self.more_files)?;
         }
@@ -144,7 +144,7 @@ impl fmt::Display for Reading {
         if !self.left_out.is_empty() {
             let names: Vec<_> = self.left_out.iter().take(NAMES_MAX).map(|name| printable(name)).collect();
             write!(f, "; left out: {}{}", names.join(", "), and_more(self.left_out.len()))?;
-            if self.what == "edges" && self.columns.iter().all(|(role, _)| *role != "weight") {
+            if self.content == "edges" && self.columns.iter().all(|(role, _)| *role != "weight") {
                 write!(f, " (--weight={} takes the weight of each edge from it)", in_shell(&self.left_out[0]))?;
             }
         }

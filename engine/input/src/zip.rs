@@ -57,7 +57,7 @@ impl Npz {
     }
 
     /// The first of these arrays that exists, else the only array.
-    pub fn first_of(&self, names: &[&str], what: &str) -> Result<NpyArray> {
+    pub fn first_of(&self, names: &[&str], content: &str) -> Result<NpyArray> {
         let name = names.iter().copied().find(|name| self.contains(name));
         match (name, &self.names[..]) {
             (Some(name), _) => self.array(name),
@@ -65,7 +65,7 @@ impl Npz {
             (None, all) => {
                 let first = all.first().map_or("NAME", String::as_str);
                 Err(self.file.error(format!(
-                    "expected an array of {what} named {}, found {}; save the right one as a file of its own: {}",
+                    "expected an array of {content} named {}, found {}; save the right one as a file of its own: {}",
                     names.join(" or "),
                     all.join(", "),
                     Conversion::NamedArray.command_for(self.file.path(), first)

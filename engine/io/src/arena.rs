@@ -40,14 +40,14 @@ impl Arena {
         Self::of(bytes, "a buffer")
     }
 
-    /// As [`Arena::new`]. `what` completes "cannot get memory for".
+    /// As [`Arena::new`]. `purpose` completes "cannot get memory for".
     ///
     /// # Errors
     /// As [`Arena::new`].
-    pub fn of(bytes: usize, what: &'static str) -> Result<Self> {
+    pub fn of(bytes: usize, purpose: &'static str) -> Result<Self> {
         // A mapping starts at a multiple of a small page, so a part before the first huge page may stay unused.
         let slack = if bytes < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
-        let refused = |source| Error::Memory { bytes: bytes as u64, what, source };
+        let refused = |source| Error::Memory { bytes: bytes as u64, purpose, source };
         let total = bytes.checked_add(slack).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
         let map = MmapMut::map_anon(total).map_err(refused)?;
         if slack == 0 {
@@ -81,7 +81,7 @@ impl Arena {
     /// # Errors
     /// If the kernel refuses the address space.
     pub(crate) fn shared(file: &File, bytes: u64) -> Result<Self> {
-        let refused = |source| Error::Memory { bytes, what: "memory that processes share", source };
+        let refused = |source| Error::Memory { bytes, purpose: "memory that processes share", source };
         let length = usize::try_from(bytes).map_err(|_| refused(io::ErrorKind::OutOfMemory.into()))?;
         // SAFETY: the file has no name and a fixed length, so only processes that were told of it map it. They write their parts of it, and
         // read the others' bytes after these have said that they are done.

@@ -37,14 +37,14 @@ pub enum Error {
         source: FormatError,
     },
     /// An input file of the user has invalid content.
-    #[error("{}{position}: {what}", .path.display())]
+    #[error("{}{position}: {problem}", .path.display())]
     Input {
         /// The file.
         path: PathBuf,
         /// Place in the file.
         position: Position,
         /// The problem, and what is expected instead.
-        what: String,
+        problem: String,
     },
     /// A long run failed, and kept its finished work. It can be resumed after the cause is fixed.
     #[error("{source}; what is finished is kept in {kept}: fix the cause, then rerun with --resume")]
@@ -67,25 +67,25 @@ pub enum Error {
     },
     /// A file changed after it was opened.
     #[error(
-        "{}: {what} since it was opened; files of a store must not change while they are read: restore it and run again",
+        "{}: {change} since it was opened; files of a store must not change while they are read: restore it and run again",
         .path.display()
     )]
     Changed {
         /// The file.
         path: PathBuf,
         /// The change: `its length changed from 10 to 9 bytes`.
-        what: String,
+        change: String,
     },
     /// The kernel refuses memory.
     #[error(
-        "cannot get {bytes} bytes of memory for {what}: {source}; give a smaller --memory, or raise the limit (`ulimit \
+        "cannot get {bytes} bytes of memory for {purpose}: {source}; give a smaller --memory, or raise the limit (`ulimit \
          -v`, the container's)"
     )]
     Memory {
         /// Requested bytes.
         bytes: u64,
         /// Its purpose: a noun phrase.
-        what: &'static str,
+        purpose: &'static str,
         /// The error of the operating system.
         source: io::Error,
     },
@@ -97,13 +97,13 @@ pub enum Error {
     },
     /// A memory budget is too small.
     #[error(
-        "{} of memory are too little for {what}: at least {} is needed; {remedy}",
+        "{} of memory are too little for {operation}: at least {} is needed; {remedy}",
         ByteSize(*.given),
         ByteSize(*.least).rounded_up()
     )]
     Budget {
         /// The operation that needs more.
-        what: String,
+        operation: String,
         /// The budget, in bytes.
         given: u64,
         /// A sufficient budget, in bytes.
@@ -115,10 +115,10 @@ pub enum Error {
     #[error("stopped")]
     Stopped,
     /// A value is outside the range that the operation accepts.
-    #[error("{what}: expected {expected}, found {found}")]
+    #[error("{quantity}: expected {expected}, found {found}")]
     OutOfRange {
         /// The option or quantity, as its user names it.
-        what: String,
+        quantity: String,
         /// The accepted values.
         expected: String,
         /// The value that was given.
@@ -135,38 +135,38 @@ pub enum Error {
         known: &'static str,
     },
     /// Two requests contradict each other, or one contradicts the input or an earlier run.
-    #[error("{what}; {remedy}")]
+    #[error("{contradiction}; {remedy}")]
     Conflict {
         /// Both sides of the contradiction.
-        what: String,
+        contradiction: String,
         /// How to change the request.
         remedy: String,
     },
     /// A request exceeds a limit of the file formats or of the program.
-    #[error("{what}, but the limit is {limit}; {remedy}")]
+    #[error("{request}, but the limit is {limit}; {remedy}")]
     Limit {
         /// The request with its size: a clause.
-        what: String,
+        request: String,
         /// The largest size that is possible.
         limit: String,
         /// How to change the request.
         remedy: String,
     },
     /// A store lacks data that the operation needs.
-    #[error("{} has no {what}; {remedy}", .place.display())]
+    #[error("{} has no {data}; {remedy}", .place.display())]
     Missing {
         /// The missing data: a noun phrase.
-        what: String,
+        data: String,
         /// The store.
         place: PathBuf,
         /// How to add the data, or how to work without it.
         remedy: String,
     },
     /// The kernel or the container refuses a capability that was asked for by name.
-    #[error("{what} is refused: {cause}; {remedy}")]
+    #[error("{capability} is refused: {cause}; {remedy}")]
     Unsupported {
         /// The capability.
-        what: &'static str,
+        capability: &'static str,
         /// Why it is refused.
         cause: String,
         /// The alternative.
@@ -187,10 +187,10 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The recipe of a generated graph cannot be used.
-    #[error("the recipe of the generated graph {what}; {remedy}")]
+    #[error("the recipe of the generated graph {problem}; {remedy}")]
     Recipe {
         /// The problem: a verb phrase.
-        what: String,
+        problem: String,
         /// How to proceed.
         remedy: &'static str,
     },
@@ -299,8 +299,8 @@ impl Error {
     pub fn fields(&self) -> ErrorFields {
         let remedy = |remedy: &str| Some(remedy.to_owned());
         match self {
-            Self::OutOfRange { what, expected, found } => ErrorFields {
-                option: what.strip_prefix("--").map(str::to_owned),
+            Self::OutOfRange { quantity, expected, found } => ErrorFields {
+                option: quantity.strip_prefix("--").map(str::to_owned),
                 expected: Some(expected.clone()),
                 found: Some(found.clone()),
                 remedy: None,
@@ -353,7 +353,9 @@ impl Error {
     /// budget. `whole` gives the budget that leaves a part of a size.
     pub fn in_budget(given: u64, whole: impl FnOnce(u64) -> u64) -> impl FnOnce(Self) -> Self {
         move |error| match error {
-            Self::Budget { what, least, remedy, .. } => Self::Budget { what, given, least: whole(least), remedy },
+            Self::Budget { operation, least, remedy, .. } => {
+                Self::Budget { operation, given, least: whole(least), remedy }
+            }
             error => error,
         }
     }
@@ -364,27 +366,27 @@ impl Error {
     }
 
     /// A value is outside the range that the operation accepts.
-    pub fn out_of_range(what: impl Into<String>, expected: impl Into<String>, found: impl fmt::Display) -> Self {
-        Self::OutOfRange { what: what.into(), expected: expected.into(), found: found.to_string() }
+    pub fn out_of_range(quantity: impl Into<String>, expected: impl Into<String>, found: impl fmt::Display) -> Self {
+        Self::OutOfRange { quantity: quantity.into(), expected: expected.into(), found: found.to_string() }
     }
 
     /// Two requests contradict each other, or one contradicts the input or an earlier run.
-    pub fn conflict(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Conflict { what: what.into(), remedy: remedy.into() }
+    pub fn conflict(contradiction: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Conflict { contradiction: contradiction.into(), remedy: remedy.into() }
     }
 
     /// A request exceeds a limit of the file formats or of the program.
-    pub fn limit(what: impl Into<String>, limit: impl fmt::Display, remedy: impl Into<String>) -> Self {
-        Self::Limit { what: what.into(), limit: limit.to_string(), remedy: remedy.into() }
+    pub fn limit(request: impl Into<String>, limit: impl fmt::Display, remedy: impl Into<String>) -> Self {
+        Self::Limit { request: request.into(), limit: limit.to_string(), remedy: remedy.into() }
     }
 
     /// A store lacks data that the operation needs.
-    pub fn missing(what: impl Into<String>, place: impl AsRef<Path>, remedy: impl Into<String>) -> Self {
-        Self::Missing { what: what.into(), place: place.as_ref().to_owned(), remedy: remedy.into() }
+    pub fn missing(data: impl Into<String>, place: impl AsRef<Path>, remedy: impl Into<String>) -> Self {
+        Self::Missing { data: data.into(), place: place.as_ref().to_owned(), remedy: remedy.into() }
     }
 
     /// A user's input file is wrong at `position`.
-    pub fn input(path: impl AsRef<Path>, position: Position, what: impl Into<String>) -> Self {
-        Self::Input { path: path.as_ref().to_owned(), position, what: what.into() }
+    pub fn input(path: impl AsRef<Path>, position: Position, problem: impl Into<String>) -> Self {
+        Self::Input { path: path.as_ref().to_owned(), position, problem: problem.into() }
     }
 }

@@ -31,41 +31,41 @@ thread_local! {
     static MAY_REFUSE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reserves room for exactly `additional` more values. `what` completes "cannot get memory for".
+/// Reserves room for exactly `additional` more values. `purpose` completes "cannot get memory for".
 ///
 /// # Errors
 /// [`Error::Memory`] if the system refuses.
-pub fn reserve<T>(values: &mut Vec<T>, additional: usize, what: &'static str) -> Result<()> {
-    allowing_refusal(|| values.try_reserve_exact(additional)).map_err(|_| memory_error::<T>(additional, what))
+pub fn reserve<T>(values: &mut Vec<T>, additional: usize, purpose: &'static str) -> Result<()> {
+    allowing_refusal(|| values.try_reserve_exact(additional)).map_err(|_| memory_error::<T>(additional, purpose))
 }
 
-/// Reserves room for `additional` more values of a vector that grows often, and for more of them, as `push` does. `what` completes
+/// Reserves room for `additional` more values of a vector that grows often, and for more of them, as `push` does. `purpose` completes
 /// "cannot get memory for".
 ///
 /// # Errors
 /// [`Error::Memory`] if the system refuses.
 #[inline]
-pub fn grow<T>(values: &mut Vec<T>, additional: usize, what: &'static str) -> Result<()> {
+pub fn grow<T>(values: &mut Vec<T>, additional: usize, purpose: &'static str) -> Result<()> {
     if values.capacity() - values.len() >= additional {
         return Ok(());
     }
-    allowing_refusal(|| values.try_reserve(additional)).map_err(|_| memory_error::<T>(additional, what))
+    allowing_refusal(|| values.try_reserve(additional)).map_err(|_| memory_error::<T>(additional, purpose))
 }
 
-/// Reserves room for exactly `length` values in all. `what` completes "cannot get memory for".
+/// Reserves room for exactly `length` values in all. `purpose` completes "cannot get memory for".
 ///
 /// # Errors
 /// [`Error::Memory`] if the system refuses.
-pub fn reserve_to<T>(values: &mut Vec<T>, length: usize, what: &'static str) -> Result<()> {
-    reserve(values, length.saturating_sub(values.len()), what)
+pub fn reserve_to<T>(values: &mut Vec<T>, length: usize, purpose: &'static str) -> Result<()> {
+    reserve(values, length.saturating_sub(values.len()), purpose)
 }
 
-/// `length` zeros. Their pages become resident when they are touched. `what` completes "cannot get memory for".
+/// `length` zeros. Their pages become resident when they are touched. `purpose` completes "cannot get memory for".
 ///
 /// # Errors
 /// [`Error::Memory`] if the system refuses.
-pub fn zeroed<T: Zeroable>(length: usize, what: &'static str) -> Result<Vec<T>> {
-    allowing_refusal(|| try_zeroed_vec(length)).map_err(|()| memory_error::<T>(length, what))
+pub fn zeroed<T: Zeroable>(length: usize, purpose: &'static str) -> Result<Vec<T>> {
+    allowing_refusal(|| try_zeroed_vec(length)).map_err(|()| memory_error::<T>(length, purpose))
 }
 
 /// Makes the C library return each freed block of 1 MiB and more to the system, for the rest of the process.
@@ -94,10 +94,10 @@ fn allowing_refusal<T>(allocate: impl FnOnce() -> T) -> T {
     result
 }
 
-fn memory_error<T>(values: usize, what: &'static str) -> Error {
+fn memory_error<T>(values: usize, purpose: &'static str) -> Error {
     Error::Memory {
         bytes: (values as u64).saturating_mul(size_of::<T>() as u64),
-        what,
+        purpose,
         source: io::ErrorKind::OutOfMemory.into(),
     }
 }

@@ -46,7 +46,7 @@ impl Identity {
     }
 
     fn check(&self, path: &Path, now: &Self) -> Result<()> {
-        let what = if (now.device, now.inode) != (self.device, self.inode) {
+        let change = if (now.device, now.inode) != (self.device, self.inode) {
             "it was replaced by another file".to_owned()
         } else if now.bytes != self.bytes {
             format!("its length changed from {} to {} bytes", self.bytes, now.bytes)
@@ -55,7 +55,7 @@ impl Identity {
         } else {
             return Ok(());
         };
-        Err(Error::Changed { path: path.to_owned(), what })
+        Err(Error::Changed { path: path.to_owned(), change })
     }
 }
 

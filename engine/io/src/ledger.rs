@@ -156,7 +156,7 @@ impl Ledger {
             let inside = leases.iter().filter(|lease| !lease.beside_limit);
             let listed: Vec<_> = inside.map(|lease| format!("{} ({})", lease.name, ByteSize(lease.bytes))).collect();
             return Err(Error::Budget {
-                what: format!("{name}: {}", listed.join(", ")),
+                operation: format!("{name}: {}", listed.join(", ")),
                 given: self.limit,
                 least,
                 remedy: "raise --memory",

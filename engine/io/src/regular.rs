@@ -83,12 +83,12 @@ pub fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
 }
 
 fn too_long(path: &Path, bytes_max: u64, found: u64) -> Error {
-    let what = format!(
+    let problem = format!(
         "expected a file of at most {}, found {}; is this the right file?",
         ByteSize(bytes_max),
         ByteSize(found)
     );
-    Error::input(path, Position::Whole, what)
+    Error::input(path, Position::Whole, problem)
 }
 
 /// Reads all of the regular file `path`, which must be UTF-8 and have at most `bytes_max` bytes.
@@ -106,7 +106,7 @@ pub(crate) fn require_regular(path: &Path, kind: FileType) -> Result<()> {
     if kind.is_file() {
         return Ok(());
     }
-    let what = if kind.is_dir() {
+    let problem = if kind.is_dir() {
         "this is a folder, not a file"
     } else if kind.is_fifo() {
         "this is a pipe, not a file; files are read in several places and more than once, so save it to a file first"
@@ -115,7 +115,7 @@ pub(crate) fn require_regular(path: &Path, kind: FileType) -> Result<()> {
     } else {
         "this is a device, not a file"
     };
-    Err(Error::input(path, Position::Whole, what))
+    Err(Error::input(path, Position::Whole, problem))
 }
 
 #[cfg(test)]

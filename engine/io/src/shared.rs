@@ -24,7 +24,7 @@ pub struct SharedMemory {
 pub struct SharedName(pub [u64; 4]);
 
 fn refused(bytes: u64, source: io::Error) -> Error {
-    Error::Memory { bytes, what: "memory that processes share", source }
+    Error::Memory { bytes, purpose: "memory that processes share", source }
 }
 
 impl SharedMemory {

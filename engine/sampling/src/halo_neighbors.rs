@@ -141,7 +141,7 @@ impl HaloNeighbors<'_> {
             return Ok(());
         }
         Err(Error::Budget {
-            what: "the sampled in-neighbors of halo nodes".into(),
+            operation: "the sampled in-neighbors of halo nodes".into(),
             given: self.memory,
             least: bytes,
             remedy: "raise --memory, sample fewer in-neighbors, or choose another halo mode",

@@ -114,7 +114,7 @@ impl ListsBudget {
         if bytes <= self.memory {
             return Ok(place);
         }
-        let (what, remedy) = match place {
+        let (operation, remedy) = match place {
             ViewKind::InTurn => (
                 "the adjacency lists of the partitions of a step and of the next ones",
                 "raise --memory, or use more partitions",
@@ -124,7 +124,7 @@ impl ListsBudget {
                 "raise --memory, or leave out --view memory to have the adjacency lists mapped",
             ),
         };
-        Err(Error::Budget { what: what.into(), given: self.memory, least: bytes, remedy })
+        Err(Error::Budget { operation: operation.into(), given: self.memory, least: bytes, remedy })
     }
 
     /// The memory in which lists of these bytes are in memory in turn, or stay in memory as mapped files, rounded up.

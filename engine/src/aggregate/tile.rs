@@ -310,7 +310,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     /// The error of a budget that does not hold the adjacency list of a node.
     fn too_small(&self, node: NodeId, degree: u64) -> Result<Error> {
         Ok(Error::Budget {
-            what: format!(
+            operation: format!(
                 "the adjacency list of {}, which has {degree} edges",
                 self.aggregation.store.ids().name(node)
             ),

@@ -69,13 +69,13 @@ impl AllWeights<'_> {
             true => "finite weights of at least 0, because it divides by their sums",
             false => "finite weights",
         };
-        let what = format!(
+        let contradiction = format!(
             "{}: an edge to {} has weight {weight}, and {} needs {needs}",
             self.store.path().display(),
             self.store.ids().name(node),
             self.taker
         );
-        Err(Error::conflict(what, self.remedy))
+        Err(Error::conflict(contradiction, self.remedy))
     }
 }
 

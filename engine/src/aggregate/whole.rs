@@ -45,9 +45,9 @@ impl WholeGraph<'_> {
     /// As [`Aggregation::run`].
     pub fn run<R: Reduce>(&self, reduce: &R, first: u64, progress: &dyn Progress, sink: &mut Sink<'_>) -> Result<()> {
         if !self.store.manifest().is_whole() {
-            let what =
+            let problem =
                 "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
-            return Err(Error::input(self.store.path(), Position::Whole, what));
+            return Err(Error::input(self.store.path(), Position::Whole, problem));
         }
         let nodes = self.store.manifest().nodes;
         if first == nodes {

@@ -215,8 +215,8 @@ fn check_weights(store: &Store, kind: AggregateKind) -> Result<()> {
     if !kind.is_weighted() || store.manifest().weighted {
         return Ok(());
     }
-    let what = format!("{}: {kind} takes the weights of edges, and these have none", store.path().display());
-    Err(Error::conflict(what, "use --kind mean, gcn or sum, or ingest the edges with --weight or --weights"))
+    let contradiction = format!("{}: {kind} takes the weights of edges, and these have none", store.path().display());
+    Err(Error::conflict(contradiction, "use --kind mean, gcn or sum, or ingest the edges with --weight or --weights"))
 }
 
 /// Checks the weights of all edges if the kind takes them. Returns their sums for each node if GCN needs them, and else nothing.
@@ -276,12 +276,12 @@ fn full_disk_remedy(store: &Store, layout: FeatureLayout, with_features: bool) -
         Some(free) => format!(" ({} MiB are free now)", free >> 20),
         None => String::new(),
     };
-    let (what, fewer) = match with_features {
+    let (content, fewer) = match with_features {
         true => (" with features", "half as many bytes (`grappa-store preaggregate` without --with-features)"),
         false => ("", "fewer bytes with --dtype f16 or int8"),
     };
     format!(
-        "aggregates of type {}{what} take {} MiB of disk{free}: free some, store them in {fewer}, or train without them with \
+        "aggregates of type {}{content} take {} MiB of disk{free}: free some, store them in {fewer}, or train without them with \
          --first-hop sampled",
         layout.dtype.name(),
         bytes.div_ceil(1 << 20)
@@ -290,8 +290,8 @@ fn full_disk_remedy(store: &Store, layout: FeatureLayout, with_features: bool) -
 
 fn check_absent(target: &Path, replace: bool) -> Result<()> {
     if target.exists() && !replace {
-        let what = "these aggregates exist; use them, or make them again with --replace";
-        return Err(Error::input(target, Position::Whole, what));
+        let problem = "these aggregates exist; use them, or make them again with --replace";
+        return Err(Error::input(target, Position::Whole, problem));
     }
     Ok(())
 }
@@ -303,7 +303,7 @@ fn layout(store: &Store, dtype: Option<FeatureDtype>, with_features: bool) -> Re
     if !with_features {
         return Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim));
     }
-    let what = match dtype {
+    let problem = match dtype {
         _ if store.manifest().stored_features().is_none() => {
             "the features of the store are computed, not stored".to_owned()
         }
@@ -314,7 +314,7 @@ fn layout(store: &Store, dtype: Option<FeatureDtype>, with_features: bool) -> Re
     };
     let store = store.path().display();
     Err(Error::conflict(
-        format!("{store}: aggregates with features are requested, but {what}"),
+        format!("{store}: aggregates with features are requested, but {problem}"),
         "leave out --with-features",
     ))
 }

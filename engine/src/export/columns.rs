@@ -278,8 +278,8 @@ impl Column for LabelColumn<'_> {
         let path = self.store.path().join(files::of_chunk(span.chunk, "labels"));
         let labels = self.store.labels(span.chunk, Access::Sequential)?.expect("the manifest has labels");
         if labels.meta().spec != self.spec {
-            let what = format!("the file has {:?}, the manifest {:?}", labels.meta().spec, self.spec);
-            return Err(Error::input(path, Position::Whole, what));
+            let problem = format!("the file has {:?}, the manifest {:?}", labels.meta().spec, self.spec);
+            return Err(Error::input(path, Position::Whole, problem));
         }
         let mut bytes = vec![0u8; self.row_bytes()];
         for row in 0..span.rows {

@@ -93,7 +93,7 @@ impl<'a> Spans<'a> {
     }
 }
 
-pub(super) fn damaged(store: &Store, what: String) -> Error {
-    let what = format!("{what}: the store is damaged; `grappa-store verify` tells where");
-    Error::input(store.path(), Position::Whole, what)
+pub(super) fn damaged(store: &Store, problem: String) -> Error {
+    let problem = format!("{problem}: the store is damaged; `grappa-store verify` tells where");
+    Error::input(store.path(), Position::Whole, problem)
 }

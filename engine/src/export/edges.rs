@@ -145,7 +145,7 @@ impl<'a> EdgeTable<'a> {
         let edge_bytes = blocks_at_once() as u64 * (in_file + in_batch + EDGE_BYTES + VALUE_BYTES * width);
         match budget.memory.saturating_sub(group_bytes) / edge_bytes {
             edges if edges < BLOCK_EDGES_MIN => Err(Error::Budget {
-                what: format!("blocks of edges for {} threads", budget.threads),
+                operation: format!("blocks of edges for {} threads", budget.threads),
                 given: budget.memory,
                 least: group_bytes + BLOCK_EDGES_MIN * edge_bytes,
                 remedy: "raise --memory, or give fewer --threads",

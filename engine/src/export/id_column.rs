@@ -38,9 +38,9 @@ impl<'a> IdColumn<'a> {
         let nodes = store.manifest().nodes;
         let data_type = match store.manifest().ids.external {
             ExternalIds::String if format == TableFormat::Npy => {
-                let what =
+                let problem =
                     "ids are strings, which a .npy of integers cannot hold; export to a file called .tsv, .csv or .txt";
-                return Err(Error::input(store.path(), Position::Whole, what));
+                return Err(Error::input(store.path(), Position::Whole, problem));
             }
             ExternalIds::String => DataType::Binary,
             ExternalIds::Sparse if nodes > 0 && i64::try_from(store.ids().integer_at(DenseId(nodes - 1))?).is_err() => {
@@ -105,7 +105,7 @@ impl<'a> IdColumn<'a> {
             StringIds::Lines if has_end(b" \t") || has(b"\n\r") => " of its own",
             _ => return Ok(id.into()),
         };
-        let what = format!("the id \"{}\" cannot stand in a line{remedy}", id.escape_ascii());
-        Err(Error::input(self.store.path(), Position::Whole, what))
+        let problem = format!("the id \"{}\" cannot stand in a line{remedy}", id.escape_ascii());
+        Err(Error::input(self.store.path(), Position::Whole, problem))
     }
 }

@@ -44,8 +44,8 @@ fn split_ids(store: &Store, name: &str) -> Result<DenseIds> {
     let Some(nodes) = store.split(name)? else {
         let names: Vec<_> = store.manifest().splits.iter().map(|split| split.name.as_str()).collect();
         let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let what = format!("there is no split {name:?}; the store has {has}");
-        return Err(Error::input(store.path(), Position::Whole, what));
+        let problem = format!("there is no split {name:?}; the store has {has}");
+        return Err(Error::input(store.path(), Position::Whole, problem));
     };
     let ids = nodes.iter().map(|node| Ok(store.ids().dense_id(NodeId(node))?.0));
     Ok(DenseIds::Set(ids.collect::<Result<RoaringTreemap>>()?))

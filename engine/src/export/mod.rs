@@ -52,14 +52,14 @@ fn pool(threads: usize) -> Result<ThreadPool> {
 }
 
 /// Fails for a slice, which lacks some nodes.
-fn expect_whole(store: &Store, what: &str) -> Result<()> {
+fn expect_whole(store: &Store, data: &str) -> Result<()> {
     if store.manifest().is_whole() {
         return Ok(());
     }
-    let what = format!(
-        "the store is a slice with {} of {} chunks, and {what} of all nodes were asked for; only its edges can be exported",
+    let problem = format!(
+        "the store is a slice with {} of {} chunks, and {data} of all nodes were asked for; only its edges can be exported",
         store.present_chunks().count(),
         store.chunks().chunks()
     );
-    Err(Error::input(store.path(), Position::Whole, what))
+    Err(Error::input(store.path(), Position::Whole, problem))
 }

@@ -77,7 +77,7 @@ impl Shards {
             enough.memory = enough.memory.saturating_add(enough.memory / 16 + 1);
         }
         Err(Error::Budget {
-            what: format!("sorting {name} by external id with {} threads", budget.threads),
+            operation: format!("sorting {name} by external id with {} threads", budget.threads),
             given: budget.memory,
             least: enough.memory,
             remedy: "raise --memory, or give fewer --threads",

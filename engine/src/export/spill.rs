@@ -83,8 +83,8 @@ impl Spill {
             at += words.len() as u64;
         }
         if !are_placed || found != region.sum.load(Ordering::Relaxed) {
-            let what = "a scratch file in it does not hold what was written to it: the disk or the memory is faulty";
-            return Err(Error::input(&self.folder, Position::Whole, what));
+            let problem = "a scratch file in it does not hold what was written to it: the disk or the memory is faulty";
+            return Err(Error::input(&self.folder, Position::Whole, problem));
         }
         Ok(())
     }
@@ -93,9 +93,9 @@ impl Spill {
         let region = &self.regions[shard as usize];
         let at = region.used.fetch_add(words.len() as u64, Ordering::Relaxed);
         if at + words.len() as u64 > region.words {
-            let what =
+            let problem =
                 "a scratch file in it would get several rows of one id: the ids of the store are damaged; verify it";
-            return Err(Error::input(&self.folder, Position::Whole, what));
+            return Err(Error::input(&self.folder, Position::Whole, problem));
         }
         self.file
             .write_all_at(bytemuck::cast_slice(words), 8 * (region.first_word + at))

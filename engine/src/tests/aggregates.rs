@@ -397,7 +397,7 @@ fn rows_that_cannot_be_of_the_features_are_errors() {
     let of_type = open(FeatureDtype::F16, DIM).unwrap_err();
     assert!(of_type.contains("chunk-0") && of_type.contains("type f16 follow"), "{of_type}");
     let problems = verify(store.path(), 2, &Silent).unwrap().problems;
-    assert!(problems.iter().any(|problem| problem.what.contains("of type")), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.description.contains("of type")), "{problems:?}");
     let of_size = open(FeatureDtype::F32, DIM + 1).unwrap_err();
     assert!(of_size.contains(&format!("{} values", DIM + 1)), "{of_size}");
 }
@@ -410,7 +410,7 @@ fn verification_finds_what_is_wrong_with_them() {
     }
     let problems = || {
         let report = verify(store.path(), 2, &Silent).unwrap();
-        let problems = report.problems.into_iter().map(|p| format!("{} at {}: {}", p.file, p.offset, p.what));
+        let problems = report.problems.into_iter().map(|p| format!("{} at {}: {}", p.file, p.offset, p.description));
         problems.collect::<Vec<_>>()
     };
     assert_eq!(problems(), [""; 0]);

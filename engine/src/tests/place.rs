@@ -40,7 +40,7 @@ fn whole(folder: &Path) -> Store {
 
 fn problems(store: &Path) -> Vec<String> {
     let report = verify(store, 2, &Silent).unwrap();
-    report.problems.into_iter().map(|problem| problem.what).collect()
+    report.problems.into_iter().map(|problem| problem.description).collect()
 }
 
 #[test]

@@ -137,8 +137,11 @@ fn tampered(tamper: impl FnOnce(&mut Manifest)) -> Vec<Problem> {
 }
 
 #[track_caller]
-fn expect_one(problems: &[Problem], file: &str, what: &str) {
-    assert!(problems.len() == 1 && problems[0].file == file && problems[0].what.contains(what), "{problems:?}");
+fn expect_one(problems: &[Problem], file: &str, expected: &str) {
+    assert!(
+        problems.len() == 1 && problems[0].file == file && problems[0].description.contains(expected),
+        "{problems:?}"
+    );
 }
 
 #[test]
@@ -167,17 +170,17 @@ fn a_manifest_that_disagrees_with_its_files_is_noticed() {
 
     let problems = tampered(|manifest| manifest.edge_options.self_loops = grappa_formats::manifest::SelfLoops::Add);
     assert_eq!(problems.len(), 3, "{problems:?}");
-    let what = &problems[0].what;
-    assert!(what.contains("has 0 self-loops, not one"), "{what}");
-    assert!(!what.contains("internal number"), "{what}");
+    let description = &problems[0].description;
+    assert!(description.contains("has 0 self-loops, not one"), "{description}");
+    assert!(!description.contains("internal number"), "{description}");
 
     let problems = tampered(|manifest| manifest.weighted = false);
-    assert!(problems.iter().all(|p| p.what.contains("nothing in it requires")), "{problems:?}");
+    assert!(problems.iter().all(|p| p.description.contains("nothing in it requires")), "{problems:?}");
     assert_eq!(problems.len(), 3);
 
     let problems = tampered(|manifest| drop(manifest.files.remove(0)));
-    assert!(problems.iter().any(|p| p.file == "manifest" && p.what.contains("does not list chunk-0/degrees")));
-    assert!(problems.iter().any(|p| p.file == "chunk-0/degrees" && p.what.contains("no part of the store")));
+    assert!(problems.iter().any(|p| p.file == "manifest" && p.description.contains("does not list chunk-0/degrees")));
+    assert!(problems.iter().any(|p| p.file == "chunk-0/degrees" && p.description.contains("no part of the store")));
 }
 
 #[test]
@@ -193,9 +196,9 @@ fn overlapping_splits_are_noticed() {
         (entry.bytes, entry.digest) = (bytes.len() as u64, digest);
     });
     let problems = problems(&path);
-    let whats: Vec<_> = problems.iter().map(|problem| problem.what.as_str()).collect();
+    let descriptions: Vec<_> = problems.iter().map(|problem| problem.description.as_str()).collect();
     assert_eq!(
-        whats,
+        descriptions,
         ["6 nodes are in train too; splits must not overlap", "6 nodes are in val too; splits must not overlap"]
     );
 }

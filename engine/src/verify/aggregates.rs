@@ -26,8 +26,8 @@ pub(super) fn indexed(check: &StoreCheck<'_>, manifest: &Manifest, chunks: &Chun
         let path = path_of(kind, &files::aggregate(chunk));
         let Some(entry) = entry else {
             if manifest.chunks[chunk.0 as usize].has_features() {
-                let what = format!("the index lists no file for chunk {chunk}");
-                check.problem(&path_of(kind, files::AGGREGATE_INDEX), 64, what);
+                let problem = format!("the index lists no file for chunk {chunk}");
+                check.problem(&path_of(kind, files::AGGREGATE_INDEX), 64, problem);
             }
             continue;
         };
@@ -43,10 +43,10 @@ pub(super) fn indexed(check: &StoreCheck<'_>, manifest: &Manifest, chunks: &Chun
         let (layout, with_features) = *meta;
         let is_unlike = with_features && Some(layout.dtype) != dtype;
         if Some(layout.dim) != dim || Some(*meta) != first || is_unlike {
-            let what = format!(
+            let problem = format!(
                 "the file has {meta:?}, but chunk 0 has {first:?}, and features have {dim:?} values of type {dtype:?}"
             );
-            check.problem(path, 88, what);
+            check.problem(path, 88, problem);
         }
     }
     if let Err(error) = only_known(check, &folder, &index.files, kind) {

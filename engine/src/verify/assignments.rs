@@ -30,9 +30,9 @@ pub(super) fn current(check: &StoreCheck<'_>, assignments: &[&str]) {
     };
     // A repartitioning removes it after it has replaced CURRENT.
     if is_missing(check, assignments, &before) && read_current(check.root).is_ok_and(|now| now == generation) {
-        let what = "the assignment before the current one is kept for programs that are opening the store, and it is \
+        let problem = "the assignment before the current one is kept for programs that are opening the store, and it is \
                         missing; grappa-store repartition writes the next one";
-        check.problem(&before, 0, what.into());
+        check.problem(&before, 0, problem.into());
     }
 }
 
@@ -52,12 +52,12 @@ pub(super) fn assignment(check: &StoreCheck<'_>, manifest: &Manifest, path: &str
     check.looked_at(fs::metadata(check.root.join(path)).map_or(0, |m| m.len()));
     match read.map(|assignment| foreign(&assignment, manifest)) {
         Ok(None) => {}
-        Ok(Some(what)) => {
-            let what = format!(
-                "no repartitioning of this store makes this assignment: {what}; was it copied from another store? \
+        Ok(Some(problem)) => {
+            let problem = format!(
+                "no repartitioning of this store makes this assignment: {problem}; was it copied from another store? \
                      grappa-store repartition writes the next one"
             );
-            check.problem(path, 0, what);
+            check.problem(path, 0, problem);
         }
         Err(error) => check.failed(path, error),
     }

@@ -48,7 +48,8 @@ pub struct Problem {
     /// The offset in bytes, as exact as it is known.
     pub offset: u64,
     /// Description of the problem.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub description: String,
 }
 
 /// A store that is checked, and the problems so far.
@@ -104,8 +105,8 @@ impl StoreCheck<'_> {
             self.failed(path, error);
         }
         if count > PROBLEMS_MAX {
-            let what = format!("{} more blocks of this file are damaged", count - PROBLEMS_MAX);
-            self.problem(path, file.bytes(), what);
+            let problem = format!("{} more blocks of this file are damaged", count - PROBLEMS_MAX);
+            self.problem(path, file.bytes(), problem);
         }
         (count == 0).then_some(file)
     }
@@ -151,27 +152,27 @@ impl StoreCheck<'_> {
     }
 
     pub(super) fn failed(&self, path: &str, error: Error) {
-        let (offset, what) = match error {
+        let (offset, problem) = match error {
             Error::Format { source, .. } => {
                 let offset = source.offset();
                 match source {
-                    FormatError::Invalid { what, .. } => (offset, what),
+                    FormatError::Invalid { problem, .. } => (offset, problem),
                     other => (offset, other.to_string()),
                 }
             }
-            Error::Input { what, position, .. } => match position {
-                Position::Offset(offset) => (offset, what),
-                _ => (0, what),
+            Error::Input { problem, position, .. } => match position {
+                Position::Offset(offset) => (offset, problem),
+                _ => (0, problem),
             },
             Error::Io { action, source, .. } => (0, format!("cannot {action} it: {source}")),
             other => (0, other.to_string()),
         };
-        self.problem(path, offset, what);
+        self.problem(path, offset, problem);
     }
 
-    pub(super) fn problem(&self, path: &str, offset: u64, what: String) {
+    pub(super) fn problem(&self, path: &str, offset: u64, description: String) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.problems.push(Problem { file: path.to_owned(), offset, what });
+        found.problems.push(Problem { file: path.to_owned(), offset, description });
     }
 }
 

@@ -97,8 +97,8 @@ enum Part<'a> {
 
 impl StoreCheck<'_> {
     fn store(&self, manifest: &Manifest, threads: usize) -> Result<()> {
-        for what in files::disagreements(manifest) {
-            self.problem(files::MANIFEST, 64, what);
+        for problem in files::disagreements(manifest) {
+            self.problem(files::MANIFEST, 64, problem);
         }
         if manifest.generator.is_empty() {
             let source = manifest.features.as_ref().map(|features| &features.source);
@@ -120,8 +120,8 @@ impl StoreCheck<'_> {
                 || files::is_unlisted_feature_file(manifest, found)
                 || files::aggregates_of(found).is_some();
             if !is_known && is_assignment(found).is_none() {
-                let what = "this is no part of the store; remove it".to_owned();
-                self.problem(found, 0, what);
+                let problem = "this is no part of the store; remove it".to_owned();
+                self.problem(found, 0, problem);
             }
         }
 
@@ -230,8 +230,8 @@ impl StoreCheck<'_> {
             stride: spec.row_stride,
         });
         if expected != Some(layout) || meta.with_features {
-            let what = format!("the file has {layout:?}, the manifest {expected:?}");
-            return Err(Error::format(file.path())(FormatError::invalid(88, what)));
+            let problem = format!("the file has {layout:?}, the manifest {expected:?}");
+            return Err(Error::format(file.path())(FormatError::invalid(88, problem)));
         }
         self.feature_rows(&meta, file)
     }
@@ -240,8 +240,8 @@ impl StoreCheck<'_> {
         let meta = LabelsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
         meta.span.expect(&span).map_err(Error::format(file.path()))?;
         if manifest.labels != Some(meta.spec) {
-            let what = format!("the file has {:?}, the manifest {:?}", meta.spec, manifest.labels);
-            return Err(Error::format(file.path())(FormatError::invalid(88, what)));
+            let problem = format!("the file has {:?}, the manifest {:?}", meta.spec, manifest.labels);
+            return Err(Error::format(file.path())(FormatError::invalid(88, problem)));
         }
         let mapped = MappedPayload::new(file, Access::Sequential)?;
         Labels::new(mapped.header(), mapped.unchecked())
@@ -266,14 +266,14 @@ impl StoreCheck<'_> {
                 }
             };
             if set.len() != entry.nodes {
-                let what = format!("{} nodes, but the manifest says {}", set.len(), entry.nodes);
-                self.problem(&path, 80, what);
+                let problem = format!("{} nodes, but the manifest says {}", set.len(), entry.nodes);
+                self.problem(&path, 80, problem);
             }
             for (name, other) in &before {
                 let shared = set.intersection_len(other);
                 if shared > 0 {
-                    let what = format!("{shared} nodes are in {name} too; splits must not overlap");
-                    self.problem(&path, 0, what);
+                    let problem = format!("{shared} nodes are in {name} too; splits must not overlap");
+                    self.problem(&path, 0, problem);
                 }
             }
             before.push((&entry.name, set));
@@ -288,11 +288,11 @@ fn dictionary(manifest: &Manifest, file: &ContainerFile) -> Result<()> {
         _ => KeyKind::Integers,
     };
     if (meta.kind, meta.keys) != (kind, manifest.nodes) {
-        let what = format!(
+        let problem = format!(
             "{} keys of kind {:?}, but the graph has {} nodes with {kind:?}",
             meta.keys, meta.kind, manifest.nodes
         );
-        return Err(Error::format(file.path())(FormatError::invalid(64, what)));
+        return Err(Error::format(file.path())(FormatError::invalid(64, problem)));
     }
     let mapped = MappedPayload::new(file, Access::Sequential)?;
     let (header, payload) = (mapped.header(), mapped.unchecked());
@@ -309,8 +309,8 @@ fn dictionary(manifest: &Manifest, file: &ContainerFile) -> Result<()> {
 fn permutation(manifest: &Manifest, file: &ContainerFile) -> Result<()> {
     let meta = PermutationTableMeta::decode(file.header()).map_err(Error::format(file.path()))?;
     if meta.nodes != manifest.nodes {
-        let what = format!("a node permutation of {} nodes, but the graph has {}", meta.nodes, manifest.nodes);
-        return Err(Error::format(file.path())(FormatError::invalid(64, what)));
+        let problem = format!("a node permutation of {} nodes, but the graph has {}", meta.nodes, manifest.nodes);
+        return Err(Error::format(file.path())(FormatError::invalid(64, problem)));
     }
     let mapped = MappedPayload::new(file, Access::Sequential)?;
     let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;

@@ -37,12 +37,12 @@ fn loops(node: u64, sources: &[u64]) -> usize {
 
 /// The error about a payload, with the offset in the file.
 fn in_payload(file: &ContainerFile, error: &FormatError) -> Error {
-    let what = match error {
-        FormatError::Invalid { what, .. } => what.clone(),
+    let problem = match error {
+        FormatError::Invalid { problem, .. } => problem.clone(),
         other => other.to_string(),
     };
     let offset = file.header().payload_offset + error.offset();
-    Error::format(file.path())(FormatError::invalid(offset, what))
+    Error::format(file.path())(FormatError::invalid(offset, problem))
 }
 
 /// The adjacency lists of a chunk whose checksums are right.
@@ -73,13 +73,13 @@ impl RowsCheck<'_> {
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
         expect_adjacency(&meta, self.span, self.manifest.nodes).map_err(Error::format(edges.path()))?;
         if degrees.header().meta != edges.header().meta {
-            let what = "the file describes other rows than the chunk's `edges`";
-            return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
+            let problem = "the file describes other rows than the chunk's `edges`";
+            return Err(Error::format(degrees.path())(FormatError::invalid(64, problem)));
         }
         let entry = &self.manifest.chunks[self.span.chunk.0 as usize];
         if self.part == EdgePart::Graph && meta.edges != entry.edges {
-            let what = format!("{} edges, but the manifest says {}", meta.edges, entry.edges);
-            return Err(Error::format(edges.path())(FormatError::invalid(96, what)));
+            let problem = format!("{} edges, but the manifest says {}", meta.edges, entry.edges);
+            return Err(Error::format(edges.path())(FormatError::invalid(96, problem)));
         }
         let edges_map = MappedPayload::new(edges, Access::Sequential)?;
         let degrees_map = MappedPayload::new(degrees, Access::Sequential)?;
@@ -94,7 +94,7 @@ impl RowsCheck<'_> {
         let checked = rows.check(|row, sources| {
             self.count(sources, &mut bucket_edges);
             if wrong_row.is_none() {
-                wrong_row = self.wrong_row(row, sources).map(|what| (row, what));
+                wrong_row = self.wrong_row(row, sources).map(|problem| (row, problem));
             }
             edges_seen += sources.len() as u64;
             if edges_seen - told >= PROGRESS_EDGES {
@@ -116,18 +116,18 @@ impl RowsCheck<'_> {
             };
             in_payload(file, &problem.error)
         })?;
-        if let Some((row, what)) = wrong_row {
+        if let Some((row, problem)) = wrong_row {
             let offset = edges.header().payload_offset + rows.locate(row).extent().start;
-            return Err(Error::format(edges.path())(FormatError::invalid(offset, what)));
+            return Err(Error::format(edges.path())(FormatError::invalid(offset, problem)));
         }
         if self.part == EdgePart::Graph && bucket_edges != entry.bucket_edges {
             let differs = bucket_edges.iter().zip(&entry.bucket_edges).position(|(a, b)| a != b);
             let j = differs.expect("as many buckets as chunks");
-            let what = format!(
+            let problem = format!(
                 "{} edges come from chunk {j}, but the manifest says {}",
                 bucket_edges[j], entry.bucket_edges[j]
             );
-            return Err(Error::format(edges.path())(FormatError::invalid(64, what)));
+            return Err(Error::format(edges.path())(FormatError::invalid(64, problem)));
         }
         of_edges.iter().try_for_each(|file| self.edge_rows(&rows, file))
     }

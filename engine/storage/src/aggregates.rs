@@ -47,8 +47,8 @@ impl Aggregates {
             check_layout(store, &meta).map_err(Error::format(file.path()))?;
             let found = (meta.layout, meta.with_features);
             if *layout.get_or_insert(found) != found {
-                let what = "the feature rows have another layout than in the chunks before";
-                return Err(Error::format(file.path())(FormatError::invalid(64, what)));
+                let problem = "the feature rows have another layout than in the chunks before";
+                return Err(Error::format(file.path())(FormatError::invalid(64, problem)));
             }
             files.push(Some(file.close()));
         }
@@ -93,16 +93,16 @@ fn check_layout(store: &Store, meta: &FeaturesMeta) -> std::result::Result<(), F
     let (dim, dtype) = (meta.layout.dim, meta.layout.dtype);
     match features {
         Some((of_store, _)) if of_store != dim => {
-            let what = format!("the rows have {dim} values, and the features of the store {of_store}");
-            Err(FormatError::invalid(88, what))
+            let problem = format!("the rows have {dim} values, and the features of the store {of_store}");
+            Err(FormatError::invalid(88, problem))
         }
         Some((_, of_store)) if meta.with_features && of_store != dtype => {
-            let what = format!(
+            let problem = format!(
                 "features of type {} follow the rows, and the store's features have {}",
                 dtype.name(),
                 of_store.name()
             );
-            Err(FormatError::invalid(96, what))
+            Err(FormatError::invalid(96, problem))
         }
         _ => Ok(()),
     }
@@ -113,9 +113,9 @@ fn check_absent(store: &Store, folder: &Path, chunk: ChunkId) -> Result<()> {
     if !store.manifest().chunks[chunk.0 as usize].has_features() {
         return Ok(());
     }
-    let what = format!("chunk {chunk} has no pre-aggregated features; remove the folder and pre-aggregate again");
+    let problem = format!("chunk {chunk} has no pre-aggregated features; remove the folder and pre-aggregate again");
     let index = folder.join(files::AGGREGATE_INDEX);
-    Err(Error::format(index)(FormatError::invalid(64, what)))
+    Err(Error::format(index)(FormatError::invalid(64, problem)))
 }
 
 /// Opens a chunk's file of pre-aggregated features, and checks that it is the one that the index lists.
@@ -127,8 +127,8 @@ pub fn open_file(
 ) -> Result<(ContainerFile, FeaturesMeta)> {
     let (file, meta) = feature_rows::open(folder, chunks, chunk)?;
     if (file.bytes(), file.digest()) != (entry.bytes, entry.digest) {
-        let what = "this is not the file that the index lists; remove the folder and pre-aggregate again";
-        return Err(Error::format(file.path())(FormatError::invalid(56, what)));
+        let problem = "this is not the file that the index lists; remove the folder and pre-aggregate again";
+        return Err(Error::format(file.path())(FormatError::invalid(56, problem)));
     }
     Ok((file, meta))
 }

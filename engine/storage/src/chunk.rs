@@ -53,16 +53,16 @@ impl AdjacencyFiles {
         expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
         let degrees = store.file(&files::of_chunk(span.chunk, &part.file("degrees")))?;
         if degrees.header().meta != edges.header().meta {
-            let what = "the file describes other adjacency lists than the chunk's `edges`";
-            return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
+            let problem = "the file describes other adjacency lists than the chunk's `edges`";
+            return Err(Error::format(degrees.path())(FormatError::invalid(64, problem)));
         }
-        for (file, what, expected) in [
+        for (file, part, expected) in [
             (&edges, "the adjacency lists", meta.edges_payload_bytes()),
             (&degrees, "the directory of adjacency lists", meta.degrees_payload_bytes()),
         ] {
             let found = file.header().payload_bytes;
             if found != expected {
-                return Err(Error::format(file.path())(FormatError::Length { what, expected, found }));
+                return Err(Error::format(file.path())(FormatError::Length { part, expected, found }));
             }
         }
         Ok(Self {

@@ -216,8 +216,8 @@ pub fn open(root: &Path, entry: &FileEntry) -> Result<ContainerFile> {
 /// The kind of a file below the store `root`. The error is about a name that no file of a store has.
 pub fn expect_kind(root: &Path, entry: &FileEntry) -> Result<FileKind> {
     kind_of(&entry.path).ok_or_else(|| {
-        let what = "no file of a store has this name; was the store written by a newer Grappa?";
-        Error::input(root.join(&entry.path), Position::Whole, what)
+        let problem = "no file of a store has this name; was the store written by a newer Grappa?";
+        Error::input(root.join(&entry.path), Position::Whole, problem)
     })
 }
 
@@ -227,19 +227,19 @@ pub fn open_as(root: &Path, entry: &FileEntry, kind: FileKind) -> Result<Contain
     let file = ContainerFile::open(&path, kind).map_err(missing)?;
     if file.bytes() != entry.bytes {
         return Err(Error::format(path)(FormatError::Length {
-            what: "file",
+            part: "file",
             expected: entry.bytes,
             found: file.bytes(),
         }));
     }
     if file.digest() != entry.digest {
-        let what = format!(
+        let problem = format!(
             "this is not the file that the store lists: expected the digest {:016x}, found {:016x}; was it copied from \
              another store, or swapped with another file?",
             entry.digest,
             file.digest()
         );
-        return Err(Error::format(path)(FormatError::invalid(56, what)));
+        return Err(Error::format(path)(FormatError::invalid(56, problem)));
     }
     Ok(file)
 }
@@ -248,8 +248,8 @@ pub fn open_as(root: &Path, entry: &FileEntry, kind: FileKind) -> Result<Contain
 pub fn missing(error: Error) -> Error {
     match error {
         Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            let what = "this file of the store is missing; restore it from a copy, or build the store again";
-            Error::input(path, Position::Whole, what)
+            let problem = "this file of the store is missing; restore it from a copy, or build the store again";
+            Error::input(path, Position::Whole, problem)
         }
         other => other,
     }

@@ -60,8 +60,8 @@ impl Store {
     /// Opens the store at `path`.
     pub fn open(path: &Path) -> Result<Self> {
         let manifest = read_manifest(path)?;
-        if let Some(what) = files::disagreements(&manifest).into_iter().next() {
-            return Err(Error::format(path.join(files::MANIFEST))(FormatError::invalid(64, what)));
+        if let Some(problem) = files::disagreements(&manifest).into_iter().next() {
+            return Err(Error::format(path.join(files::MANIFEST))(FormatError::invalid(64, problem)));
         }
         check_headers(path, &manifest.files)?;
         let chunks = manifest.chunk_map();
@@ -193,8 +193,8 @@ impl Store {
                 "generate it with --only-chunks that include this one, or place that chunk, too",
             )),
             None => {
-                let what = format!("there is no chunk {chunk}; the store has {}", self.chunks.chunks());
-                Err(Error::input(&self.path, Position::Whole, what))
+                let problem = format!("there is no chunk {chunk}; the store has {}", self.chunks.chunks());
+                Err(Error::input(&self.path, Position::Whole, problem))
             }
         }
     }
@@ -220,11 +220,11 @@ impl Store {
 
     fn lacks(&self, chunk: ChunkId, has: impl Iterator<Item = ChunkId>, of_chunks: &str, remedy: &str) -> Error {
         let has: Vec<_> = has.map(|chunk| chunk.0).collect();
-        let what = format!(
+        let problem = format!(
             "the store is a slice of its graph and has only {of_chunks} {}, not chunk {chunk}; {remedy}",
             text::ranges(&has)
         );
-        Error::input(&self.path, Position::Whole, what)
+        Error::input(&self.path, Position::Whole, problem)
     }
 
     /// The sizes of adjacency lists by degree with this codec. All chunks share them.
@@ -282,8 +282,9 @@ impl Store {
         let (names, dim) =
             (schema.edge_feature_names().len(), self.edge_features.map_or(0, |layout| layout.dim as usize));
         if names > 0 && names != dim {
-            let what = format!("the schema has names of {names} dimensions of edge features, but the store has {dim}");
-            return Err(Error::input(self.path.join(files::SCHEMA), Position::Whole, what));
+            let problem =
+                format!("the schema has names of {names} dimensions of edge features, but the store has {dim}");
+            return Err(Error::input(self.path.join(files::SCHEMA), Position::Whole, problem));
         }
         Ok(schema)
     }
@@ -301,8 +302,8 @@ impl Store {
 }
 
 /// The error about a path that is no store.
-fn unlike(path: &Path, what: impl Into<String>) -> Error {
-    Error::input(path, Position::Whole, what)
+fn unlike(path: &Path, problem: impl Into<String>) -> Error {
+    Error::input(path, Position::Whole, problem)
 }
 
 /// Reads and checks the manifest of the store at `path`. Cheaper than opening the store. If `path` is not a store, the error
@@ -313,8 +314,8 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(e) if e.kind() == io::ErrorKind::NotFound && partial.exists() => {
-            let what = format!("this store is not finished: a run left {}; {resume}", partial.display());
-            return Err(unlike(path, what));
+            let problem = format!("this store is not finished: a run left {}; {resume}", partial.display());
+            return Err(unlike(path, problem));
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(unlike(
@@ -353,8 +354,8 @@ fn edge_features(path: &Path, manifest: &Manifest) -> Result<Option<FeatureLayou
         let found = EdgeRowsMeta::decode(file.header()).map_err(Error::format(file.path()))?.layout;
         let expected = *layout.get_or_insert(found);
         if found != expected {
-            let what = format!("the file has rows of {found:?}, but other chunks have {expected:?}");
-            return Err(Error::input(file.path(), Position::Whole, what));
+            let problem = format!("the file has rows of {found:?}, but other chunks have {expected:?}");
+            return Err(Error::input(file.path(), Position::Whole, problem));
         }
     }
     Ok(layout)
@@ -369,10 +370,10 @@ fn check_headers(path: &Path, entries: &[FileEntry]) -> Result<()> {
 
 /// The error about a store without features. It says how to add some.
 pub fn no_features(store: &Path) -> Error {
-    let what = format!(
+    let problem = format!(
         "the nodes have no features; compute some from the graph with `grappa-store add-features {} --kind fastrp` (or degrees), \
          or ingest the graph with --features",
         store.display()
     );
-    Error::input(store, Position::Whole, what)
+    Error::input(store, Position::Whole, problem)
 }

@@ -44,7 +44,7 @@ impl Generator {
     pub fn new(recipe: Recipe) -> Result<Self> {
         if recipe.version != Recipe::VERSION {
             return Err(Error::Recipe {
-                what: format!(
+                problem: format!(
                     "is for algorithm version {}, and this program has version {}",
                     recipe.version,
                     Recipe::VERSION

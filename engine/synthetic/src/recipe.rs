@@ -142,7 +142,7 @@ impl Recipe {
     /// Reads the JSON of [`Recipe::to_json`]. [`Generator::new`](crate::Generator::new) checks the values.
     pub fn from_json(json: &str) -> Result<Self> {
         serde_json::from_str(json).map_err(|e| Error::Recipe {
-            what: format!("cannot be read: {e}, in {json:?}"),
+            problem: format!("cannot be read: {e}, in {json:?}"),
             remedy: "restore the store, or generate it again",
         })
     }

@@ -141,7 +141,7 @@ fn exported_tables_bring_the_names_back() {
     let store = Store::open(&options.out).unwrap();
     let budget = Budget { memory: 64 << 20, threads: 2 };
     for format in ["csv", "parquet"] {
-        let [features, labels] = ["features", "labels"].map(|what| folder.path().join(format!("{what}.{format}")));
+        let [features, labels] = ["features", "labels"].map(|name| folder.path().join(format!("{name}.{format}")));
         export_features(&store, features.as_path(), &budget, &Silent).unwrap();
         export_labels(&store, labels.as_path(), &budget, &Silent).unwrap();
         let mut again = IngestOptions {

@@ -49,15 +49,15 @@ impl Rows<'_> {
             if index.is_multiple_of(LINE_ROWS) {
                 let (line, expected) = (self.directory_line(index).start, encoder.directory_head());
                 if let Some(at) = first_difference(&expected, &self.directory.payload[line..]) {
-                    let what = format!("row {index} does not start where the directory's line says");
-                    return Err(problem(RowsPart::Degrees, line + at, what));
+                    let message = format!("row {index} does not start where the directory's line says");
+                    return Err(problem(RowsPart::Degrees, line + at, message));
                 }
             }
             sources.clear();
             row.decode_into(&mut sources);
             if !sources.is_sorted() {
-                let what = format!("the sources of row {index} do not ascend");
-                return Err(problem(RowsPart::Edges, self.locate(index).extent().start as usize, what));
+                let message = format!("the sources of row {index} do not ascend");
+                return Err(problem(RowsPart::Edges, self.locate(index).extent().start as usize, message));
             }
             encoder.push(&sources);
             on_row(index, &sources);
@@ -68,25 +68,25 @@ impl Rows<'_> {
         let tail = encoder.finish();
         self.compare_edges(&mut compared, meta.rows.saturating_sub(1), &tail.edges_payload_rest)?;
         if compared != self.payload.len() {
-            let what = format!("the rows end here, {} bytes are left", self.payload.len() - compared);
-            return Err(problem(RowsPart::Edges, compared, what));
+            let message = format!("the rows end here, {} bytes are left", self.payload.len() - compared);
+            return Err(problem(RowsPart::Edges, compared, message));
         }
         let directory = self.directory.payload;
         if let Some(at) = first_difference(&tail.degrees_payload, directory) {
-            let what = match (at / LINE_BYTES) as u64 {
+            let message = match (at / LINE_BYTES) as u64 {
                 line if line * LINE_ROWS < meta.rows => {
                     format!("the directory's line of rows {}.. does not match the rows", line * LINE_ROWS)
                 }
                 _ => "the directory's exceptions do not match the rows".into(),
             };
-            return Err(problem(RowsPart::Degrees, at, what));
+            return Err(problem(RowsPart::Degrees, at, message));
         }
         if tail.meta != *meta {
-            let what = format!(
+            let message = format!(
                 "the rows have {} edges and {} exceptions, not {} and {}",
                 tail.meta.edges, tail.meta.exceptions, meta.edges, meta.exceptions
             );
-            return Err(problem(RowsPart::Edges, 0, what));
+            return Err(problem(RowsPart::Edges, 0, message));
         }
         Ok(())
     }
@@ -94,11 +94,11 @@ impl Rows<'_> {
     /// Compares the encoding of the rows up to `row` with the payload, after the bytes already compared.
     fn compare_edges(&self, compared: &mut usize, row: u64, encoded: &[u8]) -> Result<(), RowsProblem> {
         if let Some(at) = first_difference(encoded, &self.payload[*compared..]) {
-            let what = format!(
+            let message = format!(
                 "these bits, of row {row} or one not long before it, are not the encoding of any row of the degree that \
                  the directory gives"
             );
-            return Err(problem(RowsPart::Edges, *compared + at, what));
+            return Err(problem(RowsPart::Edges, *compared + at, message));
         }
         *compared += encoded.len();
         Ok(())
@@ -108,8 +108,8 @@ impl Rows<'_> {
 /// How many encoded bytes are compared at once.
 const COMPARE_BYTES: usize = 1 << 16;
 
-fn problem(part: RowsPart, offset: usize, what: String) -> RowsProblem {
-    RowsProblem { part, error: FormatError::invalid(offset as u64, what) }
+fn problem(part: RowsPart, offset: usize, message: String) -> RowsProblem {
+    RowsProblem { part, error: FormatError::invalid(offset as u64, message) }
 }
 
 /// The first byte at which `found` differs from `expected`. `found` may be longer.

@@ -113,8 +113,8 @@ impl<'a> ChunkDegrees<'a> {
             return Err(FormatError::invalid(at as u64, "these bytes are not the encoding of any in-degrees"));
         }
         if found != *meta {
-            let what = format!("in-degrees of {} edges, not {}", found.edges, meta.edges);
-            return Err(FormatError::invalid(0, what));
+            let problem = format!("in-degrees of {} edges, not {}", found.edges, meta.edges);
+            return Err(FormatError::invalid(0, problem));
         }
         Ok(())
     }

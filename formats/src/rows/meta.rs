@@ -82,7 +82,7 @@ impl RowsMeta {
         };
         let &[universe, first_node, rows, edges, edge_bits, exceptions] = numbers.as_chunks().0 else {
             return Err(FormatError::Length {
-                what: "the description of the rows",
+                part: "the description of the rows",
                 expected: Self::BYTES as u64,
                 found: bytes.len() as u64,
             });
@@ -93,8 +93,8 @@ impl RowsMeta {
                 RowCodec::Gap(GapCode { first_is_relative: relative == 1, first_k, degree_k, gap_k, run_k })
             }
             _ => {
-                let what = format!("row codec {codec} with parameters {:?}", &bytes[1..8]);
-                return Err(FormatError::invalid(META_AT, what));
+                let problem = format!("row codec {codec} with parameters {:?}", &bytes[1..8]);
+                return Err(FormatError::invalid(META_AT, problem));
             }
         };
         let [universe, first_node, rows, edges, edge_bits, exceptions] =

@@ -172,7 +172,7 @@ fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
             RowsPart::Degrees => degrees_header,
         };
         match problem.error {
-            FormatError::Invalid { what, offset } => FormatError::invalid(offset + header.payload_offset, what),
+            FormatError::Invalid { problem, offset } => FormatError::invalid(offset + header.payload_offset, problem),
             other => other,
         }
     })

@@ -87,13 +87,13 @@ pub fn running_test(here: &str) -> String {
 #[doc(hidden)]
 pub fn record(extent: &str, package: &str, test: &str, reason: &str) {
     let reason = reason.replace(['\t', '\n'], " ");
-    let what = match extent {
+    let verdict = match extent {
         "part" => "SKIPPED IN PART",
         _ => "SKIPPED",
     };
     // `eprintln!` would be captured.
     let mut stderr = std::io::stderr();
-    writeln!(stderr, "{what} {test}: {reason}").expect("stderr can be written to");
+    writeln!(stderr, "{verdict} {test}: {reason}").expect("stderr can be written to");
     if let Some(path) = std::env::var_os(FILE) {
         let line = format!("{extent}\t{package}\t{test}\t{reason}\n");
         let file = OpenOptions::new().append(true).create(true).open(&path);

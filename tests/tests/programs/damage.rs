@@ -113,13 +113,13 @@ fn read_all(path: &Path) -> Result<u64> {
 
 /// Verifies and reads a damaged store; neither may panic. Returns the report and the hash of the data.
 #[track_caller]
-fn survives(store: &Path, what: &str) -> (VerifyReport, Result<u64>) {
+fn survives(store: &Path, case: &str) -> (VerifyReport, Result<u64>) {
     let verified = catch_unwind(AssertUnwindSafe(|| verify(store, 1, &Silent)));
     let read = catch_unwind(AssertUnwindSafe(|| read_all(store)));
-    let read = read.unwrap_or_else(|_| panic!("reading panics: {what}"));
-    let report = verified.unwrap_or_else(|_| panic!("verify panics: {what}")).unwrap_or_else(|error| {
+    let read = read.unwrap_or_else(|_| panic!("reading panics: {case}"));
+    let report = verified.unwrap_or_else(|_| panic!("verify panics: {case}")).unwrap_or_else(|error| {
         // If it can't be opened, it can't be mistaken for a sound store.
-        let problem = grappa_engine::verify::Problem { file: String::new(), offset: 0, what: error.to_string() };
+        let problem = grappa_engine::verify::Problem { file: String::new(), offset: 0, description: error.to_string() };
         VerifyReport { problems: vec![problem], ..VerifyReport::default() }
     });
     (report, read)
@@ -190,14 +190,14 @@ fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
         let file = OpenOptions::new().write(true).open(store.join(path)).unwrap();
         let old = bytes[offset as usize];
         file.write_all_at(&[old ^ mask], offset).unwrap();
-        let what = format!("{} in {}: {offset}: {old:#04x} ^ {mask:#04x}", path.display(), store.display());
-        let (report, read) = survives(store, &what);
-        assert!(!report.is_ok(), "not reported: {what}");
+        let case = format!("{} in {}: {offset}: {old:#04x} ^ {mask:#04x}", path.display(), store.display());
+        let (report, read) = survives(store, &case);
+        assert!(!report.is_ok(), "not reported: {case}");
         if let Ok(read) = read {
-            assert_eq!(read, sound[store], "read without an error: {what}");
+            assert_eq!(read, sound[store], "read without an error: {case}");
         }
         let named = report.problems.iter().any(|problem| Path::new(&problem.file) == path);
-        assert!(named, "{what}: another file is blamed: {:?}", report.problems);
+        assert!(named, "{case}: another file is blamed: {:?}", report.problems);
         file.write_all_at(&[old], offset).unwrap();
     }
     for store in stores {
@@ -222,16 +222,16 @@ fn with_each_file(mut change: impl FnMut(&[u8]) -> Option<Vec<u8>>, check: impl 
 }
 
 /// Damages each file of each store with `damage`, and checks that the report names it.
-fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, what: &str) {
+fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, case: &str) {
     let mut random = Random::new(9);
     with_each_file(
         |bytes| Some(damage(bytes, &mut random)),
         |store, path| {
-            let what = format!("{} {what}", path.display());
-            let (report, _) = survives(store, &what);
+            let case = format!("{} {case}", path.display());
+            let (report, _) = survives(store, &case);
             let named = report.problems.iter().any(|problem| Path::new(&problem.file) == path);
-            assert!(named, "{what}: {:?}", report.problems);
-            assert!(path == Path::new("assignments/CURRENT") || Store::open(store).is_err(), "opened: {what}");
+            assert!(named, "{case}: {:?}", report.problems);
+            assert!(path == Path::new("assignments/CURRENT") || Store::open(store).is_err(), "opened: {case}");
         },
     );
 }
@@ -258,11 +258,11 @@ fn a_file_of_a_newer_version_says_so() {
         Some(bytes)
     };
     with_each_file(newer, |store, path| {
-        let what = format!("{} of a newer version", path.display());
-        let (report, _) = survives(store, &what);
-        let says_so = report.problems.iter().any(|problem| problem.what.contains("version"));
+        let case = format!("{} of a newer version", path.display());
+        let (report, _) = survives(store, &case);
+        let says_so = report.problems.iter().any(|problem| problem.description.contains("version"));
         // A text file has no version.
-        assert!(says_so || path.ends_with("CURRENT"), "{what}: {:?}", report.problems);
+        assert!(says_so || path.ends_with("CURRENT"), "{case}: {:?}", report.problems);
     });
 }
 
@@ -271,9 +271,9 @@ fn a_missing_file_is_reported_and_the_store_not_opened() {
     with_each_file(
         |_| None,
         |store, path| {
-            let what = format!("{} missing", path.display());
-            assert!(!survives(store, &what).0.is_ok(), "{what}");
-            assert!(Store::open(store).is_err(), "opened: {what}");
+            let case = format!("{} missing", path.display());
+            assert!(!survives(store, &case).0.is_ok(), "{case}");
+            assert!(Store::open(store).is_err(), "opened: {case}");
         },
     );
 }
@@ -286,8 +286,8 @@ fn swapped_files_are_reported() {
         for (a, b) in files.iter().zip(&files[1..]) {
             fs::write(store.join(&a.0), &b.1).unwrap();
             fs::write(store.join(&b.0), &a.1).unwrap();
-            let what = format!("{} and {} swapped", a.0.display(), b.0.display());
-            assert!(!survives(store, &what).0.is_ok(), "{what}");
+            let case = format!("{} and {} swapped", a.0.display(), b.0.display());
+            assert!(!survives(store, &case).0.is_ok(), "{case}");
             fs::write(store.join(&a.0), &a.1).unwrap();
             fs::write(store.join(&b.0), &b.1).unwrap();
         }
@@ -304,8 +304,8 @@ fn swapped_files_are_reported() {
         }
         let file = stores[0].join(&path);
         fs::write(&file, &theirs[&path]).unwrap();
-        let what = format!("{} of another store", path.display());
-        assert!(!survives(&stores[0], &what).0.is_ok(), "{what}");
+        let case = format!("{} of another store", path.display());
+        assert!(!survives(&stores[0], &case).0.is_ok(), "{case}");
         fs::write(&file, &bytes).unwrap();
     }
 }
@@ -328,7 +328,7 @@ fn the_program_names_file_and_offset_and_exits_with_1() {
         assert_eq!(found["ok"], false);
         let [problem] = &found["problems"].as_array().unwrap()[..] else { panic!("{found}") };
         assert!(problem["file"] == "chunk-1/features" && problem["offset"].is_u64(), "{found}");
-        assert!(problem["what"].as_str().is_some_and(|what| !what.is_empty()));
+        assert!(problem["what"].as_str().is_some_and(|text| !text.is_empty()));
         let ran = folder.run("store verify all.grappa").failure(&["all.grappa", "1 problem"]);
         assert!(ran.stdout.contains("chunk-1/features"), "{}", ran.stdout);
     });

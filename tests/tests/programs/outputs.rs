@@ -49,17 +49,17 @@ fn a_dash_prints_what_a_file_would_contain() {
     let ingest = "ingest --edges edges.csv --ids string --features nodes.csv --features-from f0,f1 --labels nodes.csv \
                   --train train.txt --out a.grappa --quiet";
     folder.success(ingest);
-    for (what, file) in [
+    for (option, file) in [
         ("--edges", "e.tsv"),
         ("--features", "x.csv"),
         ("--labels", "y.csv"),
         ("--ids", "ids.txt"),
         ("--split train", "t.txt"),
     ] {
-        folder.success(&format!("store export a.grappa {what} {file} --quiet"));
-        let printed = folder.success(&format!("store export a.grappa {what} - --quiet")).stdout;
-        assert_eq!(printed, folder.read(file), "{what}");
-        folder.run(&format!("store export a.grappa {what} - --json")).failure(&["stdout", "--json"]);
+        folder.success(&format!("store export a.grappa {option} {file} --quiet"));
+        let printed = folder.success(&format!("store export a.grappa {option} - --quiet")).stdout;
+        assert_eq!(printed, folder.read(file), "{option}");
+        folder.run(&format!("store export a.grappa {option} - --json")).failure(&["stdout", "--json"]);
     }
     folder.run("store export a.grappa --weights -").failure(&["--weights writes a NumPy array"]);
     folder.success("gen er --nodes 2000 --as tsv --out er.tsv --quiet");

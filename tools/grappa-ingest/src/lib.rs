@@ -109,11 +109,11 @@ impl Summary for WithReadings<'_> {
         let readings = self.readings.iter().map(Reading::to_string);
         let are_named = !self.class_names.is_empty();
         let classes = are_named.then(|| {
-            let what = match self.label_type {
+            let kind = match self.label_type {
                 LabelType::Float => "targets",
                 LabelType::Classes | LabelType::Partial => "classes",
             };
-            format!("{what} 0 to {}: {}", self.class_names.len() - 1, first_names(self.class_names))
+            format!("{kind} 0 to {}: {}", self.class_names.len() - 1, first_names(self.class_names))
         });
         let lines = readings.chain(classes).chain([self.built.text()]);
         lines.collect::<Vec<_>>().join("\n")

@@ -38,12 +38,12 @@ fn rows_of(reading: &Reading) -> Vec<Vec<String>> {
     let file = printable(&reading.file.display().to_string()).into_owned();
     let read = reading.columns.iter().map(|(role, name)| {
         let encoded = reading.encodings.iter().find(|encoded| encoded.column.name == *name);
-        row_of(&file, name, role, encoded.filter(|_| *role == reading.what || *role == "feature"))
+        row_of(&file, name, role, encoded.filter(|_| *role == reading.content || *role == "feature"))
     });
     let left_out = reading.left_out.iter().map(|name| row_of(&file, name, "left out", None));
     let mut rows: Vec<_> = read.chain(left_out).collect();
     if rows.is_empty() {
-        rows.push(row_of(&file, "", reading.what, None));
+        rows.push(row_of(&file, "", reading.content, None));
     }
     rows
 }
@@ -92,7 +92,8 @@ fn kind_of(encoding: &Encoding) -> String {
 pub struct Input<'a> {
     file: String,
     more_files: usize,
-    what: &'a str,
+    #[serde(rename = "what")]
+    content: &'a str,
     format: &'a str,
     separator: Option<&'a str>,
     header: bool,
@@ -127,7 +128,7 @@ impl<'a> Input<'a> {
         Self {
             file: reading.file.display().to_string(),
             more_files: reading.more_files,
-            what: reading.what,
+            content: reading.content,
             format: reading.format,
             separator: reading.separator.map(Separator::word),
             header: reading.header,

@@ -36,13 +36,14 @@ struct WrittenExport {
 #[derive(Serialize)]
 struct ExportedFile {
     path: String,
-    what: String,
+    #[serde(rename = "what")]
+    content: String,
     rows: u64,
     bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What<'a> {
+enum ExportedData<'a> {
     Edges(EdgePart),
     Weights,
     EdgeFeatures,
@@ -55,24 +56,24 @@ enum What<'a> {
 pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let requests = requests(options);
-    requests.iter().try_for_each(|(what, path)| check_name(*what, path))?;
+    requests.iter().try_for_each(|(data, path)| check_name(*data, path))?;
     signals::stops_by_itself("removing the unfinished file");
     let store = Store::open(&options.store)?;
     check_requests(&store, &requests)?;
     let budget = Budget { threads: options.threads.get()?, memory: options.memory.0 };
-    if let Some((what, _)) = requests.iter().find(|(_, path)| is_stdout(path)) {
+    if let Some((data, _)) = requests.iter().find(|(_, path)| is_stdout(path)) {
         if console.json() || requests.len() > 1 {
-            bail!("{} - prints on stdout, so --json and other exports are not possible; give it a file", what.option());
+            bail!("{} - prints on stdout, so --json and other exports are not possible; give it a file", data.option());
         }
-        return print(&store, *what, &budget, console);
+        return print(&store, *data, &budget, console);
     }
     let replaces = options.force;
     requests.iter().try_for_each(|&(_, path)| Destination { path, replaces }.check())?;
     let bars = console.bars();
     let mut files = Vec::new();
-    for (what, path) in requests {
-        let exported = export(&store, what, Destination { path, replaces }.into(), &budget, &bars)?;
-        if what == What::Edges(EdgePart::Graph) && has_extension(path, &["npy"]) {
+    for (data, path) in requests {
+        let exported = export(&store, data, Destination { path, replaces }.into(), &budget, &bars)?;
+        if data == ExportedData::Edges(EdgePart::Graph) && has_extension(path, &["npy"]) {
             for (is_missing, values, option) in [
                 (store.manifest().weighted && options.weights.is_none(), "weights", "--weights"),
                 (store.edge_features().is_some() && options.edge_features.is_none(), "features", "--edge-features"),
@@ -87,7 +88,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
         }
         files.push(ExportedFile {
             path: path.display().to_string(),
-            what: what.name().to_owned(),
+            content: data.name().to_owned(),
             rows: exported.rows,
             bytes: exported.bytes,
         });
@@ -97,68 +98,68 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
 }
 
 /// What to export, and the name of its file.
-fn requests(options: &args::ExportArgs) -> Vec<(What<'_>, &Path)> {
+fn requests(options: &args::ExportArgs) -> Vec<(ExportedData<'_>, &Path)> {
     let files = [
-        (What::Edges(EdgePart::Graph), &options.edges),
-        (What::Edges(EdgePart::Val), &options.val_edges),
-        (What::Edges(EdgePart::Test), &options.test_edges),
-        (What::Weights, &options.weights),
-        (What::EdgeFeatures, &options.edge_features),
-        (What::Features, &options.features),
-        (What::Labels, &options.labels),
-        (What::Ids, &options.ids),
+        (ExportedData::Edges(EdgePart::Graph), &options.edges),
+        (ExportedData::Edges(EdgePart::Val), &options.val_edges),
+        (ExportedData::Edges(EdgePart::Test), &options.test_edges),
+        (ExportedData::Weights, &options.weights),
+        (ExportedData::EdgeFeatures, &options.edge_features),
+        (ExportedData::Features, &options.features),
+        (ExportedData::Labels, &options.labels),
+        (ExportedData::Ids, &options.ids),
     ];
-    let files = files.into_iter().filter_map(|(what, path)| Some((what, path.as_deref()?)));
+    let files = files.into_iter().filter_map(|(data, path)| Some((data, path.as_deref()?)));
     let splits = options.split.chunks_exact(2);
-    let splits = splits.map(|split| (What::Split(&split[0]), Path::new(&split[1])));
+    let splits = splits.map(|split| (ExportedData::Split(&split[0]), Path::new(&split[1])));
     files.chain(splits).collect()
 }
 
 fn export(
     store: &Store,
-    what: What<'_>,
+    data: ExportedData<'_>,
     out: TableOut<'_>,
     budget: &Budget,
     bars: &Bars,
 ) -> grappa_engine::Result<Exported> {
-    match what {
-        What::Edges(part) => export_edges(store, part, EdgeColumns::All, out, budget, bars),
-        What::Weights => export_edges(store, EdgePart::Graph, EdgeColumns::Weights, out, budget, bars),
-        What::EdgeFeatures => export_edges(store, EdgePart::Graph, EdgeColumns::Features, out, budget, bars),
-        What::Features => export_features(store, out, budget, bars),
-        What::Labels => export_labels(store, out, budget, bars),
-        What::Ids => export_ids(store, None, out, bars),
-        What::Split(name) => export_ids(store, Some(name), out, bars),
+    match data {
+        ExportedData::Edges(part) => export_edges(store, part, EdgeColumns::All, out, budget, bars),
+        ExportedData::Weights => export_edges(store, EdgePart::Graph, EdgeColumns::Weights, out, budget, bars),
+        ExportedData::EdgeFeatures => export_edges(store, EdgePart::Graph, EdgeColumns::Features, out, budget, bars),
+        ExportedData::Features => export_features(store, out, budget, bars),
+        ExportedData::Labels => export_labels(store, out, budget, bars),
+        ExportedData::Ids => export_ids(store, None, out, bars),
+        ExportedData::Split(name) => export_ids(store, Some(name), out, bars),
     }
 }
 
 /// Prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.
-fn print(store: &Store, what: What<'_>, budget: &Budget, console: &Console) -> anyhow::Result<()> {
+fn print(store: &Store, data: ExportedData<'_>, budget: &Budget, console: &Console) -> anyhow::Result<()> {
     let mut out = grappa_console::stdout();
-    let format = match what {
-        What::Edges(_) => TableFormat::Tsv,
-        What::Features | What::Labels => TableFormat::Csv,
-        What::Ids | What::Split(_) => TableFormat::Lines,
-        What::Weights | What::EdgeFeatures => unreachable!("their names were checked"),
+    let format = match data {
+        ExportedData::Edges(_) => TableFormat::Tsv,
+        ExportedData::Features | ExportedData::Labels => TableFormat::Csv,
+        ExportedData::Ids | ExportedData::Split(_) => TableFormat::Lines,
+        ExportedData::Weights | ExportedData::EdgeFeatures => unreachable!("their names were checked"),
     };
-    export(store, what, TableOut::Stream(&mut out, format), budget, &console.bars())?;
+    export(store, data, TableOut::Stream(&mut out, format), budget, &console.bars())?;
     out.flush().context("cannot write to stdout")
 }
 
 /// Refuses what cannot be exported before anything is written: a typo should not cost the export of all edges.
-fn check_requests(store: &Store, requests: &[(What<'_>, &Path)]) -> anyhow::Result<()> {
+fn check_requests(store: &Store, requests: &[(ExportedData<'_>, &Path)]) -> anyhow::Result<()> {
     let manifest = store.manifest();
     let names: Vec<&str> = manifest.splits.iter().map(|split| split.name.as_str()).collect();
-    for (what, _) in requests {
-        let missing = match what {
-            &What::Edges(part) if part != EdgePart::Graph && !manifest.held_out().contains(&part) => {
+    for (data, _) in requests {
+        let missing = match data {
+            &ExportedData::Edges(part) if part != EdgePart::Graph && !manifest.held_out().contains(&part) => {
                 format!("no edges are held out for {part}; ingest with --edge-split")
             }
-            What::Weights if !manifest.weighted => "the edges have no weights".to_owned(),
-            What::EdgeFeatures if store.edge_features().is_none() => "the edges have no features".to_owned(),
-            What::Features if manifest.features.is_none() => "the nodes have no features".to_owned(),
-            What::Labels if manifest.labels.is_none() => "the nodes have no labels".to_owned(),
-            What::Split(name) if !names.contains(name) => {
+            ExportedData::Weights if !manifest.weighted => "the edges have no weights".to_owned(),
+            ExportedData::EdgeFeatures if store.edge_features().is_none() => "the edges have no features".to_owned(),
+            ExportedData::Features if manifest.features.is_none() => "the nodes have no features".to_owned(),
+            ExportedData::Labels if manifest.labels.is_none() => "the nodes have no labels".to_owned(),
+            ExportedData::Split(name) if !names.contains(name) => {
                 let has = match names[..] {
                     [] => "none".to_owned(),
                     _ => names.join(", "),
@@ -173,20 +174,24 @@ fn check_requests(store: &Store, requests: &[(What<'_>, &Path)]) -> anyhow::Resu
 }
 
 /// Refuses a file whose name promises another format than it would get.
-fn check_name(what: What<'_>, path: &Path) -> anyhow::Result<()> {
-    match what {
-        What::Weights | What::EdgeFeatures if !has_extension(path, &["npy"]) => bail!(
+fn check_name(data: ExportedData<'_>, path: &Path) -> anyhow::Result<()> {
+    match data {
+        ExportedData::Weights | ExportedData::EdgeFeatures if !has_extension(path, &["npy"]) => bail!(
             "{} writes a NumPy array: give it a name that ends in .npy, not {}; {} are also columns of --edges FILE.parquet, .csv or .tsv",
-            what.option(),
+            data.option(),
             path.display(),
-            unit(what.name())
+            unit(data.name())
         ),
-        What::Features | What::Labels if !is_stdout(path) && !has_extension(path, &["npy", "parquet", "csv"]) => bail!(
-            "{} writes a NumPy array or a table: give it a name that ends in .npy, .parquet or .csv, not {}",
-            what.option(),
-            path.display()
-        ),
-        What::Edges(_) | What::Ids | What::Split(_) if has_extension(path, &OTHER_FORMATS) => {
+        ExportedData::Features | ExportedData::Labels
+            if !is_stdout(path) && !has_extension(path, &["npy", "parquet", "csv"]) =>
+        {
+            bail!(
+                "{} writes a NumPy array or a table: give it a name that ends in .npy, .parquet or .csv, not {}",
+                data.option(),
+                path.display()
+            )
+        }
+        ExportedData::Edges(_) | ExportedData::Ids | ExportedData::Split(_) if has_extension(path, &OTHER_FORMATS) => {
             bail!("{} would be text: give it a name that ends in .npy, .parquet, .csv, .tsv or .txt", path.display())
         }
         _ => Ok(()),
@@ -202,7 +207,7 @@ fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     extension.is_some_and(|extension| extensions.contains(&extension))
 }
 
-impl What<'_> {
+impl ExportedData<'_> {
     fn name(&self) -> &str {
         match self {
             Self::Edges(EdgePart::Graph) => "edges",
@@ -228,7 +233,7 @@ impl What<'_> {
 impl Summary for WrittenExport {
     fn text(&self) -> String {
         let lines = self.files.iter().map(|file| {
-            format!("{}: {} {}, {}", printable(&file.path), count(file.rows), unit(&file.what), ByteSize(file.bytes))
+            format!("{}: {} {}, {}", printable(&file.path), count(file.rows), unit(&file.content), ByteSize(file.bytes))
         });
         let mut lines: Vec<_> = lines.collect();
         lines.push(format!("in {}", duration(Duration::from_secs_f64(self.seconds))));
@@ -237,13 +242,13 @@ impl Summary for WrittenExport {
 }
 
 /// The noun for the rows of a file.
-fn unit(what: &str) -> String {
-    match what {
-        "edges" | "weights" => what.to_owned(),
-        "val-edges" | "test-edges" => what.replace('-', " "),
+fn unit(name: &str) -> String {
+    match name {
+        "edges" | "weights" => name.to_owned(),
+        "val-edges" | "test-edges" => name.replace('-', " "),
         "edge-features" => "edges' features".to_owned(),
         "ids" => "nodes' ids".to_owned(),
-        "features" | "labels" => format!("nodes' {what}"),
+        "features" | "labels" => format!("nodes' {name}"),
         split => format!("nodes of {split}"),
     }
 }

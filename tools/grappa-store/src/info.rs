@@ -85,20 +85,20 @@ impl Summary for ShownInfo {
             table.row("pre-aggregated", kinds.collect::<Vec<_>>().join(", "));
         }
         if let (Some(classes), Some(kind)) = (info.classes, info.labels) {
-            let (what, of) = match kind {
+            let (title, of) = match kind {
                 "multi" => ("classes", ", any number per node"),
                 "partial" => ("classes", ", any number per node, some unknown"),
                 "targets" => ("targets", ""),
                 _ => ("classes", ""),
             };
-            table.row(what, format!("{classes}{of}"));
+            table.row(title, format!("{classes}{of}"));
         }
         if !info.class_names.is_empty() {
-            let what = match info.labels {
+            let title = match info.labels {
                 Some("targets") => "target names",
                 _ => "class names",
             };
-            table.row(what, first_names(&info.class_names));
+            table.row(title, first_names(&info.class_names));
         }
         let splits = [("train", info.splits.train), ("val", info.splits.val), ("test", info.splits.test)];
         let splits = splits.map(|(name, nodes)| (name, nodes.map(|nodes| nodes.to_string())));

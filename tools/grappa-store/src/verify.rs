@@ -53,8 +53,8 @@ impl Summary for Verified {
             );
         }
         let lines = self.problems.iter().map(|found| {
-            let (file, what) = (printable(&found.file), printable(&found.what));
-            format!("{file}: {}: {what}", found.offset)
+            let (file, description) = (printable(&found.file), printable(&found.description));
+            format!("{file}: {}: {description}", found.offset)
         });
         lines.collect::<Vec<_>>().join("\n")
     }

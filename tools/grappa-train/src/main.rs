@@ -157,12 +157,12 @@ fn second_store(error: &clap::Error) -> Option<clap::Error> {
         (ErrorKind::ArgumentConflict, ContextValue::String(argument)) => {
             let command = Cli::command();
             let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
-            let what = format!(
+            let message = format!(
                 "unexpected argument '{argument}': training takes one store, and the argument before it is none of the commands \
                  {}\n\n  tip: 'predict RUN STORE --split test' tells the accuracy of a run",
                 names.join(", ")
             );
-            Some(Cli::command().error(ErrorKind::UnknownArgument, what))
+            Some(Cli::command().error(ErrorKind::UnknownArgument, message))
         }
         _ => None,
     }

@@ -360,9 +360,9 @@ impl Watcher for Screen {
         (self.task, self.monitor) = (task, monitor);
     }
 
-    fn tell(&mut self, what: &str) {
+    fn tell(&mut self, message: &str) {
         if self.tells {
-            let _ = print_line(what);
+            let _ = print_line(message);
         }
     }
 
@@ -380,8 +380,8 @@ impl Watcher for Screen {
         }
     }
 
-    fn warn(&mut self, what: &str) {
-        tracing::warn!("{what}");
+    fn warn(&mut self, message: &str) {
+        tracing::warn!("{message}");
     }
 }
 
@@ -416,9 +416,9 @@ fn line(record: &EpochRecord, epochs: u64, task: Task, monitor: Monitor) -> Stri
     }
     line += &format!("  {:.2} s  {} edges/s", record.seconds, count(record.sampled_edges_per_second as u64));
     // What a run in memory, in one partition and one process does not have is no news.
-    for (what, bytes) in [("read", record.bytes_read), ("sent", record.bytes_sent)] {
+    for (direction, bytes) in [("read", record.bytes_read), ("sent", record.bytes_sent)] {
         if bytes > 0 {
-            line += &format!("  {what} {}", ByteSize(bytes));
+            line += &format!("  {direction} {}", ByteSize(bytes));
         }
     }
     if let Some(coverage) = record.coverage_mean.filter(|&coverage| coverage < 1.0) {

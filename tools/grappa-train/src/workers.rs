@@ -119,7 +119,7 @@ pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
         }
     }
     let Some(Failure { rank, status, killed }) = running.wait(&store, timeout) else { return Ok(()) };
-    let what = match stopped_by(status) {
+    let message = match stopped_by(status) {
         _ if signals::stop_requested() => "the workers have ended".to_owned(),
         Some(signal) => {
             signals::stopped_elsewhere(signal);
@@ -128,7 +128,7 @@ pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
         None => format!("worker {rank} {}", told(status)),
     };
     let late = killed.iter().map(|rank| format!("; worker {rank} did not end with the others, and was killed"));
-    Err(anyhow!("{what}{}", late.collect::<String>()))
+    Err(anyhow!("{message}{}", late.collect::<String>()))
 }
 
 /// Starts a worker with the command line of this process.

@@ -38,9 +38,9 @@ const BROWSER: &str = "/usr/bin/chromium";
 
 /// Installs missing extras, and prints those that can't be installed.
 pub fn install() {
-    for (what, installed) in [("PyTorch Geometric", install_pyg()), ("Chromium", install_browser())] {
+    for (name, installed) in [("PyTorch Geometric", install_pyg()), ("Chromium", install_browser())] {
         if let Err(error) = installed {
-            eprintln!("{what} is missing, so its tests will be skipped: {error:#}");
+            eprintln!("{name} is missing, so its tests will be skipped: {error:#}");
         }
     }
 }

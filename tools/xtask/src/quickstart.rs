@@ -64,9 +64,9 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
         }
     }
     let programs = Programs(profile.folder());
-    for (name, what) in [("graph.grappa", "store"), ("run", "run")] {
+    for (name, kind) in [("graph.grappa", "store"), ("run", "run")] {
         if root().join(FOLDER).join(name).exists() {
-            println!("{FOLDER}/{name} is the {what} of an earlier quickstart, and is replaced.");
+            println!("{FOLDER}/{name} is the {kind} of an earlier quickstart, and is replaced.");
         }
     }
     let built = Instant::now();

@@ -16,12 +16,12 @@ type Tile = (String, Option<String>);
 pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: u32) -> String {
     let mut html = "<div class=\"tiles\">\n".to_owned();
     let leading = monitored_tiles(summary);
-    let is_repeated = |what: &str| leading.iter().any(|(leading, value)| leading == what && value.is_some());
-    let scores = score_tiles(summary, scores).into_iter().filter(|(what, _)| !is_repeated(what));
+    let is_repeated = |title: &str| leading.iter().any(|(leading, value)| leading == title && value.is_some());
+    let scores = score_tiles(summary, scores).into_iter().filter(|(title, _)| !is_repeated(title));
     let scores: Vec<Tile> = scores.collect();
-    for (what, value) in leading.into_iter().chain(scores).chain(others(summary, partitions)) {
+    for (title, value) in leading.into_iter().chain(scores).chain(others(summary, partitions)) {
         if let Some(value) = value {
-            html += &format!("<div><span>{what}</span><b>{value}</b></div>\n");
+            html += &format!("<div><span>{title}</span><b>{value}</b></div>\n");
         }
     }
     html + "</div>\n"
@@ -104,7 +104,7 @@ fn target_tiles(summary: &Summary, scored: &str, scores: Option<&ScoreReport>) -
         ("val R2".to_owned(), summary.val_r2),
         ("val loss".to_owned(), summary.val_loss),
     ];
-    let shown = tiles.map(|(what, value)| (what, value.map(significant)));
+    let shown = tiles.map(|(title, value)| (title, value.map(significant)));
     let how = summary.evaluated.map(|how| how.to_string());
     shown.into_iter().chain([("evaluated".to_owned(), how)]).collect()
 }
@@ -123,7 +123,7 @@ fn others(summary: &Summary, partitions: u32) -> Vec<Tile> {
         ("read in total", read.map(|bytes| ByteSize(bytes).to_string())),
         ("peak memory", summary.peak_rss_bytes.map(|bytes| ByteSize(bytes).to_string())),
     ];
-    tiles.into_iter().map(|(what, value)| (what.to_owned(), value)).collect()
+    tiles.into_iter().map(|(title, value)| (title.to_owned(), value)).collect()
 }
 
 fn above_zero(unit: Unit, value: Option<f64>) -> Option<String> {

@@ -28,11 +28,11 @@ pub(crate) fn checked<'a>(path: &Path, text: &'a str) -> Result<&'a str> {
     // Wherever it is: damage may have joined it to the line before.
     let Some((before, checksum)) = text.rsplit_once(MARK) else { return Ok(text) };
     if checksum != format!("{:016x}\n", xxh3_64(before.as_bytes())) {
-        let what = format!(
+        let problem = format!(
             "damaged: its checksum does not match its contents; restore it from a copy or, if it was edited on purpose, \
              remove its last line (`{MARK}...`)"
         );
-        return Err(Error::run_file(path, what));
+        return Err(Error::run_file(path, problem));
     }
     Ok(before)
 }

@@ -22,20 +22,20 @@ pub fn read(path: &Path, classes: u64) -> Result<Vec<String>> {
     let text = checksum_line::checked(path, &text)?;
     let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
     if names.len() as u64 != classes {
-        let what = format!(
+        let problem = format!(
             "{} names for {classes} classes; it must have one line per class, in the order of their numbers",
             names.len()
         );
-        return Err(EngineError::input(path, Position::Whole, what).into());
+        return Err(EngineError::input(path, Position::Whole, problem).into());
     }
     let mut lines = HashMap::new();
     for (number, name) in (1..).zip(&names) {
         if let Some(before) = lines.insert(name, number) {
-            let what = format!(
+            let problem = format!(
                 "`{}` is also the name in line {before}: reports and predictions could not tell the two classes apart; give each its own",
                 printable(name)
             );
-            return Err(EngineError::input(path, Position::Line(number), what).into());
+            return Err(EngineError::input(path, Position::Line(number), problem).into());
         }
     }
     Ok(names)

@@ -50,12 +50,12 @@ pub enum Error {
     #[error("{0}")]
     NewerVersion(String),
     /// The folder of a new run contains a run or other files.
-    #[error("{}: {what}", .path.display())]
+    #[error("{}: {problem}", .path.display())]
     Exists {
         /// The folder.
         path: PathBuf,
         /// Its contents, and how to proceed.
-        what: &'static str,
+        problem: &'static str,
     },
     /// The folder contains no run to resume.
     #[error("{}: it contains no run (no {file}): start one without --resume", .path.display())]
@@ -66,12 +66,12 @@ pub enum Error {
         file: &'static str,
     },
     /// A file of a run is damaged, truncated, missing or of another kind.
-    #[error("{}: {what}", .path.display())]
+    #[error("{}: {problem}", .path.display())]
     RunFile {
         /// The file.
         path: PathBuf,
         /// The problem, and how to proceed.
-        what: String,
+        problem: String,
     },
     /// A file, or an operation of the engine.
     #[error(transparent)]
@@ -80,8 +80,8 @@ pub enum Error {
 
 impl Error {
     /// An error about a file of a run.
-    pub fn run_file(path: &Path, what: impl Into<String>) -> Self {
-        Self::RunFile { path: path.to_owned(), what: what.into() }
+    pub fn run_file(path: &Path, problem: impl Into<String>) -> Self {
+        Self::RunFile { path: path.to_owned(), problem: problem.into() }
     }
 
     /// The value of an option is out of its range.
@@ -109,8 +109,8 @@ impl Error {
     }
 }
 
-pub(crate) fn refuse(what: String) -> Result<()> {
-    Err(Error::Options(what))
+pub(crate) fn refuse(message: String) -> Result<()> {
+    Err(Error::Options(message))
 }
 
 #[cfg(test)]

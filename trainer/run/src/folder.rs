@@ -75,12 +75,12 @@ impl RunFolder {
             if name == left_over.as_os_str() || name == REPLACED || (is_log(&name) && !path.join(CONFIG).exists()) {
                 continue;
             }
-            let what = if path.join(CONFIG).exists() {
+            let problem = if path.join(CONFIG).exists() {
                 "it already contains a run: continue it with --resume, replace it with --force, or choose another folder with --out"
             } else {
                 "it is not empty and contains no run: choose another folder with --out"
             };
-            return Err(Error::Exists { path: path.to_owned(), what });
+            return Err(Error::Exists { path: path.to_owned(), problem });
         }
         let run = Self { own: OwnFolder::lock(path)?, existed };
         run.write_config(config)?;
@@ -182,10 +182,10 @@ impl RunFolder {
         self.own.check()?;
         match fs::symlink_metadata(self.path().join(CONFIG)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let what = format!(
+                let problem = format!(
                     "the folder of the run was emptied while the run trained (it has no {CONFIG}); train it again"
                 );
-                Err(Error::run_file(self.path(), what))
+                Err(Error::run_file(self.path(), problem))
             }
             // A network file system may fail for a moment.
             _ => Ok(()),
@@ -316,8 +316,8 @@ pub fn schema_of(folder: &Path, state: &RunState) -> Result<Schema> {
     let path = folder.join(SCHEMA);
     let remedy = "restore it from a copy, or resume the run on its store, which writes it again";
     let Some(file) = regular::read_if_there(&path)? else {
-        let what = format!("missing, and the run has names of features or classes: {remedy}");
-        return Err(Error::run_file(&path, what));
+        let problem = format!("missing, and the run has names of features or classes: {remedy}");
+        return Err(Error::run_file(&path, problem));
     };
     let [inputs, outputs] = [state.inputs, state.outputs].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
     let schema = Schema::decode(&file, inputs, outputs);

@@ -291,16 +291,16 @@ impl ModelOptions {
             ("hidden dimensions", self.hidden),
             ("outputs", self.outputs),
         ];
-        if let Some((what, _)) = sizes.iter().find(|(_, size)| *size == 0) {
-            return Err(Error::Model(format!("0 {what}; at least 1 is needed")));
+        if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+            return Err(Error::Model(format!("0 {name}; at least 1 is needed")));
         }
         let dropouts = [
             ("dropout", self.dropout),
             ("input dropout", self.input_dropout),
             ("attention dropout", self.attention_dropout),
         ];
-        if let Some((what, value)) = dropouts.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
-            return Err(Error::Model(format!("{what} {value} is not in [0, 1)")));
+        if let Some((name, value)) = dropouts.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
+            return Err(Error::Model(format!("{name} {value} is not in [0, 1)")));
         }
         if !self.edges.is_nothing() && self.edges.values() != self.layer.edge_values() {
             return Err(Error::Model(format!("{} layers cannot take {:?} of edges", self.layer, self.edges.values())));

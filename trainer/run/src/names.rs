@@ -6,7 +6,7 @@
 macro_rules! named_enums {
     ($(
         $(#[$attribute:meta])*
-        $what:literal $name:ident { $($(#[doc = $help:literal])+ $variant:ident = $text:literal),+ $(,)? }
+        $kind:literal $name:ident { $($(#[doc = $help:literal])+ $variant:ident = $text:literal),+ $(,)? }
         $(removed { $($removed:literal => $replacement:literal),+ })?
     )+) => {$(
         $(#[$attribute])*
@@ -54,11 +54,11 @@ macro_rules! named_enums {
 
             fn from_str(text: &str) -> std::result::Result<Self, $crate::Error> {
                 $($(if text == $removed {
-                    return Err($crate::names::removed($what, text, $replacement));
+                    return Err($crate::names::removed($kind, text, $replacement));
                 })+)?
                 let names = [$($text),+];
                 let index = names.iter().position(|name| *name == text);
-                index.map(|index| Self::ALL[index]).ok_or_else(|| $crate::names::unknown($what, text, &names))
+                index.map(|index| Self::ALL[index]).ok_or_else(|| $crate::names::unknown($kind, text, &names))
             }
         }
 
@@ -80,15 +80,15 @@ pub(crate) use named_enums;
 use crate::Error;
 
 /// The error for a text that is none of the names. It suggests the name that the user probably meant.
-pub fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
+pub fn unknown(kind: &str, text: &str, names: &[&str]) -> Error {
     let (last, others) = names.split_last().expect("an enum has variants");
     let suggestion = nearest(text, names).map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
-    Error::UnknownName(format!("unknown {what} `{text}`{suggestion}: use {} or {last}", others.join(", ")))
+    Error::UnknownName(format!("unknown {kind} `{text}`{suggestion}: use {} or {last}", others.join(", ")))
 }
 
 /// The error for a name that an earlier version had.
-pub fn removed(what: &str, text: &str, replacement: &str) -> Error {
-    Error::Options(format!("the {what} `{text}` was removed: use `{replacement}`"))
+pub fn removed(kind: &str, text: &str, replacement: &str) -> Error {
+    Error::Options(format!("the {kind} `{text}` was removed: use `{replacement}`"))
 }
 
 /// The name that the user probably meant: the longest one that `text` contains (`graphsage`, `GATv2Conv`), or else the

@@ -43,8 +43,8 @@ impl OwnFolder {
         if self.lock.is_at(&self.path)? {
             return Ok(());
         }
-        let what = "the folder of the run was removed or renamed while the run trained, and nothing more is written there; continue a renamed \
+        let problem = "the folder of the run was removed or renamed while the run trained, and nothing more is written there; continue a renamed \
                     run with --resume and its new name as --out, or train a removed one again";
-        Err(Error::run_file(&self.path, what))
+        Err(Error::run_file(&self.path, problem))
     }
 }

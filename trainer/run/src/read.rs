@@ -43,18 +43,18 @@ pub fn metrics(folder: &Path) -> Result<String> {
     let remedy = "restore the file from a copy, or train the run again with --force";
     let position = (1..).zip(&records).find(|(epoch, record)| record.epoch != *epoch).map(|(epoch, _)| epoch);
     if let Some(epoch) = position {
-        let what = format!("the metrics of epoch {epoch} are missing: {remedy}");
-        return Err(EngineError::input(&path, Position::Line(epoch), what).into());
+        let problem = format!("the metrics of epoch {epoch} are missing: {remedy}");
+        return Err(EngineError::input(&path, Position::Line(epoch), problem).into());
     }
     let epochs = summary.filter(StoredSummary::is_finished).map_or(0, |summary| summary.epochs);
     if (records.len() as u64) < epochs {
-        let what = match is_there {
+        let problem = match is_there {
             true => {
                 format!("the metrics after epoch {} are missing, and the run has {epochs}: {remedy}", records.len())
             }
             false => format!("missing, and the run has {epochs} epochs: {remedy}"),
         };
-        return Err(Error::run_file(&path, what));
+        return Err(Error::run_file(&path, problem));
     }
     Ok(whole)
 }
@@ -147,7 +147,7 @@ mod tests {
         let path = folder.path().join(journal::METRICS);
         let whole = fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-        for (kept, what) in [
+        for (kept, expected) in [
             (vec![0, 2], "metrics.jsonl:2: the metrics of epoch 2 are missing"),
             (vec![1, 2], "metrics.jsonl:1: the metrics of epoch 1 are missing"),
             (vec![0, 1], "metrics.jsonl: the metrics after epoch 2 are missing"),
@@ -155,7 +155,7 @@ mod tests {
         ] {
             fs::write(&path, kept.iter().map(|&line| lines[line]).collect::<String>()).unwrap();
             let error = metrics(folder.path()).unwrap_err().to_string();
-            assert!(error.contains(what) && error.contains("--force"), "{error}");
+            assert!(error.contains(expected) && error.contains("--force"), "{error}");
         }
         fs::write(&path, &whole[..whole.len() - 9]).unwrap();
         let error = metrics(folder.path()).unwrap_err().to_string();

@@ -108,12 +108,12 @@ impl Place {
     }
 }
 
-fn check_rank([name, name_of_count]: [&str; 2], what: &str, rank: u32, count: u32) -> Result<()> {
+fn check_rank([name, name_of_count]: [&str; 2], kind: &str, rank: u32, count: u32) -> Result<()> {
     if rank < count {
         return Ok(());
     }
     let last = count - 1;
-    Err(Error::Distributed(format!("{name} is {rank} and {name_of_count} is {count}: {what} count from 0 to {last}")))
+    Err(Error::Distributed(format!("{name} is {rank} and {name_of_count} is {count}: {kind} count from 0 to {last}")))
 }
 
 /// The value of a variable that must be set.

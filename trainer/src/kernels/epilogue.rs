@@ -204,12 +204,12 @@ mod tests {
             let count = a.iter().zip(b).filter(|(a, b)| **a > 0.0 && **b > 0.0).count();
             count as f64 / a.len() as f64
         };
-        for (what, part) in [
+        for (name, part) in [
             ("keys", both(&values, &other)),
             ("rows", both(&values[100..], &values[..values.len() - 100])),
             ("columns", both(&values[1..], &values[..values.len() - 1])),
         ] {
-            assert!((part - 0.25).abs() < 0.006, "{what}: {part}");
+            assert!((part - 0.25).abs() < 0.006, "{name}: {part}");
         }
     }
 

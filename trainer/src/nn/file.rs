@@ -90,8 +90,8 @@ impl Model {
             let values = found.to_f32().filter(|_| found.shape == shape(tensor));
             let values = values.ok_or_else(|| {
                 let (dtype, theirs, ours) = (found.dtype, &found.shape, shape(tensor));
-                let what = format!("`{name}` is {dtype} of {theirs:?}, and the model has F32 of {ours:?}");
-                Error::run_file(path, what)
+                let problem = format!("`{name}` is {dtype} of {theirs:?}, and the model has F32 of {ours:?}");
+                Error::run_file(path, problem)
             })?;
             read.push(values);
         }
@@ -100,8 +100,8 @@ impl Model {
             .filter(|found| !found.name.ends_with(".num_batches_tracked"))
             .find(|found| self.tensors().all(|(name, _)| found.name != name))
         {
-            let what = format!("has a tensor `{}`, and the model has none", other.name);
-            return Err(Error::run_file(path, what));
+            let problem = format!("has a tensor `{}`, and the model has none", other.name);
+            return Err(Error::run_file(path, problem));
         }
         no_grad(|| {
             for ((_, tensor), values) in self.tensors().zip(read) {

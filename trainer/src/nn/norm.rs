@@ -160,8 +160,8 @@ mod tests {
                 for training in [false, true] {
                     let expected = run(Backend::Operators, kind, shape, training);
                     let actual = run(Backend::Fastest, kind, shape, training);
-                    let what = format!("{kind:?} {shape:?} {training}");
-                    assert_each(assert_close, &actual, &expected, 1e-5, &what);
+                    let case = format!("{kind:?} {shape:?} {training}");
+                    assert_each(assert_close, &actual, &expected, 1e-5, &case);
                 }
             }
         }

@@ -190,10 +190,10 @@ impl Processes {
         }
         let of_each = group.gather_all("lack", lack)?;
         let first = (0..).zip(of_each).find_map(|(rank, lack)| Some((rank, lack?)));
-        let (rank, (resource, what)) = first.expect("a rank lacks something");
+        let (rank, (resource, message)) = first.expect("a rank lacks something");
         match done {
             Err(error) if rank == group.place().rank => Err(error),
-            _ => Err(Error::Lack { rank: Some(rank), resource, what }),
+            _ => Err(Error::Lack { rank: Some(rank), resource, message }),
         }
     }
 

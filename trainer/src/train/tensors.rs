@@ -56,6 +56,6 @@ pub(super) fn load(path: &Path, tensors: &[(String, Tensor)], from: &[NamedTenso
 }
 
 /// The error for a checkpoint in `path` that lacks something of the model.
-pub(super) fn of_another_model(path: &Path, what: String) -> Error {
-    Error::run_file(path, format!("{what}: the checkpoint belongs to another model"))
+pub(super) fn of_another_model(path: &Path, problem: String) -> Error {
+    Error::run_file(path, format!("{problem}: the checkpoint belongs to another model"))
 }

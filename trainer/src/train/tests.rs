@@ -173,9 +173,9 @@ fn trainer(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> Trainer {
 }
 
 #[track_caller]
-fn assert_close(name: &str, what: &str, found: f64, expected: f64) {
+fn assert_close(name: &str, quantity: &str, found: f64, expected: f64) {
     let difference = (found - expected).abs();
-    assert!(difference <= 1e-5 * expected.abs().max(1.0), "{name}: {what} is {found} and not {expected}");
+    assert!(difference <= 1e-5 * expected.abs().max(1.0), "{name}: {quantity} is {found} and not {expected}");
 }
 
 fn assert_same_steps(name: &str, together: &[Step], separate: &[Step]) {

@@ -136,7 +136,7 @@ fn runs_take_edge_data_tell_it_and_resume_with_it() {
             };
             let (accuracy, seen) = trained_with(&store, &at("used"), &config);
             assert!(accuracy > 0.5, "{model}: {accuracy}");
-            let is_used = |what: &&String| what.contains("are used");
+            let is_used = |message: &&String| message.contains("are used");
             assert_eq!(seen.told.iter().filter(is_used).count(), 1, "{seen:?}");
             let logits = predicted(&at("used"), &store, &at("used.npy"));
             // Without edge data the model is another one. Gine needs them.
@@ -144,7 +144,7 @@ fn runs_take_edge_data_tell_it_and_resume_with_it() {
                 let ignored =
                     TrainConfig { edge_data: EdgeData::Ignore, first_hop: FirstHop::Sampled, ..config.clone() };
                 let (_, seen) = trained_with(&store, &at("ignored"), &ignored);
-                let not_used = seen.told.iter().filter(|what| what.contains("are not used"));
+                let not_used = seen.told.iter().filter(|message| message.contains("are not used"));
                 assert_eq!(not_used.count(), 2, "{seen:?}");
                 let others = predicted(&at("ignored"), &store, &at("ignored.npy"));
                 assert!(logits != others, "{model}");
@@ -256,7 +256,7 @@ fn a_pre_aggregated_first_hop_with_weights_is_what_all_neighbors_say() {
         // Without weights the first hop is another one.
         let ignored = TrainConfig { model, edge_data: EdgeData::Ignore, epochs: 1, ..config() };
         let (_, seen) = train_at(&store, &ignored, &folder.path().join(format!("{model} ignored"))).unwrap();
-        assert!(seen.told.iter().any(|what| what.starts_with("pre-aggregated features")), "{seen:?}");
+        assert!(seen.told.iter().any(|message| message.starts_with("pre-aggregated features")), "{seen:?}");
     }
 }
 

@@ -90,8 +90,8 @@ impl Watcher for Filling {
         }
     }
 
-    fn warn(&mut self, what: &str) {
-        self.warnings.push(what.to_owned());
+    fn warn(&mut self, message: &str) {
+        self.warnings.push(message.to_owned());
     }
 }
 
@@ -372,8 +372,8 @@ impl Watcher for Replacing {
         }
     }
 
-    fn warn(&mut self, what: &str) {
-        panic!("{what}");
+    fn warn(&mut self, message: &str) {
+        panic!("{message}");
     }
 }
 
@@ -396,7 +396,7 @@ impl Watcher for Removing {
         self.epochs = record.epoch;
     }
 
-    fn warn(&mut self, what: &str) {
-        self.warnings.push(what.to_owned());
+    fn warn(&mut self, message: &str) {
+        self.warnings.push(message.to_owned());
     }
 }

@@ -96,10 +96,10 @@ fn a_store_with_its_columns_in_another_order_predicts_the_same() {
         let config = TrainConfig { model, normalize_features: features, epochs: 2, ..config() };
         let trained = run_of(&own, folder.path().join(format!("{model}.run")), &config);
         let expected = logits(&trained, &own, &out);
-        let check = |what: &str, tolerance: f32| {
+        let check = |quantity: &str, tolerance: f32| {
             let found = logits(&trained, &other, &out);
             for (found, expected) in found.iter().zip(&expected) {
-                assert!((found - expected).abs() < tolerance, "{model} {what}: {found} {expected}");
+                assert!((found - expected).abs() < tolerance, "{model} {quantity}: {found} {expected}");
             }
         };
         // Stored aggregates are rounded.

@@ -253,7 +253,7 @@ fn a_slice_cannot_make_preaggregated_features() {
     assert!(error.contains("grappa-store preaggregate --kind mean"), "{error}");
 
     let (_, seen) = train_at(&slice, &config(), &path("auto.run")).unwrap();
-    let is_told = seen.warnings.iter().any(|what| what.contains("the first hop is sampled"));
+    let is_told = seen.warnings.iter().any(|message| message.contains("the first hop is sampled"));
     assert!(is_told, "{seen:?}");
 }
 

@@ -65,12 +65,12 @@ impl Watcher for Stopping {
 
     fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
 
-    fn tell(&mut self, what: &str) {
-        self.told.push(what.to_owned());
+    fn tell(&mut self, message: &str) {
+        self.told.push(message.to_owned());
     }
 
-    fn warn(&mut self, what: &str) {
-        panic!("{what}");
+    fn warn(&mut self, message: &str) {
+        panic!("{message}");
     }
 }
 
@@ -283,8 +283,8 @@ impl Watcher for Copying {
 
     fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
 
-    fn warn(&mut self, what: &str) {
-        panic!("{what}");
+    fn warn(&mut self, message: &str) {
+        panic!("{message}");
     }
 }
 

@@ -37,10 +37,10 @@ impl Watcher for Unseen {
 
     fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
 
-    fn warn(&mut self, what: &str) {
+    fn warn(&mut self, message: &str) {
         // Models with learned aggregates are trained in partitions, too, and some take nothing of edges.
         let is_known = ["in partitions misses part of the neighborhoods", "are not used: the model"];
-        assert!(is_known.iter().any(|known| what.contains(known)), "{what}");
+        assert!(is_known.iter().any(|known| message.contains(known)), "{message}");
     }
 }
 
@@ -61,12 +61,12 @@ impl Watcher for Seen {
         self.records.push(record.clone());
     }
 
-    fn warn(&mut self, what: &str) {
-        self.warnings.push(what.to_owned());
+    fn warn(&mut self, message: &str) {
+        self.warnings.push(message.to_owned());
     }
 
-    fn tell(&mut self, what: &str) {
-        self.told.push(what.to_owned());
+    fn tell(&mut self, message: &str) {
+        self.told.push(message.to_owned());
     }
 }
 

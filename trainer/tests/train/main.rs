@@ -48,8 +48,8 @@ impl Watcher for Watched {
         self.records.push(record.clone());
     }
 
-    fn warn(&mut self, what: &str) {
-        self.warnings.push(what.to_owned());
+    fn warn(&mut self, message: &str) {
+        self.warnings.push(message.to_owned());
     }
 }
 

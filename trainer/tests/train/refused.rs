@@ -42,8 +42,8 @@ fn a_minibatch_that_passes_the_graph_again_and_again_is_announced_before_the_fir
             self
         }
         fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
-        fn warn(&mut self, what: &str) {
-            self.0.lock().unwrap().push(what.to_owned());
+        fn warn(&mut self, message: &str) {
+            self.0.lock().unwrap().push(message.to_owned());
         }
     }
     let mut announced = Announced(Mutex::default());

@@ -66,7 +66,7 @@ impl Mul<f64> for Numbers {
 /// A line of a table: a stage, or a program as a whole.
 #[derive(Debug)]
 pub struct Line {
-    pub what: String,
+    pub step: String,
     pub measured: Numbers,
     pub planned: Numbers,
     /// Programs have a floor.
@@ -75,13 +75,13 @@ pub struct Line {
 
 impl Line {
     /// A stage of a run, with its plan.
-    pub fn planned(what: &str, seconds: f64, planned: Numbers) -> Self {
-        Self { what: what.to_owned(), measured: Numbers::of_seconds(seconds), planned, is_program: false }
+    pub fn planned(step: &str, seconds: f64, planned: Numbers) -> Self {
+        Self { step: step.to_owned(), measured: Numbers::of_seconds(seconds), planned, is_program: false }
     }
 
     /// A program as a whole, with its plan.
-    pub fn program(what: &str, (measured, disk): &(Measured, DiskUse), planned: Numbers) -> Self {
-        Self { what: what.to_owned(), measured: Numbers::of(measured, disk), planned, is_program: true }
+    pub fn program(step: &str, (measured, disk): &(Measured, DiskUse), planned: Numbers) -> Self {
+        Self { step: step.to_owned(), measured: Numbers::of(measured, disk), planned, is_program: true }
     }
 }
 
@@ -118,7 +118,7 @@ impl Section {
             let over =
                 floor.zip(measured.seconds).filter(|&(floor, _)| floor > 0.0).map(|(floor, seconds)| seconds / floor);
             table.row([
-                line.what.clone(),
+                line.step.clone(),
                 cell(measured.seconds, planned.seconds, 1.0),
                 cell(measured.read, planned.read, GB),
                 cell(measured.written, planned.written, GB),

@@ -23,7 +23,7 @@ pub fn check_features_memory(generator: &Generator, dim: usize, memory: u64, rem
         return Ok(());
     }
     Err(Error::Budget {
-        what: "the features' mean of each class".to_owned(),
+        operation: "the features' mean of each class".to_owned(),
         given: memory,
         least: means + blocks,
         remedy,

@@ -174,13 +174,13 @@ impl Dictionary {
         for (at, pair) in (0..).zip(starts.windows(2)) {
             if pair[0] > pair[1] || pair[1] > self.meta.key_bytes {
                 let offset = Position::Offset(self.file_offset(table + 8 * at));
-                let what = format!(
+                let problem = format!(
                     "block {} of the dictionary is at {}..{}; the file is damaged",
                     blocks.start + at,
                     pair[0],
                     pair[1]
                 );
-                return Err(Error::input(self.file.path(), offset, what));
+                return Err(Error::input(self.file.path(), offset, problem));
             }
         }
         Ok(starts)

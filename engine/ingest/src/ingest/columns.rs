@@ -290,8 +290,8 @@ impl Column<'_> {
             let rows = self.shards.len(ChunkId(shard));
             let placed: u64 = spilled.files_of(shard).map(|(_, extent)| extent.records).sum();
             if placed > rows || (placed < rows && other.is_none()) {
-                let what = format!("expected {rows} spilled rows, one per node, found {placed}");
-                return Err(Error::input(&path, Position::Whole, what));
+                let problem = format!("expected {rows} spilled rows, one per node, found {placed}");
+                return Err(Error::input(&path, Position::Whole, problem));
             }
             let step = self.rows_at_once(rows, buffers.total());
             for first in (0..rows).step_by(step as usize) {

@@ -77,12 +77,12 @@ fn implausible(
     edges: u64,
 ) -> Error {
     let nodes = id + 1;
-    let what = format!(
+    let problem = format!(
         "the largest node id is {id}, so with --ids dense there are {nodes} nodes for {edges} edges; if ids are not \
          consecutive, give --ids sparse; if there are really {nodes} nodes, give --nodes {nodes}; otherwise correct the id"
     );
     let position = position_of(options, block_bytes, id, block).unwrap_or(Position::Whole);
-    Error::input(source.path(block.file), position, what)
+    Error::input(source.path(block.file), position, problem)
 }
 
 /// The line or row of an id in a block. Parsed blocks do not keep positions, so the block is read again with a limit that

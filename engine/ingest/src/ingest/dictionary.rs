@@ -132,8 +132,8 @@ fn collect_listed(mut source: SplitSource, mut ids: IdCollector<'_>, progress: &
             }
             IdCollector::Strings(ids) if source.next_keys(&mut keys)? => {
                 if let Some(long) = keys.iter().position(|id| id.len() > KEY_BYTES_MAX) {
-                    let what = format!("a node id is longer than {KEY_BYTES_MAX} bytes; shorten it");
-                    return Err(source.place(long).error(what));
+                    let problem = format!("a node id is longer than {KEY_BYTES_MAX} bytes; shorten it");
+                    return Err(source.place(long).error(problem));
                 }
                 ids.add_all(keys.iter())?;
             }

@@ -48,8 +48,8 @@ impl EdgeValues {
         let schema = Schema { edge_features: source.feature_columns(), ..Schema::default() };
         let names = schema.edge_feature_names();
         let rules = rules(options, source, &schema.edge_features)?;
-        if let Err(FormatError::Invalid { what, .. }) = schema.check() {
-            return Err(Error::conflict(what, "rename columns of the edges, so that each has a name of its own"));
+        if let Err(FormatError::Invalid { problem, .. }) = schema.check() {
+            return Err(Error::conflict(problem, "rename columns of the edges, so that each has a name of its own"));
         }
         let dtype = match options.edge_form.feature_dtype {
             Some(_) if width == 0 => {

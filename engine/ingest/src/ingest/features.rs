@@ -116,8 +116,8 @@ impl ColumnInput for FeatureInput<'_> {
         let mut values = Vec::new();
         let read = self.matrix.read_rows(first, count, &mut values)?;
         if read != count {
-            let what = format!("expected {} rows, one per node, found {}", self.nodes, first + read as u64);
-            return Err(Error::input(self.matrix.path(), Position::Whole, what));
+            let problem = format!("expected {} rows, one per node, found {}", self.nodes, first + read as u64);
+            return Err(Error::input(self.matrix.path(), Position::Whole, problem));
         }
         self.note_overflows(first, &values);
         let start = rows.len();
@@ -150,7 +150,7 @@ impl ColumnInput for FeatureInput<'_> {
             return Ok(());
         };
         let (row, column, value) = first;
-        let what = format!(
+        let problem = format!(
             "column {column} of node {} is {value}, too large for {}, and so are {} more values; store the features with \
              --feature-dtype {}, or give --allow-nan to store such values as infinity",
             text::printable(&(self.id_of_row)(row)?),
@@ -161,6 +161,6 @@ impl ColumnInput for FeatureInput<'_> {
                 _ => "f32",
             }
         );
-        Err(self.matrix.place(row).error(what))
+        Err(self.matrix.place(row).error(problem))
     }
 }

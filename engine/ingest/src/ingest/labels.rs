@@ -47,9 +47,9 @@ impl LabelInput {
     /// Fails if the classes have names, and the classes of the store of `--schema-of` have none.
     pub fn check_classes_of(&self, schema: &Schema) -> Result<()> {
         if schema.classes.is_empty() && self.source.has_names() {
-            let what =
+            let problem =
                 "these labels are names, but the classes of the store of --schema-of have none; write its numbers";
-            return Err(Error::input(self.source.path(), Position::Whole, what));
+            return Err(Error::input(self.source.path(), Position::Whole, problem));
         }
         Ok(())
     }
@@ -96,16 +96,16 @@ fn count(source: &LabelSource, nodes: u64) -> Result<(u64, u32)> {
         return Ok((rows, source.class_names().len() as u32));
     }
     let Some((class, row)) = largest else {
-        let what = "no node has a label: all are negative, NaN or empty; omit --labels";
-        return Err(Error::input(source.path(), Position::Whole, what));
+        let problem = "no node has a label: all are negative, NaN or empty; omit --labels";
+        return Err(Error::input(source.path(), Position::Whole, problem));
     };
     let classes = class + 1;
     if u64::from(classes) > nodes.saturating_add(CLASSES_FREE) {
-        let what = format!(
+        let problem = format!(
             "the largest class is {class}, so there are {classes} classes for {nodes} nodes; if it means that the node has no \
              label, write a negative number; otherwise number the classes from 0 without gaps"
         );
-        return Err(source.place(row).error(what));
+        return Err(source.place(row).error(problem));
     }
     Ok((rows, classes))
 }

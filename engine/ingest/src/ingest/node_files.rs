@@ -220,7 +220,7 @@ impl NodeFiles {
     pub fn check_number_of_ids(&self, path: &Path, ids: u64) -> Result<()> {
         for file in self.without_ids() {
             if let Some(rows) = file.rows().filter(|&rows| rows != ids) {
-                let what = format!(
+                let problem = format!(
                     "expected {rows} ids, one per row of {}, found {ids}; give the id of each row, in the order of the rows{}",
                     file.path().display(),
                     if rows + 1 == ids {
@@ -229,7 +229,7 @@ impl NodeFiles {
                         String::new()
                     }
                 );
-                return Err(Error::input(path, Position::Whole, what));
+                return Err(Error::input(path, Position::Whole, problem));
             }
         }
         Ok(())
@@ -284,12 +284,12 @@ fn open_split_columns(data: &NodeData) -> Result<Option<SplitColumns>> {
 
 /// Fails if columns of features, or classes, of the table `path` have the same names.
 fn check_schema(path: &Path, schema: &Schema) -> Result<()> {
-    schema.check().map_err(|what| {
-        let FormatError::Invalid { what, .. } = what else {
-            return Error::format(path)(what);
+    schema.check().map_err(|problem| {
+        let FormatError::Invalid { problem, .. } = problem else {
+            return Error::format(path)(problem);
         };
-        let what = format!("{what}; rename columns of the table, so that each has a name of its own");
-        Error::input(path, Position::Whole, what)
+        let problem = format!("{problem}; rename columns of the table, so that each has a name of its own");
+        Error::input(path, Position::Whole, problem)
     })
 }
 
@@ -298,9 +298,9 @@ fn check_held(path: &Path, held: u64, budget: &IngestBudget) -> Result<()> {
     if held <= TABLE_OF_IDS.bytes(budget.memory) {
         return Ok(());
     }
-    let what = format!("the parts of {} that stay in memory, which may take half of it", path.display());
+    let operation = format!("the parts of {} that stay in memory, which may take half of it", path.display());
     Err(budget.too_small(
-        what,
+        operation,
         TABLE_OF_IDS.budget_of(held),
         "raise --memory, or write a table again with one column of lists, or with smaller row groups, or a sparse matrix in \
          format csr",

@@ -141,7 +141,7 @@ pub fn check_table(job: &IngestJob<'_>, nodes: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::Budget {
-        what: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
+        operation: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
         given: job.options.resources.memory,
         least: 2 * wanted,
         remedy: "raise --memory, or choose another --assign, which takes none",

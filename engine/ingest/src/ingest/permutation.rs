@@ -51,8 +51,8 @@ pub fn build(
             true => "if the last nodes have no edges, give the number of nodes with --nodes",
             false => "give one line per node, in the order of their ids",
         };
-        let what = format!("expected the part of each of {nodes} nodes, found {lines} parts; {remedy}");
-        return Err(Error::input(path, Position::Whole, what));
+        let problem = format!("expected the part of each of {nodes} nodes, found {lines} parts; {remedy}");
+        return Err(Error::input(path, Position::Whole, problem));
     }
     let mut next = Vec::with_capacity(sizes.len());
     let mut start = 0;

@@ -148,13 +148,13 @@ pub fn held_memory(chunks: &ChunkMap, parts: u64, budget: &IngestBudget) -> Resu
     if least <= budget.memory {
         return Ok(bytes + buckets);
     }
-    let (what, remedy) = if buckets > bytes {
+    let (operation, remedy) = if buckets > bytes {
         (edge_buckets(chunks, chunks.chunks().into()), BUCKETS_REMEDY)
     } else {
-        let what = format!("writing chunks of {largest} nodes, {at_once} at a time");
-        (what, "raise --memory, or give more --chunks or fewer --threads")
+        let operation = format!("writing chunks of {largest} nodes, {at_once} at a time");
+        (operation, "raise --memory, or give more --chunks or fewer --threads")
     };
-    Err(budget.too_small(what, least, remedy))
+    Err(budget.too_small(operation, least, remedy))
 }
 
 /// The edge buckets of `present` of the chunks, for messages about memory.
@@ -164,11 +164,11 @@ pub fn edge_buckets(chunks: &ChunkMap, present: u64) -> String {
 
 /// Fails if `bytes` of sets of nodes, which an operation makes beside a table of ids, exceed a quarter of the budget. The
 /// error names a budget that suffices.
-pub fn check_sets(what: String, bytes: u64, budget: &IngestBudget) -> Result<()> {
+pub fn check_sets(operation: String, bytes: u64, budget: &IngestBudget) -> Result<()> {
     if bytes <= SETS.bytes(budget.memory) {
         return Ok(());
     }
-    Err(budget.too_small(what, SETS.budget_of(bytes), "raise --memory"))
+    Err(budget.too_small(operation, SETS.budget_of(bytes), "raise --memory"))
 }
 
 /// Fails if the budget is too small for any graph with listed ids, before time is spent on its ids. The error names a
@@ -198,8 +198,8 @@ fn too_small_for_buffers(shards: u64, reserved: bool, budget: &IngestBudget) -> 
     } else {
         (threads * buffers * 4 / 3).max(threads * least)
     };
-    let what = format!("{shards} buffers in each of {threads} threads");
-    budget.too_small(what, wanted, "raise --memory, or give fewer --threads")
+    let operation = format!("{shards} buffers in each of {threads} threads");
+    budget.too_small(operation, wanted, "raise --memory, or give fewer --threads")
 }
 
 /// The memory and threads of a run.
@@ -224,9 +224,9 @@ impl IngestBudget {
         Self { memory, share, threads, reserved: 0, block_bytes: block_bytes as usize }
     }
 
-    /// The error about `what`, which needs a budget with at least `least` bytes of [`memory`](Self::memory).
-    pub fn too_small(&self, what: String, least: u64, remedy: &'static str) -> Error {
-        Error::Budget { what, given: self.memory * self.share, least: least * self.share, remedy }
+    /// The error about `operation`, which needs a budget with at least `least` bytes of [`memory`](Self::memory).
+    pub fn too_small(&self, operation: String, least: u64, remedy: &'static str) -> Error {
+        Error::Budget { operation, given: self.memory * self.share, least: least * self.share, remedy }
     }
 
     /// Bytes of memory of each thread for blocks of the input.

@@ -137,8 +137,8 @@ fn nodes_of_ids(
         return Ok(RowNodes::Written);
     }
     let (source, path, nodes) = (list.open(job.options)?, list.name(), lookup.ids.nodes());
-    let what = format!("a bit for each of {nodes} nodes, to find ids that {} has twice", path.display());
-    check_sets(what, id_lists::set_memory(&source, nodes), &job.budget)?;
+    let operation = format!("a bit for each of {nodes} nodes, to find ids that {} has twice", path.display());
+    check_sets(operation, id_lists::set_memory(&source, nodes), &job.budget)?;
     let mut found = RowSet::new(nodes, id_lists::listed(&source))?;
     drop(source);
     job.progress.stage("looking up the ids of rows", None);
@@ -159,12 +159,12 @@ fn nodes_of_ids(
                 return Err(place.error(not_a_node(job.options, &id(), nodes)));
             };
             if !found.insert(node) {
-                let what = format!(
+                let problem = format!(
                     "the id {} is in {} twice; give the id of each row once",
                     id(),
                     if place.path == path { "this file" } else { "this folder" }
                 );
-                return Err(place.error(what));
+                return Err(place.error(problem));
             }
             rows.set(row, node, || check_stopped(job.progress))
         },
@@ -222,12 +222,12 @@ impl Unknown {
                 "or make them nodes without edges: list them in a file for --node-ids, or in a table of features with ids"
             }
         };
-        let what = format!(
+        let problem = format!(
             "{} of {} ids belong to no node, and {id} is the first; remove their rows, {remedy}",
             self.count,
             self.count + known
         );
-        Some(Error::input(&path, position, what))
+        Some(Error::input(&path, position, problem))
     }
 }
 
@@ -284,9 +284,9 @@ fn check_complete(path: &Path, found: &RowSet, ids: &IdMap, nodes: u64, files: &
         [table] if Path::new(table) == path => "add their rows".to_owned(),
         _ => format!("add their ids, and their rows to {}", files.join(" and ")),
     };
-    let what = format!(
+    let problem = format!(
         "{lacks} of the {nodes} nodes of the graph are not in it, for example {}; {add}",
         ids.external(found.first_missing())?,
     );
-    Err(Error::input(path, Position::Whole, what))
+    Err(Error::input(path, Position::Whole, problem))
 }

@@ -40,8 +40,9 @@ pub fn write(job: &IngestJob<'_>, columns: &SplitColumns, rows: &RowNodes, nodes
             break;
         }
         if row + read > nodes {
-            let what = format!("expected {nodes} rows, one per node, found more; {}", surplus_rows_remedy(job.options));
-            return Err(columns.place(nodes).error(what));
+            let problem =
+                format!("expected {nodes} rows, one per node, found more; {}", surplus_rows_remedy(job.options));
+            return Err(columns.place(nodes).error(problem));
         }
         rows.read(row..row + read, &mut nodes_of_rows)?;
         for (&node, split) in nodes_of_rows.iter().zip(&read_splits) {
@@ -53,8 +54,8 @@ pub fn write(job: &IngestJob<'_>, columns: &SplitColumns, rows: &RowNodes, nodes
         check_stopped(job.progress)?;
     }
     if sets.iter().all(RoaringTreemap::is_empty) {
-        let what = "no node is in a split; omit --split-column";
-        return Err(Error::input(columns.path(), Position::Whole, what));
+        let problem = "no node is in a split; omit --split-column";
+        return Err(Error::input(columns.path(), Position::Whole, problem));
     }
     let sets: Vec<_> = SPLITS.into_iter().zip(&sets).filter(|(_, set)| !set.is_empty()).collect();
     splits::write(job, nodes, &sets)

@@ -70,9 +70,9 @@ fn read(input: &Input, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>)
     let source = open(input, options, nodes)?;
     // Row N of a mask is the node with the id N.
     if source.is_mask() && (options.ids != ExternalIds::Dense || options.node_data.ids.is_some()) {
-        let what = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \
+        let problem = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \
                     give a list of the ids of its nodes";
-        return Err(Error::input(input.name(), Position::Whole, what));
+        return Err(Error::input(input.name(), Position::Whole, problem));
     }
     source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;
     let mut set = RoaringTreemap::new();
@@ -82,7 +82,7 @@ fn read(input: &Input, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>)
         kind,
         lookup,
         |_, place, node, id| {
-            let what = match node {
+            let problem = match node {
                 Some(node) if set.insert(node.0) => return Ok(()),
                 Some(_) => format!(
                     "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: {}",
@@ -92,7 +92,7 @@ fn read(input: &Input, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>)
                 ),
                 None => format!("the graph has no node with the id {}; remove it from the split", id()),
             };
-            Err(place.error(what))
+            Err(place.error(problem))
         },
     )?;
     if set.is_empty() {
@@ -116,7 +116,7 @@ fn check_disjoint(
                     && kind == ExternalIds::String
                     && is_first_line(&a.ids, &id)?
                     && is_first_line(&b.ids, &id)?;
-                let what = format!(
+                let problem = format!(
                     "{} node(s) are also in the split {} ({}), for example {id}; splits must not overlap{}",
                     shared.len(),
                     b.name,
@@ -129,7 +129,7 @@ fn check_disjoint(
                         false => String::new(),
                     }
                 );
-                return Err(Error::input(a.ids.name(), Position::Whole, what));
+                return Err(Error::input(a.ids.name(), Position::Whole, problem));
             }
         }
     }

@@ -113,8 +113,8 @@ impl ColumnTable {
     }
 
     /// The error about a row.
-    pub fn refused(&self, row: u64, what: impl Into<String>) -> Error {
-        Error::input(self.path(), Position::Row(row), what)
+    pub fn refused(&self, row: u64, problem: impl Into<String>) -> Error {
+        Error::input(self.path(), Position::Row(row), problem)
     }
 }
 
@@ -222,8 +222,8 @@ pub fn read_table(path: &Path) -> Result<Vec<(String, TableColumn)>> {
             ValueType::Number => TableColumn::Floats(Vec::new()),
             ValueType::String => TableColumn::Strings(Vec::new()),
             _ => {
-                let what = format!("expected numbers or strings in column {}", described(field));
-                return Err(table.file.error(what));
+                let problem = format!("expected numbers or strings in column {}", described(field));
+                return Err(table.file.error(problem));
             }
         };
         let mut cursor = Cursor::default();

@@ -162,13 +162,13 @@ impl EdgeColumns {
             [(Some(self.source), "the sources"), (Some(self.target), "the targets"), (self.weight, "the weights")];
         for (at, column) in self.features.iter().enumerate() {
             let role = roles.iter().find(|(taken, _)| *taken == Some(*column));
-            let what = match role {
+            let reason = match role {
                 Some((_, role)) => format!("has {role} already"),
                 None if self.features[..at].contains(column) => "is there twice".to_owned(),
                 None => continue,
             };
             return Err(format!(
-                "the column {} {what}; leave it out of --edge-features-from",
+                "the column {} {reason}; leave it out of --edge-features-from",
                 in_shell(names[*column])
             ));
         }

@@ -268,7 +268,7 @@ impl Table<'_> {
             .filter(|&&column| match self.named(column) {
                 _ if matches!(self.kind(column), Kind::Strings | Kind::Others) => true,
                 Named::Id | Named::SomeId => true,
-                Named::Unclear(what) => what != "ids",
+                Named::Unclear(kind) => kind != "ids",
                 _ => false,
             })
             .copied()

@@ -291,7 +291,7 @@ fn too_few_nodes(source: &LimitSource, nodes: u64, edges: &Path, position: Posit
         None => (format!("the edges name a node beyond them ({at})"), String::new()),
     };
     let (LimitSource::Rows(file) | LimitSource::Count(file)) = source;
-    let what = match source {
+    let problem = match source {
         LimitSource::Rows(_) => {
             let from_one = match ids_max == Some(nodes) {
                 true => format!("; if ids count from 1, {}", read_ids_from_one(nodes)),
@@ -303,7 +303,7 @@ fn too_few_nodes(source: &LimitSource, nodes: u64, edges: &Path, position: Posit
             "this file says that there are {nodes} nodes, but {named}; fix the number, or leave such edges out with --on-bad-line skip"
         ),
     };
-    Error::input(file, Position::Whole, what)
+    Error::input(file, Position::Whole, problem)
 }
 
 /// Whether there are blanks or digits beyond ASCII, controls, or characters without width.

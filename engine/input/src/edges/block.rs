@@ -124,9 +124,9 @@ impl RawBlock<'_> {
 
     /// The error that the input differs from an earlier pass over it.
     pub fn changed(&self) -> Error {
-        let what =
+        let problem =
             "found ids that were not there in the first pass over this file: something is changing it; start again";
-        Error::input(self.file.file.path(), Position::Whole, what)
+        Error::input(self.file.file.path(), Position::Whole, problem)
     }
 
     /// Parses integer ids into `into`, which is emptied first. Calls `on_reject` with each line or row that is left out, in

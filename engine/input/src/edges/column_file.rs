@@ -65,7 +65,7 @@ impl Block {
 
 impl ColumnFile {
     pub fn new(table: ColumnTable, options: &EdgeSourceOptions) -> Result<Self> {
-        let columns = PickedColumns::new(&table, options).map_err(|what| table.file.error(what))?;
+        let columns = PickedColumns::new(&table, options).map_err(|problem| table.file.error(problem))?;
         table.check_columns(columns.ids.iter().chain(&columns.values).copied().chain(columns.order))?;
         let features = if columns.encoder.is_none() { columns.features().len() } else { 0 };
         Ok(Self {
@@ -277,8 +277,8 @@ impl ColumnFile {
             for (index, row) in rows.enumerate() {
                 let cells: std::result::Result<Vec<_>, _> = columns.iter().map(|column| column.cell(index)).collect();
                 let cells = cells.map_err(|_| {
-                    let what = "expected text in UTF-8 in the columns of edge features, found other bytes";
-                    self.table.refused(row, what)
+                    let problem = "expected text in UTF-8 in the columns of edge features, found other bytes";
+                    self.table.refused(row, problem)
                 })?;
                 each(row, &cells)?;
             }

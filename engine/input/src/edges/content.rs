@@ -115,7 +115,7 @@ impl Content {
 
     /// The edges of data in memory.
     pub fn in_memory(input: &MemoryInput, options: &EdgeSourceOptions) -> Result<Self> {
-        let refused = |what: &str| Err(Error::input(&input.name, Position::Whole, what));
+        let refused = |problem: &str| Err(Error::input(&input.name, Position::Whole, problem));
         if options.separator.is_some() {
             return refused("--separator is for text; omit it");
         }
@@ -143,8 +143,8 @@ impl Content {
     fn of_integers(table: Table, name: &Path, options: &EdgeSourceOptions) -> Result<Self> {
         // An array of strings was refused before, as one that is not read.
         if options.ids == IdKind::String {
-            let what = "the ids in this file are integers; omit --ids string (--ids sparse takes any integers)";
-            return Err(Error::input(name, Position::Whole, what));
+            let problem = "the ids in this file are integers; omit --ids string (--ids sparse takes any integers)";
+            return Err(Error::input(name, Position::Whole, problem));
         }
         Ok(if table.rows == 0 { Self::Nothing } else { Self::Table(Box::new(table)) })
     }
@@ -172,7 +172,7 @@ impl Content {
     pub fn reading(&self, weighted: bool) -> Option<Reading> {
         if let Self::Columns(file) = self {
             return Some(Reading {
-                what: "edges",
+                content: "edges",
                 format: file.format(),
                 columns: file.columns.roles.clone(),
                 left_out: file.columns.left_out.clone(),
@@ -182,7 +182,7 @@ impl Content {
         let Some(layout) = self.layout() else {
             let Self::Table(table) = self else { return None };
             return Some(Reading {
-                what: "edges",
+                content: "edges",
                 format: match (table.nodes.is_some(), table.has_values) {
                     (true, true) => "sparse matrix, an edge from each row to its columns, values are weights",
                     (true, false) => "sparse matrix, an edge from each row to its columns",
@@ -196,7 +196,7 @@ impl Content {
         let names: Vec<&str> = layout.header.as_ref().unwrap_or(&numbers).iter().map(String::as_str).collect();
         let columns = &layout.form.columns;
         Some(Reading {
-            what: "edges",
+            content: "edges",
             format: match layout.matrix {
                 None => "text",
                 Some(matrix) if matrix.symmetric => "symmetric Matrix Market",
@@ -317,7 +317,7 @@ fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeF
     let Some(nul) = head.iter().position(|&byte| byte == 0).filter(|_| compression == Compression::None) else {
         return Ok(EdgeFormat::Tsv);
     };
-    let what = match is_text_with_nuls(head) {
+    let problem = match is_text_with_nuls(head) {
         true => format!("found a NUL byte in text; remove such bytes: {}", Conversion::RemoveNuls.command(path)),
         false => format!(
             "found a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
@@ -325,7 +325,7 @@ fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeF
             Conversion::Utf16ToUtf8.command(path)
         ),
     };
-    Err(Error::input(path, Position::Offset(nul as u64), what))
+    Err(Error::input(path, Position::Offset(nul as u64), problem))
 }
 
 /// Whether these are lines of text with a few NUL bytes, or with many at their end.

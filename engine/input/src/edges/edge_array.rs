@@ -25,7 +25,7 @@ const WEIGHTS: &str = "weights";
 #[derive(Clone)]
 pub(super) struct EdgeArray {
     pub reader: Arc<ArrayReader>,
-    what: &'static str,
+    kind: &'static str,
     /// Values of an edge.
     pub width: usize,
     /// Where they begin among all values of an edge.
@@ -65,9 +65,9 @@ impl EdgeArray {
         Ok(Self::new(array, "rows of edge features", width as usize, usize::from(after_weight)))
     }
 
-    fn new(array: NpyArray, what: &'static str, width: usize, at: usize) -> Self {
-        let spreads = Spread::columns(if what == WEIGHTS { 0 } else { width }).into();
-        Self { reader: Arc::new(array.reader()), what, width, at, spreads }
+    fn new(array: NpyArray, kind: &'static str, width: usize, at: usize) -> Self {
+        let spreads = Spread::columns(if kind == WEIGHTS { 0 } else { width }).into();
+        Self { reader: Arc::new(array.reader()), kind, width, at, spreads }
     }
 
     pub fn expect_rows(&self, edges: u64) -> Result<()> {
@@ -75,7 +75,7 @@ impl EdgeArray {
         match array.shape[0] == edges {
             true => Ok(()),
             false => {
-                Err(array.error(format!("expected {edges} {}, one per edge, found {}", self.what, array.shape[0])))
+                Err(array.error(format!("expected {edges} {}, one per edge, found {}", self.kind, array.shape[0])))
             }
         }
     }
@@ -85,7 +85,7 @@ impl EdgeArray {
     }
 
     pub fn is_weights(&self) -> bool {
-        self.what == WEIGHTS
+        self.kind == WEIGHTS
     }
 
     pub fn row_bytes(&self) -> usize {

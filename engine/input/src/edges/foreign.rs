@@ -26,8 +26,8 @@ pub(super) fn refuse_other_formats(head: &[&[u8]], path: &Path) -> Result<()> {
         None => "write a line for each edge, with source and target, or a Parquet file with the columns src and dst"
             .to_owned(),
     };
-    let what = format!("this is {name}, not a list of edges; {remedy}");
-    Err(Error::input(path, Position::Whole, what))
+    let problem = format!("this is {name}, not a list of edges; {remedy}");
+    Err(Error::input(path, Position::Whole, problem))
 }
 
 /// Fails if the lines of data are adjacency lists: a node and its neighbors, or only its neighbors (METIS).
@@ -48,11 +48,11 @@ pub(super) fn refuse_adjacency_lists(
         })
         .collect();
     if ids == IdKind::Integer && is_whole && is_metis(&data, &counts) {
-        let what = format!(
+        let problem = format!(
             "this is a graph of METIS, whose lines are the neighbors of each node, not a list of edges; convert it: {}",
             Conversion::MetisToEdges.command(path)
         );
-        return Err(Error::input(path, Position::Whole, what));
+        return Err(Error::input(path, Position::Whole, problem));
     }
     let most = counts.iter().copied().max().unwrap_or(0);
     let usual = counts.iter().filter(|&&count| count == 2 || count == 3).count();
@@ -70,14 +70,14 @@ pub(super) fn refuse_adjacency_lists(
         Some(line) if line.contains(&b':') => "-F'[: \\t,]+' ".to_owned(),
         _ => split,
     };
-    let what = format!(
+    let problem = format!(
         "lines have from {} to {most} columns, as adjacency lists have: a node and its neighbors; write a line for each edge: {} (or \
          if this is METIS: {})",
         counts.iter().copied().min().unwrap_or(0),
         Conversion::ListsToEdges.command(path).replacen("SPLIT", &split, 1),
         Conversion::MetisToEdges.command(path)
     );
-    Err(Error::input(path, Position::Whole, what))
+    Err(Error::input(path, Position::Whole, problem))
 }
 
 /// Whether lines of integers are a graph of METIS without weights: the first one has the numbers of nodes and edges, and the others the

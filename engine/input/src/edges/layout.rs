@@ -173,7 +173,7 @@ impl Sniffer<'_> {
             Some(names) => {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 let columns = EdgeColumns::named(&names, true, &options.columns);
-                Some(columns.map_err(|what| self.refused(first, what))?)
+                Some(columns.map_err(|problem| self.refused(first, problem))?)
             }
         };
         let mut first_bad = None;
@@ -196,9 +196,9 @@ impl Sniffer<'_> {
                     };
                     let is_unnamed = header.is_none() && !options.columns.is_given();
                     if form.weighted() && is_unnamed && third_column_has_ids(texts, separator) {
-                        let what = "the third column has ids as the first two have; give --src 1 --dst 3 for triples of subject, relation \
+                        let problem = "the third column has ids as the first two have; give --src 1 --dst 3 for triples of subject, relation \
                                     and object, --src 1 --dst 2 to leave it out, or --weight 3 if it has the weights of the edges";
-                        return Err(self.refused(line, what.to_owned()));
+                        return Err(self.refused(line, problem.to_owned()));
                     }
                     let noted = if note == Some(LARGE_WEIGHT) { line } else { first };
                     return Ok(Some(TextLayout {
@@ -218,12 +218,12 @@ impl Sniffer<'_> {
         first_bad.map_or(Ok(None), Err)
     }
 
-    fn refused(&self, line: &Line, what: String) -> Error {
+    fn refused(&self, line: &Line, problem: String) -> Error {
         // Line ends of old Macs make one line of many.
         if line.bytes.contains(&b'\r') {
             return self.bad(line, BadEdge::NotInteger);
         }
-        Error::input(self.path, Position::Line(line.number), what)
+        Error::input(self.path, Position::Line(line.number), problem)
     }
 
     /// The error about a line like which all others probably are.
@@ -246,7 +246,7 @@ impl Sniffer<'_> {
             [] => Separator::of_lines(self.head.leading.iter().map(Line::text), "--separator"),
             _ => Separator::of_lines(data.iter().copied(), "--separator"),
         };
-        found.map_err(|what| Error::input(self.path, Position::Whole, what))
+        found.map_err(|problem| Error::input(self.path, Position::Whole, problem))
     }
 
     /// Fails if a line before the data that begins as a comment does may be an edge between strings.
@@ -268,12 +268,12 @@ impl Sniffer<'_> {
             };
             let is_word = after.first().is_some_and(|byte| !b" \t!".contains(byte));
             if fits && is_word && !names_both_ends(&names) {
-                let what = format!(
+                let problem = format!(
                     "this line may be a comment, or an edge between strings: {}; give --comments no if it is an edge, or --comments \
                      yes if it is a comment",
                     shown(text)
                 );
-                return Err(self.refused(line, what));
+                return Err(self.refused(line, problem));
             }
         }
         Ok(())
@@ -341,8 +341,8 @@ impl Sniffer<'_> {
                     ),
                     false => String::new(),
                 };
-                let what = format!("the header has {} columns, but this line has {width}{remedy}", names.len());
-                return Err(self.refused(line, what));
+                let problem = format!("the header has {} columns, but this line has {width}{remedy}", names.len());
+                return Err(self.refused(line, problem));
             }
             (_, Some(columns)) => columns.clone(),
             (_, None) if width < 2 + empty_columns => {
@@ -350,7 +350,7 @@ impl Sniffer<'_> {
                 return Err(self.bad(line, bad));
             }
             (_, None) => EdgeColumns::numbered(width - empty_columns, &options.columns)
-                .map_err(|what| self.refused(line, what))?,
+                .map_err(|problem| self.refused(line, problem))?,
         };
         let encoder = match EdgeEncoder::of(options) {
             None if !self.are_numbers(&columns.features, separator, header.is_some()) => {

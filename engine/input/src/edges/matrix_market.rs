@@ -49,10 +49,10 @@ impl Matrix {
         path: &Path,
         options: &EdgeSourceOptions,
     ) -> Result<(Self, LineForm)> {
-        let refuse = |line: &Line, what: String| Err(Error::input(path, Position::Line(line.number), what));
+        let refuse = |line: &Line, problem: String| Err(Error::input(path, Position::Line(line.number), problem));
         if options.ids == IdKind::String || options.columns.is_given() || options.separator.is_some() {
-            let what = "a matrix has numbers of rows and columns as ids; omit --ids string, --separator, --src, --dst and --weight";
-            return refuse(first, what.to_owned());
+            let problem = "a matrix has numbers of rows and columns as ids; omit --ids string, --separator, --src, --dst and --weight";
+            return refuse(first, problem.to_owned());
         }
         let banner = String::from_utf8_lossy(&first.bytes).to_ascii_lowercase();
         let words: Vec<&str> = banner.split_ascii_whitespace().skip(1).collect();
@@ -88,17 +88,18 @@ impl Matrix {
         let (rows, columns, entries) = match numbers.as_deref() {
             Some(&[rows, columns, entries]) => (rows, columns, entries),
             _ => {
-                let what = format!("expected the numbers of rows, columns and entries, found {}", shown(&size.bytes));
-                return refuse(size, what);
+                let problem =
+                    format!("expected the numbers of rows, columns and entries, found {}", shown(&size.bytes));
+                return refuse(size, problem);
             }
         };
         if rows != columns {
-            let what = format!(
+            let problem = format!(
                 "the matrix has {rows} rows and {columns} columns, but edges between nodes make a square one; if columns are other nodes \
                  than rows, number them after the rows: {}",
                 Conversion::BipartiteMtx.command(path)
             );
-            return refuse(size, what);
+            return refuse(size, problem);
         }
         let matrix = Self { nodes: rows, entries, symmetric, limit: options.id_limit };
         let mut form = LineForm::plain(Separator::Spaces, weighted);
@@ -118,11 +119,11 @@ impl Matrix {
         if found >= self.entries {
             return Ok(());
         }
-        let what = format!(
+        let problem = format!(
             "expected {} entries, as the size of the matrix says, found {found}; the file is truncated: write it again",
             self.entries
         );
-        Err(Error::input(path, Position::Whole, what))
+        Err(Error::input(path, Position::Whole, problem))
     }
 
     /// The entry on a line, with row and column from 0. None on a blank line.

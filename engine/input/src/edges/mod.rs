@@ -132,7 +132,7 @@ impl EdgeSource {
             match &mut file.content {
                 Content::Table(table) => table
                     .attach(first_row, &arrays, options.columns.order.as_deref(), options.block_bytes)
-                    .map_err(|what| file.file.error(what))?,
+                    .map_err(|problem| file.file.error(problem))?,
                 Content::Columns(columns) => columns.attach(first_row, &arrays, options.block_bytes),
                 Content::Nothing | Content::Text(_) | Content::PackedText { .. } => {}
             }
@@ -504,12 +504,12 @@ fn weights_in_column(files: &[EdgeFile], allow_empty: bool) -> Result<bool> {
         if allow_empty {
             return Ok(false);
         }
-        let what = format!(
+        let problem = format!(
             "there are no edges in this file{}; if the graph has nodes only, give their number with --nodes, or with --ids sparse or \
              string their ids with --node-ids",
             if files.len() == 1 { "" } else { " or any of the others" }
         );
-        return Err(Error::input(files[0].file.path(), Position::Whole, what));
+        return Err(Error::input(files[0].file.path(), Position::Whole, problem));
     };
     let weighted = first.content.weighted();
     let Some(other) = with_edges.find(|file| file.content.weighted() != weighted) else {

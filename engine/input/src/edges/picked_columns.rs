@@ -37,13 +37,13 @@ impl PickedColumns {
         let all: Vec<usize> =
             (0..).zip(table.names()).filter(|&(_, name)| name != "__index_level_0__").map(|(at, _)| at).collect();
         let names: Vec<&str> = table.names().filter(|&name| name != "__index_level_0__").collect();
-        let columns = EdgeColumns::named(&names, false, &options.columns).map_err(|what| {
+        let columns = EdgeColumns::named(&names, false, &options.columns).map_err(|problem| {
             match table.schema.fields().iter().any(|column| is_struct(column)) {
                 true => format!(
-                    "{what}; columns in structs are read as columns of their own: {}",
+                    "{problem}; columns in structs are read as columns of their own: {}",
                     table.file.remedy(Conversion::ParquetStructs)
                 ),
-                false => what,
+                false => problem,
             }
         })?;
         let left_out = columns.left_out(&names);

@@ -63,11 +63,11 @@ enum Ids {
 impl Table {
     /// The edges of a `.npy` array. An `edge_index` has shape [2, E], also with two edges.
     pub fn npy(array: NpyArray, is_edge_index: bool) -> Result<Self> {
-        let refuse = |what: &str, conversion: Option<Conversion>| {
+        let refuse = |problem: &str, conversion: Option<Conversion>| {
             let command = conversion.map(|conversion| array.extent.file.remedy(conversion));
             let command = command.map_or_else(String::new, |command| format!("; convert it: {command}"));
             Err(array.error(format!(
-                "{what}, found {} of shape {}{command}",
+                "{problem}, found {} of shape {}{command}",
                 array.element.name(),
                 array.shape_shown()
             )))

@@ -35,7 +35,7 @@ impl ColumnIds {
         let id = match table.schema.fields().len() {
             1 => Some(0),
             _ if like.is_some() => like,
-            _ => Roles::id_of(&columns_of(&table)?, true, &form.columns).map_err(|what| file.error(what))?,
+            _ => Roles::id_of(&columns_of(&table)?, true, &form.columns).map_err(|problem| file.error(problem))?,
         };
         let Some(column) = id else {
             let names: Vec<_> = table.schema.fields().iter().map(|column| described(column)).collect();
@@ -115,8 +115,8 @@ impl ColumnIds {
         let first = self.cursor.row();
         let array = self.cursor.next(&self.table, &[self.column], count)?.map(|mut arrays| arrays.remove(0));
         if let Some(missing) = array.as_ref().and_then(|array| (0..array.len()).find(|&row| array.is_null(row))) {
-            let what = format!("expected a node id in column {}, found a missing value", self.name());
-            return Err(self.table.refused(first + missing as u64, what));
+            let problem = format!("expected a node id in column {}, found a missing value", self.name());
+            return Err(self.table.refused(first + missing as u64, problem));
         }
         Ok((first, array))
     }
@@ -173,7 +173,7 @@ pub(super) fn roles_of(table: &ColumnTable, purpose: Purpose, form: &TableForm) 
     let mut columns = columns_of(table)?;
     let file = &table.file;
     // Only if no name tells the ids, their values do: reading them takes a page of each column.
-    let id = Roles::id_of(&columns, true, &form.columns).map_err(|what| file.error(what))?;
+    let id = Roles::id_of(&columns, true, &form.columns).map_err(|problem| file.error(problem))?;
     if id.is_none() {
         for (at, column) in columns.iter_mut().enumerate() {
             if is_integer(table.column(at)) && are_distinct(table, at)? {
@@ -181,7 +181,7 @@ pub(super) fn roles_of(table: &ColumnTable, purpose: Purpose, form: &TableForm) 
             }
         }
     }
-    Roles::of(&columns, true, purpose, &form.columns).map_err(|what| file.error(what))
+    Roles::of(&columns, true, purpose, &form.columns).map_err(|problem| file.error(problem))
 }
 
 /// Whether the first values of a column of integers are different ones, none of them negative or missing.

@@ -152,8 +152,8 @@ impl ColumnParts {
                 let like = Some(&self.chosen);
                 let table = ColumnRows::open(part, self.forms, &self.form, &self.class_names, like)?;
                 if table.rows() != *rows || table.dim != self.columns {
-                    let what = "the file changed while it was read; start again";
-                    return Err(Error::input(path, Position::Whole, what));
+                    let problem = "the file changed while it was read; start again";
+                    return Err(Error::input(path, Position::Whole, problem));
                 }
                 table
             }
@@ -167,9 +167,9 @@ impl ColumnParts {
 pub(super) fn open_part(path: &Path) -> Result<ColumnTable> {
     let file = InputFile::open(path)?;
     if file.head(kinds::PARQUET.len())? != kinds::PARQUET {
-        let what = "a folder of node data must have Parquet files only, and this is none; move it elsewhere, or put the data into one \
+        let problem = "a folder of node data must have Parquet files only, and this is none; move it elsewhere, or put the data into one \
                     file and name that";
-        return Err(Error::input(path, Position::Whole, what));
+        return Err(Error::input(path, Position::Whole, problem));
     }
     ColumnTable::open(&file)
 }

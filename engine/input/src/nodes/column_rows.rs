@@ -111,7 +111,7 @@ impl ColumnRows {
             if may_have_names && ValueType::of(column) == ValueType::String {
                 continue;
             }
-            check_type(column, forms.purpose).map_err(|what| file.error(what))?;
+            check_type(column, forms.purpose).map_err(|problem| file.error(problem))?;
             if is_list(column) && data.len() > 1 {
                 return Err(file.error(format!(
                     "column {} has lists, so it must be the only one beside the ids, and there are {} more; leave them out: {}",
@@ -172,11 +172,11 @@ impl ColumnRows {
 
     /// The error about rows that cannot follow the rows of `other`.
     fn unlike(&self, other: &Self, found: &str, expected: &str) -> Error {
-        let what = format!(
+        let problem = format!(
             "{found}, but {expected} in {}, and a table has the same columns in all files; write it again",
             other.path().display()
         );
-        Error::input(self.path(), Position::Whole, what)
+        Error::input(self.path(), Position::Whole, problem)
     }
 
     fn types(&self) -> Vec<ValueType> {
@@ -237,7 +237,7 @@ impl ColumnRows {
                     [lists] => row.extend_from_slice(&lists[index * self.dim..][..self.dim]),
                     columns => row.extend(columns.iter().map(|column| column[index])),
                 }
-                each(&row).map_err(|what| self.refused(from + index as u64, what))?;
+                each(&row).map_err(|problem| self.refused(from + index as u64, problem))?;
             }
             Ok(())
         })
@@ -252,18 +252,18 @@ impl ColumnRows {
                 for (at, column) in values.iter().enumerate() {
                     row.push(column.cell(index).map_err(|_| {
                         let name = &self.chosen.data[at];
-                        let what = format!("expected text in UTF-8 in column {name}, found other bytes");
-                        self.refused(from + index as u64, what)
+                        let problem = format!("expected text in UTF-8 in column {name}, found other bytes");
+                        self.refused(from + index as u64, problem)
                     })?);
                 }
-                each(&row).map_err(|what| self.refused(from + index as u64, what))?;
+                each(&row).map_err(|problem| self.refused(from + index as u64, problem))?;
             }
             Ok(())
         })
     }
 
-    fn refused(&self, row: u64, what: String) -> Error {
-        self.table.refused(row, what)
+    fn refused(&self, row: u64, problem: String) -> Error {
+        self.table.refused(row, problem)
     }
 
     /// Calls `each` with the first row, the number of rows and the columns of each piece of the rows.
@@ -284,10 +284,10 @@ impl ColumnRows {
             let values = columns.map(|(&column, array)| match self.is_list() {
                 true => list_numbers(array, self.dim).map(Values::Numbers).map_err(|(index, length)| {
                     let (name, dim) = (self.table.column(column).name(), self.dim);
-                    let what = format!(
+                    let problem = format!(
                         "expected a list of {dim} numbers in column {name}, as in the first row, found {length}"
                     );
-                    self.refused(from + index as u64, what)
+                    self.refused(from + index as u64, problem)
                 }),
                 false => Ok(Values::new(array, ValueType::of(self.table.column(column)))),
             });

@@ -154,8 +154,8 @@ impl MatrixSource {
             if !options.is_given() || options.examine {
                 return Ok(());
             }
-            let what = "options for the columns of a table of features were given, but these have no names; give a table with a header";
-            return Err(Error::input(self.path(), Position::Whole, what));
+            let problem = "options for the columns of a table of features were given, but these have no names; give a table with a header";
+            return Err(Error::input(self.path(), Position::Whole, problem));
         }
         if let Some(schema) = &options.schema {
             self.encoder = Some(Encoder::new(schema.features.clone()));
@@ -181,7 +181,7 @@ impl MatrixSource {
                         let columns = columns.iter_mut().zip(cells);
                         columns.for_each(|(column, &cell)| column.add(row, cell, values_max));
                     }
-                    Err(what) => problems.add(ProblemKind::Line, 0, row, &what),
+                    Err(problem) => problems.add(ProblemKind::Line, 0, row, &problem),
                 }
                 Ok(())
             })?;
@@ -206,12 +206,12 @@ impl MatrixSource {
         }
         let encoder = Encoder::new(fitted.iter().map(|fitted| fitted.column.clone()).collect());
         if encoder.dim() > DIM_MAX as usize {
-            let what = format!(
+            let problem = format!(
                 "the columns have {} dimensions, and features have {DIM_MAX} at most; give --categories index, or leave columns out with \
                  --features-from",
                 encoder.dim()
             );
-            return Err(Error::input(self.path(), Position::Whole, what));
+            return Err(Error::input(self.path(), Position::Whole, problem));
         }
         self.encoder = Some(encoder);
         self.fitted = fitted;
@@ -399,14 +399,14 @@ impl MatrixSource {
                     Content::Text(text) if encoder.assumed => text.read(first, count, &mut |row, fields| {
                         match fields {
                             Ok(fields) => encoder.row_of_numbers(row, fields, out, &mut problems),
-                            Err(what) => encoder.no_row(row, &what, out, &mut problems),
+                            Err(problem) => encoder.no_row(row, &problem, out, &mut problems),
                         }
                         Ok(())
                     }),
                     _ => self.file.read_cells(first, count, &mut |row, cells| {
                         match cells {
                             Ok(cells) => encoder.row(row, cells, out, &mut problems),
-                            Err(what) => encoder.no_row(row, &what, out, &mut problems),
+                            Err(problem) => encoder.no_row(row, &problem, out, &mut problems),
                         }
                         Ok(())
                     }),

@@ -50,7 +50,7 @@ pub(super) struct Layout {
 impl Layout {
     /// A matrix of numbers, whose rows are in the order of the ids.
     pub fn matrix(forms: &Forms, format: &'static str, columns: usize, element: ElementType) -> Self {
-        let reading = Reading { what: forms.name, format, by_position: Some(true), ..Reading::default() };
+        let reading = Reading { content: forms.name, format, by_position: Some(true), ..Reading::default() };
         Self { reading, columns, element, names: Vec::new(), are_numbers: true }
     }
 }
@@ -66,7 +66,7 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     /// The error about what is there.
-    pub fn error(self, what: impl Into<String>) -> Error {
-        Error::input(self.path, self.position, what)
+    pub fn error(self, problem: impl Into<String>) -> Error {
+        Error::input(self.path, self.position, problem)
     }
 }

@@ -157,8 +157,8 @@ impl LabelSource {
         if let (Content::Columns(_), false) = (&file.content, label_type == LabelType::Classes)
             && !file.layout.are_numbers
         {
-            let what = "expected numbers, found text; name other columns with --label, or omit --label-type, which makes classes of text";
-            return Err(Error::input(file.path(), Position::Whole, what));
+            let problem = "expected numbers, found text; name other columns with --label, or omit --label-type, which makes classes of text";
+            return Err(Error::input(file.path(), Position::Whole, problem));
         }
         let names = match &file.content {
             Content::Columns(table) => Arc::clone(&table.class_names),
@@ -189,20 +189,20 @@ impl LabelSource {
             }
             LabelKind::Multi | LabelKind::Partial | LabelKind::Targets => {
                 let classes: Vec<&str> = schema.classes.iter().map(String::as_str).collect();
-                let what = format!(
+                let problem = format!(
                     "these are other classes or targets than in the store of --schema-of; give --label {}",
                     shell_list(&classes)
                 );
-                Err(Error::input(self.path(), Position::Whole, what))
+                Err(Error::input(self.path(), Position::Whole, problem))
             }
             LabelKind::Single if is_text => {
                 self.names.give(&schema.classes);
                 Ok(())
             }
             LabelKind::Single => {
-                let what =
+                let problem =
                     "these labels are numbers, but the store of --schema-of has names of classes; give the names";
-                Err(Error::input(self.path(), Position::Whole, what))
+                Err(Error::input(self.path(), Position::Whole, problem))
             }
         }
     }
@@ -315,7 +315,7 @@ impl LabelSource {
                     values.extend(bytes.chunks_exact(array.element.bytes()).map(|b| array.element.to_f64(b)));
                     self.spreads.iter().zip(&values).for_each(|(spread, &number)| spread.add(number));
                     self.add(&values, out)
-                        .map_err(|what| Error::input(self.path(), Position::Row(first + row as u64), what))?;
+                        .map_err(|problem| Error::input(self.path(), Position::Row(first + row as u64), problem))?;
                 }
                 count
             }
@@ -380,9 +380,9 @@ impl LabelSource {
 fn add_values(numbers: &[f64], out: &mut LabelBatch, check: fn(f64) -> Checked<f32>) -> Checked<()> {
     let first = out.values.len();
     for (column, &number) in numbers.iter().enumerate() {
-        let value = check(number).map_err(|what| match numbers.len() {
-            1 => what,
-            _ => format!("{what} in column {column}"),
+        let value = check(number).map_err(|problem| match numbers.len() {
+            1 => problem,
+            _ => format!("{problem} in column {column}"),
         })?;
         out.values.push(value);
     }

@@ -97,8 +97,8 @@ impl NodeFile {
             MemoryData::Array(array) => dense(NpyArray::in_memory(name, array)?, forms)?,
             MemoryData::Matrix(matrix) if forms.sparse => sparse(SparseArrays::in_memory(name, matrix)?, forms)?,
             MemoryData::Matrix(_) | MemoryData::Table(..) | MemoryData::Parquet(_) => {
-                let what = format!("expected {}, found a sparse matrix", forms.shapes);
-                return Err(Error::input(name, Position::Whole, what));
+                let problem = format!("expected {}, found a sparse matrix", forms.shapes);
+                return Err(Error::input(name, Position::Whole, problem));
             }
         };
         Self::new(input, data.total_bytes(), rows, layout, content, forms)
@@ -113,14 +113,14 @@ impl NodeFile {
         forms: &Forms,
     ) -> Result<Self> {
         if rows == Some(0) || !(1..=forms.columns_max).contains(&(layout.columns as u64)) {
-            let what = format!(
+            let problem = format!(
                 "expected {} of at least one row and 1 to {} columns, found {} by {}",
                 forms.name,
                 forms.columns_max,
                 rows.map_or_else(|| "some".to_owned(), |rows| rows.to_string()),
                 layout.columns
             );
-            return Err(Error::input(input.name(), Position::Whole, what));
+            return Err(Error::input(input.name(), Position::Whole, problem));
         }
         input.name().clone_into(&mut layout.reading.file);
         Ok(Self { input: input.clone(), content, layout, bytes, rows })
@@ -161,7 +161,7 @@ impl NodeFile {
         match &self.content {
             Content::Text(text) => text.read(first, count, &mut |row, fields| match fields {
                 Ok(fields) => each(row, Ok(&fields.iter().map(|field| Cell::Raw(field)).collect::<Vec<_>>())),
-                Err(what) => each(row, Err(what)),
+                Err(problem) => each(row, Err(problem)),
             }),
             Content::Columns(table) => {
                 let mut row = first;
@@ -210,8 +210,8 @@ impl NodeFile {
         }
         match self.rows {
             Some(rows) if rows != nodes => {
-                let what = wrong_rows(nodes, rows, if_more);
-                Err(Error::input(self.path(), Position::Whole, what))
+                let problem = wrong_rows(nodes, rows, if_more);
+                Err(Error::input(self.path(), Position::Whole, problem))
             }
             _ => Ok(()),
         }

@@ -93,6 +93,6 @@ impl PartSource {
 }
 
 fn bad(file: &InputFile, position: Position, found: &str) -> Error {
-    let what = format!("expected the part of a node, an integer from 0 to {}, found {found}", PARTS_MAX - 1);
-    Error::input(file.path(), position, what)
+    let problem = format!("expected the part of a node, an integer from 0 to {}, found {found}", PARTS_MAX - 1);
+    Error::input(file.path(), position, problem)
 }

@@ -138,8 +138,8 @@ impl SplitSource {
         let table = TextTable::read(&file, form)?;
         let column = table.as_ref().map(|table| table.ids(path, form)).transpose()?.flatten();
         let (Some(table), Some(column)) = (table, column) else {
-            let what = "expected a column of ids, with a name such as id, and other columns";
-            return Err(Error::input(path, Position::Line(1), what));
+            let problem = "expected a column of ids, with a name such as id, and other columns";
+            return Err(Error::input(path, Position::Line(1), problem));
         };
         let mut lines = Lines::of_file(&file)?;
         if table.header {
@@ -157,11 +157,11 @@ impl SplitSource {
             rows += part.rows();
             let expected = name.get_or_insert_with(|| part.name().to_owned());
             if part.name() != expected {
-                let what = format!(
+                let problem = format!(
                     "the column of ids is {}, and {expected} in other files of the folder; write it again with the same columns",
                     part.name()
                 );
-                return Err(Error::input(path, Position::Whole, what));
+                return Err(Error::input(path, Position::Whole, problem));
             }
         }
         let mut rest = files.into_iter();
@@ -189,12 +189,12 @@ impl SplitSource {
         let head = file.head(8)?;
         if head.starts_with(kinds::ZIP) {
             let archive = Npz::open(&file)?;
-            let what = format!(
+            let problem = format!(
                 "a list of ids is not read from a .npz archive, which has {}; save the right array as .npy: {}",
                 archive.names.join(", "),
                 Conversion::NamedArray.command_for(path, archive.names.first().map_or("NAME", String::as_str))
             );
-            return Err(Error::input(path, Position::Whole, what));
+            return Err(Error::input(path, Position::Whole, problem));
         }
         let content = if head.starts_with(kinds::PARQUET) {
             table_of_ids(ColumnTable::open(&file)?, ids, form)?
@@ -214,8 +214,8 @@ impl SplitSource {
                 (array.extent.file.clone(), array_of_ids(array, ids, ordered)?)
             }
             (None, _) => {
-                let what = "expected node ids, or a mask, found a sparse matrix";
-                return Err(Error::input(&input.name, Position::Whole, what));
+                let problem = "expected node ids, or a mask, found a sparse matrix";
+                return Err(Error::input(&input.name, Position::Whole, problem));
             }
         };
         Ok(Self::new(&input.name, file, ids, limit, form, content))
@@ -368,8 +368,9 @@ impl SplitSource {
                     self.in_data = true;
                     let position = Position::Line(line.number);
                     out.push(integer(&text, self.limit).map_err(|reason| {
-                        let what = format!("expected one node id, found {}: {}{remedy}", shown(&text), reason.reason());
-                        Error::input(self.file.path(), position, what)
+                        let problem =
+                            format!("expected one node id, found {}: {}{remedy}", shown(&text), reason.reason());
+                        Error::input(self.file.path(), position, problem)
                     })?);
                     self.positions.push(position);
                 }
@@ -410,8 +411,8 @@ impl SplitSource {
                     let position = Position::Row(first + index as u64);
                     let id = text(&ids, index).unwrap_or_default();
                     if id.is_empty() || str::from_utf8(id).is_err() {
-                        let what = format!("expected a node id in UTF-8, found {}", shown(id));
-                        return Err(Error::input(self.file.path(), position, what));
+                        let problem = format!("expected a node id in UTF-8, found {}", shown(id));
+                        return Err(Error::input(self.file.path(), position, problem));
                     }
                     out.push(id);
                     self.positions.push(position);
@@ -447,7 +448,7 @@ impl SplitSource {
 }
 
 fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<Field<'a>> {
-    column.id(&line.bytes).map_err(|what| Error::input(file.path(), Position::Line(line.number), what))
+    column.id(&line.bytes).map_err(|problem| Error::input(file.path(), Position::Line(line.number), problem))
 }
 
 fn bad(file: &InputFile, position: Position, found: &str, reason: BadEdge) -> Error {

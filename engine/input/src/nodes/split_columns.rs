@@ -49,14 +49,14 @@ impl SplitColumns {
     pub fn open(input: impl Into<Input>, form: &TableForm) -> Result<Self> {
         let file = NodeFile::open(&input.into(), &FORMS, form)?;
         if let Content::Dense(_) | Content::Sparse(_) = file.content {
-            let what = "--split-column names a column of a table, and this is none; give the ids with --train, --val and --test";
-            return Err(Error::input(file.path(), Position::Whole, what));
+            let problem = "--split-column names a column of a table, and this is none; give the ids with --train, --val and --test";
+            return Err(Error::input(file.path(), Position::Whole, problem));
         }
         let masks: Option<Vec<usize>> = file.layout.names.iter().map(|name| split_of_mask(name)).collect();
         if masks.is_none() && file.layout.names.len() != 1 {
-            let what = "give --split-column with one column of train, val and test, or with masks that are called train_mask, \
+            let problem = "give --split-column with one column of train, val and test, or with masks that are called train_mask, \
                         val_mask and test_mask";
-            return Err(Error::input(file.path(), Position::Whole, what));
+            return Err(Error::input(file.path(), Position::Whole, problem));
         }
         Ok(Self { file, masks })
     }

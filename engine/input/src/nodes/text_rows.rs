@@ -67,10 +67,10 @@ impl TextRows {
             return Ok((rows, layout));
         }
         let Roles { id, data, left_out } = Roles::of(&table.columns(), header, forms.purpose, &form.columns)
-            .map_err(|what| table.refused(file.path(), what))?;
+            .map_err(|problem| table.refused(file.path(), problem))?;
         if data.is_empty() {
-            let what = format!("expected {} beside the ids, found no such column", forms.name);
-            return Err(table.refused(file.path(), what));
+            let problem = format!("expected {} beside the ids, found no such column", forms.name);
+            return Err(table.refused(file.path(), problem));
         }
         let names = table.names_of(&data);
         let ids = id.map(|column| ("ids", table.names[column].clone()));
@@ -132,7 +132,7 @@ impl TextRows {
                 }
                 let text = text_of(&line, &self.extent.file)?;
                 self.row(next, text, &line, each)
-                    .map_err(|what| Error::input(self.extent.file.path(), Position::Line(line.number), what))?;
+                    .map_err(|problem| Error::input(self.extent.file.path(), Position::Line(line.number), problem))?;
                 read += 1;
             }
             next += 1;
@@ -155,14 +155,14 @@ impl TextRows {
                 return each(row, Ok(&numbers));
             }
             if self.table.is_none() {
-                let what = format!("expected {} numbers as in the first row, found {}", self.columns, numbers.len());
-                return each(row, Err(what));
+                let problem = format!("expected {} numbers as in the first row, found {}", self.columns, numbers.len());
+                return each(row, Err(problem));
             }
         }
         let table = self.table.as_ref().expect("what is no matrix is a table");
         match table.fields(line) {
             Ok(fields) => each(row, Ok(&fields.iter().map(|field| &**field).collect::<Vec<_>>())),
-            Err(what) => each(row, Err(what)),
+            Err(problem) => each(row, Err(problem)),
         }
     }
 

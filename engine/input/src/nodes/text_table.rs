@@ -49,7 +49,7 @@ impl TextTable {
         let texts = head.iter().map(Line::text);
         let separator = match form.separator {
             Some(separator) => separator,
-            None => Separator::of_lines(texts.clone(), "--table-separator").map_err(|what| file.error(what))?,
+            None => Separator::of_lines(texts.clone(), "--table-separator").map_err(|problem| file.error(problem))?,
         };
         let fields = separator
             .fields(first.text())
@@ -95,12 +95,13 @@ impl TextTable {
         columns.iter().all(|&column| self.values[column].are_numbers)
     }
 
-    pub fn refused(&self, path: &Path, what: String) -> Error {
-        Error::input(path, Position::Line(self.line), what)
+    pub fn refused(&self, path: &Path, problem: String) -> Error {
+        Error::input(path, Position::Line(self.line), problem)
     }
 
     pub fn ids(&self, path: &Path, form: &TableForm) -> Result<Option<IdColumn>> {
-        let id = Roles::id_of(&self.columns(), self.header, &form.columns).map_err(|what| self.refused(path, what))?;
+        let id =
+            Roles::id_of(&self.columns(), self.header, &form.columns).map_err(|problem| self.refused(path, problem))?;
         Ok(id.map(|column| IdColumn { separator: self.separator, column }))
     }
 }

@@ -75,13 +75,13 @@ impl NpyArray {
         let mut header = vec![0; header_bytes as usize];
         truncated_if(stream.read_full(&mut header)? < header.len(), &extent)?;
         let header = Header::parse(&header)
-            .map_err(|what| extent.error_at(header_offset, format!("this .npy header cannot be read: {what}")))?;
-        let (element, is_big_endian) = element_type(&header.descr).map_err(|(what, conversion)| {
+            .map_err(|problem| extent.error_at(header_offset, format!("this .npy header cannot be read: {problem}")))?;
+        let (element, is_big_endian) = element_type(&header.descr).map_err(|(problem, conversion)| {
             let remedy = match extent.member {
                 None => extent.file.remedy(conversion),
                 Some(_) => "save it as a .npy file of its own, whose error has the command".to_owned(),
             };
-            extent.error_at(header_offset, format!("{what}; convert it: {remedy}"))
+            extent.error_at(header_offset, format!("{problem}; convert it: {remedy}"))
         })?;
         let has_columns = header.fortran_order && header.shape.iter().filter(|&&length| length > 1).count() > 1;
         let data_offset = header_offset + u64::from(header_bytes);
@@ -108,8 +108,9 @@ impl NpyArray {
     /// An array in memory. `name` is its name for messages.
     pub fn in_memory(name: &Path, array: &MemoryArray) -> Result<Self> {
         let file = InputFile::of_array(name, array);
-        let (element, is_big_endian) = element_type(&array.descr)
-            .map_err(|(what, conversion)| file.error(format!("{what}; convert it: {}", file.remedy(conversion))))?;
+        let (element, is_big_endian) = element_type(&array.descr).map_err(|(problem, conversion)| {
+            file.error(format!("{problem}; convert it: {}", file.remedy(conversion)))
+        })?;
         let has_columns = array.column_major && array.shape.iter().filter(|&&length| length > 1).count() > 1;
         let extent = Extent::whole(&file, Compression::None);
         Ok(Self { extent, data_offset: 0, element, is_big_endian, shape: array.shape.clone(), has_columns })
@@ -143,8 +144,8 @@ impl NpyArray {
     }
 
     /// An error about the array as a whole.
-    pub fn error(&self, what: impl AsRef<str>) -> Error {
-        self.extent.error(what)
+    pub fn error(&self, problem: impl AsRef<str>) -> Error {
+        self.extent.error(problem)
     }
 }
 

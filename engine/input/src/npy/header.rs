@@ -27,8 +27,8 @@ pub(super) fn element_type(descr: &str) -> Result<(ElementType, bool), (String, 
         _ if descr == RECORDS => return Err(("the array has named fields".to_owned(), Conversion::RecordsToText)),
         "O" => return Err(("the array holds Python objects (dtype object)".to_owned(), Conversion::ArrayToText)),
         _ if kind.starts_with(['U', 'S']) => {
-            let what = format!("the array holds strings (dtype '{descr}'), and .npy is read for numbers only");
-            return Err((what, Conversion::ArrayToText));
+            let problem = format!("the array holds strings (dtype '{descr}'), and .npy is read for numbers only");
+            return Err((problem, Conversion::ArrayToText));
         }
         _ => {
             let conversion = match kind.as_bytes() {

@@ -63,11 +63,11 @@ impl SparseArrays {
             b"coo" => {
                 let [row, column] = [index("row")?, index("col")?];
                 if row.shape != column.shape {
-                    let what = format!(
+                    let problem = format!(
                         "there are {} row numbers and {} column numbers; the matrix is damaged: write it again",
                         row.shape[0], column.shape[0]
                     );
-                    return Err(column.error(what));
+                    return Err(column.error(problem));
                 }
                 let entries = row.shape[0];
                 (Places::Coordinates { row: row.reader(), column: column.reader() }, entries)

@@ -100,8 +100,8 @@ impl Encoder {
     }
 
     /// Appends zeros for a line that is no row, which is a problem.
-    pub fn no_row(&self, row: u64, what: &str, out: &mut Vec<f32>, problems: &mut Problems) {
-        problems.add(Kind::Line, 0, row, what);
+    pub fn no_row(&self, row: u64, problem: &str, out: &mut Vec<f32>, problems: &mut Problems) {
+        problems.add(Kind::Line, 0, row, problem);
         out.extend(std::iter::repeat_n(0.0, self.dim()));
     }
 

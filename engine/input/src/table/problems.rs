@@ -188,8 +188,8 @@ impl Problems {
                     "write them as numbers"
                 },
             ),
-            Kind::OtherNumber(what) => format!(
-                "{what} in {columns}: write numbers such as 1234.5 without signs and separators, or leave the column out: {without}",
+            Kind::OtherNumber(notation) => format!(
+                "{notation} in {columns}: write numbers such as 1234.5 without signs and separators, or leave the column out: {without}",
             ),
             Kind::OtherDate => format!(
                 "dates that may be read in two ways in {columns}: 01/02/2024 is in January or in February; write dates as 2024-02-01, or \

@@ -78,9 +78,9 @@ fn arrays_that_are_no_edges_are_refused_with_a_remedy() {
     ];
     for (file, parts) in cases {
         let path = folder.file("a.npy", file);
-        let what = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
-        assert_contains(&what, parts);
-        assert_contains(&what, &["a.npy"]);
+        let error = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
+        assert_contains(&error, parts);
+        assert_contains(&error, &["a.npy"]);
     }
     for dictionary in
         ["", "{", "{'descr'", "{'descr': 3}", "{'shape': (1, 2)}", "{'shape': (x,)}", "{'fortran_order': 1}", "nope"]

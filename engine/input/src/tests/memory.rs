@@ -189,12 +189,12 @@ fn errors_about_data_in_memory_have_expressions_of_python() {
     assert_contains(&refused(array("<f4", &[2, 2, 1], vec![0; 16])), &["x: ", "x=x.reshape(len(x), -1)"]);
     assert_contains(&refused(array("<c8", &[2, 1], vec![0; 16])), &["x: ", "x=x.view(x.real.dtype)"]);
     let three = MemoryData::Array(array("<i8", &[5, 3], vec![0; 120]));
-    let what = message(edges(three, EdgeSourceOptions::default()));
+    let error = message(edges(three, EdgeSourceOptions::default()));
     assert_contains(
-        &what,
+        &error,
         &["edges = edges if edges.shape[1] == 3 else edges.T; edges=edges[:, :2], weights=edges[:, 2]"],
     );
     let wait: ArrayRef = Arc::new(arrow_array::DurationSecondArray::from(vec![1, 2]));
-    let what = message(MatrixSource::open(input("x", batches(&[("wait", wait)]))));
-    assert_contains(&what, &["column wait has durations (Duration(s))"]);
+    let error = message(MatrixSource::open(input("x", batches(&[("wait", wait)]))));
+    assert_contains(&error, &["column wait has durations (Duration(s))"]);
 }

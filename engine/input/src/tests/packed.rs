@@ -254,8 +254,8 @@ fn parquet_strings_are_keys() {
         let expected = [(1, BadEdge::Null), (2, BadEdge::EmptySource), (4, BadEdge::LongId)];
         assert_eq!(rejected, expected.map(|(row, reason)| (Position::Row(row), reason)));
     }
-    let what = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
-    assert_contains(&what, &["edges.parquet", "integers in column src (Utf8)", "--ids string"]);
+    let error = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
+    assert_contains(&error, &["edges.parquet", "integers in column src (Utf8)", "--ids string"]);
 }
 
 #[test]

@@ -77,10 +77,10 @@ fn weights_of_their_own_go_with_the_rows_of_all_files() {
         let options = EdgeSourceOptions { weights, ..Default::default() };
         read(&EdgeSource::open(paths, options)?, 1)
     };
-    let what = message(open(&[a.clone(), b.clone()], weights(&[1.0; 4])));
-    assert_contains(&what, &["w.npy", "expected 5 weights", "found 4"]);
-    let what = message(open(std::slice::from_ref(&a), weights(&[1.0, f32::INFINITY])));
-    assert_contains(&what, &["a.u64 at row 1", "weight is not finite"]);
+    let error = message(open(&[a.clone(), b.clone()], weights(&[1.0; 4])));
+    assert_contains(&error, &["w.npy", "expected 5 weights", "found 4"]);
+    let error = message(open(std::slice::from_ref(&a), weights(&[1.0, f32::INFINITY])));
+    assert_contains(&error, &["a.u64 at row 1", "weight is not finite"]);
     let text = folder.file("c.tsv", "1 2\n");
     assert_contains(&message(open(&[text], weights(&[1.0]))), &["c.tsv", "third column"]);
     let text = folder.file("c.tsv", "1 2 3\n");
@@ -260,8 +260,8 @@ fn all_problems_of_columns_of_edges_are_told_at_once() {
 fn files_must_agree_on_having_weights() {
     let folder = Folder::new();
     let paths = [folder.file("a.tsv", "1 2 0.5\n"), folder.file("b.tsv", "1 2\n")];
-    let what = message(EdgeSource::open(&paths, EdgeSourceOptions::default()));
-    assert_contains(&what, &["b.tsv: edges here have no weight", "a.tsv have one"]);
+    let error = message(EdgeSource::open(&paths, EdgeSourceOptions::default()));
+    assert_contains(&error, &["b.tsv: edges here have no weight", "a.tsv have one"]);
 }
 
 #[test]

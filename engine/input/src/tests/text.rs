@@ -57,8 +57,8 @@ fn a_long_line_is_an_error_wherever_blocks_are_cut() {
     for block_bytes in [3, 1000, 2 << 20, 16 << 20] {
         for (name, bytes) in [("a.tsv", text.clone()), ("a.tsv.gz", gzip(&text))] {
             let path = folder.file(name, bytes);
-            let what = message(read_path(&path, skipping(block_bytes)));
-            assert_contains(&what, &[&format!("{name}:3: "), "longer than 1.0 MiB", "--format"]);
+            let error = message(read_path(&path, skipping(block_bytes)));
+            assert_contains(&error, &[&format!("{name}:3: "), "longer than 1.0 MiB", "--format"]);
         }
     }
 }

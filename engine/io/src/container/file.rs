@@ -108,7 +108,7 @@ impl ContainerFile {
         if let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() {
             let wanted = Header::prefix_bytes(fixed).map_err(Error::format(path))?;
             if wanted > file_bytes {
-                let error = FormatError::Length { what: "file", expected: wanted, found: file_bytes };
+                let error = FormatError::Length { part: "file", expected: wanted, found: file_bytes };
                 return Err(Error::format(path)(error));
             }
             if wanted > prefix.len() as u64 {
@@ -198,7 +198,7 @@ impl ContainerFile {
     fn read_error(&self, error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             let found = self.file.metadata().map_or(0, |m| m.len());
-            return Error::format(&self.path)(FormatError::Length { what: "file", expected: self.bytes(), found });
+            return Error::format(&self.path)(FormatError::Length { part: "file", expected: self.bytes(), found });
         }
         Error::io("read", &self.path)(error)
     }

@@ -50,8 +50,8 @@ pub fn open_to_append(path: &Path) -> Result<File> {
         .open(path);
     match file {
         Err(_) if path.is_symlink() => {
-            let what = "this is a symbolic link, and a file that is written here is never one: remove the link";
-            Err(Error::input(path, Position::Whole, what))
+            let problem = "this is a symbolic link, and a file that is written here is never one: remove the link";
+            Err(Error::input(path, Position::Whole, problem))
         }
         opened => {
             let file = opened.map_err(Error::io("open", path))?;
@@ -82,8 +82,9 @@ fn create_new(path: &Path) -> Result<Option<File>> {
 }
 
 fn made_again(path: &Path) -> Error {
-    let what = "another process makes this file as often as it is removed; end that process, or choose another folder";
-    Error::input(path, Position::Whole, what)
+    let problem =
+        "another process makes this file as often as it is removed; end that process, or choose another folder";
+    Error::input(path, Position::Whole, problem)
 }
 
 /// Replaces or creates the small file `path` with `bytes`. A crash leaves the old or the new file.
@@ -119,8 +120,8 @@ impl<'a> Destination<'a> {
         match self.path.symlink_metadata() {
             Ok(_) if !self.replaces => Err(Error::Exists { path: self.path.to_owned() }),
             Ok(found) if !found.is_file() => {
-                let what = "this is not a regular file, and only files are replaced; choose another name";
-                Err(Error::input(self.path, Position::Whole, what))
+                let problem = "this is not a regular file, and only files are replaced; choose another name";
+                Err(Error::input(self.path, Position::Whole, problem))
             }
             _ => Ok(()),
         }

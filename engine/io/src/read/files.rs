@@ -43,7 +43,7 @@ impl ReadFile {
         if let Some(expected) = expected
             && expected != identity.bytes()
         {
-            return Err(Error::format(path)(FormatError::Length { what: "file", expected, found: identity.bytes() }));
+            return Err(Error::format(path)(FormatError::Length { part: "file", expected, found: identity.bytes() }));
         }
         Ok(Self { path: path.to_owned(), identity, direct_align: direct_align(&file) })
     }

@@ -56,7 +56,7 @@ pub fn open(choice: Choice, files: Arc<[ReadFile]>, options: Options) -> Result<
     match Uring::new(files.clone(), options.clone())? {
         Ok(engine) => Ok(Box::new(engine)),
         Err(refusal) if choice == Choice::Uring => Err(Error::Unsupported {
-            what: "io_uring",
+            capability: "io_uring",
             cause: refusal.to_string(),
             remedy: "or read with threads (pread), which is slower",
         }),

@@ -257,9 +257,11 @@ impl Uring {
     fn error(&self, source: io::Error) -> Error {
         match self.slots.iter().flatten().next() {
             Some(slot) => self.descriptors.error(&slot.transfer.read, source),
-            None => {
-                Error::Unsupported { what: "io_uring", cause: source.to_string(), remedy: "read with threads (pread)" }
-            }
+            None => Error::Unsupported {
+                capability: "io_uring",
+                cause: source.to_string(),
+                remedy: "read with threads (pread)",
+            },
         }
     }
 

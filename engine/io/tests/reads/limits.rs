@@ -41,8 +41,8 @@ fn limit(resource: Resource, value: u64) {
     setrlimit(resource, Rlimit { current, maximum }).unwrap();
 }
 
-fn count(text: &str, what: &str) -> usize {
-    text.matches(what).count()
+fn count(text: &str, pattern: &str) -> usize {
+    text.matches(pattern).count()
 }
 
 /// Skips the test that calls it if the machine has no io_uring.

@@ -60,14 +60,14 @@ pub(super) struct FeedBudget {
 }
 
 impl FeedBudget {
-    /// Divides `options.memory_bytes`. `format` is None if there are no features, `rows` if none are stored. `what` is
+    /// Divides `options.memory_bytes`. `format` is None if there are no features, `rows` if none are stored. `operation` is
     /// the consumer of the memory in the error, which names a sufficient budget.
     pub fn divide(
         options: &FeedOptions,
         demand: &MinibatchDemand,
         format: Option<&RowFormat>,
         rows: Option<RowDemand>,
-        what: &str,
+        operation: &str,
     ) -> grappa_io::Result<Self> {
         let minibatch = demand.minibatch_bytes()?;
         let mut shortage = match FeedCosts::new(options, demand, minibatch, format).divide(options, rows) {
@@ -84,7 +84,7 @@ impl FeedBudget {
             }
         }
         Err(Error::Budget {
-            what: what.to_owned(),
+            operation: operation.to_owned(),
             given: options.memory_bytes + options.adjacency_bytes,
             least: enough.memory_bytes + options.adjacency_bytes_beside(enough.memory_bytes),
             remedy: match demand.has_negatives() {

@@ -98,8 +98,8 @@ impl RowFiles {
             let span = ChunkSpan::of(store.chunks(), chunk);
             meta.span.expect(&span).map_err(Error::format(file.path()))?;
             if meta.layout != layout {
-                let what = format!("the file has rows of {:?}, but the manifest says {layout:?}", meta.layout);
-                return Err(Error::input(file.path(), Position::Whole, what));
+                let problem = format!("the file has rows of {:?}, but the manifest says {layout:?}", meta.layout);
+                return Err(Error::input(file.path(), Position::Whole, problem));
             }
             locations[chunk.0 as usize] = Some(opened.add(&file)?);
         }

@@ -255,11 +255,11 @@ impl FeedInputs {
         })
     }
 
-    /// Divides the memory for minibatches of a size. `what` is the consumer in the error.
-    fn divided(&self, mut demand: MinibatchDemand, what: &str) -> Result<(MinibatchDemand, FeedBudget)> {
+    /// Divides the memory for minibatches of a size. `operation` is the consumer in the error.
+    fn divided(&self, mut demand: MinibatchDemand, operation: &str) -> Result<(MinibatchDemand, FeedBudget)> {
         demand.held_bytes += self.stored.as_ref().map_or(0, |stored| stored.files.checksum_bytes());
         let rows = self.stored.as_ref().map(|stored| stored.rows);
-        let budget = FeedBudget::divide(&self.options, &demand, self.format.as_ref(), rows, what)?;
+        let budget = FeedBudget::divide(&self.options, &demand, self.format.as_ref(), rows, operation)?;
         Ok((demand, budget))
     }
 }

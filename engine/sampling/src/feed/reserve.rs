@@ -53,8 +53,8 @@ impl MemoryReserve {
         -Self::OVERDRAFT.bytes(self.options.memory_bytes).cast_signed()
     }
 
-    /// Takes `bytes` for `what`, a noun phrase for the error, and leaves `least` or more.
-    fn take(&self, bytes: u64, least: i64, what: &str) -> Result<()> {
+    /// Takes `bytes` for `purpose`, a noun phrase for the error, and leaves `least` or more.
+    fn take(&self, bytes: u64, least: i64, purpose: &str) -> Result<()> {
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             left.checked_sub_unsigned(bytes).filter(|&left| left >= least)
         });
@@ -67,8 +67,8 @@ impl MemoryReserve {
                 // Both parts are rounded down.
                 let enough = budget + ((missing + 2) as f64 / share).ceil() as u64;
                 Err(Error::Budget {
-                    what: format!(
-                        "a minibatch that is much larger than those that were sampled in advance: {} are missing for {what}",
+                    operation: format!(
+                        "a minibatch that is much larger than those that were sampled in advance: {} are missing for {purpose}",
                         ByteSize(missing)
                     ),
                     given: budget + self.options.adjacency_bytes,

@@ -348,10 +348,10 @@ impl Draw<'_> {
         match (hopeless.first(), self.without_negative) {
             (Some(&slot), WithoutNegative::Refused(remedy)) => {
                 let source = self.store.ids().name(out.negatives[slot].0);
-                let what = format!(
+                let contradiction = format!(
                     "{DRAWS_MAX} draws found no node without an edge from {source}, so its edges have no negative"
                 );
-                return Err(Error::conflict(what, remedy));
+                return Err(Error::conflict(contradiction, remedy));
             }
             (_, WithoutNegative::Marked) => hopeless.iter().for_each(|&slot| out.is_negative[slot] = false),
             (None, _) => {}

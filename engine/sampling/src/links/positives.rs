@@ -157,7 +157,7 @@ impl Positives {
         let (wanted, bytes_of_edge) = sample.map_or((count, 16), |(wanted, _)| (wanted, 24));
         if wanted.saturating_mul(bytes_of_edge) > memory {
             return Err(Error::Budget {
-                what: format!("a list of {wanted} edges"),
+                operation: format!("a list of {wanted} edges"),
                 given: memory,
                 least: wanted.saturating_mul(bytes_of_edge),
                 remedy: "raise the memory, or sample fewer edges in each epoch",

@@ -205,7 +205,7 @@ pub fn known_edges_of(
     if dropped > 0 {
         let count = edges.len() as u64 + dropped;
         return Err(Error::Budget {
-            what: format!("the {count} known edges of {} sources", sources.len()),
+            operation: format!("the {count} known edges of {} sources", sources.len()),
             given: memory,
             least: count * 3 * size_of::<(NodeId, NodeId)>() as u64,
             remedy: "raise --memory, or give fewer sources at a time",

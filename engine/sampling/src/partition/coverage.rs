@@ -53,7 +53,7 @@ pub fn coverage(
     assert_eq!(assignment.chunks(), store.chunks().chunks(), "the assignment does not match the chunks of the store");
     if options.memory < MEMORY_MIN {
         return Err(Error::Budget {
-            what: "counting halo nodes".into(),
+            operation: "counting halo nodes".into(),
             given: options.memory,
             least: MEMORY_MIN,
             remedy: "raise --memory",

@@ -256,16 +256,19 @@ impl Hosts {
         }
         let ranks: Vec<String> = self.workers_of(host).map(|rank| rank.to_string()).collect();
         let workers = self.of_worker.len();
-        let what = format!(
+        let contradiction = format!(
             "the host of rank {} has {chunks} chunks of its own, and serves {served} of the {partitions} partitions",
             ranks.join(", "),
         );
         Err(match served {
             0 => Error::conflict(
-                what,
+                contradiction,
                 format!("use --partitions and --concurrent of at least {workers}, the number of ranks"),
             ),
-            _ => Error::conflict(what, "use fewer --partitions, or place more chunks there (grappa-store place)"),
+            _ => Error::conflict(
+                contradiction,
+                "use fewer --partitions, or place more chunks there (grappa-store place)",
+            ),
         })
     }
 

@@ -97,8 +97,8 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
     let lock = lock(store)?;
     let before = read_current(store)?;
     let generation = before.checked_add(1).ok_or_else(|| {
-        let what = "there is no generation after 2^64 - 1; replace CURRENT by one that names a lower generation";
-        Error::format(store.join(files::CURRENT))(FormatError::invalid(0, what))
+        let problem = "there is no generation after 2^64 - 1; replace CURRENT by one that names a lower generation";
+        Error::format(store.join(files::CURRENT))(FormatError::invalid(0, problem))
     })?;
     let super_epoch = options.super_epoch.unwrap_or(before);
     let options = RepartitionOptions { super_epoch: Some(super_epoch), ..*options };

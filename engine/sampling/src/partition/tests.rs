@@ -316,7 +316,7 @@ fn verify_tells_the_assignments_of_a_store_from_those_of_others() {
             fs::write(&path, other.encode().0).unwrap();
             let found = problems(&store);
             assert_eq!(found.len(), expected, "{schedule}: {found:?}");
-            assert!(found.iter().all(|problem| problem.what.contains("another store")), "{found:?}");
+            assert!(found.iter().all(|problem| problem.description.contains("another store")), "{found:?}");
             fs::write(&path, sound).unwrap();
         }
         let before = files::assignment(repartition_of(&store, &OPTIONS).unwrap().assignment.generation() - 1);

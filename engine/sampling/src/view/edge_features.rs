@@ -37,8 +37,8 @@ impl EdgeFeatures {
             let Some(rows) = mapped.edge_rows(chunk) else { continue };
             let found = rows.meta().edges;
             if found != entry.edges {
-                let what = format!("the file has rows of {found} edges, but the chunk has {}", entry.edges);
-                return Err(Error::input(rows.path(), Position::Whole, what));
+                let problem = format!("the file has rows of {found} edges, but the chunk has {}", entry.edges);
+                return Err(Error::input(rows.path(), Position::Whole, problem));
             }
         }
         Ok(Self { layout, mapped })

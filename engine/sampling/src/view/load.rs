@@ -248,7 +248,7 @@ impl DecodedPiece {
 
 fn weights_disagree(filter: &EdgeFilter<'_>, chunk: ChunkId) -> Error {
     let path = filter.store.path().join(files::of_chunk(chunk, "weights"));
-    let what = "the adjacency lists have more or fewer edges than there are edge weights; find the damage with \
+    let problem = "the adjacency lists have more or fewer edges than there are edge weights; find the damage with \
                 `grappa-store verify`";
-    Error::format(path)(FormatError::invalid(64, what))
+    Error::format(path)(FormatError::invalid(64, problem))
 }

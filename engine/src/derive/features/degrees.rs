@@ -55,7 +55,7 @@ pub fn make(
     let memory = budget.memory.saturating_sub(out.memory());
     if memory < MEMORY_MIN {
         return Err(Error::Budget {
-            what: "counting edges".into(),
+            operation: "counting edges".into(),
             given: budget.memory,
             least: out.memory() + MEMORY_MIN,
             remedy: "raise --memory",

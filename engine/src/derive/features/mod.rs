@@ -187,7 +187,7 @@ pub fn partial_folder(store: &Store) -> PathBuf {
 }
 
 fn check_store(root: &Path, manifest: &Manifest) -> Result<()> {
-    let what = match () {
+    let problem = match () {
         () if manifest.features.is_some() => {
             "the nodes have features already, and a store's features are not replaced; ingest the graph once more, without \
              --features, for a store to add others to"
@@ -197,7 +197,7 @@ fn check_store(root: &Path, manifest: &Manifest) -> Result<()> {
         }
         () => return Ok(()),
     };
-    Err(Error::input(root, Position::Whole, what))
+    Err(Error::input(root, Position::Whole, problem))
 }
 
 fn full_disk_remedy(store: &Store, options: &AddFeatures) -> String {

@@ -78,11 +78,11 @@ impl<'a> ParquetWriter<'a> {
             Ok(strings) => Ok(Arc::new(strings)),
             Err(_) => {
                 let text = texts.iter().flatten().find(|text| str::from_utf8(text).is_err()).unwrap_or_default();
-                let what = format!(
+                let problem = format!(
                     "\"{}\" is not UTF-8, and strings in Parquet are: write to a file called .csv instead",
                     text.escape_ascii()
                 );
-                Err(Error::input(self.path, Position::Whole, what))
+                Err(Error::input(self.path, Position::Whole, problem))
             }
         }
     }

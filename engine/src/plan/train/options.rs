@@ -39,14 +39,14 @@ impl TrainOptions {
             None => ("the number of training nodes", "1 to the number of nodes", self.graph.nodes),
         };
         let least = self.graph.nodes.min(self.graph.edges);
-        for (what, range, value, is_possible) in [
+        for (option, range, value, is_possible) in [
             ("the number of nodes and edges", "at least 1 of each", least, least > 0),
             (examples, range, self.train, (1..=most).contains(&self.train)),
             ("the number of layers", "at least 1", 0, !self.model.fanouts.is_empty()),
             ("the hidden dimension", "at least 1", 0, self.model.hidden > 0),
         ] {
             if !is_possible {
-                return Err(Error::out_of_range(what, range, value));
+                return Err(Error::out_of_range(option, range, value));
             }
         }
         Ok(())

@@ -108,10 +108,10 @@ impl StoreFolder {
                 Some(scratch) => format!(" and its scratch files, {}", scratch.display()),
                 None => String::new(),
             };
-            let what = format!(
+            let problem = format!(
                 "an earlier run left this unfinished store{with}; continue it with --resume, or remove it{with}"
             );
-            return Err(Error::input(&partial, Position::Whole, what));
+            return Err(Error::input(&partial, Position::Whole, problem));
         }
         if nothing_begun(&partial)? {
             // The files may come from a run with other options. Nothing of them may get into the store.
@@ -142,8 +142,8 @@ impl StoreFolder {
     /// What is there.
     pub fn check(store: Destination<'_>) -> Result<()> {
         if store.path.as_os_str() == "-" {
-            let what = "a store is a folder, so it cannot be printed on stdout; give it a name, usually NAME.grappa";
-            return Err(Error::input(store.path, Position::Whole, what));
+            let problem = "a store is a folder, so it cannot be printed on stdout; give it a name, usually NAME.grappa";
+            return Err(Error::input(store.path, Position::Whole, problem));
         }
         if store.path.symlink_metadata().is_err() {
             return Ok(());
@@ -151,9 +151,9 @@ impl StoreFolder {
         if store.replaces {
             return expect_store(store.path);
         }
-        let what =
+        let problem =
             "cannot create the store: something with this name exists; replace it with --force, or choose another name";
-        Err(Error::input(store.path, Position::Whole, what))
+        Err(Error::input(store.path, Position::Whole, problem))
     }
 
     /// The manifest of a run that died during the commit. The only step left is to repeat [`StoreFolder::commit`].
@@ -358,8 +358,8 @@ fn foreign_file(folder: &Path) -> Result<Option<OsString>> {
 }
 
 fn not_replaced(path: &Path, why: &str) -> Error {
-    let what = format!("{why}, so --force does not replace it; remove it, or choose another name");
-    Error::input(path, Position::Whole, what)
+    let problem = format!("{why}, so --force does not replace it; remove it, or choose another name");
+    Error::input(path, Position::Whole, problem)
 }
 
 /// Whether a finished or unfinished store has a file or folder of this name.
@@ -396,8 +396,8 @@ fn nothing_begun(partial: &Path) -> Result<bool> {
 /// it began, or while it removed its files. Files that no run writes are an error.
 fn clear(partial: &Path) -> Result<()> {
     if let Some(file) = foreign_file(partial)? {
-        let what = "this file is in the folder of an unfinished store, but is no part of one; move it, or choose another --out";
-        return Err(Error::input(partial.join(file), Position::Whole, what));
+        let problem = "this file is in the folder of an unfinished store, but is no part of one; move it, or choose another --out";
+        return Err(Error::input(partial.join(file), Position::Whole, problem));
     }
     if let Some(scratch) = scratch::elsewhere(partial)? {
         durable::remove_folder(&scratch)?;

@@ -58,8 +58,8 @@ pub fn resume_journal<R: DeserializeOwned>(
     let path = folder.join(JOURNAL);
     let (journal, records) = Journal::resume(&path)?;
     let Some(before) = records.first().and_then(options_of) else {
-        let what = "the journal does not begin with the options of a run";
-        return Err(Error::input(&path, Position::Whole, what));
+        let problem = "the journal does not begin with the options of a run";
+        return Err(Error::input(&path, Position::Whole, problem));
     };
     if let Some(name) = before.keys().chain(options.keys()).find(|name| before.get(*name) != options.get(*name)) {
         let [before, now] = [before, options].map(|options| match options.get(name) {

@@ -67,11 +67,11 @@ pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<Scratch> {
         }
     };
     if !durable::create_private_folder(&scratch)? && !is_private(&scratch) {
-        let what = format!(
+        let problem = format!(
             "expected the scratch folder of {}, found something that other users can access",
             partial.display()
         );
-        return Err(Error::input(scratch, Position::Whole, what));
+        return Err(Error::input(scratch, Position::Whole, problem));
     }
     let lock = FolderLock::of(&scratch, Patience::Moment)?;
     durable::write_file(&scratch.join(OWNER_FILE), &owner(partial)?)?;
@@ -147,8 +147,8 @@ fn is_private(path: &Path) -> bool {
 
 /// The error about the scratch file `path`, which has lost what an earlier step wrote. A resumed run would need it again.
 pub fn damaged_scratch(path: &Path) -> Error {
-    let what = "scratch data is missing or is not what was written";
-    Error::input(path, Position::Whole, what)
+    let problem = "scratch data is missing or is not what was written";
+    Error::input(path, Position::Whole, problem)
 }
 
 /// For `map_err` where a scratch file of an earlier step is read: a file that is missing or too short is damaged.

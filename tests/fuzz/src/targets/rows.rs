@@ -82,7 +82,7 @@ fn with_meta(input: &Input, read: impl FnOnce(&RowsMeta, &[u8]) -> Result<String
         assert_eq!(RowsMeta::decode(&meta.encode()).expect("it was just encoded"), meta);
         read(&meta, payloads)
     });
-    outcome(result, |what| what)
+    outcome(result, |problem| problem)
 }
 
 fn run_degrees(input: &Input) -> String {
@@ -127,7 +127,7 @@ fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
         row.lower_bound(8);
     }
     rows.check(|_, _| {}).map_err(|problem| match problem.error {
-        FormatError::Invalid { what, offset } => FormatError::invalid(offset, what),
+        FormatError::Invalid { problem, offset } => FormatError::invalid(offset, problem),
         other => other,
     })?;
     let mut encoder = RowsEncoder::new(meta.codec, meta.universe, meta.first_node);

@@ -226,7 +226,7 @@ fn run_dictionary(input: &Input) -> String {
         KeyKind::Integers => run_integers(&header, payload),
         KeyKind::Strings => run_strings(&header, payload),
     });
-    outcome(result, |what| what)
+    outcome(result, |problem| problem)
 }
 
 fn run_integers(header: &Header, payload: &[u8]) -> Result<String> {

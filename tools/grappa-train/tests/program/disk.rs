@@ -27,13 +27,13 @@ fn a_limit_of_the_length_of_files_is_an_error_that_names_what_cannot_be_written(
     let folder = TrainFolder::new();
     let options = "graph.grappa --epochs 1 --layers 1 --quiet --out";
     run(&mut folder.program(&format!("{options} run"))).success();
-    for (arguments, what) in grappa_skip::cases![
+    for (arguments, expected) in grappa_skip::cases![
         "predict run --quiet graph.grappa --out all.parquet", "cannot write a scratch file";
         "export run --quiet --out all.safetensors", "all.safetensors";
         &*format!("{options} other"), "other/";
     ] {
         let failed = run(&mut with_short_files(&folder.program(arguments), 1));
-        assert_failed(&failed, &[what, "File too large"]);
+        assert_failed(&failed, &[expected, "File too large"]);
     }
 }
 

@@ -92,13 +92,13 @@ pub(super) fn notes(runs: &[ComparedRun]) -> Vec<String> {
 }
 
 /// Says which runs have which value. None if all have the same.
-fn difference(runs: &[ComparedRun], what: &str, value: impl Fn(&ComparedRun) -> String) -> Option<String> {
+fn difference(runs: &[ComparedRun], subject: &str, value: impl Fn(&ComparedRun) -> String) -> Option<String> {
     let values: Vec<String> = runs.iter().map(value).collect();
     if values.iter().all(|value| *value == values[0]) {
         return None;
     }
     let runs = runs.iter().zip(&values).map(|(run, value)| format!("{}: {value}", run.name));
-    Some(format!("{what}. {}", runs.collect::<Vec<_>>().join("; ")))
+    Some(format!("{subject}. {}", runs.collect::<Vec<_>>().join("; ")))
 }
 
 /// The store of a run, which only its digest identifies.

@@ -33,15 +33,15 @@ impl ComparedRun {
     /// Reads the run in a folder, and problems that this survived.
     pub(crate) fn read(folder: &Path) -> Result<(Self, Vec<String>)> {
         if !folder.join(CONFIG).exists() {
-            let what = format!("it contains no run (no {CONFIG}): name the folder of a run");
-            return Err(Error::run_file(folder, what));
+            let problem = format!("it contains no run (no {CONFIG}): name the folder of a run");
+            return Err(Error::run_file(folder, problem));
         }
         let config = config_of(folder)?;
         let checkpoints = folder.join(CHECKPOINTS);
         let latest = if checkpoints.exists() { Checkpoints::look(&checkpoints).latest()? } else { Latest::default() };
         let Some((_, checkpoint)) = latest.found else {
-            let what = "it has no checkpoint yet, so there is nothing to compare: wait for one, or name other runs";
-            return Err(Error::run_file(folder, what));
+            let problem = "it has no checkpoint yet, so there is nothing to compare: wait for one, or name other runs";
+            return Err(Error::run_file(folder, problem));
         };
         let state = checkpoint.state;
         let mut records = read_records(folder)?;

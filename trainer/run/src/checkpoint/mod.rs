@@ -83,8 +83,8 @@ impl Checkpoint {
         let tensors = self.prefixed();
         let state = serde_json::to_string(&self.state).expect("a state is representable");
         if !serde_json::from_str(&state).is_ok_and(|back: RunState| back == self.state) {
-            let what = format!("not written: the run's state contains a number that is not finite: {state}");
-            return Err(Error::run_file(path, what));
+            let problem = format!("not written: the run's state contains a number that is not finite: {state}");
+            return Err(Error::run_file(path, problem));
         }
         let metadata = BTreeMap::from([
             (VERSION_KEY.to_owned(), VERSION.to_string()),
@@ -275,8 +275,8 @@ impl Checkpoints {
         if damaged.is_empty() {
             return Ok(Latest::default());
         }
-        let what = format!("no checkpoint is intact: {}; start a new run", damaged.join("; "));
-        Err(Error::run_file(&self.folder, what))
+        let problem = format!("no checkpoint is intact: {}; start a new run", damaged.join("; "));
+        Err(Error::run_file(&self.folder, problem))
     }
 
     /// The checkpoint of the best evaluation up to `step`. None if there was no evaluation.
@@ -298,8 +298,8 @@ impl Checkpoints {
         let Some(best) = state.best else { return Ok(None) };
         let path = self.path(BEST, best.step);
         if !path.exists() {
-            let what = format!("the best model, from epoch {}, is missing", best.epoch);
-            return Err(Error::run_file(&path, what));
+            let problem = format!("the best model, from epoch {}, is missing", best.epoch);
+            return Err(Error::run_file(&path, problem));
         }
         let checkpoint = Checkpoint::read(&path)?;
         checkpoint.state.check_same_run(&path, state)?;

@@ -326,9 +326,9 @@ impl RunState {
     }
 }
 
-fn disagreement(what: &str, store: u64, run: u64, or: &str) -> Error {
+fn disagreement(quantity: &str, store: u64, run: u64, or: &str) -> Error {
     Error::WrongStore(format!(
-        "the store has {store} {what}, and the run's model was trained with {run}: use the store that it was trained on{or}, or start \
+        "the store has {store} {quantity}, and the run's model was trained with {run}: use the store that it was trained on{or}, or start \
          a new run"
     ))
 }

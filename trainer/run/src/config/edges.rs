@@ -60,12 +60,12 @@ impl StoredEdges {
     pub fn told(self, config: &TrainConfig) -> [Vec<String>; 2] {
         let (mut told, mut warned) = (Vec::new(), Vec::new());
         for values in [EdgeValues::Weight, EdgeValues::Features] {
-            let what = name(values);
+            let data = name(values);
             match self.unused(values, config) {
                 _ if !self.has(values) => {}
-                None => told.push(format!("{what} are used: the layers of {} take them", config.model)),
-                Some(why) if config.edge_data == EdgeData::Ignore => told.push(format!("{what} are not used: {why}")),
-                Some(why) => warned.push(format!("{what} are not used: {why}")),
+                None => told.push(format!("{data} are used: the layers of {} take them", config.model)),
+                Some(why) if config.edge_data == EdgeData::Ignore => told.push(format!("{data} are not used: {why}")),
+                Some(why) => warned.push(format!("{data} are not used: {why}")),
             }
         }
         [told, warned]
@@ -73,7 +73,7 @@ impl StoredEdges {
 
     /// Why the model does not take these values. None if it takes them.
     fn unused(self, values: EdgeValues, config: &TrainConfig) -> Option<String> {
-        let what = name(values);
+        let data = name(values);
         if !self.has(values) {
             return Some(format!(
                 "the edges of the store have none; ingest them with {}",
@@ -89,10 +89,10 @@ impl StoredEdges {
         if config.model.edge_values() != values {
             let all = LayerKind::ALL.iter().filter(|kind| kind.edge_values() == values);
             let takers: Vec<String> = all.map(ToString::to_string).collect();
-            return Some(format!("the model {} takes no {what}; these do: {}", config.model, takers.join(", ")));
+            return Some(format!("the model {} takes no {data}; these do: {}", config.model, takers.join(", ")));
         }
         if let Some(method) = config.other_method() {
-            return Some(format!("--method {method} takes no {what}; `--method grappa` does"));
+            return Some(format!("--method {method} takes no {data}; `--method grappa` does"));
         }
         if config.model == LayerKind::Gcn && !self.is_whole {
             return Some(

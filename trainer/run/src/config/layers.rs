@@ -166,10 +166,10 @@ fn is_known(option: &str, extension: &Table) -> bool {
 }
 
 /// An error about the place of another error in the text of a file.
-fn wrong(file: &Path, text: &str, error: &toml::de::Error, what: String) -> Error {
+fn wrong(file: &Path, text: &str, error: &toml::de::Error, problem: String) -> Error {
     let lines = error.span().map(|span| text[..span.start].matches('\n').count() as u64);
     let position = lines.map_or(Position::Whole, |lines| Position::Line(lines + 1));
-    EngineError::input(file, position, what).into()
+    EngineError::input(file, position, problem).into()
 }
 
 /// An error about a value of another type than its option, without names of Rust's types. `before` is the text before

@@ -48,9 +48,9 @@ pub(super) fn refuse_links(folder: &Path) -> Result<()> {
         let entry = entry.map_err(EngineError::io("read", folder))?;
         let kind = entry.file_type().map_err(EngineError::io("read", folder))?;
         if kind.is_symlink() && is_of_run(&entry.file_name()) {
-            let what = "this is a symbolic link, and a run writes to files of its own only: remove the link; to keep a run on another \
+            let problem = "this is a symbolic link, and a run writes to files of its own only: remove the link; to keep a run on another \
                         disk, make its whole folder a link";
-            return Err(Error::run_file(&entry.path(), what));
+            return Err(Error::run_file(&entry.path(), problem));
         }
     }
     Ok(())

@@ -20,9 +20,9 @@ use crate::{Error, Result, own_folder::OwnFolder};
 pub(super) fn set_aside(path: &Path) -> Result<()> {
     refuse_links(path)?;
     if let Some(other) = names(path)?.into_iter().find(|name| !is_of_run_or_temporary(name)) {
-        let what = "this is no file of a run, so --force does not replace the run in this folder; move the file, or choose another \
+        let problem = "this is no file of a run, so --force does not replace the run in this folder; move the file, or choose another \
                         folder with --out";
-        return Err(Error::run_file(&path.join(other), what));
+        return Err(Error::run_file(&path.join(other), problem));
     }
     // Nobody works on the run while it is moved.
     let _own = OwnFolder::lock(path)?;

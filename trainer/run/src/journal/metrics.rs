@@ -34,7 +34,7 @@ pub(super) fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRe
     let (mut end, mut before) = (0, 0);
     for (number, line) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
         end += line.len();
-        let what = match record_of(line) {
+        let problem = match record_of(line) {
             // A torn line: half an append, or the zeros that a power failure leaves.
             _ if !line.ends_with(b"\n") => break,
             Err(_) if end == text.len() && line.contains(&0) => break,
@@ -56,7 +56,7 @@ pub(super) fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRe
             ),
             Err(problem) => format!("{problem}; restore the file from a copy, or remove the line to resume without it"),
         };
-        return Err(EngineError::input(path, Position::Line(number), what).into());
+        return Err(EngineError::input(path, Position::Line(number), problem).into());
     }
     Ok((records, length as u64))
 }

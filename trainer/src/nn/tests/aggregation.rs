@@ -88,13 +88,13 @@ fn loops_equal_operators_forward_and_backward() {
                     let results = [result, own, own_states(backend, &block, &messages)];
                     (results.map(|result| result.detach()), gradients)
                 };
-                let what = format!("{kind:?} of {destinations} by {width}, {scaling:?}");
+                let case = format!("{kind:?} of {destinations} by {width}, {scaling:?}");
                 let (expected, expected_gradients) = run(Backend::Operators);
                 for instructions in Instructions::all() {
-                    let what = format!("{what}, {instructions:?}");
+                    let case = format!("{case}, {instructions:?}");
                     let (results, gradients) = run(Backend::With(instructions));
-                    assert_each(assert_close, &results, &expected, 1e-6, &what);
-                    assert_each(assert_close, &gradients, &expected_gradients, 1e-6, &format!("gradients of {what}"));
+                    assert_each(assert_close, &results, &expected, 1e-6, &case);
+                    assert_each(assert_close, &gradients, &expected_gradients, 1e-6, &format!("gradients of {case}"));
                 }
             }
         }
@@ -118,12 +118,12 @@ fn nan_and_infinities_go_where_operators_take_them() {
             let (expected, expected_gradient) = run(Backend::Operators);
             assert!(expected.isnan().any().int64_value(&[]) == 1, "{kind:?}: nothing is at stake");
             for instructions in Instructions::all() {
-                let what = format!("{kind:?} of {destinations} by {width}, {instructions:?}");
+                let case = format!("{kind:?} of {destinations} by {width}, {instructions:?}");
                 let (result, gradient) = run(Backend::With(instructions));
-                assert_close_or_special(&result, &expected, 1e-6, &what);
+                assert_close_or_special(&result, &expected, 1e-6, &case);
                 // libtorch divides the gradient of a largest value among those that equal it, and no NaN equals itself.
                 if kind != Aggregate::Max {
-                    assert_close_or_special(&gradient, &expected_gradient, 1e-6, &format!("gradient of {what}"));
+                    assert_close_or_special(&gradient, &expected_gradient, 1e-6, &format!("gradient of {case}"));
                 }
             }
         }
@@ -185,8 +185,8 @@ fn aggregates_are_those_by_hand_on_every_device() {
             for (block, expected) in [&plain, &weighted].into_iter().zip(expected) {
                 let result = aggregate(block, kind, scaling, &messages, None);
                 let expected = Tensor::from_slice(&[expected, 0.0]).view([2, 1]);
-                let what = format!("{kind:?}, {scaling:?} on {device:?}, weights: {}", !block.csr.weights.is_empty());
-                assert_close(&result, &expected, 1e-6, &what);
+                let case = format!("{kind:?}, {scaling:?} on {device:?}, weights: {}", !block.csr.weights.is_empty());
+                assert_close(&result, &expected, 1e-6, &case);
             }
         }
     }

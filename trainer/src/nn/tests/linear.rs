@@ -59,8 +59,8 @@ fn loops_equal_operators_forward_and_backward() {
                 let expected = run(Backend::Operators, Kind::Float, shape, bias, epilogue.clone());
                 for instructions in Instructions::all() {
                     let actual = run(Backend::With(instructions), Kind::Float, shape, bias, epilogue.clone());
-                    let what = format!("{shape:?} bias {bias} {epilogue:?}, {instructions:?}");
-                    assert_each(assert_close, &actual, &expected, 2e-6, &what);
+                    let case = format!("{shape:?} bias {bias} {epilogue:?}, {instructions:?}");
+                    assert_each(assert_close, &actual, &expected, 2e-6, &case);
                 }
             }
         }
@@ -76,8 +76,8 @@ fn nan_and_infinities_go_where_operators_take_them() {
             for instructions in Instructions::all() {
                 for (kind, tolerance) in [(Kind::Float, 2e-6), (Kind::BFloat16, f64::INFINITY)] {
                     let actual = run_of(&numbers, Backend::With(instructions), kind, shape, true, epilogue.clone());
-                    let what = format!("{shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
-                    assert_each(assert_close_or_special, &actual, &expected, tolerance, &what);
+                    let case = format!("{shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
+                    assert_each(assert_close_or_special, &actual, &expected, tolerance, &case);
                 }
             }
         }
@@ -121,8 +121,8 @@ fn loops_that_skip_zeros_equal_operators() {
                 for instructions in Instructions::all() {
                     for (kind, tolerance) in [(Kind::Float, 4e-6), (Kind::BFloat16, f64::INFINITY)] {
                         let actual = run(first, Backend::With(instructions), kind);
-                        let what = format!("{shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
-                        assert_each(assert_close_or_special, &actual, &expected, tolerance, &what);
+                        let case = format!("{shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
+                        assert_each(assert_close_or_special, &actual, &expected, tolerance, &case);
                     }
                 }
             }

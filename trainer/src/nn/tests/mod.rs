@@ -55,18 +55,18 @@ pub(super) fn assert_each(
     actual: &[Tensor],
     expected: &[Tensor],
     tolerance: f64,
-    what: &str,
+    case: &str,
 ) {
-    assert_eq!(actual.len(), expected.len(), "results of {what}");
+    assert_eq!(actual.len(), expected.len(), "results of {case}");
     for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
-        assert(actual, expected, tolerance, &format!("{index} of {what}"));
+        assert(actual, expected, tolerance, &format!("{index} of {case}"));
     }
 }
 
 /// As [`assert_close`], for what may not be finite: NaN where NaN is expected, the same infinities, and the rest close.
 #[track_caller]
-fn assert_close_or_special(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
-    assert_eq!(actual.size(), expected.size(), "shape of {what}");
+fn assert_close_or_special(actual: &Tensor, expected: &Tensor, tolerance: f64, case: &str) {
+    assert_eq!(actual.size(), expected.size(), "shape of {case}");
     let special = |tensor: &Tensor| {
         let tensor = tensor.detach();
         [tensor.isnan(), tensor.isposinf(), tensor.isneginf()]
@@ -75,16 +75,16 @@ fn assert_close_or_special(actual: &Tensor, expected: &Tensor, tolerance: f64, w
         ["NaN", "infinity", "-infinity"].iter().zip(special(actual).iter().zip(&special(expected)))
     {
         let (found, wanted) = (actual.sum(Kind::Int64).int64_value(&[]), expected.sum(Kind::Int64).int64_value(&[]));
-        assert!(actual == expected, "{what} has {found} {name} and not {wanted}, or elsewhere");
+        assert!(actual == expected, "{case} has {found} {name} and not {wanted}, or elsewhere");
     }
     let finite = |tensor: &Tensor| tensor.detach().nan_to_num(0.0, 0.0, 0.0);
-    assert_close(&finite(actual), &finite(expected), tolerance, what);
+    assert_close(&finite(actual), &finite(expected), tolerance, case);
 }
 
 /// Asserts that values are equal up to rounding: within `tolerance` times the largest.
 #[track_caller]
-pub(super) fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
-    assert_eq!(actual.size(), expected.size(), "shape of {what}");
+pub(super) fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, case: &str) {
+    assert_eq!(actual.size(), expected.size(), "shape of {case}");
     let float = |tensor: &Tensor| tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Double);
     let (actual, expected) = (float(actual), float(expected));
     if actual.numel() == 0 {
@@ -92,5 +92,5 @@ pub(super) fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, w
     }
     let difference = (&actual - &expected).abs().max().double_value(&[]);
     let scale = expected.abs().max().double_value(&[]).max(1.0);
-    assert!(difference <= tolerance * scale, "{what} differs by {difference:e} where values go up to {scale:e}");
+    assert!(difference <= tolerance * scale, "{case} differs by {difference:e} where values go up to {scale:e}");
 }

@@ -63,8 +63,8 @@ fn equals_pytorch_geometric(name: &str) {
         assert_close(&x.grad(), fixture.array("gradient:x"), TOLERANCE, "gradient of the input");
         for (name, parameter) in model.parameters().named() {
             let expected = fixture.array(&format!("gradient:{name}"));
-            let what = format!("gradient of {name} on {device:?}");
-            assert_close(&parameter.grad(), expected, GRADIENT_TOLERANCE, &what);
+            let case = format!("gradient of {name} on {device:?}");
+            assert_close(&parameter.grad(), expected, GRADIENT_TOLERANCE, &case);
         }
         for (name, buffer) in model.parameters().buffers() {
             assert_close(buffer, fixture.array(&format!("buffer:{name}")), TOLERANCE, name);

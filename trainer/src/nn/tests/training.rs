@@ -47,9 +47,9 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
 
 /// Trains, and asserts that the loss gets smaller. Labels are arbitrary, and layers that mix a node with its neighbors are slow to tell it
 /// apart.
-fn learns(options: ModelOptions, device: Device, what: &str) -> Model {
+fn learns(options: ModelOptions, device: Device, case: &str) -> Model {
     let (model, losses) = train(options, device, 1, 60);
-    assert!(losses[50..].iter().sum::<f64>() / 10.0 < 0.95 * losses[0], "{what}, {device:?}: {losses:?}");
+    assert!(losses[50..].iter().sum::<f64>() / 10.0 < 0.95 * losses[0], "{case}, {device:?}: {losses:?}");
     model
 }
 

@@ -92,18 +92,18 @@ fn read(path: &Path, classes: usize) -> Result<Vec<f64>> {
     for (line, text) in (1..).zip(text.lines()) {
         let weight = text.trim().parse::<f64>().ok();
         let Some(weight) = weight.filter(|weight| weight.is_finite() && *weight >= 0.0) else {
-            let what =
+            let problem =
                 format!("expected the weight of class {}, a number of at least 0, found `{}`", line - 1, text.trim());
-            return Err(EngineError::input(path, Position::Line(line), what).into());
+            return Err(EngineError::input(path, Position::Line(line), problem).into());
         };
         weights.push(weight);
     }
     if weights.len() != classes {
-        let what = format!(
+        let problem = format!(
             "expected {classes} weights, one line per class, found {}: write one number per line, in the order of the classes",
             weights.len()
         );
-        return Err(EngineError::input(path, Position::Whole, what).into());
+        return Err(EngineError::input(path, Position::Whole, problem).into());
     }
     Ok(weights)
 }

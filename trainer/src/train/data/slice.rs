@@ -65,7 +65,7 @@ pub(crate) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
     Ok(())
 }
 
-fn lack(store: &Store, what: &str) -> Error {
+fn lack(store: &Store, reason: &str) -> Error {
     let path = store.path().display();
-    Error::WrongStore(format!("{path}: the store is a slice of its graph, and {what}"))
+    Error::WrongStore(format!("{path}: the store is a slice of its graph, and {reason}"))
 }

@@ -221,7 +221,7 @@ impl ScoredNodes {
             Some(free) if bytes > free => Err(Error::Lack {
                 rank: None,
                 resource: Resource::Disk,
-                what: format!(
+                message: format!(
                     "an exact evaluation needs {} of scratch files, and {} are free in {}: use --evaluate sampled, a larger \
                      --memory, or a disk with more space for --out",
                     ByteSize(bytes),

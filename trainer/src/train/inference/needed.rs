@@ -33,7 +33,7 @@ pub fn check_sets(nodes: u64, layers: usize, given: u64, remedy: &'static str) -
         return Ok(());
     }
     Err(grappa_io::Error::Budget {
-        what: "the sets of nodes that an exact inference computes".into(),
+        operation: "the sets of nodes that an exact inference computes".into(),
         given,
         least,
         remedy,

@@ -78,14 +78,14 @@ impl Trained {
     pub fn open(folder: &Path, device: Device) -> Result<Self> {
         let config = folder.join(folder::CONFIG);
         if !config.exists() {
-            let what = format!("it contains no run (no {}): give the folder of a run", folder::CONFIG);
-            return Err(Error::run_file(folder, what));
+            let problem = format!("it contains no run (no {}): give the folder of a run", folder::CONFIG);
+            return Err(Error::run_file(folder, problem));
         }
         let config = folder::config_of(folder)?;
         let mut warnings = Vec::new();
         let Some((path, checkpoint)) = find(folder, config.digest(), &mut warnings)? else {
-            let what = "the run has no checkpoint yet: resume it with --resume";
-            return Err(Error::run_file(folder, what));
+            let problem = "the run has no checkpoint yet: resume it with --resume";
+            return Err(Error::run_file(folder, problem));
         };
         let state = checkpoint.state;
         let options = ModelOptions {
@@ -256,7 +256,7 @@ impl Trained {
                      ingest both with the same options"
                 )
             });
-        let what = match self.task() {
+        let targets = match self.task() {
             Task::Regression => "targets",
             Task::MultiClass | Task::MultiLabel | Task::Links => "classes",
         };
@@ -266,7 +266,7 @@ impl Trained {
             .filter(|labels| Task::of(labels.kind) == self.task() && u64::from(labels.classes) != self.state.outputs)
             .map(|labels| {
                 format!(
-                    "{path} has {} {what}, and the run's model was trained with {}: predictions are the model's {what}, and labels of the \
+                    "{path} has {} {targets}, and the run's model was trained with {}: predictions are the model's {targets}, and labels of the \
                      store may number them in another way, so there is no score",
                     labels.classes, self.state.outputs
                 )
@@ -288,7 +288,7 @@ impl Trained {
         let matched = self.match_of_classes(&theirs);
         let names = match matched {
             Match::Reordered(_) | Match::Other { .. } if classes.is_none() => Some(format!(
-                "{what} of {path} differ from the run's: {}; predictions are the run's {what}, and there is no score; {}",
+                "{targets} of {path} differ from the run's: {}; predictions are the run's {targets}, and there is no score; {}",
                 matched.difference(),
                 schema::remedy_for_classes()
             )),
@@ -433,12 +433,12 @@ pub(crate) fn find(
     };
     let state = &checkpoint.state;
     if state.config_digest != config_digest {
-        let what = format!(
+        let problem = format!(
             "it was trained with other options than those in {}: restore the one of the two files that was changed from a copy of this \
              run",
             folder.join(folder::CONFIG).display()
         );
-        return Err(Error::run_file(&path, what));
+        return Err(Error::run_file(&path, problem));
     }
     if let Some(of_run) = &of_run {
         state.check_same_run(&path, of_run)?;

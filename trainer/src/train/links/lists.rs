@@ -44,14 +44,14 @@ pub fn candidates(store: &Store, path: &Path, memory: u64) -> Result<ListedPairs
 pub fn destinations(store: &Store, path: &Path, memory: u64) -> Result<NodeSet> {
     let nodes = read_nodes(store, path)?;
     if nodes.is_empty() {
-        let what = "no nodes: list the id of a destination in each line";
-        return Err(EngineError::input(path, Position::Whole, what).into());
+        let problem = "no nodes: list the id of a destination in each line";
+        return Err(EngineError::input(path, Position::Whole, problem).into());
     }
     let all = store.manifest().nodes;
     let bytes = size_of_val(&nodes[..]) as u64 + NodeSet::bytes_of_members(all, nodes.len() as u64);
     if bytes > memory {
         return Err(Error::Engine(EngineError::Budget {
-            what: format!("the {} nodes of {}", nodes.len(), path.display()),
+            operation: format!("the {} nodes of {}", nodes.len(), path.display()),
             given: memory,
             least: bytes,
             remedy: "raise --memory, or list fewer nodes",
@@ -85,14 +85,14 @@ pub fn directed(
     match missing.first() {
         None => Ok(Positives::list(directed)),
         Some(&source) => {
-            let what = format!(
+            let problem = format!(
                 "no candidates for {} of {} edges for {part}, such as an edge of {}: list a pair of the source of each edge that is held \
                  out, or use --candidates 100",
                 missing.len(),
                 edges.len(),
                 store.ids().name(source)
             );
-            Err(EngineError::input(path, Position::Whole, what).into())
+            Err(EngineError::input(path, Position::Whole, problem).into())
         }
     }
 }
@@ -107,13 +107,13 @@ pub fn digest(listed: &ListedPairs) -> u64 {
 fn read(store: &Store, path: &Path, memory: u64) -> Result<Vec<(NodeId, NodeId)>> {
     let pairs = read_pairs(store, path)?;
     if pairs.is_empty() {
-        let what = "no pairs: list a source and a destination in each line";
-        return Err(EngineError::input(path, Position::Whole, what).into());
+        let problem = "no pairs: list a source and a destination in each line";
+        return Err(EngineError::input(path, Position::Whole, problem).into());
     }
     let bytes = (pairs.len() * size_of::<(NodeId, NodeId)>()) as u64;
     if bytes > memory {
         return Err(Error::Engine(EngineError::Budget {
-            what: format!("the {} pairs of {}", pairs.len(), path.display()),
+            operation: format!("the {} pairs of {}", pairs.len(), path.display()),
             given: memory,
             least: bytes,
             remedy: "raise --memory, or list fewer pairs",
@@ -138,9 +138,9 @@ fn check_no_edges(store: &Store, path: &Path, pairs: &[(NodeId, NodeId)]) -> Res
     }
     let Some(number) = first else { return Ok(()) };
     let [source, destination] = [pairs[number].0, pairs[number].1].map(|node| store.ids().name(node));
-    let what = match source == destination {
+    let problem = match source == destination {
         true => format!("{source} with itself, which is never a negative: remove the pair"),
         false => format!("the graph has an edge from {source} to {destination}, so it is no negative: remove the pair"),
     };
-    Err(EngineError::input(path, Position::Row(number as u64), what).into())
+    Err(EngineError::input(path, Position::Row(number as u64), problem).into())
 }

@@ -66,15 +66,15 @@ pub fn choose(
         return Ok(Some(kind));
     }
     if !store.manifest().is_whole() {
-        let what = format!(
+        let reason = format!(
             "{}: the slice has no pre-aggregated features, and they need the whole graph: run `grappa-store preaggregate --kind {kind}` \
              on the whole store, and place the slice again",
             store.path().display()
         );
         if is_wanted {
-            return Err(Error::NoPreaggregation(what));
+            return Err(Error::NoPreaggregation(reason));
         }
-        warn(&format!("the first hop is sampled, from edges of the slice. {what}"));
+        warn(&format!("the first hop is sampled, from edges of the slice. {reason}"));
         return Ok(None);
     }
     let (bytes, free) = (aggregate_bytes(store, false)?, free_disk_bytes(store.path()));

@@ -132,7 +132,8 @@ fn chosen_first_hop(
     }
     let mut warnings = Vec::new();
     let before = first_hop::known(store, config.model, edge_data::stored(store).input(&config)?)?.is_some();
-    let chosen = first_hop::choose(store, &config, watcher.progress(), &mut |what| warnings.push(what.to_owned()));
+    let chosen =
+        first_hop::choose(store, &config, watcher.progress(), &mut |message| warnings.push(message.to_owned()));
     warnings.iter().for_each(|warning| watcher.warn(warning));
     if let Ok(Some(kind)) = chosen
         && let Some(aggregates) = Aggregates::open(store, kind)?

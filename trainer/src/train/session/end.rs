@@ -56,11 +56,11 @@ impl RunInProgress<'_, '_> {
             true => "free space on the disk, then rerun with --resume",
             false => "fix the cause, then rerun with --resume",
         };
-        let what = format!(
+        let problem = format!(
             "training is finished, but {lack} could not be written: {}; files of earlier epochs are unchanged: {remedy}",
             errors.join("; ")
         );
-        Err(Error::run_file(self.output.folder.path(), what))
+        Err(Error::run_file(self.output.folder.path(), problem))
     }
 
     /// The exact scores of the best model, if evaluations sampled neighbors and may be exact. The trainer then has that model. Without

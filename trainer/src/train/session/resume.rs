@@ -27,10 +27,10 @@ pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest
     }
     let (run, found) = (folder::schema_of(folder, state)?, store.schema()?);
     let features = ("features", Match::of_features(&run, &found));
-    for (what, matched) in [features, ("classes", Match::of(&run.classes, &found.classes))] {
+    for (kind, matched) in [features, ("classes", Match::of(&run.classes, &found.classes))] {
         if matched.is_other() || matches!(matched, Match::Reordered(_)) {
             return Err(Error::WrongStore(format!(
-                "the {what} of the store are not those that the run was trained with: {}; use the store that it was trained on, or start \
+                "the {kind} of the store are not those that the run was trained with: {}; use the store that it was trained on, or start \
                  a new run",
                 matched.difference()
             )));
@@ -142,14 +142,14 @@ mod tests {
             &Silent
         }
 
-        fn tell(&mut self, what: &str) {
-            self.told.push(what.to_owned());
+        fn tell(&mut self, message: &str) {
+            self.told.push(message.to_owned());
         }
 
         fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
 
-        fn warn(&mut self, what: &str) {
-            self.warnings.push(what.to_owned());
+        fn warn(&mut self, message: &str) {
+            self.warnings.push(message.to_owned());
         }
     }
 

@@ -246,10 +246,10 @@ impl RunInProgress<'_, '_> {
 }
 
 /// Tells how long an evaluation takes, if that is known and long.
-pub(super) fn tell_if_long(what: &str, seconds: Option<f64>, watcher: &mut dyn Watcher) {
+pub(super) fn tell_if_long(work: &str, seconds: Option<f64>, watcher: &mut dyn Watcher) {
     if let Some(seconds) = seconds.filter(|&seconds| seconds > LONG_EVALUATION_SECONDS) {
         let about = duration(Duration::from_secs_f64(seconds.round()));
-        watcher.tell(&format!("{what} takes roughly {about}, by the time of the steps"));
+        watcher.tell(&format!("{work} takes roughly {about}, by the time of the steps"));
     }
 }
 

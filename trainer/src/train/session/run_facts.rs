@@ -54,13 +54,13 @@ fn of_labels(trainer: &Trainer) -> Vec<Fact> {
     let manifest = trainer.data.store.manifest();
     let mut facts = Vec::new();
     if let Some(labels) = manifest.labels {
-        let (what, several) = match labels.kind {
+        let (name, several) = match labels.kind {
             LabelKind::Single => ("classes", ""),
             LabelKind::Multi => ("classes", ", any number per node"),
             LabelKind::Partial => ("classes", ", any number per node, some unknown"),
             LabelKind::Targets => ("targets", ""),
         };
-        facts.push((what, format!("{}{several}", labels.classes)));
+        facts.push((name, format!("{}{several}", labels.classes)));
     }
     let names = [("train", "training nodes"), ("val", "validation nodes"), ("test", "test nodes")];
     for ((split, name), nodes) in names.into_iter().zip(trainer.data.splits.of_all()) {

@@ -120,8 +120,8 @@ impl NewRun {
         trainer.clock = self.clock;
         if is_first {
             let [told, warned] = edge_data::stored(&trainer.data.store).told(&trainer.config);
-            told.iter().for_each(|what| watcher.tell(what));
-            warned.iter().for_each(|what| watcher.warn(what));
+            told.iter().for_each(|message| watcher.tell(message));
+            warned.iter().for_each(|message| watcher.warn(message));
         }
         tell_warnings(&mut trainer, watcher);
         let task = trainer.data.task();
@@ -221,8 +221,8 @@ fn check_resumed(
     watcher: &mut dyn Watcher,
 ) -> Result<()> {
     if checkpoint.state.config_digest != config_digest {
-        let what = "the checkpoint was made with other options than the run has; start a new run";
-        return Err(Error::run_file(path, what));
+        let problem = "the checkpoint was made with other options than the run has; start a new run";
+        return Err(Error::run_file(path, problem));
     }
     writer.checkpoints.forget_after(checkpoint.state.step)?;
     resume::check_best(writer.checkpoints, checkpoint, watcher)

@@ -33,5 +33,5 @@ pub trait Watcher {
     fn epoch(&mut self, record: &EpochRecord, epochs: u64);
 
     /// Receives a problem that the run survives.
-    fn warn(&mut self, what: &str);
+    fn warn(&mut self, message: &str);
 }

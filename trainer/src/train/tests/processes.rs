@@ -404,7 +404,8 @@ fn what_one_rank_lacks_memory_or_disk_for_fails_on_all() {
     let found = as_ranks(3, |group| {
         let rank = group.place().rank;
         let trainer = prepared(&store, &config, folder.path(), Some(group));
-        let lack = |rank, resource| Err(Error::Lack { rank: None, resource, what: format!("too little for {rank}") });
+        let lack =
+            |rank, resource| Err(Error::Lack { rank: None, resource, message: format!("too little for {rank}") });
         let done = [
             Ok(rank),
             if rank == 1 { lack(1, Resource::Disk) } else { Ok(rank) },

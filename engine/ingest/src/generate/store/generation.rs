@@ -107,17 +107,17 @@ impl<'a> Generation<'a> {
         let buckets = self.held.buckets * plan::BUCKET_COPIES;
         let least = (least + self.held.total()).max(buckets);
         if self.options.memory < least {
-            let (what, remedy) = if self.held.class_means > least / 2 {
+            let (operation, remedy) = if self.held.class_means > least / 2 {
                 let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
                 ("the features' mean of each class".to_owned(), remedy)
             } else if buckets > least / 2 {
-                let what = plan::edge_buckets(&self.chunks, self.wanted.len() as u64);
-                (what, "raise --memory, or give fewer --chunks, or make fewer of them with --only-chunks")
+                let operation = plan::edge_buckets(&self.chunks, self.wanted.len() as u64);
+                (operation, "raise --memory, or give fewer --chunks, or make fewer of them with --only-chunks")
             } else {
                 let remedy = "raise --memory, give more --chunks, or use fewer --threads";
                 ("generating chunks".to_owned(), remedy)
             };
-            return Err(Error::Budget { what, given: self.options.memory, least, remedy });
+            return Err(Error::Budget { operation, given: self.options.memory, least, remedy });
         }
         let largest = match self.generator.largest_degree_estimate() {
             estimate if self.teams.holds_list(estimate) => 0,
@@ -129,7 +129,7 @@ impl<'a> Generation<'a> {
             let (threads, chunks) = (self.options.threads, self.wanted.len());
             let memory = TeamPlan::memory_for_list(largest, threads, chunks, self.held.total());
             return Err(Error::Budget {
-                what: format!("the adjacency list of a node with up to {largest} in-edges"),
+                operation: format!("the adjacency list of a node with up to {largest} in-edges"),
                 given: self.options.memory,
                 least: memory << 20,
                 remedy: "raise --memory",
@@ -140,7 +140,7 @@ impl<'a> Generation<'a> {
             let bytes = nodes.div_ceil(8) * SPLIT_COST;
             if bytes > self.options.memory {
                 return Err(Error::Budget {
-                    what: format!("the splits of {nodes} nodes"),
+                    operation: format!("the splits of {nodes} nodes"),
                     given: self.options.memory,
                     least: bytes,
                     remedy: "raise --memory, or make fewer chunks with --only-chunks",

@@ -349,12 +349,12 @@ impl<'a> SortPass<'a> {
         let targets = part.targets.end - part.targets.start;
         if targets <= 1 {
             let bytes = records * self.values.shape.sort_cost();
-            let what = format!(
+            let operation = format!(
                 "sorting the adjacency list of node {}, which has {records} in-edges",
                 self.ids.external(NodeId(part.first_node + part.targets.start))?
             );
             let budget = &self.job.budget;
-            return Err(budget.too_small(what, bytes + self.held, "raise --memory"));
+            return Err(budget.too_small(operation, bytes + self.held, "raise --memory"));
         }
         let groups = targets.min(DIVIDE_GROUPS_MAX);
         let mut counts = vec![0u64; groups as usize];

@@ -216,9 +216,9 @@ impl Population<'_> {
         (self.job.options.resources.threads as u64 + 1) * 8 * 4
     }
 
-    fn too_small(&self, what: String, least: u64) -> Error {
+    fn too_small(&self, operation: String, least: u64) -> Error {
         let remedy = "raise --memory, or omit --split";
-        self.job.budget.too_small(what, least, remedy)
+        self.job.budget.too_small(operation, least, remedy)
     }
 
     /// The nodes of the split `index`, between the cuts of their classes.

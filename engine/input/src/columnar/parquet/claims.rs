@@ -94,8 +94,8 @@ fn no_sizes() -> ParquetError {
     ParquetError::General("a page header has no sizes".to_owned())
 }
 
-fn strange_schema(what: &str) -> ParquetError {
-    ParquetError::General(format!("its schema {what}"))
+fn strange_schema(problem: &str) -> ParquetError {
+    ParquetError::General(format!("its schema {problem}"))
 }
 
 /// The field of an element of a schema that has its number of children.

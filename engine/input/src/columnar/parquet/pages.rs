@@ -25,9 +25,9 @@ const FOOTER_BYTES: u64 = 8;
 /// damaged file can make it panic. The caller drops all state of the reader with the error.
 pub(super) fn guarded<T>(work: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let what = panic.downcast_ref::<&str>().map(|what| (*what).to_owned());
-        let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(ParquetError::General(what.unwrap_or_else(|| "its contents are inconsistent".to_owned())))
+        let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
+        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(ParquetError::General(message.unwrap_or_else(|| "its contents are inconsistent".to_owned())))
     })
 }
 

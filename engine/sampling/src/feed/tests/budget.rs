@@ -36,8 +36,8 @@ fn a_budget_too_small_for_seeds_is_an_error_before_anything_is_sampled() {
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let source = SkewedSource::new(1, 20).with_fault(0, InjectedFault::Panic);
         let error = Feed::open(&store, &[], &source, &options(1000, 2)).err();
-        let Some(Error::Budget { what, given: 1000, .. }) = error else { panic!("{error:?}") };
-        assert!(what.contains("only seeds"), "{what}");
+        let Some(Error::Budget { operation, given: 1000, .. }) = error else { panic!("{error:?}") };
+        assert!(operation.contains("only seeds"), "{operation}");
     });
 }
 

@@ -46,7 +46,7 @@ pub(in crate::view) enum DecoderMessage {
 /// The error if adjacency lists contradict the directory or the manifest.
 pub(in crate::view) fn disagrees(store: &Store, chunk: ChunkId) -> Error {
     let path = store.path().join(files::of_chunk(chunk, "edges"));
-    let what = "the adjacency lists have more or fewer sources than the manifest says; find the damage with \
+    let problem = "the adjacency lists have more or fewer sources than the manifest says; find the damage with \
                 `grappa-store verify`";
-    Error::format(path)(FormatError::invalid(64, what))
+    Error::format(path)(FormatError::invalid(64, problem))
 }
