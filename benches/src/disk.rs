@@ -36,7 +36,7 @@ impl Disk {
         cache::forget(&[file.to_owned()])?;
         let mut block = vec![0; BLOCK_BYTES];
         let input = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-        let direct = DirectFile::of(&input);
+        let direct = DirectFile::from_file(&input);
         let bytes = input.metadata()?.len().min(BYTES_MAX);
         let begin = Instant::now();
         for at in (0..bytes).step_by(BLOCK_BYTES) {

@@ -30,7 +30,7 @@
 //!
 //! let store = Store::open(&out)?;
 //! let bob = store.node(&ExternalId::String(b"bob".to_vec()))?.expect("bob has edges");
-//! let neighbors = store.neighbors().of(bob)?;
+//! let neighbors = store.neighbors().in_neighbors(bob)?;
 //! assert_eq!(store.external_id(neighbors[0])?.to_string(), "ada");
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```

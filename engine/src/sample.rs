@@ -35,7 +35,7 @@
 //! let (minibatch, block) = (batch.minibatch(), &batch.minibatch().blocks[0]);
 //! let mut sources: Vec<_> = block.edges_of(0).map(|edge| minibatch.nodes[block.indices[edge] as usize]).collect();
 //! sources.sort_unstable();
-//! assert_eq!(sources, store.neighbors().of(minibatch.nodes[0])?);
+//! assert_eq!(sources, store.neighbors().in_neighbors(minibatch.nodes[0])?);
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
 //!
@@ -175,7 +175,7 @@
 //! };
 //!
 //! let assignment = assignment(Schedule::Shuffle, &chunk_sizes(store.manifest()), 4, 1, 0, 0)?;
-//! let owned = Owned::of(&assignment, &store, PartitionId(2));
+//! let owned = Owned::new(&assignment, &store, PartitionId(2));
 //! assert_eq!(owned.base().len(), 4); // of 16 chunks
 //! let first = NodeId(store.chunks().range(owned.base()[0]).start);
 //! assert_eq!(owned.local(first), Some(LocalId(0)));
@@ -201,12 +201,12 @@
 //! # let (_cora, store) = grappa_cora::Cora::ingest();
 //! use grappa_engine::{NodeId, Silent, sample::{InNeighbors, NodeSet}, store::MappedChunks};
 //!
-//! let set = NodeSet::of(2708, [NodeId(70), NodeId(3)]);
+//! let set = NodeSet::from_members(2708, [NodeId(70), NodeId(3)]);
 //! assert_eq!((set.len(), set.position(NodeId(70))), (2, 1));
 //!
 //! let chunks = MappedChunks::open(&store)?;
 //! let sources = InNeighbors::all(&chunks).sources_of(&set, 1, &Silent)?;
-//! assert!(store.neighbors().of(NodeId(3))?.into_iter().all(|source| sources.contains(source)));
+//! assert!(store.neighbors().in_neighbors(NodeId(3))?.into_iter().all(|source| sources.contains(source)));
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
 

@@ -36,7 +36,7 @@
 //! let node = store.node(&ExternalId::Integer(0))?.unwrap();
 //! assert_eq!(neighbors.in_degree(node)?, 3);
 //! let mut papers = Vec::new();
-//! for neighbor in neighbors.of(node)? {
+//! for neighbor in neighbors.in_neighbors(node)? {
 //!     papers.push(store.ids().integer(neighbor)?);
 //! }
 //! papers.sort_unstable();

@@ -139,7 +139,7 @@ impl AggregateIndex {
     /// chunks.
     pub fn decode(file: &[u8], kind: AggregateKind, manifest_digest: u64, chunks: u32) -> Result<Self> {
         let (header, payload) = container::decode_file(file, FileKind::AGGREGATES)?;
-        let mut fields = Fields::of(&header, META_BYTES)?;
+        let mut fields = Fields::from_header(&header, META_BYTES)?;
         let at = fields.offset();
         let (found_digest, found_chunks, found_kind) = (fields.u64(), fields.u32(), fields.u8());
         fields.zeros::<3>()?;

@@ -329,7 +329,7 @@ impl Assignment {
 
     /// Decodes the meta: an assignment without its table, and the number of distinct table rows.
     fn decode_meta(header: &Header) -> Result<(Self, u32)> {
-        let mut fields = Fields::of(header, META_BYTES)?;
+        let mut fields = Fields::from_header(header, META_BYTES)?;
         let generation = fields.u64();
         let at = fields.offset();
         let (chunks, partitions, distinct) = (fields.u32(), fields.u32(), fields.u32());

@@ -14,7 +14,7 @@ pub(crate) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The fields of a meta that must be `expected` bytes long.
-    pub(crate) fn of(header: &'a Header, expected: usize) -> Result<Self> {
+    pub(crate) fn from_header(header: &'a Header, expected: usize) -> Result<Self> {
         invalid_if!(header.meta.len() != expected, 32, "the meta has {} bytes, not {expected}", header.meta.len());
         Ok(Self { rest: &header.meta, at: HEADER_BYTES as u64 })
     }

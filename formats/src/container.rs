@@ -133,7 +133,7 @@ impl fmt::Debug for FileKind {
 /// // A damaged byte is an error with its offset.
 /// file[30] ^= 1;
 /// let error = Header::decode(&file, FileKind::SPLIT, file.len() as u64).unwrap_err();
-/// assert!(matches!(error, FormatError::Checksum { what: "header", offset: 0, .. }));
+/// assert!(matches!(error, FormatError::Checksum { part: "header", offset: 0, .. }));
 /// # Ok::<(), grappa_formats::FormatError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

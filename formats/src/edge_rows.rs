@@ -132,7 +132,7 @@ impl EdgeRowsMeta {
 
     /// Decodes and checks the meta, and checks start and length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
-        let mut fields = Fields::of(header, Self::bytes(header.kind))?;
+        let mut fields = Fields::from_header(header, Self::bytes(header.kind))?;
         let span = ChunkSpan::decode(&mut fields)?;
         let edges = fields.u64();
         let mut layout = WEIGHT;
@@ -196,7 +196,7 @@ impl EdgeRowsMeta {
 /// for weights in [&[0.5, 2.0][..], &[], &[1.0]] {
 ///     encoder.push_list(weights);
 /// }
-/// let span = ChunkSpan::of(&ChunkMap::uniform(3, 1), ChunkId(0));
+/// let span = ChunkSpan::for_chunk(&ChunkMap::uniform(3, 1), ChunkId(0));
 /// let meta = EdgeRowsMeta { span, edges: 3, layout: WEIGHT };
 /// let (file, _) = encode_file(FileKind::WEIGHTS, meta.encode(FileKind::WEIGHTS), &encoder.finish());
 ///

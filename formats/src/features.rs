@@ -94,7 +94,7 @@ fn page_touches(row: u64, stride: u64) -> u64 {
 /// let layout = FeatureLayout::new(FeatureDtype::F32, 2);
 /// let mut rows = vec![0; 2 * layout.stride as usize];
 /// layout.encode_rows(&[1.0, 2.0, 3.0, 4.0], &mut rows);
-/// let span = ChunkSpan::of(&ChunkMap::uniform(2, 1), ChunkId(0));
+/// let span = ChunkSpan::for_chunk(&ChunkMap::uniform(2, 1), ChunkId(0));
 /// let meta = FeaturesMeta { span, layout, with_features: false };
 /// let (file, _) = encode_file(FileKind::FEATURES, meta.encode(), &rows);
 ///
@@ -132,7 +132,7 @@ impl FeaturesMeta {
 
     /// Decodes and checks the meta, and checks start and length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
-        let mut fields = Fields::of(header, Self::BYTES)?;
+        let mut fields = Fields::from_header(header, Self::BYTES)?;
         let span = ChunkSpan::decode(&mut fields)?;
         let at = fields.offset();
         let layout = FeatureLayout::decode(&mut fields)?;

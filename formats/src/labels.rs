@@ -169,7 +169,7 @@ impl LabelsMeta {
 
     /// Decodes and checks the meta, and checks the length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
-        let mut fields = Fields::of(header, Self::BYTES)?;
+        let mut fields = Fields::from_header(header, Self::BYTES)?;
         let span = ChunkSpan::decode(&mut fields)?;
         let at = fields.offset();
         let classes = fields.u32();
@@ -204,7 +204,7 @@ impl LabelsMeta {
 /// let mut payload = Vec::new();
 /// spec.encode_single(Some(6), &mut payload);
 /// spec.encode_single(None, &mut payload);
-/// let meta = LabelsMeta { span: ChunkSpan::of(&ChunkMap::uniform(2, 1), ChunkId(0)), spec };
+/// let meta = LabelsMeta { span: ChunkSpan::for_chunk(&ChunkMap::uniform(2, 1), ChunkId(0)), spec };
 /// let (file, _) = encode_file(FileKind::LABELS, meta.encode(), &payload);
 ///
 /// let (header, payload) = decode_file(&file, FileKind::LABELS)?;
@@ -364,7 +364,7 @@ impl<'a> Labels<'a> {
 /// let spec = LabelSpec { classes: 100, kind: LabelKind::Multi };
 /// let mut payload = Vec::new();
 /// spec.encode_multi(Some(&[3, 99]), &mut payload);
-/// let meta = LabelsMeta { span: ChunkSpan::of(&ChunkMap::uniform(1, 1), ChunkId(0)), spec };
+/// let meta = LabelsMeta { span: ChunkSpan::for_chunk(&ChunkMap::uniform(1, 1), ChunkId(0)), spec };
 /// let (file, _) = encode_file(FileKind::LABELS, meta.encode(), &payload);
 ///
 /// let (header, payload) = decode_file(&file, FileKind::LABELS)?;

@@ -63,7 +63,7 @@ impl PermutationTableMeta {
 
     /// Decodes and checks the meta, and checks the length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
-        let nodes = Fields::of(header, Self::BYTES)?.node_count("nodes")?;
+        let nodes = Fields::from_header(header, Self::BYTES)?.node_count("nodes")?;
         check_payload_length(header, Some(nodes * 2 * ENTRY_BYTES as u64))?;
         Ok(Self { nodes })
     }

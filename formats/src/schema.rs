@@ -195,7 +195,7 @@ impl Schema {
     /// `classes` classes. Either is 0 if the store has none.
     pub fn decode(file: &[u8], dim: u32, classes: u32) -> Result<Self> {
         let (header, payload) = container::decode_file(file, FileKind::SCHEMA)?;
-        Fields::of(&header, 0)?;
+        Fields::from_header(&header, 0)?;
         let at = header.payload_offset;
         let schema: Self = serde_json::from_slice(payload)
             .map_err(|e| FormatError::invalid(at, format!("the schema's JSON is invalid: {e}")))?;

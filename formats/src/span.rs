@@ -18,7 +18,7 @@ use crate::{ChunkId, NODES_MAX, NodeId, Result, bytes::Fields, chunks::ChunkMap,
 /// ```
 /// use grappa_formats::{ChunkId, ChunkSpan, chunks::ChunkMap};
 ///
-/// let span = ChunkSpan::of(&ChunkMap::uniform(10, 3), ChunkId(1));
+/// let span = ChunkSpan::for_chunk(&ChunkMap::uniform(10, 3), ChunkId(1));
 /// assert_eq!(span.to_string(), "chunk 1 (3 nodes from node 3 on)");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl ChunkSpan {
     pub const BYTES: usize = 24;
 
     /// The span of `chunk`.
-    pub fn of(map: &ChunkMap, chunk: ChunkId) -> Self {
+    pub fn for_chunk(map: &ChunkMap, chunk: ChunkId) -> Self {
         Self { chunk, first_node: NodeId(map.range(chunk).start), rows: map.len(chunk) }
     }
 

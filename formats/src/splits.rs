@@ -51,7 +51,7 @@ pub fn encode(name: &str, nodes: u64, set: &RoaringTreemap) -> (Vec<u8>, u64) {
 /// ```
 pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
     let (header, payload) = container::decode_file(file, FileKind::SPLIT)?;
-    let mut fields = Fields::of(&header, META_BYTES)?;
+    let mut fields = Fields::from_header(&header, META_BYTES)?;
     let found_name = fields.array::<NAME_BYTES>();
     invalid_if!(
         found_name != padded_name(name),

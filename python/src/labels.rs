@@ -39,7 +39,7 @@ impl Labels {
 
     /// A class per node, or -1; or a row of 0 and 1 per node for sets of classes, and zeros for nodes without labels; or f32, NaN where
     /// they are missing: a number per node for one target, and else a row of them.
-    pub fn of(&self, store: &Store, nodes: &[NodeId]) -> Result<Array> {
+    pub fn read(&self, store: &Store, nodes: &[NodeId]) -> Result<Array> {
         match self.kind {
             LabelKind::Single => {
                 let mut classes = reserved(nodes.len(), LABELS)?;

@@ -168,7 +168,7 @@ struct Coo {
 
 impl Neighborhood {
     /// The minibatch of `store` in a layout.
-    pub fn of(store: &Store, minibatch: &Minibatch, layout: &Layout) -> Result<Self> {
+    pub fn new(store: &Store, minibatch: &Minibatch, layout: &Layout) -> Result<Self> {
         let blocks = &minibatch.blocks[..];
         let edges = match &layout.kind {
             Kind::Hops => {
@@ -179,14 +179,14 @@ impl Neighborhood {
                     reached = block.sources;
                 }
                 Edges::Hops {
-                    coo: Coo::of(blocks, layout.edges)?,
+                    coo: Coo::from_blocks(blocks, layout.edges)?,
                     nodes_of_hops,
                     edges_of_hops: blocks.iter().map(|block| block.indices.len()).collect(),
                 }
             }
             Kind::Blocks => {
                 let outermost_first = blocks.iter().rev().map(|block| {
-                    let coo = Coo::of(std::slice::from_ref(block), layout.edges)?;
+                    let coo = Coo::from_blocks(std::slice::from_ref(block), layout.edges)?;
                     Ok((coo, (block.sources, block.destinations)))
                 });
                 Edges::Blocks(outermost_first.collect::<Result<_>>()?)
@@ -247,7 +247,7 @@ fn seed_of_each(minibatch: &Minibatch) -> Result<Vec<i64>> {
 
 impl Coo {
     /// The edges of some blocks.
-    fn of(blocks: &[Block], parts: EdgeParts) -> Result<Self> {
+    fn from_blocks(blocks: &[Block], parts: EdgeParts) -> Result<Self> {
         let edges: usize = blocks.iter().map(|block| block.indices.len()).sum();
         let mut index = reserved(2 * edges, BATCH)?;
         for block in blocks {

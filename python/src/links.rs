@@ -82,7 +82,7 @@ impl Links {
         let memory = EDGE_LIST.bytes(loading.memory);
         let list = options.edges.as_ref().map(|ends| pairs_of(store, ends)).transpose()?;
         let destinations = match &options.among {
-            Some(among) => Some(Arc::new(NodeSet::of(store.manifest().nodes, nodes_of(store, &among.0)?))),
+            Some(among) => Some(Arc::new(NodeSet::from_members(store.manifest().nodes, nodes_of(store, &among.0)?))),
             None => None,
         };
         if destinations.as_ref().is_some_and(|among| among.is_empty()) {
@@ -181,8 +181,8 @@ impl Links {
         let count = indices.len();
         Ok(LinkArrays {
             numbers: collected(indices.into_iter().map(|index| positives.number(index) as i64), count, PAIRS)?,
-            positives: Pairs::of(&pairs.positives)?,
-            negatives: Pairs::of(&pairs.negatives)?,
+            positives: Pairs::from_pairs(&pairs.positives)?,
+            negatives: Pairs::from_pairs(&pairs.negatives)?,
             is_negative: joined(&[&pairs.is_negative], PAIRS)?,
             kind: self.task.negatives,
         })
@@ -243,7 +243,7 @@ impl LinkArrays {
 }
 
 impl Pairs {
-    fn of(pairs: &[[u32; 2]]) -> Result<Self> {
+    fn from_pairs(pairs: &[[u32; 2]]) -> Result<Self> {
         let ends = |end: usize| collected(pairs.iter().map(|pair| i64::from(pair[end])), pairs.len(), PAIRS);
         Ok(Self { sources: ends(0)?, targets: ends(1)? })
     }

@@ -477,8 +477,8 @@ impl Delivery {
     ) -> Result<Prepared, grappa_engine::Error> {
         let minibatch = batch.minibatch();
         let labelled = if self.labels_all { &minibatch.nodes[..] } else { &minibatch.nodes[..minibatch.seeds] };
-        let labels = self.labels.as_ref().map(|labels| labels.of(&self.store, labelled));
-        let neighborhood = Neighborhood::of(&self.store, minibatch, &self.layout)?;
+        let labels = self.labels.as_ref().map(|labels| labels.read(&self.store, labelled));
+        let neighborhood = Neighborhood::new(&self.store, minibatch, &self.layout)?;
         Ok(Prepared {
             input_ids: input_ids(&neighborhood),
             positions: self.by_position.then(|| positions_of(&minibatch.nodes)).transpose()?,

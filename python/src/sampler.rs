@@ -60,7 +60,7 @@ impl Sampler {
             let (scratch, minibatch) = &mut *buffers;
             self.sampler
                 .sample(&self.view, &seeds, key, scratch, minibatch)
-                .and_then(|()| Neighborhood::of(&self.store, minibatch, &self.layout))
+                .and_then(|()| Neighborhood::new(&self.store, minibatch, &self.layout))
                 .map_err(exception)
         })?;
         neighborhood.into_dict(py)

@@ -214,7 +214,7 @@ impl Store {
                 let path = self.store.path().display();
                 Error::new_err(format!("{path} has no labels; ingest with labels=..."))
             })?;
-            labels.of(&self.store, &nodes_of(&self.store, &nodes.0)?).map_err(exception)
+            labels.read(&self.store, &nodes_of(&self.store, &nodes.0)?).map_err(exception)
         })
     }
 
@@ -255,7 +255,7 @@ impl Store {
     fn in_neighbors(&self, py: Python<'_>, node: i64) -> PyResult<Array> {
         py.detach(|| {
             let node = nodes_of(&self.store, &[node])?[0];
-            let sources = self.store.neighbors().of(node).map_err(exception)?;
+            let sources = self.store.neighbors().in_neighbors(node).map_err(exception)?;
             let numbers = numbers_of(&self.store, &sources).map_err(exception)?;
             Ok(Array::vector(numbers))
         })

@@ -233,7 +233,7 @@ fn steps(minibatch: &Minibatch) {
                 };
                 let pass = Pass { training: Some(count as u64), names: None, ..Pass::default() };
                 let logits = model.forward(&blocks, input, &[], pass);
-                let loss = Loss::of_classes(Task::MultiClass, 0.0).of(&logits, &labels).mean(Kind::Float);
+                let loss = Loss::of_classes(Task::MultiClass, 0.0).losses(&logits, &labels).mean(Kind::Float);
                 let forward = start.elapsed();
                 loss.backward();
                 let backward = start.elapsed();

@@ -28,7 +28,7 @@ pub(crate) enum Compression {
 
 impl Compression {
     /// Recognizes a compressed file by its first bytes, which are more reliable than its name.
-    pub fn of(head: &[u8]) -> Self {
+    pub fn from_head(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,

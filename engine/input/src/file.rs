@@ -141,7 +141,7 @@ impl InputFile {
     /// From now on, reads go past the page cache, if the file system allows it.
     pub fn read_past_cache(&self) {
         if let Content::File { file, direct } = &self.content
-            && let Some(opened) = DirectFile::of(file)
+            && let Some(opened) = DirectFile::from_file(file)
         {
             // If it was set before, that one is as good.
             let _ = direct.set(opened);

@@ -61,9 +61,9 @@ const LFS: &[u8] = b"version https://git-lfs";
 /// Fails if a file is of a kind that is not read. Compressed files are looked into: text in them is read.
 pub(crate) fn refuse_other_kinds(file: &Arc<InputFile>) -> Result<()> {
     let head = file.head(HEAD_BYTES)?;
-    let compression = Compression::of(&head);
+    let compression = Compression::from_head(&head);
     let kind = match compression {
-        Compression::None => Kind::of(&head),
+        Compression::None => Kind::from_head(&head),
         _ => {
             let mut unpacked = vec![0; HEAD_BYTES];
             let mut stream = Extent::whole(file, compression).stream()?;
@@ -71,8 +71,8 @@ pub(crate) fn refuse_other_kinds(file: &Arc<InputFile>) -> Result<()> {
             let read = stream.read_full(&mut unpacked).unwrap_or(0);
             let unpacked = &unpacked[..read];
             let is_binary = [NPY, ZIP, PARQUET].iter().any(|magic| unpacked.starts_with(magic));
-            let is_packed = Compression::of(unpacked) != Compression::None;
-            (is_binary || is_packed || Kind::of(unpacked).is_some()).then_some(match compression {
+            let is_packed = Compression::from_head(unpacked) != Compression::None;
+            (is_binary || is_packed || Kind::from_head(unpacked).is_some()).then_some(match compression {
                 Compression::Zstd => Kind(
                     "compressed with Zstandard, and only text is read from such files",
                     Some(Conversion::UnpackZstd),
@@ -91,7 +91,7 @@ fn begins(text: &[u8], name: &[u8]) -> bool {
 
 impl Kind {
     /// The kind of a file that begins with these bytes.
-    fn of(head: &[u8]) -> Option<Self> {
+    fn from_head(head: &[u8]) -> Option<Self> {
         // Names of columns begin with such letters too: ORCID, FEA1.
         let is_text = head.iter().all(|&byte| byte >= b'\t');
         let known = KINDS.iter().find(|(magic, _)| {
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn text_that_begins_as_another_kind_is_text() {
         for text in ["ORCID,name\n", "FEA1,FEA2\n", "BZh,x\n", "ARROW1 x\n", "0 1\n", "ann bob\n"] {
-            assert_eq!(Kind::of(text.as_bytes()), None, "{text}");
+            assert_eq!(Kind::from_head(text.as_bytes()), None, "{text}");
         }
         for (head, name) in [
             (b"ORC\0\0\x01".as_slice(), "an ORC file"),
@@ -167,7 +167,7 @@ mod tests {
                 "a pickle, which may run any code when Python reads it, so convert it only if you trust it",
             ),
         ] {
-            assert_eq!(Kind::of(head).unwrap().0, name);
+            assert_eq!(Kind::from_head(head).unwrap().0, name);
         }
     }
 }

@@ -49,13 +49,13 @@ impl Line {
 
 impl Lines {
     /// The lines of a file with a row for each node, which may be compressed.
-    pub fn of(extent: &Extent) -> Result<Self> {
+    pub fn from_extent(extent: &Extent) -> Result<Self> {
         Ok(Self::new(extent.stream()?, ROW_BYTES_MAX))
     }
 
     /// The same for a whole file.
     pub fn of_file(file: &Arc<InputFile>) -> Result<Self> {
-        Self::of(&Extent::whole(file, Compression::of(&file.head(8)?)))
+        Self::from_extent(&Extent::whole(file, Compression::from_head(&file.head(8)?)))
     }
 
     /// Lines longer than `line_bytes_max` are an error.

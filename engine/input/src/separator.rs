@@ -210,7 +210,7 @@ fn quoted(text: &[u8]) -> Result<(Field<'_>, &[u8]), OpenQuote> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Separator, String> {
+    fn separator_of(text: &str) -> Result<Separator, String> {
         Separator::of_lines(text.lines().map(str::as_bytes), "--separator")
     }
 
@@ -230,9 +230,9 @@ mod tests {
             ("7", Separator::Spaces),
             ("", Separator::Spaces),
         ] {
-            assert_eq!(of(text), Ok(expected), "{text}");
+            assert_eq!(separator_of(text), Ok(expected), "{text}");
         }
-        let error = of("1;2;0,5\n2;3;1,5").unwrap_err();
+        let error = separator_of("1;2;0,5\n2;3;1,5").unwrap_err();
         assert!(error.contains("--separator comma or --separator semicolon"), "{error}");
     }
 }

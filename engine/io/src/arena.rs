@@ -37,14 +37,14 @@ impl Arena {
     /// # Errors
     /// If the kernel refuses the address space.
     pub fn new(bytes: usize) -> Result<Self> {
-        Self::of(bytes, "a buffer")
+        Self::for_purpose(bytes, "a buffer")
     }
 
     /// As [`Arena::new`]. `purpose` completes "cannot get memory for".
     ///
     /// # Errors
     /// As [`Arena::new`].
-    pub fn of(bytes: usize, purpose: &'static str) -> Result<Self> {
+    pub fn for_purpose(bytes: usize, purpose: &'static str) -> Result<Self> {
         // A mapping starts at a multiple of a small page, so a part before the first huge page may stay unused.
         let slack = if bytes < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
         let refused = |source| Error::Memory { bytes: bytes as u64, purpose, source };

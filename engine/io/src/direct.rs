@@ -33,7 +33,7 @@ pub struct DirectFile(File);
 
 impl DirectFile {
     /// Opens an open file once more, and reads its first block. None if its file system refuses direct reads.
-    pub fn of(file: &File) -> Option<Self> {
+    pub fn from_file(file: &File) -> Option<Self> {
         // The path may name another file by now. This names the open one.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let opened = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path);
@@ -90,7 +90,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, &bytes).unwrap();
-        let Some(file) = DirectFile::of(&File::open(&path).unwrap()) else {
+        let Some(file) = DirectFile::from_file(&File::open(&path).unwrap()) else {
             grappa_skip::skip!("the file system of temporary files refuses O_DIRECT");
         };
         // Another file under the same name is not what was opened.

@@ -20,7 +20,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Identity of an open regular file. `path` is its name in errors.
-    pub(crate) fn of(file: &File, path: &Path) -> Result<Self> {
+    pub(crate) fn from_file(file: &File, path: &Path) -> Result<Self> {
         let metadata = file.metadata().map_err(Error::io("look at", path))?;
         if !metadata.is_file() {
             let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
@@ -42,7 +42,7 @@ impl Identity {
 
     /// Fails if `file`, just opened at `path`, is another file or was modified.
     pub(crate) fn check_file(&self, file: &File, path: &Path) -> Result<()> {
-        self.check(path, &Self::of(file, path)?)
+        self.check(path, &Self::from_file(file, path)?)
     }
 
     fn check(&self, path: &Path, now: &Self) -> Result<()> {
@@ -103,7 +103,7 @@ mod tests {
         ];
         for (expected, change) in changes {
             fs::write(&path, [0; 100]).unwrap();
-            let identity = Identity::of(&File::open(&path).unwrap(), &path).unwrap();
+            let identity = Identity::from_file(&File::open(&path).unwrap(), &path).unwrap();
             identity.check_path(&path).unwrap();
             change(&path);
             let error = identity.check_path(&path).unwrap_err().to_string();
@@ -116,7 +116,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (old, new) = (folder.path().join("old"), folder.path().join("new"));
         fs::write(&old, [0; 100]).unwrap();
-        let identity = Identity::of(&File::open(&old).unwrap(), &old).unwrap();
+        let identity = Identity::from_file(&File::open(&old).unwrap(), &old).unwrap();
         fs::rename(&old, &new).unwrap();
         identity.check_path(&new).unwrap();
         identity.check_file(&File::open(&new).unwrap(), &new).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn folders_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let error = Identity::of(&File::open(folder.path()).unwrap(), folder.path()).unwrap_err();
+        let error = Identity::from_file(&File::open(folder.path()).unwrap(), folder.path()).unwrap_err();
         assert!(error.to_string().contains("not a regular file"), "{error}");
     }
 }

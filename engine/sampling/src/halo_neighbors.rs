@@ -94,8 +94,8 @@ impl HaloNeighbors<'_> {
     pub(crate) fn draw(&self, partitions: &[(&Owned, &SeedNodes)], progress: &dyn Progress) -> Result<HaloLists> {
         let nodes = self.chunks.map().nodes();
         self.check_memory(NodeSet::bytes_of(nodes).saturating_mul(partitions.len() as u64))?;
-        let mut lists = self.lists_of(NodeSet::of(nodes, []), progress)?;
-        let seeds = partitions.iter().map(|(_, seeds)| NodeSet::of(nodes, seeds.iter()));
+        let mut lists = self.lists_of(NodeSet::from_members(nodes, []), progress)?;
+        let seeds = partitions.iter().map(|(_, seeds)| NodeSet::from_members(nodes, seeds.iter()));
         let mut reached: Vec<NodeSet> = seeds.collect();
         for _ in 1..self.hops {
             let mut halo = lists.nodes().clone();
@@ -174,7 +174,7 @@ impl HaloNeighbors<'_> {
         })?;
         let drawn = drawn.into_iter().map(|piece| piece.into_inner().expect("no thread panics"));
         let drawn: Vec<HaloPiece> = drawn.map(|piece| piece.expect("all pieces are drawn")).collect();
-        Ok(HaloLists::of(nodes, drawn))
+        Ok(HaloLists::from_pieces(nodes, drawn))
     }
 
     fn piece(&self, nodes: &NodeSet, members: &[NodeId], scratch: &mut ListScratch) -> Result<HaloPiece> {

@@ -179,7 +179,7 @@ impl NodeSet {
     ///
     /// # Panics
     /// If a node is not below `nodes`.
-    pub fn of(nodes: u64, members: impl IntoIterator<Item = NodeId>) -> Self {
+    pub fn from_members(nodes: u64, members: impl IntoIterator<Item = NodeId>) -> Self {
         let mut bits = Bits::empty(nodes);
         for NodeId(node) in members {
             assert!(node < nodes, "node {node} of {nodes}");

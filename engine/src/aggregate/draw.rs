@@ -45,7 +45,7 @@ impl DrawnNeighbors {
                 let number = positions.start / Pieces::NODES;
                 let mut drawn = drawn[number as usize].lock().expect("no thread panics");
                 for (node, drawn) in nodes.iter().zip(drawn.iter_mut()) {
-                    let (chunk, row) = chunks.of(*node);
+                    let (chunk, row) = chunks.locate(*node);
                     let rows = chunk.rows();
                     let row = rows.row(row)?;
                     if !row.is_empty() {

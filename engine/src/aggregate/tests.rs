@@ -336,10 +336,10 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
     };
     let all = NodeSet::all(nodes);
     let (_, mut of_all) = rows(&all, &*features, &all);
-    let some = NodeSet::of(nodes, (0..nodes).filter(|node| node % 3 == 1).map(NodeId));
+    let some = NodeSet::from_members(nodes, (0..nodes).filter(|node| node % 3 == 1).map(NodeId));
     let drawn = DrawnNeighbors::draw(&MappedChunks::open(&store).unwrap(), &some, 5, 1, &Silent).unwrap();
     // Rows of the neighbors alone are enough.
-    let neighbors = NodeSet::of(nodes, drawn.nodes());
+    let neighbors = NodeSet::from_members(nodes, drawn.nodes());
     assert!(neighbors.len() < nodes);
     let selected = SelectedRows { rows: &*features, set: &neighbors };
     let (_, mut of_some) = rows(&some, &selected, &neighbors);
@@ -407,7 +407,7 @@ fn a_part_of_the_nodes_is_aggregated_alone() {
 /// All chunks of nodes with a certain remainder, and their in-neighbors: sets with gaps and runs.
 fn some_nodes(store: &Store) -> NodeSet {
     let nodes = store.manifest().nodes;
-    NodeSet::of(nodes, (0..nodes).filter(|node| node % 7 < 2).map(NodeId))
+    NodeSet::from_members(nodes, (0..nodes).filter(|node| node % 7 < 2).map(NodeId))
 }
 
 #[test]

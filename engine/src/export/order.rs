@@ -192,7 +192,7 @@ impl Work<'_> {
                 if chunk >= u64::from(chunks.chunks()) {
                     break;
                 }
-                let span = ChunkSpan::of(chunks, ChunkId(chunk as u32));
+                let span = ChunkSpan::for_chunk(chunks, ChunkId(chunk as u32));
                 let mut node = span.first_node.0;
                 self.column.rows(span, self.progress, &mut |row| {
                     let id = self.store.ids().dense_id(NodeId(node))?.0;

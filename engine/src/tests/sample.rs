@@ -192,7 +192,7 @@ impl Sample {
             manifest.edges += entry.edges;
             manifest.chunks.push(entry);
             manifest.files.extend(files.iter().map(|file| store.entry(file)));
-            let span = ChunkSpan::of(&map, chunk);
+            let span = ChunkSpan::for_chunk(&map, chunk);
             let files = [self.features(&store, span, layout), self.labels(&store, span, labels)];
             manifest.files.extend(files.iter().map(|file| store.entry(file)));
         }

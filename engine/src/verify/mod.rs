@@ -156,7 +156,7 @@ impl StoreCheck<'_> {
             match part {
                 Part::Chunk(chunk) => self.chunk(manifest, &chunks, chunk),
                 Part::Halo(chunk) => {
-                    let span = ChunkSpan::of(&chunks, chunk);
+                    let span = ChunkSpan::for_chunk(&chunks, chunk);
                     self.stored_features(manifest, span);
                     // A slice may have no in-degrees of the chunk.
                     let path = files::of_chunk(chunk, "degrees");
@@ -200,7 +200,7 @@ impl StoreCheck<'_> {
     }
 
     fn chunk(&self, manifest: &Manifest, chunks: &ChunkMap, chunk: ChunkId) {
-        let span = ChunkSpan::of(chunks, chunk);
+        let span = ChunkSpan::for_chunk(chunks, chunk);
         for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
             let [edges, degrees, weights, features] = ["edges", "degrees", "weights", files::EDGE_FEATURES]
                 .map(|name| self.listed(manifest, &files::of_chunk(chunk, &part.file(name))));

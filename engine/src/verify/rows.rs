@@ -24,7 +24,7 @@ pub(super) fn halo_degrees(manifest: &Manifest, span: ChunkSpan, file: &Containe
     let meta = RowsMeta::decode(&file.header().meta).map_err(Error::format(file.path()))?;
     expect_adjacency(&meta, span, manifest.nodes).map_err(Error::format(file.path()))?;
     let map = MappedPayload::new(file, Access::Sequential)?;
-    let sizes = RowSizes::of(&meta);
+    let sizes = RowSizes::from_meta(&meta);
     let degrees = ChunkDegrees::new(&meta, &sizes, map.unchecked()).map_err(Error::format(file.path()))?;
     degrees.check().map_err(|error| in_payload(file, &error))
 }
@@ -83,7 +83,7 @@ impl RowsCheck<'_> {
         }
         let edges_map = MappedPayload::new(edges, Access::Sequential)?;
         let degrees_map = MappedPayload::new(degrees, Access::Sequential)?;
-        let sizes = RowSizes::of(&meta);
+        let sizes = RowSizes::from_meta(&meta);
         let rows = Rows::new(&meta, &sizes, edges_map.unchecked(), degrees_map.unchecked())
             .map_err(Error::format(edges.path()))?;
 

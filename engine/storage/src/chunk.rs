@@ -105,7 +105,7 @@ impl HaloDegrees {
         }
         let file = store.file(&files::of_chunk(chunk, "degrees"))?;
         let meta = RowsMeta::decode(&file.header().meta).map_err(Error::format(file.path()))?;
-        let span = ChunkSpan::of(store.chunks(), chunk);
+        let span = ChunkSpan::for_chunk(store.chunks(), chunk);
         expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(file.path()))?;
         let degrees =
             Self { sizes: store.row_sizes(meta.codec), file: MappedPayload::new(&file, Access::Random)?, meta };

@@ -195,7 +195,7 @@ impl<'a> FeatureRowsWriter<'a> {
     /// Begins the file of the next chunk.
     fn begin(&self) -> Result<(ChunkSpan, ContainerWriter)> {
         let chunk = ChunkId(self.done.len() as u32);
-        let span = ChunkSpan::of(self.store.chunks(), chunk);
+        let span = ChunkSpan::for_chunk(self.store.chunks(), chunk);
         let path = durable::temporary_name(&self.folder.join(chunk_folder(chunk)));
         let writer = ContainerWriter::create(&path, FileKind::FEATURES, FeaturesMeta::BYTES)?;
         Ok((span, writer))
@@ -217,7 +217,7 @@ pub fn open(folder: &Path, chunks: &ChunkMap, chunk: ChunkId) -> Result<(Contain
     let path = folder.join(chunk_folder(chunk));
     let file = ContainerFile::open(&path, FileKind::FEATURES).map_err(files::missing)?;
     let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(&path))?;
-    meta.span.expect(&ChunkSpan::of(chunks, chunk)).map_err(Error::format(&path))?;
+    meta.span.expect(&ChunkSpan::for_chunk(chunks, chunk)).map_err(Error::format(&path))?;
     Ok((file, meta))
 }
 

@@ -78,11 +78,11 @@ impl MappedChunks {
     /// # Panics
     /// If the store is a slice without this chunk.
     #[inline]
-    pub fn of(&self, node: NodeId) -> (&Chunk, u64) {
+    pub fn locate(&self, node: NodeId) -> (&Chunk, u64) {
         self.get(node).expect("the store has the chunk")
     }
 
-    /// As [`MappedChunks::of`]. None if the store is a slice without this chunk.
+    /// As [`MappedChunks::locate`]. None if the store is a slice without this chunk.
     #[inline]
     pub fn get(&self, node: NodeId) -> Option<(&Chunk, u64)> {
         let chunk = self.map.chunk_of(node);

@@ -33,15 +33,15 @@ impl Neighbors<'_> {
     ///
     /// # Panics
     /// If there is no such node.
-    pub fn of(&mut self, node: NodeId) -> Result<Vec<NodeId>> {
+    pub fn in_neighbors(&mut self, node: NodeId) -> Result<Vec<NodeId>> {
         let (chunk, row) = self.place(node)?;
         Ok(chunk.rows().row(row)?.iter().map(NodeId).collect())
     }
 
-    /// The number of edges into `node`. Cheaper than [`Neighbors::of`].
+    /// The number of edges into `node`. Cheaper than [`Neighbors::in_neighbors`].
     ///
     /// # Errors
-    /// As [`Neighbors::of`].
+    /// As [`Neighbors::in_neighbors`].
     ///
     /// # Panics
     /// If there is no such node.

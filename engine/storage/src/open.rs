@@ -185,7 +185,7 @@ impl Store {
     /// If the store has no such chunk, or is a slice without it.
     pub fn span(&self, chunk: ChunkId) -> Result<ChunkSpan> {
         match self.manifest.chunks.get(chunk.0 as usize) {
-            Some(entry) if entry.present => Ok(ChunkSpan::of(&self.chunks, chunk)),
+            Some(entry) if entry.present => Ok(ChunkSpan::for_chunk(&self.chunks, chunk)),
             Some(_) => Err(self.lacks(
                 chunk,
                 self.present_chunks(),
@@ -208,7 +208,7 @@ impl Store {
     /// If the graph has no such chunk.
     pub fn feature_span(&self, chunk: ChunkId) -> Result<ChunkSpan> {
         if self.manifest.chunks[chunk.0 as usize].has_features() {
-            return Ok(ChunkSpan::of(&self.chunks, chunk));
+            return Ok(ChunkSpan::for_chunk(&self.chunks, chunk));
         }
         Err(self.lacks(
             chunk,

@@ -40,7 +40,7 @@ fn edges_of(store: &Path) -> Vec<Edge> {
         let (header, payload) = container::decode_file(&rows_file, FileKind::ROWS).unwrap();
         let (_, directory) = container::decode_file(&degrees_file, FileKind::DEGREES).unwrap();
         let meta = RowsMeta::decode(&header.meta).unwrap();
-        let sizes = RowSizes::of(&meta);
+        let sizes = RowSizes::from_meta(&meta);
         let rows = Rows::new(&meta, &sizes, payload, directory).unwrap();
         let weights_file = manifest.weighted.then(|| file("weights"));
         let weights = weights_file.as_ref().map(|file| {

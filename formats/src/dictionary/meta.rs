@@ -40,7 +40,7 @@ impl DictionaryMeta {
 
     /// Decodes and checks the meta, and checks the length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
-        let mut fields = Fields::of(header, Self::BYTES)?;
+        let mut fields = Fields::from_header(header, Self::BYTES)?;
         let kind = match fields.u32() {
             0 => KeyKind::Integers,
             1 => KeyKind::Strings,

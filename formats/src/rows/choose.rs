@@ -93,10 +93,10 @@ impl SizeEstimator {
                 RowCodec::Gap(code) => {
                     let first = if code.first_is_relative { &self.first_relative } else { &self.first_absolute };
                     self.gap_fixed_bits
-                        + first.of(code.first_k)
-                        + self.degrees.of(code.degree_k)
-                        + self.gaps.of(code.gap_k)
-                        + self.runs.of(code.run_k)
+                        + first.bits_with(code.first_k)
+                        + self.degrees.bits_with(code.degree_k)
+                        + self.gaps.bits_with(code.gap_k)
+                        + self.runs.bits_with(code.run_k)
                 }
             }
     }
@@ -128,7 +128,7 @@ impl Lengths {
         }
     }
 
-    fn of(&self, k: u8) -> u64 {
+    fn bits_with(&self, k: u8) -> u64 {
         self.bits[usize::from(k)]
     }
 

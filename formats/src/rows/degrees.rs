@@ -68,7 +68,7 @@ impl DegreesEncoder {
 ///     encoder.push(degree);
 /// }
 /// let (payload, meta) = encoder.finish();
-/// let sizes = RowSizes::of(&meta);
+/// let sizes = RowSizes::from_meta(&meta);
 /// assert_eq!(ChunkDegrees::new(&meta, &sizes, &payload)?.directory().degree(2), 12);
 /// # Ok::<(), grappa_formats::FormatError>(())
 /// ```
@@ -144,7 +144,7 @@ mod tests {
             let whole = lists.finish();
             let (payload, meta) = degrees.finish();
             assert_eq!((&payload, meta), (&whole.degrees_payload, whole.meta));
-            let sizes = RowSizes::of(&meta);
+            let sizes = RowSizes::from_meta(&meta);
             let read = ChunkDegrees::new(&meta, &sizes, &payload).unwrap();
             for row in 0..rows {
                 assert_eq!(read.directory().degree(row), degree(first + row));
@@ -158,7 +158,7 @@ mod tests {
         let mut degrees = DegreesEncoder::new(1000, 7);
         (7..150).for_each(|node| degrees.push(degree(node)));
         let (payload, meta) = degrees.finish();
-        let sizes = RowSizes::of(&meta);
+        let sizes = RowSizes::from_meta(&meta);
         let check = |meta: &RowsMeta, payload: &[u8]| {
             ChunkDegrees::new(meta, &sizes, payload).and_then(|degrees| degrees.check())
         };
@@ -182,7 +182,7 @@ mod tests {
     fn in_degrees_in_gap_code_are_refused() {
         let code = crate::rows::GapCode { first_is_relative: false, first_k: 0, degree_k: 0, gap_k: 0, run_k: 0 };
         let tail = RowsEncoder::new(RowCodec::Gap(code), 10, 0).finish();
-        let error = ChunkDegrees::new(&tail.meta, &RowSizes::of(&tail.meta), &tail.degrees_payload).unwrap_err();
+        let error = ChunkDegrees::new(&tail.meta, &RowSizes::from_meta(&tail.meta), &tail.degrees_payload).unwrap_err();
         assert!(error.to_string().contains("Elias-Fano"), "{error}");
     }
 }

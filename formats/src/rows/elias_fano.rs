@@ -39,7 +39,7 @@ pub(super) struct Shape {
 impl Shape {
     /// The layout of a row of `degree` sources of at most `source_max`.
     #[inline(always)]
-    pub(super) fn of(degree: u64, source_max: u64) -> Self {
+    pub(super) fn for_degree(degree: u64, source_max: u64) -> Self {
         let whole_bits = bit_length(source_max);
         // Let u = source_max >> l. With one more low bit, the unary part loses ceil(u / 2) zeros, and each source grows
         // by a bit. So the best l is the smallest with u <= 2 * degree - 2. (A tie goes to the shorter unary part.)
@@ -87,7 +87,7 @@ fn hints(degree: u64) -> u64 {
 /// Appends a row: ascending `sources` of at most `source_max`.
 pub(super) fn encode(writer: &mut BitWriter, sources: &[u64], source_max: u64) {
     let degree = sources.len() as u64;
-    let shape = Shape::of(degree, source_max);
+    let shape = Shape::for_degree(degree, source_max);
     let (low_bits, hint_bits) = (u32::from(shape.low_bits), u32::from(shape.hint_bits));
     writer.write(shape.row_bits(degree), |cursor| {
         if shape.upper_bits > 0 {

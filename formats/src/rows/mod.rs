@@ -63,7 +63,7 @@ use crate::{FormatError, Result};
 /// let tail = encoder.finish();
 /// edges.extend(tail.edges_payload_rest);
 ///
-/// let sizes = RowSizes::of(&tail.meta);
+/// let sizes = RowSizes::from_meta(&tail.meta);
 /// let rows = Rows::new(&tail.meta, &sizes, &edges, &tail.degrees_payload)?;
 /// assert_eq!((rows.meta.rows, rows.meta.edges, rows.degree(2)), (3, 6, 3));
 /// assert_eq!(rows.row(0).iter().collect::<Vec<_>>(), [2, 7, 999]);
@@ -92,7 +92,7 @@ pub struct RowSizes {
 
 impl RowSizes {
     /// The sizes for files with this meta. Takes a microsecond.
-    pub fn of(meta: &RowsMeta) -> Self {
+    pub fn from_meta(meta: &RowsMeta) -> Self {
         Self::new(meta.codec == RowCodec::EliasFano, meta.universe)
     }
 
@@ -179,7 +179,7 @@ impl<'a> Rows<'a> {
     #[inline(always)]
     fn place(&self, row: u64, place: Place) -> RowPlace {
         let shape = match self.meta.codec {
-            RowCodec::EliasFano => Shape::of(place.code, self.source_max),
+            RowCodec::EliasFano => Shape::for_degree(place.code, self.source_max),
             RowCodec::Gap(_) => Shape::default(),
         };
         RowPlace { row, place, shape }
@@ -293,7 +293,7 @@ impl RowPlace {
 /// The size in bits of a row in Elias-Fano code. It depends only on `degree` and on `source_max`, the largest possible
 /// source.
 pub fn elias_fano_bits(degree: u64, source_max: u64) -> u64 {
-    Shape::of(degree, source_max).row_bits(degree)
+    Shape::for_degree(degree, source_max).row_bits(degree)
 }
 
 /// The sources of one node, compressed.
@@ -306,7 +306,7 @@ pub fn elias_fano_bits(degree: u64, source_max: u64) -> u64 {
 /// # let mut edges = encoder.take_bytes();
 /// # let tail = encoder.finish();
 /// # edges.extend(tail.edges_payload_rest);
-/// # let sizes = RowSizes::of(&tail.meta);
+/// # let sizes = RowSizes::from_meta(&tail.meta);
 /// # let rows = Rows::new(&tail.meta, &sizes, &edges, &tail.degrees_payload)?;
 /// let row = rows.row(0); // 2, 7, 7, 999
 /// assert_eq!((row.degree(), row.get(1)), (4, 7));

@@ -42,7 +42,7 @@ impl Naive {
         edges.extend(tail.edges_payload_rest);
         Files {
             meta: RowsMeta::decode(&tail.meta.encode()).unwrap(),
-            sizes: RowSizes::of(&tail.meta),
+            sizes: RowSizes::from_meta(&tail.meta),
             edges,
             degrees: tail.degrees_payload,
         }

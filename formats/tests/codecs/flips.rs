@@ -40,7 +40,7 @@ fn every_truncation_is_detected() {
 #[test]
 fn decoders_do_not_panic_on_any_byte() {
     for sample in samples::all().into_iter().filter(|sample| sample.name != "CURRENT") {
-        let parts = Parts::of(&sample.bytes);
+        let parts = Parts::from_file(&sample.bytes);
         for at in 0..parts.meta.len() + parts.payload.len() {
             for flip in [0x01, 0x02, 0x10, 0x40, 0x7f, 0x80, 0xff] {
                 let mut bad = parts.clone();
@@ -63,7 +63,7 @@ proptest! {
     ) {
         let samples = samples::all();
         let sample = &samples[pick.index(samples.len() - 1)];
-        let mut parts = Parts::of(&sample.bytes);
+        let mut parts = Parts::from_file(&sample.bytes);
         if let Some(length) = length {
             let length = length.index(parts.payload.len() + 20);
             parts.payload.resize(length, 0);
@@ -82,7 +82,7 @@ proptest! {
 #[test]
 fn degrees_that_do_not_fit_the_weights_are_an_error() {
     let sample = samples::all().into_iter().find(|sample| sample.name == "weights").expect("a sample");
-    let parts = Parts::of(&sample.bytes);
+    let parts = Parts::from_file(&sample.bytes);
     let header = Header::decode(&sample.bytes, FileKind::WEIGHTS, sample.bytes.len() as u64).unwrap();
     let weights = EdgeRows::new(&header, &parts.payload).unwrap();
     for degree in [3, 1 << 40, u64::MAX] {

@@ -156,7 +156,7 @@ fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
     if RowsMeta::decode(&degrees_header.meta)? != meta {
         return Err(FormatError::invalid(64, "the files are not of the same rows"));
     }
-    let sizes = RowSizes::of(&meta);
+    let sizes = RowSizes::from_meta(&meta);
     let rows = Rows::new(&meta, &sizes, edges, degrees)?;
     let mut sources = Vec::new();
     for row in rows.range(0..rows.meta.rows) {

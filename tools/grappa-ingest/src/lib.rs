@@ -53,7 +53,7 @@ fn run(args: &IngestArgs, data: HashMap<DataPlace, MemoryInput>, console: &Conso
     let begin = Instant::now();
     let options = args.options(Data(data))?;
     if args.is_dry_run() {
-        return console.finish(&DryRun::of(&examine(&options, &console.bars())?));
+        return console.finish(&DryRun::new(&examine(&options, &console.bars())?));
     }
     tell_what_is_kept(&options.out);
     let summary = ingest(&options, &console.bars())?;
@@ -68,7 +68,7 @@ fn run(args: &IngestArgs, data: HashMap<DataPlace, MemoryInput>, console: &Conso
             chunks_present: chunks,
             ..Built::new(options.out.display().to_string(), begin.elapsed(), summary.edges_read)
         },
-        inputs: summary.readings.iter().map(Input::of).collect(),
+        inputs: summary.readings.iter().map(Input::from_reading).collect(),
         feature_names: summary.schema.feature_names(),
         class_names: &summary.schema.classes,
         memory: &summary.memory,

@@ -17,8 +17,8 @@ pub struct DryRun<'a> {
 
 impl<'a> DryRun<'a> {
     /// The columns of these files.
-    pub fn of(readings: &'a [Reading]) -> Self {
-        Self { inputs: readings.iter().map(Input::of).collect(), readings }
+    pub fn new(readings: &'a [Reading]) -> Self {
+        Self { inputs: readings.iter().map(Input::from_reading).collect(), readings }
     }
 }
 
@@ -124,7 +124,7 @@ struct Role<'a> {
 }
 
 impl<'a> Input<'a> {
-    pub fn of(reading: &'a Reading) -> Self {
+    pub fn from_reading(reading: &'a Reading) -> Self {
         Self {
             file: reading.file.display().to_string(),
             more_files: reading.more_files,

@@ -42,7 +42,7 @@ struct PlannedTraining {
 }
 
 pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
-    let speed = Speed::of(options, console)?;
+    let speed = Speed::from_options(options, console)?;
     let Speed { rates, disk_bandwidth, threads } = speed;
     if let Some(store) = &options.store {
         let store = Store::open(store)?;

@@ -114,7 +114,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
     let warnings = [trained.warnings(), &trained.warnings_about(&store)?].concat();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let model = PredictingModel::of(&trained, options.run.display().to_string());
+    let model = PredictingModel::new(&trained, options.run.display().to_string());
     let bars = console.bars();
     let args::ChosenNodes { nodes, ids, split } = &options.chosen;
     let asks_for_links = options.links.pairs.is_some() || options.links.top_k.is_some();
@@ -147,7 +147,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
         return console.finish(&WrittenPredictions {
             file: WrittenFile::new(out, predicted.bytes, begin),
             nodes: predicted.nodes,
-            scores: predicted.scores.and_then(|report| PredictionScores::of(&report, trained.task())),
+            scores: predicted.scores.and_then(|report| PredictionScores::from_report(&report, trained.task())),
             model,
         });
     }
@@ -163,7 +163,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     let names_of_labels = trained.names_of_labels(&store)?;
     let report = predictions.scores.filter(|_| is_set);
     console.answer(&NodePredictions {
-        scores: report.and_then(|report| PredictionScores::of(&report, trained.task())),
+        scores: report.and_then(|report| PredictionScores::from_report(&report, trained.task())),
         predictions: predictions
             .nodes
             .into_iter()
@@ -248,7 +248,7 @@ impl Summary for WrittenPredictions {
 
 impl PredictionScores {
     /// None if no node has a label.
-    fn of(report: &ScoreReport, task: Task) -> Option<Self> {
+    fn from_report(report: &ScoreReport, task: Task) -> Option<Self> {
         (report.nodes > 0).then_some(Self {
             nodes: report.nodes,
             accuracy: report.accuracy,

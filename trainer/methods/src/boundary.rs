@@ -50,7 +50,7 @@ impl Boundary {
         let mut needed_by = vec![u32::MAX; owners.of_nodes.len()];
         for (to, members) in (0..).zip(&owners.members()) {
             let mut needed: Vec<(u32, u32)> = Vec::new();
-            for &source in members.iter().flat_map(|&node| lists.of(node)) {
+            for &source in members.iter().flat_map(|&node| lists.list_of(node)) {
                 let owner = owners.of_nodes[source as usize];
                 if owner != to && std::mem::replace(&mut needed_by[source as usize], to) != to {
                     needed.push((owner, source));

@@ -118,7 +118,7 @@ impl MethodConfig {
     ///
     /// # Errors
     /// If an option is unknown, has a wrong value, or contradicts another one.
-    pub fn of(config: &TrainConfig) -> Result<Self> {
+    pub fn from_train_config(config: &TrainConfig) -> Result<Self> {
         let options: Self = config.extension.clone().try_into().map_err(|error: toml::de::Error| {
             Error::Options(format!("an option has an impossible value: {}", error.message()))
         })?;
@@ -145,9 +145,9 @@ impl MethodConfig {
     /// Checks the options of methods in a configuration, and leaves out those that have their defaults.
     ///
     /// # Errors
-    /// As [`MethodConfig::of`].
+    /// As [`MethodConfig::from_train_config`].
     pub fn checked(config: TrainConfig) -> Result<TrainConfig> {
-        Ok(Self::of(&config)?.in_config(config))
+        Ok(Self::from_train_config(&config)?.in_config(config))
     }
 
     /// Warnings about options that another method has.
@@ -300,7 +300,7 @@ fn check(options: &MethodConfig, config: &TrainConfig) -> Result<()> {
     }
     let first_hop = (config.first_hop == FirstHop::Preaggregated).then_some("first-hop");
     let concurrent = (config.concurrent() != config.partitions()).then_some("concurrent");
-    let of_grappa = Given::of(config).first_of(&["fanouts", "batch", "halo", "correction", "steps-per-epoch"]);
+    let of_grappa = Given::from_config(config).first_of(&["fanouts", "batch", "halo", "correction", "steps-per-epoch"]);
     if let Some(option) = of_grappa.map(|(option, _)| option).or(first_hop).or(concurrent) {
         return refuse(format!(
             "{option} belongs to `--method grappa`, and method is {method}, whose steps take all nodes and edges: leave it out"
@@ -338,7 +338,7 @@ mod tests {
         let options = MethodConfig { method, ..MethodConfig::default() };
         let mut config = options.in_config(TrainConfig { partitions: Auto::Value(4), ..TrainConfig::default() });
         change(&mut config);
-        MethodConfig::of(&config)
+        MethodConfig::from_train_config(&config)
     }
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
         let options = MethodConfig { method: Method::Varco, rate_unit: RateUnit::Row, ..MethodConfig::default() };
         let config = options.in_config(TrainConfig { partitions: Auto::Value(4), ..TrainConfig::default() });
         assert_eq!(config.extension.keys().collect::<Vec<_>>(), ["method", "rate-unit"]);
-        assert_eq!(MethodConfig::of(&config).unwrap(), options);
+        assert_eq!(MethodConfig::from_train_config(&config).unwrap(), options);
         let all = MethodConfig::all_in(&config);
         assert_eq!(all.extension.len(), MethodConfig::options().len());
         assert_eq!(MethodConfig::checked(all).unwrap(), config);

@@ -33,7 +33,7 @@ impl NodeFeatures {
     }
 
     /// The rows of `nodes`, which are among them.
-    pub(crate) fn of(&self, nodes: &[NodeId]) -> Tensor {
+    pub(crate) fn rows_of(&self, nodes: &[NodeId]) -> Tensor {
         let places = nodes.iter().map(|node| self.nodes.binary_search(node).expect("it was read") as i64);
         let places: Vec<i64> = places.collect();
         self.rows.index_select(0, &Tensor::from_slice(&places))

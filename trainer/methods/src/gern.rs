@@ -83,7 +83,7 @@ impl PathGraphs {
     /// 1 / the effective resistance of two nodes; 0 if nothing connects them.
     fn weight(&self, a: u32, b: u32) -> f32 {
         match self.components[a as usize] == self.components[b as usize] {
-            true => 1.0 / (1.0 / self.of(a).len() as f32 + 1.0 / self.of(b).len() as f32),
+            true => 1.0 / (1.0 / self.neighbors_of(a).len() as f32 + 1.0 / self.neighbors_of(b).len() as f32),
             false => 0.0,
         }
     }
@@ -130,7 +130,7 @@ impl PathGraphs {
             }
             let mut at = start;
             while !is_in_tree[at as usize] {
-                let neighbors = self.of(at);
+                let neighbors = self.neighbors_of(at);
                 let drawn = neighbors[below(neighbors.len() as u64, || draws.draw()) as usize];
                 // A later visit replaces it, which leaves out the loop.
                 parents[at as usize] = drawn;
@@ -156,7 +156,7 @@ impl PathGraphs {
             components[start as usize] = count;
             open.push(start);
             while let Some(node) = open.pop() {
-                for &neighbor in self.of(node) {
+                for &neighbor in self.neighbors_of(node) {
                     if components[neighbor as usize] == NONE {
                         components[neighbor as usize] = count;
                         open.push(neighbor);
@@ -168,7 +168,7 @@ impl PathGraphs {
         components
     }
 
-    fn of(&self, node: u32) -> &[u32] {
+    fn neighbors_of(&self, node: u32) -> &[u32] {
         &self.neighbors[self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize]
     }
 }

@@ -89,7 +89,7 @@ impl PartitionedGraph {
         let of_members = members.iter().zip(0..).map(|(members, partition)| {
             let mut edges = sample::Block { destinations: members.len(), offsets: vec![0], ..sample::Block::default() };
             for &node in members {
-                let inside = lists.of(node).iter().filter(|source| owners[**source as usize] == partition);
+                let inside = lists.list_of(node).iter().filter(|source| owners[**source as usize] == partition);
                 edges.indices.extend(inside.map(|source| rows[*source as usize]));
                 edges.offsets.push(edges.indices.len() as u32);
             }
@@ -124,7 +124,7 @@ impl PartitionedGraph {
         let mut edges = sample::Block { destinations: nodes.len(), offsets: vec![0], ..sample::Block::default() };
         for node in &nodes {
             let partition = owners.of_nodes[node.0 as usize];
-            let sources = lists.of(node.0 as u32).iter().copied();
+            let sources = lists.list_of(node.0 as u32).iter().copied();
             edges.indices.extend(sources.filter(|&source| has_copies || owners.of_nodes[source as usize] == partition));
             edges.offsets.push(edges.indices.len() as u32);
         }
@@ -138,7 +138,7 @@ impl PartitionedGraph {
             }
             for &node in members {
                 let row = rows[node as usize] as usize;
-                let weight = 1.0 / lists.of(node).len().max(1) as f32;
+                let weight = 1.0 / lists.list_of(node).len().max(1) as f32;
                 for index in &mut edges.indices[edges.offsets[row] as usize..edges.offsets[row + 1] as usize] {
                     let source = *index as usize;
                     if owners.of_nodes[source] == partition {
@@ -163,7 +163,7 @@ impl PartitionedGraph {
         let cut = key([seed, 0x76_65_72_74]);
         let mut placed: Vec<(u32, u32, u32)> = Vec::with_capacity(lists.sources.len());
         for node in 0..owners.len() as u32 {
-            for &source in lists.of(node) {
+            for &source in lists.list_of(node) {
                 let pair = (u64::from(node.min(source)) << 32) | u64::from(node.max(source));
                 // An edge and its reverse are in the same partition.
                 let end = if random::combine(cut, pair) & 1 == 0 { node.min(source) } else { node.max(source) };
@@ -207,7 +207,7 @@ impl PartitionedGraph {
         placed.iter().for_each(|&(partition, node, _)| degrees[row_of(partition, node) as usize] += 1);
         let (mut seeds, mut factors) = (Vec::new(), Vec::new());
         for (row, &(partition, node)) in (0..).zip(&states) {
-            let factor = match lists.of(node).len() {
+            let factor = match lists.list_of(node).len() {
                 0 => f32::from(u8::from(owners[node as usize] == partition)),
                 degree => degrees[row as usize] as f32 / degree as f32,
             };

@@ -36,14 +36,14 @@ impl Lists {
     /// All edges, (destination, source).
     pub(super) fn edges(&self) -> impl Iterator<Item = (u32, u32)> {
         let nodes = 0..self.offsets.len() as u32 - 1;
-        nodes.flat_map(|node| self.of(node).iter().map(move |&source| (node, source)))
+        nodes.flat_map(|node| self.list_of(node).iter().map(move |&source| (node, source)))
     }
 
     pub(super) fn range(&self, node: u32) -> Range<usize> {
         self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize
     }
 
-    pub(super) fn of(&self, node: u32) -> &[u32] {
+    pub(super) fn list_of(&self, node: u32) -> &[u32] {
         &self.sources[self.range(node)]
     }
 }

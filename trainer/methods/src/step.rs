@@ -21,7 +21,7 @@ pub(crate) struct FullStep {
     pub(crate) exchange: Option<Box<dyn BoundaryExchange>>,
     /// Features as the first layer takes them, before dropout, `[nodes, inputs]`.
     pub(crate) features: Tensor,
-    /// As [`Loss::of`] takes them.
+    /// As [`Loss::losses`] takes them.
     pub(crate) labels: Tensor,
     /// f32 of `[seeds]`.
     pub(crate) factors: Tensor,
@@ -39,7 +39,7 @@ struct LayerPass {
 impl FullStep {
     /// A step on a graph without an exchange. `features` has all of its nodes.
     pub(crate) fn new(inputs: &FullGraphInputs<'_>, graph: PartitionedGraph, features: &NodeFeatures) -> Result<Self> {
-        let rows = features.of(&graph.nodes).to_device(inputs.device);
+        let rows = features.rows_of(&graph.nodes).to_device(inputs.device);
         Ok(Self {
             features: no_grad(|| inputs.model.normalized_features(&rows)),
             labels: inputs.labels(&graph.seed_nodes)?.to_device(inputs.device),
@@ -92,7 +92,7 @@ impl FullStep {
             passes.push(LayerPass { own, arrived, made });
         }
         let outputs = model.outputs(&states.index_select(0, &graph.seeds));
-        let losses = loss.of(&outputs, &self.labels);
+        let losses = loss.losses(&outputs, &self.labels);
         let weighted = losses * &self.factors;
         let right = match task {
             Task::MultiClass => {

@@ -23,9 +23,9 @@ use super::{
 /// The setup of a configuration: its options, and the method that they name.
 ///
 /// # Errors
-/// As [`MethodConfig::of`].
+/// As [`MethodConfig::from_train_config`].
 pub fn setup(config: TrainConfig) -> grappa_run::Result<TrainSetup> {
-    let options = MethodConfig::of(&config)?;
+    let options = MethodConfig::from_train_config(&config)?;
     let warnings = options.warnings();
     let method: Option<Box<dyn FullGraphMethod>> = match options.method {
         Method::Grappa => None,

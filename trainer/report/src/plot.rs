@@ -136,12 +136,12 @@ impl Plot {
     fn vertical(&self) -> Option<Axis> {
         let values = self.series.iter().flat_map(Series::finite).map(|sample| sample.value);
         match self.kind {
-            Kind::Lines => Axis::of(values, self.unit, false, self.unit == Unit::Number),
-            Kind::LinesFromZero => Axis::of(values, self.unit, true, false),
+            Kind::Lines => Axis::from_values(values, self.unit, false, self.unit == Unit::Number),
+            Kind::LinesFromZero => Axis::from_values(values, self.unit, true, false),
             Kind::Bars => {
-                Axis::of(values, self.unit, true, false)?;
+                Axis::from_values(values, self.unit, true, false)?;
                 let bars = series::bars(&self.series);
-                Axis::of(bars.iter().map(|bar| bar.means.iter().sum()), self.unit, true, false)
+                Axis::from_values(bars.iter().map(|bar| bar.means.iter().sum()), self.unit, true, false)
             }
         }
     }

@@ -38,7 +38,12 @@ pub(super) struct Axis {
 impl Axis {
     /// An axis for the finite values; none if there are none. With `from_zero` it includes 0. With `may_be_log` it is logarithmic
     /// if values differ by orders of magnitude.
-    pub(super) fn of(values: impl Iterator<Item = f64>, unit: Unit, from_zero: bool, may_be_log: bool) -> Option<Self> {
+    pub(super) fn from_values(
+        values: impl Iterator<Item = f64>,
+        unit: Unit,
+        from_zero: bool,
+        may_be_log: bool,
+    ) -> Option<Self> {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| value.is_finite()) {
             let value = value.clamp(-VALUE_MAX, VALUE_MAX);
@@ -171,7 +176,7 @@ fn nice_step(least: f64) -> f64 {
 
 impl Unit {
     /// The unit of the score of a task.
-    pub(super) fn of(task: Task) -> Self {
+    pub(super) fn for_task(task: Task) -> Self {
         match task {
             Task::MultiClass | Task::MultiLabel => Self::Part,
             Task::Regression | Task::Links => Self::Number,
@@ -181,7 +186,7 @@ impl Unit {
     /// The unit of what a run monitors.
     pub(super) fn of_monitor(monitor: Monitor, task: Task) -> Self {
         match monitor {
-            Monitor::Score => Self::of(task),
+            Monitor::Score => Self::for_task(task),
             Monitor::Accuracy | Monitor::MacroF1 | Monitor::MicroF1 => Self::Part,
             Monitor::Auc | Monitor::AveragePrecision | Monitor::HitsAt10 | Monitor::RecallAt20 => Self::Part,
             Monitor::Loss | Monitor::Rmse | Monitor::Mae | Monitor::R2 => Self::Number,
@@ -242,7 +247,7 @@ mod tests {
     use super::*;
 
     fn labels(values: &[f64], unit: Unit, from_zero: bool) -> Vec<String> {
-        let axis = Axis::of(values.iter().copied(), unit, from_zero, false).expect("values");
+        let axis = Axis::from_values(values.iter().copied(), unit, from_zero, false).expect("values");
         axis.ticks.into_iter().map(|(_, label)| label).collect()
     }
 
@@ -272,7 +277,7 @@ mod tests {
         for values in sets {
             for unit in [Unit::Number, Unit::Part, Unit::Seconds, Unit::Bytes, Unit::EdgesPerSecond] {
                 for (from_zero, may_be_log) in [(false, false), (true, false), (false, true)] {
-                    let axis = Axis::of(values.iter().copied(), unit, from_zero, may_be_log).expect("values");
+                    let axis = Axis::from_values(values.iter().copied(), unit, from_zero, may_be_log).expect("values");
                     assert!((1..=22).contains(&axis.ticks.len()), "{values:?}: {axis:?}");
                     for value in values.iter().filter(|value| value.is_finite()) {
                         let place = axis.place(*value);
@@ -286,13 +291,13 @@ mod tests {
 
     #[test]
     fn without_values_there_is_no_axis() {
-        assert_eq!(Axis::of([].into_iter(), Unit::Number, true, true), None);
-        assert_eq!(Axis::of([f64::NAN, f64::INFINITY].into_iter(), Unit::Number, true, true), None);
+        assert_eq!(Axis::from_values([].into_iter(), Unit::Number, true, true), None);
+        assert_eq!(Axis::from_values([f64::NAN, f64::INFINITY].into_iter(), Unit::Number, true, true), None);
     }
 
     #[test]
     fn values_of_several_orders_of_magnitude_are_shown_by_their_logarithm() {
-        let axis = Axis::of([0.02, 150.0].into_iter(), Unit::Number, false, true).unwrap();
+        let axis = Axis::from_values([0.02, 150.0].into_iter(), Unit::Number, false, true).unwrap();
         let labels: Vec<&str> = axis.ticks.iter().map(|(_, label)| label.as_str()).collect();
         assert_eq!(labels, ["0.01", "0.1", "1", "10", "100", "1000"]);
         assert!((axis.place(1.0) - 0.4).abs() < 1e-12);

@@ -73,7 +73,7 @@ pub(super) struct Point {
 
 impl Point {
     /// None if no sample has a value.
-    fn of(samples: &[Sample]) -> Option<Self> {
+    fn from_samples(samples: &[Sample]) -> Option<Self> {
         let finite: Vec<Sample> = samples.iter().copied().filter(Sample::is_finite).collect();
         let (first, last) = (finite.first()?, finite.last()?);
         let size = finite.len() as f64;
@@ -92,7 +92,7 @@ pub(super) fn line(samples: &[Sample]) -> Vec<Vec<Point>> {
     let count = samples.len().min(POINTS_MAX);
     // Groups have about the same size. A small one at the end would look like an outlier.
     let points: Vec<Option<Point>> = (0..count)
-        .map(|group| Point::of(&samples[group * samples.len() / count..(group + 1) * samples.len() / count]))
+        .map(|group| Point::from_samples(&samples[group * samples.len() / count..(group + 1) * samples.len() / count]))
         .collect();
     points
         .split(Option::is_none)
@@ -122,7 +122,7 @@ pub(super) fn bars(series: &[Series]) -> Vec<Bar> {
                 last: epochs[range.end - 1].x,
                 means: series
                     .iter()
-                    .map(|series| Point::of(&series.samples[range.clone()]).map_or(0.0, |point| point.mean))
+                    .map(|series| Point::from_samples(&series.samples[range.clone()]).map_or(0.0, |point| point.mean))
                     .collect(),
             }
         })

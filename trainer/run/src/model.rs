@@ -192,7 +192,7 @@ impl Task {
     }
 
     /// The task of labels.
-    pub fn of(labels: LabelKind) -> Self {
+    pub fn for_labels(labels: LabelKind) -> Self {
         match labels {
             LabelKind::Single => Self::MultiClass,
             LabelKind::Multi | LabelKind::Partial => Self::MultiLabel,

@@ -25,7 +25,7 @@ impl OwnFolder {
     pub(crate) fn lock(path: &Path) -> Result<Self> {
         // The user may have put a link to another disk in its place.
         let folder = path.canonicalize().map_err(EngineError::io("open", path))?;
-        let lock = FolderLock::of(&folder, Patience::None)?
+        let lock = FolderLock::acquire(&folder, Patience::None)?
             .ok_or_else(|| Error::run_file(path, "the folder was removed or renamed at this moment: start again"))?;
         Ok(Self { path: path.to_owned(), lock: Arc::new(lock) })
     }

@@ -37,7 +37,7 @@ pub enum Match {
 
 impl Match {
     /// Compares the names of a store with a run's. The names of each are different.
-    pub fn of(run: &[String], store: &[String]) -> Self {
+    pub fn from_names(run: &[String], store: &[String]) -> Self {
         match (run.is_empty(), store.is_empty()) {
             (true, true) => return Self::Unnamed,
             (false, false) => {}
@@ -60,7 +60,7 @@ impl Match {
 
     /// Compares the features.
     pub fn of_features(run: &Schema, store: &Schema) -> Self {
-        let matched = Self::of(&run.feature_names(), &store.feature_names());
+        let matched = Self::from_names(&run.feature_names(), &store.feature_names());
         if !matches!(matched, Self::Same | Self::Reordered(_)) {
             return matched;
         }
@@ -111,11 +111,11 @@ impl<'a> Meaning<'a> {
     fn of_all(schema: &'a Schema) -> impl Iterator<Item = (String, Self)> {
         schema.features.iter().flat_map(|column| {
             let names = column.dimensions().into_iter().enumerate();
-            names.map(|(dimension, name)| (name, Self::of(&column.encoding, dimension)))
+            names.map(|(dimension, name)| (name, Self::from_encoding(&column.encoding, dimension)))
         })
     }
 
-    fn of(encoding: &'a Encoding, dimension: usize) -> Self {
+    fn from_encoding(encoding: &'a Encoding, dimension: usize) -> Self {
         match encoding {
             Encoding::Date { .. } if dimension == 0 => Self::Days,
             Encoding::Category { values, form: CategoryForm::Index } => Self::Position(values),
@@ -163,7 +163,7 @@ mod tests {
             (&["a", "b"], &["b"], other(&["a"], &[])),
             (&["a", "b"], &["b", "c"], other(&["a"], &["c"])),
         ] {
-            assert_eq!(Match::of(&names(run), &names(store)), expected, "{run:?} {store:?}");
+            assert_eq!(Match::from_names(&names(run), &names(store)), expected, "{run:?} {store:?}");
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_difference_names_what_is_missing_and_what_is_new() {
-        let difference = |run: &[&str], store: &[&str]| Match::of(&names(run), &names(store)).difference();
+        let difference = |run: &[&str], store: &[&str]| Match::from_names(&names(run), &names(store)).difference();
         assert_eq!(difference(&["a", "b"], &["a"]), "the store lacks b");
         assert_eq!(difference(&["a"], &["a", "b"]), "the store also has b");
         assert_eq!(difference(&["a", "b"], &["a", "c"]), "the store lacks b, and has c, which the run lacks");

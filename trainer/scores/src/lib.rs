@@ -85,7 +85,7 @@ impl Judged {
     ///
     /// # Panics
     /// If there is no such class.
-    pub fn of(logits: &[f32], label: i64) -> Self {
+    pub fn from_logits(logits: &[f32], label: i64) -> Self {
         if label == -1 {
             return Self::default();
         }
@@ -170,7 +170,7 @@ impl Scores {
             (LabelKind::Single, Labels::Classes(labels)) => {
                 assert_eq!(labels.len(), nodes, "a label for each node");
                 for (row, &label) in logits.chunks_exact(classes).zip(labels) {
-                    self.add_judged(Judged::of(row, label));
+                    self.add_judged(Judged::from_logits(row, label));
                 }
             }
             (LabelKind::Multi, Labels::Sets(sets)) => {
@@ -240,7 +240,7 @@ impl Scores {
             let deviation = f64::from(scale.deviations[index]);
             let error = (f64::from(predicted) - f64::from(target)) / deviation;
             self.targets[index].add(target, error, (f64::from(target) - f64::from(scale.means[index])) / deviation);
-            loss += scale.loss.of(error);
+            loss += scale.loss.evaluate(error);
             known += 1;
         }
         self.losses.add(loss / f64::from(known));
@@ -310,7 +310,7 @@ impl Scores {
 
     /// The scores.
     pub fn report(mut self) -> ScoreReport {
-        let per_class: Vec<ClassScore> = self.counts.iter().map(ClassScore::of).collect();
+        let per_class: Vec<ClassScore> = self.counts.iter().map(ClassScore::from_counts).collect();
         // As scikit-learn: a class counts that has nodes or predictions; a label always does.
         let counted =
             per_class.iter().filter(|score| self.spec.kind != LabelKind::Single || score.support + score.predicted > 0);
@@ -447,7 +447,7 @@ pub struct ClassScore {
 }
 
 impl ClassScore {
-    fn of(counts: &ClassCounts) -> Self {
+    fn from_counts(counts: &ClassCounts) -> Self {
         Self {
             support: counts.support,
             predicted: counts.predicted,

@@ -33,7 +33,7 @@ pub enum TargetLoss {
 
 impl TargetLoss {
     /// The loss of an error.
-    pub fn of(self, error: f64) -> f64 {
+    pub fn evaluate(self, error: f64) -> f64 {
         let magnitude = error.abs();
         match self {
             Self::Squared => error * error,

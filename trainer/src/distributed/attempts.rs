@@ -34,7 +34,7 @@ pub(super) struct Attempts<'a> {
 
 impl<'a> Attempts<'a> {
     /// The attempts that the store of a launcher knows.
-    pub fn of(store: &Store, place: &'a Place, timeout: Duration) -> Self {
+    pub fn new(store: &Store, place: &'a Place, timeout: Duration) -> Self {
         Self { store: store.within(PREFIX), place, timeout }
     }
 
@@ -116,7 +116,7 @@ mod tests {
 
     fn start(server: &StoreServer, rank: u32, timeout: Duration) -> Result<ProcessGroup> {
         let hello = Hello { same: Vec::new() };
-        join(place(server, rank), hello, Waits::of(timeout), || false)
+        join(place(server, rank), hello, Waits::for_timeout(timeout), || false)
     }
 
     /// A value that rank 0 gives both.
@@ -156,7 +156,7 @@ mod tests {
         let place = place(server, 0);
         let store = Store::open(&place, None, TIMEOUT, TIMEOUT).unwrap();
         // Rank 0 has begun, and was killed before rank 1 came.
-        assert_eq!(Attempts::of(&store, &place, TIMEOUT).find(0).unwrap(), 0);
+        assert_eq!(Attempts::new(&store, &place, TIMEOUT).find(0).unwrap(), 0);
         let [zero, one] = thread::scope(|scope| {
             let one = scope.spawn(|| start(server, 1, TIMEOUT).unwrap());
             thread::sleep(Duration::from_millis(300));

@@ -34,7 +34,7 @@ pub struct Waits {
 
 impl Waits {
     /// The same for both.
-    pub fn of(timeout: Duration) -> Self {
+    pub fn for_timeout(timeout: Duration) -> Self {
         Self { join: timeout, silence: timeout }
     }
 }
@@ -47,7 +47,7 @@ impl Waits {
 /// cannot be served or reached. Each message names the rank.
 pub fn join(place: Place, hello: Hello, waits: Waits, is_stopped: fn() -> bool) -> Result<ProcessGroup> {
     c10d::log_fatal_only();
-    let server = place.serves_store().then(|| StoreServer::of(&place)).transpose()?;
+    let server = place.serves_store().then(|| StoreServer::for_place(&place)).transpose()?;
     let until = Instant::now() + waits.join;
     let store = Store::open(&place, server.as_ref(), waits.join, waits.silence)?;
     let joining = Joining { store, place, hello, waits, is_stopped };
@@ -68,7 +68,7 @@ struct Joining {
 impl Joining {
     /// Joins the other processes of the latest attempt.
     fn latest_attempt(&self, mut until: Instant) -> Result<ProcessGroup> {
-        let attempts = Attempts::of(&self.store, &self.place, self.waits.join);
+        let attempts = Attempts::new(&self.store, &self.place, self.waits.join);
         let mut attempt = attempts.find(0)?;
         loop {
             // A store that is gone is noticed elsewhere.

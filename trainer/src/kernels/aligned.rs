@@ -25,7 +25,7 @@ impl<T: Copy + Default> Aligned<T> {
         Self { values, start, length }
     }
 
-    pub(crate) fn of(values: &[T]) -> Self {
+    pub(crate) fn from_values(values: &[T]) -> Self {
         let mut copy = Self::zeros(values.len());
         copy.copy_from_slice(values);
         copy
@@ -58,6 +58,6 @@ mod tests {
             assert_eq!(buffer.len(), length);
             assert_eq!(buffer.as_ptr().addr() % LINE_BYTES, 0);
         }
-        assert_eq!(*Aligned::of(&[1.5, 2.5]), [1.5, 2.5]);
+        assert_eq!(*Aligned::from_values(&[1.5, 2.5]), [1.5, 2.5]);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Edges<'a> {
 }
 
 impl Edges<'_> {
-    fn of(&self, destination: usize) -> Range<usize> {
+    fn range(&self, destination: usize) -> Range<usize> {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
@@ -51,7 +51,7 @@ impl Edges<'_> {
     /// Prefetches rows some edges ahead of the edges of a destination.
     #[inline(always)]
     fn prefetch(&self, destination: usize, rows: &[f32]) {
-        for edge in self.of(destination) {
+        for edge in self.range(destination) {
             if let Some(&soon) = self.indices.get(edge + AHEAD) {
                 let first = soon as usize * self.width;
                 for value in (first..first + self.width).step_by(LINE / size_of::<f32>()) {
@@ -125,7 +125,7 @@ fn weighted(
                 let (strips, _) = result.as_chunks_mut::<STRIP>();
                 for (strip, result) in strips.iter_mut().enumerate() {
                     let (first, mut sums) = (strip * STRIP, [0.0; STRIP]);
-                    for edge in edges.of(destination) {
+                    for edge in edges.range(destination) {
                         let row: &[f32; STRIP] = edges.row(edge, rows)[first..].first_chunk().expect("a strip");
                         add(&mut sums, weights[weight_of(edge) * heads + first / head_width], row);
                     }
@@ -134,7 +134,7 @@ fn weighted(
                 continue;
             }
             result.fill(0.0);
-            for edge in edges.of(destination) {
+            for edge in edges.range(destination) {
                 let parts = result.chunks_exact_mut(head_width).zip(edges.row(edge, rows).chunks_exact(head_width));
                 for ((result, row), weight) in parts.zip(&weights[weight_of(edge) * heads..]) {
                     add(result, *weight, row);
@@ -160,7 +160,7 @@ pub(crate) fn products(edges: Edges<'_>, gradient: &[f32], rows: &[f32], results
         for destination in range {
             edges.prefetch(destination, rows);
             let gradient = &gradient[destination * width..][..width];
-            for edge in edges.of(destination) {
+            for edge in edges.range(destination) {
                 let row = edges.row(edge, rows);
                 let results = &mut results[(edge - first) * edges.heads..][..edges.heads];
                 let heads = gradient.chunks_exact(head_width).zip(row.chunks_exact(head_width));
@@ -179,7 +179,7 @@ pub(crate) fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
         let first = edges.offsets[range.start] as usize;
         let mut of_heads = vec![0.0; heads];
         for destination in range.clone() {
-            let of = edges.of(destination);
+            let of = edges.range(destination);
             let logits = logits[of.start * heads..of.end * heads].chunks_exact(heads);
             let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
             of_heads.fill(f32::NEG_INFINITY);
@@ -197,7 +197,7 @@ pub(crate) fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
         // One loop over all edges, in vectors.
         results.iter_mut().for_each(|result| *result = exp_of_negative(*result));
         for destination in range {
-            let of = edges.of(destination);
+            let of = edges.range(destination);
             let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
             of_heads.fill(0.0);
             for results in results.chunks_exact(heads) {
@@ -217,7 +217,7 @@ pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f3
         let first = edges.offsets[range.start] as usize;
         let mut means = vec![0.0; heads];
         for destination in range {
-            let of = edges.of(destination);
+            let of = edges.range(destination);
             let part = of.start * heads..of.end * heads;
             let both = weights[part.clone()].chunks_exact(heads).zip(gradient[part].chunks_exact(heads));
             let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
@@ -264,7 +264,7 @@ pub(crate) fn sum_logits(edges: Edges<'_>, sources: &[f32], destinations: &[f32]
         let mut results = results.chunks_exact_mut(heads);
         for destination in range {
             let own = &destinations[destination * heads..][..heads];
-            for edge in edges.of(destination) {
+            for edge in edges.range(destination) {
                 let source = &sources[edges.indices[edge] as usize * heads..][..heads];
                 let results = results.next().expect("a row for each edge");
                 for (result, (source, own)) in results.iter_mut().zip(source.iter().zip(own)) {
@@ -374,7 +374,7 @@ pub(crate) fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32
         let mut values = vec![0.0; edges.width];
         for destination in range {
             edges.prefetch(destination, pairs.sources);
-            for edge in edges.of(destination) {
+            for edge in edges.range(destination) {
                 pairs.add_up(edges.indices[edge] as usize, destination, edge, &mut values);
                 values.iter_mut().for_each(|value| *value = leaky(*value));
                 let heads = values.chunks_exact(head_width).zip(pairs.attention.chunks_exact(head_width));
@@ -403,7 +403,7 @@ pub(crate) fn pair_logits_backward(
             let mut values = vec![0.0; width];
             let mut results = results.chunks_exact_mut(width);
             for destination in range {
-                for (edge, result) in edges.of(destination).zip(&mut results) {
+                for (edge, result) in edges.range(destination).zip(&mut results) {
                     result.fill(0.0);
                     let ends = [edges.indices[edge] as usize, destination];
                     pairs.add_gradient(edges.heads, gradient, ends, edge, &mut values, result);
@@ -430,7 +430,7 @@ pub(crate) fn pair_logits_backward(
         sum.resize(width, 0.0);
         let mut values = vec![0.0; width];
         for destination in range.clone() {
-            for edge in edges.of(destination) {
+            for edge in edges.range(destination) {
                 pairs.add_up(edges.indices[edge] as usize, destination, edge, &mut values);
                 let heads = sum.chunks_exact_mut(head_width).zip(values.chunks_exact(head_width));
                 for (head, (sum, values)) in heads.enumerate() {

@@ -50,7 +50,7 @@ impl<T> GatherPlan<'_, T> {
 }
 
 impl<'a, T> GatherPlan<'a, T> {
-    pub(crate) fn of(offsets: &'a [u32], indices: &'a [u32]) -> Self {
+    pub(crate) fn from_lists(offsets: &'a [u32], indices: &'a [u32]) -> Self {
         Self { offsets, indices, edges: None, inputs: None, results: None, added: &[] }
     }
 }

@@ -54,7 +54,7 @@ impl<T: Copy + Default> Items<'_, T> {
     /// A copy, unless it is one.
     pub(crate) fn into_owned(self) -> Aligned<T> {
         match self {
-            Self::Borrowed(items) => Aligned::of(items),
+            Self::Borrowed(items) => Aligned::from_values(items),
             Self::Owned(items) => items,
         }
     }

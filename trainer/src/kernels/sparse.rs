@@ -367,7 +367,7 @@ mod tests {
                 nonzeros.add_product(instructions, &weights, &mut actual);
                 assert_eq!(actual, expected, "{instructions:?}, {width} values");
 
-                let (mut expected, mut actual) = (weights.to_vec(), Aligned::of(&weights));
+                let (mut expected, mut actual) = (weights.to_vec(), Aligned::from_values(&weights));
                 for (weights, x) in expected.chunks_mut(columns).zip(&x) {
                     weights.iter_mut().zip(&start).for_each(|(weight, start)| *weight = x.mul_add(*start, *weight));
                 }

@@ -181,7 +181,7 @@ fn of_equal_scores_the_first_nodes_are_the_best() {
 #[test]
 fn only_nodes_of_the_set_are_destinations() {
     let fixture = Fixture::new(Decoder::Dot);
-    let set = NodeSet::of(NODES, [3, 50, 51, 100].map(NodeId));
+    let set = NodeSet::from_members(NODES, [3, 50, 51, 100].map(NodeId));
     let mut rows = StateRows::new(4, WIDTH).unwrap();
     for (position, node) in (0..).zip([3, 50, 51, 100]) {
         rows.write(position, &fixture.table[node * WIDTH..][..WIDTH]).unwrap();
@@ -190,7 +190,7 @@ fn only_nodes_of_the_set_are_destinations() {
     let best = embeddings.top_k(&[NodeId(50)], 10, &[], &Silent).unwrap();
     let nodes: BTreeSet<_> = best[0].iter().map(|(node, _)| node.0).collect();
     assert_eq!(nodes, BTreeSet::from([3, 51, 100]));
-    let listed = NodeSet::of(NODES, [3, 100].map(NodeId));
+    let listed = NodeSet::from_members(NODES, [3, 100].map(NodeId));
     let embeddings = LinkEmbeddings { destinations: &listed, ..embeddings };
     let best = embeddings.top_k(&[NodeId(50)], 10, &[(NodeId(50), NodeId(51))], &Silent).unwrap();
     let found: BTreeSet<_> = best[0].iter().map(|(node, _)| node.0).collect();
@@ -308,7 +308,7 @@ fn rankings_of_sources_equal_a_plain_loop_for_any_memory_and_division() {
         let all = edges_of(&store, &EdgePart::ALL);
         let reverses = all.iter().filter(|_| undirected).map(|&(source, destination)| (destination, source));
         let is_known: BTreeSet<_> = all.iter().copied().chain(reverses).collect();
-        let among = NodeSet::of(NODES, (0..NODES).filter(|node| node % 3 > 0).map(NodeId));
+        let among = NodeSet::from_members(NODES, (0..NODES).filter(|node| node % 3 > 0).map(NodeId));
         for destinations in [&fixture.all, &among] {
             let mut held_out = edges_of(&store, &[EdgePart::Val]);
             held_out.retain(|edge| destinations.contains(edge.1));

@@ -104,7 +104,7 @@ fn copies_of<T: Element>(backend: Backend, places: &Arc<Csr>, rows: &Tensor) -> 
 /// The rows at places, `[places, width]`.
 fn copies<T: Element>(backend: Backend, places: &Csr, rows: &Tensor) -> Tensor {
     let mut result = Tensor::empty([places.destinations() as i64, rows.size()[1]], (T::KIND, Device::Cpu));
-    sum::<T>(backend, rows, GatherPlan::of(&places.offsets, &places.indices), &mut result);
+    sum::<T>(backend, rows, GatherPlan::from_lists(&places.offsets, &places.indices), &mut result);
     result
 }
 
@@ -112,7 +112,7 @@ fn copies<T: Element>(backend: Backend, places: &Csr, rows: &Tensor) -> Tensor {
 fn sum_copies<T: Element>(backend: Backend, places: &Csr, rows: &Tensor, count: i64) -> Tensor {
     let result = Tensor::empty([count, rows.size()[1]], (T::KIND, Device::Cpu));
     let (Transposed { offsets, indices, .. }, last) = (places.transposed(), places.sources as i64);
-    sum::<T>(backend, rows, GatherPlan::of(offsets, indices), &mut result.narrow(0, 0, last));
+    sum::<T>(backend, rows, GatherPlan::from_lists(offsets, indices), &mut result.narrow(0, 0, last));
     let _ = result.narrow(0, last, count - last).zero_();
     result
 }
@@ -251,7 +251,7 @@ fn sum_with_kernel<T: Element>(backend: Backend, block: &Block, factors: Factors
         edges: factors.edges.then_some(&csr.weights),
         inputs: factors.sources.as_deref(),
         results: factors.results.as_deref(),
-        ..GatherPlan::of(&csr.offsets, &csr.indices)
+        ..GatherPlan::from_lists(&csr.offsets, &csr.indices)
     };
     sum::<T>(backend, &rows, plan, &mut aggregated);
     let own = match &own_places {
@@ -278,7 +278,7 @@ fn sum_with_kernel<T: Element>(backend: Backend, block: &Block, factors: Factors
             inputs: factors.results.as_deref(),
             results: factors.sources.as_deref(),
             added: of_own.as_ref().map_or(&[], shim::values),
-            ..GatherPlan::of(offsets, indices)
+            ..GatherPlan::from_lists(offsets, indices)
         };
         sum::<T>(backend, &of_aggregated, plan, &mut result);
         vec![Some(result)]

@@ -160,8 +160,8 @@ impl PairScore {
 
 /// The outputs of the perceptron, f32 of `[rows]`.
 fn perceptron(products: &Tensor, hidden: &LinearLayer, out: &LinearLayer) -> Tensor {
-    let states = hidden.of(products, Epilogue::RELU);
-    out.of(&states, Epilogue::NONE).squeeze_dim(1)
+    let states = hidden.apply(products, Epilogue::RELU);
+    out.apply(&states, Epilogue::NONE).squeeze_dim(1)
 }
 
 fn of_length_one(rows: &Tensor) -> Tensor {

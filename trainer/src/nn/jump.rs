@@ -58,6 +58,6 @@ impl Jump {
         if self.is_cat {
             return carried.shallow_clone();
         }
-        self.layer.of(carried, Epilogue::NONE)
+        self.layer.apply(carried, Epilogue::NONE)
     }
 }

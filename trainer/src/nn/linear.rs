@@ -229,11 +229,11 @@ impl LinearLayer {
     }
 
     /// The outputs `[rows, outputs]`, in the type of the rows.
-    pub(crate) fn of(&self, rows: &Tensor, epilogue: Epilogue) -> Tensor {
+    pub(crate) fn apply(&self, rows: &Tensor, epilogue: Epilogue) -> Tensor {
         linear(&[(rows, &self.weight)], self.bias.as_ref(), epilogue)
     }
 
     pub(crate) fn in_f32(&self, rows: &Tensor) -> Tensor {
-        float(&self.of(rows, Epilogue::NONE))
+        float(&self.apply(rows, Epilogue::NONE))
     }
 }

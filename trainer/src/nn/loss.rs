@@ -58,7 +58,7 @@ impl Loss {
     ///
     /// # Panics
     /// If shapes disagree.
-    pub fn of(&self, outputs: &Tensor, labels: &Tensor) -> Tensor {
+    pub fn losses(&self, outputs: &Tensor, labels: &Tensor) -> Tensor {
         let outputs = outputs.to_kind(Kind::Float);
         if self.task == Task::MultiClass {
             assert_eq!(labels.size(), [outputs.size()[0]], "shape of labels");

@@ -358,7 +358,7 @@ impl Model {
             let result = operands.update(convolution, Epilogue::NONE);
             return match &self.head {
                 None => result,
-                Some(head) => head.of(&result, Epilogue::NONE),
+                Some(head) => head.apply(&result, Epilogue::NONE),
             };
         }
         let activation = &self.activations[layer];

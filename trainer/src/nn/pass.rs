@@ -28,7 +28,7 @@ pub struct Names {
 
 impl Names {
     /// Names that are functions of the nodes, so a node has the same name in all minibatches.
-    pub fn of(minibatch: &Minibatch) -> Self {
+    pub fn from_minibatch(minibatch: &Minibatch) -> Self {
         let inputs: RowNames = minibatch.nodes.iter().map(|node| node.0).collect();
         let own = minibatch.blocks.last().map_or(&[][..], |last| &last.own);
         let destinations = match own {

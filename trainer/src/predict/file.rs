@@ -139,14 +139,14 @@ fn predict_to(
     let mut bytes = Vec::new();
     let mut nan = NanRows::default();
     let mut scored = match (&some, values) {
-        (Some(some), Values::Classes | Values::Probabilities | Values::Logits) => Scored::of(trained, store, some)?,
+        (Some(some), Values::Classes | Values::Probabilities | Values::Logits) => Scored::new(trained, store, some)?,
         _ => None,
     };
     let all = store.manifest().nodes;
     let wanted = Wanted {
         nodes: match &some {
             None => NodeSet::all(all),
-            Some(some) => NodeSet::of(all, some.iter().map(NodeId)),
+            Some(some) => NodeSet::from_members(all, some.iter().map(NodeId)),
         },
         output,
     };
@@ -225,7 +225,7 @@ fn in_order(store: &Store, nodes: FileNodes<'_>, some: &RoaringTreemap) -> Resul
 
 /// Refuses a file whose name says no format.
 fn check_name(out: &Path) -> Result<()> {
-    TableFormat::of(out).map(drop).ok_or_else(|| {
+    TableFormat::from_path(out).map(drop).ok_or_else(|| {
         Error::Options(format!(
             "{}: predictions are written to files that end with .npy, .parquet or .csv, or as CSV to stdout with --out -",
             out.display()

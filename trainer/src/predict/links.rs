@@ -76,8 +76,10 @@ pub fn predict_links(
     let all = store.manifest().nodes;
     check_sets(all, trained.model().options().layers, budget.memory, "raise --memory")?;
     let nodes = match request {
-        LinkRequest::Pairs(pairs) => NodeSet::of(all, pairs.iter().flat_map(|pair| [pair.0, pair.1])),
-        LinkRequest::TopK { sources, among: Some(among), .. } => NodeSet::of(all, sources.iter().copied()).union(among),
+        LinkRequest::Pairs(pairs) => NodeSet::from_members(all, pairs.iter().flat_map(|pair| [pair.0, pair.1])),
+        LinkRequest::TopK { sources, among: Some(among), .. } => {
+            NodeSet::from_members(all, sources.iter().copied()).union(among)
+        }
         LinkRequest::TopK { .. } if !store.manifest().is_whole() => {
             return Err(Error::WrongStore(format!(
                 "{}: the store is a slice of its graph, so it does not know the best of all nodes: score pairs of its own nodes with --links",

@@ -77,10 +77,10 @@ pub fn predict_nodes(
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
     let labels = store.manifest().labels.map(|_| NodeLabels::new(store)).transpose()?;
     let columns = trained.model().options().outputs;
-    let wanted = Wanted { nodes: NodeSet::of(count, nodes.iter().copied()), output: Output::Logits };
+    let wanted = Wanted { nodes: NodeSet::from_members(count, nodes.iter().copied()), output: Output::Logits };
     let sorted = distinct(nodes.iter().copied());
     let set: RoaringTreemap = sorted.iter().map(|node| node.0).collect();
-    let mut scored = Scored::of(trained, store, &set)?;
+    let mut scored = Scored::new(trained, store, &set)?;
     let mut predictions = Vec::with_capacity(sorted.len());
     let mut nan = NanRows::default();
     trained.infer(store, wanted, budget, scratch, progress, &mut |positions, rows| {

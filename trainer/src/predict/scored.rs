@@ -20,7 +20,7 @@ pub(super) struct Scored<'a> {
 
 impl<'a> Scored<'a> {
     /// None if the store has no labels, or other classes than the model.
-    pub fn of(trained: &Trained, store: &Store, nodes: &'a RoaringTreemap) -> Result<Option<Self>> {
+    pub fn new(trained: &Trained, store: &Store, nodes: &'a RoaringTreemap) -> Result<Option<Self>> {
         if !trained.has_classes_of(store)? {
             return Ok(None);
         }

@@ -77,8 +77,8 @@ impl ModelOnGraph<'_> {
             work_max,
             threads: self.config.threads(),
         };
-        let scored = NodeSet::of(self.data.store.manifest().nodes, members);
-        Needed::of(&self.data.chunks, scored, &options, self.progress)
+        let scored = NodeSet::from_members(self.data.store.manifest().nodes, members);
+        Needed::compute(&self.data.chunks, scored, &options, self.progress)
     }
 
     /// The work of training an epoch on the open partitions, in the unit of [`Needed::work`].

@@ -84,8 +84,8 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
             let degrees: Vec<f32> = minibatch.nodes.iter().map(|node| sums[node.0 as usize]).collect();
             let expected = outputs_of(&model, &minibatch, &degrees, &*features);
             let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
-            let set = NodeSet::of(NODES, wanted.iter().copied());
-            let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
+            let set = NodeSet::from_members(NODES, wanted.iter().copied());
+            let needed = Needed::compute(&chunks, set, &options, &Silent).unwrap();
             let needed = needed.expect("there is no limit");
             let mut first = None;
             for budget in BUDGETS {

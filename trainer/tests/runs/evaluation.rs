@@ -117,9 +117,9 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     .flat_map(|node| &whole[node.0 as usize * CLASSES as usize..][..CLASSES as usize])
                     .copied()
                     .collect();
-                let set = NodeSet::of(NODES, wanted.iter().copied());
+                let set = NodeSet::from_members(NODES, wanted.iter().copied());
                 let options = needed_options(layers, first_hop.is_some(), f64::INFINITY);
-                let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
+                let needed = Needed::compute(&chunks, set, &options, &Silent).unwrap();
                 let needed = needed.expect("there is no limit");
                 assert!(layers > 1 || needed.inputs(0).len() < NODES, "fewer nodes are needed");
                 // The second inference that keeps inputs takes the inputs of the first.
@@ -328,8 +328,8 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
             let expected = outputs_of(&model, &minibatch, &degrees, &*features);
 
             let options = NeededOptions { samples: &samples, ..needed_options(2, false, f64::INFINITY) };
-            let set = NodeSet::of(NODES, wanted.iter().copied());
-            let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
+            let set = NodeSet::from_members(NODES, wanted.iter().copied());
+            let needed = Needed::compute(&chunks, set, &options, &Silent).unwrap();
             let needed = needed.expect("there is no limit");
             assert!(needed.is_sampled());
             for budget in BUDGETS {
@@ -351,8 +351,8 @@ fn work_beyond_a_limit_is_not_looked_for() {
     let store = store(folder.path(), DENSE);
     let chunks = MappedChunks::open(&store).unwrap();
     let needed = |work_max| {
-        let set = NodeSet::of(NODES, [NodeId(3)]);
-        Needed::of(&chunks, set, &needed_options(2, false, work_max), &Silent).unwrap()
+        let set = NodeSet::from_members(NODES, [NodeId(3)]);
+        Needed::compute(&chunks, set, &needed_options(2, false, work_max), &Silent).unwrap()
     };
     let work = needed(f64::INFINITY).expect("there is no limit").work();
     assert!(needed(work).is_some() && needed(work - 1.0).is_none() && needed(1.0).is_none());

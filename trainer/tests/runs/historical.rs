@@ -76,7 +76,7 @@ fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, m
 fn aggregates_of(nodes: &[NodeId], store: &Store, kept: &HistoricalRows, layer: usize, model: &Model) -> Tensor {
     let places: Vec<i64> = (0..nodes.len() as i64).collect();
     let degrees = Degrees::new(chunks(store));
-    let historical = kept.of(layer, nodes, &places, &degrees, Device::Cpu).unwrap();
+    let historical = kept.embeddings(layer, nodes, &places, &degrees, Device::Cpu).unwrap();
     no_grad(|| match &historical.neighbor {
         Some(neighbor) => historical.rows + model.neighbor_share(layer, neighbor),
         None => historical.rows,
@@ -156,10 +156,13 @@ fn the_history_of_some_nodes_has_the_bits_of_that_of_all() {
             // Some nodes are reached in a hop, more in two, still more in three.
             let reached: Vec<NodeSet> = [97, 29, 5]
                 .map(|every| {
-                    NodeSet::of(NODES, (0..NODES).filter(|node| node % every == 0 || node % 97 == 0).map(NodeId))
+                    NodeSet::from_members(
+                        NODES,
+                        (0..NODES).filter(|node| node % every == 0 || node % 97 == 0).map(NodeId),
+                    )
                 })
                 .into_iter()
-                .scan(NodeSet::of(NODES, []), |all, set| {
+                .scan(NodeSet::from_members(NODES, []), |all, set| {
                     *all = all.union(&set);
                     Some(all.clone())
                 })

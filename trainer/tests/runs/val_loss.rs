@@ -31,7 +31,8 @@ fn run(store: &Arc<Store>, folder: &Path, config: &TrainConfig) -> (Summary, Vec
 fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
     let trained = Trained::open(run, Device::Cpu).unwrap();
     let nodes: Vec<NodeId> = store.split("val").unwrap().unwrap().iter().map(NodeId).collect();
-    let wanted = Wanted { nodes: NodeSet::of(store.manifest().nodes, nodes.iter().copied()), output: Output::Logits };
+    let wanted =
+        Wanted { nodes: NodeSet::from_members(store.manifest().nodes, nodes.iter().copied()), output: Output::Logits };
     let budget = Budget::new(64 << 20, 2);
     let mut parts = Vec::new();
     let mut take = |_: std::ops::Range<u64>, logits: &Tensor| {
@@ -64,7 +65,7 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
         }
         Task::Regression | Task::Links => unreachable!("stores of these tests have classes"),
     };
-    Loss::of_classes(trained.task(), 0.0).of(&logits, &labels).mean(Kind::Double).double_value(&[])
+    Loss::of_classes(trained.task(), 0.0).losses(&logits, &labels).mean(Kind::Double).double_value(&[])
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Bench for Args {
             record.discard();
             return Ok(());
         }
-        let peers = Peer::ALL.map(|peer| Checked::of(peer, self.python(peer)));
+        let peers = Peer::ALL.map(|peer| Checked::new(peer, self.python(peer)));
         let contenders = setup.contenders(&peers);
         let disk = Disk::measure(&largest(&setup.store("f32")?)?)?;
         let runs = in_turns(

@@ -36,7 +36,7 @@ pub struct PeerRun {
 
 impl Checked {
     /// Tries a peer on a tiny graph.
-    pub fn of(peer: Peer, python: Option<&Path>) -> Self {
+    pub fn new(peer: Peer, python: Option<&Path>) -> Self {
         let checked = match python {
             None => Err("no Python with it was given".to_owned()),
             Some(python) => peers::check(peers::script(python, "feed.py", 1).args(["check", peer.name()])),

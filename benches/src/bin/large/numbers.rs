@@ -19,7 +19,7 @@ pub struct Numbers {
 
 impl Numbers {
     /// Of a program.
-    pub fn of(measured: &Measured, disk: &DiskUse) -> Self {
+    pub fn from_measured(measured: &Measured, disk: &DiskUse) -> Self {
         Self {
             seconds: Some(measured.wall.as_secs_f64()),
             read: Some(disk.bytes_read as f64),
@@ -81,7 +81,7 @@ impl Line {
 
     /// A program as a whole, with its plan.
     pub fn program(step: &str, (measured, disk): &(Measured, DiskUse), planned: Numbers) -> Self {
-        Self { step: step.to_owned(), measured: Numbers::of(measured, disk), planned, is_program: true }
+        Self { step: step.to_owned(), measured: Numbers::from_measured(measured, disk), planned, is_program: true }
     }
 }
 

@@ -33,7 +33,7 @@ pub struct KeyTable {
 impl KeyTable {
     /// A table with room for `keys` keys.
     pub fn with_capacity(keys: u64) -> Result<Self> {
-        Ok(Self { lines: Arena::of(table_bytes(keys), "the table of node ids")?, zero: None })
+        Ok(Self { lines: Arena::for_purpose(table_bytes(keys), "the table of node ids")?, zero: None })
     }
 
     /// Removes all keys and makes room for `keys` others, in the same memory if that suffices.

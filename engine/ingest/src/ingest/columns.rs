@@ -283,7 +283,7 @@ impl Column<'_> {
         buffers: &SpareBuffers<'_, Vec<u8>>,
     ) -> Result<(ChunkDone, Vec<WrittenFile>)> {
         let path = self.job.store.chunk(chunk)?.join(self.form.name);
-        let meta = self.input.meta(ChunkSpan::of(self.chunks, chunk));
+        let meta = self.input.meta(ChunkSpan::for_chunk(self.chunks, chunk));
         let mut writer = ContainerWriter::create(&path, self.form.kind, meta.len())?;
         let other = self.form.other_row.as_deref();
         for shard in self.plan.shards_of(chunk) {

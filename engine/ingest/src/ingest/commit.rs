@@ -52,7 +52,7 @@ pub fn commit(
         );
     }
     let bytes_on_disk = job.store.commit(&manifest)?;
-    Summary::of(&manifest, bytes_on_disk, job.options)
+    Summary::from_manifest(&manifest, bytes_on_disk, job.options)
 }
 
 /// The manifest of a store without data of nodes and weights. Takes the chunks out of the journal.

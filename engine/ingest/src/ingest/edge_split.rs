@@ -100,7 +100,7 @@ impl EdgeSplit {
 
 /// Where the parts of these shares end among all draws: train, val.
 fn ends_of(shares: Shares) -> Result<[u64; 2]> {
-    let [train, val, test] = shares.of(u64::MAX);
+    let [train, val, test] = shares.divide(u64::MAX);
     if !shares.are_whole() {
         return Err(Error::conflict(
             format!(

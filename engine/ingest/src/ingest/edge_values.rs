@@ -43,7 +43,7 @@ impl EdgeValues {
     ///
     /// # Errors
     /// If the options contradict each other, or parallel edges are merged and it is not known how.
-    pub fn of(options: &IngestOptions, source: &EdgeSource) -> Result<Self> {
+    pub fn from_source(options: &IngestOptions, source: &EdgeSource) -> Result<Self> {
         let (weighted, width) = (source.weighted(), source.features());
         let schema = Schema { edge_features: source.feature_columns(), ..Schema::default() };
         let names = schema.edge_feature_names();

@@ -39,7 +39,7 @@ impl IngestInput {
             nodes = Some(stated);
             edges = open_edges(options, nodes, budget.block_bytes)?;
         }
-        let values = EdgeValues::of(options, &edges)?;
+        let values = EdgeValues::from_source(options, &edges)?;
         for warning in edges.warnings() {
             tracing::warn!("{warning}");
         }

@@ -139,7 +139,7 @@ fn begin_or_continue(
     };
     if let Some(manifest) = store.committing(options.resources.threads, progress)? {
         let bytes_on_disk = store.commit(&manifest)?;
-        return Summary::of(&manifest, bytes_on_disk, options);
+        return Summary::from_manifest(&manifest, bytes_on_disk, options);
     }
     let journal = match earlier {
         Some(journal) => {

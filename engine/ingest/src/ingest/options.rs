@@ -302,7 +302,7 @@ pub struct Summary {
 
 impl Summary {
     /// The summary of a store that was finished.
-    pub(super) fn of(manifest: &Manifest, bytes_on_disk: u64, options: &IngestOptions) -> Result<Self> {
+    pub(super) fn from_manifest(manifest: &Manifest, bytes_on_disk: u64, options: &IngestOptions) -> Result<Self> {
         let schema = match manifest.has_schema() {
             true => read_schema(&options.out, manifest)?,
             false => Schema::default(),

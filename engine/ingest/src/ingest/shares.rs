@@ -44,7 +44,7 @@ pub struct Shares([u32; 3]);
 
 impl Shares {
     /// The number of nodes of each split, of `nodes` nodes. The bounds between splits are rounded to the nearest node.
-    pub fn of(&self, nodes: u64) -> [u64; 3] {
+    pub fn divide(&self, nodes: u64) -> [u64; 3] {
         let [train, val, test] = self.0.map(u128::from);
         let whole = u128::from(WHOLE);
         let bounds = [train, train + val, train + val + test];
@@ -178,12 +178,12 @@ mod tests {
             (10, [6, 2, 2]),
             (1 << 40, [659_706_976_666, 219_902_325_555, 219_902_325_555]),
         ] {
-            assert_eq!(shares.of(nodes), expected, "{nodes}");
+            assert_eq!(shares.divide(nodes), expected, "{nodes}");
         }
         // The rest is in no split.
         let shares: Shares = "10/1/2".parse().unwrap();
         for (nodes, expected) in [(0, [0, 0, 0]), (100, [10, 1, 2]), (1000, [100, 10, 20]), (7, [1, 0, 0])] {
-            assert_eq!(shares.of(nodes), expected, "{nodes}");
+            assert_eq!(shares.divide(nodes), expected, "{nodes}");
         }
     }
 }

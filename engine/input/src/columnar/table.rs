@@ -217,7 +217,7 @@ pub fn read_table(path: &Path) -> Result<Vec<(String, TableColumn)>> {
     let mut columns = Vec::new();
     for column in all {
         let field = table.column(column);
-        let mut values = match ValueType::of(field) {
+        let mut values = match ValueType::from_field(field) {
             ValueType::Number if is_integer(field) => TableColumn::Integers(Vec::new()),
             ValueType::Number => TableColumn::Floats(Vec::new()),
             ValueType::String => TableColumn::Strings(Vec::new()),

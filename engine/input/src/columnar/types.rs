@@ -19,7 +19,7 @@ pub(crate) enum ValueType {
 }
 
 impl ValueType {
-    pub fn of(column: &Field) -> Self {
+    pub fn from_field(column: &Field) -> Self {
         const DAY_SECONDS: f64 = 86_400.0;
         match plain(column.data_type()) {
             DataType::Boolean => Self::Boolean,
@@ -78,7 +78,7 @@ pub(crate) fn is_list(column: &Field) -> bool {
 
 /// Whether a column has lists of numbers or booleans.
 pub(crate) fn is_list_of_numbers(column: &Field) -> bool {
-    elements(column).is_some_and(|elements| ValueType::of(elements).is_number())
+    elements(column).is_some_and(|elements| ValueType::from_field(elements).is_number())
 }
 
 pub(crate) fn is_struct(column: &Field) -> bool {

@@ -57,7 +57,7 @@ pub(super) enum Named {
 }
 
 impl Named {
-    pub fn of(name: &str) -> Self {
+    pub fn from_name(name: &str) -> Self {
         let lower = name.trim().to_ascii_lowercase();
         if lower.is_empty() || lower == "__index_level_0__" || lower.starts_with("unnamed: ") {
             Self::Index
@@ -124,12 +124,13 @@ fn is_feature(lower: &str) -> bool {
 
 /// Whether a column of ids has such a name.
 pub(crate) fn is_id_name(name: &str) -> bool {
-    matches!(Named::of(name), Named::Id | Named::SomeId)
+    matches!(Named::from_name(name), Named::Id | Named::SomeId)
 }
 
 /// Whether a first line with this field is a header.
 pub(crate) fn is_known_name(name: &str) -> bool {
-    matches!(Named::of(name), Named::Id | Named::SomeId | Named::Label | Named::Split) && name.parse::<f64>().is_err()
+    matches!(Named::from_name(name), Named::Id | Named::SomeId | Named::Label | Named::Split)
+        && name.parse::<f64>().is_err()
 }
 
 #[cfg(test)]
@@ -151,7 +152,7 @@ mod tests {
             &["age", "income", "identity", "subclass"], Named::Other;
         ] {
             for name in names {
-                assert_eq!(Named::of(name), expected, "{name:?}");
+                assert_eq!(Named::from_name(name), expected, "{name:?}");
             }
         }
     }

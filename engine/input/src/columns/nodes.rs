@@ -80,7 +80,7 @@ impl Roles {
     ///
     /// # Errors
     /// If the role of a column is not certain. The error has the options that say it.
-    pub fn of(
+    pub fn from_columns(
         columns: &[TableColumn<'_>],
         header: bool,
         purpose: Purpose,
@@ -98,7 +98,7 @@ impl Roles {
         Ok(Self { id, left_out: left_out.filter(|&column| table.named(column) != Named::Index).collect(), data })
     }
 
-    /// The column of ids alone, as [`Self::of`] finds it.
+    /// The column of ids alone, as [`Self::from_columns`] finds it.
     pub fn id_of(columns: &[TableColumn<'_>], header: bool, options: &TableOptions) -> Result<Option<usize>, String> {
         let table = Table { columns, names: columns.iter().map(|column| column.name).collect(), header, options };
         table.id()
@@ -115,7 +115,7 @@ struct Table<'a> {
 impl Table<'_> {
     fn named(&self, column: usize) -> Named {
         match self.header {
-            true => Named::of(self.names[column]),
+            true => Named::from_name(self.names[column]),
             false => Named::Feature,
         }
     }
@@ -376,7 +376,7 @@ mod tests {
             TableColumn { name, kind }
         });
         let columns: Vec<_> = columns.collect();
-        let Roles { id, data, .. } = Roles::of(&columns, true, purpose, options)?;
+        let Roles { id, data, .. } = Roles::from_columns(&columns, true, purpose, options)?;
         Ok((id, data))
     }
 

@@ -120,7 +120,7 @@ impl ColumnFile {
         let mut arrays = self.read(&rows, &columns)?.into_iter();
         let ids = [(); 2].map(|()| arrays.next().expect("columns of ids are read"));
         let values = arrays.by_ref().take(values.len()).collect();
-        let order = order.and_then(|column| Some((arrays.next()?, ValueType::of(self.table.column(column)))));
+        let order = order.and_then(|column| Some((arrays.next()?, ValueType::from_field(self.table.column(column)))));
         Ok(Block { rows, ids, values, order })
     }
 
@@ -266,7 +266,7 @@ impl ColumnFile {
     /// The values of arrays of features.
     fn features_of(&self, arrays: &[ArrayRef]) -> Vec<Values> {
         let columns = self.columns.features().iter().zip(arrays);
-        columns.map(|(&column, array)| Values::new(array, ValueType::of(self.table.column(column)))).collect()
+        columns.map(|(&column, array)| Values::new(array, ValueType::from_field(self.table.column(column)))).collect()
     }
 
     /// Calls `each` with the number of each row and its values in the columns of features, front to back.
@@ -317,7 +317,7 @@ fn read_order(block: &Block, faults: &mut Vec<Fault>, mut each: impl FnMut(usize
     };
     let values = Values::new(array, *value_type);
     for row in 0..block.len() {
-        match cell_of(&values, row).and_then(Place::of) {
+        match cell_of(&values, row).and_then(Place::from_cell) {
             Ok(place) => each(row, place),
             Err(bad) => {
                 faults_of(faults, block.len())[row].other.get_or_insert(bad);

@@ -50,7 +50,7 @@ impl Content {
         if !matches!(named, Some(EdgeFormat::U32 | EdgeFormat::U64)) {
             refuse_other_kinds(file)?;
         }
-        let compression = Compression::of(&head);
+        let compression = Compression::from_head(&head);
         let format = match options.format {
             EdgeFormat::Auto => format_of(file.path(), &head, compression)?,
             format => format,

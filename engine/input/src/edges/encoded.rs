@@ -23,7 +23,7 @@ impl EdgeEncoder {
     }
 
     /// The encoder of the features, if they are known not to be numbers alone.
-    pub fn of(options: &EdgeSourceOptions) -> Option<Arc<Self>> {
+    pub fn from_options(options: &EdgeSourceOptions) -> Option<Arc<Self>> {
         let encoded = options.encoded.as_ref()?;
         Some(Arc::new(Self::new(encoded.iter().map(|reading| reading.column.clone()).collect())))
     }

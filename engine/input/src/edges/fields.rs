@@ -109,7 +109,7 @@ impl LineForm {
         for field in self.separator.split(line) {
             let field = field?;
             if order_column == Some(found) {
-                match Place::of(cell_of(&field)?) {
+                match Place::from_cell(cell_of(&field)?) {
                     Ok(place) => order.push(place),
                     Err(fault) => bad = bad.or(Some(fault)),
                 }
@@ -168,7 +168,7 @@ pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<O
     if memchr(0, line).is_some() {
         return Err(BadEdge::Nul);
     }
-    let mut fields = NumberFields::of(line, form.separator);
+    let mut fields = NumberFields::from_line(line, form.separator);
     let columns = [fields.next(), fields.next(), fields.next()];
     let expected = form.width;
     let found = columns.iter().flatten().count() + fields.count();
@@ -304,7 +304,7 @@ pub(super) struct NumberFields<'a> {
 }
 
 impl<'a> NumberFields<'a> {
-    pub fn of(line: &'a [u8], separator: Separator) -> Self {
+    pub fn from_line(line: &'a [u8], separator: Separator) -> Self {
         Self { rest: Some(line), byte: separator.byte_between_integers() }
     }
 }

@@ -50,7 +50,7 @@ impl EdgeSource {
             }
             return Ok(Some(columns.into_iter().map(|column| ColumnReading { column, missing: None }).collect()));
         }
-        let have_options = names.iter().any(|name| options.missing.of(name).is_some());
+        let have_options = names.iter().any(|name| options.missing.replacement(name).is_some());
         if names.is_empty() || !have_options && self.files.iter().all(|file| file.content.has_numeric_features()) {
             return Ok(None);
         }

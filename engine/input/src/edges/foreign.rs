@@ -43,7 +43,7 @@ pub(super) fn refuse_adjacency_lists(
     let counts: Vec<usize> = data
         .iter()
         .map(|line| match ids {
-            IdKind::Integer => NumberFields::of(line, separator).count(),
+            IdKind::Integer => NumberFields::from_line(line, separator).count(),
             IdKind::String => fields_of(line, separator).count(),
         })
         .collect();

@@ -326,7 +326,7 @@ impl Sniffer<'_> {
         let is_strict = are_strings || options.columns.is_given() || header.is_some_and(|names| names.len() > 3);
         let width = match is_strict {
             true => separator.fields(text).map_err(|open| self.bad(line, open.into()))?.len(),
-            false => NumberFields::of(text, separator).count(),
+            false => NumberFields::from_line(text, separator).count(),
         };
         let columns = match (header, columns) {
             (Some(names), Some(_)) if names.len() + empty_columns != width => {
@@ -352,7 +352,7 @@ impl Sniffer<'_> {
             (_, None) => EdgeColumns::numbered(width - empty_columns, &options.columns)
                 .map_err(|problem| self.refused(line, problem))?,
         };
-        let encoder = match EdgeEncoder::of(options) {
+        let encoder = match EdgeEncoder::from_options(options) {
             None if !self.are_numbers(&columns.features, separator, header.is_some()) => {
                 Some(Arc::new(EdgeEncoder::unfitted()))
             }

@@ -119,7 +119,7 @@ impl EdgeSource {
         let weighted = in_column || weights.is_some();
         let features = options.features.as_ref().map(|input| EdgeArray::features(input, weighted)).transpose()?;
         let feature_array = features.clone();
-        let width = match (&features, EdgeEncoder::of(&options)) {
+        let width = match (&features, EdgeEncoder::from_options(&options)) {
             (Some(array), _) => array.width,
             (None, Some(encoder)) if columns > 0 => encoder.dim(),
             (None, _) => columns,

@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// The place that a value of a table says: a number, or a date.
-    pub fn of(cell: Cell<'_>) -> Checked<Self> {
+    pub fn from_cell(cell: Cell<'_>) -> Checked<Self> {
         match cell.form() {
             Form::Missing => Err(BadEdge::NoOrder),
             Form::Number(value) if value.is_finite() => Ok(Self::of_number(value)),

@@ -51,8 +51,10 @@ impl PickedColumns {
         let values: Vec<usize> = columns.values().map(|column| all[column]).collect();
         let order = columns.order.map(|column| all[column]);
         let read = picked.iter().chain(&values).copied().chain(order);
-        if let Some(column) =
-            read.clone().map(|column| table.column(column)).find(|column| ValueType::of(column) == ValueType::Duration)
+        if let Some(column) = read
+            .clone()
+            .map(|column| table.column(column))
+            .find(|column| ValueType::from_field(column) == ValueType::Duration)
         {
             return Err(duration_refused(column));
         }
@@ -64,7 +66,7 @@ impl PickedColumns {
                     table.file.remedy_for(Conversion::ParquetLists, name)
                 ));
             }
-            match (options.ids, ValueType::of(column)) {
+            match (options.ids, ValueType::from_field(column)) {
                 (IdKind::Integer, ValueType::Number) | (IdKind::String, ValueType::String) => {}
                 (IdKind::Integer, _) => {
                     return Err(format!(
@@ -83,7 +85,7 @@ impl PickedColumns {
             }
         }
         let weight = columns.weight.map(|column| table.column(all[column]));
-        if let Some(column) = weight.filter(|column| ValueType::of(column) != ValueType::Number) {
+        if let Some(column) = weight.filter(|column| ValueType::from_field(column) != ValueType::Number) {
             return Err(format!(
                 "expected numbers in column {}; give --weight none if it holds no weights, or cast it: {}",
                 described(column),
@@ -93,7 +95,7 @@ impl PickedColumns {
         let features = &values[usize::from(columns.weight.is_some())..];
         for (columns, option) in [(features, "--edge-features-from"), (order.as_slice(), "--edge-split-by")] {
             let mut columns = columns.iter().map(|&column| table.column(column));
-            if let Some(column) = columns.find(|column| !ValueType::of(column).is_encodable()) {
+            if let Some(column) = columns.find(|column| !ValueType::from_field(column).is_encodable()) {
                 return Err(format!(
                     "expected numbers, booleans, dates or text in column {}; give {option} without it, or cast it: {}",
                     described(column),
@@ -101,8 +103,9 @@ impl PickedColumns {
                 ));
             }
         }
-        let are_numbers = features.iter().all(|&column| ValueType::of(table.column(column)) == ValueType::Number);
-        let encoder = match EdgeEncoder::of(options) {
+        let are_numbers =
+            features.iter().all(|&column| ValueType::from_field(table.column(column)) == ValueType::Number);
+        let encoder = match EdgeEncoder::from_options(options) {
             None if !are_numbers => Some(Arc::new(EdgeEncoder::unfitted())),
             encoder => encoder.filter(|_| !features.is_empty()),
         };

@@ -128,7 +128,7 @@ impl Table {
             .then(|| EdgeArray::weights_of(arrays.data.clone()))
             .transpose()?;
         let (nodes, bytes, entries) = (arrays.rows, arrays.data.extent.file.bytes(), arrays.entries());
-        let ids = Ids::Entries(Box::new(EntryReader::of(arrays)));
+        let ids = Ids::Entries(Box::new(EntryReader::new(arrays)));
         Ok(Self {
             nodes: Some(nodes),
             has_values: values.is_some(),

@@ -45,7 +45,7 @@ impl ColumnIds {
             )));
         };
         let field = table.column(column);
-        match (kind, ValueType::of(field)) {
+        match (kind, ValueType::from_field(field)) {
             (IdKind::Integer, ValueType::Number) | (IdKind::String, ValueType::String) => {}
             (_, ValueType::Duration) => return Err(file.error(duration_refused(field))),
             (IdKind::Integer, _) => {
@@ -128,7 +128,7 @@ fn columns_of(table: &ColumnTable) -> Result<Vec<TableColumn<'_>>> {
         .map(|(at, column)| {
             Ok(TableColumn {
                 name: column.name(),
-                kind: match ValueType::of(column) {
+                kind: match ValueType::from_field(column) {
                     ValueType::String => kind_of_strings(table, at)?,
                     ValueType::Number | ValueType::Boolean | ValueType::Duration => Kind::Numbers,
                     ValueType::Days | ValueType::Moments(_) => Kind::Encodable,
@@ -162,7 +162,7 @@ fn kind_of_strings(table: &ColumnTable, at: usize) -> Result<Kind> {
     // Strings of digits are names too, if they are all different.
     let different: HashSet<&[u8]> = values.clone().collect();
     let are_names = !different.is_empty() && different.len() == values.clone().count();
-    Ok(match FirstValues::of(values).kind {
+    Ok(match FirstValues::from_values(values).kind {
         Kind::Numbers | Kind::DistinctIntegers if are_names => Kind::Strings,
         Kind::Numbers | Kind::DistinctIntegers => Kind::Encodable,
         kind => kind,
@@ -181,7 +181,7 @@ pub(super) fn roles_of(table: &ColumnTable, purpose: Purpose, form: &TableForm) 
             }
         }
     }
-    Roles::of(&columns, true, purpose, &form.columns).map_err(|problem| file.error(problem))
+    Roles::from_columns(&columns, true, purpose, &form.columns).map_err(|problem| file.error(problem))
 }
 
 /// Whether the first values of a column of integers are different ones, none of them negative or missing.

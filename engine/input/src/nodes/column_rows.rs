@@ -108,7 +108,7 @@ impl ColumnRows {
         }
         let may_have_names = forms.purpose == Purpose::Labels && data.len() == 1;
         for column in data.iter().map(|&column| table.column(column)) {
-            if may_have_names && ValueType::of(column) == ValueType::String {
+            if may_have_names && ValueType::from_field(column) == ValueType::String {
                 continue;
             }
             check_type(column, forms.purpose).map_err(|problem| file.error(problem))?;
@@ -180,7 +180,7 @@ impl ColumnRows {
     }
 
     fn types(&self) -> Vec<ValueType> {
-        self.roles.data.iter().map(|&column| ValueType::of(self.table.column(column))).collect()
+        self.roles.data.iter().map(|&column| ValueType::from_field(self.table.column(column))).collect()
     }
 
     pub fn rows(&self) -> u64 {
@@ -289,7 +289,7 @@ impl ColumnRows {
                     );
                     self.refused(from + index as u64, problem)
                 }),
-                false => Ok(Values::new(array, ValueType::of(self.table.column(column)))),
+                false => Ok(Values::new(array, ValueType::from_field(self.table.column(column)))),
             });
             each(from, arrays[0].len(), &values.collect::<Result<Vec<_>>>()?)?;
         }
@@ -324,7 +324,7 @@ impl ColumnRows {
 
 /// Refuses a column that has no numbers, nor lists of numbers. Features may have other values that become numbers.
 fn check_type(column: &Field, purpose: Purpose) -> Checked<()> {
-    let value_type = ValueType::of(column);
+    let value_type = ValueType::from_field(column);
     match value_type {
         ValueType::Duration => Err(duration_refused(column)),
         _ if purpose != Purpose::Labels && value_type.is_encodable() => Ok(()),

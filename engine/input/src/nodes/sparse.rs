@@ -110,7 +110,7 @@ impl Sparse {
 /// All entries, in the order of their rows.
 fn held(arrays: SparseArrays) -> Result<Vec<Entry>> {
     let (entries, data) = (arrays.entries(), arrays.data.reader());
-    let places = EntryReader::of(arrays);
+    let places = EntryReader::new(arrays);
     let mut all = Vec::with_capacity(entries as usize);
     let (mut rows, mut columns, mut bytes, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     while (all.len() as u64) < entries {

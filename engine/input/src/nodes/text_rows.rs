@@ -50,7 +50,7 @@ struct DataColumns {
 impl TextRows {
     /// Reads the first lines to find header and columns.
     pub fn open(file: &Arc<InputFile>, forms: &Forms, form: &TableForm) -> Result<(Self, Layout)> {
-        let extent = Extent::whole(file, Compression::of(&file.head(8)?));
+        let extent = Extent::whole(file, Compression::from_head(&file.head(8)?));
         let table = TextTable::read(file, form)?;
         let header = table.as_ref().is_some_and(|table| table.header);
         let (Some(columns), Some(table)) = (first_row(&extent, file, forms, header)?, table) else {
@@ -66,7 +66,7 @@ impl TextRows {
         if table.is_matrix() && !are_named && splits_as_matrix {
             return Ok((rows, layout));
         }
-        let Roles { id, data, left_out } = Roles::of(&table.columns(), header, forms.purpose, &form.columns)
+        let Roles { id, data, left_out } = Roles::from_columns(&table.columns(), header, forms.purpose, &form.columns)
             .map_err(|problem| table.refused(file.path(), problem))?;
         if data.is_empty() {
             let problem = format!("expected {} beside the ids, found no such column", forms.name);
@@ -111,7 +111,7 @@ impl TextRows {
         let (mut lines, mut next) = match guard.take() {
             Some((lines, next)) if next <= first => (lines, next),
             _ => {
-                let mut lines = Lines::of(&self.extent)?;
+                let mut lines = Lines::from_extent(&self.extent)?;
                 if self.header {
                     lines.next_line()?;
                 }
@@ -183,7 +183,7 @@ impl TextRows {
 
 /// The number of columns of the first row. None if there is no row.
 fn first_row(extent: &Extent, file: &InputFile, forms: &Forms, header: bool) -> Result<Option<usize>> {
-    let mut lines = Lines::of(extent)?;
+    let mut lines = Lines::from_extent(extent)?;
     while let Some(line) = lines.next_line()? {
         let text = text_of(&line, file)?;
         if line.number == 1 && header {

@@ -62,7 +62,8 @@ impl TextTable {
             .filter_map(|text| separator.fields(text).ok())
             .filter(|fields| fields.len() == names.len())
             .collect();
-        let columns = (0..names.len()).map(|column| FirstValues::of(data.iter().map(|row| unquoted(&row[column]))));
+        let columns =
+            (0..names.len()).map(|column| FirstValues::from_values(data.iter().map(|row| unquoted(&row[column]))));
         Ok(Some(Self {
             separator,
             header,
@@ -139,7 +140,7 @@ pub(super) struct FirstValues {
 }
 
 impl FirstValues {
-    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
+    pub fn from_values<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut all, mut missing, mut numbers, mut plain, mut booleans, mut others) = (0, 0, 0, 0, 0, 0);
         let (mut integers, mut texts) = (HashSet::new(), HashSet::new());
         for value in values {

@@ -23,7 +23,7 @@ pub(crate) struct EntryReader {
 }
 
 impl EntryReader {
-    pub fn of(arrays: SparseArrays) -> Self {
+    pub fn new(arrays: SparseArrays) -> Self {
         Self { arrays, lines: Mutex::default() }
     }
 

@@ -119,7 +119,7 @@ impl ColumnFit {
             problems.insert(Kind::Empty, at, self.missing);
             return None;
         }
-        let replacement = options.missing.of(name);
+        let replacement = options.missing.replacement(name);
         let has_missing = self.missing.count > 0;
         let lacks_replacement = has_missing && replacement.is_none() && !allow_nan;
         if lacks_replacement {

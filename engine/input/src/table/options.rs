@@ -69,7 +69,7 @@ impl Replacement {
 
 impl MissingOptions {
     /// The replacement of missing values of a column.
-    pub(crate) fn of(&self, column: &str) -> Option<Replacement> {
+    pub(crate) fn replacement(&self, column: &str) -> Option<Replacement> {
         let own = self.0.iter().find(|option| option.column.as_deref() == Some(column));
         let all = self.0.iter().find(|option| option.column.is_none());
         own.or(all).map(|option| option.by)
@@ -138,7 +138,7 @@ mod tests {
             ("a=b", Replacement::Indicator),
             ("city", Replacement::Other),
         ] {
-            assert_eq!(options.of(column), Some(expected), "{column}");
+            assert_eq!(options.replacement(column), Some(expected), "{column}");
         }
         let shown: Vec<_> = options.0.iter().map(MissingOption::to_string).collect();
         assert_eq!(shown, ["mean", "income=0", "a=b=indicator", "city=other"]);

@@ -100,7 +100,7 @@ impl ContainerFile {
     /// Opens a file, checks header, kind and length. The payload is not read.
     pub fn open(path: &Path, kind: FileKind) -> Result<Self> {
         let file = regular::open(path)?;
-        let identity = Identity::of(&file, path)?;
+        let identity = Identity::from_file(&file, path)?;
         let file_bytes = identity.bytes();
         // Most headers fit with their meta; then one read is enough.
         let mut prefix = vec![0; file_bytes.min(256) as usize];

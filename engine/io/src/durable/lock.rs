@@ -70,7 +70,7 @@ impl FolderLock {
     /// # Errors
     /// [`Error::Input`] if another process works in it, with the process id if the kernel reports it. Also if `path` is
     /// not a folder.
-    pub fn of(path: &Path, patience: Patience) -> Result<Option<Self>> {
+    pub fn acquire(path: &Path, patience: Patience) -> Result<Option<Self>> {
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
         let folder = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -88,7 +88,7 @@ impl FolderLock {
         loop {
             create_folder(path)?;
             // The previous holder may have finished and renamed it.
-            if let Some(lock) = Self::of(path, Patience::Forever)? {
+            if let Some(lock) = Self::acquire(path, Patience::Forever)? {
                 return Ok(lock);
             }
         }
@@ -187,12 +187,12 @@ mod tests {
     fn a_folder_has_one_holder_at_a_time() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("folder");
-        assert!(FolderLock::of(&path, Patience::None).unwrap().is_none(), "the folder does not exist");
+        assert!(FolderLock::acquire(&path, Patience::None).unwrap().is_none(), "the folder does not exist");
         let held = FolderLock::wait(&path).unwrap();
-        let error = FolderLock::of(&path, Patience::None).unwrap_err().to_string();
+        let error = FolderLock::acquire(&path, Patience::None).unwrap_err().to_string();
         assert!(error.contains("another process") && error.contains("choose another name"), "{error}");
         drop(held);
-        FolderLock::of(&path, Patience::None).unwrap().unwrap();
+        FolderLock::acquire(&path, Patience::None).unwrap().unwrap();
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         let [path, renamed] = ["folder", "renamed"].map(|name| parent.path().join(name));
         let held = FolderLock::wait(&path).unwrap();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| FolderLock::of(&path, Patience::Forever).unwrap());
+            let waiting = scope.spawn(|| FolderLock::acquire(&path, Patience::Forever).unwrap());
             // Some file systems list their locks under other numbers. The outcome is the same, then, but waited for less.
             for _ in 0..200 {
                 if is_waited_for(&path) {
@@ -266,7 +266,7 @@ mod tests {
         let [target, link] = ["target", "link"].map(|name| parent.path().join(name));
         fs::create_dir(&target).unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        let error = FolderLock::of(&link, Patience::None).unwrap_err().to_string();
+        let error = FolderLock::acquire(&link, Patience::None).unwrap_err().to_string();
         assert!(error.contains("link"), "{error}");
     }
 

@@ -59,7 +59,7 @@ impl Mapping {
 
     /// Maps a range of bytes of `file`. The file must have them.
     pub fn part(file: &File, path: &Path, part: Range<u64>, access: Access) -> Result<Self> {
-        let identity = Identity::of(file, path)?;
+        let identity = Identity::from_file(file, path)?;
         let bytes = usize::try_from(part.end - part.start).expect("a mapping fits the address space");
         let mut options = MmapOptions::new();
         options.offset(part.start).len(bytes);

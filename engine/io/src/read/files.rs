@@ -39,7 +39,7 @@ impl ReadFile {
     /// bytes.
     pub fn open(path: &Path, expected: Option<u64>) -> Result<Self> {
         let file = regular::open(path)?;
-        let identity = Identity::of(&file, path)?;
+        let identity = Identity::from_file(&file, path)?;
         if let Some(expected) = expected
             && expected != identity.bytes()
         {

@@ -40,7 +40,7 @@ fn read(file: u32, offset: u64, length: u32) -> Read {
 
 #[test]
 fn reads_of_any_place_and_length_give_the_bytes_of_the_file() {
-    let files = Files::of(&lengths());
+    let files = Files::with_lengths(&lengths());
     for kind in KINDS {
         let Some(mut engine) = files.engine(kind, options()) else {
             continue;
@@ -52,7 +52,7 @@ fn reads_of_any_place_and_length_give_the_bytes_of_the_file() {
 
 #[test]
 fn short_and_refused_reads_are_continued() {
-    let files = Files::of(&lengths());
+    let files = Files::with_lengths(&lengths());
     for kind in KINDS {
         for seed in 0..4 {
             let faults = Faults { seed, short_one_in: 2, refuse_one_in: 3, ..Faults::default() };
@@ -66,7 +66,7 @@ fn short_and_refused_reads_are_continued() {
 
 #[test]
 fn completions_may_come_late_and_in_any_order() {
-    let files = Files::of(&lengths());
+    let files = Files::with_lengths(&lengths());
     for kind in KINDS {
         for seed in 0..4 {
             let Some(engine) = files.engine(kind, options()) else {
@@ -80,7 +80,7 @@ fn completions_may_come_late_and_in_any_order() {
 
 #[test]
 fn reading_beyond_the_end_is_an_error_that_names_file_and_offset() {
-    let files = Files::of(&[1000, 100_000]);
+    let files = Files::with_lengths(&[1000, 100_000]);
     for kind in KINDS {
         let Some(mut engine) = files.engine(kind, options()) else {
             continue;
@@ -113,7 +113,7 @@ fn reading_beyond_the_end_is_an_error_that_names_file_and_offset() {
 fn a_truncated_file_is_an_error() {
     for kind in KINDS {
         for left in [0u64, 5000, 8192, 60_000] {
-            let files = Files::of(&[100_000]);
+            let files = Files::with_lengths(&[100_000]);
             let list = files.list();
             let Some(mut engine) = files.engine(kind, options()) else {
                 continue;
@@ -137,7 +137,7 @@ fn a_truncated_file_is_an_error() {
 
 #[test]
 fn a_disk_error_names_file_and_offset_and_the_engine_stays_usable() {
-    let files = Files::of(&lengths());
+    let files = Files::with_lengths(&lengths());
     for kind in KINDS {
         for fail_from in [0, 1, 7, 50] {
             let faults = Faults { fail_from: Some(fail_from), short_one_in: 5, ..Faults::default() };
@@ -158,7 +158,7 @@ fn a_disk_error_names_file_and_offset_and_the_engine_stays_usable() {
 
 #[test]
 fn errors_pass_through_reordering() {
-    let files = Files::of(&[50_000]);
+    let files = Files::with_lengths(&[50_000]);
     let faults = Faults { fail_from: Some(30), ..Faults::default() };
     let engine = files.engine(Kind::Pread, faults.meet(options())).unwrap();
     let mut engine = Reordered::new(engine, 3);
@@ -168,7 +168,7 @@ fn errors_pass_through_reordering() {
 
 #[test]
 fn direct_reads_that_are_refused_go_through_the_page_cache() {
-    let files = Files::of(&lengths());
+    let files = Files::with_lengths(&lengths());
     let faults = Faults { refuse_first: 1, ..Faults::default() };
     if let Some(mut engine) = files.engine(Kind::UringDirect, faults.meet(options())) {
         // Direct reads of one file are refused, direct reads of the others are not: one engine reads both ways.
@@ -198,7 +198,7 @@ fn takes_direct_reads(path: &Path) -> bool {
 
 #[test]
 fn a_file_that_refuses_direct_reads_is_opened_once_more_and_not_for_each_read() {
-    let files = Files::of(&[16 * 4096]);
+    let files = Files::with_lengths(&[16 * 4096]);
     let options = Options { fault_injector: Some(Arc::new(RefusesDirect::default())), ..options() };
     let mut engine = match files.try_engine(Kind::UringDirect, options) {
         Ok(engine) => engine,
@@ -226,7 +226,7 @@ fn a_file_that_refuses_direct_reads_is_opened_once_more_and_not_for_each_read() 
 
 #[test]
 fn direct_reads_leave_nothing_in_the_page_cache() {
-    let files = Files::of(&[1_000_000]);
+    let files = Files::with_lengths(&[1_000_000]);
     let file = File::open(&files.paths[0]).unwrap();
     // A look by reading would make the kernel read ahead, and it does not forget pages that are being read.
     let mapping = Mapping::new(&file, &files.paths[0], Access::Random).unwrap();
@@ -252,7 +252,7 @@ fn direct_reads_leave_nothing_in_the_page_cache() {
 
 #[test]
 fn submit_takes_at_most_depth_reads() {
-    let files = Files::of(&[300_000]);
+    let files = Files::with_lengths(&[300_000]);
     for kind in KINDS {
         for depth in [1, 3, 700] {
             let Some(mut engine) = files.engine(kind, Options { depth, ..options() }) else {
@@ -276,7 +276,7 @@ fn submit_takes_at_most_depth_reads() {
 
 #[test]
 fn an_engine_without_files_has_nothing_to_read() {
-    let files = Files::of(&[]);
+    let files = Files::with_lengths(&[]);
     for kind in KINDS {
         let Some(mut engine) = files.engine(kind, options()) else {
             continue;
@@ -288,7 +288,7 @@ fn an_engine_without_files_has_nothing_to_read() {
 
 #[test]
 fn invalid_reads_panic() {
-    let files = Files::of(&[100_000]);
+    let files = Files::with_lengths(&[100_000]);
     for kind in KINDS {
         for wrong in [read(1, 0, 1), read(0, 0, 0), read(0, 0, 20_001)] {
             let Some(mut engine) = files.engine(kind, options()) else {
@@ -302,7 +302,7 @@ fn invalid_reads_panic() {
 
 #[test]
 fn an_engine_may_be_dropped_while_it_reads() {
-    let files = Files::of(&[1_000_000]);
+    let files = Files::with_lengths(&[1_000_000]);
     for kind in KINDS {
         for round in 0..20 {
             let Some(mut engine) = files.engine(kind, options()) else {
@@ -318,7 +318,7 @@ fn an_engine_may_be_dropped_while_it_reads() {
 
 #[test]
 fn a_panic_in_the_callback_loses_no_other_read() {
-    let files = Files::of(&[100_000]);
+    let files = Files::with_lengths(&[100_000]);
     for kind in KINDS {
         let Some(mut engine) = files.engine(kind, options()) else {
             continue;
@@ -345,7 +345,7 @@ fn a_panic_in_the_callback_loses_no_other_read() {
 
 #[test]
 fn reads_outlive_the_thread_that_submitted_them() {
-    let files = Files::of(&[1_000_000]);
+    let files = Files::with_lengths(&[1_000_000]);
     for kind in KINDS {
         let Some(mut engine) = files.engine(kind, options()) else {
             continue;
@@ -364,7 +364,7 @@ fn reads_outlive_the_thread_that_submitted_them() {
 
 #[test]
 fn files_of_another_length_than_expected_are_refused() {
-    let files = Files::of(&[1000]);
+    let files = Files::with_lengths(&[1000]);
     ReadFile::open(&files.paths[0], Some(1000)).unwrap();
     let error = ReadFile::open(&files.paths[0], Some(999)).unwrap_err().to_string();
     assert!(error.contains("expected 999 bytes, found 1000"), "{error}");
@@ -372,7 +372,7 @@ fn files_of_another_length_than_expected_are_refused() {
 
 #[test]
 fn a_file_replaced_before_it_is_read_is_an_error() {
-    let files = Files::of(&[1000, 1000]);
+    let files = Files::with_lengths(&[1000, 1000]);
     let list = files.list();
     fs::rename(&files.paths[1], &files.paths[0]).unwrap();
     for choice in [grappa_io::read::Choice::Pread, Default::default()] {
@@ -386,7 +386,7 @@ fn a_file_replaced_before_it_is_read_is_an_error() {
 
 #[test]
 fn options_out_of_range_are_errors_that_say_the_range() {
-    let files = Files::of(&[10]);
+    let files = Files::with_lengths(&[10]);
     let wrong = grappa_skip::cases![
         Options { depth: 0, ..options() }, "expected 1 to 4096 reads in flight, found 0";
         Options { depth: 5000, ..options() }, "expected 1 to 4096 reads in flight, found 5000";

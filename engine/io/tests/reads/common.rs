@@ -33,7 +33,7 @@ pub struct Files {
 
 impl Files {
     /// Files of these lengths, whose bytes are different everywhere.
-    pub fn of(lengths: &[usize]) -> Self {
+    pub fn with_lengths(lengths: &[usize]) -> Self {
         Self::at(tempfile::tempdir().unwrap(), lengths)
     }
 

@@ -48,7 +48,7 @@ fn count(text: &str, pattern: &str) -> usize {
 /// Skips the test that calls it if the machine has no io_uring.
 macro_rules! need_uring {
     () => {
-        if let Err(why) = Files::of(&[10]).try_engine(Kind::UringDirect, Options::default()) {
+        if let Err(why) = Files::with_lengths(&[10]).try_engine(Kind::UringDirect, Options::default()) {
             grappa_skip::skip!("{why}");
         }
     };
@@ -69,7 +69,7 @@ fn without_io_uring_threads_read() {
         let (call, error, _) = rounds[own];
         let body = || {
             refuse(call, error, None);
-            let files = Files::of(&[100_000, 5000]);
+            let files = Files::with_lengths(&[100_000, 5000]);
             let error = read::open(Choice::Uring, files.list(), Options::default()).err().unwrap();
             eprintln!("refused: {error}");
             for _ in 0..2 {
@@ -100,7 +100,7 @@ fn without_locked_memory_buffers_are_not_registered() {
         let mut sets = capabilities(None).unwrap();
         sets.effective.remove(CapabilitySet::IPC_LOCK);
         set_capabilities(None, sets).unwrap();
-        let files = Files::of(&[1_000_000, 5000]);
+        let files = Files::with_lengths(&[1_000_000, 5000]);
         for _ in 0..2 {
             let mut engine = read::open(Choice::Auto, files.list(), Options::default()).unwrap();
             eprintln!("engine: {}", engine.name());
@@ -127,7 +127,7 @@ fn with_too_little_memory_a_smaller_ring_is_used() {
         // Rings of 128 and 64 entries take too much memory; one of 32 does not.
         refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 128)));
         refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 64)));
-        let files = Files::of(&[1_000_000, 5000]);
+        let files = Files::with_lengths(&[1_000_000, 5000]);
         let options = Options { depth: DEPTH, ..Options::default() };
         let mut engine = read::open(Choice::Auto, files.list(), options).unwrap();
         eprintln!("engine: {}", engine.name());
@@ -142,7 +142,7 @@ fn with_too_little_memory_a_smaller_ring_is_used() {
 #[test]
 fn with_few_descriptors_files_are_reopened() {
     let output = in_child("limits::with_few_descriptors_files_are_reopened", &[], || {
-        let files = Files::of(&[3000; 300]);
+        let files = Files::with_lengths(&[3000; 300]);
         let taken = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
         limit(Resource::Nofile, taken + 12);
         for kind in KINDS {
@@ -168,7 +168,7 @@ fn without_direct_reads_the_page_cache_is_used() {
     need_uring!();
     let output = in_child(NAME, &[], || {
         refuse(libc::SYS_openat, libc::EINVAL, Some((2, libc::O_DIRECT as u64)));
-        let files = Files::of(&[1_000_000, 5000]);
+        let files = Files::with_lengths(&[1_000_000, 5000]);
         for _ in 0..2 {
             let mut engine = read::open(Choice::Auto, files.list(), Options::default()).unwrap();
             assert_eq!(engine.name(), "uring");
@@ -204,7 +204,7 @@ fn without_file_locks_work_continues_with_one_warning() {
             let folder = tempfile::tempdir().unwrap();
             refuse(libc::SYS_flock, errors[own], None);
             let _locks = [(); 2].map(|()| FolderLock::wait(folder.path()).unwrap());
-            FolderLock::of(folder.path(), Patience::None).unwrap().unwrap();
+            FolderLock::acquire(folder.path(), Patience::None).unwrap().unwrap();
             let file = folder.path().join("file");
             write_file(&file, b"bytes").unwrap();
             assert_eq!(std::fs::read(&file).unwrap(), b"bytes");

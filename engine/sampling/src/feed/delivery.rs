@@ -92,7 +92,7 @@ impl Feed {
     /// 1).
     pub fn resident_rows(&self, column: usize) -> Option<ResidentRows> {
         match &self.core.access {
-            RowAccess::Stored(rows) => ResidentRows::of(rows, column),
+            RowAccess::Stored(rows) => ResidentRows::from_rows(rows, column),
             RowAccess::None | RowAccess::Generated(_) => None,
         }
     }

@@ -110,7 +110,7 @@ impl MinibatchDemand {
             nodes += minibatch.nodes.len();
             probes += 1;
         }
-        demand.distinct = DistinctRows::of(kept, probes);
+        demand.distinct = DistinctRows::from_nodes(kept, probes);
         demand.distinct.each *= kept_share as f64;
         demand.held_bytes = source.bytes();
         // Other groups of partitions reach more nodes, above all those that own hubs.
@@ -198,7 +198,7 @@ fn with_room<T>(count: usize) -> Result<Vec<T>> {
 
 impl DistinctRows {
     /// Fits the model to `minibatches` minibatches that have these nodes together.
-    fn of(mut nodes: Vec<NodeId>, minibatches: u32) -> Self {
+    fn from_nodes(mut nodes: Vec<NodeId>, minibatches: u32) -> Self {
         let each = nodes.len() as f64 / f64::from(minibatches.max(1));
         nodes.sort_unstable();
         nodes.dedup();

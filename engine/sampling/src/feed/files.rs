@@ -95,7 +95,7 @@ impl RowFiles {
         for chunk in store.feature_chunks() {
             let file: ContainerFile = store.file(&files::of_chunk(chunk, "features"))?;
             let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-            let span = ChunkSpan::of(store.chunks(), chunk);
+            let span = ChunkSpan::for_chunk(store.chunks(), chunk);
             meta.span.expect(&span).map_err(Error::format(file.path()))?;
             if meta.layout != layout {
                 let problem = format!("the file has rows of {:?}, but the manifest says {layout:?}", meta.layout);

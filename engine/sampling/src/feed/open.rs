@@ -190,7 +190,7 @@ impl FeedPlan {
                 access,
                 format,
                 edge_features: options.edge_features.clone(),
-                reserve: MemoryReserve::of(options),
+                reserve: MemoryReserve::from_options(options),
                 scratch_bytes: demand.scratch_bytes,
             }),
             engine: Arc::new(Mutex::new(engine)),

@@ -30,7 +30,7 @@ impl MemoryReserve {
     );
 
     /// The reserve of the memory of a feed.
-    pub fn of(options: &FeedOptions) -> Self {
+    pub fn from_options(options: &FeedOptions) -> Self {
         Self { left: AtomicI64::new(RESERVE.bytes(options.memory_bytes).cast_signed()), options: options.clone() }
     }
 
@@ -133,11 +133,12 @@ mod tests {
     #[test]
     fn an_error_names_the_budget_of_the_user_with_adjacency_lists() {
         let options = FeedOptions { memory_bytes: 32 << 20, adjacency_bytes: 10 << 20, ..FeedOptions::default() };
-        let reserve = MemoryReserve::of(&options);
+        let reserve = MemoryReserve::from_options(&options);
         let error = reserve.take_for_features(2 << 20).unwrap_err();
         let Error::Budget { given, least, .. } = error else { panic!("{error}") };
         assert_eq!(given, 42 << 20);
-        let enough = MemoryReserve::of(&FeedOptions { memory_bytes: least - options.adjacency_bytes, ..options });
+        let enough =
+            MemoryReserve::from_options(&FeedOptions { memory_bytes: least - options.adjacency_bytes, ..options });
         enough.take_for_features(2 << 20).unwrap();
     }
 }

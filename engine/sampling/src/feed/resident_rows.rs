@@ -19,7 +19,7 @@ pub struct ResidentRows {
 impl ResidentRows {
     /// A column of `rows`, if it has the rows of all nodes. Then they follow each other, because chunks are loaded in
     /// order.
-    pub(super) fn of(rows: &Arc<StoredRows>, column: usize) -> Option<Self> {
+    pub(super) fn from_rows(rows: &Arc<StoredRows>, column: usize) -> Option<Self> {
         let (chunks, resident) = (&rows.files.chunks, rows.resident.as_ref()?);
         let layout = rows.files.layouts().nth(column)?;
         let mut at = resident.offset(column, ChunkId(0), NodeId(0))?;

@@ -161,7 +161,7 @@ fn every_in_neighbor_is_equally_likely() {
             memory: u64::MAX,
             threads: 1,
         };
-        let lists = neighbors.lists_of(NodeSet::of(60, [NodeId(0), NodeId(1)]), &Silent).unwrap();
+        let lists = neighbors.lists_of(NodeSet::from_members(60, [NodeId(0), NodeId(1)]), &Silent).unwrap();
         assert_eq!(lists.sources(NodeId(1)).count(), 0);
         lists.sources(NodeId(0)).for_each(|source| counts[source.0 as usize - 8] += 1);
     }

@@ -117,7 +117,7 @@ impl ListedPairs {
     }
 
     /// The pairs of a source.
-    pub fn of(&self, source: NodeId) -> &[(NodeId, NodeId)] {
+    pub fn pairs_of_source(&self, source: NodeId) -> &[(NodeId, NodeId)] {
         let start = self.pairs.partition_point(|pair| pair.0 < source);
         let end = self.pairs.partition_point(|pair| pair.0 <= source);
         &self.pairs[start..end]
@@ -388,7 +388,7 @@ impl Draw<'_> {
             Candidates::InBatch => Ok(of_positive(&positives[draws.below(positives.len() as u64) as usize])),
             Candidates::Listed(listed) => {
                 let pairs = match (self.negatives, source) {
-                    (Negatives::Destinations(_), Some(source)) => listed.of(source),
+                    (Negatives::Destinations(_), Some(source)) => listed.pairs_of_source(source),
                     _ => listed.all(),
                 };
                 if !listed.or_uniform {

@@ -56,7 +56,7 @@ impl RankCandidates {
     /// The number of candidates of an edge of a source, if these are drawn or listed.
     pub fn count_of(&self, source: NodeId) -> u64 {
         match &self.nodes {
-            Candidates::Listed(listed) => listed.of(source).len() as u64,
+            Candidates::Listed(listed) => listed.pairs_of_source(source).len() as u64,
             _ => u64::from(self.count.unwrap_or(0)),
         }
     }
@@ -101,7 +101,7 @@ impl RankCandidates {
         let mut count = u64::from(self.count.unwrap_or(0));
         if let Candidates::Listed(listed) = &self.nodes {
             let mut known_ones = Vec::new();
-            let listed = &listed.of(source)[part.start as usize..part.end as usize];
+            let listed = &listed.pairs_of_source(source)[part.start as usize..part.end as usize];
             for &(_, node) in listed.iter().filter(|pair| pair.1 != destination) {
                 match node == source || known.contains(store, source, node)? {
                     true => known_ones.push(node),

@@ -312,7 +312,7 @@ fn sources_without_a_listed_negative_have_uniform_ones_if_that_is_wished() {
     let batches = fixture.batches("2", task, ViewKind::Auto);
     let mut others = BTreeSet::new();
     for pair in negatives(&batches) {
-        match of_source.of(pair.0) {
+        match of_source.pairs_of_source(pair.0) {
             [] => {
                 others.insert(pair.1);
             }
@@ -378,7 +378,7 @@ fn samples_of_edges_are_distinct_differ_by_key_and_keep_their_numbers() {
 fn with_destinations_positives_negatives_and_candidates_end_at_them() {
     let fixture = Fixture::new();
     let edges = edges_of(&fixture.graph);
-    let among = Arc::new(NodeSet::of(NODES, (0..NODES).step_by(3).map(NodeId)));
+    let among = Arc::new(NodeSet::from_members(NODES, (0..NODES).step_by(3).map(NodeId)));
     let part = PartEdges { store: &fixture.store, part: EdgePart::Graph, destinations: Some(&among) };
     let positives = Positives::of_part(part, None, 1 << 20, &Silent).unwrap();
     let expected = fixture.positives(None).edges().iter().copied().filter(|edge| among.contains(edge.1)).collect();

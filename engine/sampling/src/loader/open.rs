@@ -427,7 +427,7 @@ fn owned_and_seeds(
     let (mut owned, mut of_parts) = (Vec::new(), Vec::new());
     let count = assignment.partitions() as usize;
     for partition in (0..assignment.partitions()).map(PartitionId) {
-        let of = Owned::of(assignment, store, partition);
+        let of = Owned::new(assignment, store, partition);
         if options.share.serves(partition, count, options.concurrent(count)) {
             let listed = seeds.of_partition(&of, nodes.as_deref());
             of_parts.push(PartSeeds::Served(Arc::new(listed)));

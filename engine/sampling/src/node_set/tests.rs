@@ -12,7 +12,7 @@ proptest! {
         ends in (0usize..400, 0usize..400),
     ) {
         let members: Vec<u64> = picks.into_iter().filter(|&node| node < nodes).collect();
-        let set = NodeSet::of(nodes, members.iter().rev().map(|&node| NodeId(node)));
+        let set = NodeSet::from_members(nodes, members.iter().rev().map(|&node| NodeId(node)));
         prop_assert_eq!(set.len(), members.len() as u64);
         prop_assert_eq!(set.is_all(), members.len() as u64 == nodes);
         let all: Vec<u64> = (0..nodes).collect();
@@ -42,7 +42,7 @@ proptest! {
         let below = |picks: BTreeSet<u64>| -> BTreeSet<u64> { picks.into_iter().filter(|&node| node < nodes).collect() };
         let a = if whole { (0..nodes).collect() } else { below(a) };
         let b = below(b);
-        let set = |members: &BTreeSet<u64>| NodeSet::of(nodes, members.iter().map(|&node| NodeId(node)));
+        let set = |members: &BTreeSet<u64>| NodeSet::from_members(nodes, members.iter().map(|&node| NodeId(node)));
         let members = |set: &NodeSet| -> BTreeSet<u64> {
             let mut found = Vec::new();
             set.nodes_at(0..set.len(), &mut found);
@@ -71,7 +71,7 @@ proptest! {
     ) {
         let below = |picks: Vec<u64>| -> Vec<u64> { picks.into_iter().filter(|&node| node < nodes).collect() };
         let (before, added) = (below(before), below(added));
-        let grown = GrowingSet::from(&NodeSet::of(nodes, before.iter().map(|&node| NodeId(node))));
+        let grown = GrowingSet::from(&NodeSet::from_members(nodes, before.iter().map(|&node| NodeId(node))));
         std::thread::scope(|scope| {
             for part in added.chunks(100) {
                 let grown = &grown;
@@ -88,7 +88,7 @@ proptest! {
 fn few_nodes_of_a_large_graph_take_little_memory() {
     let nodes = 1 << 36;
     let members = [5, 3 << 20, (1 << 36) - 1].map(NodeId);
-    let set = NodeSet::of(nodes, members);
+    let set = NodeSet::from_members(nodes, members);
     assert_eq!(set.bytes(), NodeSet::bytes_of_members(nodes, 3));
     assert!(NodeSet::bytes_of_members(nodes, 3) < NodeSet::bytes_of(nodes) / 60);
     assert_eq!(set.iter().collect::<Vec<_>>(), members);
@@ -99,7 +99,7 @@ fn few_nodes_of_a_large_graph_take_little_memory() {
 
 #[test]
 fn the_set_of_all_nodes_needs_no_bits() {
-    let set = NodeSet::of(500, (0..500).map(NodeId));
+    let set = NodeSet::from_members(500, (0..500).map(NodeId));
     assert!(set.is_all() && set.bits.is_none());
     assert_eq!(set.position(NodeId(499)), 499);
     assert!(!NodeSet::all(500).contains(NodeId(500)));

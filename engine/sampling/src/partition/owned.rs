@@ -39,17 +39,17 @@ impl Owned {
     ///
     /// # Panics
     /// If the assignment has a different number of chunks than the store, or no such partition.
-    pub fn of(assignment: &Assignment, store: &Store, partition: PartitionId) -> Self {
+    pub fn new(assignment: &Assignment, store: &Store, partition: PartitionId) -> Self {
         Self::among(assignment, store.chunks(), |chunk| store.is_present(chunk), partition)
     }
 
-    /// [`Owned::of`], of all partitions.
+    /// [`Owned::new`], of all partitions.
     ///
     /// # Panics
     /// If the assignment has a different number of chunks than the store.
     pub fn all(assignment: &Assignment, store: &Store) -> Vec<Self> {
         let partitions = (0..assignment.partitions()).map(PartitionId);
-        partitions.map(|partition| Self::of(assignment, store, partition)).collect()
+        partitions.map(|partition| Self::new(assignment, store, partition)).collect()
     }
 
     fn among(
@@ -89,7 +89,7 @@ impl Owned {
 
     /// All nodes of the chunks that `store` has: the only partition of a store that was not partitioned.
     pub fn whole(store: &Store) -> Self {
-        Self::of(&Assignment::whole(store.chunks().chunks()), store, PartitionId(0))
+        Self::new(&Assignment::whole(store.chunks().chunks()), store, PartitionId(0))
     }
 
     /// The id of the partition.

@@ -112,7 +112,7 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
 pub(super) fn lock(store: &Path) -> Result<FolderLock> {
     let path = store.join(files::ASSIGNMENTS);
     // Others hold the lock for some milliseconds. Waiting that long lets runs that share a store succeed.
-    match FolderLock::of(&path, Patience::Moment)? {
+    match FolderLock::acquire(&path, Patience::Moment)? {
         Some(lock) => Ok(lock),
         None => Err(files::missing(Error::io("open", &path)(ErrorKind::NotFound.into()))),
     }

@@ -92,7 +92,7 @@ impl Minibatch {
         if join == Join::Apart {
             heap::reserve(&mut out.nodes, nodes, JOINED)?;
         }
-        let table = sampler.table.of(graph_nodes);
+        let table = sampler.table.table_for(graph_nodes);
         table.begin();
         let mut next = 0;
         for level in 0..=hops {

@@ -43,7 +43,7 @@ pub(super) struct RelabelTable {
 
 impl RelabelTable {
     /// The table for a graph of `nodes` nodes.
-    pub(super) fn of(&mut self, nodes: u64) -> &mut dyn Relabel {
+    pub(super) fn table_for(&mut self, nodes: u64) -> &mut dyn Relabel {
         if nodes > DIRECT_NODES_MAX {
             return &mut self.hashed;
         }

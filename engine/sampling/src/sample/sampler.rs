@@ -39,13 +39,13 @@ impl Sampler {
     /// Draws in-neighbors uniformly: without replacement, at most as many as the fanout; with replacement, exactly as
     /// many if there are any. A fanout of -1 keeps all in-edges in either case.
     pub fn uniform(fanouts: Fanouts, replace: bool) -> Self {
-        Self::of(Method::Neighbors { fanouts, replace, by_weight: false })
+        Self::with_method(Method::Neighbors { fanouts, replace, by_weight: false })
     }
 
     /// Draws in-neighbors with probabilities proportional to edge weights; without replacement, among the remaining
     /// edges. Edges of weight 0 are never drawn, not even if the fanout is -1.
     pub fn by_weight(fanouts: Fanouts, replace: bool) -> Self {
-        Self::of(Method::Neighbors { fanouts, replace, by_weight: true })
+        Self::with_method(Method::Neighbors { fanouts, replace, by_weight: true })
     }
 
     /// Takes the nodes that random walks visit most often. The edge weights of blocks are the numbers of visits.
@@ -54,10 +54,10 @@ impl Sampler {
     /// If a number of `walks` is 0, or the probability is not in 0 to 1.
     pub fn random_walks(walks: RandomWalks) -> Result<Self> {
         walks.check()?;
-        Ok(Self::of(Method::Walks(walks)))
+        Ok(Self::with_method(Method::Walks(walks)))
     }
 
-    fn of(method: Method) -> Self {
+    fn with_method(method: Method) -> Self {
         Self { method, draws_once: false, keeps_weights: false, keeps_ids: false }
     }
 
@@ -172,7 +172,7 @@ impl Sampler {
         assert!(view.edge_data().weights || !needed.weights, "the sampler needs a view with edge weights");
         assert!(view.edge_data().ids || !needed.ids, "the sampler needs a view with ids of edges");
         let Scratch { table, hop: scratch } = scratch;
-        let relabel = table.of(view.nodes());
+        let relabel = table.table_for(view.nodes());
         begin(view, seeds, relabel, self.hops(), &mut scratch.seeds, out)?;
         match &view.lists() {
             ViewLists::Whole(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),

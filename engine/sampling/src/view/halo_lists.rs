@@ -115,7 +115,7 @@ impl HaloLists {
 
 impl HaloLists {
     /// The lists of all nodes of a set, in pieces, in the order of their nodes.
-    pub(crate) fn of(nodes: NodeSet, pieces: Vec<HaloPiece>) -> Self {
+    pub(crate) fn from_pieces(nodes: NodeSet, pieces: Vec<HaloPiece>) -> Self {
         let total = pieces.iter().map(|piece| piece.low.len()).sum();
         let mut lists = Self {
             heads: Vec::with_capacity(nodes.len() as usize + 1),
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn sources_of_40_bits_come_back_from_any_pieces() {
-        let nodes = NodeSet::of(1000, [3, 500, 501, 999].map(NodeId));
+        let nodes = NodeSet::from_members(1000, [3, 500, 501, 999].map(NodeId));
         let mut pieces = [HaloPiece::new(&nodes), HaloPiece::new(&nodes)];
         // As in a graph whose set of nodes would take a gigabyte.
         pieces.iter_mut().for_each(|piece| piece.is_wide = true);
@@ -355,7 +355,7 @@ mod tests {
         pieces[0].push(0, &[]);
         pieces[1].push(1, &[far - 1]);
         pieces[1].push(2, &[5, 5]);
-        let lists = HaloLists::of(nodes, pieces.into());
+        let lists = HaloLists::from_pieces(nodes, pieces.into());
         let of = |node| lists.sources(NodeId(node)).map(|source| source.0).collect::<Vec<_>>();
         assert_eq!(of(3), [1, 1 << 32, far]);
         assert_eq!((of(500), of(501), of(999)), (vec![], vec![far - 1], vec![5, 5]));

@@ -139,7 +139,7 @@ impl<'a, S: Source> Decoders<'a, S> {
                 *start += first;
             }
             for (place, &source) in sources.iter_mut().zip(&decoded.sources) {
-                *place = S::of(source);
+                *place = S::from_u64(source);
             }
             if self.filter.edge_data.weights {
                 edge_weights.copy_from_slice(&decoded.edge_weights);

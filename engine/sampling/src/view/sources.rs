@@ -57,19 +57,19 @@ impl Sources<'_> {
 
 /// A source in memory: `u32` if all nodes fit, otherwise `u64`.
 pub(super) trait Source: AnyBitPattern + NoUninit + Send + Sync + Into<u64> {
-    fn of(source: u64) -> Self;
+    fn from_u64(source: u64) -> Self;
 }
 
 impl Source for u32 {
     #[inline(always)]
-    fn of(source: u64) -> Self {
+    fn from_u64(source: u64) -> Self {
         source as Self
     }
 }
 
 impl Source for u64 {
     #[inline(always)]
-    fn of(source: u64) -> Self {
+    fn from_u64(source: u64) -> Self {
         source
     }
 }

@@ -125,7 +125,7 @@ pub fn read_each(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32], thread
 /// caller computes.
 pub fn read_each_ahead(rows: &dyn NodeRows, positions: &[u64]) {
     if rows.file_bytes() > 0 {
-        Runs::of(rows, positions, READ_BYTES).for_each(|(first, last, _)| rows.read_ahead(first..last + 1));
+        Runs::from_positions(rows, positions, READ_BYTES).for_each(|(first, last, _)| rows.read_ahead(first..last + 1));
     }
 }
 
@@ -175,7 +175,8 @@ pub(super) fn in_ranges<T: Send>(
 fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) -> Result<()> {
     let stride = rows.layout().stride as usize;
     let mut bytes = Vec::<u32>::new();
-    let (reads, mut ahead) = (Runs::of(rows, positions, READ_BYTES), Runs::of(rows, positions, READ_BYTES));
+    let (reads, mut ahead) =
+        (Runs::from_positions(rows, positions, READ_BYTES), Runs::from_positions(rows, positions, READ_BYTES));
     let mut read_ahead = || {
         if let Some((first, last, _)) = ahead.next() {
             rows.read_ahead(first..last + 1);
@@ -203,7 +204,7 @@ struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     /// Runs of at most `bytes_max` bytes, or of one row.
-    fn of(rows: &'a dyn NodeRows, positions: &'a [u64], bytes_max: usize) -> Self {
+    fn from_positions(rows: &'a dyn NodeRows, positions: &'a [u64], bytes_max: usize) -> Self {
         let stride = rows.layout().stride as usize;
         Self { rows, positions, gap: (GAP_BYTES / stride).max(1) as u64, most: (bytes_max / stride).max(1) as u64 }
     }

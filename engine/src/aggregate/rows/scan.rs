@@ -238,7 +238,7 @@ impl<'a> RowScan<'a> {
             };
             let direct = self.direct.as_mut().expect("the engine reads the files");
             let mut places = 0;
-            for (first, last, of_run) in Runs::of(*rows, &part.nodes, run_bytes(rows)) {
+            for (first, last, of_run) in Runs::from_positions(*rows, &part.nodes, run_bytes(rows)) {
                 let (chunk, row) = rows.place(first)?;
                 let chunk = chunk.0 as usize;
                 let index = files[chunk].expect("the chunk is there");

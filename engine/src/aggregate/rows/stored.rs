@@ -160,7 +160,7 @@ pub fn store_features(store: &Store) -> Result<Box<dyn NodeRows + '_>> {
     for chunk in store.feature_chunks() {
         let file = store.file(&files::of_chunk(chunk, "features"))?;
         let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-        meta.span.expect(&ChunkSpan::of(store.chunks(), chunk)).map_err(Error::format(file.path()))?;
+        meta.span.expect(&ChunkSpan::for_chunk(store.chunks(), chunk)).map_err(Error::format(file.path()))?;
         files[chunk.0 as usize] = Some(file.close());
     }
     let layout = FeatureLayout { dtype: spec.dtype, dim: spec.dim, stride: spec.row_stride };

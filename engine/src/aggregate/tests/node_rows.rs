@@ -55,7 +55,7 @@ fn copies_of_padded_rows_are_the_rows_of_the_store() {
     let features = store_features(&store).unwrap();
     assert!(features.layout().stride as usize > features.layout().row_bytes());
     let places = [3, 4, 200, 511];
-    let nodes = NodeSet::of(512, places.map(NodeId));
+    let nodes = NodeSet::from_members(512, places.map(NodeId));
     let budget = Budget::new(1 << 20, 2);
     let copy = StateRows::copied(folder.path(), &*features, &nodes, budget, &Silent).unwrap();
     let [mut copied, mut expected] = [(); 2].map(|()| vec![0.0; places.len() * 250]);
@@ -160,7 +160,7 @@ fn a_scan_reads_the_rows_that_are_read_one_by_one() {
         let features = store_features(&store).unwrap();
         let nodes = store.manifest().nodes;
         let all = NodeSet::all(nodes);
-        let set = NodeSet::of(nodes, (0..nodes).filter(|node| node % 7 < 2 || *node > 400).map(NodeId));
+        let set = NodeSet::from_members(nodes, (0..nodes).filter(|node| node % 7 < 2 || *node > 400).map(NodeId));
         let mut numbers = StateRows::new(set.len(), 1).unwrap();
         let values: Vec<f32> = (0..set.len()).map(|number| number as f32).collect();
         numbers.write(0, &values).unwrap();

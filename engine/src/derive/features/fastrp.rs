@@ -130,7 +130,7 @@ pub fn make(
         for rows in rows.chunks(ENCODE_ROWS * reduce.width) {
             let nodes = node..node + (rows.len() / reduce.width) as u64;
             node = nodes.end;
-            out.write(nodes.clone(), sum.of(nodes, rows)?)?;
+            out.write(nodes.clone(), sum.rows_of(nodes, rows)?)?;
         }
         Ok(())
     };
@@ -205,7 +205,7 @@ impl<'a> Sum<'a> {
     }
 
     /// The features of `nodes`. `last` has their rows of the last hop.
-    fn of(&mut self, nodes: Range<u64>, last: &[f32]) -> Result<&[f32]> {
+    fn rows_of(&mut self, nodes: Range<u64>, last: &[f32]) -> Result<&[f32]> {
         let dim = self.options.dim as usize;
         let sums = &mut self.sums[..last.len()];
         sums.fill(0.0);

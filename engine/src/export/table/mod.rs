@@ -39,7 +39,7 @@ impl TableOut<'_> {
     /// The format of the table. A file with another ending gets the default.
     pub fn format(&self, default: TableFormat) -> TableFormat {
         match self {
-            Self::File(file) => TableFormat::of(file.path).unwrap_or(default),
+            Self::File(file) => TableFormat::from_path(file.path).unwrap_or(default),
             Self::Stream(_, format) => *format,
         }
     }

@@ -31,7 +31,7 @@ pub enum TableFormat {
 
 impl TableFormat {
     /// The format that the ending of a name says: `.npy`, `.parquet` or `.csv`.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("npy") => Some(Self::Npy),
             Some("parquet") => Some(Self::Parquet),

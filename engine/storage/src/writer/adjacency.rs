@@ -114,7 +114,7 @@ impl<'a> AdjacencyWriter<'a> {
         let (weights, features) = (weights.transpose()?, features.transpose()?);
         Ok(Self {
             chunks,
-            span: ChunkSpan::of(chunks, chunk),
+            span: ChunkSpan::for_chunk(chunks, chunk),
             bucket_edges: vec![0; chunks.chunks() as usize],
             encoder: Encoder::Sampling(Sample::default()),
             edges: file("edges", FileKind::ROWS, RowsMeta::BYTES)?,

@@ -84,7 +84,7 @@ impl StoreFolder {
             };
             // No lock means that the folder was removed or renamed while we waited: the process that had it finished the
             // store or gave up. Start over.
-            let Some(lock) = FolderLock::of(&partial, patience)? else {
+            let Some(lock) = FolderLock::acquire(&partial, patience)? else {
                 continue;
             };
             if !replaces && store.symlink_metadata().is_ok() {

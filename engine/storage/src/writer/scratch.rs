@@ -73,7 +73,7 @@ pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<Scratch> {
         );
         return Err(Error::input(scratch, Position::Whole, problem));
     }
-    let lock = FolderLock::of(&scratch, Patience::Moment)?;
+    let lock = FolderLock::acquire(&scratch, Patience::Moment)?;
     durable::write_file(&scratch.join(OWNER_FILE), &owner(partial)?)?;
     Ok(Scratch { folder: scratch, lock })
 }
@@ -101,7 +101,7 @@ fn remove_orphans(partial: &Path, tmp: &Path) -> Result<()> {
             && is_private(path)
             && regular::read_up_to(&path.join(OWNER_FILE), OWNER_BYTES_MAX).is_ok_and(|found| found == owner)
     }) {
-        if let Ok(Some(_lock)) = FolderLock::of(&orphan, Patience::None) {
+        if let Ok(Some(_lock)) = FolderLock::acquire(&orphan, Patience::None) {
             tracing::info!("{}: removing scratch files that an earlier run left", orphan.display());
             // A folder that stays is no reason not to make the store.
             if let Err(error) = durable::remove_folder(&orphan) {

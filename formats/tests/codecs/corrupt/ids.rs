@@ -15,7 +15,7 @@ fn corrupt_dictionaries_are_errors() {
     }
 
     let name = "dictionary-strings";
-    let parts = Parts::of(&golden::bytes(name));
+    let parts = Parts::from_file(&golden::bytes(name));
     let table = parts.payload.len() - 16;
     let second = u64::from_le_bytes(parts.payload[table + 8..].try_into().unwrap()) as usize;
     errors! { changed:
@@ -48,7 +48,7 @@ fn corrupt_dictionaries_are_errors() {
 fn offsets_of_a_dictionary_are_checked_before_use() {
     use grappa_formats::dictionary::StringDictionary;
     for start in [1 << 20, u64::MAX] {
-        let mut parts = Parts::of(&golden::bytes("dictionary-strings"));
+        let mut parts = Parts::from_file(&golden::bytes("dictionary-strings"));
         let table = parts.payload.len() - 16;
         parts.put(table + 8, start.to_le_bytes());
         let file = parts.file();

@@ -14,7 +14,7 @@ fn refused(change: impl FnOnce(&mut Manifest), message: &str) {
 
 #[test]
 fn an_invalid_archive_is_refused() {
-    let root = Parts::of(&golden::bytes("manifest")).payload.len() - size_of::<ArchivedManifest>();
+    let root = Parts::from_file(&golden::bytes("manifest")).payload.len() - size_of::<ArchivedManifest>();
     let name = "manifest";
     let invalid = "the manifest's archive is invalid";
     changed(name, |p| p.payload.truncate(100), 64, invalid);

@@ -35,7 +35,7 @@ pub struct Parts {
 
 impl Parts {
     /// Takes a sound file apart.
-    pub fn of(file: &[u8]) -> Self {
+    pub fn from_file(file: &[u8]) -> Self {
         let kind = FileKind(file[8..12].try_into().unwrap());
         let header = Header::decode(file, kind, file.len() as u64).unwrap();
         let payload = &file[header.payload_offset as usize..header.table_offset() as usize];
@@ -79,7 +79,7 @@ const PAGE: u64 = 4096;
 /// Asserts that a change to the parts of a golden file gives this error at this offset.
 #[track_caller]
 fn changed(name: &str, change: impl FnOnce(&mut Parts), offset: u64, message: &str) {
-    let mut parts = Parts::of(&golden::bytes(name));
+    let mut parts = Parts::from_file(&golden::bytes(name));
     change(&mut parts);
     expect(samples::read(name, &parts.file()), offset, message);
 }

@@ -76,7 +76,7 @@ fn corrupt_splits_are_errors() {
         name, |p| p.payload.push(0) => PAYLOAD, "followed by other bytes";
     }
     // The key of the last bitmap, 1: as 0 it repeats, as 2 its node is beyond the last one.
-    let key = Parts::of(&golden::bytes(name)).payload.len() - 22;
+    let key = Parts::from_file(&golden::bytes(name)).payload.len() - 22;
     errors! { changed:
         name, |p| p.put(key, 0u32.to_le_bytes()) => PAYLOAD, "repeats a key";
         name, |p| p.put(key, 2u32.to_le_bytes()) => PAYLOAD, "node 8589934599, but the graph has 8589934592";

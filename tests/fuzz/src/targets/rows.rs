@@ -87,7 +87,7 @@ fn with_meta(input: &Input, read: impl FnOnce(&RowsMeta, &[u8]) -> Result<String
 
 fn run_degrees(input: &Input) -> String {
     with_meta(input, |meta, payload| {
-        let sizes = RowSizes::of(meta);
+        let sizes = RowSizes::from_meta(meta);
         let degrees = ChunkDegrees::new(meta, &sizes, payload)?;
         let directory = degrees.directory();
         let read = || (0..meta.rows).map(|row| directory.degree(row));
@@ -111,7 +111,7 @@ fn run_rows(input: &Input) -> String {
 }
 
 fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
-    let sizes = RowSizes::of(meta);
+    let sizes = RowSizes::from_meta(meta);
     let rows = Rows::new(meta, &sizes, edges, degrees)?;
     // Before rows are checked, none of this may panic, and no row may be longer than its bytes can say.
     let mut sources = Vec::new();

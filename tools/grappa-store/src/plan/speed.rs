@@ -25,7 +25,7 @@ impl Speed {
     ///
     /// # Errors
     /// If the file of rates cannot be read, or nothing can be measured.
-    pub fn of(options: &PlanArgs, console: &Console) -> anyhow::Result<Self> {
+    pub fn from_options(options: &PlanArgs, console: &Console) -> anyhow::Result<Self> {
         let mut rates: Rates = match &options.estimate.rates {
             Some(path) => {
                 let text = regular::read_text(path, RATES_BYTES_MAX)?;

@@ -69,7 +69,7 @@ pub fn predict(
     let pairs = links.pairs.as_ref().map(|path| read_pairs(store, path)).transpose()?;
     let sources = links.sources.as_ref().map(|path| read_nodes(store, path)).transpose()?;
     let among = match &links.among {
-        Some(path) => Some(NodeSet::of(store.manifest().nodes, nodes_among(store, path)?)),
+        Some(path) => Some(NodeSet::from_members(store.manifest().nodes, nodes_among(store, path)?)),
         None => None,
     };
     let request = match (&pairs, &sources, links.top_k) {
@@ -85,7 +85,7 @@ pub fn predict(
         stdout.flush().context("cannot write to stdout")?;
         return Ok(predicted);
     }
-    if !matches!(TableFormat::of(out), Some(TableFormat::Parquet | TableFormat::Csv)) {
+    if !matches!(TableFormat::from_path(out), Some(TableFormat::Parquet | TableFormat::Csv)) {
         bail!(
             "{}: links are written to files that end with .parquet or .csv, or as CSV to stdout with --out -",
             out.display()

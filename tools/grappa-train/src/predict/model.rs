@@ -26,7 +26,7 @@ pub struct PredictingModel {
 }
 
 impl PredictingModel {
-    pub fn of(trained: &Trained, run: String) -> Self {
+    pub fn new(trained: &Trained, run: String) -> Self {
         let (monitor, task) = (trained.monitor(), trained.task());
         let best = trained.state().best.map(|best| if monitor.is_error(task) { -best.val } else { best.val });
         let (val, val_loss) = match monitor {

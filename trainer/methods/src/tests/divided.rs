@@ -10,7 +10,7 @@ use super::*;
 fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> T + Sync) -> Vec<T> {
     let server = StoreServer::start().unwrap();
     let of_rank = |rank| {
-        let (same, waits) = (Vec::new(), Waits::of(Duration::from_secs(60)));
+        let (same, waits) = (Vec::new(), Waits::for_timeout(Duration::from_secs(60)));
         let group = Arc::new(join(server.place(rank, ranks), Hello { same }, waits, || false).unwrap());
         let done = work(group.clone());
         group.finish().unwrap();

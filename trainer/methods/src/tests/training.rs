@@ -151,7 +151,7 @@ fn the_states_of_a_node_in_a_vertex_cut_have_loss_weights_that_add_up_to_1() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     let config = config(Method::CoFree, LayerKind::Sage, |options| options.edge_masks = 3);
-    let options = MethodConfig::of(&config).unwrap();
+    let options = MethodConfig::from_train_config(&config).unwrap();
     let setup = TrainSetup { method: Some(Box::new(VertexCut(options))), ..config.into() };
     let mut trainer = Trainer::new(store, setup, None, Device::Cpu, folder.path().to_owned()).unwrap();
     assert!(trainer.prepare(0, None, &Silent).unwrap().starts_with("checked"));

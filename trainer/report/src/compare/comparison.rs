@@ -125,7 +125,7 @@ impl Comparison {
 
     fn curves(&self) -> [Curve; 4] {
         let task = self.runs[0].state.task();
-        let (score, unit) = (task.score_name(), Unit::of(task));
+        let (score, unit) = (task.score_name(), Unit::for_task(task));
         let (loss, number) = (loss_axis(task), Unit::Number);
         let of_score = |split: usize| move |record: &EpochRecord| record.scores(task)[split];
         let curve =

@@ -49,8 +49,8 @@ fn cells(run: &ComparedRun) -> [Cell; 9] {
     let summary = &run.summary;
     let score = summary.score();
     [
-        cell(Unit::of(summary.task), score.test),
-        cell(Unit::of(summary.task), score.val),
+        cell(Unit::for_task(summary.task), score.test),
+        cell(Unit::for_task(summary.task), score.val),
         cell(Unit::Number, summary.val_loss),
         whole(summary.best_epoch),
         whole(Some(summary.epochs)),

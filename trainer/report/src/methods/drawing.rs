@@ -95,9 +95,9 @@ pub(super) fn svg(score: &str, rows: &[Row]) -> String {
         palette()
     );
     let points: Vec<&Point> = rows.iter().flat_map(|row| sent(row)).collect();
-    let unit = Unit::of(rows.first().map_or(Task::MultiClass, |row| row.task));
+    let unit = Unit::for_task(rows.first().map_or(Task::MultiClass, |row| row.task));
     let scores = points.iter().map(|point| point.score);
-    if let Some(y) = Axis::of(scores, unit, false, false) {
+    if let Some(y) = Axis::from_values(scores, unit, false, false) {
         let x = Axis::powers_of_bytes(points.iter().map(|point| point.costs.bytes()));
         let frame = Frame { x, y };
         svg += &frame.svg();

@@ -177,7 +177,7 @@ fn plots(score: &'static str, machines: u32, rows: &[&Row]) -> Vec<Plot> {
 }
 
 fn unit(rows: &[&Row]) -> Unit {
-    Unit::of(rows.first().map_or(Task::MultiClass, |row| row.task))
+    Unit::for_task(rows.first().map_or(Task::MultiClass, |row| row.task))
 }
 
 fn series(row: &Row, across: Across) -> Series {

@@ -70,7 +70,7 @@ impl Row {
             warnings.extend(its);
             runs.push(run);
         }
-        let results: Vec<SeedResult> = runs.iter().map(|run| SeedResult::of(run, method.partitions)).collect();
+        let results: Vec<SeedResult> = runs.iter().map(|run| SeedResult::from_run(run, method.partitions)).collect();
         let scores: Vec<f64> = results.iter().filter_map(|result| result.score).collect();
         let share = 1.0 / results.len().max(1) as f64;
         let (mut per_epoch, mut to_best, mut best_epoch) = (Costs::default(), Costs::default(), 0.0);
@@ -119,12 +119,12 @@ impl Row {
 }
 
 impl SeedResult {
-    fn of(run: &ComparedRun, machines: u32) -> Self {
+    fn from_run(run: &ComparedRun, machines: u32) -> Self {
         let task = run.state.task();
         let (mut costs, mut best) = (Costs::default(), None);
         let (mut curve, mut reached) = (Vec::new(), Point::default());
         for record in &run.records {
-            costs += Costs::of(record, machines);
+            costs += Costs::from_record(record, machines);
             if record.evaluated.is_none() {
                 continue;
             }

@@ -58,12 +58,12 @@ fn comparison(parent: &TempDir) -> MethodComparison {
 
 #[test]
 fn machines_send_the_bytes_of_an_all_reduce_and_share_time_and_bytes() {
-    let costs = Costs::of(&record(2000), 4);
+    let costs = Costs::from_record(&record(2000), 4);
     // Each of 4 machines sends 3/4 of the gradient to sum it, and as much to spread the sum.
     assert_eq!((costs.gradients, costs.activations, costs.features), (6000.0, 2000.0, 600.0));
     assert_eq!(costs.seconds, 8.0, "without evaluation");
     assert_eq!(costs.modelled_seconds(4, 8.0 * 8600.0), 2.0 + 0.25);
-    assert_eq!(Costs::of(&record(0), 1).gradients, 0.0, "one machine sends no gradient");
+    assert_eq!(Costs::from_record(&record(0), 1).gradients, 0.0, "one machine sends no gradient");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) fn decode(bytes: &[u8], values: &mut [f32]) -> Result<(), Malformed> 
         return Err(Malformed("it has another length than its values"));
     }
     for (bytes, value) in bytes.chunks_exact(BYTES).zip(values) {
-        *value = of(bytes);
+        *value = decode_one(bytes);
     }
     Ok(())
 }
@@ -35,6 +35,6 @@ pub(super) fn rounded(value: f32) -> [u8; BYTES] {
 }
 
 /// The value of a bf16.
-pub(super) fn of(bytes: &[u8]) -> f32 {
+pub(super) fn decode_one(bytes: &[u8]) -> f32 {
     f32::from_bits(u32::from_le_bytes([0, 0, bytes[0], bytes[1]]))
 }

@@ -18,7 +18,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(count: usize, bound: usize) -> Self {
+    fn for_count(count: usize, bound: usize) -> Self {
         let low_bits = (bound / count.max(1)).max(1).ilog2();
         let upper_bits = count + (bound >> low_bits) + 1;
         Self { low_bits, upper_bytes: upper_bits.div_ceil(8), lower_bytes: (count * low_bits as usize).div_ceil(8) }
@@ -26,13 +26,13 @@ impl Layout {
 }
 
 pub(super) fn encoded_bytes(count: usize, bound: usize) -> usize {
-    let layout = Layout::of(count, bound);
+    let layout = Layout::for_count(count, bound);
     layout.upper_bytes + layout.lower_bytes
 }
 
 /// Appends ascending indices below `bound`.
 pub(super) fn encode(indices: &[usize], bound: usize, out: &mut Vec<u8>) {
-    let layout = Layout::of(indices.len(), bound);
+    let layout = Layout::for_count(indices.len(), bound);
     let start = out.len();
     out.resize(start + layout.upper_bytes + layout.lower_bytes, 0);
     let (upper, lower) = out[start..].split_at_mut(layout.upper_bytes);
@@ -62,7 +62,7 @@ pub(super) fn encode(indices: &[usize], bound: usize, out: &mut Vec<u8>) {
 /// # Errors
 /// If the bytes are no such encoding.
 pub(super) fn decode(bytes: &[u8], count: usize, bound: usize) -> Result<Vec<usize>, Malformed> {
-    let layout = Layout::of(count, bound);
+    let layout = Layout::for_count(count, bound);
     if bytes.len() != layout.upper_bytes + layout.lower_bytes {
         return Err(Malformed("it has another length than its values"));
     }

@@ -44,7 +44,7 @@ pub fn decode(bytes: &[u8], count: usize, values: &mut [f32]) -> Result<(), Malf
         return Err(Malformed("it has another length than its values"));
     }
     for (index, half) in indices::decode(chosen, count, values.len())?.into_iter().zip(sent.chunks_exact(2)) {
-        values[index] = bf16::of(half);
+        values[index] = bf16::decode_one(half);
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ pub fn check_ranges(options: &[TrainOption], numbers: &[Option<f64>]) -> Result<
 
 /// Checks the options of the model and its parameters against each other.
 fn check_model(config: &TrainConfig) -> Result<()> {
-    let attention = Given::of(config).first_of(&["attention-dropout", "last-heads"]);
+    let attention = Given::from_config(config).first_of(&["attention-dropout", "last-heads"]);
     if let Some((option, value)) = attention
         && !config.model.attends()
     {

@@ -129,7 +129,7 @@ mod tests {
     const BOTH: StoredEdges = StoredEdges { weights: true, features: 4, is_whole: true };
     const NONE: StoredEdges = StoredEdges { weights: false, features: 0, is_whole: true };
 
-    fn of(model: LayerKind, edge_data: EdgeData) -> TrainConfig {
+    fn config_of(model: LayerKind, edge_data: EdgeData) -> TrainConfig {
         TrainConfig { model, edge_data, ..TrainConfig::default() }
     }
 
@@ -148,46 +148,47 @@ mod tests {
             (LayerKind::Transformer, EdgeInput::Features(4)),
             (LayerKind::Gat, EdgeInput::Nothing),
         ] {
-            assert_eq!(BOTH.input(&of(model, EdgeData::Auto)).unwrap(), expected, "{model}");
-            let ignored = BOTH.input(&of(model, EdgeData::Ignore)).unwrap();
+            assert_eq!(BOTH.input(&config_of(model, EdgeData::Auto)).unwrap(), expected, "{model}");
+            let ignored = BOTH.input(&config_of(model, EdgeData::Ignore)).unwrap();
             assert_eq!(ignored, EdgeInput::Nothing, "{model}");
-            let without = NONE.input(&of(model, EdgeData::Auto)).unwrap();
+            let without = NONE.input(&config_of(model, EdgeData::Auto)).unwrap();
             assert_eq!(without, EdgeInput::Nothing, "{model}");
         }
         let slice = StoredEdges { is_whole: false, ..BOTH };
-        let gcn = of(LayerKind::Gcn, EdgeData::Auto);
+        let gcn = config_of(LayerKind::Gcn, EdgeData::Auto);
         assert_eq!(slice.input(&gcn).unwrap(), EdgeInput::Nothing);
         let extension = [("method".to_owned(), "full".into())].into_iter().collect();
-        let full = TrainConfig { extension, ..of(LayerKind::Sage, EdgeData::Auto) };
+        let full = TrainConfig { extension, ..config_of(LayerKind::Sage, EdgeData::Auto) };
         assert_eq!(BOTH.input(&full).unwrap(), EdgeInput::Nothing);
         assert!(BOTH.told(&full)[1][0].contains("--method full takes no edge weights"));
     }
 
     #[test]
     fn nothing_is_ignored_silently() {
-        let [told, warned] = BOTH.told(&of(LayerKind::Sage, EdgeData::Auto));
+        let [told, warned] = BOTH.told(&config_of(LayerKind::Sage, EdgeData::Auto));
         assert_eq!(told, ["edge weights are used: the layers of sage take them"]);
         assert!(
             matches!(&warned[..], [one] if one.contains("edge features are not used: the model sage takes no edge features"))
         );
-        let [told, warned] = BOTH.told(&of(LayerKind::Gat, EdgeData::Auto));
+        let [told, warned] = BOTH.told(&config_of(LayerKind::Gat, EdgeData::Auto));
         assert!(told.is_empty() && warned.len() == 2, "{warned:?}");
         assert!(warned[0].contains("these do: sage, gcn, gin"), "{}", warned[0]);
-        let [told, warned] = BOTH.told(&of(LayerKind::Gcn, EdgeData::Ignore));
+        let [told, warned] = BOTH.told(&config_of(LayerKind::Gcn, EdgeData::Ignore));
         assert!(told.len() == 2 && warned.is_empty(), "{told:?}");
-        assert_eq!(NONE.told(&of(LayerKind::Gcn, EdgeData::Auto)), [const { Vec::<String>::new() }; 2]);
+        assert_eq!(NONE.told(&config_of(LayerKind::Gcn, EdgeData::Auto)), [const { Vec::<String>::new() }; 2]);
     }
 
     #[test]
     fn contradictions_name_the_options_and_the_remedy() {
-        let sage = of(LayerKind::Sage, EdgeData::Use);
+        let sage = config_of(LayerKind::Sage, EdgeData::Use);
         let error = refused(&sage, NONE);
         assert!(error.contains("edge-data is use") && error.contains("--weights"), "{error}");
-        let error = refused(&of(LayerKind::SageMax, EdgeData::Use), BOTH);
+        let error = refused(&config_of(LayerKind::SageMax, EdgeData::Use), BOTH);
         assert!(error.contains("these do: sage, gcn, gin"), "{error}");
-        let error = refused(&of(LayerKind::Gine, EdgeData::Auto), NONE);
+        let error = refused(&config_of(LayerKind::Gine, EdgeData::Auto), NONE);
         assert!(error.contains("model is gine") && error.contains("--model gin"), "{error}");
-        let preaggregated = |model| TrainConfig { first_hop: FirstHop::Preaggregated, ..of(model, EdgeData::Auto) };
+        let preaggregated =
+            |model| TrainConfig { first_hop: FirstHop::Preaggregated, ..config_of(model, EdgeData::Auto) };
         let weighted = BOTH.input(&preaggregated(LayerKind::Sage)).unwrap();
         assert_eq!(weighted, EdgeInput::Weights);
         let error = refused(&preaggregated(LayerKind::Gatv2), BOTH);

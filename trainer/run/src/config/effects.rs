@@ -53,7 +53,7 @@ fn halo_of_one_layer(config: &TrainConfig, knows_first_hop: bool) -> Option<Stri
     if config.model == LayerKind::PinSage || (config.halo == HaloMode::None && !knows_first_hop) {
         return None;
     }
-    let given = Given::of(config);
+    let given = Given::from_config(config);
     let given = given.flag("halo").or_else(|| given.flag("halo-neighbors"))?;
     let why = match knows_first_hop {
         true => "1 layer and a pre-aggregated first hop, which has the features of all in-neighbors",
@@ -64,7 +64,7 @@ fn halo_of_one_layer(config: &TrainConfig, knows_first_hop: bool) -> Option<Stri
 
 /// Warnings about options that have no effect on a store without validation nodes.
 pub fn warnings_without_validation(config: &TrainConfig) -> Vec<String> {
-    let given = Given::of(config);
+    let given = Given::from_config(config);
     let schedule = (config.lr_schedule == LrSchedule::Plateau).then_some("lr-schedule");
     let options = ["early-stopping"].into_iter().chain(schedule).chain(["monitor"]);
     options
@@ -80,7 +80,7 @@ pub fn warnings_without_validation(config: &TrainConfig) -> Vec<String> {
 
 /// Warnings about options that have no effect because of other options. One with its default value may not have been given.
 fn without_effect(config: &TrainConfig) -> Vec<String> {
-    let mut idle = IdleOptions { given: Given::of(config), warnings: Vec::new() };
+    let mut idle = IdleOptions { given: Given::from_config(config), warnings: Vec::new() };
     if config.layers == 1 && config.jumping_knowledge == JumpingKnowledge::None {
         let why = "--layers 1, which has no hidden layer";
         idle.note(&["activation"], "--layers 1: no layer follows the first");

@@ -9,7 +9,7 @@ pub struct Given(Table);
 
 impl Given {
     /// The options that `config` gives.
-    pub fn of(config: &TrainConfig) -> Self {
+    pub fn from_config(config: &TrainConfig) -> Self {
         let (mut given, default) = (config.table(), TrainConfig::default().table());
         given.retain(|option, value| default.get(option) != Some(value));
         Self(given)

@@ -12,7 +12,7 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
         return Ok(());
     }
     let of_nodes = ["class-weights", "label-smoothing", "focal-gamma", "huber-delta", "class-names", "correction"];
-    let given = Given::of(config);
+    let given = Given::from_config(config);
     let sampled = (config.evaluate == Evaluate::Sampled).then(|| format!("evaluate {}", config.evaluate));
     if let Some(given) = of_nodes.iter().find_map(|option| given.flag(option)).or(sampled) {
         return refuse(format!("{given} does not go with --task link: leave it out"));
@@ -92,7 +92,7 @@ pub(super) fn check_absent(config: &TrainConfig, task: Task) -> Result<()> {
         "exclude-targets",
         "edges-per-epoch",
     ];
-    let given = Given::of(config);
+    let given = Given::from_config(config);
     let loss = config.loss.is_of_links().then(|| format!("loss {}", config.loss));
     let is_of_links =
         matches!(config.monitor, Monitor::Mrr | Monitor::HitsAt10) || config.monitor.is_of_all_destinations();

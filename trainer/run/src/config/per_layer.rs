@@ -27,7 +27,7 @@ impl PerLayer {
     ///
     /// # Panics
     /// If there is none for this layer; see [`check`](super::check).
-    pub fn of(&self, layer: usize) -> f64 {
+    pub fn at_layer(&self, layer: usize) -> f64 {
         match self.0[..] {
             [value] => value,
             _ => self.0[layer],
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn a_single_number_is_for_all_layers_and_a_list_is_read_from_the_first_layer() {
         let one: PerLayer = "5e-4".parse().unwrap();
-        assert_eq!((one.of(0), one.of(7), one.uniform()), (5e-4, 5e-4, Some(5e-4)));
+        assert_eq!((one.at_layer(0), one.at_layer(7), one.uniform()), (5e-4, 5e-4, Some(5e-4)));
         let each: PerLayer = "0.0005, 0".parse().unwrap();
-        assert_eq!((each.of(0), each.of(1), each.uniform()), (5e-4, 0.0, None));
+        assert_eq!((each.at_layer(0), each.at_layer(1), each.uniform()), (5e-4, 0.0, None));
         assert_eq!(each.to_string(), "0.0005,0");
         let error = "0.1,x".parse::<PerLayer>().unwrap_err().to_string();
         assert!(error.contains("value 2 of the list is `x`"), "{error}");

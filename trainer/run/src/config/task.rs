@@ -10,7 +10,7 @@ use crate::{Result, error::refuse, model::Task, scores::ScoreReport};
 /// # Errors
 /// The message names the option, what the labels are, and what would fit.
 pub fn check_labels(config: &TrainConfig, labels: LabelSpec) -> Result<()> {
-    let task = Task::of(labels.kind);
+    let task = Task::for_labels(labels.kind);
     links::check_absent(config, task)?;
     let are = match labels.kind {
         LabelKind::Single => "one class per node",
@@ -112,7 +112,7 @@ impl Monitor {
     }
 
     /// The number in the scores of the validation nodes, negative if lower is better. None without nodes, and NaN if it is undefined.
-    pub fn of(self, val: &ScoreReport) -> Option<f64> {
+    pub fn value_in(self, val: &ScoreReport) -> Option<f64> {
         // A model without predictions is never the best.
         if val.is_undecided() {
             return Some(f64::NAN);

@@ -65,7 +65,7 @@ impl StoreServer {
 
     /// Serves at the port of `place`: on the loopback interface if its host is a name of that, or else on all interfaces, because the
     /// other ranks may know this host by any of its addresses.
-    pub(in crate::distributed) fn of(place: &Place) -> Result<Self> {
+    pub(in crate::distributed) fn for_place(place: &Place) -> Result<Self> {
         let (host, port) = (place.store.0.as_str(), place.store.1);
         let is_loopback = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
         let listener = match is_loopback {

@@ -73,10 +73,10 @@ impl Layer for Gin {
         let sum = self.with_own(Backend::Fastest, own, aggregated);
         let [first, second] = &self.layers;
         let hidden = match &self.norm {
-            None => first.of(&sum, Epilogue::RELU),
-            Some(norm) => apply(&norm.apply(&first.of(&sum, Epilogue::NONE), false), Epilogue::RELU),
+            None => first.apply(&sum, Epilogue::RELU),
+            Some(norm) => apply(&norm.apply(&first.apply(&sum, Epilogue::NONE), false), Epilogue::RELU),
         };
-        second.of(&hidden, epilogue)
+        second.apply(&hidden, epilogue)
     }
 }
 

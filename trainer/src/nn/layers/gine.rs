@@ -40,7 +40,7 @@ impl Layer for Gine {
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
         let Hop { block, sources, .. } = hop;
         let features = block.features(self.edges.inputs() as usize).to_kind(sources.kind());
-        let messages = rows_of_edges(Backend::Fastest, block, sources) + self.edges.of(&features, Epilogue::NONE);
+        let messages = rows_of_edges(Backend::Fastest, block, sources) + self.edges.apply(&features, Epilogue::NONE);
         let messages = apply(&messages, Epilogue::RELU);
         let sums = sum_of_edges(Backend::Fastest, block, hop.scaling, &messages);
         (hop.own_states(), with_historical(sums, hop.historical))

@@ -130,5 +130,5 @@ pub(super) fn layer_of_edges(builder: &mut Builder, [features, width]: [i64; 2],
 
 /// The outputs of a linear layer for the features of a block's edges, `[edges, outputs]`.
 pub(super) fn rows_of_edges(block: &Block, layer: &LinearLayer) -> Tensor {
-    layer.of(block.features(layer.inputs() as usize), Epilogue::NONE)
+    layer.apply(block.features(layer.inputs() as usize), Epilogue::NONE)
 }

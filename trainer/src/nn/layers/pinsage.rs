@@ -37,7 +37,7 @@ impl Layer for PinSage {
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {
-        self.message.of(sources, Epilogue::RELU)
+        self.message.apply(sources, Epilogue::RELU)
     }
 
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {

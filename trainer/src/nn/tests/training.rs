@@ -33,7 +33,7 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
     for step in 0..steps {
         let pass = Pass { training: Some(step), scaling: Scaling::HorvitzThompson, names: None };
         let logits = model.forward(&blocks, Input::Features(&x), &[], pass);
-        let loss = nn::Loss::of_classes(Task::MultiClass, 0.0).of(&logits, &labels).mean(Kind::Float);
+        let loss = nn::Loss::of_classes(Task::MultiClass, 0.0).losses(&logits, &labels).mean(Kind::Float);
         loss.backward();
         losses.push(loss.double_value(&[]));
         no_grad(|| {
@@ -201,16 +201,16 @@ fn losses_are_those_by_hand_and_not_reduced() {
         let logits = Tensor::from_slice(&[0.0f32, 0.0, 2.0, 0.0]).view([2, 2]).to_device(device);
         let classes = Tensor::from_slice(&[1i64, 0]).to_device(device);
         let expected = [2f32.ln(), (1.0 + (-2f32).exp()).ln()];
-        let losses = nn::Loss::of_classes(Task::MultiClass, 0.0).of(&logits, &classes);
+        let losses = nn::Loss::of_classes(Task::MultiClass, 0.0).losses(&logits, &classes);
         assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "cross-entropy");
         // A tenth of the targets is halved between the two classes.
         let smooth = [2f32.ln(), 0.95 * expected[1] + 0.05 * (expected[1] + 2.0)];
-        let losses = nn::Loss::of_classes(Task::MultiClass, 0.1).of(&logits, &classes);
+        let losses = nn::Loss::of_classes(Task::MultiClass, 0.1).losses(&logits, &classes);
         assert_close(&losses, &Tensor::from_slice(&smooth), 1e-6, "smoothed cross-entropy");
 
         let labels = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0]).view([2, 2]).to_device(device);
         let expected = [2f32.ln(), ((1.0 + 2f32.exp()).ln() + 2f32.ln()) / 2.0];
-        let losses = nn::Loss::of_classes(Task::MultiLabel, 0.0).of(&logits, &labels);
+        let losses = nn::Loss::of_classes(Task::MultiLabel, 0.0).losses(&logits, &labels);
         assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "binary cross-entropy");
     }
 }

@@ -38,7 +38,7 @@ impl Degrees {
     }
 
     /// The in-degree of a node.
-    pub fn of(&self, node: NodeId) -> grappa_io::Result<u64> {
+    pub fn degree(&self, node: NodeId) -> grappa_io::Result<u64> {
         self.chunks.in_degree(node)
     }
 
@@ -50,7 +50,7 @@ impl Degrees {
         let parts = degrees.chunks_mut(NODES_OF_PART).zip(nodes.chunks(NODES_OF_PART));
         parallel::for_each(parts.collect(), |(degrees, nodes): (&mut [u64], &[NodeId])| {
             let found = degrees.iter_mut().zip(nodes).try_for_each(|(degree, &node)| {
-                *degree = self.of(node)?;
+                *degree = self.degree(node)?;
                 Ok(())
             });
             if found.is_err() {
@@ -74,7 +74,7 @@ impl Degrees {
         let nodes = nodes.into_iter();
         match &self.weight_sums {
             Some(sums) => Ok(nodes.map(|node| sums[node.0 as usize]).collect()),
-            None => nodes.map(|node| Ok(self.of(node)? as f32)).collect(),
+            None => nodes.map(|node| Ok(self.degree(node)? as f32)).collect(),
         }
     }
 
@@ -95,7 +95,7 @@ impl NodeRows for Degrees {
 
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
         for (out, node) in out.iter_mut().zip(nodes) {
-            *out = self.of(NodeId(node))? as f32;
+            *out = self.degree(NodeId(node))? as f32;
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl NodeLabels {
 
     /// The task that the labels are for.
     pub fn task(&self) -> Task {
-        Task::of(self.spec.kind)
+        Task::for_labels(self.spec.kind)
     }
 
     /// The class of a node; -1 if it has no label.
@@ -139,7 +139,7 @@ impl NodeLabels {
         ))
     }
 
-    /// The labels of nodes, as [`Loss::of`](crate::nn::Loss::of) takes them.
+    /// The labels of nodes, as [`Loss::losses`](crate::nn::Loss::losses) takes them.
     pub fn tensor(&self, nodes: &[NodeId]) -> Result<Tensor> {
         Ok(match self.spec.kind {
             LabelKind::Single => {

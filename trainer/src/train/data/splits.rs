@@ -163,7 +163,7 @@ impl<'a> SplitScores<'a> {
                     let parts = rows.chunks(JUDGED).zip(judged.chunks_mut(JUDGED)).collect();
                     for_each(parts, |(rows, judged): (&[LabelledRow<'_>], &mut [Judged])| {
                         for (&(_, row, class), judged) in rows.iter().zip(judged) {
-                            *judged = Judged::of(row, class);
+                            *judged = Judged::from_logits(row, class);
                         }
                     });
                     for (&(node, ..), judged) in rows.iter().zip(judged) {

@@ -39,9 +39,9 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The number that decides which evaluation is best, higher is better ([`Monitor::of`]). None without validation nodes.
+    /// The number that decides which evaluation is best, higher is better ([`Monitor::value_in`]). None without validation nodes.
     pub fn score(&self, monitor: Monitor) -> Option<f64> {
-        monitor.of(&self.val)
+        monitor.value_in(&self.val)
     }
 
     /// Accuracy on the test nodes, or the RMSE of targets, if they were scored.
@@ -216,7 +216,7 @@ fn evaluate_nodes(
     let val = report(on, held, VAL, of_val)?;
     let is_tested = on.processes.broadcast("test", || {
         let val = val.as_ref().expect("rank 0 has the scores");
-        Ok(on.config.monitor.of(val).is_none_or(improves))
+        Ok(on.config.monitor.value_in(val).is_none_or(improves))
     })?;
     let test = match is_tested {
         true => report(on, held, TEST, of_test)?,

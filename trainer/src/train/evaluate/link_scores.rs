@@ -37,7 +37,7 @@ pub(crate) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool
     let val = report(on, &embeddings, EdgePart::Val)?;
     let is_tested = on.processes.broadcast("test", || {
         let val = val.as_ref().expect("rank 0 has the scores");
-        Ok(on.config.monitor.of(val).is_none_or(improves))
+        Ok(on.config.monitor.value_in(val).is_none_or(improves))
     })?;
     let test = match is_tested {
         true => report(on, &embeddings, EdgePart::Test)?,

@@ -67,7 +67,7 @@ pub(crate) struct Scored {
 
 impl Scored {
     /// The nodes of some splits, which are `known` already or are looked for. `work` is the work of one inference in all processes.
-    fn of(
+    fn new(
         on: &ModelOnGraph<'_>,
         known: Option<Needed>,
         splits: &[&RoaringTreemap],
@@ -273,10 +273,10 @@ fn inferences(on: &ModelOnGraph<'_>, samples: &[Option<NeighborSample>], work_ma
     let known = known.map(|(.., first)| first);
     let [val, test] = &on.data.scored_splits;
     Ok(Some(match are_together {
-        true => ScoredNodes::Together(Box::new(Scored::of(on, known, &[val, test], samples, work)?)),
+        true => ScoredNodes::Together(Box::new(Scored::new(on, known, &[val, test], samples, work)?)),
         false => {
-            let of_val = Scored::of(on, known, &[val], samples, work)?;
-            ScoredNodes::Apart(Box::new([of_val, Scored::of(on, None, &[test], samples, work)?]))
+            let of_val = Scored::new(on, known, &[val], samples, work)?;
+            ScoredNodes::Apart(Box::new([of_val, Scored::new(on, None, &[test], samples, work)?]))
         }
     }))
 }

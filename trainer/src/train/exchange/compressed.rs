@@ -245,7 +245,7 @@ mod tests {
         let run = |rank| {
             let place = store.place(rank, ranks);
             let hello = Hello { same: Vec::new() };
-            let group = Arc::new(join(place, hello, Waits::of(Duration::from_secs(60)), || false).unwrap());
+            let group = Arc::new(join(place, hello, Waits::for_timeout(Duration::from_secs(60)), || false).unwrap());
             let done = work(rank, group.clone());
             group.finish().unwrap();
             done

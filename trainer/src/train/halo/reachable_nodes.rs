@@ -17,12 +17,12 @@ pub(crate) fn halo_in_reach<'a>(
     progress: &dyn Progress,
 ) -> Result<(Vec<NodeSet>, Vec<u64>)> {
     let nodes = chunks.map().nodes();
-    let mut halo = vec![NodeSet::of(nodes, []); hops];
+    let mut halo = vec![NodeSet::from_members(nodes, []); hops];
     let mut of_partitions = vec![0; hops];
     for partition in partitions {
         let owned = partition.view.owned();
-        let mut expanded = NodeSet::of(nodes, partition.seeds.iter());
-        let mut own = NodeSet::of(nodes, []);
+        let mut expanded = NodeSet::from_members(nodes, partition.seeds.iter());
+        let mut own = NodeSet::from_members(nodes, []);
         for (halo, of_partitions) in halo.iter_mut().zip(&mut of_partitions) {
             for _ in 0..steps {
                 let (reached, _) = InNeighbors::all(chunks).with_sources(&expanded, threads, progress)?;

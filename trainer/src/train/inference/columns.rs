@@ -18,7 +18,7 @@ pub(super) struct FirstColumns<'a> {
 }
 
 impl<'a> FirstColumns<'a> {
-    pub(super) fn of(rows: &'a dyn NodeRows, width: usize) -> Self {
+    pub(super) fn new(rows: &'a dyn NodeRows, width: usize) -> Self {
         Self { rows, width }
     }
 

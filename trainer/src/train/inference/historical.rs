@@ -88,7 +88,7 @@ impl HistoricalNodes {
         for set in reached {
             let set = match drawn.last() {
                 None => set,
-                Some(drawn) => set.union(&NodeSet::of(chunks.map().nodes(), drawn.nodes())),
+                Some(drawn) => set.union(&NodeSet::from_members(chunks.map().nodes(), drawn.nodes())),
             };
             if let Keep::Neighbors { seed } = keep {
                 drawn.push(DrawnNeighbors::draw(chunks, &set, seed, threads, progress)?);
@@ -129,7 +129,7 @@ impl HistoricalNodes {
     ) -> Result<Option<Needed>> {
         let wanted = match self.sets.last() {
             Some(last) => NodeSet::clone(last),
-            None => NodeSet::of(chunks.map().nodes(), []),
+            None => NodeSet::from_members(chunks.map().nodes(), []),
         };
         let options = NeededOptions {
             // The last layer of the model saves nothing.
@@ -140,7 +140,7 @@ impl HistoricalNodes {
             work_max,
             threads,
         };
-        Needed::of(chunks, wanted, &options, progress)
+        Needed::compute(chunks, wanted, &options, progress)
     }
 
     /// The sets of nodes, from the one of the first layer to the one of the last.
@@ -163,7 +163,7 @@ pub(in crate::train) struct SetRows {
 
 impl SetRows {
     /// The rows of some nodes of the set, in any order.
-    fn of(&self, nodes: &[NodeId]) -> Result<Tensor> {
+    fn read(&self, nodes: &[NodeId]) -> Result<Tensor> {
         let mut values = self.empty(nodes.len());
         self.rows.read_any(self.positions(nodes), shim::values_mut(&mut values))?;
         Ok(values)
@@ -212,7 +212,7 @@ impl HistoricalRows {
     ///
     /// # Panics
     /// If a node has none at this layer.
-    pub fn of(
+    pub fn embeddings(
         &self,
         layer: usize,
         nodes: &[NodeId],
@@ -220,16 +220,16 @@ impl HistoricalRows {
         degrees: &Degrees,
         device: Device,
     ) -> Result<HistoricalEmbeddings> {
-        let degrees = nodes.iter().map(|&node| Ok(degrees.of(node)? as f32));
+        let degrees = nodes.iter().map(|&node| Ok(degrees.degree(node)? as f32));
         let degrees = degrees.collect::<Result<Vec<f32>>>()?;
         Ok(HistoricalEmbeddings {
             destinations: send(Tensor::from_slice(destinations), device),
-            rows: send(self.layers[layer - 1][0].of(nodes)?, device),
+            rows: send(self.layers[layer - 1][0].read(nodes)?, device),
             neighbor: match self.inputs.is_empty() {
                 true => None,
                 false => {
                     let degrees = send(as_kept(&degrees), device);
-                    Some(self.neighbor(layer, degrees, |rows| Ok(send(rows.of(nodes)?, device)))?)
+                    Some(self.neighbor(layer, degrees, |rows| Ok(send(rows.read(nodes)?, device)))?)
                 }
             },
         })
@@ -292,7 +292,7 @@ fn nodes_of(minibatch: &sample::Minibatch, places: &[i64]) -> Vec<NodeId> {
 fn halo_of(minibatch: &sample::Minibatch, block: &sample::Block, degrees: &Degrees) -> Result<Vec<i64>> {
     let mut halo = Vec::new();
     for at in (0..block.destinations).filter(|&at| block.halo[at]) {
-        if degrees.of(minibatch.destination(at))? > 0 {
+        if degrees.degree(minibatch.destination(at))? > 0 {
             halo.push(at as i64);
         }
     }
@@ -335,11 +335,11 @@ impl HistoricalRows {
                 return Ok(None);
             }
             let nodes = nodes_of(minibatch, &halo);
-            let mut historical = self.of(layer, &nodes, &halo, degrees, device)?;
+            let mut historical = self.embeddings(layer, &nodes, &halo, degrees, device)?;
             if let Some(neighbor) = &mut historical.neighbor {
                 let fanout = fanouts.at(hop).map_or(u64::MAX, u64::from);
                 let spread = nodes.iter().map(|&node| {
-                    let drawn = degrees.of(node)?.min(fanout) as f32;
+                    let drawn = degrees.degree(node)?.min(fanout) as f32;
                     Ok(drawn.sqrt().recip())
                 });
                 let spread = spread.collect::<Result<Vec<f32>>>()?;

@@ -213,11 +213,13 @@ impl Layers<'_> {
         let has_rows = is_known || (in_memory && !has_messages);
         let share = outputs_share(has_rows, inputs, width, Budget { memory: free, ..budget });
         let rounded = self.inference.rounded_states;
-        let messages = has_messages.then(|| StatesPlace::of(inputs, width, MESSAGES.bytes(free), rounded));
+        let messages = has_messages.then(|| StatesPlace::for_rows(inputs, width, MESSAGES.bytes(free), rounded));
         free -= messages.map_or(0, |place| place.memory);
         let out = match layer + 1 == needed.layers() {
             true => StatesPlace::default(),
-            false => StatesPlace::of(needed.outputs(layer).len(), model.width(layer + 1), share.bytes(free), rounded),
+            false => {
+                StatesPlace::for_rows(needed.outputs(layer).len(), model.width(layer + 1), share.bytes(free), rounded)
+            }
         };
         free -= out.memory;
         LayerSpace { is_known, messages, out, budget: Budget { memory: free, ..budget } }
@@ -278,7 +280,7 @@ impl Layers<'_> {
             ..*pass
         };
         let next_space = self.space(layer, space.out);
-        let columns = &FirstColumns::of(states, width);
+        let columns = &FirstColumns::new(states, width);
         let aggregation = &next.aggregation(columns, inputs, next_space.budget);
         let reduction = &self.model.reduction(layer);
         let mut begun = aggregation.begin(reduction, pass.progress)?;

@@ -70,7 +70,7 @@ impl Needed {
     ///
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.
-    pub fn of(
+    pub fn compute(
         chunks: &MappedChunks,
         wanted: NodeSet,
         options: &NeededOptions<'_>,

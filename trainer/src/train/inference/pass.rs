@@ -75,7 +75,7 @@ impl LayerPass<'_> {
             true => (self.rows, self.inputs),
         };
         let messages = messages.map(|space| self.messages(states, space)).transpose()?;
-        let states = &FirstColumns::of(states, self.model.state_width(self.layer));
+        let states = &FirstColumns::new(states, self.model.state_width(self.layer));
         let rows = messages.as_ref().map_or(states as &dyn NodeRows, |messages| messages);
         let aggregation = self.aggregation(rows, sources, budget);
         let reduction = self.model.reduction(self.layer);

@@ -45,7 +45,7 @@ impl Default for StatesPlace {
 impl StatesPlace {
     /// That of `rows` rows of `width` values, if memory has `room` bytes for them. Those that it does not hold as f32 have the type
     /// `rounded`.
-    pub(super) fn of(rows: u64, width: usize, room: u64, rounded: FeatureDtype) -> Self {
+    pub(super) fn for_rows(rows: u64, width: usize, room: u64, rounded: FeatureDtype) -> Self {
         let dtype = match StateRows::bytes_of(rows, width, FeatureDtype::F32) {
             bytes if bytes <= room => FeatureDtype::F32,
             _ => rounded,

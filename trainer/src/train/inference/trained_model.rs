@@ -194,7 +194,7 @@ impl Trained {
         self.state.check_features(features.dim.into())?;
         // Links need no labels.
         let labels = manifest.labels.filter(|_| self.task() != Task::Links);
-        let task = labels.map_or(self.task(), |labels| Task::of(labels.kind));
+        let task = labels.map_or(self.task(), |labels| Task::for_labels(labels.kind));
         if task != self.task() {
             return Err(Error::WrongStore(format!(
                 "{path}: its nodes have {}, and the nodes of the run's store {}; use a store with the same kind of \
@@ -236,7 +236,7 @@ impl Trained {
             true => &self.class_names,
             false => &self.schema.classes,
         };
-        Match::of(own, &store.classes)
+        Match::from_names(own, &store.classes)
     }
 
     /// What may make predictions for this store worse than those for the run's own, although the model can be applied.
@@ -263,7 +263,7 @@ impl Trained {
         let classes = manifest
             .labels
             // Labels of another task are an error, and not a matter of their number.
-            .filter(|labels| Task::of(labels.kind) == self.task() && u64::from(labels.classes) != self.state.outputs)
+            .filter(|labels| Task::for_labels(labels.kind) == self.task() && u64::from(labels.classes) != self.state.outputs)
             .map(|labels| {
                 format!(
                     "{path} has {} {targets}, and the run's model was trained with {}: predictions are the model's {targets}, and labels of the \
@@ -368,7 +368,7 @@ impl Trained {
                 work_max: f64::INFINITY,
                 threads: budget.threads,
             };
-            let needed = Needed::of(&chunks, wanted.nodes, &options, progress)?;
+            let needed = Needed::compute(&chunks, wanted.nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
             inference.run_needed(&self.model, &needed, progress, &mut |positions, rows| match wanted.output {
                 Output::Logits => on_rows(positions, rows),

@@ -57,7 +57,7 @@ pub fn destinations(store: &Store, path: &Path, memory: u64) -> Result<NodeSet> 
             remedy: "raise --memory, or list fewer nodes",
         }));
     }
-    Ok(NodeSet::of(all, nodes))
+    Ok(NodeSet::from_members(all, nodes))
 }
 
 /// The edges of a part in the direction in which `candidates` lists pairs of their source. An edge `may_reverse` if an undirected graph
@@ -74,9 +74,9 @@ pub fn directed(
 ) -> Result<Positives> {
     let (mut directed, mut missing) = (Vec::with_capacity(edges.edges().len()), Vec::new());
     for &(source, destination) in edges.edges() {
-        if !candidates.of(source).is_empty() {
+        if !candidates.pairs_of_source(source).is_empty() {
             directed.push((source, destination));
-        } else if may_reverse && !candidates.of(destination).is_empty() {
+        } else if may_reverse && !candidates.pairs_of_source(destination).is_empty() {
             directed.push((destination, source));
         } else {
             missing.push(source);

@@ -32,7 +32,7 @@ impl LinkLoss {
     }
 
     /// The loss of each edge, f32 of `[edges]`, from the embeddings of all ends, `[rows, values]`.
-    pub fn of(&self, decoder: &LinkDecoder, embeddings: &Tensor, pairs: &PairTensors) -> Tensor {
+    pub fn losses(&self, decoder: &LinkDecoder, embeddings: &Tensor, pairs: &PairTensors) -> Tensor {
         let [sources, destinations] = pairs.positives.each_ref().map(|rows| embeddings.index_select(0, rows));
         let edges = decoder.score(&sources, &destinations);
         let (negatives, is_negative) = self.negatives(decoder, embeddings, &sources, pairs);

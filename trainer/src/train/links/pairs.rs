@@ -23,7 +23,7 @@ pub struct PairTensors {
 
 impl PairTensors {
     /// The pairs of a batch.
-    pub fn of(pairs: &LinkPairs, parts: &[BatchPlace], batches: &PartitionBatches, device: Device) -> Self {
+    pub fn from_pairs(pairs: &LinkPairs, parts: &[BatchPlace], batches: &PartitionBatches, device: Device) -> Self {
         let [positives, negatives] = [&pairs.positives, &pairs.negatives].map(|pairs| {
             [0, 1].map(|end| {
                 let rows: Vec<i64> = pairs.iter().map(|pair| pair[end].into()).collect();

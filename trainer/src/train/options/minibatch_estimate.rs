@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    fn of(change: impl FnOnce(&mut TrainConfig)) -> Expected {
+    fn expected_for(change: impl FnOnce(&mut TrainConfig)) -> Expected {
         let mut config = TrainConfig::default();
         change(&mut config);
         let model = config.model_options(100, 10, Task::MultiClass);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_minibatch_has_what_its_fanouts_reach() {
-        let two = of(|_| ());
+        let two = expected_for(|_| ());
         // 1024 seeds with 15 neighbors each, and 10 of each of these.
         assert!((two.edges - (1024.0 * 15.0 + 16_200.0 * 10.0)).abs() < 2000.0, "{two:?}");
         assert!(two.nodes > 1e5 && two.nodes < 178_000.0, "{two:?}");
@@ -142,8 +142,8 @@ mod tests {
         assert!((two.bytes / values - 1.0).abs() < 0.02, "{two:?}");
         // No more neighbors than there are.
         assert_eq!(
-            of(|config| config.fanouts = "30,30".parse().unwrap()),
-            of(|config| {
+            expected_for(|config| config.fanouts = "30,30".parse().unwrap()),
+            expected_for(|config| {
                 config.fanouts = "20,20".parse().unwrap();
             })
         );
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn many_layers_reach_all_nodes_again_and_again() {
-        let deep = of(|config| config.layers = 50);
+        let deep = expected_for(|config| config.layers = 50);
         assert!(deep.nodes > 0.999e6 && deep.nodes <= 1e6, "{deep:?}");
         assert!(deep.edges > 200e6 && deep.edges < 250e6, "{deep:?}");
         assert!(deep.bytes > 4e10, "{deep:?}");
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn partitions_have_nodes_of_the_degree_of_the_graph() {
         for partitions in [2, 16, 512] {
-            let whole = of(|config| {
+            let whole = expected_for(|config| {
                 config.partitions = Auto::Value(partitions);
                 config.full_graph = true;
                 config.fanouts = "-1,-1".parse().unwrap();
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn heads_cost_memory_by_the_edge() {
         let heads = |heads: usize| {
-            of(|config| {
+            expected_for(|config| {
                 config.model = LayerKind::Gat;
                 (config.heads, config.hidden) = (heads, 65_536);
             })

@@ -203,7 +203,7 @@ impl Loading {
         };
         let has_names = self.device() == Device::Cpu && self.config.has_dropout();
         Ok(Loaded {
-            names: has_names.then(|| Names::of(batch.minibatch())),
+            names: has_names.then(|| Names::from_minibatch(batch.minibatch())),
             batch,
             parts,
             tensors,
@@ -244,7 +244,9 @@ impl Loading {
             model,
             historical,
             truth: match self.data.links() {
-                Some(_) => TruthTensors::Pairs(PairTensors::of(&minibatch.links, parts, batches, self.device())),
+                Some(_) => {
+                    TruthTensors::Pairs(PairTensors::from_pairs(&minibatch.links, parts, batches, self.device()))
+                }
                 None => TruthTensors::Labels(send(
                     self.data.labels().tensor(&minibatch.nodes[..minibatch.seeds])?,
                     self.device(),

@@ -76,7 +76,7 @@ fn check_features(run: &Path, named: &Schema, schema: &Schema, warnings: &mut Ve
 
 /// Refuses a run whose classes have other names, or another order.
 fn check_classes(run: &Path, named: &Schema, schema: &Schema) -> Result<()> {
-    let matched = Match::of(&named.classes, &schema.classes);
+    let matched = Match::from_names(&named.classes, &schema.classes);
     match matched {
         Match::Unnamed | Match::OneUnnamed | Match::Same => Ok(()),
         Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::WrongRun(format!(

@@ -27,7 +27,7 @@ pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest
     }
     let (run, found) = (folder::schema_of(folder, state)?, store.schema()?);
     let features = ("features", Match::of_features(&run, &found));
-    for (kind, matched) in [features, ("classes", Match::of(&run.classes, &found.classes))] {
+    for (kind, matched) in [features, ("classes", Match::from_names(&run.classes, &found.classes))] {
         if matched.is_other() || matches!(matched, Match::Reordered(_)) {
             return Err(Error::WrongStore(format!(
                 "the {kind} of the store are not those that the run was trained with: {}; use the store that it was trained on, or start \

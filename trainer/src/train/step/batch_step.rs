@@ -108,10 +108,10 @@ impl Learner {
         };
         let logits = self.model.forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
         let losses = match (&self.objective, &tensors.truth) {
-            (Objective::Nodes(loss), TruthTensors::Labels(labels)) => loss.of(&logits, labels),
+            (Objective::Nodes(loss), TruthTensors::Labels(labels)) => loss.losses(&logits, labels),
             (Objective::Links(loss), TruthTensors::Pairs(pairs)) => {
                 let decoder = self.model.decoder().expect("a model of links has a decoder");
-                loss.of(decoder, &logits, pairs)
+                loss.losses(decoder, &logits, pairs)
             }
             _ => unreachable!("batches are of the run's task"),
         };

@@ -91,7 +91,7 @@ pub struct FullGraphInputs<'a> {
 }
 
 impl FullGraphInputs<'_> {
-    /// The labels of nodes, as [`Loss::of`] takes them.
+    /// The labels of nodes, as [`Loss::losses`] takes them.
     ///
     /// # Errors
     /// If a node has no label, or labels cannot be read.

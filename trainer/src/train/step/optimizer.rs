@@ -67,7 +67,7 @@ impl Optimizer {
 
     fn sgd(&mut self, values: &Tensor, gradient: &Tensor, rate: f64) {
         let (mut values, mut gradient) = (values.shallow_clone(), gradient.shallow_clone());
-        if let Some(decayed) = self.decay.of(&values) {
+        if let Some(decayed) = self.decay.apply(&values) {
             gradient += decayed;
         }
         if self.momentum > 0.0 {
@@ -80,7 +80,7 @@ impl Optimizer {
 
     fn adam(&mut self, values: &Tensor, gradient: &Tensor, rate: f64) {
         let (mut values, mut gradient) = (values.shallow_clone(), gradient.shallow_clone());
-        if let Some(decayed) = self.decay.of(&values) {
+        if let Some(decayed) = self.decay.apply(&values) {
             match self.kind {
                 Kind::AdamW => values -= decayed * rate,
                 _ => gradient += decayed,
@@ -126,7 +126,7 @@ impl Decay {
             Some(decay) => Self::Uniform(decay),
             None => {
                 let parts = parameters.named().iter().map(|(name, tensor)| {
-                    let decay = config.weight_decay.of(layer_of(name, config.layers));
+                    let decay = config.weight_decay.at_layer(layer_of(name, config.layers));
                     tensor.detach().full_like(decay).view([-1])
                 });
                 Self::Each(Tensor::cat(&parts.collect::<Vec<_>>(), 0))
@@ -135,7 +135,7 @@ impl Decay {
     }
 
     /// The values times their decay; none if there is no decay.
-    fn of(&self, values: &Tensor) -> Option<Tensor> {
+    fn apply(&self, values: &Tensor) -> Option<Tensor> {
         match self {
             Self::None => None,
             Self::Uniform(decay) => Some(values * *decay),

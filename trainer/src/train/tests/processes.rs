@@ -40,7 +40,7 @@ pub(super) fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> 
 /// Joins the other ranks.
 fn joined(place: Place, is_stopped: fn() -> bool) -> ProcessGroup {
     let same = Vec::new();
-    join(place, Hello { same }, Waits::of(Duration::from_secs(60)), is_stopped).unwrap()
+    join(place, Hello { same }, Waits::for_timeout(Duration::from_secs(60)), is_stopped).unwrap()
 }
 
 /// The trainer of a rank, or of a single process, ready for its first epoch.
@@ -320,7 +320,8 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
             if let Some((expected, memory)) = &expected {
                 for (at, expected) in expected.iter().enumerate() {
                     let sets = found.iter().map(|of_rank| &of_rank.3.as_ref().unwrap().0[at]);
-                    let union = sets.clone().fold(NodeSet::of(expected.universe(), []), |all, set| all.union(set));
+                    let union =
+                        sets.clone().fold(NodeSet::from_members(expected.universe(), []), |all, set| all.union(set));
                     assert_eq!(union.to_words(), expected.to_words(), "{context}");
                 }
                 for of_rank in &found {

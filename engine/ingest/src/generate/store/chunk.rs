@@ -35,7 +35,7 @@ impl Generation<'_> {
         chunk: ChunkId,
     ) -> Result<(ChunkDone, Vec<WrittenFile>)> {
         let (done, mut files) = self.adjacency(folder, chunk)?;
-        let span = ChunkSpan::of(&self.chunks, chunk);
+        let span = ChunkSpan::for_chunk(&self.chunks, chunk);
         if let Some((layout, features)) = features {
             let meta = FeaturesMeta { span, layout, with_features: false }.encode();
             let path = folder.chunk(chunk)?.join("features");

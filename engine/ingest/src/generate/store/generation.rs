@@ -177,7 +177,7 @@ impl<'a> Generation<'a> {
         };
         if let Some(manifest) = folder.committing(self.options.threads, self.progress)? {
             let bytes_on_disk = folder.commit(&manifest)?;
-            return Ok(StoreSummary::of(&manifest, bytes_on_disk));
+            return Ok(StoreSummary::from_manifest(&manifest, bytes_on_disk));
         }
         let (journal, done) = match earlier {
             Some((journal, done)) => (journal, self.sound(folder, done)?),
@@ -193,7 +193,7 @@ impl<'a> Generation<'a> {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = self.manifest(done, splits, files);
         let bytes_on_disk = folder.commit(&manifest)?;
-        Ok(StoreSummary::of(&manifest, bytes_on_disk))
+        Ok(StoreSummary::from_manifest(&manifest, bytes_on_disk))
     }
 
     /// The chunks in `done` whose files have the right checksums. The others are generated again.

@@ -137,7 +137,7 @@ pub struct StoreSummary {
 }
 
 impl StoreSummary {
-    pub(super) fn of(manifest: &Manifest, bytes_on_disk: u64) -> Self {
+    pub(super) fn from_manifest(manifest: &Manifest, bytes_on_disk: u64) -> Self {
         Self {
             nodes: manifest.nodes,
             edges: manifest.edges,

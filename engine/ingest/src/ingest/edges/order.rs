@@ -30,7 +30,7 @@ pub fn starts(job: &IngestJob<'_>, nodes: u64, shares: Shares) -> Result<[f64; 2
         let counts = counts(job, nodes, shift, prefixes)?;
         if pass == 0 {
             let edges = counts[0].iter().sum();
-            let [train, val, _] = shares.of(edges);
+            let [train, val, _] = shares.divide(edges);
             ranks = [train, train + val];
             found = ranks.map(|rank| (rank < edges).then_some((0, 0)));
         }

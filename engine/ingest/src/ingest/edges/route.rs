@@ -93,7 +93,7 @@ fn spill_by_shard(
             if drop_loops && source == target {
                 continue;
             }
-            let (shard, key) = keys.of(source, target, 0, &[]);
+            let (shard, key) = keys.route(source, target, 0, &[]);
             writer.push_word(shard, key)?;
         }
         return Ok(());
@@ -104,7 +104,7 @@ fn spill_by_shard(
             continue;
         }
         let values = &block.batch.values[k * width..][..width];
-        let (shard, key) = keys.of(source, target, file_of(block.place(k)), values);
+        let (shard, key) = keys.route(source, target, file_of(block.place(k)), values);
         let record = writer.push(shard)?;
         record[0] = key;
         shape.write(&values[..shape.width], block.place(k), &mut record[1..]);
@@ -158,7 +158,7 @@ impl EdgeKeys {
 
     /// The shard of an edge of this file with these values, and its key there.
     #[inline]
-    fn of(&self, source: u64, target: u64, file: u64, values: &[f32]) -> (u32, u64) {
+    fn route(&self, source: u64, target: u64, file: u64, values: &[f32]) -> (u32, u64) {
         let source = self.parts.map_or(source, |parts| parts.join(source, file, values));
         let shard = self.shards.chunk_of(NodeId(target)).0;
         let index = target - self.shards.starts()[shard as usize];

@@ -118,7 +118,7 @@ impl Population<'_> {
         let mut keys = Keys::new(self, range.clone());
         let Some(labels) = self.labels else {
             return range.into_iter().try_for_each(|node| {
-                each(node, 0, keys.of(node)?);
+                each(node, 0, keys.key_of(node)?);
                 Ok(())
             });
         };
@@ -126,7 +126,7 @@ impl Population<'_> {
             // Only single classes are stratified.
             let class = if self.split.stratify { classes[0] as usize } else { 0 };
             let node = range.start + row;
-            each(node, class, keys.of(node)?);
+            each(node, class, keys.key_of(node)?);
             Ok(())
         })
     }
@@ -163,7 +163,7 @@ impl Population<'_> {
     fn find_cuts(&self, sizes: &[u64]) -> Result<Vec<Cut>> {
         let per_class = self.cuts();
         let cuts = sizes.iter().flat_map(|&size| {
-            let [train, val, test] = self.split.shares.of(size);
+            let [train, val, test] = self.split.shares.divide(size);
             let ranks = [train, train + val, train + val + test];
             ranks.into_iter().take(per_class).map(Cut::above)
         });
@@ -253,7 +253,7 @@ impl<'a> Keys<'a> {
         Self { population, end: nodes.end, block: nodes.start..nodes.start, dense_ids: Vec::new() }
     }
 
-    fn of(&mut self, node: u64) -> Result<u64> {
+    fn key_of(&mut self, node: u64) -> Result<u64> {
         if !self.block.contains(&node) {
             self.block = node..(node + BLOCK_NODES).min(self.end);
             self.population.permutation.dense_ids(self.block.clone(), &mut self.dense_ids)?;

@@ -289,7 +289,7 @@ impl<'a> StringCollector<'a> {
 }
 
 fn slots_for(entries: usize) -> Result<Arena> {
-    Arena::of(2 * entries * size_of::<Slot>(), COLLECTING)
+    Arena::for_purpose(2 * entries * size_of::<Slot>(), COLLECTING)
 }
 
 /// The first slot of a hash: the hash's share of the number of slots.

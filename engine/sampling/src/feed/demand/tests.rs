@@ -85,14 +85,14 @@ fn a_sample_of_the_nodes_estimates_the_number_of_distinct_rows() {
 fn distinct_rows_are_extrapolated_from_a_few_minibatches() {
     let nodes = |ids: &[u64]| ids.iter().copied().map(NodeId).collect();
     // No row twice; always the same rows; and between, 6 distinct rows of 4 minibatches with 3 rows each.
-    assert_eq!(DistinctRows::of(nodes(&[1, 2, 3, 4, 5, 6]), 2).growth, 1.0);
-    assert_eq!(DistinctRows::of(nodes(&[1, 2, 1, 2, 2, 1]), 3).growth, 0.0);
-    let distinct = DistinctRows::of(nodes(&[1, 2, 3, 1, 2, 4, 1, 2, 5, 1, 2, 6]), 4);
+    assert_eq!(DistinctRows::from_nodes(nodes(&[1, 2, 3, 4, 5, 6]), 2).growth, 1.0);
+    assert_eq!(DistinctRows::from_nodes(nodes(&[1, 2, 1, 2, 2, 1]), 3).growth, 0.0);
+    let distinct = DistinctRows::from_nodes(nodes(&[1, 2, 3, 1, 2, 4, 1, 2, 5, 1, 2, 6]), 4);
     assert_eq!(distinct.each, 3.0);
     let demand = MinibatchDemand { distinct, ..MinibatchDemand::default() };
     assert_eq!([1, 4, 16].map(|batches| demand.distinct_rows(batches)), [3, 6, 12]);
-    assert_eq!(DistinctRows::of(Vec::new(), 3).growth, 1.0);
-    assert_eq!(DistinctRows::of(nodes(&[1]), 1).growth, 1.0);
+    assert_eq!(DistinctRows::from_nodes(Vec::new(), 3).growth, 1.0);
+    assert_eq!(DistinctRows::from_nodes(nodes(&[1]), 1).growth, 1.0);
 }
 
 #[test]

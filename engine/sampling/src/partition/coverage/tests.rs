@@ -53,7 +53,7 @@ fn counts_equal_a_naive_count_with_any_memory() {
         let reports = report(store.manifest(), &assignment);
         let expected: Vec<_> = (0..partitions)
             .map(|partition| {
-                let owned = Owned::of(&assignment, &store, PartitionId(partition));
+                let owned = Owned::new(&assignment, &store, PartitionId(partition));
                 let (coverage, visible) = expected(&store, &owned);
                 let report = &reports[partition as usize];
                 let ids = |chunks: &[ChunkId]| chunks.iter().map(|chunk| chunk.0).collect::<Vec<_>>();

@@ -15,7 +15,7 @@ fn uneven(chunks: u64) -> Vec<u64> {
     (0..chunks).map(|i| 1000 + i * i % 97 * 50).collect()
 }
 
-fn of(schedule: Schedule, chunks: u64, partitions: u32, seed: u64, super_epoch: u64) -> Assignment {
+fn assign(schedule: Schedule, chunks: u64, partitions: u32, seed: u64, super_epoch: u64) -> Assignment {
     let sizes: Vec<_> = uneven(chunks).into_iter().map(Some).collect();
     assignment(schedule, &sizes, partitions, seed, super_epoch, 1).unwrap()
 }
@@ -37,7 +37,7 @@ fn bases(assignment: &Assignment) -> Vec<u32> {
 fn every_chunk_is_in_one_base_and_dealt_bases_differ_by_at_most_one_chunk() {
     for schedule in Schedule::ALL {
         for (chunks, partitions) in [(1, 1), (2, 2), (3, 2), (5, 5), (64, 16), (65, 16), (79, 16)] {
-            let assignment = of(schedule, chunks, partitions, 3, 5);
+            let assignment = assign(schedule, chunks, partitions, 3, 5);
             assignment.check_owners().unwrap();
             assert_eq!(assignment.schedule(), schedule.name());
             let mut chunks_of = vec![0u64; partitions as usize];
@@ -56,9 +56,9 @@ fn a_sweep_brings_each_pair_of_partitions_together_once_in_each_direction() {
     for partitions in [2, 3, 7, 16] {
         for start in [0, 5] {
             let mut met = HashSet::new();
-            let first = bases(&of(Schedule::Sweep, 40, partitions, 9, 0));
+            let first = bases(&assign(Schedule::Sweep, 40, partitions, 9, 0));
             for super_epoch in start..start + u64::from(partitions) - 1 {
-                let assignment = of(Schedule::Sweep, 40, partitions, 9, super_epoch);
+                let assignment = assign(Schedule::Sweep, 40, partitions, 9, super_epoch);
                 assert_eq!(bases(&assignment), first, "the bases stay");
                 let pairs: HashSet<_> = owners(&assignment)
                     .into_iter()
@@ -76,7 +76,7 @@ fn a_sweep_brings_each_pair_of_partitions_together_once_in_each_direction() {
 
 #[test]
 fn two_partitions_of_a_sweep_see_everything() {
-    let assignment = of(Schedule::Sweep, 6, 2, 1, 3);
+    let assignment = assign(Schedule::Sweep, 6, 2, 1, 3);
     for (i, j) in (0..6).flat_map(|i| (0..6).map(move |j| (ChunkId(i), ChunkId(j)))) {
         let seen = assignment.bucket(i, j);
         assert!(seen.base.is_some() && seen.variable.is_some(), "({i}, {j})");
@@ -88,13 +88,13 @@ fn the_chunks_of_a_slice_are_dealt_as_those_of_a_store_of_its_size() {
     for schedule in Schedule::ALL {
         let whole: Vec<_> = uneven(10).into_iter().map(Some).collect();
         let slice: Vec<_> = whole.iter().flat_map(|size| [None, *size, None]).collect();
-        let of = |sizes: &[Option<u64>], partitions| assignment(schedule, sizes, partitions, 3, 1, 1);
-        let (whole, made) = (of(&whole, 4).unwrap(), of(&slice, 4).unwrap());
+        let try_assign = |sizes: &[Option<u64>], partitions| assignment(schedule, sizes, partitions, 3, 1, 1);
+        let (whole, made) = (try_assign(&whole, 4).unwrap(), try_assign(&slice, 4).unwrap());
         made.check_owners().unwrap();
         let made = owners(&made);
         assert!(made.iter().skip(1).step_by(3).eq(&owners(&whole)));
         assert!(made.iter().step_by(3).all(|owners| *owners == (0, None)));
-        let error = of(&slice, 11).unwrap_err().to_string();
+        let error = try_assign(&slice, 11).unwrap_err().to_string();
         assert!(error.contains("has 10 chunks"), "{error}");
     }
 }
@@ -102,18 +102,18 @@ fn the_chunks_of_a_slice_are_dealt_as_those_of_a_store_of_its_size() {
 #[test]
 fn one_partition_has_no_variable_part() {
     for schedule in Schedule::ALL {
-        assert!(owners(&of(schedule, 5, 1, 0, 7)).iter().all(|&o| o == (0, None)));
+        assert!(owners(&assign(schedule, 5, 1, 0, 7)).iter().all(|&o| o == (0, None)));
     }
 }
 
 #[test]
 fn a_shuffle_groups_anew_and_a_fixed_schedule_never() {
-    let shuffled: HashSet<_> = (0..20).map(|s| bases(&of(Schedule::Shuffle, 32, 4, 1, s))).collect();
+    let shuffled: HashSet<_> = (0..20).map(|s| bases(&assign(Schedule::Shuffle, 32, 4, 1, s))).collect();
     assert_eq!(shuffled.len(), 20);
-    assert!(owners(&of(Schedule::Shuffle, 32, 4, 1, 0)).iter().all(|(_, v)| v.is_none()));
-    let first = owners(&of(Schedule::Sweep, 32, 4, 1, 0));
+    assert!(owners(&assign(Schedule::Shuffle, 32, 4, 1, 0)).iter().all(|(_, v)| v.is_none()));
+    let first = owners(&assign(Schedule::Sweep, 32, 4, 1, 0));
     for super_epoch in 0..20 {
-        assert_eq!(owners(&of(Schedule::Fixed, 32, 4, 1, super_epoch)), first);
+        assert_eq!(owners(&assign(Schedule::Fixed, 32, 4, 1, super_epoch)), first);
     }
 }
 
@@ -128,7 +128,7 @@ fn a_local_schedule_has_bases_of_neighboring_chunks_with_similar_work() {
     assert_eq!(ends(&[0, 0, 0], 3), [0, 1, 2]);
     // All bases meet, as under `sweep`.
     let variable =
-        |super_epoch| owners(&of(Schedule::Local, 8, 4, 0, super_epoch)).iter().map(|o| o.1).collect::<Vec<_>>();
+        |super_epoch| owners(&assign(Schedule::Local, 8, 4, 0, super_epoch)).iter().map(|o| o.1).collect::<Vec<_>>();
     assert_ne!(variable(0), variable(1));
     assert_eq!(variable(0), variable(3));
 }
@@ -151,10 +151,10 @@ fn a_shuffle_brings_any_two_chunks_together_with_the_same_probability() {
 
 #[test]
 fn an_assignment_depends_on_the_seed_and_nothing_else() {
-    let groups: HashSet<_> = (0..20).map(|seed| bases(&of(Schedule::Sweep, 32, 4, seed, 0))).collect();
+    let groups: HashSet<_> = (0..20).map(|seed| bases(&assign(Schedule::Sweep, 32, 4, seed, 0))).collect();
     assert_eq!(groups.len(), 20);
     for schedule in Schedule::ALL {
-        assert_eq!(of(schedule, 32, 4, 7, 2), of(schedule, 32, 4, 7, 2));
+        assert_eq!(assign(schedule, 32, 4, 7, 2), assign(schedule, 32, 4, 7, 2));
     }
     // Values from an independent implementation. If they change, a resumed run becomes another run.
     assert_eq!(dealt(&[1; 10], true, 3, 42, 0), [0, 2, 1, 2, 2, 1, 2, 0, 0, 1]);

@@ -93,7 +93,7 @@ impl<'a> MappedFiles<'a> {
 
     pub(in crate::view) fn read_ahead_list(&self, place: &FilePlace) {
         let Some((chunk, found)) = &place.0 else { return };
-        let files = self.of(*chunk);
+        let files = self.files_of(*chunk);
         files.lists.read_ahead_row(found);
         // Damage is an error when the weights are read.
         if let Some(weights) = &files.edge_weights
@@ -117,7 +117,7 @@ impl<'a> MappedFiles<'a> {
     #[inline(always)]
     pub(in crate::view) fn prefetch_head(&self, head: FileHead) {
         if let Some((chunk, index)) = head {
-            let checked = &self.of(chunk).lists;
+            let checked = &self.files_of(chunk).lists;
             let lists = checked.unchecked();
             prefetch(lists.degrees_payload(), lists.directory_touches(index));
             self.note(checked.check_exceptions(index));
@@ -148,19 +148,19 @@ impl<'a> MappedFiles<'a> {
     }
 
     #[inline(always)]
-    fn of(&self, chunk: ChunkId) -> &ChunkFiles<'a> {
+    fn files_of(&self, chunk: ChunkId) -> &ChunkFiles<'a> {
         self.chunks[chunk.0 as usize].as_ref().expect("the chunk of a list that was located")
     }
 
     #[inline(always)]
     pub(in crate::view) fn locate(&self, head: FileHead) -> FilePlace {
-        FilePlace(head.map(|(chunk, index)| (chunk, self.of(chunk).lists.unchecked().locate(index))))
+        FilePlace(head.map(|(chunk, index)| (chunk, self.files_of(chunk).lists.unchecked().locate(index))))
     }
 
     #[inline(always)]
     pub(in crate::view) fn prefetch_list(&self, place: &FilePlace) {
         let Some((chunk, found)) = &place.0 else { return };
-        let lists = &self.of(*chunk).lists;
+        let lists = &self.files_of(*chunk).lists;
         self.note(lists.check_row(found));
         let payload = lists.unchecked().edges_payload();
         let extent = found.extent();
@@ -180,7 +180,7 @@ impl<'a> MappedFiles<'a> {
     #[inline(always)]
     pub(in crate::view) fn open(&self, place: &FilePlace) -> Option<Row<'a>> {
         let (chunk, found) = &place.0?;
-        Some(self.of(*chunk).lists.unchecked().row_at(found))
+        Some(self.files_of(*chunk).lists.unchecked().row_at(found))
     }
 
     #[inline(always)]
@@ -190,7 +190,7 @@ impl<'a> MappedFiles<'a> {
         if extent.end - extent.start <= PREFETCH_WHOLE_BYTES {
             return; // `prefetch_list` prefetched it completely.
         }
-        let lists = self.of(*chunk).lists.unchecked();
+        let lists = self.files_of(*chunk).lists.unchecked();
         let (list, payload) = (lists.row_at(found), lists.edges_payload());
         for &position in positions {
             for byte in list.touches(position) {
@@ -204,7 +204,7 @@ impl<'a> MappedFiles<'a> {
         let Some((chunk, found)) = place.0 else {
             return Ok(None);
         };
-        let files = self.of(chunk);
+        let files = self.files_of(chunk);
         let edges = files.located_by.as_ref().expect("the view has ids of edges");
         let edges = edges.range(found.row(), &files.lists)?;
         Ok(Some(files.first_edge + edges.start..files.first_edge + edges.end))
@@ -220,7 +220,7 @@ impl<'a> MappedFiles<'a> {
         let Some((chunk, found)) = place.0 else {
             return Ok(());
         };
-        let files = self.of(chunk);
+        let files = self.files_of(chunk);
         let weights = files.edge_weights.as_ref().expect("the view has edge weights");
         let all = weights.range(found.row(), &files.lists)?;
         for edges in edges {

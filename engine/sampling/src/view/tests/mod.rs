@@ -69,7 +69,7 @@ pub fn owning(store: &Store, chunks: &[u32]) -> Owned {
         .map(|(base, variable)| Owners { base, variable: Some(variable) })
         .collect();
     let assignment = Assignment::from_owners(1, 3, "sweep", &owners);
-    Owned::of(&assignment, store, PartitionId(0))
+    Owned::new(&assignment, store, PartitionId(0))
 }
 
 /// An adjacency list, as samplers read it.
