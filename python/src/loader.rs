@@ -440,7 +440,11 @@ impl Delivery {
             let (index, partitions) = (batch.index(), &delivery.partitions);
             let loss_weight = partitions.loss_weight(&batches, &batch, seeds_per_step);
             let positions = order.map(|order| &order.positions[..]);
-            delivery.prepare(batch, |of| partitions.input_ids(&batches, index, &of.numbers, positions), loss_weight)
+            delivery.prepare(
+                batch,
+                |neighborhood| partitions.input_ids(&batches, index, &neighborhood.numbers, positions),
+                loss_weight,
+            )
         })
     }
 

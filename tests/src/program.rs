@@ -200,7 +200,7 @@ pub fn process_of_rank(rank: u32, folder: &Path) -> Option<Pid> {
         let number: i32 = process.file_name().to_str()?.parse().ok()?;
         let is_here = fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == folder);
         let environment = fs::read(process.path().join("environ")).ok()?;
-        let is_rank = environment.split(|byte| *byte == 0).any(|of| of == variable.as_bytes());
+        let is_rank = environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes());
         Pid::from_raw(number).filter(|_| is_here && is_rank)
     })
 }

@@ -55,9 +55,9 @@ fn main() {
         threads: THREADS,
         device: Device::Cpu,
     };
-    let of: Vec<NodeId> = (0..sources).map(|source| NodeId(source * 419 % nodes)).collect();
+    let source_nodes: Vec<NodeId> = (0..sources).map(|source| NodeId(source * 419 % nodes)).collect();
     let begin = Instant::now();
-    let best = embeddings.top_k(&of, BEST, &[], &Silent).expect("embeddings");
+    let best = embeddings.top_k(&source_nodes, BEST, &[], &Silent).expect("embeddings");
     report("top-k", begin, sources * nodes);
     assert!(best.iter().all(|best| best.len() == BEST));
     let begin = Instant::now();

@@ -26,14 +26,14 @@ impl DrawnNeighbors {
     /// If an adjacency list is damaged, a thread cannot be started, or progress says to stop.
     pub fn draw(
         chunks: &MappedChunks,
-        of: &NodeSet,
+        destinations: &NodeSet,
         seed: u64,
         threads: usize,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let mut neighbors = vec![None; of.len() as usize];
+        let mut neighbors = vec![None; destinations.len() as usize];
         let drawn: Vec<_> = neighbors.chunks_mut(Pieces::NODES as usize).map(Mutex::new).collect();
-        let pieces = Pieces::new(of, 0..of.len(), chunks);
+        let pieces = Pieces::new(destinations, 0..destinations.len(), chunks);
         workers::run(threads, |worker| {
             let mut nodes = Vec::new();
             while worker.goes_on()

@@ -328,9 +328,9 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
     let (_folder, store) = in_folder(|folder| store(folder, FeatureSource::Stored, FeatureDtype::F32));
     let nodes = store.manifest().nodes;
     let features = store_features(&store).unwrap();
-    let rows = |of: &NodeSet, rows: &dyn NodeRows, rows_of: &NodeSet| {
-        let mut out = StateRows::new(of.len(), DIM).unwrap();
-        let drawn = DrawnNeighbors::draw(&MappedChunks::open(&store).unwrap(), of, 5, 2, &Silent).unwrap();
+    let rows = |nodes: &NodeSet, rows: &dyn NodeRows, rows_of: &NodeSet| {
+        let mut out = StateRows::new(nodes.len(), DIM).unwrap();
+        let drawn = DrawnNeighbors::draw(&MappedChunks::open(&store).unwrap(), nodes, 5, 2, &Silent).unwrap();
         drawn.gather(rows, rows_of, 2, &mut out).unwrap();
         (drawn, out)
     };

@@ -50,9 +50,9 @@ pub(super) fn degree_classes(nodes: u64, edges: u64, degrees: Degrees) -> Vec<De
 }
 
 /// The expected values of two functions of a Poisson number.
-pub(super) fn expected(mean: f64, of: impl Fn(u64) -> (f64, f64)) -> (f64, f64) {
+pub(super) fn expected(mean: f64, value: impl Fn(u64) -> (f64, f64)) -> (f64, f64) {
     if mean > MEAN_EXACT_MAX {
-        return of(mean as u64);
+        return value(mean as u64);
     }
     // Ten standard deviations away, the probability is negligible.
     let spread = 10.0 * mean.sqrt() + 10.0;
@@ -65,7 +65,7 @@ pub(super) fn expected(mean: f64, of: impl Fn(u64) -> (f64, f64)) -> (f64, f64) 
         // Without edges, all probability is on 0.
         let ln_power = if degree == 0 { 0.0 } else { degree as f64 * mean.ln() };
         let probability = (ln_power - mean - ln_factorial).exp();
-        let (first, second) = of(degree);
+        let (first, second) = value(degree);
         sum.0 += probability * first;
         sum.1 += probability * second;
     }
@@ -91,7 +91,7 @@ mod tests {
         for degrees in [Degrees::Rmat, Degrees::Even] {
             for (nodes, edges) in [(1 << 20, 1 << 24), (1 << 36, 1 << 40)] {
                 let classes = degree_classes(nodes, edges, degrees);
-                let sum = |of: fn(&DegreeClass) -> f64| classes.iter().map(of).sum::<f64>();
+                let sum = |value: fn(&DegreeClass) -> f64| classes.iter().map(value).sum::<f64>();
                 assert!((sum(|class| class.nodes) / nodes as f64 - 1.0).abs() < 1e-9);
                 assert!((sum(|class| class.nodes * class.mean) / edges as f64 - 1.0).abs() < 1e-9);
             }

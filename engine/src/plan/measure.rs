@@ -141,9 +141,9 @@ fn read(store: &Store) -> Result<f64> {
     let reads: Vec<Read> = (0..)
         .map(FileIndex)
         .zip(&files)
-        .flat_map(|(file, of)| {
-            let starts = (0..of.bytes()).step_by(READ_BYTES as usize);
-            let bytes = of.bytes();
+        .flat_map(|(file, opened)| {
+            let starts = (0..opened.bytes()).step_by(READ_BYTES as usize);
+            let bytes = opened.bytes();
             starts.map(move |offset| Read {
                 file,
                 offset,

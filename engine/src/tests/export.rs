@@ -143,9 +143,9 @@ fn columns_come_in_the_order_of_external_ids() {
         let file = fs::read(&path).unwrap();
         let (descr, width) = if dtype == FeatureDtype::F16 { ("<f2", 2) } else { ("<f4", 4) };
         assert_eq!(file[..128], npy::header(descr, &[NODES, DIM.into()]));
-        let of = if width == 2 { ElementType::F16 } else { ElementType::F32 };
+        let element = if width == 2 { ElementType::F16 } else { ElementType::F32 };
         let mut values = vec![0.0; (NODES * u64::from(DIM)) as usize];
-        of.to_f32(&file[128..], &mut values);
+        element.to_f32(&file[128..], &mut values);
         for (at, value) in (0u64..).zip(values) {
             let (id, i) = (at / u64::from(DIM), at % u64::from(DIM));
             let expected = Sample::feature(Sample::table_node(id), i);

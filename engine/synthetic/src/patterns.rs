@@ -228,13 +228,13 @@ mod tests {
     fn classes_share_the_patterns_evenly() {
         for (classes, scale, patterns) in [(10, 30, 4096), (172, 30, 4096), (2983, 30, 65_536), (7, 5, 32), (32, 5, 32)]
         {
-            let of = PatternClasses::new(classes, scale, 3);
-            assert_eq!(of.class_of.len(), patterns);
+            let pattern_classes = PatternClasses::new(classes, scale, 3);
+            assert_eq!(pattern_classes.class_of.len(), patterns);
             let mut counts = vec![0; classes as usize];
-            of.class_of.iter().for_each(|&class| counts[class as usize] += 1);
+            pattern_classes.class_of.iter().for_each(|&class| counts[class as usize] += 1);
             let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
             assert!(*least > 0 && most - least <= 1, "{classes}: {least} to {most}");
-            assert_eq!(of.class(5), of.class(5 + 3 * patterns as u64));
+            assert_eq!(pattern_classes.class(5), pattern_classes.class(5 + 3 * patterns as u64));
         }
     }
 
@@ -242,8 +242,8 @@ mod tests {
     #[test]
     fn classes_are_those_of_the_specification() {
         let classes = |count, scale, seed| {
-            let of = PatternClasses::new(count, scale, seed);
-            [0, 1, 4095, 123_456].map(|label| of.class(label))
+            let pattern_classes = PatternClasses::new(count, scale, seed);
+            [0, 1, 4095, 123_456].map(|label| pattern_classes.class(label))
         };
         assert_eq!(classes(16, 20, 1), [6, 9, 8, 5]);
         assert_eq!(classes(1000, 36, 42), [418, 705, 327, 296]);

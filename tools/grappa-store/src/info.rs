@@ -85,13 +85,13 @@ impl Summary for ShownInfo {
             table.row("pre-aggregated", kinds.collect::<Vec<_>>().join(", "));
         }
         if let (Some(classes), Some(kind)) = (info.classes, info.labels) {
-            let (title, of) = match kind {
+            let (title, suffix) = match kind {
                 "multi" => ("classes", ", any number per node"),
                 "partial" => ("classes", ", any number per node, some unknown"),
                 "targets" => ("targets", ""),
                 _ => ("classes", ""),
             };
-            table.row(title, format!("{classes}{of}"));
+            table.row(title, format!("{classes}{suffix}"));
         }
         if !info.class_names.is_empty() {
             let title = match info.labels {

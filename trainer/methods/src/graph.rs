@@ -130,7 +130,7 @@ impl PartitionedGraph {
         }
         // The place of the copy of each node in the partition whose edges are numbered.
         let mut copy_of = vec![u32::MAX; owners.of_nodes.len()];
-        for (partition, members) in (0..).zip(&owners.members()).filter(|(of, _)| owners.has(*of)) {
+        for (partition, members) in (0..).zip(&owners.members()).filter(|(owner, _)| owners.has(*owner)) {
             for channel in boundary.arriving_channels.iter().filter(|channel| channel.to == partition) {
                 for copy in channel.copies.clone() {
                     copy_of[boundary.arriving[copy].0 as usize] = copy as u32;
@@ -172,7 +172,7 @@ impl PartitionedGraph {
         }
         placed.sort_unstable();
         // The states: by partition, then by node.
-        let mut states: Vec<(u32, u32)> = placed.iter().flat_map(|&(of, a, b)| [(of, a), (of, b)]).collect();
+        let mut states: Vec<(u32, u32)> = placed.iter().flat_map(|&(owner, a, b)| [(owner, a), (owner, b)]).collect();
         states.extend((0..).zip(owners).map(|(node, &owner)| (owner, node)));
         states.sort_unstable();
         states.dedup();

@@ -174,13 +174,13 @@ impl Charts<'_> {
     }
 
     /// A value of every epoch.
-    fn series(&self, name: &str, color: &str, of: impl Fn(&EpochRecord) -> Option<f64>) -> Series {
-        series(name, color, self.records.iter(), of)
+    fn series(&self, name: &str, color: &str, value: impl Fn(&EpochRecord) -> Option<f64>) -> Series {
+        series(name, color, self.records.iter(), value)
     }
 
     /// A value of the epochs after which the model was evaluated. Lines connect these, whatever was trained in between.
-    fn evaluated(&self, name: &str, color: &str, of: impl Fn(&EpochRecord) -> Option<f64>) -> Series {
-        series(name, color, self.records.iter().filter(|record| record.evaluated.is_some()), of)
+    fn evaluated(&self, name: &str, color: &str, value: impl Fn(&EpochRecord) -> Option<f64>) -> Series {
+        series(name, color, self.records.iter().filter(|record| record.evaluated.is_some()), value)
     }
 
     /// A plot that says something if there are several partitions. Else `alone` does.
@@ -231,9 +231,9 @@ fn series<'a>(
     name: &str,
     color: &str,
     records: impl Iterator<Item = &'a EpochRecord>,
-    of: impl Fn(&EpochRecord) -> Option<f64>,
+    value: impl Fn(&EpochRecord) -> Option<f64>,
 ) -> Series {
-    let samples = records.map(|record| Sample { x: record.epoch as f64, value: of(record).unwrap_or(f64::NAN) });
+    let samples = records.map(|record| Sample { x: record.epoch as f64, value: value(record).unwrap_or(f64::NAN) });
     Series { name: name.to_owned(), color: color.to_owned(), samples: samples.collect(), ..Series::default() }
 }
 

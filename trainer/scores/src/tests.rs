@@ -248,16 +248,16 @@ fn a_node_with_a_logit_that_is_no_number_is_wrong_and_counted() {
 
 #[test]
 fn a_loss_that_is_not_finite_is_none_and_a_large_one_is_exact() {
-    let of = |logits: &[f32]| report(single_spec(2), logits, Labels::Classes(&[0])).loss;
-    assert_eq!(of(&[-1e4, 1e4]), Some(2e4));
-    assert_eq!(of(&[80.0, -80.0]), Some(0.0));
-    assert_eq!((of(&[f32::MIN, f32::MAX]), of(&[f32::NAN, 0.0])), (None, None));
-    assert_eq!(of(&[f32::NEG_INFINITY, 0.0]), None);
+    let loss_of = |logits: &[f32]| report(single_spec(2), logits, Labels::Classes(&[0])).loss;
+    assert_eq!(loss_of(&[-1e4, 1e4]), Some(2e4));
+    assert_eq!(loss_of(&[80.0, -80.0]), Some(0.0));
+    assert_eq!((loss_of(&[f32::MIN, f32::MAX]), loss_of(&[f32::NAN, 0.0])), (None, None));
+    assert_eq!(loss_of(&[f32::NEG_INFINITY, 0.0]), None);
     let mut set = Vec::new();
     multi_spec(2).encode_multi(Some(&[0]), &mut set);
-    let of = |logits: &[f32]| report(multi_spec(2), logits, Labels::Sets(&set)).loss;
-    assert_eq!(of(&[-1e4, 1e4]), Some(1e4));
-    assert_eq!((of(&[1e4, -1e4]), of(&[f32::NAN, 0.0])), (Some(0.0), None));
+    let loss_of = |logits: &[f32]| report(multi_spec(2), logits, Labels::Sets(&set)).loss;
+    assert_eq!(loss_of(&[-1e4, 1e4]), Some(1e4));
+    assert_eq!((loss_of(&[1e4, -1e4]), loss_of(&[f32::NAN, 0.0])), (Some(0.0), None));
 }
 
 #[test]
@@ -295,9 +295,9 @@ fn average_precision_is_the_mean_precision_at_the_nodes_of_the_class() {
         .map(|(row, &label)| (row[1] - row[0], label == 1))
         .collect();
     // Precision among the nodes whose score is at least as high.
-    let at = |score: f32, of: &dyn Fn(&(f32, bool)) -> bool| {
+    let at = |score: f32, is_counted: &dyn Fn(&(f32, bool)) -> bool| {
         let above = nodes.iter().filter(|(other, _)| *other >= score);
-        above.filter(|node| of(node)).count() as f64
+        above.filter(|node| is_counted(node)).count() as f64
     };
     let inside: Vec<f32> = nodes.iter().filter(|(_, is_in)| *is_in).map(|(score, _)| *score).collect();
     let precisions = inside.iter().map(|&score| at(score, &|node| node.1) / at(score, &|_| true));
@@ -345,7 +345,7 @@ fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
         });
         predicted.extend([100.0 + 40.0 * numbers.logit(), b + 0.1 * numbers.logit()]);
     }
-    let of = |loss| {
+    let report_for = |loss| {
         let mut parts = [0, 1].map(|_| Scores::of_targets(spec, scale(loss)));
         for (index, (predicted, targets)) in predicted.chunks(2).zip(targets.chunks(2)).enumerate() {
             parts[index % 2].add(predicted, Labels::Values(targets));
@@ -361,7 +361,7 @@ fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
         assert_eq!(whole.report(), report, "all at once");
         report
     };
-    let report = of(TargetLoss::Squared);
+    let report = report_for(TargetLoss::Squared);
     let mut means = [0.0; 3];
     for target in [0, 1] {
         let pairs: Vec<(f64, f64)> = (0..nodes)
@@ -385,7 +385,7 @@ fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
         assert!((found.unwrap() - expected).abs() < 1e-6 * expected.abs(), "{report:?}");
     }
     assert_eq!((report.accuracy, report.micro_f1, report.roc_auc), (None, None, None));
-    let huber = of(TargetLoss::Huber(0.5)).loss.unwrap();
+    let huber = report_for(TargetLoss::Huber(0.5)).loss.unwrap();
     assert!(huber < 0.5 * report.loss.unwrap() && huber > 0.0, "{huber}");
     assert!(report.has_classes(2) && !report.has_classes(3));
 }

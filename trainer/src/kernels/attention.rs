@@ -179,9 +179,9 @@ pub(crate) fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
         let first = edges.offsets[range.start] as usize;
         let mut of_heads = vec![0.0; heads];
         for destination in range.clone() {
-            let of = edges.range(destination);
-            let logits = logits[of.start * heads..of.end * heads].chunks_exact(heads);
-            let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
+            let edge_range = edges.range(destination);
+            let logits = logits[edge_range.start * heads..edge_range.end * heads].chunks_exact(heads);
+            let results = &mut results[(edge_range.start - first) * heads..(edge_range.end - first) * heads];
             of_heads.fill(f32::NEG_INFINITY);
             for logits in logits.clone() {
                 for (largest, logit) in of_heads.iter_mut().zip(logits) {
@@ -197,8 +197,8 @@ pub(crate) fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
         // One loop over all edges, in vectors.
         results.iter_mut().for_each(|result| *result = exp_of_negative(*result));
         for destination in range {
-            let of = edges.range(destination);
-            let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
+            let edge_range = edges.range(destination);
+            let results = &mut results[(edge_range.start - first) * heads..(edge_range.end - first) * heads];
             of_heads.fill(0.0);
             for results in results.chunks_exact(heads) {
                 of_heads.iter_mut().zip(results).for_each(|(sum, result)| *sum += result);
@@ -217,10 +217,10 @@ pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f3
         let first = edges.offsets[range.start] as usize;
         let mut means = vec![0.0; heads];
         for destination in range {
-            let of = edges.range(destination);
-            let part = of.start * heads..of.end * heads;
+            let edge_range = edges.range(destination);
+            let part = edge_range.start * heads..edge_range.end * heads;
             let both = weights[part.clone()].chunks_exact(heads).zip(gradient[part].chunks_exact(heads));
-            let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
+            let results = &mut results[(edge_range.start - first) * heads..(edge_range.end - first) * heads];
             means.fill(0.0);
             for (weights, gradient) in both.clone() {
                 for (mean, (weight, gradient)) in means.iter_mut().zip(weights.iter().zip(gradient)) {

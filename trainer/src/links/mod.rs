@@ -90,9 +90,11 @@ impl LinkEmbeddings<'_> {
             }
             for order in order.chunks(piece as usize) {
                 check_stopped(progress)?;
-                let of = order.iter().map(|&pair| pairs[pair]);
-                let ends =
-                    [self.rows_of(&sources, of.clone().map(|pair| pair.0))?, self.read_any(of.map(|pair| pair.1))?];
+                let ordered = order.iter().map(|&pair| pairs[pair]);
+                let ends = [
+                    self.rows_of(&sources, ordered.clone().map(|pair| pair.0))?,
+                    self.read_any(ordered.map(|pair| pair.1))?,
+                ];
                 let found = no_grad(|| self.decoder.score(&ends[0], &ends[1]));
                 let found = found.to_device(Device::Cpu).contiguous();
                 for (&pair, &score) in order.iter().zip(shim::values(&found)) {

@@ -252,13 +252,13 @@ impl Block {
             let (mut offsets, mut indices) = (vec![0], Vec::with_capacity(edges));
             let mut all = Vec::with_capacity(edges * features);
             for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
-                let of = bounds[0] as usize..bounds[1] as usize;
+                let range = bounds[0] as usize..bounds[1] as usize;
                 indices.push(self.own(destination) as u32);
-                indices.extend_from_slice(&self.csr.indices[of.clone()]);
-                let rows = &self.edge_features[of.start * features..of.end * features];
+                indices.extend_from_slice(&self.csr.indices[range.clone()]);
+                let rows = &self.edge_features[range.start * features..range.end * features];
                 let own = all.len();
                 all.resize(own + features, 0.0);
-                let factor = 1.0 / of.len().max(1) as f32;
+                let factor = 1.0 / range.len().max(1) as f32;
                 for row in rows.chunks_exact(features.max(1)) {
                     all[own..].iter_mut().zip(row).for_each(|(mean, value)| *mean += factor * value);
                 }

@@ -114,7 +114,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
     let batches = trainer.partitions.loader.batches(0, |batches| batches).unwrap();
     let feed = trainer.partitions.loader.feed().unwrap().clone();
     // Batch norms update them, and what follows them at historical embeddings uses them.
-    let running: Vec<Tensor> = trainer.model().parameters().buffers().iter().map(|(_, of)| of.copy()).collect();
+    let running: Vec<Tensor> = trainer.model().parameters().buffers().iter().map(|(_, buffer)| buffer.copy()).collect();
     let mut steps: Vec<Step> = Vec::new();
     let rows = trainer.history.rows.clone();
     let loading = trainer.partitions.loading(&trainer.config, &trainer.data, &trainer.learner.model, rows);
@@ -139,8 +139,8 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
             }
         }
     }
-    for ((_, of), before) in trainer.learner.model.parameters().buffers().iter().zip(&running) {
-        of.shallow_clone().copy_(before);
+    for ((_, buffer), before) in trainer.learner.model.parameters().buffers().iter().zip(&running) {
+        buffer.shallow_clone().copy_(before);
     }
     steps
 }

@@ -175,8 +175,8 @@ fn the_history_of_some_nodes_has_the_bits_of_that_of_all() {
                 set.nodes_at(0..set.len(), &mut nodes);
                 // In any order.
                 nodes.reverse();
-                let of = |kept: &HistoricalRows| aggregates_of(&nodes, &store, kept, layer, &model);
-                assert!(of(&part).equal(&of(&whole)), "{keep:?}, layer {layer}");
+                let aggregates = |kept: &HistoricalRows| aggregates_of(&nodes, &store, kept, layer, &model);
+                assert!(aggregates(&part).equal(&aggregates(&whole)), "{keep:?}, layer {layer}");
             }
         }
     }

@@ -96,12 +96,12 @@ fn a_run_that_is_resumed_ends_like_one_that_was_not_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), SPLIT);
     for edges_per_epoch in [0, 500] {
-        let of = |epochs| TrainConfig { epochs, edges_per_epoch, decoder: Decoder::DistMult, ..links() };
+        let config_for = |epochs| TrainConfig { epochs, edges_per_epoch, decoder: Decoder::DistMult, ..links() };
         let [whole, parts] = ["whole", "parts"].map(|name| folder.path().join(format!("{name}-{edges_per_epoch}")));
-        train_at(&store, &of(5), &whole).unwrap();
-        train_at(&store, &of(2), &parts).unwrap();
+        train_at(&store, &config_for(5), &whole).unwrap();
+        train_at(&store, &config_for(2), &parts).unwrap();
         let run = RunFolder::resume(&parts).unwrap();
-        train(store.clone(), of(5), &run, true, Device::Cpu, &mut Seen::default()).unwrap();
+        train(store.clone(), config_for(5), &run, true, Device::Cpu, &mut Seen::default()).unwrap();
         let scores = |path: &Path| -> Vec<_> {
             let records = read_records(path).unwrap();
             let scores = records.iter().map(|record| (record.loss, record.val_mrr, record.test_mrr, record.step));

@@ -45,8 +45,8 @@ fn named(folder: &Path, name: &str, order: &[usize], columns: &[&str], plans: &[
         table += &(row.join(",") + "\n");
     }
     let labels: String = (0..NODES).map(|node| plans[(node % CLASSES) as usize].to_owned() + "\n").collect();
-    let file = |of: &str, text: String| {
-        let path = folder.join(format!("{name}-{of}.csv"));
+    let file = |suffix: &str, text: String| {
+        let path = folder.join(format!("{name}-{suffix}.csv"));
         fs::write(&path, text).unwrap();
         Some(path)
     };

@@ -138,11 +138,11 @@ fn a_slice_trains_like_its_graph_without_the_edges_of_other_chunks() {
     for model in [LayerKind::Sage, LayerKind::Gin, LayerKind::Gat] {
         for evaluate in [Evaluate::Exact, Evaluate::Sampled] {
             let config = TrainConfig { model, evaluate, ..deterministic() };
-            let of = |store, name: &str| {
+            let records_of = |store, name: &str| {
                 let path = folder.path().join(format!("{name}-{model}-{evaluate}.run"));
                 train_at(store, &config, &path).unwrap().1.records
             };
-            let (found, expected) = (of(&slice, "slice"), of(&whole, "whole"));
+            let (found, expected) = (records_of(&slice, "slice"), records_of(&whole, "whole"));
             assert_same(&format!("{model}, {evaluate}"), &found, &expected);
         }
     }
@@ -223,17 +223,19 @@ fn trains_like_its_graph(edges: SliceEdges) {
                 epochs: 2,
                 ..deterministic()
             };
-            let of = |store, name: &str| {
+            let records_of = |store, name: &str| {
                 let path = path(&format!("{name}-{model}-{first_hop}-{halo}-{partitions}.run"));
                 train_at(store, &config, &path).unwrap().1.records
             };
             // Partitions of the slice have other chunks than partitions of the whole store, so losses differ. They must
             // fall.
-            let found = of(&slice, "slice");
+            let found = records_of(&slice, "slice");
             // The slice has the in-degrees of halo nodes in the whole graph, and `reduced` lacks their in-edges.
             let other_degrees = (model, edges) == (LayerKind::Gcn, SliceEdges::All);
             match partitions {
-                1 if !other_degrees => assert_same(&format!("{model}, {first_hop}"), &found, &of(&reduced, "reduced")),
+                1 if !other_degrees => {
+                    assert_same(&format!("{model}, {first_hop}"), &found, &records_of(&reduced, "reduced"))
+                }
                 _ => assert!(found[1].loss < found[0].loss, "{model}, {first_hop}, {halo}: {found:?}"),
             }
         }

@@ -106,8 +106,8 @@ fn run_on(
 /// The parameters of the last checkpoint, to the bit.
 fn parameters(folder: &RunFolder) -> Vec<(String, Vec<u8>)> {
     let (_, checkpoint) = folder.checkpoints(3).unwrap().latest().unwrap().found.expect("it was saved");
-    let of = |tensor: grappa_run::checkpoint::NamedTensor| (tensor.name, tensor.bytes);
-    checkpoint.parameters.into_iter().map(of).collect()
+    let name_and_bytes = |tensor: grappa_run::checkpoint::NamedTensor| (tensor.name, tensor.bytes);
+    checkpoint.parameters.into_iter().map(name_and_bytes).collect()
 }
 
 #[test]

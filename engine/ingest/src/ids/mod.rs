@@ -236,8 +236,8 @@ fn load_table(dictionary: &Dictionary, permutation: &NodePermutation) -> Result<
         nodes.clear();
         nodes.extend(records.iter().map(|&[_, id]| id));
         permutation.nodes(&mut nodes);
-        for ([_, node], &of) in records.iter_mut().zip(&nodes) {
-            *node = of;
+        for ([_, node], &internal) in records.iter_mut().zip(&nodes) {
+            *node = internal;
         }
         table.insert_all(records, |index, other| shared.extend([other, NodeId(nodes[index])]));
         records.clear();

@@ -150,8 +150,8 @@ fn for_each_by_segment(
         while batch.read(&mut source)? {
             for index in 0..batch.len() {
                 let id = batch.get(index);
-                let (of, key) = segment_of(id.key(&plan.hash), plan.segments());
-                if of == segment {
+                let (id_segment, key) = segment_of(id.key(&plan.hash), plan.segments());
+                if id_segment == segment {
                     let node = match table.find(key) {
                         Some(node) if lookup.ids.has(node, id, lookup.strings)? => Some(node),
                         _ => None,

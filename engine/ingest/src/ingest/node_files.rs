@@ -109,7 +109,7 @@ impl NodeFiles {
         let are_read = features || options.edge_form.encoded.is_some();
         let has_lists = data.ids.is_some() || !options.splits.files.is_empty();
         let (columns, encoding) = (&data.tables.columns, &data.encoding);
-        for (option, is_given, is_used, of) in [
+        for (option, is_given, is_used, input) in [
             ("--features-from", !columns.features.is_empty(), features, "--features"),
             ("--missing", !encoding.missing.0.is_empty(), are_read, "--features"),
             ("--categories", encoding.categories.is_some(), are_read, "--features"),
@@ -118,8 +118,8 @@ impl NodeFiles {
         ] {
             if is_given && !is_used {
                 return Err(Error::conflict(
-                    format!("{option} is for the columns of a table, and {of} has no table"),
-                    format!("give {of} a table in text or Parquet, or omit {option}"),
+                    format!("{option} is for the columns of a table, and {input} has no table"),
+                    format!("give {input} a table in text or Parquet, or omit {option}"),
                 ));
             }
         }

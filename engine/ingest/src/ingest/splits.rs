@@ -149,13 +149,13 @@ fn first_place(mut source: SplitSource, kind: IdKind, id: &str) -> Result<String
     let Some(Place { path, position }) = id_lists::place_of(&mut source, kind, id)? else {
         return Ok("before".to_owned());
     };
-    let of = match path == list {
+    let suffix = match path == list {
         true => String::new(),
         false => format!(" of {}", path.display()),
     };
     Ok(match position {
-        Position::Line(line) => format!("in line {line}{of}"),
-        Position::Row(row) => format!("at row {row}{of}"),
+        Position::Line(line) => format!("in line {line}{suffix}"),
+        Position::Row(row) => format!("at row {row}{suffix}"),
         Position::Whole | Position::Offset(_) => "before".to_owned(),
     })
 }

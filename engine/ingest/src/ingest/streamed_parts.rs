@@ -78,7 +78,7 @@ fn write(job: &IngestJob<'_>, scan: Scan, partitioner: Partitioner, parts: u32, 
     tracing::info!("{:.2} % of the edges are between parts", 50.0 * cut as f64 / edges.max(1) as f64);
     let file = Temporary::replace(path)?;
     file.write_all(&npy::header("<u4", &[nodes]))?;
-    file.write_all(cast_slice(&streamed.of))?;
+    file.write_all(cast_slice(&streamed.part_of))?;
     file.finish()
 }
 
@@ -120,7 +120,7 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
 /// The parts of nodes so far.
 struct StreamedParts {
     /// The part of each node, or [`NO_PART`].
-    of: Vec<u32>,
+    part_of: Vec<u32>,
     /// Number of nodes of each part.
     sizes: Vec<u64>,
     /// The parts by size.
@@ -138,7 +138,7 @@ impl StreamedParts {
     fn new(nodes: u64, edges: u64, partitioner: Partitioner, parts: u32) -> Self {
         let even = nodes as f64 / f64::from(parts);
         Self {
-            of: vec![NO_PART; nodes as usize],
+            part_of: vec![NO_PART; nodes as usize],
             sizes: vec![0; parts as usize],
             by_size: (0..parts).map(|part| (0, part)).collect(),
             size_max: (even * IMBALANCE_MAX).ceil() as u64,
@@ -167,13 +167,13 @@ impl StreamedParts {
 
     /// Moves a node to the best part: a part with neighbors, or the smallest one. Returns the number of its neighbors in other parts.
     fn place(&mut self, node: u64, list: &[u64]) -> u64 {
-        let before = self.of[node as usize];
+        let before = self.part_of[node as usize];
         if before != NO_PART {
             self.resize(before, -1);
         }
         let mut found: Vec<u32> = Vec::new();
         for &neighbor in list {
-            let part = self.of[neighbor as usize];
+            let part = self.part_of[neighbor as usize];
             if part == NO_PART || neighbor == node {
                 continue;
             }
@@ -190,7 +190,7 @@ impl StreamedParts {
             self.score(a).total_cmp(&self.score(b)).then(size_b.cmp(&size_a)).then(b.cmp(&a))
         });
         let best = best.expect("there is the smallest part");
-        self.of[node as usize] = best;
+        self.part_of[node as usize] = best;
         self.resize(best, 1);
         let cut = list.len() as u64 - u64::from(self.neighbors[best as usize]);
         for part in found {

@@ -107,13 +107,13 @@ impl EdgeSource {
             id: &|_| Ok(None),
             place: &|row| {
                 let (file, position) = place(row);
-                let of = match self.files.len() {
+                let suffix = match self.files.len() {
                     1 => String::new(),
                     _ => format!(" of {}", file.file.path().display()),
                 };
                 match position {
-                    Position::Line(line) => format!("line {line}{of}"),
-                    _ => format!("row {}{of}", row & ((1 << NUMBER_BITS) - 1)),
+                    Position::Line(line) => format!("line {line}{suffix}"),
+                    _ => format!("row {}{suffix}", row & ((1 << NUMBER_BITS) - 1)),
                 }
             },
             is_assumed: false,

@@ -141,7 +141,7 @@ impl ColumnParts {
         open: &'a mut MutexGuard<'_, Option<(usize, ColumnRows)>>,
     ) -> Result<&'a ColumnRows> {
         let table = match open.take() {
-            Some((of, table)) if of == number => table,
+            Some((open_number, table)) if open_number == number => table,
             closed => {
                 drop(closed);
                 let Part { path, rows, .. } = &self.parts[number];

@@ -254,14 +254,14 @@ impl MatrixSource {
             id: id_of_row,
             place: &|row| {
                 let Place { path, position } = self.place(row);
-                let of = match path == self.path() {
+                let suffix = match path == self.path() {
                     true => String::new(),
                     false => format!(" of {}", path.display()),
                 };
                 match position {
-                    Position::Line(line) => format!("line {line}{of}"),
-                    Position::Row(row) => format!("row {row}{of}"),
-                    Position::Whole | Position::Offset(_) => format!("row {row}{of}"),
+                    Position::Line(line) => format!("line {line}{suffix}"),
+                    Position::Row(row) => format!("row {row}{suffix}"),
+                    Position::Whole | Position::Offset(_) => format!("row {row}{suffix}"),
                 }
             },
             is_assumed,

@@ -145,8 +145,12 @@ impl Problems {
     }
 
     fn of_kind(&self, kind: Kind, names: &RowNames<'_>) -> Result<String> {
-        let found: Vec<(usize, &Found)> =
-            self.0.iter().filter(|((of, _), _)| *of == kind).map(|((_, column), found)| (*column, found)).collect();
+        let found: Vec<(usize, &Found)> = self
+            .0
+            .iter()
+            .filter(|((problem_kind, _), _)| *problem_kind == kind)
+            .map(|((_, column), found)| (*column, found))
+            .collect();
         let mut columns = Vec::new();
         for &(column, found) in found.iter().take(COLUMNS_SHOWN) {
             columns.push(self.of_column(kind, column, found, names)?);

@@ -9,7 +9,7 @@ use super::{
 
 /// Rows of a table: an id, two features and a label each.
 fn part(ids: &[i64]) -> Vec<u8> {
-    let feature = |of: fn(i64) -> f32| Column::F32(ids.iter().map(|&id| Some(of(id))).collect());
+    let feature = |value: fn(i64) -> f32| Column::F32(ids.iter().map(|&id| Some(value(id))).collect());
     let columns = [
         ("id", Column::I64(some(ids))),
         ("a", feature(|id| id as f32)),

@@ -56,7 +56,7 @@ fn minibatches(loader: &Loader) -> Vec<Minibatch> {
 
 /// The edges of each hop of each seed, as pairs of nodes with their multiplicity.
 fn edges(minibatch: &Minibatch) -> Vec<Vec<(NodeId, NodeId)>> {
-    let of = |block: &crate::sample::Block| {
+    let edges_of = |block: &crate::sample::Block| {
         let to = |destination: usize| {
             let sources = &block.indices[block.edges_of(destination)];
             let pair = move |&source: &u32| (minibatch.nodes[destination], minibatch.nodes[source as usize]);
@@ -66,7 +66,7 @@ fn edges(minibatch: &Minibatch) -> Vec<Vec<(NodeId, NodeId)>> {
         edges.sort_unstable();
         edges
     };
-    minibatch.blocks.iter().map(of).collect()
+    minibatch.blocks.iter().map(edges_of).collect()
 }
 
 #[test]
@@ -128,14 +128,14 @@ fn a_halo_node_has_a_few_of_its_in_neighbors_and_others_after_a_repartition() {
     let (mut nodes, mut differ) = (0, 0);
     let (again, later) = (drawn(3, 0), drawn(1, 1));
     for node in first.nodes().iter() {
-        let of = |lists: &HaloLists| lists.sources(node).map(|source| source.0).collect::<Vec<_>>();
-        let (drawn, all) = (of(&first), graph.sources(node.0).collect::<Vec<_>>());
+        let sources = |lists: &HaloLists| lists.sources(node).map(|source| source.0).collect::<Vec<_>>();
+        let (drawn, all) = (sources(&first), graph.sources(node.0).collect::<Vec<_>>());
         assert_eq!(drawn.len(), all.len().min(4));
         let mut left = all.iter();
         assert!(drawn.iter().all(|source| left.any(|other| other == source)), "{drawn:?} of {all:?}");
-        assert_eq!(drawn, of(&again), "for any number of threads");
+        assert_eq!(drawn, sources(&again), "for any number of threads");
         nodes += 1;
-        differ += u64::from(all.len() > 8 && later.nodes().contains(node) && drawn != of(&later));
+        differ += u64::from(all.len() > 8 && later.nodes().contains(node) && drawn != sources(&later));
     }
     assert!(nodes > 100 && differ > 50, "{differ} of {nodes}");
     let given = first.given;

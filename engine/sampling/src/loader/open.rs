@@ -427,16 +427,16 @@ fn owned_and_seeds(
     let (mut owned, mut of_parts) = (Vec::new(), Vec::new());
     let count = assignment.partitions() as usize;
     for partition in (0..assignment.partitions()).map(PartitionId) {
-        let of = Owned::new(assignment, store, partition);
+        let part = Owned::new(assignment, store, partition);
         if options.share.serves(partition, count, options.concurrent(count)) {
-            let listed = seeds.of_partition(&of, nodes.as_deref());
+            let listed = seeds.of_partition(&part, nodes.as_deref());
             of_parts.push(PartSeeds::Served(Arc::new(listed)));
-            owned.push(of);
+            owned.push(part);
         } else {
             of_parts.push(PartSeeds::Elsewhere(match (of_others, &nodes) {
                 (Some(of_others), _) => of_others[partition.0 as usize],
-                (None, Some(nodes)) => of.seed_count(nodes),
-                (None, None) => seeds.of_partition(&of, None).len(),
+                (None, Some(nodes)) => part.seed_count(nodes),
+                (None, None) => seeds.of_partition(&part, None).len(),
             }));
         }
     }

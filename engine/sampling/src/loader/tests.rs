@@ -78,11 +78,11 @@ fn minibatches_do_not_depend_on_whether_views_are_in_memory_in_turn() {
         let mut all = opened(&store, options(ViewKind::Memory, concurrent, threads));
         let mut in_turn = opened(&store, options(ViewKind::InTurn, concurrent, threads));
         for epoch in 0..4 {
-            let of = |loader: &mut Loader| -> Vec<_> {
+            let epoch_of = |loader: &mut Loader| -> Vec<_> {
                 let batches = loader.epoch(epoch).unwrap();
                 batches.map(|batch| sampled(batch.unwrap().minibatch())).collect()
             };
-            let (expected, found) = (of(&mut all), of(&mut in_turn));
+            let (expected, found) = (epoch_of(&mut all), epoch_of(&mut in_turn));
             assert!(found == expected, "epoch {epoch}, {concurrent} at a time, {threads} threads");
             assert!(turns(&in_turn).groups_in_memory() <= 1);
         }

@@ -106,7 +106,7 @@ impl Hosts {
         let mut hosts = Self {
             of_worker: sets
                 .iter()
-                .map(|set| hosts.iter().position(|&of| of == set).expect("it is in the set"))
+                .map(|set| hosts.iter().position(|&other| other == set).expect("it is in the set"))
                 .collect(),
             chunks: vec![None; count],
         };
@@ -152,14 +152,14 @@ impl Hosts {
     /// The workers of a host, ascending.
     fn workers_of(&self, host: usize) -> impl Iterator<Item = u32> + '_ {
         let workers = (0..).zip(&self.of_worker);
-        workers.filter_map(move |(worker, &of)| (of == host).then_some(worker))
+        workers.filter_map(move |(worker, &other)| (other == host).then_some(worker))
     }
 
     /// The share of a worker in work that all workers divide, such as the partitions of a step: the partitions of a host are
     /// next to each other.
     pub fn share(&self, worker: u32) -> Share {
         let host = self.of_worker[worker as usize];
-        let before = self.of_worker.iter().filter(|&&of| of < host).count() as u32;
+        let before = self.of_worker.iter().filter(|&&other| other < host).count() as u32;
         let workers = self.of_worker.len() as u32;
         Share::new(before + self.share_within(worker).worker(), workers)
     }
@@ -197,7 +197,7 @@ impl Hosts {
     pub fn partitions_of_worker_max(&self) -> u32 {
         (0..self.count())
             .map(|host| {
-                let chunks = self.chunks.iter().flatten().filter(|(of, _)| *of == host);
+                let chunks = self.chunks.iter().flatten().filter(|(other, _)| *other == host);
                 chunks.count() / self.workers_of(host).count()
             })
             .min()
@@ -222,7 +222,9 @@ impl Hosts {
         for host in 0..self.count() {
             let (chunks, sizes): (Vec<usize>, Vec<u64>) = (0..)
                 .zip(&self.chunks)
-                .filter_map(|(chunk, held)| held.filter(|(of, _)| *of == host).map(|(_, held)| (chunk, held.work())))
+                .filter_map(|(chunk, held)| {
+                    held.filter(|(other, _)| *other == host).map(|(_, held)| (chunk, held.work()))
+                })
                 .unzip();
             let served = self.served_by(host, partitions, concurrent);
             self.check(host, chunks.len(), served.len(), partitions)?;

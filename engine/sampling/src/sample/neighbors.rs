@@ -160,8 +160,8 @@ impl NeighborHop<'_> {
         let GroupScratch { edge_weights, positions, draw, .. } = &mut *group.scratch;
         if let (Some(few), None) = (few, known) {
             // The same draws as where the largest weight is known.
-            let (max, of) = (weight_max(edge_weights), |at: u64| edge_weights[at as usize]);
-            weighted::by_rejection(&mut draws, (pool, few, self.replace), max, of, &mut draw.drawn);
+            let (max, weight) = (weight_max(edge_weights), |at: u64| edge_weights[at as usize]);
+            weighted::by_rejection(&mut draws, (pool, few, self.replace), max, weight, &mut draw.drawn);
         }
         let start = positions.len();
         match self.fanout {

@@ -47,7 +47,7 @@ pub(super) fn by_rejection(
         let mut tries = [(0, 0.0f32); TOGETHER];
         let tries = &mut tries[..(2 * missing).min(TOGETHER)];
         tries.iter_mut().for_each(|(at, _)| *at = draws.below(degree));
-        tries.iter_mut().for_each(|(at, of)| *of = weight(*at));
+        tries.iter_mut().for_each(|(at, value)| *value = weight(*at));
         for &mut (at, weight) in tries {
             // The unit is above 0, so weights of 0 are rejected.
             let is_kept = draws.unit() * f64::from(largest) <= f64::from(weight);

@@ -153,9 +153,9 @@ pub(crate) struct HaloPiece {
 
 impl HaloPiece {
     /// No lists of nodes of a set yet.
-    pub(crate) fn new(of: &NodeSet) -> Self {
+    pub(crate) fn new(nodes: &NodeSet) -> Self {
         Self {
-            is_wide: of.universe() > NARROW_NODES_MAX,
+            is_wide: nodes.universe() > NARROW_NODES_MAX,
             heads: Vec::new(),
             low: Vec::new(),
             high: Vec::new(),
@@ -356,10 +356,10 @@ mod tests {
         pieces[1].push(1, &[far - 1]);
         pieces[1].push(2, &[5, 5]);
         let lists = HaloLists::from_pieces(nodes, pieces.into());
-        let of = |node| lists.sources(NodeId(node)).map(|source| source.0).collect::<Vec<_>>();
-        assert_eq!(of(3), [1, 1 << 32, far]);
-        assert_eq!((of(500), of(501), of(999)), (vec![], vec![far - 1], vec![5, 5]));
-        assert!(of(4).is_empty(), "it has no list");
+        let sources = |node| lists.sources(NodeId(node)).map(|source| source.0).collect::<Vec<_>>();
+        assert_eq!(sources(3), [1, 1 << 32, far]);
+        assert_eq!((sources(500), sources(501), sources(999)), (vec![], vec![far - 1], vec![5, 5]));
+        assert!(sources(4).is_empty(), "it has no list");
         let planned = HaloLists::bytes_of(1000, 4, lists.low.len() as u64, EdgeData::default());
         assert_eq!(lists.bytes(), planned + lists.high.len() as u64);
         assert_eq!(

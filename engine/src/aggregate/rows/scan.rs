@@ -59,7 +59,7 @@ pub struct ScannedColumn<'a> {
     /// The rows.
     pub rows: &'a dyn NodeRows,
     /// The nodes whose rows these are, by position.
-    pub of: &'a NodeSet,
+    pub nodes: &'a NodeSet,
 }
 
 /// A part of a scan.
@@ -276,7 +276,7 @@ impl<'a> RowScan<'a> {
 
 impl ScannedColumn<'_> {
     fn places(&self, nodes: &[u64]) -> Vec<u64> {
-        nodes.iter().map(|&node| self.of.position(NodeId(node))).collect()
+        nodes.iter().map(|&node| self.nodes.position(NodeId(node))).collect()
     }
 }
 
@@ -328,7 +328,7 @@ impl<'a> Column<'a> {
 fn direct_rows<'a>(scanned: ScannedColumn<'a>, memory: u64) -> Option<&'a StoredRows<'a>> {
     scanned.rows.stored().filter(|rows| {
         let with_blocks = u64::from(rows.layout().stride) + 2 * block_bytes_max(rows);
-        scanned.of.is_all() && rows.file_bytes() > memory && with_blocks <= u64::from(READ_BYTES_MAX)
+        scanned.nodes.is_all() && rows.file_bytes() > memory && with_blocks <= u64::from(READ_BYTES_MAX)
     })
 }
 

@@ -175,16 +175,16 @@ impl StateRows {
     pub fn copied(
         folder: &Path,
         rows: &dyn NodeRows,
-        of: &NodeSet,
+        nodes: &NodeSet,
         Budget { memory, threads }: Budget,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let layout = rows.layout();
-        let mut copy = Self::in_new_file(folder, of.len(), layout)?;
+        let mut copy = Self::in_new_file(folder, nodes.len(), layout)?;
         let piece = (COPY_BYTES.min(COPIED_PIECE.bytes(memory)) / u64::from(layout.stride)).max(1);
-        let all = NodeSet::all(of.universe());
-        let column = ScannedColumn { rows, of: &all };
-        let scan = RowScan::new(&[column], of, piece, 0, threads)?.encoded();
+        let all = NodeSet::all(nodes.universe());
+        let column = ScannedColumn { rows, nodes: &all };
+        let scan = RowScan::new(&[column], nodes, piece, 0, threads)?.encoded();
         scan.each(progress, |part| copy.write_bytes(part.positions.start, bytemuck::cast_slice(&part.columns[0])))?;
         Ok(copy)
     }

@@ -164,7 +164,7 @@ fn a_scan_reads_the_rows_that_are_read_one_by_one() {
         let mut numbers = StateRows::new(set.len(), 1).unwrap();
         let values: Vec<f32> = (0..set.len()).map(|number| number as f32).collect();
         numbers.write(0, &values).unwrap();
-        let columns = [ScannedColumn { rows: &*features, of: &all }, ScannedColumn { rows: &numbers, of: &set }];
+        let columns = [ScannedColumn { rows: &*features, nodes: &all }, ScannedColumn { rows: &numbers, nodes: &set }];
         let mut places = Vec::new();
         set.nodes_at(0..set.len(), &mut places);
         let places: Vec<u64> = places.iter().map(|node| node.0).collect();
@@ -214,7 +214,7 @@ fn a_scan_takes_features_from_the_rows_of_aggregates() {
         fs::write(&path, bytes).unwrap();
     }
     let (all, damaged) = (NodeSet::all(store.manifest().nodes), store_features(&store).unwrap());
-    let columns = [&aggregates as &dyn NodeRows, &*damaged].map(|rows| ScannedColumn { rows, of: &all });
+    let columns = [&aggregates as &dyn NodeRows, &*damaged].map(|rows| ScannedColumn { rows, nodes: &all });
     let mut scan = RowScan::new(&columns, &all, 100, 0, 2).unwrap();
     let mut found = [Vec::new(), Vec::new()];
     while let Some(part) = scan.next(&Silent).unwrap() {
@@ -234,7 +234,7 @@ fn a_scan_of_damaged_or_changed_rows_is_an_error() {
     let whole = fs::read(&path).unwrap();
     let scan = |change: &dyn Fn()| {
         let features = store_features(&store).unwrap();
-        let columns = [ScannedColumn { rows: &*features, of: &nodes }];
+        let columns = [ScannedColumn { rows: &*features, nodes: &nodes }];
         let mut scan = RowScan::new(&columns, &nodes, 100, 0, 1).unwrap();
         change();
         let mut read = || -> Result<()> {

@@ -27,7 +27,7 @@ fn an_aggregation_that_begins_before_its_rows_are_made_gives_the_same_bits() {
         let chunks = MappedChunks::open_as(&store, small_bytes).unwrap();
         let space = || StateRows::in_file(folder.path(), all.len(), DIM, FeatureDtype::F32).unwrap();
         let (growing, never_made) = (GrowingRows::new(space()), GrowingRows::new(space()));
-        let of = |rows| Aggregation {
+        let aggregation_of = |rows| Aggregation {
             store: &store,
             lists: InNeighbors::all(&chunks),
             sources: &all,
@@ -35,7 +35,7 @@ fn an_aggregation_that_begins_before_its_rows_are_made_gives_the_same_bits() {
             destinations: &all,
             budget: Budget { memory, threads: 2 },
         };
-        let aggregation = of(&growing);
+        let aggregation = aggregation_of(&growing);
         let mut begun = aggregation.begin(&mean, &Silent).unwrap();
         thread::scope(|scope| {
             let mut writer = growing.writer();
@@ -46,10 +46,10 @@ fn an_aggregation_that_begins_before_its_rows_are_made_gives_the_same_bits() {
             added.join().unwrap().unwrap();
         });
         let found = tiles(|sink| begun.finish(sink));
-        let expected = tiles(|sink| of(&*features).run_with_rows(&mean, &Silent, sink));
+        let expected = tiles(|sink| aggregation_of(&*features).run_with_rows(&mean, &Silent, sink));
         assert!(found == expected && found.len() > 1, "{} tiles", found.len());
 
-        let aggregation = of(&never_made);
+        let aggregation = aggregation_of(&never_made);
         let mut begun = aggregation.begin(&mean, &Silent).unwrap();
         never_made.writer().write(0, &[1.0; 100 * DIM]).unwrap();
         assert!(matches!(begun.add_rows(), Err(Error::Stopped)));

@@ -53,9 +53,9 @@ fn a_slice_expands_only_the_sources_that_it_has() {
 #[test]
 fn sizes_grow_with_seeds_fanouts_and_owned_nodes() {
     let reach = reach(Degrees::Rmat);
-    let of = |seeds, fanout, owned| reach.sample(seeds, &[Some(fanout), Some(fanout)], owned);
-    let base = of(100.0, 5, 0.5);
-    for larger in [of(200.0, 5, 0.5), of(100.0, 6, 0.5), of(100.0, 5, 0.6)] {
+    let sampled = |seeds, fanout, owned| reach.sample(seeds, &[Some(fanout), Some(fanout)], owned);
+    let base = sampled(100.0, 5, 0.5);
+    for larger in [sampled(200.0, 5, 0.5), sampled(100.0, 6, 0.5), sampled(100.0, 5, 0.6)] {
         assert!(larger.edges() > base.edges() && larger.nodes > base.nodes);
     }
     // Several minibatches share nodes, and those that are used most are kept first.

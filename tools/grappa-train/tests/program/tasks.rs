@@ -196,8 +196,8 @@ fn a_slice_learns_numbers_and_partial_sets_and_predicts_as_its_graph_would() {
         let options = "--layers 1 --epochs 3 --fanouts -1 --first-hop sampled --threads 1 --quiet --out run --force";
         run(&mut folder.program(&format!("half {options}"))).success();
         assert!(number(&folder.summary("run"), "val_loss").is_finite());
-        let [of_slice, of_graph] = ["half", &format!("{store}.grappa")].map(|of: &str| {
-            run(&mut folder.program(&format!("predict run {of} --split test --out test.csv --force"))).success();
+        let [of_slice, of_graph] = ["half", &format!("{store}.grappa")].map(|input: &str| {
+            run(&mut folder.program(&format!("predict run {input} --split test --out test.csv --force"))).success();
             folder.read("test.csv").lines().map(str::to_owned).collect::<Vec<_>>()
         });
         assert!((10..of_graph.len() - 10).contains(&of_slice.len()), "{}", of_slice.len());

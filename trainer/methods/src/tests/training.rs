@@ -24,9 +24,9 @@ fn full_exchange_trains_as_one_process_on_the_whole_graph() {
     for model in models {
         for dropout in [0.0, 0.4] {
             let norm = Auto::Value(NormKind::Layer);
-            let of = |method| TrainConfig { dropout, residual: true, norm, ..config(method, model, |_| {}) };
-            let whole = TrainConfig { full_graph: true, partitions: Auto::Value(1), ..of(Method::Grappa) };
-            let (of_partitions, found) = run(&store, &of(Method::Full), folder.path());
+            let config_for = |method| TrainConfig { dropout, residual: true, norm, ..config(method, model, |_| {}) };
+            let whole = TrainConfig { full_graph: true, partitions: Auto::Value(1), ..config_for(Method::Grappa) };
+            let (of_partitions, found) = run(&store, &config_for(Method::Full), folder.path());
             let (of_whole, expected) = run(&store, &whole, folder.path());
             for (of_partitions, of_whole) in of_partitions.iter().zip(&of_whole) {
                 assert_near(&model.to_string(), of_partitions.loss, of_whole.loss);
@@ -218,9 +218,9 @@ fn methods_that_exchange_gradients_encode_them_and_count_what_is_sent() {
 fn local_steps_take_the_edges_inside_partitions_and_the_correction_takes_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let of = |method| config(method, LayerKind::Sage, |options| options.local_steps = 3);
+    let config_for = |method| config(method, LayerKind::Sage, |options| options.local_steps = 3);
     let [(stats, _), (isolated, _)] =
-        [Method::Llcg, Method::Isolated].map(|method| run(&store, &of(method), folder.path()));
+        [Method::Llcg, Method::Isolated].map(|method| run(&store, &config_for(method), folder.path()));
     for stats in &stats {
         assert_eq!(stats.sampled_edges, 3 * isolated[0].sampled_edges + store.manifest().edges);
         assert_eq!(stats.gradient_bytes, isolated[0].gradient_bytes);

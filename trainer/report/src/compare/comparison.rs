@@ -36,7 +36,7 @@ struct Curve {
     title: String,
     axis: &'static str,
     unit: Unit,
-    of: EpochValue,
+    value: EpochValue,
 }
 
 impl Comparison {
@@ -129,7 +129,7 @@ impl Comparison {
         let (loss, number) = (loss_axis(task), Unit::Number);
         let of_score = |split: usize| move |record: &EpochRecord| record.scores(task)[split];
         let curve =
-            |id, title: &str, (axis, unit), of: EpochValue| Curve { id, title: title.to_owned(), axis, unit, of };
+            |id, title: &str, (axis, unit), value: EpochValue| Curve { id, title: title.to_owned(), axis, unit, value };
         [
             curve("val", &format!("Validation {score}"), (score, unit), Box::new(of_score(0))),
             curve("test", &format!("Test {score}"), (score, unit), Box::new(of_score(1))),
@@ -152,7 +152,7 @@ impl Curve {
                 _ => unreachable!("runs are compared by epoch and by time"),
             };
             if self.id == TRAIN_LOSS || record.evaluated.is_some() {
-                let value = (self.of)(record).unwrap_or(f64::NAN);
+                let value = (self.value)(record).unwrap_or(f64::NAN);
                 samples.push(Sample { x, value });
             }
             if record.epoch == best {

@@ -181,13 +181,14 @@ fn colors_differ_and_stand_out_from_the_page_in_both_themes() {
     let (light, dark) = css.split_once("@media (prefers-color-scheme: dark)").unwrap();
     for theme in [light, dark.split_once("\n}\n").unwrap().0] {
         let colors = colors(theme);
-        let of = |wanted: &str| colors.iter().find(|(name, _)| *name == wanted).unwrap_or_else(|| panic!("{wanted}")).1;
+        let color_of =
+            |wanted: &str| colors.iter().find(|(name, _)| *name == wanted).unwrap_or_else(|| panic!("{wanted}")).1;
         let stages: Vec<&str> = Stage::ALL.iter().map(|stage| stage.name()).collect();
         let runs = ["run-1", "run-2", "run-3", "run-4", "run-5", "run-6", "run-7", "run-8"];
         for names in [&stages[..], &runs, &["train", "val", "test", "loss"]] {
             for (index, name) in names.iter().enumerate() {
-                assert!(names[..index].iter().all(|other| of(other) != of(name)), "{name}");
-                let mut both = [luminance(of(name)), luminance(of("card"))];
+                assert!(names[..index].iter().all(|other| color_of(other) != color_of(name)), "{name}");
+                let mut both = [luminance(color_of(name)), luminance(color_of("card"))];
                 both.sort_by(f64::total_cmp);
                 let contrast = (both[1] + 0.05) / (both[0] + 0.05);
                 assert!(contrast >= 3.0, "{name}: {contrast}");

@@ -184,13 +184,13 @@ impl RunState {
     }
 
     /// Notes a digest, unless it is None.
-    pub fn note_digest(&mut self, of: &str, digest: Option<u64>) {
-        self.counters.extend(digest.map(|digest| (of.to_owned(), digest)));
+    pub fn note_digest(&mut self, name: &str, digest: Option<u64>) {
+        self.counters.extend(digest.map(|digest| (name.to_owned(), digest)));
     }
 
     /// A digest that was noted.
-    pub fn digest(&self, of: &str) -> Option<u64> {
-        self.counters.get(of).copied()
+    pub fn digest(&self, name: &str) -> Option<u64> {
+        self.counters.get(name).copied()
     }
 
     /// Notes the changes that ingest made to the edges of the store.

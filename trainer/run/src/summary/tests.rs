@@ -159,12 +159,12 @@ fn sets_of_labels_are_judged_by_micro_f1_and_classes_by_accuracy() {
     }
     let best = Best { epoch: 3, step: 30, val: 0.75, test: None };
     let mut state = state(Some(best));
-    let of = |state: &RunState| Summary::new(&records, state, &TrainConfig::default(), StageSeconds::default());
+    let summarize = |state: &RunState| Summary::new(&records, state, &TrainConfig::default(), StageSeconds::default());
     let keys = ["val_micro_f1", "test_micro_f1"];
-    let score = of(&state).score();
+    let score = summarize(&state).score();
     assert_eq!((score.name, score.val, score.test), ("accuracy", Some(0.8), Some(0.3)));
     state.note_task(Task::MultiLabel);
-    let mut summary = of(&state);
+    let mut summary = summarize(&state);
     let score = summary.score();
     assert_eq!((score.name, score.val, score.test), ("micro F1", Some(0.75), Some(0.625)));
     let json = serde_json::to_value(&summary).unwrap();
@@ -191,11 +191,14 @@ fn early_stopping_is_noted_with_its_epoch_only_if_it_ended_the_run() {
     [0.9, 0.8, 0.7].into_iter().for_each(|score| {
         state.early_stopping.observe(score);
     });
-    let of = |early_stopping, epochs| {
+    let stopping_epoch = |early_stopping, epochs| {
         let config = TrainConfig { early_stopping, epochs, ..TrainConfig::default() };
         Summary::new(&records(), &state, &config, StageSeconds::default()).early_stopping_epoch
     };
-    assert_eq!([of(2, 9), of(3, 9), of(0, 9), of(2, 4)], [Some(4), None, None, None]);
+    assert_eq!(
+        [stopping_epoch(2, 9), stopping_epoch(3, 9), stopping_epoch(0, 9), stopping_epoch(2, 4)],
+        [Some(4), None, None, None]
+    );
 }
 
 #[test]

@@ -230,8 +230,9 @@ mod tests {
         let rows = Rows(vec![[1.0, 5.0, 1e6], [3.0, 5.0, 1e6 + 1.0], [5.0, 5.0, 1e6 + 2.0]]);
         let together = moments(&rows, [0..2, 2..3].into_iter(), &Silent).unwrap();
         // Of several hosts; some have no nodes.
-        let of_host =
-            |range: Range<u64>| moments(&rows, std::iter::once(range).filter(|of| !of.is_empty()), &Silent).unwrap();
+        let of_host = |range: Range<u64>| {
+            moments(&rows, std::iter::once(range).filter(|range| !range.is_empty()), &Silent).unwrap()
+        };
         let apart = [0..0, 1..3, 0..0, 0..1].map(of_host).into_iter().reduce(Moments::merged).unwrap();
         for moments in [together, apart] {
             assert_eq!(moments.rows, 3);

@@ -61,8 +61,8 @@ impl Exchange for AllReduce {
 }
 
 /// The last values of a tensor.
-fn tail(of: &Tensor, count: i64) -> Tensor {
-    of.narrow(0, of.size()[0] - count, count)
+fn tail(values: &Tensor, count: i64) -> Tensor {
+    values.narrow(0, values.size()[0] - count, count)
 }
 
 #[cfg(test)]

@@ -255,7 +255,8 @@ impl HistoricalRows {
 
     fn read_ahead(&self, layer: usize, nodes: &[NodeId]) {
         let below = self.layers[..layer - 1].iter().enumerate();
-        let differences = below.flat_map(|(below, of)| of.get(1..layer - below).into_iter().flatten());
+        let differences =
+            below.flat_map(|(below, differences_below)| differences_below.get(1..layer - below).into_iter().flatten());
         let inputs = self.inputs.iter().take(layer);
         let all = inputs.chain(differences).chain(&self.layers[layer - 1][..1]);
         all.for_each(|rows| rows.read_ahead(nodes));
@@ -269,7 +270,8 @@ impl HistoricalRows {
         read: impl Fn(&SetRows) -> Result<Tensor>,
     ) -> Result<Neighbor> {
         let below = self.layers[..layer - 1].iter().enumerate();
-        let differences = below.map(|(below, of)| of[1..layer - below].iter().map(&read).collect());
+        let differences =
+            below.map(|(below, differences_below)| differences_below[1..layer - below].iter().map(&read).collect());
         Ok(Neighbor {
             degrees,
             inputs: self.inputs[..layer].iter().map(&read).collect::<Result<_>>()?,

@@ -104,8 +104,8 @@ impl<'a> Keeper<'a> {
         let mut all = vec![first];
         for next in at + 1..self.nodes.drawn().len() {
             let last = all.last().expect("there is one");
-            let (rows, of) = (&last.rows, last.nodes.clone());
-            let gathered = self.gathered(rows, &of, next)?;
+            let (rows, nodes) = (&last.rows, last.nodes.clone());
+            let gathered = self.gathered(rows, &nodes, next)?;
             all.push(gathered);
         }
         Ok(all)

@@ -53,7 +53,7 @@ impl LayerPass<'_> {
     pub(super) fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
         let all = NodeSet::all(self.outputs.universe());
         let columns =
-            [ScannedColumn { rows: first_hop, of: &all }, ScannedColumn { rows: self.rows, of: self.rows_of }];
+            [ScannedColumn { rows: first_hop, nodes: &all }, ScannedColumn { rows: self.rows, nodes: self.rows_of }];
         let Budget { memory, threads } = self.inference.budget;
         let part_nodes = self.step_nodes();
         let scan = RowScan::new(&columns, self.outputs, part_nodes, memory, threads)?;

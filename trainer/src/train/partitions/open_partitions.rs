@@ -102,7 +102,7 @@ impl OpenPartitions {
         processes: &Processes,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let has = self.links_of.is_some_and(|of| of == epoch || !links.draws_edges());
+        let has = self.links_of.is_some_and(|links_epoch| links_epoch == epoch || !links.draws_edges());
         if !has {
             links.give_positives(&mut self.loader, partitions, processes, epoch, progress)?;
             self.links_of = Some(epoch);

@@ -27,8 +27,11 @@ const RANKS: u32 = SLICE_OF_RANK.len() as u32;
 
 impl Slices {
     fn new(folder: &Path) -> Self {
-        let of = |name: &str, chunks| generated(&folder.join(name), FeatureSource::Procedural, chunks);
-        Self { whole: of("whole", None), slices: [of("first", Some(0..=4)), of("second", Some(5..=7))] }
+        let generate = |name: &str, chunks| generated(&folder.join(name), FeatureSource::Procedural, chunks);
+        Self {
+            whole: generate("whole", None),
+            slices: [generate("first", Some(0..=4)), generate("second", Some(5..=7))],
+        }
     }
 
     /// Stored features instead of computed ones, and pre-aggregated features.
@@ -179,7 +182,10 @@ fn hosts_score_their_own_nodes() {
         }
         for (at, found) in of_first.1.iter().enumerate() {
             let found = found.as_ref().unwrap();
-            for report in [|of: &Evaluation| of.val.clone(), |of: &Evaluation| of.test.clone().unwrap()] {
+            for report in [
+                |evaluation: &Evaluation| evaluation.val.clone(),
+                |evaluation: &Evaluation| evaluation.test.clone().unwrap(),
+            ] {
                 let expected = of_slices.each_ref().map(|evaluations| report(&evaluations[at]));
                 let context = format!("{model}, {evaluate}, {at}");
                 assert!(expected.iter().all(|report| report.nodes > 10), "{context}");

@@ -175,14 +175,14 @@ fn walk_element(walk: &mut Walk<'_>, kind: &Kind) -> Option<()> {
         Plain(kind) => walk.skip(*kind),
         Bool => None,
         Struct(fields) => walk_struct(walk, fields),
-        List(of) => {
+        List(element) => {
             let list = walk.list()?;
-            let fits = list.elements == 0 || list.kind == of.of_element()?;
+            let fits = list.elements == 0 || list.kind == element.of_element()?;
             // Every element takes a byte.
             if !fits || list.elements > walk.left() {
                 return None;
             }
-            (0..list.elements).try_for_each(|_| walk_element(walk, of))
+            (0..list.elements).try_for_each(|_| walk_element(walk, element))
         }
     }
 }

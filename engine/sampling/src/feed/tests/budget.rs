@@ -46,12 +46,13 @@ fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
     watched(|| {
         let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 20);
-        let of = |keeps_margin| FeedOptions { keeps_margin, ..options(0, 2) };
+        let options_with = |keeps_margin| FeedOptions { keeps_margin, ..options(0, 2) };
         // The error names memory for the margin, kept or not.
-        let [named, with_margin] = [false, true].map(|keeps_margin| smallest(&store, &source, &of(keeps_margin)));
+        let [named, with_margin] =
+            [false, true].map(|keeps_margin| smallest(&store, &source, &options_with(keeps_margin)));
         assert_eq!(named, with_margin);
         for memory_bytes in [with_margin - (16 << 10), with_margin - (8 << 10), with_margin - 1] {
-            let kept = FeedOptions { memory_bytes, ..of(true) };
+            let kept = FeedOptions { memory_bytes, ..options_with(true) };
             let error = Feed::open(&store, &[], &source, &kept).err();
             assert!(matches!(error, Some(Error::Budget { .. })), "{memory_bytes}: {error:?}");
             let shrinking = FeedOptions { keeps_margin: false, ..kept };

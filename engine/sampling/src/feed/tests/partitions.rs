@@ -87,13 +87,13 @@ fn seeds_are_divided_evenly_among_the_steps_of_a_group() {
 /// The seeds of each minibatch, with its place.
 fn seeds(batches: &PartitionBatches) -> Vec<(BatchPlace, Vec<u64>)> {
     let mut scratch = Default::default();
-    let of = |index| {
+    let sample = |index| {
         let mut minibatch = Minibatch::default();
         batches.sample(index, &mut scratch, &mut minibatch).unwrap();
         let seeds = minibatch.nodes[..minibatch.seeds].iter().map(|node| node.0);
         (batches.places(index)[0], seeds.collect())
     };
-    (0..batches.batches()).map(of).collect()
+    (0..batches.batches()).map(sample).collect()
 }
 
 #[test]
@@ -196,7 +196,12 @@ fn disjoint_seeds_have_the_neighborhoods_of_their_own() {
         }
     }
     let nodes_of = |seed| {
-        let nodes = batch.nodes.iter().zip(&seed_of).filter(|(_, of)| **of == Some(seed)).map(|(node, _)| *node);
+        let nodes = batch
+            .nodes
+            .iter()
+            .zip(&seed_of)
+            .filter(|(_, seed_index)| **seed_index == Some(seed))
+            .map(|(node, _)| *node);
         nodes.collect::<Vec<_>>()
     };
     for seed in 0..3 {

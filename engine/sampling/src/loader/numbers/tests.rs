@@ -50,7 +50,7 @@ fn whole_bytes(store: &TestStore) -> u64 {
 fn kinds(store: &TestStore, memory: u64, numbers: &PartitionNumbers, schedule: Schedule) -> Vec<ViewKind> {
     let store = Arc::new(Store::open(store.store.path()).unwrap());
     let options = loader(memory, Some(numbers.concurrent as usize));
-    let of = |super_epoch| {
+    let kind = |super_epoch| {
         let repartition = RepartitionOptions {
             partitions: numbers.partitions,
             schedule,
@@ -62,7 +62,7 @@ fn kinds(store: &TestStore, memory: u64, numbers: &PartitionNumbers, schedule: S
         loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
         loader.served().next().unwrap().view.kind()
     };
-    (0..SUPER_EPOCHS.min(SUPER_EPOCHS_MAX)).map(of).collect()
+    (0..SUPER_EPOCHS.min(SUPER_EPOCHS_MAX)).map(kind).collect()
 }
 
 #[test]

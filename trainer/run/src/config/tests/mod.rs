@@ -159,9 +159,9 @@ fn unset_options_follow_from_the_others() {
     assert_eq!(config.table()["partitions"].as_integer(), Some(16));
     assert_eq!(TrainConfig::default().table()["partitions"].as_str(), Some("auto"));
     assert_eq!(TrainConfig::default().partitions(), 1);
-    let of = |model| TrainConfig { model, ..TrainConfig::default() };
-    assert_eq!(of(LayerKind::Sage).norm(), NormKind::None);
-    assert_eq!(of(LayerKind::Gin).norm(), NormKind::Batch);
+    let config_for = |model| TrainConfig { model, ..TrainConfig::default() };
+    assert_eq!(config_for(LayerKind::Sage).norm(), NormKind::None);
+    assert_eq!(config_for(LayerKind::Gin).norm(), NormKind::Batch);
 }
 
 #[test]
