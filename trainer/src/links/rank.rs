@@ -28,8 +28,6 @@ pub struct RankedEdges<'a> {
     pub store: &'a Store,
     /// Edges that are no filtered candidates: the edges of these parts. The graph is one of them.
     pub parts: &'a [EdgePart],
-    /// The same edges.
-    pub known: &'a KnownEdges,
     /// The candidates.
     pub candidates: &'a RankCandidates,
     /// The edges: source and destination.
@@ -47,18 +45,26 @@ impl RankedEdges<'_> {
         Self { edges: &self.edges[part], first: self.first + start as u64, drawn, ..*self }
     }
 
+    /// Opens the edges that are no filtered candidates.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(crate) fn open_known(&self) -> Result<KnownEdges> {
+        Ok(KnownEdges::new(self.store, self.parts, Vec::new())?)
+    }
+
     /// Draws all candidates of the edges.
     ///
     /// # Errors
     /// If files cannot be read, or a source has no candidates.
-    pub(crate) fn draw_all(&self, threads: usize) -> Result<Vec<DrawnPart>> {
+    pub(crate) fn draw_all(&self, known: &KnownEdges, threads: usize) -> Result<Vec<DrawnPart>> {
         let part = self.edges.len().div_ceil(threads.max(1)).max(1);
         let parts = (0..self.edges.len()).step_by(part);
         let draw = |start| {
             let part = self.part(start, start + part);
             let numbered = (part.first..).zip(part.edges);
             let drawn = numbered.map(|(number, &edge)| {
-                Ok(DrawnPart { edge, ranked: self.candidates.draw(self.store, self.known, number, edge)? })
+                Ok(DrawnPart { edge, ranked: self.candidates.draw(self.store, known, number, edge)? })
             });
             drawn.collect::<grappa_io::Result<Vec<_>>>()
         };
@@ -66,13 +72,13 @@ impl RankedEdges<'_> {
     }
 
     /// Some candidates of the first edge.
-    fn draw_slots(&self, slots: Range<u64>, threads: usize) -> Result<Vec<DrawnPart>> {
+    fn draw_slots(&self, known: &KnownEdges, slots: Range<u64>, threads: usize) -> Result<Vec<DrawnPart>> {
         let edge = self.edges[0];
         let part = (slots.end - slots.start).div_ceil(threads.max(1) as u64).max(1);
         let parts = slots.clone().step_by(part as usize);
         Ok(workers::each(parts, |start| {
             let part = start..slots.end.min(start + part);
-            Ok(DrawnPart { edge, ranked: self.candidates.draw_part(self.store, self.known, self.first, edge, part)? })
+            Ok(DrawnPart { edge, ranked: self.candidates.draw_part(self.store, known, self.first, edge, part)? })
         })?)
     }
 }
@@ -91,17 +97,23 @@ impl LinkEmbeddings<'_> {
         let edge_bytes = pairs * PAIR_BYTES + 2 * self.row_bytes();
         if edge_bytes > share && edges.candidates.count.is_some() {
             let slots = (share / (2 * PAIR_BYTES)).max(1);
+            let known = edges.open_known()?;
             for start in 0..edges.edges.len() {
                 let edge = edges.part(start, start + 1);
-                self.rank_in_blocks(&edge, slots, progress)?.add_to(&mut scores);
+                self.rank_in_blocks(&edge, &known, slots, progress)?.add_to(&mut scores);
             }
             return Ok(scores);
         }
+        // These open all files of edges.
+        let known = match edges.drawn {
+            Some(_) => None,
+            None => Some(edges.open_known()?),
+        };
         let mut part = (share / edge_bytes).max(1) as usize;
         let mut start = 0;
         while start < edges.edges.len() {
             let edges = edges.part(start, start + part);
-            let known = match self.known_edges(&edges, progress) {
+            let known_of_sources = match self.known_edges(&edges, progress) {
                 // Fewer sources have fewer known edges.
                 Err(EngineError::Budget { .. }) if edges.edges.len() > 1 => {
                     part = edges.edges.len() / 2;
@@ -110,16 +122,16 @@ impl LinkEmbeddings<'_> {
                 known => known?,
             };
             let is_counted = edges.candidates.count.is_some();
-            let drawn = match edges.drawn {
-                Some(drawn) => Cow::Borrowed(drawn),
-                None => Cow::Owned(edges.draw_all(self.threads)?),
+            let drawn = match (edges.drawn, &known) {
+                (None, Some(known)) => Cow::Owned(edges.draw_all(known, self.threads)?),
+                (drawn, _) => Cow::Borrowed(drawn.unwrap_or_default()),
             };
             for mut scored in self.score_drawn(&drawn, progress)? {
                 scored.is_ranked = is_counted;
                 scored.add_to(&mut scores);
             }
             if !is_counted {
-                self.rank_among_all(&edges, &known, &mut scores, progress)?;
+                self.rank_among_all(&edges, &known_of_sources, &mut scores, progress)?;
             }
             start += edges.edges.len();
         }
@@ -127,7 +139,13 @@ impl LinkEmbeddings<'_> {
     }
 
     /// Ranks one edge, whose candidates are drawn `slots` at a time.
-    fn rank_in_blocks(&self, edge: &RankedEdges<'_>, slots: u64, progress: &dyn Progress) -> Result<ScoredEdge> {
+    fn rank_in_blocks(
+        &self,
+        edge: &RankedEdges<'_>,
+        known: &KnownEdges,
+        slots: u64,
+        progress: &dyn Progress,
+    ) -> Result<ScoredEdge> {
         let source = edge.edges[0].0;
         let is_listed = matches!(edge.candidates.nodes, Candidates::Listed(_));
         let count = edge.candidates.count_of(source);
@@ -135,7 +153,7 @@ impl LinkEmbeddings<'_> {
         // The first slot alone tells whether any can be filtered.
         let (mut start, mut end) = (0, 1.min(count));
         loop {
-            for scored in self.score_drawn(&edge.draw_slots(start..end, self.threads)?, progress)? {
+            for scored in self.score_drawn(&edge.draw_slots(known, start..end, self.threads)?, progress)? {
                 match &mut all {
                     Some(all) => all.merge(&scored),
                     None => all = Some(scored),

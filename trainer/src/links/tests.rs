@@ -220,13 +220,12 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
             let ranked = RankedEdges {
                 store: &store,
                 parts: &EdgePart::ALL,
-                known: &known,
                 candidates: &candidates,
                 edges: &edges,
                 first: 0,
                 drawn: None,
             };
-            let drawn = ranked.draw_all(2).unwrap();
+            let drawn = ranked.draw_all(&known, 2).unwrap();
             let mut expected = LinkScores::default();
             for (number, &(source, destination)) in (0..).zip(&edges) {
                 let drawn = candidates.draw(&store, &known, number, (source, destination)).unwrap();

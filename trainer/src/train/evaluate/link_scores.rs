@@ -9,7 +9,7 @@ use grappa_run::{
     config::Evaluate,
     scores::{LinkReport, LinkScores, ScoreReport},
 };
-use grappa_sampling::{NodeSet, links::KnownEdges, policy::EMBEDDINGS};
+use grappa_sampling::{NodeSet, policy::EMBEDDINGS};
 
 use super::evaluations::Evaluation;
 use crate::train::{inference::needed::Needed, links::LinkData, model_on_graph::ModelOnGraph, tensors::host_values};
@@ -97,13 +97,12 @@ fn scores(
     let ranked = RankedEdges {
         store,
         parts: &parts,
-        known: &KnownEdges::new(store, &parts, Vec::new())?,
         candidates: &links.candidates,
         edges: &edges.edges()[start..end],
         first: start as u64,
-        drawn: None,
+        drawn,
     };
-    let ranked = RankedEdges { drawn: links.drawn(part, || ranked.draw_all(embeddings.threads))?, ..ranked };
+    let ranked = RankedEdges { drawn: links.keep_candidates(part, || ranked.draw_all(embeddings.threads))?, ..ranked };
     let mut scores = embeddings.rank(&ranked, progress)?;
     if links.ranks_destinations {
         let mut edges = edges.into_edges();

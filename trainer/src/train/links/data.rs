@@ -248,7 +248,11 @@ impl LinkData {
     ///
     /// # Errors
     /// The errors of `draw`.
-    pub fn drawn(&self, part: EdgePart, draw: impl FnOnce() -> Result<Vec<DrawnPart>>) -> Result<Option<&[DrawnPart]>> {
+    pub fn candidates_of(
+        &self,
+        part: EdgePart,
+        draw: impl FnOnce() -> Result<Vec<DrawnPart>>,
+    ) -> Result<Option<&[DrawnPart]>> {
         let drawn = &self.drawn[part as usize];
         if self.drawn_bytes > 0 && drawn.get().is_none() {
             let _ = drawn.set(draw()?);
