@@ -100,9 +100,10 @@ fn scores(
         candidates: &links.candidates,
         edges: &edges.edges()[start..end],
         first: start as u64,
-        drawn,
+        drawn: None,
     };
-    let ranked = RankedEdges { drawn: links.keep_candidates(part, || ranked.draw_all(embeddings.threads))?, ..ranked };
+    let draw = || ranked.draw_all(&ranked.open_known()?, embeddings.threads);
+    let ranked = RankedEdges { drawn: links.candidates_of(part, draw)?, ..ranked };
     let mut scores = embeddings.rank(&ranked, progress)?;
     if links.ranks_destinations {
         let mut edges = edges.into_edges();
