@@ -49,7 +49,7 @@ impl RankedEdges<'_> {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(crate) fn open_known(&self) -> Result<KnownEdges> {
+    pub fn open_known(&self) -> Result<KnownEdges> {
         Ok(KnownEdges::new(self.store, self.parts, Vec::new())?)
     }
 
@@ -57,7 +57,7 @@ impl RankedEdges<'_> {
     ///
     /// # Errors
     /// If files cannot be read, or a source has no candidates.
-    pub(crate) fn draw_all(&self, known: &KnownEdges, threads: usize) -> Result<Vec<DrawnPart>> {
+    pub fn draw_all(&self, known: &KnownEdges, threads: usize) -> Result<Vec<DrawnPart>> {
         let part = self.edges.len().div_ceil(threads.max(1)).max(1);
         let parts = (0..self.edges.len()).step_by(part);
         let draw = |start| {
