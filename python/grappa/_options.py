@@ -274,7 +274,7 @@ class TrainOptions(TypedDict, total=False):
     compress: Literal["none", "bf16", "int8", "top-k", "lossless"]
     #: Share of the gradient's values that compress="top-k" sends, such as 0.01; or a range such as 0.01..0.5.
     compress_rate: str | float | Sequence[str | float]
-    #: Partitions per step; auto: all, or as many as fit in memory= if the graph does not.
+    #: Partitions per step; auto: all, or as many as fit in memory= if the graph is larger.
     concurrent: int | Literal["auto"]
     #: TOML file with options; arguments override it.
     config: Path
@@ -340,7 +340,7 @@ class TrainOptions(TypedDict, total=False):
     last_heads: int | Literal["auto"]
     #: Number of layers, 1 to 256.
     layers: int
-    #: Maximum number of minibatches whose feature reads are planned together; auto: as many as memory allows.
+    #: Maximum number of minibatches in one plan of feature reads; auto: as many as memory allows.
     lookahead: int | Literal["auto"]
     #: Training loss.
     loss: Literal["auto", "cross-entropy", "focal", "mse", "mae", "huber", "bce", "bpr", "softmax"]

@@ -1,8 +1,9 @@
 //! The ledger of a memory limit: who may take how much of it, and why.
 //!
 //! A process has one limit, `--memory`. Each consumer of memory that grows with the graph takes a [`Lease`]: a name, a number of bytes and a
-//! reason. Leases of one phase are in memory at the same time, so their sum must not exceed the limit; the ledger checks this before the
-//! phase begins. A [`MemoryShare`] is a part of a budget by a constant, which is declared with its reason.
+//! reason. Leases of one phase are in memory at the same time, so their sum must not exceed the limit; [`Ledger::enter`] checks this before
+//! the phase begins. Some phases may exceed the limit, such as an inference with little memory. [`split_at_limit`] lists their excess as
+//! memory beside the limit, so that the check passes and the ledger shows the excess. A [`MemoryShare`] is a part of a budget by a constant, which is declared with its reason.
 //!
 //! The ledger allocates nothing and enforces nothing while a phase runs: consumers size their buffers by the same numbers.
 

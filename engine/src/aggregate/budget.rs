@@ -2,7 +2,7 @@
 
 use grappa_io::ledger::MemoryShare;
 
-/// A block of sources, of which two are in memory at a time.
+/// A block of sources. Two blocks are in memory at a time.
 pub(super) const BLOCK: MemoryShare = MemoryShare::one(
     "block of sources",
     8,
@@ -15,7 +15,7 @@ pub(super) const SEGMENTS: MemoryShare = MemoryShare::one(
     16,
     "each list of edges ends with a segment that is half empty on average, and 1/16 bounds what all of them waste; chosen, not measured",
 );
-/// Rows of destinations that a reduction reads beside those of their in-neighbors. At least one row.
+/// Rows of destinations that a reduction reads in addition to the rows of in-neighbors. At least one row.
 pub(super) const OWN_ROWS: MemoryShare = MemoryShare::one(
     "own rows",
     64,

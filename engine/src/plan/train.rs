@@ -437,11 +437,15 @@ impl<'a> Planner<'a> {
         [
             READ_BUFFERS.lease_of(ENGINE_BYTES_MAX.min(READ_BUFFERS.bytes(memory))),
             RESERVE.lease(memory),
-            Lease::new("feature buffers", (BUFFERS * buffer) as u64, "about four, of which each thread may have one"),
+            Lease::new(
+                "feature buffers",
+                (BUFFERS * buffer) as u64,
+                "about four; each thread may hold one of these buffers",
+            ),
         ]
     }
 
-    /// The estimated memory of training steps by consumer. `features` are the bytes of feature rows, of which some may be read on demand.
+    /// The estimated memory of training steps by consumer. `features` are the bytes of all feature rows; some rows may be read on demand.
     fn ledger(&self, minibatch: &Minibatch, adjacency: f64, halo: HaloData, features: f64) -> Result<Ledger> {
         let mut leases = vec![
             LISTS.lease_of((adjacency - halo.list_bytes()) as u64),

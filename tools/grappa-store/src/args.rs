@@ -249,7 +249,7 @@ pub struct ReadingArgs {
     /// I/O engine
     #[arg(long, default_value = "auto", value_parser = read_engines())]
     pub read_engine: Choice,
-    /// Minibatches whose feature reads are planned together, at most [default: as many as memory allows]
+    /// Maximum number of minibatches in one plan of feature reads [default: as many as memory allows]
     #[arg(long, value_name = "L", value_parser = parse_lookahead)]
     pub lookahead: Option<usize>,
     /// Where the adjacency lists are during sampling

@@ -104,11 +104,8 @@ impl LinkEmbeddings<'_> {
             }
             return Ok(scores);
         }
-        // These open all files of edges.
-        let known = match edges.drawn {
-            Some(_) => None,
-            None => Some(edges.open_known()?),
-        };
+        // Only draws need the known edges, whose files must all be opened.
+        let known = edges.drawn.is_none().then(|| edges.open_known()).transpose()?;
         let mut part = (share / edge_bytes).max(1) as usize;
         let mut start = 0;
         while start < edges.edges.len() {
@@ -122,9 +119,12 @@ impl LinkEmbeddings<'_> {
                 known => known?,
             };
             let is_counted = edges.candidates.count.is_some();
-            let drawn = match (edges.drawn, &known) {
-                (None, Some(known)) => Cow::Owned(edges.draw_all(known, self.threads)?),
-                (drawn, _) => Cow::Borrowed(drawn.unwrap_or_default()),
+            let drawn = match edges.drawn {
+                Some(drawn) => Cow::Borrowed(drawn),
+                None => {
+                    let known = known.as_ref().expect("opened, because candidates must be drawn");
+                    Cow::Owned(edges.draw_all(known, self.threads)?)
+                }
             };
             for mut scored in self.score_drawn(&drawn, progress)? {
                 scored.is_ranked = is_counted;

@@ -146,7 +146,7 @@ pub(crate) enum PairScore {
 impl PairScore {
     /// The score of a source and a destination.
     #[inline]
-    pub fn of_rows(&self, source: &[f32], destination: &[f32]) -> f32 {
+    pub fn score(&self, source: &[f32], destination: &[f32]) -> f32 {
         match self {
             Self::Dot => products(source, destination),
             Self::Cosine => {

@@ -18,8 +18,8 @@ pub(crate) const STEPS: &str = "training steps";
 /// The phase of exact evaluations and of refreshes of historical embeddings.
 pub(crate) const INFERENCE: &str = "inference while training";
 
-/// Pairs that the user lists for the ranks of evaluations.
-const CANDIDATES: &str = "listed candidates";
+/// Candidates of evaluations of links: listed by the user, or drawn.
+const CANDIDATES: &str = "candidates of links";
 /// A batch that all epochs have is kept if it takes at most this share of the memory.
 const REPEATED_BATCH: MemoryShare = MemoryShare::one(
     "batch of every epoch",
@@ -101,8 +101,8 @@ impl TrainingMemory<'_> {
     }
 
     /// Divides the memory for an inference, after the feed was closed if it reads rows on demand. With `keeps`, the inference saves
-    /// historical embeddings. `views` are the bytes of adjacency lists, `kept` those of historical embeddings, of what evaluations left for
-    /// the next ones, and of listed candidates.
+    /// historical embeddings. `views` are the bytes of adjacency lists. `kept` are the bytes of historical embeddings, first inputs and
+    /// candidates of links, which stay in memory during the inference.
     pub fn divide_for_inference(&self, views: u64, kept: u64, keeps: bool) -> InferenceBudget {
         let (memory, feed) = (self.config.memory.0, self.loader.feed());
         let features = match feed {
@@ -115,7 +115,7 @@ impl TrainingMemory<'_> {
             Lease::new(
                 "kept results",
                 kept,
-                "historical embeddings, first inputs and listed candidates that stay from one inference to the next",
+                "historical embeddings, first inputs and candidates of links that stay from one inference to the next",
             ),
             self.repeated_batch(),
         ];

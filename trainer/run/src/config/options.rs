@@ -105,7 +105,7 @@ train_options! {
         negative_sampling("HOW"): NegativeSampling = NegativeSampling::default();
         /// File of hard negatives, for --task link: pairs of a source and a destination without an edge
         ///
-        /// The format is that of an edge list. The negatives of an edge are drawn from the pairs of its source whose
+        /// The file is an edge list of such pairs. The negatives of an edge are drawn from the pairs of its source whose
         /// destination is in the partition. A source without such pairs draws uniform negatives. In an undirected graph,
         /// a pair counts for both nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -207,7 +207,7 @@ train_options! {
         /// logged in metrics.jsonl and summary.json, and a resumed run keeps it.
         #[serde(with = "serde_text")]
         partitions("K"): Auto<u32> = Auto::Auto, bounds: &[AtLeastOne];
-        /// Partitions per step; auto: all, or as many as fit in --memory if the graph does not
+        /// Partitions per step; auto: all, or as many as fit in --memory if the graph is larger
         #[serde(with = "serde_text")]
         concurrent("Q"): Auto<u32> = Auto::Auto, bounds: &[AtLeastOne];
         /// Repartitioning schedule
@@ -245,7 +245,7 @@ train_options! {
         /// Number of worker threads; auto: one per processor
         #[serde(with = "serde_text")]
         threads("T"): Auto<NonZeroUsize> = Auto::Auto, bounds: &[AtMost(THREADS_MAX)], scope: Process;
-        /// Maximum number of minibatches whose feature reads are planned together; auto: as many as memory allows
+        /// Maximum number of minibatches in one plan of feature reads; auto: as many as memory allows
         #[serde(with = "serde_text")]
         lookahead("N"): Auto<NonZeroUsize> = Auto::Auto, scope: Process;
         /// I/O engine

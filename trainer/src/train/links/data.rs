@@ -37,7 +37,7 @@ const LISTED_PAIRS: MemoryShare = MemoryShare::one(
 const DRAWN_CANDIDATES: MemoryShare = MemoryShare::one(
     "drawn candidates",
     16,
-    "they save the draws and look-ups of each evaluation, some 40 % of it; half as much as a file of listed pairs; chosen, not measured",
+    "they save the draws and look-ups of each evaluation; candidates that exceed 1/16 are drawn in each; chosen, not measured",
 );
 /// Bytes of a drawn candidate: as a filtered and as a raw one.
 const CANDIDATE_BYTES: u64 = 2 * size_of::<NodeId>() as u64;
@@ -346,7 +346,7 @@ fn rank_candidates(
     Ok(RankCandidates { count, nodes, destinations, seed: 0 })
 }
 
-/// Bytes of the candidates of so many edges, at most. 0 if edges are ranked among all nodes.
+/// Bytes of the candidates of `edges` edges, at most. 0 if edges are ranked among all nodes.
 fn drawn_bytes(edges: u64, count: Option<u32>) -> u64 {
     let of_edge = size_of::<DrawnPart>() as u64 + CANDIDATE_BYTES * u64::from(count.unwrap_or(0));
     if count.is_some() { edges.saturating_mul(of_edge) } else { 0 }
