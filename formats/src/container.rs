@@ -35,8 +35,8 @@ use crate::{FormatError, Result, error::invalid_if};
 /// in text mode damages them.
 pub const MAGIC: [u8; 8] = *b"\x89GRAPPA\n";
 
-/// The format version that this crate writes, and the newest one that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest format version that this crate reads. [`FileKind::version`] is the version that it writes.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Length of the fixed part of the header in bytes.
 pub const HEADER_BYTES: usize = 64;
@@ -94,10 +94,29 @@ impl FileKind {
     /// `schema`: the names of features and classes.
     pub const SCHEMA: Self = Self(*b"SCHM");
 
+    /// `manifest` of a graph with types: its node types and relations.
+    pub const GRAPH: Self = Self(*b"GRPH");
+    /// `manifest` of a member of such a graph: a node type or a relation.
+    pub const MEMBER: Self = Self(*b"MEMB");
+
     /// Whether readers need single pages of the payload.
     fn is_read_at_random(self) -> bool {
-        let whole = [Self::MANIFEST, Self::SPLIT, Self::ASSIGNMENT, Self::AGGREGATES, Self::SCHEMA];
+        let whole = [
+            Self::MANIFEST,
+            Self::SPLIT,
+            Self::ASSIGNMENT,
+            Self::AGGREGATES,
+            Self::SCHEMA,
+            Self::GRAPH,
+            Self::MEMBER,
+        ];
         !whole.contains(&self)
+    }
+
+    /// The format version of new files of this kind: the one that introduced the kind. Readers of older versions so report that the file is
+    /// newer.
+    pub fn version(self) -> u32 {
+        if [Self::GRAPH, Self::MEMBER].contains(&self) { 2 } else { 1 }
     }
 
     /// Payload bytes per checksum in new files of this kind.
@@ -116,6 +135,11 @@ impl fmt::Debug for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FileKind({self})")
     }
+}
+
+/// Whether a container file is of a kind. Nothing is checked.
+pub fn is_of_kind(file: &[u8], kind: FileKind) -> bool {
+    file.get(8..12) == Some(&kind.0)
 }
 
 /// The decoded header of a container file.
@@ -171,7 +195,7 @@ impl Header {
         let meta_checksum = xxh3_64(&bytes[64..]);
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&self.kind.0);
-        bytes[12..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.kind.version().to_le_bytes());
         bytes[16..24].copy_from_slice(&self.payload_offset.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.payload_bytes.to_le_bytes());
         bytes[32..36].copy_from_slice(&(self.meta.len() as u32).to_le_bytes());
@@ -220,6 +244,8 @@ impl Header {
         if found_kind != kind {
             return Err(FormatError::Kind { expected: kind.to_string(), found: found_kind.to_string() });
         }
+        let version = u32_at(fixed, 12);
+        invalid_if!(version != kind.version(), 12, "files of kind {kind} have format version {}, not {version}", kind.version());
         let header = Self {
             kind,
             payload_offset,

@@ -24,6 +24,7 @@ mod edge_part;
 pub mod edge_rows;
 mod error;
 pub mod features;
+pub mod graph;
 mod id;
 pub mod labels;
 pub mod manifest;

@@ -5,7 +5,15 @@
 //! file in it is on disk, and is never modified. It is replaced in one case: when features are added to a store that
 //! has none. The assignment of edge buckets to partitions changes later, so it is not in the manifest.
 
-use rkyv::{Archive, Deserialize, Serialize, rancor, util::AlignedVec};
+use rkyv::{
+    Archive, Deserialize, Portable, Serialize,
+    api::high::{HighDeserializer, HighSerializer, HighValidator},
+    bytecheck::CheckBytes,
+    rancor,
+    ser::allocator::ArenaHandle,
+    util::AlignedVec,
+    with::Skip,
+};
 
 use crate::{
     EdgePart, FormatError, Result,
@@ -41,6 +49,7 @@ pub use crate::{
 ///     rejected: 0,
 ///     generator: String::new(),
 ///     files: Vec::new(),
+///     sources: Sources::Nodes,
 /// };
 /// assert_eq!(Manifest::decode(&manifest.encode())?, manifest);
 ///
@@ -82,6 +91,28 @@ pub struct Manifest {
     pub generator: String,
     /// All immutable files of the store except the manifest, sorted by path.
     pub files: Vec<FileEntry>,
+    /// The nodes from which edges come. [`Sources::Nodes`] but in members of a [graph with types](crate::graph).
+    #[rkyv(with = Skip)]
+    pub sources: Sources,
+}
+
+/// The nodes from which the edges of a store come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub enum Sources {
+    /// The nodes of the store.
+    #[default]
+    Nodes,
+    /// The nodes of another type. They are in these chunks: C + 1 starts, as in [`Manifest::chunk_starts`]. The store is a relation.
+    Type(Vec<u64>),
+    /// None: the store is a node type, without adjacency lists.
+    None,
+}
+
+/// The payload of the manifest of a member of a graph.
+#[derive(Archive, Serialize, Deserialize)]
+struct Member {
+    manifest: Manifest,
+    sources: Sources,
 }
 
 /// The maximum number of edge buckets in a manifest: present chunks times chunks.
@@ -239,8 +270,10 @@ impl Manifest {
 
     /// The file `manifest`, and its digest.
     fn encoded(&self) -> (Vec<u8>, u64) {
-        let payload = rkyv::to_bytes::<rancor::Error>(self).expect("a manifest is plain data, which always archives");
-        container::encode_file(FileKind::MANIFEST, Vec::new(), &payload)
+        if self.sources == Sources::Nodes {
+            return encode_archive(FileKind::MANIFEST, self);
+        }
+        encode_archive(FileKind::MEMBER, &Member { manifest: self.clone(), sources: self.sources.clone() })
     }
 
     /// The digest in the header of the file `manifest`. Files that are made for a store name it.
@@ -248,16 +281,44 @@ impl Manifest {
         self.encoded().1
     }
 
-    /// Decodes and fully checks the file `manifest`: the container, the archive, and that its parts agree.
+    /// Decodes and fully checks the file `manifest` of a store or of a member of a graph: the container, the archive, and that its parts
+    /// agree.
     pub fn decode(file: &[u8]) -> Result<Self> {
-        let (header, payload) = container::decode_file(file, FileKind::MANIFEST)?;
-        let mut aligned = AlignedVec::<16>::with_capacity(payload.len());
-        aligned.extend_from_slice(payload);
-        let manifest: Self = rkyv::from_bytes::<Self, rancor::Error>(&aligned).map_err(|e| {
-            FormatError::invalid(header.payload_offset, format!("the manifest's archive is invalid: {e}"))
-        })?;
-        manifest.check().map_err(|error| error.moved_to(header.payload_offset))?;
+        let is_member = container::is_of_kind(file, FileKind::MEMBER);
+        let (manifest, at) = match is_member {
+            true => {
+                let (member, at) = decode_archive::<Member, _>(file, FileKind::MEMBER)?;
+                (Self { sources: member.sources, ..member.manifest }, at)
+            }
+            false => decode_archive::<Self, _>(file, FileKind::MANIFEST)?,
+        };
+        let checked = manifest.check().and_then(|()| {
+            invalid_if!(is_member && manifest.sources == Sources::Nodes, 0, "a member is a node type or a relation");
+            Ok(())
+        });
+        checked.map_err(|error| error.moved_to(at))?;
         Ok(manifest)
+    }
+
+    /// The chunks of the nodes from which edges come. None if there are no edges.
+    ///
+    /// # Panics
+    /// As [`Manifest::chunk_map`].
+    pub fn source_map(&self) -> Option<ChunkMap> {
+        match &self.sources {
+            Sources::Nodes => Some(self.chunk_map()),
+            Sources::Type(starts) => Some(ChunkMap::from_starts(starts.clone()).expect("checked when decoded")),
+            Sources::None => None,
+        }
+    }
+
+    /// The number of chunks from which edges come.
+    fn source_chunks(&self) -> usize {
+        match &self.sources {
+            Sources::Nodes => self.chunks.len(),
+            Sources::Type(starts) => starts.len() - 1,
+            Sources::None => 0,
+        }
     }
 
     /// The division of nodes into chunks.
@@ -342,16 +403,21 @@ impl Manifest {
             map.nodes(),
             map.chunks()
         );
-        let present = self.chunks.iter().filter(|chunk| chunk.present).count() as u64;
+        if let Sources::Type(starts) = &self.sources {
+            ChunkMap::from_starts(starts.clone())?;
+            let has_node_data = self.features.is_some() || self.labels.is_some() || !self.splits.is_empty();
+            invalid_if!(has_node_data, 0, "a relation has features, labels or splits of nodes");
+        }
+        let (present, source_chunks) = (self.chunks.iter().filter(|chunk| chunk.present).count(), self.source_chunks());
         invalid_if!(
-            present * chunks as u64 > BUCKETS_MAX,
+            present as u64 * source_chunks as u64 > BUCKETS_MAX,
             0,
-            "{present} chunks present of {chunks} make more than {BUCKETS_MAX} edge buckets"
+            "{present} chunks present with edges from {source_chunks} make more than {BUCKETS_MAX} edge buckets"
         );
         let may_be_halo = self.stored_features().is_some();
         let mut edges = 0u64;
         for (i, chunk) in self.chunks.iter().enumerate() {
-            let buckets = if chunk.present { chunks } else { 0 };
+            let buckets = if chunk.present { source_chunks } else { 0 };
             let sum = chunk.bucket_edges.iter().try_fold(0u64, |sum, &n| sum.checked_add(n));
             invalid_if!(
                 chunk.bucket_edges.len() != buckets || sum != Some(chunk.edges),
@@ -390,6 +456,32 @@ impl Manifest {
         }
         Ok(())
     }
+}
+
+/// Encodes a container file whose payload is the archive of a value. Returns it with its digest.
+pub(crate) fn encode_archive<T>(kind: FileKind, value: &T) -> (Vec<u8>, u64)
+where
+    T: for<'a> Serialize<HighSerializer<AlignedVec, ArenaHandle<'a>, rancor::Error>>,
+{
+    let payload = rkyv::to_bytes::<rancor::Error>(value).expect("plain data always archives");
+    container::encode_file(kind, Vec::new(), &payload)
+}
+
+/// Decodes such a file. Returns the value, and where its archive begins in the file.
+pub(crate) fn decode_archive<T, A>(file: &[u8], kind: FileKind) -> Result<(T, u64)>
+where
+    T: Archive<Archived = A>,
+    A: Portable
+        + for<'a> CheckBytes<HighValidator<'a, rancor::Error>>
+        + Deserialize<T, HighDeserializer<rancor::Error>>,
+{
+    let (header, payload) = container::decode_file(file, kind)?;
+    let mut aligned = AlignedVec::<16>::with_capacity(payload.len());
+    aligned.extend_from_slice(payload);
+    let value = rkyv::from_bytes::<T, rancor::Error>(&aligned).map_err(|e| {
+        FormatError::invalid(header.payload_offset, format!("the manifest's archive is invalid: {e}"))
+    })?;
+    Ok((value, header.payload_offset))
 }
 
 fn is_plain_path(path: &str) -> bool {

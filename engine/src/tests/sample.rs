@@ -11,7 +11,7 @@ use grappa_formats::{
     labels::LabelsMeta,
     manifest::{
         ChunkEntry, EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind,
-        LabelSpec, Manifest, PermutationSpec, SelfLoops, SplitEntry,
+        LabelSpec, Manifest, PermutationSpec, SelfLoops, Sources, SplitEntry,
     },
     permutation_table::{self, PermutationTableMeta},
     schema::{Column, Schema},
@@ -148,6 +148,7 @@ impl Sample {
         let layout = FeatureLayout::new(self.dtype, DIM);
         let labels = LabelSpec::new(self.label_kind, 4);
         let mut manifest = Manifest {
+            sources: Sources::Nodes,
             writer: "test 1".into(),
             nodes: NODES,
             edges: 0,

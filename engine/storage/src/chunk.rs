@@ -50,7 +50,7 @@ impl AdjacencyFiles {
     fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, weights: bool) -> Result<Self> {
         let edges = store.file(&files::of_chunk(span.chunk, &part.file("edges")))?;
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
-        expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
+        expect_adjacency(&meta, span, store.source_nodes()).map_err(Error::format(edges.path()))?;
         let degrees = store.file(&files::of_chunk(span.chunk, &part.file("degrees")))?;
         if degrees.header().meta != edges.header().meta {
             let problem = "the file describes other adjacency lists than the chunk's `edges`";
@@ -106,7 +106,7 @@ impl HaloDegrees {
         let file = store.file(&files::of_chunk(chunk, "degrees"))?;
         let meta = RowsMeta::decode(&file.header().meta).map_err(Error::format(file.path()))?;
         let span = ChunkSpan::for_chunk(store.chunks(), chunk);
-        expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(file.path()))?;
+        expect_adjacency(&meta, span, store.source_nodes()).map_err(Error::format(file.path()))?;
         let degrees =
             Self { sizes: store.row_sizes(meta.codec), file: MappedPayload::new(&file, Access::Random)?, meta };
         // `degree` expects the decoder to succeed, so it is tried once here.
@@ -359,16 +359,16 @@ fn checked_rows(file: &MappedPayload) -> CheckedEdgeRows<'_> {
     CheckedEdgeRows { rows, file }
 }
 
-/// Fails unless `meta` describes the adjacency lists of `span`, in a graph of `nodes` nodes.
-pub fn expect_adjacency(meta: &RowsMeta, span: ChunkSpan, nodes: u64) -> grappa_formats::Result<()> {
-    let expected = (span.first_node.0, span.rows, nodes);
+/// Fails unless `meta` describes the adjacency lists of `span`, with sources among `sources` nodes.
+pub fn expect_adjacency(meta: &RowsMeta, span: ChunkSpan, sources: u64) -> grappa_formats::Result<()> {
+    let expected = (span.first_node.0, span.rows, sources);
     let found = (meta.first_node, meta.rows, meta.universe);
     if found != expected {
         return Err(FormatError::invalid(
             64,
             format!(
-                "expected {} adjacency lists from node {} of a graph of {} nodes, found {} from node {} of {}; were files \
-                 swapped?",
+                "expected {} adjacency lists from node {} with sources among {} nodes, found {} from node {} with sources among {}; were \
+                 files swapped?",
                 expected.1, expected.0, expected.2, found.1, found.0, found.2
             ),
         ));

@@ -7,7 +7,7 @@ use grappa_formats::{
     ChunkId, EdgePart, FormatError,
     aggregates::AggregateKind,
     container::FileKind,
-    manifest::{ExternalIds, FileEntry, Manifest, PermutationSpec},
+    manifest::{ExternalIds, FileEntry, Manifest, PermutationSpec, Sources},
     schema,
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, durable::TEMPORARY};
@@ -38,6 +38,16 @@ pub const AGGREGATE_INDEX: &str = "index";
 
 /// The folder in which features grow that are added to a finished store.
 pub const FEATURES_PARTIAL: &str = "features.partial";
+
+/// The folder of a node type, in the folder of a graph with types.
+pub fn node_type_folder(node_type: usize) -> String {
+    format!("nodes-{node_type}")
+}
+
+/// The folder of a relation, in the folder of a graph with types.
+pub fn relation_folder(relation: usize) -> String {
+    format!("relation-{relation}")
+}
 
 /// Name of the folder of a chunk.
 pub fn chunk_folder(chunk: ChunkId) -> String {
@@ -140,7 +150,9 @@ pub fn is_unlisted_feature_file(manifest: &Manifest, path: &str) -> bool {
 pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     let mut names = Vec::new();
     for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
-        names.extend(["edges", "degrees"].map(|name| part.file(name)));
+        if manifest.sources != Sources::None {
+            names.extend(["edges", "degrees"].map(|name| part.file(name)));
+        }
         if manifest.weighted {
             names.push(part.file("weights"));
         }

@@ -11,10 +11,11 @@ use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId,
     assignment::Assignment,
     chunks::ChunkMap,
-    container::FileKind,
+    container::{self, FileKind},
     edge_rows::EdgeRowsMeta,
     features::FeatureLayout,
-    manifest::{FileEntry, Manifest},
+    graph::GraphManifest,
+    manifest::{FileEntry, Manifest, Sources},
     rows::{RowCodec, RowSizes},
     schema::Schema,
     splits,
@@ -50,8 +51,10 @@ pub struct Store {
     manifest: Manifest,
     edge_features: Option<FeatureLayout>,
     chunks: ChunkMap,
+    sources: ChunkMap,
     assignment: Assignment,
     ids: Arc<StoreIds>,
+    source_ids: Arc<StoreIds>,
     elias_fano_sizes: Arc<RowSizes>,
     gap_sizes: Arc<RowSizes>,
 }
@@ -60,23 +63,51 @@ impl Store {
     /// Opens the store at `path`.
     pub fn open(path: &Path) -> Result<Self> {
         let manifest = read_manifest(path)?;
-        if let Some(problem) = files::disagreements(&manifest).into_iter().next() {
-            return Err(Error::format(path.join(files::MANIFEST))(FormatError::invalid(64, problem)));
+        if manifest.sources != Sources::Nodes {
+            let problem = "this folder is a part of a graph with types; name the folder above it";
+            return Err(unlike(path, problem));
         }
-        check_headers(path, &manifest.files)?;
-        let chunks = manifest.chunk_map();
+        check_files(path, &manifest)?;
+        let ids = Arc::new(StoreIds::open(path, &manifest)?);
+        let assignment = assignments::read_newest(path, manifest.chunks.len() as u32)?;
+        Self::with_manifest(path, manifest, ids.clone(), ids, assignment)
+    }
+
+    /// Opens a member of a graph: a node type, or a relation between types whose nodes have these ids.
+    pub(crate) fn open_member(path: &Path, manifest: Manifest, ids: Option<[Arc<StoreIds>; 2]>) -> Result<Self> {
+        check_files(path, &manifest)?;
+        let [source_ids, ids] = match ids {
+            Some(ids) => ids,
+            None => {
+                let ids = Arc::new(StoreIds::open(path, &manifest)?);
+                [ids.clone(), ids]
+            }
+        };
+        let assignment = Assignment::whole(manifest.chunks.len() as u32);
+        Self::with_manifest(path, manifest, ids, source_ids, assignment)
+    }
+
+    fn with_manifest(
+        path: &Path,
+        manifest: Manifest,
+        ids: Arc<StoreIds>,
+        source_ids: Arc<StoreIds>,
+        assignment: Assignment,
+    ) -> Result<Self> {
+        let sources = manifest.source_map().unwrap_or_else(|| ChunkMap::uniform(0, 1));
         Ok(Self {
             path: path.to_owned(),
             edge_features: edge_features(path, &manifest)?,
-            assignment: assignments::read_newest(path, chunks.chunks())?,
-            chunks,
-            ids: Arc::new(StoreIds::open(path, &manifest)?),
-            elias_fano_sizes: Arc::new(RowSizes::new(true, manifest.nodes)),
-            gap_sizes: Arc::new(RowSizes::new(false, manifest.nodes)),
+            assignment,
+            chunks: manifest.chunk_map(),
+            ids,
+            source_ids,
+            elias_fano_sizes: Arc::new(RowSizes::new(true, sources.nodes())),
+            gap_sizes: Arc::new(RowSizes::new(false, sources.nodes())),
+            sources,
             manifest,
         })
     }
-
     /// The store's folder.
     pub fn path(&self) -> &Path {
         &self.path
@@ -110,6 +141,21 @@ impl Store {
     /// Bytes of the files of edge features; 0 without.
     pub fn edge_feature_bytes(&self) -> u64 {
         self.manifest.edge_feature_files().map(|file| file.bytes).sum()
+    }
+
+    /// The chunks of the nodes from which edges come: those of the store, unless it is a relation between types.
+    pub fn source_chunks(&self) -> &ChunkMap {
+        &self.sources
+    }
+
+    /// The number of nodes from which edges may come.
+    pub fn source_nodes(&self) -> u64 {
+        self.sources.nodes()
+    }
+
+    /// The lookups of external ids of these nodes.
+    pub fn source_ids(&self) -> &Arc<StoreIds> {
+        &self.source_ids
     }
 
     /// The nodes of each chunk.
@@ -306,9 +352,32 @@ fn unlike(path: &Path, problem: impl Into<String>) -> Error {
     Error::input(path, Position::Whole, problem)
 }
 
+/// Fails if the manifest lists other files than it requires, or a file is not the one that it lists.
+fn check_files(path: &Path, manifest: &Manifest) -> Result<()> {
+    if let Some(problem) = files::disagreements(manifest).into_iter().next() {
+        return Err(Error::format(path.join(files::MANIFEST))(FormatError::invalid(64, problem)));
+    }
+    check_headers(path, &manifest.files)
+}
+
 /// Reads and checks the manifest of the store at `path`. Cheaper than opening the store. If `path` is not a store, the error
 /// says what it is.
 pub fn read_manifest(path: &Path) -> Result<Manifest> {
+    let (file, bytes) = manifest_bytes(path)?;
+    if container::is_of_kind(&bytes, FileKind::GRAPH) {
+        let graph = GraphManifest::decode(&bytes).map_err(Error::format(file))?;
+        let problem = format!(
+            "this graph has {} node types and {} relations; this command reads graphs with one of each",
+            graph.node_types.len(),
+            graph.relations.len()
+        );
+        return Err(unlike(path, problem));
+    }
+    Manifest::decode(&bytes).map_err(Error::format(file))
+}
+
+/// The file `manifest` of the store or graph at `path`, and its bytes.
+pub(crate) fn manifest_bytes(path: &Path) -> Result<(PathBuf, Vec<u8>)> {
     let resume = "continue that run with --resume, or remove it and start again";
     let partial = with_suffix(path, ".partial");
     let metadata = match fs::metadata(path) {
@@ -335,7 +404,7 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
     let Some(bytes) = regular::read_if_there(&file)? else {
         return Err(unlike(path, "this folder is not a store: it has no file `manifest`"));
     };
-    Manifest::decode(&bytes).map_err(Error::format(file))
+    Ok((file, bytes))
 }
 
 /// Reads and fully checks the schema of the store at `path`, whose manifest lists one.

@@ -37,10 +37,10 @@ impl DegreesEncoder {
     /// If there are more nodes than the graph has, or in-edges than a chunk can have.
     pub fn push(&mut self, degree: u64) {
         let node = self.first_node + self.directory.rows;
-        assert!(node < self.universe, "the in-degree of node {node} of {}", self.universe);
+        assert!(node < NODES_MAX, "the in-degree of node {node}");
         self.directory.push(self.edge_bits, degree);
         self.edges += degree;
-        self.edge_bits += elias_fano_bits(degree, self.universe - 1);
+        self.edge_bits += elias_fano_bits(degree, self.universe.saturating_sub(1));
     }
 
     /// The payload of `degrees`, and its meta.

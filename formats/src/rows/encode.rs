@@ -62,7 +62,7 @@ impl RowsEncoder {
     /// If `sources` do not ascend or are not all below the universe, or there are more rows than nodes.
     pub fn push(&mut self, sources: &[u64]) {
         let node = self.first_node + self.directory.rows;
-        assert!(node < self.universe, "the row of node {node} of {}", self.universe);
+        assert!(node < NODES_MAX, "the row of node {node}");
         assert!(sources.is_sorted(), "the sources of node {node} do not ascend");
         assert!(
             sources.last().is_none_or(|&source| source < self.universe),
@@ -71,7 +71,7 @@ impl RowsEncoder {
         );
         self.edges += sources.len() as u64;
         let start = self.rows.bits();
-        let source_max = self.universe - 1;
+        let source_max = self.universe.saturating_sub(1);
         let code = match &self.codec {
             RowCodec::EliasFano => {
                 elias_fano::encode(&mut self.rows, sources, source_max);

@@ -27,7 +27,7 @@ pub enum RowCodec {
 ///      1      1  gap: 1 if first sources are relative to their row's node; otherwise 0
 ///      2      4  gap: Exp-Golomb parameters of first sources, degrees, gaps, run lengths; otherwise 0
 ///      6      2  0
-///      8      8  number of nodes of the graph: every source is below
+///      8      8  number of nodes from which edges come: every source is below
 ///     16      8  node of the first row
 ///     24      8  number of rows
 ///     32      8  number of edges
@@ -38,7 +38,7 @@ pub enum RowCodec {
 pub struct RowsMeta {
     /// The codec of the rows.
     pub codec: RowCodec,
-    /// The number of nodes of the graph: every source is below.
+    /// The number of nodes from which edges come, which are those of the graph unless they have another type: every source is below.
     pub universe: u64,
     /// The node of the first row.
     pub first_node: u64,
@@ -119,9 +119,9 @@ impl RowsMeta {
         invalid_if!(universe > NODES_MAX, META_AT, "{universe} nodes are more than 2^40");
         let end = first_node.checked_add(rows);
         invalid_if!(
-            rows > ChunkMap::CHUNK_NODES_MAX || end.is_none_or(|end| end > universe),
+            rows > ChunkMap::CHUNK_NODES_MAX || end.is_none_or(|end| end > NODES_MAX),
             META_AT,
-            "{rows} rows from node {first_node} on are more than 2^32, or more than the {universe} nodes there are"
+            "{rows} rows from node {first_node} on are more than 2^32, or more than the 2^40 nodes that a graph can have"
         );
         // The directory stores bit positions in 48 bits, and a block of sources takes at least one bit.
         invalid_if!(

@@ -371,7 +371,7 @@ fn impossible_metas_are_errors() {
     assert_eq!(RowsMeta::decode(&good.encode()), Ok(good));
     for bad in [
         RowsMeta { universe: (1 << 40) + 1, ..good },
-        RowsMeta { first_node: 11, ..good },
+        RowsMeta { first_node: (1 << 40) - 89, ..good },
         RowsMeta { first_node: u64::MAX, ..good },
         RowsMeta { universe: 1 << 40, rows: (1 << 32) + 1, ..good },
         RowsMeta { edges: u64::MAX, ..good },

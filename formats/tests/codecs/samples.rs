@@ -350,6 +350,7 @@ fn assignment() -> Assignment {
 pub fn manifest() -> Manifest {
     let entry = |path: &str, bytes, digest| FileEntry { path: path.into(), bytes, digest };
     Manifest {
+        sources: Sources::Nodes,
         writer: "grappa-ingest 0.1.0".into(),
         nodes: 5,
         edges: 7,

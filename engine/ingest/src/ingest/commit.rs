@@ -1,6 +1,6 @@
 //! The last step of an ingest: the manifest, the file of skipped lines, and warnings about the edges.
 
-use grappa_formats::manifest::{ExternalIds, Manifest};
+use grappa_formats::manifest::{ExternalIds, Manifest, Sources};
 use grappa_input::{EdgeSource, LimitSource, read_ids_from_one};
 use grappa_io::Result;
 use grappa_storage::files;
@@ -59,6 +59,7 @@ pub fn commit(
 pub fn manifest_of_edges(job: &IngestJob<'_>, ids: GraphIds) -> Manifest {
     let (chunks, counts) = (job.journal.take_chunks(), job.journal.input_stage().counts());
     Manifest {
+        sources: Sources::Nodes,
         writer: job.options.writer.clone(),
         nodes: ids.chunks.nodes(),
         edges: chunks.iter().map(|chunk| chunk.edges).sum(),

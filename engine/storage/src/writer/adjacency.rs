@@ -29,13 +29,28 @@ const SAMPLE_EDGES: usize = 1 << 15;
 /// Encoded bytes per write.
 const DRAIN_BYTES: usize = 256 << 10;
 
+/// The chunks of the destinations and of the sources of edges. They are the same unless the two ends have different types.
+#[derive(Debug, Clone, Copy)]
+pub struct EndChunks<'a> {
+    /// The chunks of destinations. Each has files of its own.
+    pub destinations: &'a ChunkMap,
+    /// The chunks of sources, in which edges are counted.
+    pub sources: &'a ChunkMap,
+}
+
+impl<'a> From<&'a ChunkMap> for EndChunks<'a> {
+    fn from(chunks: &'a ChunkMap) -> Self {
+        Self { destinations: chunks, sources: chunks }
+    }
+}
+
 /// Writes the adjacency lists of one chunk: the files `edges` and `degrees`, and `weights` and `edge-features` if edges have them.
 ///
 /// Adjacency lists are pushed in the order of their destinations and encoded at once. Memory: the sample from which the
 /// codec is chosen, the directory of the lists ([`AdjacencyWriter::directory_bytes`]), and a buffer per file. The exceptions of
 /// the directory come after its lines in the file. If there are many, they wait in a scratch file.
 pub struct AdjacencyWriter<'a> {
-    chunks: &'a ChunkMap,
+    sources: &'a ChunkMap,
     span: ChunkSpan,
     bucket_edges: Vec<u64>,
     encoder: Encoder,
@@ -82,7 +97,7 @@ impl<'a> AdjacencyWriter<'a> {
     /// Creates the files of `chunk`. Edges have a weight each if `weighted`, and a row of `features` if there is a layout.
     pub fn create(
         store: &StoreFolder,
-        chunks: &'a ChunkMap,
+        chunks: impl Into<EndChunks<'a>>,
         chunk: ChunkId,
         weighted: bool,
         features: Option<FeatureLayout>,
@@ -93,12 +108,13 @@ impl<'a> AdjacencyWriter<'a> {
     /// Creates the files of `chunk` for a part of the edges.
     pub fn create_part(
         store: &StoreFolder,
-        chunks: &'a ChunkMap,
+        chunks: impl Into<EndChunks<'a>>,
         chunk: ChunkId,
         part: EdgePart,
         weighted: bool,
         features: Option<FeatureLayout>,
     ) -> Result<Self> {
+        let EndChunks { destinations, sources } = chunks.into();
         let folder = store.chunk(chunk)?;
         let file =
             |name: &str, kind, meta_bytes| ContainerWriter::create(&folder.join(part.file(name)), kind, meta_bytes);
@@ -113,9 +129,9 @@ impl<'a> AdjacencyWriter<'a> {
         let features = features.map(|layout| of_edges(files::EDGE_FEATURES, FileKind::EDGE_FEATURES, layout));
         let (weights, features) = (weights.transpose()?, features.transpose()?);
         Ok(Self {
-            chunks,
-            span: ChunkSpan::for_chunk(chunks, chunk),
-            bucket_edges: vec![0; chunks.chunks() as usize],
+            sources,
+            span: ChunkSpan::for_chunk(destinations, chunk),
+            bucket_edges: vec![0; sources.chunks() as usize],
             encoder: Encoder::Sampling(Sample::default()),
             edges: file("edges", FileKind::ROWS, RowsMeta::BYTES)?,
             degrees: file("degrees", FileKind::DEGREES, RowsMeta::BYTES)?,
@@ -132,7 +148,7 @@ impl<'a> AdjacencyWriter<'a> {
     /// If there are not as many weights or rows as sources.
     pub fn push(&mut self, sources: &[u64], weights: &[f32], features: &[u8]) -> Result<()> {
         for &source in sources {
-            self.bucket_edges[self.chunks.chunk_of(NodeId(source)).0 as usize] += 1;
+            self.bucket_edges[self.sources.chunk_of(NodeId(source)).0 as usize] += 1;
         }
         if let Some(writer) = &mut self.weights {
             assert_eq!(weights.len(), sources.len(), "one weight per edge");
@@ -174,8 +190,8 @@ impl<'a> AdjacencyWriter<'a> {
             return;
         };
         let first_node = self.span.first_node.0;
-        let codec = choose_codec(self.chunks.nodes(), (first_node..).zip(sample.lists().chain(last)));
-        let mut encoder = RowsEncoder::new(codec, self.chunks.nodes(), first_node);
+        let codec = choose_codec(self.sources.nodes(), (first_node..).zip(sample.lists().chain(last)));
+        let mut encoder = RowsEncoder::new(codec, self.sources.nodes(), first_node);
         encoder.reserve(self.span.rows);
         sample.lists().chain(last).for_each(|list| encoder.push(list));
         self.encoder = Encoder::Chosen(Box::new(encoder));

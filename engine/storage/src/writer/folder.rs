@@ -13,7 +13,8 @@ use std::{
 use grappa_formats::{
     ChunkId,
     assignment::{Assignment, Current},
-    manifest::{FileEntry, Manifest, SplitEntry},
+    graph::GraphManifest,
+    manifest::{FileEntry, Manifest, Sources, SplitEntry},
     splits,
 };
 use grappa_io::{
@@ -28,7 +29,10 @@ use grappa_io::{
 use roaring::RoaringTreemap;
 
 use super::{JOURNAL, finished, kept_in, partial_folder, scratch, start_again, with_suffix};
-use crate::files::{self, chunk_folder};
+use crate::{
+    files::{self, chunk_folder},
+    member::read_member,
+};
 
 /// The number of times that a folder without a journal is looked at again, and the wait in between: 200 ms together, which
 /// is enough for the process that made the folder to lock it.
@@ -279,15 +283,47 @@ impl StoreFolder {
         for file in &manifest.files {
             files::open(&self.partial, file)?;
         }
-        let assignment = Assignment::whole(manifest.chunks.len() as u32);
+        let assigned = match manifest.sources {
+            Sources::Nodes => self.write_first_assignment(manifest.chunks.len() as u32)?,
+            // The members of a graph have its partitions.
+            Sources::Type(_) | Sources::None => 0,
+        };
+        let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();
+        Ok(files + assigned + self.complete(&manifest.encode())?)
+    }
+
+    /// Completes a graph with types, whose members are complete, as [`StoreFolder::commit`] completes a store. Returns the length of the
+    /// manifest in bytes.
+    ///
+    /// # Errors
+    /// If a member is not the one that the manifest names, or the folder can't be written.
+    pub fn commit_graph(&self, manifest: &GraphManifest) -> Result<u64> {
+        manifest.check().expect("what was written makes a valid manifest");
+        // An incomplete folder never gets the name of a graph.
+        let types = manifest.node_types.iter().enumerate();
+        let relations = manifest.relations.iter().enumerate();
+        let types = types.map(|(number, entry)| (files::node_type_folder(number), entry.digest));
+        let relations = relations.map(|(number, entry)| (files::relation_folder(number), entry.digest));
+        for (folder, digest) in types.chain(relations) {
+            read_member(&self.partial.join(folder), digest, |_| true)?;
+        }
+        self.complete(&manifest.encode())
+    }
+
+    /// Writes the assignment of a new store. Returns the length of its files in bytes.
+    fn write_first_assignment(&self, chunks: u32) -> Result<u64> {
+        let assignment = Assignment::whole(chunks);
         self.folder(files::ASSIGNMENTS)?;
         let (bytes, _) = assignment.encode();
         durable::write_file(&self.partial.join(files::assignment(0)), &bytes)?;
         let current = Current { generation: assignment.generation() }.encode();
         durable::write_file(&self.partial.join(files::CURRENT), current.as_bytes())?;
+        Ok((bytes.len() + current.len()) as u64)
+    }
 
-        let encoded = manifest.encode();
-        durable::write_file(&self.partial.join(files::MANIFEST), &encoded)?;
+    /// Writes the manifest, removes what is no part of the store, and renames the folder. Returns the length of the manifest.
+    fn complete(&self, encoded: &[u8]) -> Result<u64> {
+        durable::write_file(&self.partial.join(files::MANIFEST), encoded)?;
         // The folder goes before the file that has its path, so that an interrupted commit still finds it.
         durable::remove_folder(&self.scratch)?;
         durable::remove_file(&self.partial.join(scratch::PATH_FILE))?;
@@ -300,8 +336,7 @@ impl StoreFolder {
         }
         durable::sync_folder(&self.partial)?;
         self.take_name()?;
-        let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();
-        Ok(files + encoded.len() as u64 + bytes.len() as u64 + current.len() as u64)
+        Ok(encoded.len() as u64)
     }
 
     /// Gives the complete store its name. A store that has the name is moved aside and then removed. A run that is killed in between leaves
@@ -333,7 +368,9 @@ fn expect_store(path: &Path) -> Result<()> {
         false => None,
     };
     match manifest {
-        Some(bytes) if Manifest::decode(&bytes).is_ok() => expect_files_of_store(path),
+        Some(bytes) if Manifest::decode(&bytes).is_ok() || GraphManifest::decode(&bytes).is_ok() => {
+            expect_files_of_store(path)
+        }
         _ => Err(not_replaced(path, "this is no store")),
     }
 }
@@ -368,7 +405,8 @@ fn is_of_store(name: &str) -> bool {
     let is_known =
         ["ids", "splits", files::ASSIGNMENTS, files::AGGREGATES, scratch::FOLDER, scratch::PATH_FILE, JOURNAL]
             .contains(&name);
-    is_known || files::kind_of(name).is_some() || name.starts_with("chunk-")
+    let folders = ["chunk-", "nodes-", "relation-"];
+    is_known || files::kind_of(name).is_some() || folders.iter().any(|folder| name.starts_with(folder))
 }
 
 /// Adds how to start again to an error about a file of the unfinished store `partial` or of its scratch folder: the file is

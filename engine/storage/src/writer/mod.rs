@@ -39,7 +39,7 @@ use grappa_io::{Error, Position, Result, journal::Journal};
 use serde::de::DeserializeOwned;
 
 pub use self::{
-    adjacency::AdjacencyWriter,
+    adjacency::{AdjacencyWriter, EndChunks},
     folder::{Begun, StoreFolder},
     scratch::{damaged_scratch, scratch_error},
 };

@@ -14,7 +14,7 @@ use grappa_formats::{
     features::FeatureLayout,
     manifest::{
         ChunkEntry, ExternalIds, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec, Manifest,
-        PermutationSpec, SplitEntry,
+        PermutationSpec, Sources, SplitEntry,
     },
     permutation::Feistel,
 };
@@ -248,6 +248,7 @@ impl<'a> Generation<'a> {
         });
         let features = self.options.features.as_ref().zip(self.features);
         Manifest {
+            sources: Sources::Nodes,
             writer: self.options.writer.clone(),
             nodes: self.chunks.nodes(),
             edges,

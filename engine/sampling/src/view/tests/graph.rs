@@ -3,7 +3,7 @@
 use grappa_formats::{
     ChunkId,
     chunks::ChunkMap,
-    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, PermutationSpec},
+    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, PermutationSpec, Sources},
 };
 use grappa_storage::{
     Store,
@@ -72,6 +72,7 @@ impl Graph {
         let map = ChunkMap::from_starts(starts).unwrap();
         assert_eq!(map.nodes(), self.nodes());
         let mut manifest = Manifest {
+            sources: Sources::Nodes,
             writer: "test 1".into(),
             nodes: map.nodes(),
             edges: 0,

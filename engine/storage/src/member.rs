@@ -1,0 +1,24 @@
+//! The manifest of a member of a graph.
+
+use std::path::Path;
+
+use grappa_formats::{FormatError, manifest::Manifest};
+use grappa_io::{Error, Result, regular};
+
+use crate::files;
+
+/// Reads the manifest of a member, which has this digest and fits the graph.
+pub(crate) fn read_member(folder: &Path, digest: u64, fits: impl Fn(&Manifest) -> bool) -> Result<Manifest> {
+    let file = folder.join(files::MANIFEST);
+    let bytes = regular::read(&file).map_err(files::missing)?;
+    let manifest = Manifest::decode(&bytes).map_err(Error::format(&file))?;
+    let found = manifest.digest();
+    if found != digest || !fits(&manifest) {
+        let problem = format!(
+            "this is not the member that the graph lists: expected the digest {digest:016x}, found {found:016x}; was it copied from \
+             another graph?"
+        );
+        return Err(Error::format(file)(FormatError::invalid(56, problem)));
+    }
+    Ok(manifest)
+}
