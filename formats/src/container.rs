@@ -101,15 +101,8 @@ impl FileKind {
 
     /// Whether readers need single pages of the payload.
     fn is_read_at_random(self) -> bool {
-        let whole = [
-            Self::MANIFEST,
-            Self::SPLIT,
-            Self::ASSIGNMENT,
-            Self::AGGREGATES,
-            Self::SCHEMA,
-            Self::GRAPH,
-            Self::MEMBER,
-        ];
+        let whole =
+            [Self::MANIFEST, Self::SPLIT, Self::ASSIGNMENT, Self::AGGREGATES, Self::SCHEMA, Self::GRAPH, Self::MEMBER];
         !whole.contains(&self)
     }
 
@@ -245,7 +238,12 @@ impl Header {
             return Err(FormatError::Kind { expected: kind.to_string(), found: found_kind.to_string() });
         }
         let version = u32_at(fixed, 12);
-        invalid_if!(version != kind.version(), 12, "files of kind {kind} have format version {}, not {version}", kind.version());
+        invalid_if!(
+            version != kind.version(),
+            12,
+            "files of kind {kind} have format version {}, not {version}",
+            kind.version()
+        );
         let header = Self {
             kind,
             payload_offset,

@@ -117,7 +117,8 @@ impl GraphManifest {
                 "relation {index} joins types that the graph does not have"
             );
             invalid_if!(relation.name.is_empty(), 0, "relation {index} has no name");
-            let is_same = |other: &&RelationEntry| other.name == relation.name && [other.source, other.destination] == ends;
+            let is_same =
+                |other: &&RelationEntry| other.name == relation.name && [other.source, other.destination] == ends;
             let first = self.relations.iter().position(|other| is_same(&other));
             invalid_if!(first != Some(index), 0, "two relations are named {}", self.relation_name(index));
             if let Some(other) = relation.reverse_of {

@@ -478,9 +478,8 @@ where
     let (header, payload) = container::decode_file(file, kind)?;
     let mut aligned = AlignedVec::<16>::with_capacity(payload.len());
     aligned.extend_from_slice(payload);
-    let value = rkyv::from_bytes::<T, rancor::Error>(&aligned).map_err(|e| {
-        FormatError::invalid(header.payload_offset, format!("the manifest's archive is invalid: {e}"))
-    })?;
+    let value = rkyv::from_bytes::<T, rancor::Error>(&aligned)
+        .map_err(|e| FormatError::invalid(header.payload_offset, format!("the manifest's archive is invalid: {e}")))?;
     Ok((value, header.payload_offset))
 }
 

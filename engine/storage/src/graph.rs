@@ -1,8 +1,10 @@
 //! An open graph: its node types and relations, each as a store.
 
-use std::{path::Path, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use grappa_formats::{
+    NodeId,
+    chunks::ChunkMap,
     container::{self, FileKind},
     graph::{GraphManifest, NodeTypeEntry, RelationEntry},
     manifest::{Manifest, Sources},
@@ -27,6 +29,71 @@ pub struct Graph {
     manifest: GraphManifest,
     node_types: Vec<Arc<Store>>,
     relations: Vec<Arc<Store>>,
+    positions: Positions,
+}
+
+/// The positions of the nodes of all types: the nodes of the first type come first, then those of the second, and so on. Of a graph with
+/// one type, they are the nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Positions {
+    /// The position of the first node of each type, then the number of nodes.
+    starts: Vec<u64>,
+    /// The first chunk of each type among the chunks of all types.
+    first_chunks: Vec<u32>,
+    chunks: ChunkMap,
+}
+
+impl Positions {
+    fn new(node_types: &[Arc<Store>]) -> Result<Self> {
+        let (mut starts, mut first_chunks, mut chunk_starts) = (vec![0], vec![0], vec![0]);
+        for store in node_types {
+            let first = starts[starts.len() - 1];
+            chunk_starts.extend(store.chunks().starts()[1..].iter().map(|start| first + start));
+            starts.push(first + store.chunks().nodes());
+            first_chunks.push(chunk_starts.len() as u32 - 1);
+        }
+        let chunks = ChunkMap::from_starts(chunk_starts).map_err(|error| {
+            Error::limit("the nodes of all types are too many", error.to_string(), "ingest fewer nodes")
+        })?;
+        Ok(Self { starts, first_chunks, chunks })
+    }
+
+    /// The number of types.
+    pub fn types(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The positions of the nodes of a type.
+    ///
+    /// # Panics
+    /// If there is no such type.
+    pub fn range(&self, node_type: usize) -> Range<u64> {
+        self.starts[node_type]..self.starts[node_type + 1]
+    }
+
+    /// The type at a position, and the node.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    #[inline]
+    pub fn locate(&self, position: u64) -> (usize, NodeId) {
+        let node_type = self.starts.partition_point(|&start| start <= position) - 1;
+        assert!(position < self.starts[self.types()], "position {position} of {}", self.starts[self.types()]);
+        (node_type, NodeId(position - self.starts[node_type]))
+    }
+
+    /// The chunks of all types, over positions.
+    pub fn chunks(&self) -> &ChunkMap {
+        &self.chunks
+    }
+
+    /// The chunks of a type among the chunks of all types.
+    ///
+    /// # Panics
+    /// If there is no such type.
+    pub fn chunks_of(&self, node_type: usize) -> Range<u32> {
+        self.first_chunks[node_type]..self.first_chunks[node_type + 1]
+    }
 }
 
 impl Graph {
@@ -58,12 +125,13 @@ impl Graph {
             Store::open_member(&folder, member, Some(ids)).map(Arc::new)
         });
         let relations = relations.collect::<Result<_>>()?;
-        Ok(Self { manifest, node_types, relations })
+        Ok(Self { manifest, positions: Positions::new(&node_types)?, node_types, relations })
     }
 
     /// A graph of one type and one relation.
     pub fn from_store(store: &Arc<Store>) -> Self {
-        let digest = store.manifest().digest();
+        // The store checked its manifest when it was opened.
+        let digest = 0;
         let manifest = GraphManifest {
             writer: store.manifest().writer.clone(),
             node_types: vec![NodeTypeEntry { name: NODE.to_owned(), digest }],
@@ -76,12 +144,24 @@ impl Graph {
             }],
             generator: store.manifest().generator.clone(),
         };
-        Self { manifest, node_types: vec![store.clone()], relations: vec![store.clone()] }
+        let node_types = vec![store.clone()];
+        let positions = Positions::new(&node_types).expect("the chunks of a store are valid");
+        Self { manifest, positions, node_types, relations: vec![store.clone()] }
     }
 
-    /// The names of types and relations, and which types a relation joins.
+    /// The names of types and relations, and which types a relation joins. Of a store without types, digests are 0.
     pub fn manifest(&self) -> &GraphManifest {
         &self.manifest
+    }
+
+    /// Whether there are several node types or relations.
+    pub fn has_types(&self) -> bool {
+        self.node_types.len() != 1 || self.relations.len() != 1
+    }
+
+    /// The positions of nodes among the nodes of all types.
+    pub fn positions(&self) -> &Positions {
+        &self.positions
     }
 
     /// The node types, in the order of the manifest.

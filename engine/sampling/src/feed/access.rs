@@ -13,6 +13,7 @@ use super::{
     pool::PoolRows,
     resident::{RESIDENT, Resident},
     rows::{Column, RowFormat, RowScratch},
+    state::InFlightBatch,
     stats::Counters,
 };
 
@@ -55,22 +56,28 @@ struct GatherRequest<'a> {
     /// The index of the column.
     number: usize,
     column: &'a Column,
+    /// Nodes of the column's type.
     nodes: &'a [NodeId],
     /// The slot of each row, or [`RESIDENT`]. Empty without a pool.
     slots: &'a [u32],
 }
 
 impl RowAccess {
-    /// Copies the rows of `nodes` into `out`, which has that many rows. `slots` are their slots if there is a pool.
+    /// Copies the rows of the nodes of a batch into `out`, which has that many rows.
     pub fn gather(
         &self,
         format: &RowFormat,
-        nodes: &[NodeId],
-        slots: &[u32],
+        batch: &InFlightBatch,
         scratch: &mut RowScratch,
         out: &mut FeatureBuffer,
     ) -> Result<()> {
+        let (mut current, mut rows_before, mut next) = (None, 0, 0);
         for (number, column) in format.columns.iter().enumerate() {
+            let nodes = &batch.minibatches[column.row_type.node_type].nodes[..];
+            if current.replace(column.row_type) != Some(column.row_type) {
+                (rows_before, next) = (next, next + nodes.len());
+            }
+            let slots = if batch.slots.is_empty() { &[][..] } else { &batch.slots[rows_before..next] };
             let rows = out.column_mut(number).chunks_exact_mut(column.output_bytes());
             let request = GatherRequest { number, column, nodes, slots };
             match self {
@@ -93,15 +100,18 @@ impl RowAccess {
         Ok(())
     }
 
-    /// Counts the rows of a batch, unless the planner counted them.
-    pub fn count_unplanned(&self, rows: usize, counters: &Counters) {
+    /// Counts the rows of a batch, as far as the planner has not.
+    pub fn count(&self, format: &RowFormat, batch: &InFlightBatch, counters: &Counters) {
+        let nodes = |node_type| batch.nodes(node_type);
+        let rows = format.rows(nodes) as u64;
         let (generated, resident) = match self {
-            Self::Generated(_) => (rows as u64, 0),
-            Self::Stored(stored) if stored.pool.is_none() => (0, rows as u64),
-            Self::None | Self::Stored(_) => return,
+            Self::Generated(_) => (rows, 0),
+            Self::Stored(stored) if stored.pool.is_none() => (0, rows),
+            Self::None | Self::Stored(_) => (0, 0),
         };
         counters.add(|stats| {
-            stats.rows_wanted += rows as u64;
+            stats.bytes_wanted += format.stored_bytes(nodes);
+            stats.rows_wanted += generated + resident;
             stats.rows_generated += generated;
             stats.rows_resident += resident;
         });
@@ -117,7 +127,10 @@ impl StoredRows {
         scratch: &mut RowScratch,
         rows: impl Iterator<Item = &'a mut [u8]>,
     ) -> Result<()> {
-        let offset = |node: NodeId| resident.offset(number, self.files.chunks.chunk_of(node), node);
+        let offset = |node: NodeId| {
+            let position = NodeId(column.row_type.start + node.0);
+            resident.offset(number, self.files.chunks.chunk_of(position), position)
+        };
         let lines = lines(column);
         // A ring with the offsets of the next rows. Each is computed once, when the row is prefetched.
         let mut ahead = [None; AHEAD];
@@ -130,7 +143,7 @@ impl StoredRows {
             *entry = prefetch(node);
         }
         for (i, (&node, out)) in nodes.iter().zip(rows).enumerate() {
-            let offset = ahead[i % AHEAD].ok_or_else(|| self.files.absent(node))?;
+            let offset = ahead[i % AHEAD].ok_or_else(|| self.files.absent(NodeId(column.row_type.start + node.0)))?;
             if let Some(&later) = nodes.get(i + AHEAD) {
                 ahead[i % AHEAD] = prefetch(later);
             }
@@ -153,7 +166,8 @@ impl StoredRows {
         let row_bytes = column.stored.row_bytes();
         let locate = |node: NodeId| {
             let resident = resident.expect("a row is marked as resident");
-            let offset = resident.offset(number, self.files.chunks.chunk_of(node), node);
+            let position = NodeId(column.row_type.start + node.0);
+            let offset = resident.offset(number, self.files.chunks.chunk_of(position), position);
             (resident, offset.expect("the chunk of the row is resident"))
         };
         let prefetch = |i: usize| match slots.get(i) {

@@ -21,12 +21,17 @@ impl Batch {
         self.index
     }
 
-    /// The nodes and edges.
+    /// The nodes and edges; of a graph with types, those of the first type.
     pub fn minibatch(&self) -> &Minibatch {
-        &self.batch.minibatch
+        &self.batch.minibatches[0]
     }
 
-    /// The features of the minibatch's nodes, in their order. None if the feed delivers no features.
+    /// The nodes of each type, and the edges into them. The sources of a block are nodes of the source type of its relation.
+    pub fn minibatches(&self) -> &[Minibatch] {
+        &self.batch.minibatches
+    }
+
+    /// The features of the nodes, in their order. None if the feed delivers no features.
     pub fn features(&self) -> Option<&FeatureBuffer> {
         self.features.as_ref()
     }

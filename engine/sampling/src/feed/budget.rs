@@ -69,7 +69,7 @@ impl FeedBudget {
         rows: Option<RowDemand>,
         operation: &str,
     ) -> grappa_io::Result<Self> {
-        let minibatch = demand.minibatch_bytes()?;
+        let minibatch = demand.batch_bytes(format)?;
         let mut shortage = match FeedCosts::new(options, demand, minibatch, format).divide(options, rows) {
             Ok(budget) => return Ok(budget),
             Err(shortage) => shortage,
@@ -110,6 +110,8 @@ struct FeedCosts {
     minibatch: u64,
     /// The slots of the rows of a minibatch.
     batch_slots: u64,
+    /// The rows of a batch.
+    rows: u64,
     buffer: u64,
     /// A row in the pool, with its bookkeeping.
     pool_slot: u64,
@@ -121,7 +123,7 @@ struct FeedCosts {
 impl FeedCosts {
     /// Minibatches have `minibatch` bytes.
     fn new(options: &FeedOptions, demand: &MinibatchDemand, minibatch: u64, format: Option<&RowFormat>) -> Self {
-        let rows = demand.rows as u64;
+        let rows = format.map_or(0, |format| demand.rows(format));
         let scratch = demand.scratch_bytes + format.map_or(0, RowFormat::scratch_bytes);
         let held = demand.held_bytes.saturating_add(options.threads as u64 * scratch);
         let pool_slot = format.map_or(0, |format| format.slot_bytes() as u64)
@@ -142,10 +144,11 @@ impl FeedCosts {
             fixed,
             demand: demand.clone(),
             minibatch,
-            batch_slots: rows * size_of::<u32>() as u64,
-            buffer: format.map_or(0, |format| rows * format.output_bytes() as u64),
+            batch_slots: (rows * size_of::<u32>()) as u64,
+            rows: rows as u64,
+            buffer: format.map_or(0, |format| format.output_bytes(|node_type| demand.nodes_of(node_type)) as u64),
             pool_slot,
-            pool_slots_min: PoolGeometry::for_rows(demand.rows).slots() as u64,
+            pool_slots_min: PoolGeometry::for_rows(rows).slots() as u64,
             engine: read_options(options).memory_bytes(),
         }
     }
@@ -192,7 +195,7 @@ impl FeedCosts {
         let lookahead = match options.lookahead {
             Some(wanted) => affordable.min(wanted.max(1) as u64),
             None => {
-                let most = LOOKAHEAD_MAX.max(LOOKAHEAD_NODES / (self.demand.rows as u64).max(1));
+                let most = LOOKAHEAD_MAX.max(LOOKAHEAD_NODES / self.rows.max(1));
                 self.balanced_lookahead(spare, waiting, rows, affordable.min(most))
             }
         };

@@ -1,6 +1,6 @@
 //! Buffers of delivered features, which are reused from batch to batch.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use grappa_io::{Result, arena::Arena};
 
@@ -10,8 +10,8 @@ use super::{
     rows::RowFormat,
 };
 
-/// The features of the nodes of a minibatch, a row-major matrix without gaps. If pre-aggregated features were
-/// requested, a second matrix of the same shape follows.
+/// The features of the nodes of a minibatch, a row-major matrix without gaps for each node type that has features. If pre-aggregated
+/// features were requested, a second matrix of the same shape follows.
 ///
 /// The memory starts at a page. It is filled again after the batch is dropped, so it is registered with a device only
 /// once.
@@ -21,26 +21,44 @@ pub struct FeatureBuffer {
     /// Declared before the memory, so that it is dropped first.
     registration: Option<Registration>,
     arena: Arena,
-    /// Rows of each matrix.
-    rows: usize,
-    columns: usize,
-    dim: usize,
+    matrices: Vec<Matrix>,
     dtype: OutputDtype,
 }
 
+/// The shape of a matrix of a buffer.
+#[derive(Debug, Clone, Copy)]
+struct Matrix {
+    node_type: usize,
+    rows: usize,
+    dim: usize,
+}
+
+impl Matrix {
+    fn bytes(&self, dtype: OutputDtype) -> usize {
+        self.rows * self.dim * dtype.bytes()
+    }
+}
+
 impl FeatureBuffer {
-    /// A buffer with room for the feature rows of `rows` nodes.
-    pub(super) fn new(rows: usize, format: &RowFormat, register: Option<Arc<dyn RegisterMemory>>) -> Result<Self> {
+    /// A buffer with room for the feature rows of so many nodes of each type.
+    pub(super) fn new(
+        nodes: impl Fn(usize) -> usize,
+        format: &RowFormat,
+        register: Option<Arc<dyn RegisterMemory>>,
+    ) -> Result<Self> {
+        let matrices = format.columns.iter().map(|column| Matrix {
+            node_type: column.row_type.node_type,
+            rows: 0,
+            dim: column.stored.dim as usize,
+        });
         let mut buffer = Self {
             register,
             registration: None,
             arena: Arena::new(0)?,
-            rows: 0,
-            columns: format.columns.len(),
-            dim: format.dim(),
-            dtype: format.output(),
+            matrices: matrices.collect(),
+            dtype: format.columns[0].output,
         };
-        buffer.reallocate(rows * format.output_bytes())?;
+        buffer.reallocate(format.output_bytes(nodes))?;
         Ok(buffer)
     }
 
@@ -54,32 +72,41 @@ impl FeatureBuffer {
         Ok(())
     }
 
-    /// Sets the number of rows, with unspecified values. Additional memory is taken from the `reserve`.
-    pub(super) fn resize(&mut self, rows: usize, reserve: &MemoryReserve) -> Result<()> {
-        let bytes = rows * self.columns * self.row_bytes();
+    /// Sets the number of rows of each type, with unspecified values. Additional memory is taken from the `reserve`.
+    pub(super) fn resize(&mut self, nodes: impl Fn(usize) -> usize, reserve: &MemoryReserve) -> Result<()> {
+        let of_matrix = |matrix: &Matrix| Matrix { rows: nodes(matrix.node_type), ..*matrix }.bytes(self.dtype);
+        let bytes = self.matrices.iter().map(of_matrix).sum::<usize>();
         if bytes > self.arena.len() {
             // Allocate a little more than needed, so that the next batch probably fits too.
             let bytes = bytes + bytes / 16;
             reserve.take_for_features((bytes - self.arena.len()) as u64)?;
             self.reallocate(bytes)?;
         }
-        self.rows = rows;
+        for matrix in &mut self.matrices {
+            matrix.rows = nodes(matrix.node_type);
+        }
         Ok(())
     }
 
-    /// Number of nodes.
+    /// Number of rows of the first matrix.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.matrices[0].rows
     }
 
-    /// Rows per node: 2 if pre-aggregated features were requested, otherwise 1.
+    /// Number of matrices: 2 if pre-aggregated features were requested, otherwise one for each type that has features.
     pub fn columns(&self) -> usize {
-        self.columns
+        self.matrices.len()
     }
 
-    /// Values per row.
+    /// Values per row of the first matrix.
     pub fn dim(&self) -> usize {
-        self.dim
+        self.matrices[0].dim
+    }
+
+    /// The bytes of the features of a node type, row by row, and the number of values in a row. None if its nodes have none.
+    pub fn of_type(&self, node_type: usize) -> Option<(&[u8], usize)> {
+        let column = self.matrices.iter().position(|matrix| matrix.node_type == node_type)?;
+        Some((&self.arena[self.place(column)], self.matrices[column].dim))
     }
 
     /// The type of the values.
@@ -87,29 +114,27 @@ impl FeatureBuffer {
         self.dtype
     }
 
-    /// The bytes of all values, in the machine's byte order: the features of all nodes, then the pre-aggregated
-    /// features of all nodes.
+    /// The bytes of all values, in the machine's byte order, matrix by matrix.
     pub fn bytes(&self) -> &[u8] {
-        &self.arena[..self.columns * self.column_bytes()]
+        &self.arena[..self.place(self.matrices.len()).start]
     }
 
     /// As [`bytes`](Self::bytes).
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let bytes = self.columns * self.column_bytes();
-        &mut self.arena[..bytes]
+        let end = self.place(self.matrices.len()).start;
+        &mut self.arena[..end]
     }
 
     pub(super) fn column_mut(&mut self, column: usize) -> &mut [u8] {
-        let bytes = self.column_bytes();
-        &mut self.arena[column * bytes..][..bytes]
+        let place = self.place(column);
+        &mut self.arena[place]
     }
 
-    fn row_bytes(&self) -> usize {
-        self.dim * self.dtype.bytes()
-    }
-
-    fn column_bytes(&self) -> usize {
-        self.rows * self.row_bytes()
+    /// The place of a matrix. The one after the last is empty.
+    fn place(&self, column: usize) -> Range<usize> {
+        let bytes = |matrices: &[Matrix]| matrices.iter().map(|matrix| matrix.bytes(self.dtype)).sum::<usize>();
+        let start = bytes(&self.matrices[..column]);
+        start..start + self.matrices.get(column).map_or(0, |matrix| matrix.bytes(self.dtype))
     }
 
     /// All values, in the order of [`bytes`](Self::bytes).

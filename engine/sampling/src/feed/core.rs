@@ -71,8 +71,7 @@ impl FeedCore {
 
     /// Statistics since the feed was opened.
     pub fn stats(&self) -> FeedStats {
-        let row_bytes = self.format.as_ref().map_or(0, RowFormat::stored_bytes);
-        self.counters.stats(row_bytes)
+        self.counters.stats()
     }
 }
 

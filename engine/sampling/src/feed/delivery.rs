@@ -21,7 +21,7 @@ use super::{
     stats::{FeedStats, Stall},
     worker::Worker,
 };
-use crate::view::TurnsEpoch;
+use crate::{sample::Minibatch, view::TurnsEpoch};
 
 /// Delivers minibatches with features, epoch after epoch. Clones are the same feed, so one of them can deliver while
 /// the owner of another is changed.
@@ -199,7 +199,7 @@ impl Iterator for Epoch<'_> {
                 core.changed.notify_all();
                 core.counters.add(|stats| {
                     stats.batches += 1;
-                    stats.edges += batch.minibatch.edges() as u64;
+                    stats.edges += batch.minibatches.iter().map(Minibatch::edges).sum::<usize>() as u64;
                 });
                 return Some(Ok(Batch { index, batch, features, core: core.clone() }));
             }

@@ -6,25 +6,31 @@ mod tests;
 use grappa_formats::{NodeId, random};
 use grappa_io::{Result, heap};
 
-use super::source::BatchSource;
+use super::{
+    rows::RowFormat,
+    source::BatchSource,
+    state::{InFlightBatch, lists_positions},
+};
 use crate::sample::{Block, LinkPairs, Minibatch};
 
 /// The purpose of the memory, in errors.
 pub(super) const MINIBATCH: &str = "a minibatch";
+/// Bits of a node.
+const NODE_BITS: u32 = 40;
 
 /// The size of the minibatches of a source, and of what samples them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct MinibatchDemand {
     pub batches: u64,
-    /// Nodes, and therefore feature rows, of a minibatch.
-    pub rows: usize,
+    /// Nodes of each type, and therefore feature rows, of a minibatch.
+    pub nodes: Vec<usize>,
     /// Bytes that are held for the whole time: the memory of the source itself, and checksums of files.
     pub held_bytes: u64,
     /// Bytes of the sampler state of a thread.
     pub scratch_bytes: u64,
     distinct: DistinctRows,
-    /// Sizes of the blocks of a minibatch.
-    blocks: Vec<BlockSize>,
+    /// Sizes of the blocks of the minibatch of each type.
+    blocks: Vec<Vec<BlockSize>>,
     /// Positives and negatives of a minibatch of links, and its marks of negatives.
     pairs: [usize; 2],
     is_negative: usize,
@@ -68,7 +74,7 @@ impl MinibatchDemand {
     pub fn of_seeds(source: &impl BatchSource) -> Self {
         Self {
             batches: source.batches(),
-            rows: usize::try_from(source.nodes_min()).unwrap_or(usize::MAX),
+            nodes: vec![usize::try_from(source.nodes_min()).unwrap_or(usize::MAX)],
             held_bytes: source.bytes(),
             ..Self::default()
         }
@@ -86,7 +92,8 @@ impl MinibatchDemand {
         let mut demand = Self { batches: source.batches(), ..Self::default() };
         let from = source.probes();
         let batches = from.end - from.start;
-        let (mut scratch, mut minibatch) = (Default::default(), Minibatch::default());
+        let mut scratch = Default::default();
+        let mut minibatches = vec![Minibatch::default(); source.types()];
         let (mut probes, mut nodes) = (0, 0);
         let (mut kept, mut kept_share) = (Vec::new(), 1);
         for probe in 0..Self::PROBES_MAX.min(batches) {
@@ -97,17 +104,21 @@ impl MinibatchDemand {
                 true => probe,
                 false => Self::spread(probe, batches),
             };
-            source.sample(from.start + batch, &mut scratch, &mut minibatch)?;
-            demand.cover(&minibatch, edge_dim);
+            source.sample(from.start + batch, &mut scratch, &mut minibatches)?;
+            demand.cover(&minibatches, edge_dim);
+            let of_batch = minibatches.iter().map(|minibatch| minibatch.nodes.len()).sum::<usize>();
             if probe == 0 {
-                let expected = Self::PROBE_NODES.max(Self::PROBES as usize * minibatch.nodes.len());
+                let expected = Self::PROBE_NODES.max(Self::PROBES as usize * of_batch);
                 kept_share = expected.div_ceil(kept_nodes) as u64;
             }
             // A node is always kept or never. So the kept nodes repeat as often as all nodes do.
-            heap::reserve(&mut kept, minibatch.nodes.len().div_ceil(kept_share as usize), MINIBATCH)?;
-            let nodes_of_batch = minibatch.nodes.iter().copied();
-            kept.extend(nodes_of_batch.filter(|node| random::hash(node.0).is_multiple_of(kept_share)));
-            nodes += minibatch.nodes.len();
+            heap::reserve(&mut kept, of_batch.div_ceil(kept_share as usize), MINIBATCH)?;
+            for (node_type, minibatch) in (0u64..).zip(&minibatches) {
+                // Nodes of two types differ.
+                let nodes = minibatch.nodes.iter().map(|node| NodeId(node_type << NODE_BITS | node.0));
+                kept.extend(nodes.filter(|node| random::hash(node.0).is_multiple_of(kept_share)));
+            }
+            nodes += of_batch;
             probes += 1;
         }
         demand.distinct = DistinctRows::from_nodes(kept, probes);
@@ -118,9 +129,10 @@ impl MinibatchDemand {
         Ok([Some(share), Some(2 * share), Some(4 * share), None].map(|share| {
             let mut demand = demand.clone();
             let more = |n: usize| n + share.map_or(0, |share| n / share + 64);
-            demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
-            demand.scratch_bytes = source.scratch_bytes(&scratch, demand.rows);
-            for block in &mut demand.blocks {
+            let nodes_max = usize::try_from(source.nodes_max()).unwrap_or(usize::MAX);
+            demand.nodes.iter_mut().for_each(|nodes| *nodes = more(*nodes).min(nodes_max));
+            demand.scratch_bytes = source.scratch_bytes(&scratch, demand.nodes.iter().sum());
+            for block in demand.blocks.iter_mut().flatten() {
                 block.destinations = more(block.destinations);
                 block.edges = more(block.edges);
             }
@@ -135,14 +147,23 @@ impl MinibatchDemand {
         random::scale(probe.wrapping_mul(random::GOLDEN), end)
     }
 
-    fn cover(&mut self, minibatch: &Minibatch, edge_dim: usize) {
-        self.rows = self.rows.max(minibatch.nodes.len());
-        let links = &minibatch.links;
+    fn cover(&mut self, minibatches: &[Minibatch], edge_dim: usize) {
+        self.nodes.resize(minibatches.len(), 0);
+        self.blocks.resize_with(minibatches.len(), Vec::new);
+        for (node_type, minibatch) in minibatches.iter().enumerate() {
+            self.nodes[node_type] = self.nodes[node_type].max(minibatch.nodes.len());
+            self.cover_blocks(node_type, minibatch, edge_dim);
+        }
+        let links = &minibatches[0].links;
         self.pairs[0] = self.pairs[0].max(links.positives.len());
         self.pairs[1] = self.pairs[1].max(links.negatives.len());
         self.is_negative = self.is_negative.max(links.is_negative.len());
-        self.blocks.resize_with(self.blocks.len().max(minibatch.blocks.len()), BlockSize::default);
-        for (size, block) in self.blocks.iter_mut().zip(&minibatch.blocks) {
+    }
+
+    fn cover_blocks(&mut self, node_type: usize, minibatch: &Minibatch, edge_dim: usize) {
+        let sizes = &mut self.blocks[node_type];
+        sizes.resize_with(sizes.len().max(minibatch.blocks.len()), BlockSize::default);
+        for (size, block) in sizes.iter_mut().zip(&minibatch.blocks) {
             size.destinations = size.destinations.max(block.destinations);
             size.edges = size.edges.max(block.indices.len());
             size.weighted |= !block.edge_weights.is_empty();
@@ -163,29 +184,49 @@ impl MinibatchDemand {
         self.pairs[1] > 0
     }
 
-    /// An empty minibatch with the capacity that minibatches are expected to need.
+    /// Empty minibatches with the capacity that minibatches are expected to need. They list the positions of `positions` nodes.
     ///
     /// # Errors
     /// If the system refuses the memory.
-    pub fn minibatch(&self) -> Result<Minibatch> {
-        Ok(Minibatch {
-            nodes: with_room(self.rows)?,
-            seeds: 0,
-            blocks: self.blocks.iter().map(BlockSize::block).collect::<Result<_>>()?,
-            links: LinkPairs {
-                positives: with_room(self.pairs[0])?,
-                negatives: with_room(self.pairs[1])?,
-                is_negative: with_room(self.is_negative)?,
-            },
-        })
+    pub fn batch(&self, format: Option<&RowFormat>) -> Result<InFlightBatch> {
+        let minibatches = self.nodes.iter().enumerate().map(|(node_type, &nodes)| {
+            let [positives, negatives, is_negative] = match node_type {
+                0 => [self.pairs[0], self.pairs[1], self.is_negative],
+                _ => [0; 3],
+            };
+            let blocks = self.blocks.get(node_type).into_iter().flatten();
+            Ok(Minibatch {
+                nodes: with_room(nodes)?,
+                seeds: 0,
+                blocks: blocks.map(BlockSize::block).collect::<Result<_>>()?,
+                links: LinkPairs {
+                    positives: with_room(positives)?,
+                    negatives: with_room(negatives)?,
+                    is_negative: with_room(is_negative)?,
+                },
+            })
+        });
+        let minibatches = minibatches.collect::<Result<_>>()?;
+        let positions = format.filter(|format| lists_positions(format)).map_or(0, |format| self.rows(format));
+        Ok(InFlightBatch { minibatches, positions: with_room(positions)?, ..InFlightBatch::default() })
     }
 
-    /// Bytes of [`MinibatchDemand::minibatch`].
+    /// Bytes of [`MinibatchDemand::batch`].
     ///
     /// # Errors
-    /// As [`MinibatchDemand::minibatch`].
-    pub fn minibatch_bytes(&self) -> Result<u64> {
-        Ok(minibatch_bytes(&self.minibatch()?))
+    /// As [`MinibatchDemand::batch`].
+    pub fn batch_bytes(&self, format: Option<&RowFormat>) -> Result<u64> {
+        Ok(batch_bytes(&self.batch(format)?))
+    }
+
+    /// The number of feature rows of a batch.
+    pub fn rows(&self, format: &RowFormat) -> usize {
+        format.rows(|node_type| self.nodes_of(node_type))
+    }
+
+    /// The number of nodes of a type. A demand that was not measured has seeds of one type.
+    pub fn nodes_of(&self, node_type: usize) -> usize {
+        self.nodes.get(node_type).copied().unwrap_or(0)
     }
 }
 
@@ -227,6 +268,12 @@ impl BlockSize {
             halo: with_room(self.destinations)?,
         })
     }
+}
+
+/// Bytes of memory of the minibatches of a batch, including unused capacity.
+pub(super) fn batch_bytes(batch: &InFlightBatch) -> u64 {
+    let positions = batch.positions.capacity() * size_of::<NodeId>();
+    batch.minibatches.iter().map(minibatch_bytes).sum::<u64>() + positions as u64
 }
 
 /// Bytes of memory of a minibatch, including unused capacity.

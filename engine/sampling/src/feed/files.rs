@@ -12,14 +12,16 @@ use grappa_io::{
     container::{Checksums, ContainerFile},
     read::{FileIndex, ReadFile},
 };
-use grappa_storage::{Store, StoreIds, aggregates::Aggregates, files};
+use grappa_storage::{Graph, aggregates::Aggregates, files};
+
+use super::rows::{Column, RowFormat};
 
 /// The files of a store's features, and of its pre-aggregated features if they are requested.
 #[derive(Debug)]
 pub(super) struct RowFiles {
-    /// The division of nodes into chunks.
+    /// The division of positions into chunks.
     pub chunks: ChunkMap,
-    ids: Arc<StoreIds>,
+    graph: Graph,
     /// All files, by their index.
     pub files: Arc<[ReadFile]>,
     /// One for each file.
@@ -60,6 +62,8 @@ struct ColumnFiles {
 #[derive(Debug, Clone)]
 pub(super) struct FileRow {
     pub columns: Range<usize>,
+    /// The positions of the nodes of its type.
+    pub positions: Range<u64>,
     /// Bytes without padding.
     pub bytes: u64,
     /// Bytes from one row to the next.
@@ -67,31 +71,38 @@ pub(super) struct FileRow {
 }
 
 impl RowFiles {
-    /// Opens the feature files that the store has, and the files of `aggregates`. Feature rows must have `layout`,
-    /// which the manifest has.
-    pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
+    /// Opens the feature files of the columns of `format`, and the files of `aggregates`, which are columns of the first type. Rows must
+    /// have the layouts of the manifests.
+    pub fn open(graph: &Graph, format: &RowFormat, aggregates: Option<&Aggregates>) -> Result<Self> {
         let mut opened = Opened::default();
         let side_by_side = aggregates.is_some_and(Aggregates::with_features);
         let columns = match aggregates {
-            None => vec![Self::features(store, layout, &mut opened)?],
             Some(aggregates) if side_by_side => Self::side_by_side(aggregates, &mut opened)?,
-            Some(aggregates) => {
-                let features = Self::features(store, layout, &mut opened)?;
-                vec![features, Self::aggregates(aggregates, &mut opened)?]
+            aggregates => {
+                let of_features = &format.columns[..format.columns.len() - usize::from(aggregates.is_some())];
+                let features = of_features.iter().map(|column| Self::features(graph, column, &mut opened));
+                let mut columns = features.collect::<Result<Vec<_>>>()?;
+                if let Some(aggregates) = aggregates {
+                    columns.push(Self::aggregates(aggregates, &mut opened)?);
+                }
+                columns
             }
         };
         Ok(Self {
-            chunks: store.chunks().clone(),
-            ids: store.ids().clone(),
+            chunks: graph.positions().chunks().clone(),
+            graph: graph.clone(),
             files: opened.files.into(),
             checksums: opened.checksums,
-            rows: Self::rows_of(&columns, side_by_side),
+            rows: Self::rows_of(graph, format, &columns, side_by_side),
             columns,
         })
     }
 
-    fn features(store: &Store, layout: FeatureLayout, opened: &mut Opened) -> Result<ColumnFiles> {
-        let mut locations = vec![None; store.chunks().chunks() as usize];
+    fn features(graph: &Graph, column: &Column, opened: &mut Opened) -> Result<ColumnFiles> {
+        let Column { row_type, stored: layout, .. } = *column;
+        let (store, positions) = (&graph.node_types()[row_type.node_type], graph.positions());
+        let first_chunk = positions.chunks_of(row_type.node_type).start;
+        let mut locations = vec![None; positions.chunks().chunks() as usize];
         for chunk in store.feature_chunks() {
             let file: ContainerFile = store.file(&files::of_chunk(chunk, "features"))?;
             let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
@@ -101,7 +112,7 @@ impl RowFiles {
                 let problem = format!("the file has rows of {:?}, but the manifest says {layout:?}", meta.layout);
                 return Err(Error::input(file.path(), Position::Whole, problem));
             }
-            locations[chunk.0 as usize] = Some(opened.add(&file)?);
+            locations[(first_chunk + chunk.0) as usize] = Some(opened.add(&file)?);
         }
         Ok(ColumnFiles { layout, offset: 0, locations })
     }
@@ -123,7 +134,7 @@ impl RowFiles {
         Ok(vec![features, aggregates])
     }
 
-    fn rows_of(columns: &[ColumnFiles], side_by_side: bool) -> Vec<FileRow> {
+    fn rows_of(graph: &Graph, format: &RowFormat, columns: &[ColumnFiles], side_by_side: bool) -> Vec<FileRow> {
         let in_row = if side_by_side { columns.len() } else { 1 };
         let rows = (0..columns.len()).step_by(in_row).map(|first| first..first + in_row);
         rows.map(|row| {
@@ -131,6 +142,7 @@ impl RowFiles {
             FileRow {
                 bytes: ends.max().unwrap_or_default(),
                 stride: columns[row.start].layout.stride.into(),
+                positions: graph.positions().range(format.columns[row.start].row_type.node_type),
                 columns: row,
             }
         })
@@ -178,7 +190,7 @@ impl RowFiles {
         self.columns[column].locations[chunk.0 as usize]
     }
 
-    /// The file and offset of the file's row of a node, which has the column. None if a slice lacks the row.
+    /// The file and offset of the file's row of a node, given its position, which has the column. None if a slice lacks the row.
     ///
     /// # Panics
     /// If the node does not exist.
@@ -192,19 +204,21 @@ impl RowFiles {
 
     /// Fails if a slice lacks the row of `node`.
     pub fn check(&self, node: NodeId) -> Result<()> {
-        match self.locate(0, node) {
-            Some(_) => Ok(()),
-            None => Err(self.absent(node)),
+        let chunk = self.chunks.chunk_of(node);
+        match (0..self.columns.len()).any(|column| self.chunk(column, chunk).is_some()) {
+            true => Ok(()),
+            false => Err(self.absent(node)),
         }
     }
 
     /// The error for a row that a slice lacks.
     pub fn absent(&self, node: NodeId) -> Error {
+        let (node_type, local) = self.graph.positions().locate(node.0);
         Error::conflict(
             format!(
                 "the features of {} are needed, but the store is a slice without the features of chunk {}",
-                self.ids.name(node),
-                self.chunks.chunk_of(node)
+                self.graph.node_types()[node_type].ids().name(local),
+                self.graph.node_types()[node_type].chunks().chunk_of(local)
             ),
             "add them (`grappa-store place --halo-features`), add that chunk (`grappa-store place`, or `grappa-gen --only-chunks`), or sample \
              without halo",

@@ -13,7 +13,7 @@ use grappa_io::{
     slots::Slots,
 };
 use grappa_storage::{
-    Store,
+    Graph, Store,
     aggregates::{Aggregates, manifest_digest},
     no_features,
 };
@@ -26,17 +26,17 @@ use super::{
     coalescing::measure_coalescing_gap,
     core::FeedCore,
     delivery::Feed,
-    demand::{MINIBATCH, MinibatchDemand, minibatch_bytes},
+    demand::{MINIBATCH, MinibatchDemand, batch_bytes},
     files::RowFiles,
     options::{FeedOptions, HostProcesses},
     planner::Planner,
     pool::{Pool, PoolRows, geometry::PoolGeometry},
     reserve::MemoryReserve,
     resident::Resident,
-    rows::RowFormat,
+    rows::{RowFormat, RowType},
     sharing::{Room, SharedRows},
     source::BatchSource,
-    state::{InFlightBatch, State},
+    state::State,
     stats::Counters,
 };
 
@@ -48,7 +48,7 @@ pub(crate) struct FeedPlan {
 
 /// The rows of a feed, and its options.
 struct FeedInputs {
-    store: Arc<Store>,
+    graph: Graph,
     options: FeedOptions,
     /// None if there are no features.
     format: Option<RowFormat>,
@@ -79,7 +79,7 @@ impl Feed {
         source: &S,
         options: &FeedOptions,
     ) -> Result<Self> {
-        FeedPlan::new(store, owned, source, options)?.open()
+        FeedPlan::new(&Graph::from_store(store), owned, source, options)?.open()
     }
 }
 
@@ -88,13 +88,8 @@ impl FeedPlan {
     ///
     /// # Errors
     /// If the store lacks the requested features or pre-aggregated features, or a minibatch cannot be sampled.
-    pub fn new<S: BatchSource>(
-        store: &Arc<Store>,
-        owned: &[ChunkId],
-        source: &S,
-        options: &FeedOptions,
-    ) -> Result<Self> {
-        let inputs = FeedInputs::new(store, owned, options)?;
+    pub fn new<S: BatchSource>(graph: &Graph, owned: &[ChunkId], source: &S, options: &FeedOptions) -> Result<Self> {
+        let inputs = FeedInputs::new(graph, owned, options)?;
         let division = inputs.measured_division(source)?;
         Ok(Self { inputs, division })
     }
@@ -117,7 +112,7 @@ impl FeedPlan {
         self,
         open_engine: impl FnOnce(&RowFiles, &FeedOptions) -> Result<Box<dyn ReadEngine>>,
     ) -> Result<Feed> {
-        let FeedInputs { store, options: requested, format, aggregates, stored } = self.inputs;
+        let FeedInputs { graph, options: requested, format, aggregates, stored } = self.inputs;
         let (demand, mut budget) = self.division?;
         // A division starts from the read options of the user. When it looks for a sufficient budget, that budget may
         // allow larger reads than this one.
@@ -128,7 +123,7 @@ impl FeedPlan {
             let with_part = shared_budget(&requested, &demand, format.as_ref(), rows, host);
             match &stored {
                 Some(StoredDemand { files, owned, .. }) => {
-                    let identity = identity(&store, aggregates.as_ref())?;
+                    let identity = identity(&graph, aggregates.as_ref())?;
                     let room = Room { for_all: budget.resident_bytes > 0, for_part: with_part.is_some() };
                     shared = SharedRows::agree(host, files, owned, identity, room)?;
                 }
@@ -156,25 +151,29 @@ impl FeedPlan {
                 (RowAccess::Stored(rows), planner, Some(engine))
             }
             (Some(format), None) => {
+                let store = graph.node_types()[format.columns[0].row_type.node_type].clone();
                 let recipe = Recipe::from_json(&store.manifest().generator)?;
-                let generated = GeneratedRows { features: Generator::new(recipe)?.features(format.dim()), store };
+                let generated = GeneratedRows { features: Generator::new(recipe)?.features(format.dim_max()), store };
                 (RowAccess::Generated(generated), None, None)
             }
             (None, _) => (RowAccess::None, None, None),
         };
         let buffers = match &format {
             Some(format) => {
+                let nodes = |node_type| demand.nodes_of(node_type);
                 let buffers =
-                    (0..budget.buffers).map(|_| FeatureBuffer::new(demand.rows, format, options.rows.register.clone()));
+                    (0..budget.buffers).map(|_| FeatureBuffer::new(nodes, format, options.rows.register.clone()));
                 Some(buffers.collect::<Result<_>>()?)
             }
             None => None,
         };
         let batches = (0..budget.in_flight_batches).map(|_| {
-            let minibatch = demand.minibatch()?;
-            let mut slots = Vec::new();
-            heap::reserve(&mut slots, if planner.is_some() { demand.rows } else { 0 }, MINIBATCH)?;
-            Ok(InFlightBatch { reserved_bytes: minibatch_bytes(&minibatch), minibatch, slots })
+            let mut batch = demand.batch(format.as_ref())?;
+            batch.reserved_bytes = batch_bytes(&batch);
+            if let (Some(format), Some(_)) = (&format, &planner) {
+                heap::reserve(&mut batch.slots, demand.rows(format), MINIBATCH)?;
+            }
+            Ok(batch)
         });
         let batches = batches.collect::<Result<_>>()?;
         tracing::debug!(?budget, ?demand, "opened a feed");
@@ -202,36 +201,49 @@ impl FeedPlan {
 }
 
 impl FeedInputs {
-    fn new(store: &Arc<Store>, owned: &[ChunkId], options: &FeedOptions) -> Result<Self> {
+    fn new(graph: &Graph, owned: &[ChunkId], options: &FeedOptions) -> Result<Self> {
         if options.threads == 0 {
             return Err(Error::out_of_range("the number of feed threads", "at least 1", 0));
         }
-        let spec = match &store.manifest().features {
-            _ if !options.rows.features => None,
-            Some(spec) => Some(spec),
-            None => return Err(no_features(store.path())),
-        };
-        let is_stored = spec.is_some() && store.manifest().stored_features().is_some();
-        let aggregates = options.rows.aggregates.map(|kind| open_aggregates(store, kind, is_stored)).transpose()?;
-        let format = spec.map(|spec| {
-            let aggregates = aggregates.as_ref().map(Aggregates::layout);
-            let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
+        let types = graph.node_types();
+        let with_features =
+            |node_type: &usize| options.rows.features && types[*node_type].manifest().features.is_some();
+        let with_features: Vec<usize> = (0..types.len()).filter(with_features).collect();
+        if options.rows.features && with_features.is_empty() {
+            return Err(no_features(types[0].path()));
+        }
+        let is_stored = |node_type: &usize| types[*node_type].manifest().stored_features().is_some();
+        let is_stored = !with_features.is_empty() && with_features.iter().all(is_stored);
+        let aggregates = options.rows.aggregates.map(|kind| open_aggregates(&types[0], kind, is_stored)).transpose()?;
+        let format = (!with_features.is_empty()).then(|| {
+            let of_type = |&node_type: &usize| {
+                let spec = types[node_type].manifest().features.as_ref().expect("chosen because it has features");
+                (RowType { node_type, start: graph.positions().range(node_type).start }, RowFormat::features(spec))
+            };
+            let mut columns: Vec<_> = with_features.iter().map(of_type).collect();
+            columns.extend(aggregates.as_ref().map(|aggregates| (columns[0].0, aggregates.layout())));
             RowFormat::new(&columns, options.rows.output)
         });
         let stored = match &format {
             Some(format) if is_stored => {
-                let files = RowFiles::open(store, format.columns[0].stored, aggregates.as_ref())?;
+                let files = RowFiles::open(graph, format, aggregates.as_ref())?;
                 let owned: BTreeSet<_> = owned.iter().copied().collect();
-                let owned: Vec<_> = store.feature_chunks().filter(|chunk| owned.contains(chunk)).collect();
-                let all_rows = store.feature_nodes();
-                let resident: u64 = owned.iter().map(|&chunk| store.chunks().len(chunk)).sum();
+                let of_types = with_features.iter().flat_map(|&node_type| {
+                    let first = graph.positions().chunks_of(node_type).start;
+                    types[node_type].feature_chunks().map(move |chunk| ChunkId(first + chunk.0))
+                });
+                let all: Vec<_> = of_types.collect();
+                let rows_of = |chunks: &[ChunkId]| chunks.iter().map(|&chunk| files.chunks.len(chunk)).sum::<u64>();
+                let all_rows = rows_of(&all);
+                let owned: Vec<_> = all.into_iter().filter(|chunk| owned.contains(chunk)).collect();
+                let resident = rows_of(&owned);
                 let resident_bytes = Resident::bytes(&files, &owned);
                 let rows = RowDemand { resident_bytes, other_rows: all_rows - resident, all_rows };
                 Some(StoredDemand { files, owned, rows })
             }
             _ => None,
         };
-        Ok(Self { store: store.clone(), options: options.clone(), format, aggregates, stored })
+        Ok(Self { graph: graph.clone(), options: options.clone(), format, aggregates, stored })
     }
 
     /// Measures minibatches and divides the memory for them.
@@ -278,10 +290,12 @@ fn shared_budget(
 }
 
 /// Names the rows of a feed, so that processes do not share rows of different stores.
-fn identity(store: &Store, aggregates: Option<&Aggregates>) -> Result<u64> {
+fn identity(graph: &Graph, aggregates: Option<&Aggregates>) -> Result<u64> {
     let kind =
         aggregates.map_or(0, |aggregates| 2 + 2 * aggregates.kind() as u64 + u64::from(aggregates.with_features()));
-    Ok(random::combine(manifest_digest(store.path())?, kind))
+    let digests = graph.node_types().iter().map(|store| manifest_digest(store.path()));
+    let digests = digests.collect::<Result<Vec<_>>>()?;
+    Ok(random::combine(digests.into_iter().reduce(random::combine).expect("a graph has a type"), kind))
 }
 
 fn pool_rows(

@@ -14,7 +14,7 @@ use crate::{
     links::{LinkScratch, LinkTask, Positives},
     partition::Share,
     sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch},
-    view::{Turns, TurnsEpoch, ViewSource},
+    view::{GraphView, Turns, TurnsEpoch, ViewSource},
 };
 
 /// Options of minibatches.
@@ -116,6 +116,8 @@ pub struct BatchPlace {
 pub struct EpochScratch {
     sampler: Scratch,
     seeds: Vec<NodeId>,
+    /// The seeds of each type.
+    of_types: Vec<Vec<NodeId>>,
     links: LinkScratch,
     /// The minibatches of a step or of its seeds, before they are joined.
     parts: Vec<Minibatch>,
@@ -346,6 +348,25 @@ impl PartitionBatches {
         self.options.seeds_of(&self.parts[partition], place.batch, self.steps_of_partition[partition])
     }
 
+    /// Samples the minibatches of a graph with types. Their seeds are positions.
+    fn sample_types(
+        &self,
+        place: BatchPlace,
+        view: &GraphView,
+        sampler: &mut Scratch,
+        seeds: &mut Vec<Vec<NodeId>>,
+        out: &mut [Minibatch],
+    ) -> Result<()> {
+        let part = self.part(place);
+        seeds.resize_with(out.len(), Vec::new);
+        seeds.iter_mut().for_each(Vec::clear);
+        self.in_order(place, |index| {
+            let (node_type, node) = view.positions().locate(part.seeds.get(index).0);
+            seeds[node_type].push(node);
+        });
+        self.options.sampler.sample_relations(&view.relations(), &view.seeds(seeds), self.key(place), sampler, out)
+    }
+
     fn sample_part(
         &self,
         place: BatchPlace,
@@ -409,7 +430,7 @@ impl PartitionBatches {
     fn turns(&self) -> Option<&Arc<Turns>> {
         match &self.parts.iter().find_map(Part::served)?.view {
             ViewSource::InTurn(turns, _) => Some(turns),
-            ViewSource::Open(_) => None,
+            ViewSource::Open(_) | ViewSource::Graph(_) => None,
         }
     }
 
@@ -516,8 +537,9 @@ impl BatchSource for PartitionBatches {
     }
 
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {
-        let EpochScratch { sampler, seeds, links, parts, join, nodes: sampled } = scratch;
-        let seeds = (seeds.capacity() * size_of::<NodeId>()) as u64 + links.bytes();
+        let EpochScratch { sampler, seeds, of_types, links, parts, join, nodes: sampled } = scratch;
+        let seeds = seeds.capacity() + of_types.iter().map(Vec::capacity).sum::<usize>();
+        let seeds = (seeds * size_of::<NodeId>()) as u64 + links.bytes();
         let of_parts = parts.iter().map(minibatch_bytes).sum();
         let part_nodes = parts.iter().map(|part| part.nodes.len() as u64);
         let (largest, all) = (part_nodes.clone().max().unwrap_or(0), part_nodes.sum());
@@ -533,8 +555,22 @@ impl BatchSource for PartitionBatches {
         sampler.bytes(nodes.max(largest as usize)) + seeds + of_parts + join.bytes(all as usize)
     }
 
-    fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut Minibatch) -> Result<()> {
-        let EpochScratch { sampler, seeds, links, parts, join, nodes } = scratch;
+    fn types(&self) -> usize {
+        match self.parts.iter().find_map(Part::served).map(|part| &part.view) {
+            Some(ViewSource::Graph(view)) => view.positions().types(),
+            Some(ViewSource::Open(_) | ViewSource::InTurn(..)) | None => 1,
+        }
+    }
+
+    fn sample(&self, index: u64, scratch: &mut Self::Scratch, types: &mut [Minibatch]) -> Result<()> {
+        let EpochScratch { sampler, seeds, of_types, links, parts, join, nodes } = scratch;
+        if let &[place] = self.places(index)
+            && let ViewSource::Graph(view) = &self.part(place).view
+        {
+            *nodes = 0;
+            return self.sample_types(place, view, sampler, of_types, types);
+        }
+        let out = &mut types[0];
         // Empties the parts of the previous batch.
         parts.iter_mut().for_each(Minibatch::clear);
         match self.places(index) {

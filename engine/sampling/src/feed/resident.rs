@@ -30,9 +30,11 @@ struct ResidentColumn {
 impl Resident {
     /// Bytes of the rows of `chunks`.
     pub fn bytes(files: &RowFiles, chunks: &[ChunkId]) -> u64 {
-        let rows: u64 = chunks.iter().map(|&chunk| files.chunks.len(chunk)).sum();
-        let strides: u64 = files.rows.iter().map(|row| row.stride).sum();
-        rows.saturating_mul(strides)
+        let bytes = files.rows.iter().map(|row| {
+            let of_row = chunks.iter().filter(|&&chunk| files.chunk(row.columns.start, chunk).is_some());
+            of_row.map(|&chunk| files.chunks.len(chunk)).sum::<u64>().saturating_mul(row.stride)
+        });
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// Reads the rows of `chunks`. Each chunk must have rows in the store and be listed once.
@@ -55,9 +57,10 @@ impl Resident {
         for row in &files.rows {
             let mut bases = vec![None; files.chunks.chunks() as usize];
             for &chunk in chunks {
+                // The chunks of other types have other rows.
+                let Some((file, _)) = files.chunk(row.columns.start, chunk) else { continue };
                 let range = files.chunks.range(chunk);
                 let bytes = (range.end - range.start) * row.stride;
-                let (file, _) = files.chunk(row.columns.start, chunk).expect("resident chunks have rows");
                 bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(row.stride)));
                 payloads.push(PayloadRead { file, bytes, to: at });
                 at += bytes;
@@ -83,7 +86,7 @@ impl Resident {
     /// Whether the rows of a chunk are resident.
     #[inline]
     pub fn has(&self, chunk: ChunkId) -> bool {
-        self.columns[0].bases[chunk.0 as usize].is_some()
+        self.columns.iter().any(|column| column.bases[chunk.0 as usize].is_some())
     }
 
     /// The offset of a column's row of a node, which is in `chunk`. None if the chunk is not resident.

@@ -7,17 +7,27 @@ use grappa_formats::{
 
 use super::options::OutputDtype;
 
-/// The columns of a row: a node's features, and its pre-aggregated features if they are requested. Each column has its
-/// own files. In memory the columns of a node are adjacent. Batches have the first column of all nodes, then the
-/// second.
+/// The columns of rows: a node's features, and its pre-aggregated features if they are requested. Node types have columns of their own.
+/// Each column has its own files. In memory the columns of a node are adjacent. Batches have the first column of all nodes of its type,
+/// then the second.
 #[derive(Debug, Clone)]
 pub(super) struct RowFormat {
+    /// In the order of types.
     pub columns: Vec<Column>,
+}
+
+/// A node type whose nodes have rows. The default is the first type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct RowType {
+    pub node_type: usize,
+    /// The position of its first node.
+    pub start: u64,
 }
 
 /// The format of one column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column {
+    pub row_type: RowType,
     pub stored: FeatureLayout,
     pub output: OutputDtype,
     /// The offset of the column in a slot, in bytes: a multiple of 8.
@@ -25,15 +35,36 @@ pub(super) struct Column {
 }
 
 impl RowFormat {
-    /// Rows whose columns have these layouts. All have the same number of values.
-    pub fn new(stored: &[FeatureLayout], output: OutputDtype) -> Self {
-        let mut end = 0;
-        let columns = stored.iter().map(|&stored| {
-            let offset = end;
-            end += stored.row_bytes().next_multiple_of(8);
-            Column { stored, output, offset }
+    /// Rows whose columns have these layouts, in the order of types. The columns of a type have the same number of values.
+    pub fn new(stored: &[(RowType, FeatureLayout)], output: OutputDtype) -> Self {
+        let mut end = (None, 0);
+        let columns = stored.iter().map(|&(row_type, stored)| {
+            let offset = if end.0 == Some(row_type.node_type) { end.1 } else { 0 };
+            end = (Some(row_type.node_type), offset + stored.row_bytes().next_multiple_of(8));
+            Column { row_type, stored, output, offset }
         });
         Self { columns: columns.collect() }
+    }
+
+    /// The types whose nodes have rows.
+    pub fn types(&self) -> impl Iterator<Item = RowType> + '_ {
+        self.columns.chunk_by(|a, b| a.row_type == b.row_type).map(|columns| columns[0].row_type)
+    }
+
+    /// The number of rows of minibatches with so many nodes of each type.
+    pub fn rows(&self, nodes: impl Fn(usize) -> usize) -> usize {
+        self.types().map(|of| nodes(of.node_type)).sum()
+    }
+
+    /// Bytes of the columns of such minibatches as delivered.
+    pub fn output_bytes(&self, nodes: impl Fn(usize) -> usize) -> usize {
+        self.columns.iter().map(|column| nodes(column.row_type.node_type) * column.output_bytes()).sum()
+    }
+
+    /// Bytes of them as stored.
+    pub fn stored_bytes(&self, nodes: impl Fn(usize) -> usize) -> u64 {
+        let bytes = self.columns.iter().map(|column| nodes(column.row_type.node_type) * column.stored.row_bytes());
+        bytes.map(|bytes| bytes as u64).sum()
     }
 
     /// The layout of rows in feature files. Computed rows are like rows of f32.
@@ -48,40 +79,25 @@ impl RowFormat {
         }
     }
 
-    /// Values per row of a column.
-    pub fn dim(&self) -> usize {
-        self.columns[0].stored.dim as usize
+    /// The most values of a column.
+    pub fn dim_max(&self) -> usize {
+        self.columns.iter().map(|column| column.stored.dim as usize).max().unwrap_or_default()
     }
 
-    /// The type of the delivered values.
-    pub fn output(&self) -> OutputDtype {
-        self.columns[0].output
-    }
-
-    /// Bytes per node as delivered, over all columns.
-    pub fn output_bytes(&self) -> usize {
-        self.columns.iter().map(Column::output_bytes).sum()
-    }
-
-    /// Bytes per node as stored, over all columns.
-    pub fn stored_bytes(&self) -> usize {
-        self.columns.iter().map(|column| column.stored.row_bytes()).sum()
-    }
-
-    /// Bytes of a slot: the columns of a node, each padded to a multiple of 8.
+    /// Bytes of a slot: the columns of a node of the widest type, each padded to a multiple of 8.
     pub fn slot_bytes(&self) -> usize {
-        let parts = self.columns.iter().map(|column| column.stored.row_bytes().next_multiple_of(8));
-        parts.sum()
+        let ends = self.columns.iter().map(|column| column.offset + column.stored.row_bytes().next_multiple_of(8));
+        ends.max().unwrap_or_default()
     }
 
     /// Creates the memory of a thread for conversions.
     pub fn scratch(&self) -> RowScratch {
-        RowScratch { values: vec![0.0; self.dim()], row: vec![0; self.row_bytes_max()] }
+        RowScratch { values: vec![0.0; self.dim_max()], row: vec![0; self.row_bytes_max()] }
     }
 
     /// Bytes of [`RowFormat::scratch`].
     pub fn scratch_bytes(&self) -> u64 {
-        (self.dim() * size_of::<f32>() + self.row_bytes_max()) as u64
+        (self.dim_max() * size_of::<f32>() + self.row_bytes_max()) as u64
     }
 
     fn row_bytes_max(&self) -> usize {
@@ -114,6 +130,7 @@ impl Column {
         match self.output {
             OutputDtype::F32 => self.stored.decode_row(row, bytemuck::cast_slice_mut(out)),
             OutputDtype::Bf16 => {
+                let values = &mut values[..self.stored.dim as usize];
                 self.stored.decode_row(row, values);
                 self.narrow(values, out);
             }
@@ -126,6 +143,7 @@ impl Column {
         match self.output {
             OutputDtype::F32 => write(bytemuck::cast_slice_mut(out)),
             OutputDtype::Bf16 => {
+                let values = &mut values[..self.stored.dim as usize];
                 write(values);
                 self.narrow(values, out);
             }

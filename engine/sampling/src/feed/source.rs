@@ -33,8 +33,13 @@ pub trait BatchSource: Send + Sync + 'static {
     /// before.
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64;
 
-    /// Samples minibatch `index` into `out`, and replaces its previous content.
-    fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut Minibatch) -> Result<()>;
+    /// Number of node types.
+    fn types(&self) -> usize {
+        1
+    }
+
+    /// Samples minibatch `index` into `out`, one minibatch for each node type, and replaces its previous content.
+    fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut [Minibatch]) -> Result<()>;
 
     /// The minibatches that stand for the others when their size is measured.
     fn probes(&self) -> Range<u64> {

@@ -21,7 +21,10 @@ mod stock;
 use grappa_io::Error;
 
 use self::{queue::Queue, stock::Stock};
-pub(super) use self::{queue::Stage, stock::InFlightBatch};
+pub(super) use self::{
+    queue::Stage,
+    stock::{InFlightBatch, lists_positions},
+};
 use super::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},

@@ -74,14 +74,13 @@ impl Counters {
         add(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The current statistics. `row_bytes` is the stored size of a row, over all columns.
-    pub fn stats(&self, row_bytes: usize) -> FeedStats {
+    /// The current statistics.
+    pub fn stats(&self) -> FeedStats {
         let stats = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let in_memory = stats.rows_resident + stats.rows_generated;
         FeedStats {
             // Saturating, because a batch adds to the counters one by one.
             rows_pooled: stats.rows_wanted.saturating_sub(in_memory + stats.rows_missed),
-            bytes_wanted: stats.rows_wanted * row_bytes as u64,
             queue_depth: ratio(stats.queue_depth, stats.read_seconds),
             ..stats
         }

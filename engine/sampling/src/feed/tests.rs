@@ -181,7 +181,8 @@ impl BatchSource for SkewedSource {
         }
     }
 
-    fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
+    fn sample(&self, index: u64, (): &mut (), out: &mut [Minibatch]) -> Result<()> {
+        let out = &mut out[0];
         match self.fault {
             Some((at, InjectedFault::Error)) if at == index => {
                 return Err(Error::conflict("this batch fails", "try another"));

@@ -5,7 +5,7 @@ use grappa_io::{Error, Result};
 use super::{
     buffer::FeatureBuffer,
     core::{Alarm, FeedCore},
-    demand::minibatch_bytes,
+    demand::batch_bytes,
     planner::{PlanOutcome, Planner},
     reserve::{MemoryReserve, ScratchReservation},
     rows::{RowFormat, RowScratch},
@@ -62,13 +62,17 @@ impl Worker<'_> {
         scratch: &mut ScratchReservation<'_, S::Scratch>,
         batch: &mut InFlightBatch,
     ) -> Result<()> {
-        source.sample(index, &mut scratch.scratch, &mut batch.minibatch)?;
+        source.sample(index, &mut scratch.scratch, &mut batch.minibatches)?;
         source.sampled(index);
-        scratch.grow_to(source.scratch_bytes(&scratch.scratch, batch.minibatch.nodes.len()));
+        let nodes = batch.minibatches.iter().map(|minibatch| minibatch.nodes.len()).sum();
+        scratch.grow_to(source.scratch_bytes(&scratch.scratch, nodes));
         batch.slots.clear();
+        if let Some(format) = &self.0.format {
+            batch.list_rows(format);
+        }
         if let Some(edges) = &self.0.edge_features {
             // Reserved with the minibatch, and filled when it is assembled.
-            for block in &mut batch.minibatch.blocks {
+            for block in batch.minibatches.iter_mut().flat_map(|minibatch| &mut minibatch.blocks) {
                 block.edge_features.resize(edges.dim() * block.edge_ids.len(), 0.0);
             }
         }
@@ -77,7 +81,7 @@ impl Worker<'_> {
 
     /// Reserves memory for the nodes and edges of a sampled batch.
     fn reserve_batch(&self, index: u64, mut batch: InFlightBatch) {
-        let bytes = minibatch_bytes(&batch.minibatch).max(batch.reserved_bytes);
+        let bytes = batch_bytes(&batch).max(batch.reserved_bytes);
         let more = bytes - batch.reserved_bytes;
         if more > 0 {
             match self.0.lock().in_turn(index, batch) {
@@ -114,8 +118,11 @@ impl Worker<'_> {
     }
 
     fn plan(&self, index: u64, mut batch: InFlightBatch, mut planner: Box<Planner>, serial: u64, pinned: u64) {
-        let planned = planner.plan(&batch.minibatch.nodes, &mut batch.slots, serial, serial - pinned, &self.0.counters);
-        let rows = batch.minibatch.nodes.len();
+        let format = self.0.format.as_ref().expect("rows that are planned have a format");
+        let mut slots = std::mem::take(&mut batch.slots);
+        let planned = planner.plan(batch.rows(format), &mut slots, serial, serial - pinned, &self.0.counters);
+        let rows = batch.rows(format).len();
+        batch.slots = slots;
         let (full, error) = match planned {
             Ok(PlanOutcome::Complete) => (None, None),
             // All pinned rows are its own, so waiting for other batches would not help.
@@ -136,9 +143,9 @@ impl Worker<'_> {
         mut buffer: Option<FeatureBuffer>,
         scratch: Option<&mut RowScratch>,
     ) {
-        let nodes = batch.minibatch.nodes.len();
-        let resized =
-            buffer.as_mut().map_or(Ok(true), |buffer| self.reserving(index, |reserve| buffer.resize(nodes, reserve)));
+        let resized = buffer.as_mut().map_or(Ok(true), |buffer| {
+            self.reserving(index, |reserve| buffer.resize(|node_type| batch.nodes(node_type), reserve))
+        });
         if !matches!(resized, Ok(true)) {
             self.0.lock().not_assembled(index, batch, buffer);
             if let Err(error) = resized {
@@ -147,21 +154,21 @@ impl Worker<'_> {
             return;
         }
         let gathered = match (&self.0.format, scratch, &mut buffer) {
-            (Some(format), Some(scratch), Some(buffer)) => {
-                self.0.access.gather(format, &batch.minibatch.nodes, &batch.slots, scratch, buffer)
-            }
+            (Some(format), Some(scratch), Some(buffer)) => self.0.access.gather(format, &batch, scratch, buffer),
             _ => Ok(()),
         };
         let gathered = gathered.and_then(|()| match &self.0.edge_features {
             Some(edges) => {
-                let mut blocks = batch.minibatch.blocks.iter_mut();
+                let mut blocks = batch.minibatches.iter_mut().flat_map(|minibatch| &mut minibatch.blocks);
                 blocks.try_for_each(|block| edges.gather(&block.edge_ids, &mut block.edge_features))
             }
             None => Ok(()),
         });
         match gathered {
             Ok(()) => {
-                self.0.access.count_unplanned(nodes, &self.0.counters);
+                if let Some(format) = &self.0.format {
+                    self.0.access.count(format, &batch, &self.0.counters);
+                }
                 self.0.lock().assembled(index, batch, buffer);
             }
             Err(error) => self.give_up(batch, buffer, error),

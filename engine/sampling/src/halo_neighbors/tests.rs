@@ -48,7 +48,7 @@ fn minibatches(loader: &Loader) -> Vec<Minibatch> {
     let mut scratch = Default::default();
     let sampled = (0..batches.batches()).map(|index| {
         let mut minibatch = Minibatch::default();
-        batches.sample(index, &mut scratch, &mut minibatch).unwrap();
+        batches.sample(index, &mut scratch, std::slice::from_mut(&mut minibatch)).unwrap();
         minibatch
     });
     sampled.collect()

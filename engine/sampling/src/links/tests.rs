@@ -123,7 +123,7 @@ struct Samples {
 
 fn sampled(batches: &PartitionBatches, index: u64) -> (Minibatch, Samples) {
     let (mut minibatch, mut scratch) = (Minibatch::default(), Default::default());
-    batches.sample(index, &mut scratch, &mut minibatch).unwrap();
+    batches.sample(index, &mut scratch, std::slice::from_mut(&mut minibatch)).unwrap();
     let [positives, negatives] = [&minibatch.links.positives, &minibatch.links.negatives].map(|pairs| {
         let ends = pairs.iter().map(|pair| pair.map(|end| minibatch.nodes[end as usize]));
         ends.map(|[source, target]| (source, target)).collect()
@@ -496,7 +496,7 @@ fn assert_partitions_draw(fixture: &Fixture, candidates: Candidates) {
     let (mut edges, mut halo_sources) = (Vec::new(), 0);
     for index in 0..batches.batches() {
         let mut minibatch = Minibatch::default();
-        batches.sample(index, &mut Default::default(), &mut minibatch).unwrap();
+        batches.sample(index, &mut Default::default(), std::slice::from_mut(&mut minibatch)).unwrap();
         // Rows of a model are the destinations of the first block.
         let node = |row: u32| minibatch.destination(row as usize);
         let (mut first, mut first_negative) = (0, 0);

@@ -141,7 +141,7 @@ impl Loader {
 
     /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
     pub fn feature_bytes(&self) -> u64 {
-        self.options.feature_bytes(&self.store)
+        self.options.feature_bytes(&self.graph)
     }
 
     /// All minibatches of an epoch. Minibatches of other workers can be counted here, but not sampled.
@@ -160,7 +160,7 @@ impl Loader {
         keeps_margin: bool,
     ) -> Result<FeedPlan> {
         let views = self.adjacency_bytes();
-        let chunks: Vec<ChunkId> = self.store.feature_chunks().collect();
+        let chunks: Vec<ChunkId> = (0..self.graph.positions().chunks().chunks()).map(ChunkId).collect();
         let options = FeedOptions {
             memory_bytes: self.options.memory.saturating_sub(views),
             adjacency_bytes: views,
@@ -174,6 +174,6 @@ impl Loader {
             engine: self.options.read_engine,
             ..FeedOptions::default()
         };
-        FeedPlan::new(&self.store, &chunks, &**batches, &options)
+        FeedPlan::new(&self.graph, &chunks, &**batches, &options)
     }
 }

@@ -3,8 +3,10 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use grappa_io::Result;
-use grappa_storage::Store;
+use grappa_storage::{Graph, Store};
 
 use super::options::LoaderOptions;
 use crate::{
@@ -36,45 +38,46 @@ impl PartitionNumbers {
     ///
     /// # Errors
     /// If a given number is 0 or exceeds the number of chunks.
-    pub fn choose(store: &Store, loader: &LoaderOptions, options: &NumberOptions) -> Result<Self> {
-        let chunks = store.present_chunks().count();
+    pub fn choose(store: &Arc<Store>, loader: &LoaderOptions, options: &NumberOptions) -> Result<Self> {
+        let (chunks, graph) = (store.present_chunks().count(), Graph::from_store(store));
         let expands = options.expands_halo || loader.halo == Halo::Neighbors;
         let choice = NumberChoice {
             partitions: options.partitions,
             concurrent: loader.concurrent.map(|concurrent| concurrent as u32),
             workers: loader.share.workers(),
             chunks: chunks as u32,
-            budget: loader.lists_budget(store),
+            budget: loader.lists_budget(&graph),
             has_halo_lists: expands && loader.minibatches.sampler.edges_from_seeds() > 1,
         };
         if let (None, Some(concurrent)) = (choice.partitions, choice.concurrent) {
             check_concurrent(chunks, concurrent)?;
         }
-        choice.choose(&StoreSizes { store, loader, options })
+        choice.choose(&StoreSizes { store, graph: &graph, loader, options })
     }
 }
 
 /// The sizes of the adjacency lists of a store.
 struct StoreSizes<'a> {
     store: &'a Store,
+    graph: &'a Graph,
     loader: &'a LoaderOptions,
     options: &'a NumberOptions,
 }
 
 impl PartitionSizes for StoreSizes<'_> {
     fn whole(&self) -> u64 {
-        self.loader.list_bytes(self.store, &Owned::whole(self.store))
+        self.loader.list_bytes(self.graph, &Owned::whole(self.store))
     }
 
     fn all(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64> {
         self.largest_share(partitions, concurrent, enough, |groups| {
-            groups.iter().flatten().map(|owned| self.loader.list_bytes(self.store, owned)).sum()
+            groups.iter().flatten().map(|owned| self.loader.list_bytes(self.graph, owned)).sum()
         })
     }
 
     fn two_groups(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64> {
         self.largest_share(partitions, concurrent, enough, |groups| {
-            Turns::bytes_of(groups, |owned| self.loader.list_bytes(self.store, owned))
+            Turns::bytes_of(groups, |owned| self.loader.list_bytes(self.graph, owned))
         })
     }
 }

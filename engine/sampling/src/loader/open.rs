@@ -8,7 +8,7 @@ use grappa_io::{
     ledger::Lease,
     progress::{Progress, Silent},
 };
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::{Graph, MappedChunks, Store};
 use roaring::RoaringTreemap;
 
 use super::options::{EDGE_FEATURES, LoaderOptions, Seeds};
@@ -20,7 +20,8 @@ use crate::{
     placement::{ListSizes, ListsBudget},
     policy::LISTS,
     view::{
-        EdgeFeatures, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource,
+        EdgeFeatures, GraphView, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions,
+        ViewSource,
     },
 };
 
@@ -30,7 +31,7 @@ use crate::{
 /// use std::{path::Path, sync::Arc};
 ///
 /// use grappa_sampling::Loader;
-/// use grappa_storage::{MappedChunks, Store};
+/// use grappa_storage::{Graph, MappedChunks, Store};
 ///
 /// let store = Arc::new(Store::open(Path::new("graph.grappa"))?);
 /// let mut loader = Loader::open(&store).fanouts([15, 10, 5]).batch(1024).memory(4 << 30).start()?;
@@ -44,6 +45,8 @@ use crate::{
 /// # Ok::<(), grappa_io::Error>(())
 /// ```
 pub struct Loader {
+    pub(super) graph: Graph,
+    /// The first node type, which is all of a graph without types.
     pub(super) store: Arc<Store>,
     pub(super) options: LoaderOptions,
     pub(super) open: OpenPartitions,
@@ -71,8 +74,15 @@ pub(super) struct OpenPartitions {
 impl Loader {
     /// A loader without partitions. [`Loader::partition`] opens some.
     pub fn new(store: &Arc<Store>, options: LoaderOptions) -> Self {
+        Self::of_graph(&Graph::from_store(store), options)
+    }
+
+    /// As [`Loader::new`], for a graph with types. Seeds are [positions](grappa_storage::Positions), and each batch has a minibatch for
+    /// each node type.
+    pub fn of_graph(graph: &Graph, options: LoaderOptions) -> Self {
         Self {
-            store: store.clone(),
+            store: graph.node_types()[0].clone(),
+            graph: graph.clone(),
             options,
             open: OpenPartitions::default(),
             whole: None,
@@ -89,12 +99,18 @@ impl Loader {
     /// to stop.
     pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds, progress: &dyn Progress) -> Result<()> {
         self.open = OpenPartitions::default();
-        let (owned, seeds) = owned_and_seeds(&self.store, &self.options, assignment, seeds)?;
+        let (owned, seeds) = owned_and_seeds(&self.graph, &self.options, assignment, seeds)?;
         if self.options.edge_features {
             let bytes = self.options.edge_feature_bytes(&self.store);
             self.open.edge_features = Some(Arc::new(EdgeFeatures::open(&self.store, bytes, &self.open.mapped)?));
         }
         if self.options.halo == Halo::Neighbors && seeds.len() > 1 {
+            if self.graph.has_types() {
+                return Err(Error::conflict(
+                    "in-neighbors of halo nodes are not sampled in a graph with types",
+                    "choose the halo mode stop or none",
+                ));
+            }
             let partitions: Vec<_> = owned.iter().zip(seeds.iter().filter_map(PartSeeds::listed)).collect();
             let lists = self.draw_halo_lists(assignment.generation(), &partitions, progress)?;
             self.open.halo_lists = Some(Arc::new(lists));
@@ -132,6 +148,7 @@ impl Loader {
                     view.set_halo_lists(lists.clone());
                 }
                 ViewSource::InTurn(turns, _) => turns.set_halo_lists(lists.clone()),
+                ViewSource::Graph(_) => unreachable!("halo nodes of a graph with types have no lists"),
             }
         }
         self.open.halo_lists = Some(lists);
@@ -280,15 +297,16 @@ impl Loader {
     fn turns(&self) -> Option<&Arc<Turns>> {
         match &self.served().next()?.view {
             ViewSource::InTurn(turns, _) => Some(turns),
-            ViewSource::Open(_) => None,
+            ViewSource::Open(_) | ViewSource::Graph(_) => None,
         }
     }
 
     /// The views that are open all the time.
     fn opened(&self) -> impl Iterator<Item = &PartitionView> {
-        self.served().filter_map(|part| match &part.view {
-            ViewSource::Open(view) => Some(&**view),
-            ViewSource::InTurn(..) => None,
+        self.served().flat_map(|part| match &part.view {
+            ViewSource::Open(view) => vec![&**view],
+            ViewSource::InTurn(..) => Vec::new(),
+            ViewSource::Graph(view) => view.views().collect(),
         })
     }
 
@@ -298,11 +316,12 @@ impl Loader {
 
     /// The memory that views share with features.
     fn lists_budget(&self) -> ListsBudget {
-        self.options.lists_budget(&self.store).beside(self.halo_list_bytes())
+        self.options.lists_budget(&self.graph).beside(self.halo_list_bytes())
     }
 
     fn view_options(&self) -> ViewOptions {
         ViewOptions {
+            sources: None,
             halo: self.options.halo,
             halo_lists: self.open.halo_lists.clone(),
             edge_data: self.options.minibatches.sampler.edge_data(),
@@ -344,12 +363,15 @@ impl Loader {
         progress: &dyn Progress,
     ) -> Result<Vec<ViewSource>> {
         let groups = groups(&owned, count, self.options.concurrent(count));
-        let bytes: &dyn Fn(&Owned) -> u64 = &|owned| self.options.list_bytes(&self.store, owned);
+        let bytes: &dyn Fn(&Owned) -> u64 = &|owned| self.options.list_bytes(&self.graph, owned);
         let sizes = ListSizes {
             all: owned.iter().map(bytes).sum(),
             two_groups: (groups.len() > 1).then(|| Turns::bytes_of(&groups, bytes)),
         };
         let place = self.lists_budget().place(kind, sizes)?;
+        if self.graph.has_types() {
+            return self.open_graph_views(owned, place, progress);
+        }
         if place != ViewKind::InTurn {
             let views = self.open_views(owned, place, progress)?;
             return Ok(views.into_iter().map(ViewSource::Open).collect());
@@ -360,6 +382,18 @@ impl Loader {
             .collect();
         let turns = Arc::new(Turns::new(&self.store, groups, self.view_options()));
         Ok(places.into_iter().map(|place| ViewSource::InTurn(turns.clone(), place)).collect())
+    }
+
+    /// Opens views of a graph with types, in memory or mapped.
+    fn open_graph_views(&self, owned: Vec<Owned>, place: ViewKind, progress: &dyn Progress) -> Result<Vec<ViewSource>> {
+        let share = self.lists_budget().share() / owned.len().max(1) as u64;
+        let options =
+            ViewOptions { mapped_bytes_max: (place != ViewKind::Memory).then_some(share), ..self.view_options() };
+        let views = owned.into_iter().map(|owned| {
+            let view = GraphView::open(&self.graph, owned, &options, &self.open.mapped, progress)?;
+            Ok(ViewSource::Graph(Arc::new(view)))
+        });
+        views.collect()
     }
 
     fn draw_halo_lists(
@@ -382,7 +416,7 @@ impl Loader {
         };
         let ends: Vec<(&Owned, &SeedNodes)> = ends.iter().map(|(owned, nodes)| (*owned, nodes)).collect();
         let (partitions, beyond) = if ends.is_empty() { (partitions, 0) } else { (&ends[..], 1) };
-        let memory = self.options.lists_budget(&self.store).share();
+        let memory = self.options.lists_budget(&self.graph).share();
         let neighbors = HaloNeighbors {
             chunks: &MappedChunks::open(&self.store)?,
             edge_data: minibatches.sampler.edge_data(),
@@ -410,7 +444,7 @@ impl Loader {
 
 /// The partitions of `assignment` that the worker serves, and the seeds of all partitions.
 fn owned_and_seeds(
-    store: &Store,
+    graph: &Graph,
     options: &LoaderOptions,
     assignment: &Assignment,
     seeds: &Seeds,
@@ -418,7 +452,7 @@ fn owned_and_seeds(
     let nodes = match seeds {
         Seeds::All | Seeds::List(_) => None,
         Seeds::Nodes(nodes) | Seeds::OfHost { nodes, .. } => Some(nodes.clone()),
-        Seeds::Split(name) => Some(Arc::new(split(store, name)?)),
+        Seeds::Split(name) => Some(Arc::new(split(graph, name)?)),
     };
     let of_others = match seeds {
         Seeds::OfHost { of_partitions, .. } => Some(of_partitions),
@@ -427,7 +461,7 @@ fn owned_and_seeds(
     let (mut owned, mut of_parts) = (Vec::new(), Vec::new());
     let count = assignment.partitions() as usize;
     for partition in (0..assignment.partitions()).map(PartitionId) {
-        let part = Owned::new(assignment, store, partition);
+        let part = Owned::of_graph(assignment, graph, partition);
         if options.share.serves(partition, count, options.concurrent(count)) {
             let listed = seeds.of_partition(&part, nodes.as_deref());
             of_parts.push(PartSeeds::Served(Arc::new(listed)));
@@ -451,9 +485,19 @@ fn owned_and_seeds(
     Ok((owned, of_parts))
 }
 
-fn split(store: &Store, name: &str) -> Result<RoaringTreemap> {
-    store.split(name)?.ok_or_else(|| {
-        Error::missing(format!("split `{name}`"), store.path(), "sample from all nodes, or name the nodes")
+/// The positions of the nodes of a split, which may have nodes of several types.
+fn split(graph: &Graph, name: &str) -> Result<RoaringTreemap> {
+    let mut all: Option<RoaringTreemap> = None;
+    for (node_type, store) in graph.node_types().iter().enumerate() {
+        let Some(nodes) = store.split(name)? else { continue };
+        match graph.positions().range(node_type).start {
+            0 => all = Some(nodes),
+            start => all.get_or_insert_default().extend(nodes.iter().map(|node| start + node)),
+        }
+    }
+    all.ok_or_else(|| {
+        let place = graph.node_types()[0].path();
+        Error::missing(format!("split `{name}`"), place, "sample from all nodes, or name the nodes")
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grappa_formats::NodeId;
 use grappa_io::{ledger::MemoryShare, machine::free_memory_bytes, read};
-use grappa_storage::Store;
+use grappa_storage::{Graph, Store};
 use roaring::RoaringTreemap;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
     policy::LISTS,
-    view::{Halo, PartitionView, ViewKind},
+    view::{GraphView, Halo, ViewKind},
 };
 
 const DEFAULT_MEMORY: MemoryShare = MemoryShare::one(
@@ -103,16 +103,16 @@ impl LoaderOptions {
     }
 
     /// The memory that adjacency lists share with the features of `store`.
-    pub(super) fn lists_budget(&self, store: &Store) -> ListsBudget {
+    pub(super) fn lists_budget(&self, graph: &Graph) -> ListsBudget {
         ListsBudget {
-            memory: self.memory.saturating_sub(self.edge_feature_bytes(store)),
-            feature_bytes: self.feature_bytes(store),
+            memory: self.memory.saturating_sub(self.edge_feature_bytes(&graph.relations()[0])),
+            feature_bytes: self.feature_bytes(graph),
         }
     }
 
     /// Bytes of the adjacency lists of a partition in memory.
-    pub(super) fn list_bytes(&self, store: &Store, owned: &Owned) -> u64 {
-        PartitionView::bytes_in_memory(store, owned, self.halo, self.minibatches.sampler.edge_data())
+    pub(super) fn list_bytes(&self, graph: &Graph, owned: &Owned) -> u64 {
+        GraphView::bytes_in_memory(graph, owned, self.halo, self.minibatches.sampler.edge_data())
     }
 
     /// Bytes of memory for the features of edges: all, if they take at most half of it, or a share. 0 if they are not loaded.
@@ -125,11 +125,12 @@ impl LoaderOptions {
     }
 
     /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
-    pub(super) fn feature_bytes(&self, store: &Store) -> u64 {
-        match store.manifest().stored_features() {
+    pub(super) fn feature_bytes(&self, graph: &Graph) -> u64 {
+        let bytes = graph.node_types().iter().map(|store| match store.manifest().stored_features() {
             Some(spec) if self.rows.features => store.feature_nodes().saturating_mul(u64::from(spec.row_stride)),
             _ => 0,
-        }
+        });
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// These minibatches with features, in half of the free memory.

@@ -1,5 +1,7 @@
 //! Views that are in memory in turn.
 
+mod types;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grappa_formats::NodeId;
@@ -48,7 +50,7 @@ fn options(view: ViewKind, concurrent: usize, threads: usize) -> LoaderOptions {
 fn turns(loader: &Loader) -> Arc<Turns> {
     match &loader.served().next().unwrap().view {
         ViewSource::InTurn(turns, _) => turns.clone(),
-        ViewSource::Open(_) => panic!("all views are open"),
+        ViewSource::Open(_) | ViewSource::Graph(_) => panic!("all views are open"),
     }
 }
 

@@ -9,7 +9,7 @@ mod tests;
 use std::ops::Range;
 
 use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment, chunks::ChunkMap};
-use grappa_storage::Store;
+use grappa_storage::{Graph, Store};
 use roaring::RoaringTreemap;
 
 use super::seeds::{Runs, SeedNodes};
@@ -52,6 +52,23 @@ impl Owned {
         partitions.map(|partition| Self::new(assignment, store, partition)).collect()
     }
 
+    /// The positions of the nodes that `partition` owns in a graph with types. The assignment has the chunks of all types.
+    ///
+    /// # Panics
+    /// As [`Owned::new`].
+    pub fn of_graph(assignment: &Assignment, graph: &Graph, partition: PartitionId) -> Self {
+        let present = graph
+            .node_types()
+            .iter()
+            .flat_map(|store| (0..store.chunks().chunks()).map(|chunk| store.is_present(ChunkId(chunk))));
+        let present: Vec<bool> = present.collect();
+        Self::among(assignment, graph.positions().chunks(), |chunk| present[chunk.0 as usize], partition)
+    }
+
+    /// The nodes of these chunks that `partition` owns, as far as they are present.
+    ///
+    /// # Panics
+    /// As [`Owned::new`].
     fn among(
         assignment: &Assignment,
         chunks: &ChunkMap,
@@ -85,6 +102,27 @@ impl Owned {
             owned.runs.push(chunks.range(chunk));
         }
         owned
+    }
+
+    /// The owned nodes of some consecutive chunks, which are the chunks of `map`.
+    pub(crate) fn part(&self, chunks: Range<u32>, map: &ChunkMap) -> Self {
+        let among = |listed: &[ChunkId]| -> Vec<ChunkId> {
+            let of_part = listed.iter().filter(|chunk| chunks.contains(&chunk.0));
+            of_part.map(|chunk| ChunkId(chunk.0 - chunks.start)).collect()
+        };
+        let mut part = Self {
+            partition: self.partition,
+            chunks: map.clone(),
+            base: among(&self.base),
+            variable: among(&self.variable),
+            runs: Runs::default(),
+            chunk_locals: vec![NOT_OWNED; map.chunks() as usize],
+        };
+        for chunk in (0..map.chunks()).map(ChunkId).filter(|chunk| self.owns(ChunkId(chunks.start + chunk.0))) {
+            part.chunk_locals[chunk.0 as usize] = part.runs.nodes;
+            part.runs.push(map.range(chunk));
+        }
+        part
     }
 
     /// All nodes of the chunks that `store` has: the only partition of a store that was not partitioned.

@@ -22,6 +22,7 @@ use grappa_io::{Result, heap};
 
 use super::{
     minibatch::{Block, Minibatch},
+    relabel::RelabelTable,
     sampler::Scratch,
     size::check_size,
 };
@@ -92,7 +93,10 @@ impl Minibatch {
         if join == Join::Apart {
             heap::reserve(&mut out.nodes, nodes, JOINED)?;
         }
-        let table = sampler.table.table_for(graph_nodes);
+        if sampler.tables.is_empty() {
+            sampler.tables.push(RelabelTable::default());
+        }
+        let table = sampler.tables[0].table_for(graph_nodes);
         table.begin();
         let mut next = 0;
         for level in 0..=hops {

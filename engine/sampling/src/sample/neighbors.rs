@@ -17,7 +17,7 @@ use grappa_storage::StoreIds;
 use super::{
     draw,
     group::{DrawnPositions, GROUP, Group, GroupScratch},
-    minibatch::Block,
+    minibatch::{Block, Minibatch},
     random::{Draws, HopKey},
     relabel::Relabel,
     size::check_size,
@@ -32,6 +32,9 @@ const SAMPLED: &str = "the edges and nodes of a minibatch";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NeighborHop<'a> {
     pub key: HopKey,
+    /// The types of sources and destinations.
+    pub source: usize,
+    pub destination: usize,
     /// The maximum number of neighbors per destination, which may be 0; none for all.
     pub fanout: Option<u32>,
     pub replace: bool,
@@ -47,20 +50,26 @@ pub(super) struct NeighborHop<'a> {
 }
 
 impl NeighborHop<'_> {
-    /// Samples in-neighbors of all `nodes` into `block`. Appends new nodes to `nodes`.
+    /// Samples in-neighbors of the first `destinations` nodes of a type into `block`. Appends new nodes to those of the type of sources,
+    /// which may be the same.
     pub(super) fn sample<A: AdjacencyLists>(
         &self,
         group: &mut Group<'_, A>,
         relabel: &mut dyn Relabel,
-        nodes: &mut Vec<NodeId>,
+        types: &mut [Minibatch],
+        destinations: usize,
         block: &mut Block,
     ) -> Result<()> {
-        let destinations = nodes.len();
         block.begin(destinations);
         block.skip(self.first);
+        // The list of nodes grows while a group is sampled, so the group is copied.
+        let mut copied = [NodeId(0); GROUP];
         for first in (self.first..destinations).step_by(GROUP) {
             let last = destinations.min(first + GROUP);
-            self.choose(group, &nodes[first..last], first, block)?;
+            let copied = &mut copied[..last - first];
+            copied.copy_from_slice(&types[self.destination].nodes[first..last]);
+            self.choose(group, copied, first, block)?;
+            let nodes = &mut types[self.source].nodes;
             let done = block.indices.len();
             for index in 0..last - first {
                 group.read(index);
@@ -77,7 +86,6 @@ impl NeighborHop<'_> {
             block.indices.resize(done + sources.len(), 0);
             relabel.relabel(sources, nodes, &mut block.indices[done..]);
         }
-        block.sources = nodes.len();
         Ok(())
     }
 

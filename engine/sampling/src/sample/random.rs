@@ -76,6 +76,14 @@ pub(super) fn draws(key: u64) -> Draws {
 pub(super) struct HopKey(u64);
 
 impl HopKey {
+    /// The key of a relation at this hop. That of relation 0 is the key of a graph without types.
+    pub(super) fn of_relation(self, relation: usize) -> Self {
+        match relation {
+            0 => self,
+            _ => Self(random::combine(self.0, relation as u64)),
+        }
+    }
+
     /// The draws of a destination, or of a walk, by its index at the hop.
     #[inline(always)]
     pub(super) fn draws(self, number: u64) -> Draws {

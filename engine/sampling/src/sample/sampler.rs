@@ -1,6 +1,6 @@
 //! Samplers: fill minibatches hop by hop.
 
-use std::slice;
+use std::{mem, ops::Range, slice};
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result};
@@ -10,7 +10,7 @@ use super::{
     group::{Group, GroupScratch},
     minibatch::{Block, Minibatch},
     neighbors::NeighborHop,
-    random::BatchKey,
+    random::{BatchKey, HopKey},
     relabel::{Relabel, RelabelTable},
     size::check_size,
     walks::{RandomWalks, WalkHop, WalkScratch},
@@ -31,7 +31,12 @@ pub struct Sampler {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Method {
-    Neighbors { fanouts: Fanouts, replace: bool, by_weight: bool },
+    /// `fanouts` are those of each relation, or of all.
+    Neighbors {
+        fanouts: Vec<Fanouts>,
+        replace: bool,
+        by_weight: bool,
+    },
     Walks(RandomWalks),
 }
 
@@ -39,13 +44,13 @@ impl Sampler {
     /// Draws in-neighbors uniformly: without replacement, at most as many as the fanout; with replacement, exactly as
     /// many if there are any. A fanout of -1 keeps all in-edges in either case.
     pub fn uniform(fanouts: Fanouts, replace: bool) -> Self {
-        Self::with_method(Method::Neighbors { fanouts, replace, by_weight: false })
+        Self::with_method(Method::Neighbors { fanouts: vec![fanouts], replace, by_weight: false })
     }
 
     /// Draws in-neighbors with probabilities proportional to edge weights; without replacement, among the remaining
     /// edges. Edges of weight 0 are never drawn, not even if the fanout is -1.
     pub fn by_weight(fanouts: Fanouts, replace: bool) -> Self {
-        Self::with_method(Method::Neighbors { fanouts, replace, by_weight: true })
+        Self::with_method(Method::Neighbors { fanouts: vec![fanouts], replace, by_weight: true })
     }
 
     /// Takes the nodes that random walks visit most often. The edge weights of blocks are the numbers of visits.
@@ -55,6 +60,29 @@ impl Sampler {
     pub fn random_walks(walks: RandomWalks) -> Result<Self> {
         walks.check()?;
         Ok(Self::with_method(Method::Walks(walks)))
+    }
+
+    /// The same sampler with fanouts of each relation, in the order of relations.
+    ///
+    /// # Errors
+    /// If relations differ in their number of hops.
+    ///
+    /// # Panics
+    /// If there are none, or it takes random walks.
+    pub fn with_relation_fanouts(self, of_relations: Vec<Fanouts>) -> Result<Self> {
+        let hops = of_relations[0].hops();
+        if let Some(other) = of_relations.iter().find(|fanouts| fanouts.hops() != hops) {
+            return Err(Error::conflict(
+                format!("the fanouts of one relation are for {hops} hops, and those of another for {}", other.hops()),
+                "give each relation as many fanouts; 0 draws none",
+            ));
+        }
+        match self.method {
+            Method::Neighbors { replace, by_weight, .. } => {
+                Ok(Self { method: Method::Neighbors { fanouts: of_relations, replace, by_weight }, ..self })
+            }
+            Method::Walks(_) => panic!("random walks have no fanouts"),
+        }
     }
 
     fn with_method(method: Method) -> Self {
@@ -99,7 +127,7 @@ impl Sampler {
     /// How many edges away from a seed nodes are expanded, plus one.
     pub(crate) fn edges_from_seeds(&self) -> usize {
         match &self.method {
-            Method::Neighbors { fanouts, .. } => fanouts.hops(),
+            Method::Neighbors { fanouts, .. } => fanouts[0].hops(),
             Method::Walks(walks) => walks.hops * walks.steps as usize,
         }
     }
@@ -108,7 +136,8 @@ impl Sampler {
     pub(crate) fn draws_after(&self, hops: usize) -> Option<u32> {
         match &self.method {
             Method::Neighbors { fanouts, .. } => {
-                let mut later = (hops..fanouts.hops()).map(|hop| fanouts.at(hop));
+                let of_hop = |hop| fanouts.iter().map(move |fanouts| fanouts.at(hop));
+                let mut later = (hops..self.hops()).flat_map(of_hop);
                 later.try_fold(0, |most: u32, fanout| Some(fanout?.max(most)))
             }
             Method::Walks(walks) => Some(walks.walks),
@@ -118,7 +147,7 @@ impl Sampler {
     /// The number of hops. A minibatch has one block per hop.
     pub fn hops(&self) -> usize {
         match &self.method {
-            Method::Neighbors { fanouts, .. } => fanouts.hops(),
+            Method::Neighbors { fanouts, .. } => fanouts[0].hops(),
             Method::Walks(walks) => walks.hops,
         }
     }
@@ -168,76 +197,153 @@ impl Sampler {
         scratch: &mut Scratch,
         out: &mut Minibatch,
     ) -> Result<()> {
-        let needed = self.edge_data();
-        assert!(view.edge_data().weights || !needed.weights, "the sampler needs a view with edge weights");
-        assert!(view.edge_data().ids || !needed.ids, "the sampler needs a view with ids of edges");
-        let Scratch { table, hop: scratch } = scratch;
-        let relabel = table.table_for(view.nodes());
-        begin(view, seeds, relabel, self.hops(), &mut scratch.seeds, out)?;
-        match &view.lists() {
-            ViewLists::Whole(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::Partition(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::Mapped(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::Halo(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::MappedHalo(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-        }
+        self.sample_relations(
+            &[RelationOfTypes { source: 0, destination: 0, view }],
+            slice::from_ref(&SeedsOfType { seeds, nodes: view.nodes() }),
+            key,
+            scratch,
+            slice::from_mut(out),
+        )
     }
 
-    fn sample_lists<A: AdjacencyLists>(
+    /// Fills `out` with a minibatch for each node type: its nodes, and the blocks of the relations into it. Those of the first hop come first,
+    /// in the order of relations.
+    pub(crate) fn sample_relations(
         &self,
-        view: &PartitionView,
-        lists: &A,
+        relations: &[RelationOfTypes<'_>],
+        seeds: &[SeedsOfType<'_>],
         key: BatchKey,
-        relabel: &mut dyn Relabel,
-        scratch: &mut HopScratch,
-        out: &mut Minibatch,
+        scratch: &mut Scratch,
+        out: &mut [Minibatch],
     ) -> Result<()> {
-        let group = &mut Group::new(lists, &mut scratch.group);
-        let Minibatch { nodes, blocks, .. } = out;
-        let mut reached = 0;
-        for (number, block) in blocks.iter_mut().enumerate() {
-            let first_drawing = if self.draws_once { reached } else { 0 };
-            reached = nodes.len();
-            let key = key.hop(number);
-            match &self.method {
-                Method::Neighbors { fanouts, replace, by_weight } => {
-                    let hop = NeighborHop {
-                        key,
-                        fanout: fanouts.at(number),
-                        replace: *replace,
-                        by_weight: *by_weight,
-                        keeps_weights: self.keeps_weights,
-                        keeps_ids: self.keeps_ids,
-                        first: first_drawing,
-                        ids: view.ids(),
-                    };
-                    hop.sample(group, relabel, nodes, block)?;
-                }
-                Method::Walks(walks) => {
-                    let hop = WalkHop { key, walks };
-                    hop.sample(group, relabel, &mut scratch.walks, nodes, block)?;
-                }
+        let needed = self.edge_data();
+        let has = |part: fn(EdgeData) -> bool| relations.iter().any(|relation| part(relation.view.edge_data()));
+        assert!(!needed.weights || has(|edges| edges.weights), "the sampler needs a view with edge weights");
+        assert!(!needed.ids || has(|edges| edges.ids), "the sampler needs a view with ids of edges");
+        let Scratch { tables, hop: scratch } = scratch;
+        if tables.len() < out.len() {
+            tables.resize_with(out.len(), RelabelTable::default);
+        }
+        for (node_type, (of_type, out)) in seeds.iter().zip(&mut *out).enumerate() {
+            let blocks = self.hops() * relations.iter().filter(|relation| relation.destination == node_type).count();
+            let relabel = tables[node_type].table_for(of_type.nodes);
+            begin(of_type, relabel, blocks, &mut scratch.seeds, out)?;
+        }
+        let lists: Vec<ViewLists<'_>> = relations.iter().map(|relation| relation.view.lists()).collect();
+        scratch.reached.clear();
+        scratch.reached.resize(out.len(), 0..0);
+        for hop in 0..self.hops() {
+            for (reached, of_type) in scratch.reached.iter_mut().zip(&*out) {
+                *reached = reached.end..of_type.nodes.len();
+            }
+            for (number, (relation, lists)) in relations.iter().zip(&lists).enumerate() {
+                let sampled = HopOfRelation { hop, number, relation: *relation, key: key.hop(hop).of_relation(number) };
+                let place = place_of_block(relations, hop, number);
+                let mut block = mem::take(&mut out[relation.destination].blocks[place]);
+                let relabel = tables[relation.source].table_for(seeds[relation.source].nodes);
+                let done = match lists {
+                    ViewLists::Whole(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
+                    ViewLists::Partition(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
+                    ViewLists::Mapped(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
+                    ViewLists::Halo(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
+                    ViewLists::MappedHalo(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
+                };
+                out[relation.destination].blocks[place] = block;
+                done?;
+            }
+            for (number, relation) in relations.iter().enumerate() {
+                let sources = out[relation.source].nodes.len();
+                out[relation.destination].blocks[place_of_block(relations, hop, number)].sources = sources;
             }
         }
         Ok(())
     }
+
+    /// Samples in-neighbors by one relation at one hop.
+    fn sample_hop<A: AdjacencyLists>(
+        &self,
+        HopOfRelation { hop, number, relation, key }: HopOfRelation<'_>,
+        lists: &A,
+        relabel: &mut dyn Relabel,
+        scratch: &mut HopScratch,
+        types: &mut [Minibatch],
+        block: &mut Block,
+    ) -> Result<()> {
+        let group = &mut Group::new(lists, &mut scratch.group);
+        let RelationOfTypes { source, destination, view } = relation;
+        let reached = &scratch.reached[destination];
+        match &self.method {
+            Method::Neighbors { fanouts, replace, by_weight } => {
+                let fanouts = if fanouts.len() == 1 { &fanouts[0] } else { &fanouts[number] };
+                let hop = NeighborHop {
+                    key,
+                    source,
+                    destination,
+                    fanout: fanouts.at(hop),
+                    replace: *replace,
+                    by_weight: *by_weight,
+                    keeps_weights: self.keeps_weights && view.edge_data().weights,
+                    keeps_ids: self.keeps_ids && view.edge_data().ids,
+                    first: if self.draws_once { reached.start } else { 0 },
+                    ids: view.ids(),
+                };
+                hop.sample(group, relabel, types, reached.end, block)
+            }
+            Method::Walks(walks) => {
+                assert_eq!(source, destination, "random walks follow one relation of a type");
+                let hop = WalkHop { key, walks };
+                hop.sample(group, relabel, &mut scratch.walks, &mut types[source].nodes, block)
+            }
+        }
+    }
 }
 
-/// Checks the seeds and makes them the first nodes of the minibatch.
+/// A relation, with the types that it joins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RelationOfTypes<'a> {
+    pub source: usize,
+    pub destination: usize,
+    pub view: &'a PartitionView,
+}
+
+/// The seeds of a node type, which has so many nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeedsOfType<'a> {
+    pub seeds: &'a [NodeId],
+    pub nodes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct HopOfRelation<'a> {
+    hop: usize,
+    /// The number of the relation.
+    number: usize,
+    relation: RelationOfTypes<'a>,
+    key: HopKey,
+}
+
+/// The place of the block of a relation at a hop among the blocks of its destinations' type.
+fn place_of_block(relations: &[RelationOfTypes<'_>], hop: usize, number: usize) -> usize {
+    let destination = relations[number].destination;
+    let is_same = |relation: &&RelationOfTypes<'_>| relation.destination == destination;
+    let before = relations[..number].iter().filter(is_same).count();
+    hop * relations.iter().filter(is_same).count() + before
+}
+
+/// Checks the seeds of a type and makes them the first nodes of its minibatch, which gets this number of empty blocks.
 fn begin(
-    view: &PartitionView,
-    seeds: &[NodeId],
+    &SeedsOfType { seeds, nodes }: &SeedsOfType<'_>,
     relabel: &mut dyn Relabel,
-    hops: usize,
+    blocks: usize,
     indices: &mut Vec<u32>,
     out: &mut Minibatch,
 ) -> Result<()> {
     out.clear();
-    out.blocks.resize_with(hops, Block::default);
+    out.blocks.resize_with(blocks, Block::default);
     out.seeds = seeds.len();
-    if let Some(seed) = seeds.iter().find(|seed| seed.0 >= view.nodes()) {
+    if let Some(seed) = seeds.iter().find(|seed| seed.0 >= nodes) {
         return Err(Error::conflict(
-            format!("seed {seed} is not a node of the graph, which has {}", view.nodes()),
+            format!("seed {seed} is not a node of the graph, which has {nodes}"),
             "give node ids of the store, not external ids",
         ));
     }
@@ -263,7 +369,8 @@ fn begin(
 /// Reusable memory of a thread that samples. It may be used with any samplers and views in turn.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    pub(super) table: RelabelTable,
+    /// One for each node type.
+    pub(super) tables: Vec<RelabelTable>,
     hop: HopScratch,
 }
 
@@ -271,6 +378,8 @@ pub struct Scratch {
 struct HopScratch {
     /// The local indices of the seeds.
     seeds: Vec<u32>,
+    /// The nodes of each type that the last hop reached, as a range of their indices.
+    reached: Vec<Range<usize>>,
     group: GroupScratch,
     walks: WalkScratch,
 }
@@ -278,11 +387,11 @@ struct HopScratch {
 impl Scratch {
     /// Bytes of memory after a minibatch of `nodes` nodes, if it is otherwise like those that were sampled before.
     pub fn bytes(&self, nodes: usize) -> u64 {
-        let HopScratch { seeds, group, walks } = &self.hop;
+        let HopScratch { seeds, group, walks, reached: _ } = &self.hop;
         // Lists that are taken whole are decoded into a buffer outside of the scratch.
         let decoded = group.sources.capacity() * size_of::<NodeId>();
         let hop = seeds.capacity() * size_of::<u32>() + decoded;
-        let table = self.table.bytes(nodes + group.sources.capacity());
-        table + hop as u64 + group.bytes() + walks.bytes()
+        let tables = self.tables.iter().map(|table| table.bytes(nodes + group.sources.capacity()));
+        tables.sum::<u64>() + hop as u64 + group.bytes() + walks.bytes()
     }
 }

@@ -137,7 +137,6 @@ impl WalkHop<'_> {
             block.indices.resize(block.edge_weights.len(), 0);
             relabel.relabel(&scratch.sources, nodes, &mut block.indices[done..]);
         }
-        block.sources = nodes.len();
         Ok(())
     }
 

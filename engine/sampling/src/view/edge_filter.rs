@@ -26,19 +26,22 @@ pub struct EdgeData {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EdgeFilter<'a> {
     pub store: &'a Store,
+    /// The destinations that are included.
     pub owned: &'a Owned,
+    /// The sources that the partition owns: the same nodes, unless they have another type.
+    pub sources: &'a Owned,
     pub halo: Halo,
     pub edge_data: EdgeData,
 }
 
 impl EdgeFilter<'_> {
     pub(super) fn is_whole(&self) -> bool {
-        self.owned.nodes() == self.store.manifest().nodes
+        self.owned.nodes() == self.store.manifest().nodes && self.sources.nodes() == self.store.source_nodes()
     }
 
     /// Whether sources take 32 bits in memory.
     pub(super) fn is_narrow(&self) -> bool {
-        self.store.manifest().nodes <= NARROW_NODES_MAX
+        self.store.source_nodes() <= NARROW_NODES_MAX
     }
 
     /// Whether edges from nodes that are not owned are included. Without them, the place of an edge in the store is unknown.
@@ -53,7 +56,7 @@ impl EdgeFilter<'_> {
             return entry.edges;
         }
         let buckets = (0..).map(ChunkId).zip(&entry.bucket_edges);
-        buckets.filter(|&(j, _)| self.owned.owns(j)).map(|(_, edges)| edges).sum()
+        buckets.filter(|&(j, _)| self.sources.owns(j)).map(|(_, edges)| edges).sum()
     }
 
     pub(super) fn edges(&self) -> u64 {
@@ -86,7 +89,7 @@ impl EdgeFilter<'_> {
     /// Finds the owned sources in a list, which ascends: ranges of positions.
     fn find_owned(&self, list: &[u64], found: &mut Vec<Range<usize>>) {
         found.clear();
-        let runs = self.owned.runs();
+        let runs = self.sources.runs();
         if list.len() >= LONG_LIST * runs.len() {
             let mut from = 0;
             for run in runs {
@@ -99,7 +102,7 @@ impl EdgeFilter<'_> {
             return;
         }
         for (at, &source) in list.iter().enumerate() {
-            if self.owned.contains(NodeId(source)) {
+            if self.sources.contains(NodeId(source)) {
                 match found.last_mut() {
                     Some(last) if last.end == at => last.end += 1,
                     _ => found.push(at..at + 1),

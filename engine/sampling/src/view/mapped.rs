@@ -59,7 +59,7 @@ const DECODED_PER_RUN: u64 = 32;
 /// The mapped adjacency lists of owned nodes.
 pub(crate) struct MappedLists<'a> {
     files: MappedFiles<'a>,
-    /// The owned nodes, by which lists are split; none if all nodes are owned.
+    /// The owned sources, by which lists are split; none if all nodes are owned.
     split_by: Option<&'a Owned>,
     keeps_halo: bool,
 }
@@ -88,8 +88,8 @@ pub(crate) struct SplitLists {
 }
 
 impl<'a> MappedLists<'a> {
-    pub(super) fn new(mapped: &'a Mapped, owned: &'a Owned, is_whole: bool, keeps_halo: bool) -> Self {
-        Self { files: MappedFiles::new(mapped, owned), split_by: (!is_whole).then_some(owned), keeps_halo }
+    pub(super) fn new(mapped: &'a Mapped, owned: &'a Owned, split_by: Option<&'a Owned>, keeps_halo: bool) -> Self {
+        Self { files: MappedFiles::new(mapped, owned), split_by, keeps_halo }
     }
 }
 

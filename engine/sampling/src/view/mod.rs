@@ -17,6 +17,7 @@ pub(crate) mod adjacency;
 mod edge_features;
 mod edge_filter;
 mod files;
+mod graph_view;
 mod halo;
 mod halo_lists;
 mod kind;
@@ -35,6 +36,7 @@ mod turns;
 pub use self::{
     edge_features::EdgeFeatures,
     edge_filter::EdgeData,
+    graph_view::GraphView,
     halo::Halo,
     halo_lists::{Given, HaloLists},
     kind::ViewKind,

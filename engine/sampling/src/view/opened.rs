@@ -27,6 +27,8 @@ use crate::partition::Owned;
 pub struct ViewOptions {
     /// How sources are treated that the partition does not own.
     pub halo: Halo,
+    /// The sources that the partition owns, if they have another type than the destinations.
+    pub sources: Option<Owned>,
     /// The adjacency lists of halo nodes, with [`Halo::Neighbors`].
     pub halo_lists: Option<Arc<HaloLists>>,
     /// What the view has of edges: what the sampler needs (`Sampler::edge_data`).
@@ -45,8 +47,11 @@ pub struct ViewOptions {
 #[derive(Debug)]
 pub struct PartitionView {
     nodes: u64,
+    source_nodes: u64,
     ids: Arc<StoreIds>,
     owned: Owned,
+    /// None if they are the destinations.
+    sources: Option<Owned>,
     halo: Halo,
     halo_lists: Option<Arc<HaloLists>>,
     edge_data: EdgeData,
@@ -87,7 +92,7 @@ impl PartitionView {
         Self::open_with(store, owned, options, &Arc::default(), None, &Silent)
     }
 
-    fn open_with(
+    pub(super) fn open_with(
         store: &Store,
         owned: Owned,
         options: &ViewOptions,
@@ -95,7 +100,8 @@ impl PartitionView {
         spare: Option<&Arc<SpareArenas>>,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let filter = EdgeFilter { store, owned: &owned, halo: options.halo, edge_data: options.edge_data };
+        let sources = options.sources.as_ref().unwrap_or(&owned);
+        let filter = EdgeFilter { store, owned: &owned, sources, halo: options.halo, edge_data: options.edge_data };
         filter.check()?;
         let (lists, bytes) = match options.mapped_bytes_max {
             Some(bytes_max) => {
@@ -111,8 +117,10 @@ impl PartitionView {
         };
         Ok(Self {
             nodes: store.manifest().nodes,
+            source_nodes: store.source_nodes(),
             ids: store.ids().clone(),
             owned,
+            sources: options.sources.clone(),
             halo: options.halo,
             halo_lists: options.halo_lists.clone(),
             edge_data: options.edge_data,
@@ -162,15 +170,26 @@ impl PartitionView {
     /// The exact number of bytes that the adjacency lists of owned nodes take in memory. Computed from the manifest
     /// alone.
     pub fn bytes_in_memory(store: &Store, owned: &Owned, halo: Halo, edge_data: EdgeData) -> u64 {
-        Csr::bytes(&EdgeFilter { store, owned, halo, edge_data })
+        Self::relation_bytes(store, owned, owned, halo, edge_data)
     }
 
-    /// The external ids of the nodes.
+    /// As [`PartitionView::bytes_in_memory`], for a relation. The partition owns these destinations and sources.
+    pub(crate) fn relation_bytes(
+        store: &Store,
+        owned: &Owned,
+        sources: &Owned,
+        halo: Halo,
+        edge_data: EdgeData,
+    ) -> u64 {
+        Csr::bytes(&EdgeFilter { store, owned, sources, halo, edge_data })
+    }
+
+    /// The external ids of the destinations.
     pub fn ids(&self) -> &StoreIds {
         &self.ids
     }
 
-    /// The number of nodes of the graph, owned or not.
+    /// The number of nodes of the graph, or of the type of the destinations, owned or not.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
@@ -210,7 +229,8 @@ impl PartitionView {
     pub(crate) fn lists(&self) -> ViewLists<'_> {
         let owned = &self.owned;
         let keeps_halo = self.halo != Halo::None;
-        let is_whole = owned.nodes() == self.nodes;
+        let sources = self.sources.as_ref().unwrap_or(owned);
+        let is_whole = owned.nodes() == self.nodes && sources.nodes() == self.source_nodes;
         match (&self.lists, &self.halo_lists) {
             (Storage::Memory(csr), _) if is_whole => ViewLists::Whole(csr.whole()),
             (Storage::Memory(csr), None) => {
@@ -220,7 +240,7 @@ impl PartitionView {
                 ViewLists::Halo(WithHalo::new(owned, csr.partition(owned, true, true), halo))
             }
             (Storage::Mapped(mapped), halo) => {
-                let lists = MappedLists::new(mapped, owned, is_whole, keeps_halo);
+                let lists = MappedLists::new(mapped, owned, (!is_whole).then_some(sources), keeps_halo);
                 match halo {
                     Some(halo) if !is_whole => ViewLists::MappedHalo(WithHalo::new(owned, lists, halo)),
                     _ => ViewLists::Mapped(lists),

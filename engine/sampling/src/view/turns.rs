@@ -24,6 +24,7 @@ use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 
 use super::{
+    graph_view::GraphView,
     halo_lists::HaloLists,
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
@@ -301,25 +302,32 @@ pub enum ViewSource {
     Open(Arc<PartitionView>),
     /// The view of a partition of [`Turns`].
     InTurn(Arc<Turns>, TurnPlace),
+    /// An open view of a graph with types.
+    Graph(Arc<GraphView>),
 }
 
 impl ViewSource {
     /// The view. If its turn has not come, waits until it is loaded.
     ///
     /// # Errors
-    /// As [`Turns::view`].
+    /// As [`Turns::view`], and if the graph has types.
     pub fn get(&self) -> Result<Arc<PartitionView>> {
         match self {
             Self::Open(view) => Ok(view.clone()),
             Self::InTurn(turns, partition) => turns.view(*partition),
+            Self::Graph(_) => Err(Error::conflict(
+                "the graph has types, and one relation is needed",
+                "sample a graph with one node type and one relation",
+            )),
         }
     }
 
-    /// The nodes that can be expanded.
+    /// The nodes that can be expanded, or their positions.
     pub fn owned(&self) -> &Owned {
         match self {
             Self::Open(view) => view.owned(),
             Self::InTurn(turns, partition) => &turns.groups[partition.group][partition.index],
+            Self::Graph(view) => view.owned(),
         }
     }
 
@@ -328,6 +336,7 @@ impl ViewSource {
         match self {
             Self::Open(view) => view.nodes(),
             Self::InTurn(turns, _) => turns.store.manifest().nodes,
+            Self::Graph(view) => view.nodes(),
         }
     }
 
@@ -336,6 +345,7 @@ impl ViewSource {
         match self {
             Self::Open(view) => view.halo_lists(),
             Self::InTurn(turns, _) => turns.halo_lists.get(),
+            Self::Graph(_) => None,
         }
     }
 
@@ -344,6 +354,7 @@ impl ViewSource {
         match self {
             Self::Open(view) => view.kind(),
             Self::InTurn(..) => ViewKind::InTurn,
+            Self::Graph(view) => view.kind(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The numbers of partitions that are `auto`: chosen from the memory and the store, and kept by a resumed run.
 
+use std::sync::Arc;
+
 use grappa_io::size::ByteSize;
 use grappa_run::{
     checkpoint::RunState,
@@ -26,7 +28,7 @@ impl ChosenNumbers {
     /// The numbers of a run. A run that continues `from` a checkpoint keeps its numbers: the memory may have changed since. All ranks have
     /// the numbers of rank 0.
     pub fn of_run(
-        store: &Store,
+        store: &Arc<Store>,
         config: &TrainConfig,
         knows_first_hop: bool,
         from: Option<&RunState>,
@@ -46,7 +48,7 @@ impl ChosenNumbers {
 
     /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks
     /// must call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
-    fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
+    fn choose(store: &Arc<Store>, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
         let given = [config.partitions.value(), config.concurrent.value()];
         if let [Some(partitions), Some(concurrent)] = given {
             return Ok(Self { partitions, concurrent, reason: None });

@@ -1,6 +1,6 @@
 //! The options of a run, with a value for each `auto`.
 
-use std::{num::NonZeroUsize, ops::Deref, path::PathBuf};
+use std::{num::NonZeroUsize, ops::Deref, path::PathBuf, sync::Arc};
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::size::ByteSize;
@@ -33,7 +33,7 @@ pub(crate) struct ResolvedConfig {
 impl ResolvedConfig {
     /// Resolves the `given` options. A run that continues `from` a checkpoint keeps what was chosen at its start. All ranks must call it.
     pub fn new(
-        store: &Store,
+        store: &Arc<Store>,
         given: TrainConfig,
         from: Option<&RunState>,
         aggregates: Option<AggregateKind>,

@@ -1,6 +1,6 @@
 //! The partitions of a super-epoch, and the loader of their minibatches.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use grappa_formats::assignment::Assignment;
 use grappa_io::progress::Progress;
@@ -164,7 +164,7 @@ impl OpenPartitions {
         let served = all.served();
         let mut minibatch = Minibatch::default();
         if served.batches() > 0 && served.places(0)[0].step == 0 {
-            served.sample(0, &mut Default::default(), &mut minibatch)?;
+            served.sample(0, &mut Default::default(), slice::from_mut(&mut minibatch))?;
         }
         // Processes that divide the partitions sample as many together. Their nodes are fewer: the partitions of one process share nodes.
         let mut sampled = [(minibatch.seeds + minibatch.edges()) as u64];

@@ -24,7 +24,8 @@ impl BatchSource for Turns {
         8 * nodes as u64
     }
 
-    fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
+    fn sample(&self, index: u64, (): &mut (), out: &mut [Minibatch]) -> Result<()> {
+        let out = &mut out[0];
         let nodes = if index % 16 == 15 { 2000 } else { 1000 };
         out.nodes.resize(nodes, NodeId(0));
         Ok(())
@@ -34,10 +35,10 @@ impl BatchSource for Turns {
 #[test]
 fn minibatches_of_every_partition_are_measured() {
     let demands = MinibatchDemand::measure(&Turns, 0).unwrap();
-    let rows = demands.each_ref().map(|demand| demand.rows);
+    let rows = demands.each_ref().map(|demand| demand.nodes[0]);
     assert_eq!(rows, [2000 + 250 + 64, 2000 + 125 + 64, 2000 + 62 + 64, 2000]);
     for demand in demands {
-        assert_eq!((demand.held_bytes, demand.scratch_bytes), (77, 8 * demand.rows as u64));
+        assert_eq!((demand.held_bytes, demand.scratch_bytes), (77, 8 * demand.nodes[0] as u64));
     }
 }
 
@@ -59,7 +60,8 @@ impl BatchSource for Overlapping {
         0
     }
 
-    fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
+    fn sample(&self, index: u64, (): &mut (), out: &mut [Minibatch]) -> Result<()> {
+        let out = &mut out[0];
         out.clear();
         let node = |i: u64| match i % 2 {
             0 => random::hash(index << 20 | i) % 15_000,

@@ -46,8 +46,9 @@ impl<'a> Runs<'a> {
             files,
             coalescing_gap_bytes,
             row,
-            misses,
-            next: 0,
+            // Rows of other types are in other files.
+            misses: &misses[..misses.partition_point(|miss| miss.node().0 < row.positions.end)],
+            next: misses.partition_point(|miss| miss.node().0 < row.positions.start),
             done: 0,
             // Slots are filled in words of 8 bytes, so a long row is cut at words. Only engines in tests read less than
             // 8.

@@ -78,12 +78,16 @@ impl TestPool {
             Aggregates::open(&store, kind).unwrap().unwrap()
         });
         let layout = store.features(ChunkId(0)).unwrap().unwrap().meta().layout;
-        let columns: Vec<_> = [layout].into_iter().chain(aggregates.as_ref().map(Aggregates::layout)).collect();
+        let columns: Vec<_> = [layout]
+            .into_iter()
+            .chain(aggregates.as_ref().map(Aggregates::layout))
+            .map(|layout| (crate::feed::rows::RowType::default(), layout))
+            .collect();
         let format = RowFormat::new(&columns, OutputDtype::F32);
         let geometry = PoolGeometry::for_rows(rows);
         Self {
             _folder: folder,
-            files: RowFiles::open(&store, layout, aggregates.as_ref()).unwrap(),
+            files: RowFiles::open(&grappa_storage::Graph::from_store(&store), &format, aggregates.as_ref()).unwrap(),
             store,
             pool: Pool::new(geometry).unwrap(),
             rows: PoolRows {
@@ -157,7 +161,7 @@ fn fetch_columns(
     let fetched = pool.fetch(&misses, &mut engine, &counters, false);
     assert_eq!(fetched, FetchOutcome::Complete);
     pool.assert_stored(&misses, aggregates.map(|(kind, _)| kind));
-    let stats = counters.stats(4 * dim as usize);
+    let stats = counters.stats();
     assert_eq!(stats.reads, engine.reads.len() as u64);
     assert_eq!(stats.bytes_read, engine.reads.iter().map(pages_bytes).sum::<u64>());
     assert!(stats.queue_depth > 0.0 && stats.queue_depth < 3.001, "{}", stats.queue_depth);

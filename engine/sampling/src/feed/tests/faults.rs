@@ -10,7 +10,7 @@ use super::*;
 fn open(store: &Arc<Store>, source: &SkewedSource, faults: Faults, reorder: Option<u64>) -> Result<Feed> {
     let options = FeedOptions { lookahead: Some(4), ..options(0, 2) };
     let options = with_little(store, source, 30 << 10, options);
-    FeedPlan::new(store, &[], source, &options)?.open_with(|files, options| {
+    FeedPlan::new(&grappa_storage::Graph::from_store(store), &[], source, &options)?.open_with(|files, options| {
         let engine = read::open(options.engine, files.files.clone(), faults.meet(options.read.clone()))?;
         Ok(match reorder {
             Some(seed) => Box::new(Reordered::new(engine, seed)),

@@ -65,7 +65,7 @@ fn seeds_are_divided_evenly_among_the_steps_of_a_group() {
                 let &[place] = batches.places(index) else {
                     panic!("batch {index} is one minibatch");
                 };
-                batches.sample(index, &mut scratch, &mut minibatch).unwrap();
+                batches.sample(index, &mut scratch, std::slice::from_mut(&mut minibatch)).unwrap();
                 let seeds = &minibatch.nodes[..minibatch.seeds];
                 assert!((1..=10).contains(&seeds.len()), "{place:?}: {}", seeds.len());
                 assert_eq!(seeds.len(), batches.seeds_of(place));
@@ -89,7 +89,7 @@ fn seeds(batches: &PartitionBatches) -> Vec<(BatchPlace, Vec<u64>)> {
     let mut scratch = Default::default();
     let sample = |index| {
         let mut minibatch = Minibatch::default();
-        batches.sample(index, &mut scratch, &mut minibatch).unwrap();
+        batches.sample(index, &mut scratch, std::slice::from_mut(&mut minibatch)).unwrap();
         let seeds = minibatch.nodes[..minibatch.seeds].iter().map(|node| node.0);
         (batches.places(index)[0], seeds.collect())
     };
@@ -175,14 +175,14 @@ fn listed_batches_are_taken_as_they_are() {
 fn disjoint_seeds_have_the_neighborhoods_of_their_own() {
     let (mut scratch, mut batch) = (Default::default(), Minibatch::default());
     let all: Vec<u64> = (0..NODES).collect();
-    batches(&parts(&[&all]), all.len(), 1, false).sample(0, &mut scratch, &mut batch).unwrap();
+    batches(&parts(&[&all]), all.len(), 1, false).sample(0, &mut scratch, std::slice::from_mut(&mut batch)).unwrap();
     let degrees = &batch.blocks[0].global[..batch.seeds];
     let hub = (0..).zip(degrees).max_by_key(|(_, degree)| **degree).expect("there are nodes").0;
     let seeds = [hub, hub ^ 1, hub];
 
     let options = MinibatchOptions { disjoint: true, ..options_of(4, false) };
     let batches = PartitionBatches::new(parts(&[&seeds, &[7]]), options, 1, 0);
-    batches.sample(0, &mut scratch, &mut batch).unwrap();
+    batches.sample(0, &mut scratch, std::slice::from_mut(&mut batch)).unwrap();
     assert_eq!(batch.nodes[..batch.seeds], seeds.map(NodeId));
     // The seed of each node, by the edges from it.
     let mut seed_of: Vec<Option<u32>> = (0..3).map(Some).collect();
@@ -279,14 +279,14 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
             for place in steps.places(step) {
                 assert_eq!((place.step, separate.places(next)), (step, &[*place][..]));
                 let mut minibatch = Minibatch::default();
-                separate.sample(next, &mut of_separate, &mut minibatch).unwrap();
+                separate.sample(next, &mut of_separate, std::slice::from_mut(&mut minibatch)).unwrap();
                 minibatches.push(minibatch);
                 next += 1;
             }
             let (mut expected, mut batch) = (Minibatch::default(), Minibatch::default());
             let (mut tables, mut join) = (Scratch::default(), JoinScratch::default());
             Minibatch::join(&minibatches, Join::SharedInput, NODES, &mut tables, &mut join, &mut expected).unwrap();
-            steps.sample(step, &mut scratch, &mut batch).unwrap();
+            steps.sample(step, &mut scratch, std::slice::from_mut(&mut batch)).unwrap();
             assert_eq!(batch, expected, "step {step}, {concurrent} partitions");
             seeds_max = seeds_max.max(batch.seeds as u64);
             let distinct: BTreeSet<NodeId> = batch.nodes.iter().copied().collect();
@@ -355,7 +355,7 @@ fn every_worker_has_a_batch_in_every_step_and_the_weights_of_all_count_each_seed
         assert_eq!((batches.batches(), batches.steps()), (steps, steps));
         let (mut scratch, mut minibatch) = (Default::default(), Minibatch::default());
         for step in 0..steps {
-            batches.sample(step, &mut scratch, &mut minibatch).unwrap();
+            batches.sample(step, &mut scratch, std::slice::from_mut(&mut minibatch)).unwrap();
             assert_eq!(batches.places(step)[0].step, step);
             assert!(minibatch.seeds > 0, "worker {worker}, step {step}");
             let weight = batches.loss_weight(step, seeds_per_step, 3);

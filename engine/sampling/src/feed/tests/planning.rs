@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use grappa_io::slots::Slots;
 
-use super::*;
+use super::{rows::RowType, *};
 use crate::feed::{
     access::StoredRows,
     files::RowFiles,
@@ -24,12 +24,12 @@ struct Planning {
 }
 
 impl Planning {
-    fn new(store: &Store, rows: usize, coalescing_gap_bytes: u64) -> Self {
+    fn new(store: &Arc<Store>, rows: usize, coalescing_gap_bytes: u64) -> Self {
         let layout = RowFormat::features(store.manifest().features.as_ref().unwrap());
-        let format = RowFormat::new(&[layout], OutputDtype::F32);
+        let format = RowFormat::new(&[(RowType::default(), layout)], OutputDtype::F32);
         let geometry = PoolGeometry::for_rows(rows);
         let rows = StoredRows {
-            files: RowFiles::open(store, layout, None).unwrap(),
+            files: RowFiles::open(&grappa_storage::Graph::from_store(store), &format, None).unwrap(),
             resident: None,
             pool: Some(PoolRows {
                 geometry,
@@ -99,7 +99,7 @@ fn a_batch_that_was_planned_while_others_filled_the_pool_gets_slots_when_they_ar
             }
         }
         assert!(full > 10, "{full} batches found the pool full");
-        let stats = planning.counters.stats(1);
+        let stats = planning.counters.stats();
         assert_eq!(stats.rows_wanted, rows * source.batches);
     }
 }

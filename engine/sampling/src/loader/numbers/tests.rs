@@ -37,7 +37,7 @@ fn options(partitions: Option<u32>, schedule: Schedule) -> NumberOptions {
 }
 
 fn choose(store: &TestStore, memory: u64, given: (Option<u32>, Option<usize>)) -> Result<PartitionNumbers> {
-    let store = Store::open(store.store.path()).unwrap();
+    let store = Arc::new(Store::open(store.store.path()).unwrap());
     PartitionNumbers::choose(&store, &loader(memory, given.1), &options(given.0, Schedule::Shuffle))
 }
 
@@ -86,7 +86,7 @@ fn a_graph_that_does_not_fit_has_the_smallest_number_that_does() {
         let mut found = Vec::new();
         for memory in [whole - 1, whole * 4 / 5, whole / 2, whole / 3] {
             let choose = |partitions| {
-                let opened = Store::open(store.store.path()).unwrap();
+                let opened = Arc::new(Store::open(store.store.path()).unwrap());
                 PartitionNumbers::choose(&opened, &loader(memory, None), &options(partitions, schedule))
             };
             let chosen = choose(None).unwrap();
@@ -127,7 +127,7 @@ fn of_a_given_number_of_partitions_as_many_as_fit_are_in_a_step() {
 fn of_several_workers_each_has_a_partition_in_every_step_and_needs_memory_for_its_own() {
     let store = Graph::mixed(20_000).store(CHUNKS);
     let whole = whole_bytes(&store);
-    let opened = Store::open(store.store.path()).unwrap();
+    let opened = Arc::new(Store::open(store.store.path()).unwrap());
     let choose = |memory, workers, given: (Option<u32>, Option<usize>)| {
         let loader = LoaderOptions { share: Share::new(workers - 1, workers), ..loader(memory, given.1) };
         PartitionNumbers::choose(&opened, &loader, &options(given.0, Schedule::Shuffle)).unwrap()
@@ -176,7 +176,7 @@ fn lists_that_no_number_fits_are_mapped_and_enough_memory_is_named() {
     let store = Graph::mixed(20_000).store(CHUNKS);
     for (expands_halo, memory) in [(false, 50_000), (true, 50_000), (true, 1)] {
         let choose = |memory| {
-            let opened = Store::open(store.store.path()).unwrap();
+            let opened = Arc::new(Store::open(store.store.path()).unwrap());
             let options = NumberOptions { expands_halo, ..options(None, Schedule::Sweep) };
             PartitionNumbers::choose(&opened, &loader(memory, None), &options).unwrap()
         };

@@ -37,7 +37,13 @@ fn piece_bytes(piece: &Piece) -> usize {
 fn read(weights: bool, decode: impl FnOnce(&StreamPlan, Receiver<Piece>, Sender<DecoderMessage>)) {
     let store = Graph::mixed(3000).store_with(vec![0, 500, 500, 520, 2000, 3000], weights);
     let owned = Owned::whole(&store.store);
-    let filter = EdgeFilter { store: &store.store, owned: &owned, halo: Halo::Stop, edge_data: edge_data(weights) };
+    let filter = EdgeFilter {
+        store: &store.store,
+        owned: &owned,
+        sources: &owned,
+        halo: Halo::Stop,
+        edge_data: edge_data(weights),
+    };
     let plan = StreamPlan::new(&filter).unwrap();
     let (send, ready) = unbounded();
     let (to_reader, messages) = unbounded();

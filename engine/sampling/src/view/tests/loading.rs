@@ -38,7 +38,7 @@ fn load(
     threads: usize,
     open: &(dyn Fn(Arc<[ReadFile]>) -> Opened + Sync),
 ) -> Result<Vec<ViewList>> {
-    let filter = EdgeFilter { store, owned, halo: Halo::Stop, edge_data: edge_data(edge_weights) };
+    let filter = EdgeFilter { store, owned, sources: owned, halo: Halo::Stop, edge_data: edge_data(edge_weights) };
     let mut view = view(store, owned.clone(), Halo::Stop, edge_weights, ViewKind::Mapped)?;
     view.lists = Storage::Memory(Csr::load(&filter, true, threads, open, None, &Silent)?);
     Ok(all_lists(&view))

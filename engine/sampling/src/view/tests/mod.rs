@@ -3,6 +3,7 @@
 mod disk;
 pub mod graph;
 mod loading;
+pub mod types;
 
 use std::sync::Arc;
 
@@ -196,7 +197,8 @@ fn sources_of_64_bits_equal_those_of_32() {
     let store = graph.store_with(vec![0, 800, 1500, 2000], true);
     for (chunks, halo) in [(&[0, 1, 2][..], Halo::Stop), (&[2, 0], Halo::Stop), (&[1], Halo::None)] {
         let owned = owning(&store.store, chunks);
-        let filter = EdgeFilter { store: &store.store, owned: &owned, halo, edge_data: edge_data(true) };
+        let filter =
+            EdgeFilter { store: &store.store, owned: &owned, sources: &owned, halo, edge_data: edge_data(true) };
         let mut wide = view(&store.store, owned.clone(), halo, true, ViewKind::Mapped).unwrap();
         wide.lists = Storage::Memory(Csr::load(&filter, false, 2, &any_engine, None, &Silent).unwrap());
         assert!(all_lists(&wide) == expected_lists(&graph, &owned, halo, true));

@@ -1,0 +1,260 @@
+//! Minibatches of graphs with types, next to a naive sampler.
+
+use std::collections::{BTreeMap, HashMap};
+
+use grappa_formats::PartitionId;
+use grappa_formats::assignment::{Assignment, Owners};
+use grappa_io::Error;
+
+use super::*;
+use crate::{
+    feed::Batch,
+    sample::{Fanouts, tests::statistics::assert_uniform},
+    view::tests::types::TypedGraph,
+};
+
+fn typed_options(fanouts: &[&[i64]], view: ViewKind, memory: u64) -> LoaderOptions {
+    let fanouts: Vec<_> = fanouts.iter().map(|fanouts| Fanouts::new(fanouts).unwrap()).collect();
+    let sampler = Sampler::uniform(fanouts[0].clone(), false).drawing_once().with_relation_fanouts(fanouts).unwrap();
+    LoaderOptions {
+        memory,
+        threads: 2,
+        view,
+        ..LoaderOptions::new(MinibatchOptions { batch: 50, ..MinibatchOptions::new(sampler) })
+    }
+}
+
+/// The whole graph as one partition.
+fn one(graph: &grappa_storage::Graph) -> Assignment {
+    Assignment::whole(graph.positions().chunks().chunks())
+}
+
+/// The nodes of each type and the blocks of the relations into it, as lists: sources by destination, for each relation and hop.
+type Sampled = (Vec<Vec<NodeId>>, BTreeMap<(usize, usize), Vec<Vec<NodeId>>>);
+
+fn sampled_types(graph: &TypedGraph, batch: &Batch, hops: usize) -> Sampled {
+    let types = batch.minibatches();
+    let nodes = types.iter().map(|minibatch| minibatch.nodes.clone()).collect();
+    let mut lists = BTreeMap::new();
+    for (number, relation) in graph.relations.iter().enumerate() {
+        let into = |other: &usize| graph.relations[*other].destination == relation.destination;
+        let (before, all) = ((0..number).filter(into).count(), (0..graph.relations.len()).filter(into).count());
+        let minibatch = &types[relation.destination];
+        assert_eq!(minibatch.blocks.len(), hops * all);
+        for hop in 0..hops {
+            let block = &minibatch.blocks[hop * all + before];
+            let sources = &types[relation.source].nodes[..block.sources];
+            let of = |destination| block.edges_of(destination).map(|edge| sources[block.indices[edge] as usize]);
+            lists.insert((hop, number), (0..block.destinations).map(|at| of(at).collect()).collect());
+        }
+    }
+    (nodes, lists)
+}
+
+/// All in-neighbors, hop by hop. A node draws at the hop after the one that added it.
+fn all_neighbors(graph: &TypedGraph, seeds: &[Vec<NodeId>], hops: usize) -> Sampled {
+    let mut nodes = seeds.to_vec();
+    let mut lists = BTreeMap::new();
+    let mut before = vec![0; nodes.len()];
+    for hop in 0..hops {
+        let reached: Vec<usize> = nodes.iter().map(Vec::len).collect();
+        for (number, relation) in graph.relations.iter().enumerate() {
+            let (first, end) = (before[relation.destination], reached[relation.destination]);
+            let mut of_relation = vec![Vec::new(); first];
+            for at in first..end {
+                let node = nodes[relation.destination][at];
+                let list: Vec<_> = relation.lists[node.0 as usize].iter().copied().map(NodeId).collect();
+                for &source in &list {
+                    if !nodes[relation.source].contains(&source) {
+                        nodes[relation.source].push(source);
+                    }
+                }
+                of_relation.push(list);
+            }
+            lists.insert((hop, number), of_relation);
+        }
+        before = reached;
+    }
+    (nodes, lists)
+}
+
+/// The seeds of each type of a batch.
+fn seeds(batch: &Batch) -> Vec<Vec<NodeId>> {
+    batch.minibatches().iter().map(|minibatch| minibatch.nodes[..minibatch.seeds].to_vec()).collect()
+}
+
+fn assert_features(graph: &TypedGraph, batch: &Batch) {
+    let features = batch.features().unwrap();
+    for (node_type, (shape, minibatch)) in graph.types.iter().zip(batch.minibatches()).enumerate() {
+        let Some(dim) = shape.dim else {
+            assert!(features.of_type(node_type).is_none());
+            continue;
+        };
+        let (bytes, found) = features.of_type(node_type).unwrap();
+        assert_eq!(found, dim as usize);
+        let expected =
+            minibatch.nodes.iter().flat_map(|node| (0..dim).map(|at| TypedGraph::value(node_type, node.0, at)));
+        let values: Vec<f32> =
+            bytes.chunks_exact(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect();
+        assert_eq!(values, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn all_neighbors_of_each_relation_come_in_the_order_of_hops() {
+    let graph = TypedGraph::library();
+    let (_folder, opened) = graph.write();
+    for kind in [ViewKind::Memory, ViewKind::Mapped] {
+        let mut loader = Loader::of_graph(&opened, typed_options(&[&[-1, -1][..]; 5], kind, 64 << 20));
+        loader.partition(&one(&opened), &Seeds::All, &Silent).unwrap();
+        let mut count = 0;
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap();
+            assert_eq!(sampled_types(&graph, &batch, 2), all_neighbors(&graph, &seeds(&batch), 2));
+            assert_features(&graph, &batch);
+            count += seeds(&batch).iter().map(Vec::len).sum::<usize>();
+        }
+        assert_eq!(count, 1040);
+    }
+}
+
+#[test]
+fn each_relation_has_its_fanouts_and_draws_uniformly() {
+    let graph = TypedGraph::library();
+    let (_folder, opened) = graph.write();
+    let fanouts: [&[i64]; 5] = [&[4, 2], &[0, 3], &[2, -1], &[6, 0], &[1, 1]];
+    let mut loader = Loader::of_graph(&opened, typed_options(&fanouts, ViewKind::Memory, 64 << 20));
+    loader.partition(&one(&opened), &Seeds::All, &Silent).unwrap();
+    // Node 1 of type 0 has many sources by relations 0 and 3.
+    let mut drawn: HashMap<(usize, NodeId), u64> = HashMap::new();
+    for epoch in 0..400 {
+        for batch in loader.epoch(epoch).unwrap() {
+            let batch = batch.unwrap();
+            let (nodes, lists) = sampled_types(&graph, &batch, 2);
+            for (&(hop, number), of_relation) in &lists {
+                let relation = &graph.relations[number];
+                for (at, list) in of_relation.iter().enumerate() {
+                    let node = nodes[relation.destination][at];
+                    let all = &relation.lists[node.0 as usize];
+                    assert!(list.iter().all(|source| all.contains(&source.0)), "an edge that the graph does not have");
+                    assert!(list.windows(2).all(|pair| pair[0] < pair[1]), "drawn twice");
+                    let is_new = if hop == 0 { true } else { at >= lists[&(0, number)].len() };
+                    let fanout = fanouts[number][hop];
+                    let expected = if !is_new {
+                        0
+                    } else if fanout < 0 {
+                        all.len()
+                    } else {
+                        all.len().min(fanout as usize)
+                    };
+                    assert_eq!(list.len(), expected, "relation {number}, hop {hop}");
+                    if node == NodeId(1) && hop == 0 && (number == 0 || number == 3) {
+                        list.iter().for_each(|&source| *drawn.entry((number, source)).or_default() += 1);
+                    }
+                }
+            }
+        }
+    }
+    for (number, relation) in [(0, &graph.relations[0]), (3, &graph.relations[3])] {
+        let counts: Vec<u64> = drawn.iter().filter(|((of, _), _)| *of == number).map(|(_, &count)| count).collect();
+        assert_eq!(counts.len(), relation.lists[1].len());
+        assert_uniform(&counts, &format!("relation {number}"));
+    }
+}
+
+#[test]
+fn batches_do_not_depend_on_threads_memory_or_the_kind_of_view() {
+    let mut graph = TypedGraph::library();
+    // Features are much larger than a minibatch.
+    (graph.types[0].dim, graph.types[2].dim) = (Some(700), Some(1500));
+    let (_folder, opened) = graph.write();
+    let fanouts: [&[i64]; 5] = [&[4, 2], &[3, 3], &[2, 2], &[6, 1], &[1, 1]];
+    let options = |view, threads, memory| {
+        let mut options = LoaderOptions { threads, ..typed_options(&fanouts, view, memory) };
+        options.minibatches.batch = 3;
+        options
+    };
+    let run = |view, threads, memory| {
+        let mut loader = Loader::of_graph(&opened, options(view, threads, memory));
+        loader.partition(&one(&opened), &Seeds::All, &Silent).unwrap();
+        let mut batches = Vec::new();
+        for batch in loader.epoch(3).unwrap() {
+            let batch = batch.unwrap();
+            assert_features(&graph, &batch);
+            batches.push(sampled_types(&graph, &batch, 2));
+        }
+        (batches, loader.feed().unwrap().is_resident())
+    };
+    let (expected, is_resident) = run(ViewKind::Memory, 1, 64 << 20);
+    assert!(is_resident);
+    // With the least memory that is not refused, rows are read on demand.
+    let (mut least, mut enough) = (1u64 << 20, 64u64 << 20);
+    let fits = |memory| {
+        let mut loader = Loader::of_graph(&opened, options(ViewKind::Mapped, 2, memory));
+        let opened = loader.partition(&one(&opened), &Seeds::All, &Silent);
+        match opened.and_then(|()| loader.epoch(3).map(drop)) {
+            Ok(()) => true,
+            Err(Error::Budget { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    while enough - least > 1 << 10 {
+        let middle = (least + enough) / 2;
+        if fits(middle) { enough = middle } else { least = middle }
+    }
+    let (batches, is_resident) = run(ViewKind::Mapped, 2, enough);
+    assert!(!is_resident, "{enough} bytes");
+    assert!(batches == expected);
+}
+
+#[test]
+fn partitions_own_chunks_of_all_types() {
+    let graph = TypedGraph::library();
+    let (_folder, opened) = graph.write();
+    // Chunks 0 to 2 are of type 0, 3 and 4 of type 1, and 5 of type 2.
+    let owners = [0, 1, 0, 1, 0, 1].map(|partition| Owners { base: PartitionId(partition), variable: None });
+    let assignment = Assignment::from_owners(1, 2, "fixed", &owners);
+    for (view, halo) in [(ViewKind::Memory, Halo::Stop), (ViewKind::Mapped, Halo::Stop), (ViewKind::Memory, Halo::None)]
+    {
+        let options = LoaderOptions { halo, ..typed_options(&[&[-1, -1][..]; 5], view, 64 << 20) };
+        let mut loader = Loader::of_graph(&opened, options);
+        loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
+        let owns = |partition: u32, node_type: usize, node: NodeId| {
+            let position = opened.positions().range(node_type).start + node.0;
+            let chunk = opened.positions().chunks().chunk_of(NodeId(position));
+            owners[chunk.0 as usize].base == PartitionId(partition)
+        };
+        let batches = loader.batches(0, |batches| batches).unwrap();
+        for batch in loader.deliver(&batches) {
+            let batch = batch.unwrap();
+            let partition = batches.places(batch.index())[0].partition.0;
+            let (nodes, lists) = sampled_types(&graph, &batch, 2);
+            for ((_, number), of_relation) in &lists {
+                let relation = &graph.relations[*number];
+                for (at, list) in of_relation.iter().enumerate() {
+                    let node = nodes[relation.destination][at];
+                    let all = relation.lists[node.0 as usize].iter().copied().map(NodeId);
+                    let expected: Vec<_> = match halo {
+                        Halo::None => all.filter(|&source| owns(partition, relation.source, source)).collect(),
+                        _ => all.collect(),
+                    };
+                    // A node draws once, and a halo node never.
+                    let mut list = list.clone();
+                    list.sort_unstable();
+                    assert!(list.is_empty() || list == expected);
+                    assert!(list.is_empty() || owns(partition, relation.destination, node));
+                }
+            }
+            for (node_type, seeds) in seeds(&batch).iter().enumerate() {
+                assert!(seeds.iter().all(|&seed| owns(partition, node_type, seed)));
+            }
+        }
+    }
+}
+
+#[test]
+fn fanouts_of_different_hops_are_refused() {
+    let fanouts = [vec![2], vec![2, 2]].map(|fanouts| Fanouts::new(&fanouts).unwrap());
+    let sampler = Sampler::uniform(fanouts[0].clone(), false).with_relation_fanouts(fanouts.to_vec());
+    assert!(sampler.unwrap_err().to_string().contains("for 1 hops, and those of another for 2"));
+}
