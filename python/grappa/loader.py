@@ -160,22 +160,17 @@ class Loader(Generic[BatchT]):
         #: This process, as another one that gets a pickled loader has to know it.
         self._place = {name: self._partitions[name] for name in ("rank", "world_size")} if is_divided else {}
         arguments |= self._place
-        self.store = store if isinstance(store, Store) else Store(store)
+        self.store = self._opened(store)
         #: The arguments of `__init__`, for pickle.
         self._arguments = {**arguments, "store": self.store.path}
         self._destination = Destination(device or "cpu", pin_memory) if device is not None or pin_memory else None
         self._epoch = 0
-        weights = self.store.has_edge_weights if edge_weights is None else flag("edge_weights", edge_weights)
-        with_features = self.store.num_edge_features > 0 if edge_features is None else flag("edge_features", edge_features)
         self._drawing = {
-            "fanouts": _fanouts(num_neighbors),
             "replace": flag("replace", replace),
             "by_weight": flag("by_weight", by_weight),
-            "edge_weights": weights,
-            "edge_ids": weights or with_features,
-            "edge_features": with_features,
             "layout": layout,
             "disjoint": flag("disjoint", disjoint),
+            **self._drawn(num_neighbors, edge_weights, edge_features),
         }
         has_order = sampler is not None or batch_sampler is not None
         self._options = {
@@ -211,6 +206,20 @@ class Loader(Generic[BatchT]):
             options={name: self._options[name] for name in ("batch_size", "shuffle", "seed", "full_batches", "drop_last")}
             | {"partitions": partitions},
         )
+
+    def _opened(self, store):
+        return store if isinstance(store, Store) else Store(store)
+
+    def _drawn(self, num_neighbors, edge_weights, edge_features):
+        """The fanouts, and what batches have of edges."""
+        weights = self.store.has_edge_weights if edge_weights is None else flag("edge_weights", edge_weights)
+        features = self.store.num_edge_features > 0 if edge_features is None else flag("edge_features", edge_features)
+        return {
+            "fanouts": _fanouts(num_neighbors),
+            "edge_weights": weights,
+            "edge_ids": weights or features,
+            "edge_features": features,
+        }
 
     def _open(self):
         """Opens the loader of the options."""

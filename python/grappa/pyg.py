@@ -20,45 +20,11 @@ from .links import LinkLoader
 from .loader import Loader
 from .orders import Order
 from .arguments import integer
-from .samplers import NO_TIMES, FeatureStore, Sampler, draws_by_weight, homogeneous, store_of, subgraph_kind
+from .hetero import HeteroNeighborLoader
+from .samplers import Block, FeatureStore, Sampler, draws_by_weight, homogeneous, refuse, store_of, subgraph_kind
+from .typed import typed_graph
 
 __all__ = ["Block", "ClusterLoader", "FeatureStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve", "fuse", "unfuse"]
-
-#: What takes the place of parameters that stores and native threads have no use for.
-INSTEAD = {
-    "input_time": NO_TIMES,
-    "edge_label_time": NO_TIMES,
-    "time_attr": NO_TIMES,
-    "neighbor_sampler": "give torch_geometric.loader.NodeLoader a sampler of your own, with grappa.pyg.FeatureStore",
-    "transform_sampler_output": "features are read together with the sample; change batches with transform=..., or give "
-    "torch_geometric.loader.NodeLoader a grappa.pyg.Sampler",
-    "custom_cls": "change batches with transform=...",
-    "collate_fn": "change batches with transform=...",
-    "worker_init_fn": "there are no worker processes; seed=... decides all random choices",
-    "generator": "give seed=... for other random choices",
-}
-
-
-class Block(NamedTuple):
-    """A hop as a bipartite graph from sources to destinations, as DGL has it. The first sources are the destinations.
-
-    Example:
-        >>> loader = grappa.pyg.NeighborLoader(store, [5], "train", batch_size=8, layout="blocks")
-        >>> next(iter(loader)).blocks[0].size[1]
-        8
-    """
-
-    #: Indices of sources and of destinations: shape (2, e), int64.
-    edge_index: torch.Tensor
-    #: The number of sources and of destinations.
-    size: tuple[int, int]
-    #: Weights of the edges: shape (e,), float32. None if the batch has no edge weights.
-    edge_weight: torch.Tensor | None = None
-    #: The features of the edges: shape (e, num_edge_features), float32. None if the batch has none.
-    edge_attr: torch.Tensor | None = None
-    #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
-    e_id: torch.Tensor | None = None
-
 
 class NeighborLoader(Loader[Data]):
     """In the place of `torch_geometric.loader.NeighborLoader`, with the graph in a store.
@@ -68,11 +34,16 @@ class NeighborLoader(Loader[Data]):
     ``num_sampled_nodes``, ``num_sampled_edges`` and ``loss_weight``. As in PyTorch, all batches but the last one have
     ``batch_size`` seeds.
 
+    Of a graph with types, batches are `torch_geometric.data.HeteroData` with all types and relations of the graph: ``x``, ``y``,
+    ``n_id`` and ``num_sampled_nodes`` of each type, ``edge_index``, ``edge_weight``, ``e_id`` and ``num_sampled_edges`` of each relation.
+    The types of seeds have ``batch_size`` and ``input_id``. A node draws in-neighbors by each relation into its type.
+
     Args:
-        data: A `grappa.Store`, or the path of one.
+        data: A `grappa.Store` or `grappa.Graph`, or the path of one.
         num_neighbors: The maximum number of in-neighbors that a node draws at each hop, from the seeds outwards; -1 takes all, and
-            0 none.
-        input_nodes: The seeds: node numbers, which may repeat, a mask over all nodes, the name of a split, or None for all nodes.
+            0 none. Of a graph with types, by each relation; or a dict with a list for each relation.
+        input_nodes: The seeds: node numbers, which may repeat, a mask over all nodes, the name of a split, or None for all nodes. Of a
+            graph with types: a type, or a pair of a type and its nodes, or a list of these for seeds of several types.
         replace: Whether to draw with replacement.
         subgraph_type: ``"directional"``, ``"bidirectional"`` for each sampled edge in both directions, or ``"induced"`` for all
             edges among the sampled nodes. Only directional batches have ``num_sampled_nodes`` and ``num_sampled_edges``.
@@ -102,6 +73,10 @@ class NeighborLoader(Loader[Data]):
         torch.float32
     """
 
+    def __new__(cls, data: Any = None, *arguments: Any, **options: Any) -> Any:
+        graph = typed_graph(data) if cls is NeighborLoader else None
+        return super().__new__(cls) if graph is None else HeteroNeighborLoader(graph, *arguments, **options)
+
     def __init__(
         self,
         data: StoreLike,
@@ -129,7 +104,7 @@ class NeighborLoader(Loader[Data]):
         **options: Any,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
-        _refuse(
+        refuse(
             options,
             temporal_strategy,
             num_workers,
@@ -346,7 +321,7 @@ class LinkNeighborLoader(LinkLoader[Data]):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         if disjoint:
             raise ValueError("disjoint=True: a batch of links has the neighborhood of each end once; leave it out, or give batch_size=1")
-        _refuse(
+        refuse(
             options,
             temporal_strategy,
             num_workers,
@@ -463,29 +438,6 @@ class Graph:
         raise AttributeError(
             f"batches get no {name} from loader.data; index your own tensor of all nodes with batch.n_id, for example in "
             "transform=..."
-        )
-
-
-def _refuse(options, temporal_strategy, num_workers, **parameters):
-    """`ValueError` for a parameter that is impossible here. Takes parameters without an effect out of `options`."""
-    parameters |= {name: options.pop(name) for name in INSTEAD if name in options}
-    for name, value in parameters.items():
-        if value is not None:
-            raise ValueError(f"{name}: {INSTEAD[name]}")
-    if temporal_strategy != "uniform":
-        raise ValueError(f"temporal_strategy={temporal_strategy!r}: {INSTEAD['time_attr']}")
-    _without_workers(num_workers, options)
-
-
-def _without_workers(num_workers, options):
-    """Takes the options of worker processes out of `options`."""
-    for name in ("persistent_workers", "prefetch_factor", "multiprocessing_context", "in_order", "pin_memory_device"):
-        options.pop(name, None)
-    if options.pop("timeout", 0):
-        raise ValueError("timeout: a loader waits for its own threads; leave it out")
-    if num_workers:
-        warnings.warn(
-            f"num_workers={num_workers} has no effect: threads of the loader sample; threads=... is their number", stacklevel=4
         )
 
 

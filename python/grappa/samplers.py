@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,40 @@ from .loader import _bytes, _fanouts
 from .store import Store, _numbers
 #: Why times are refused.
 NO_TIMES = "a store has no timestamps"
+#: What takes the place of parameters that stores and native threads have no use for.
+INSTEAD = {
+    "input_time": NO_TIMES,
+    "edge_label_time": NO_TIMES,
+    "time_attr": NO_TIMES,
+    "neighbor_sampler": "give torch_geometric.loader.NodeLoader a sampler of your own, with grappa.pyg.FeatureStore",
+    "transform_sampler_output": "features are read together with the sample; change batches with transform=..., or give "
+    "torch_geometric.loader.NodeLoader a grappa.pyg.Sampler",
+    "custom_cls": "change batches with transform=...",
+    "collate_fn": "change batches with transform=...",
+    "worker_init_fn": "there are no worker processes; seed=... decides all random choices",
+    "generator": "give seed=... for other random choices",
+}
+
+
+class Block(NamedTuple):
+    """A hop as a bipartite graph from sources to destinations, as DGL has it. The first sources are the destinations.
+
+    Example:
+        >>> loader = grappa.pyg.NeighborLoader(store, [5], "train", batch_size=8, layout="blocks")
+        >>> next(iter(loader)).blocks[0].size[1]
+        8
+    """
+
+    #: Indices of sources and of destinations: shape (2, e), int64.
+    edge_index: torch.Tensor
+    #: The number of sources and of destinations.
+    size: tuple[int, int]
+    #: Weights of the edges: shape (e,), float32. None if the batch has no edge weights.
+    edge_weight: torch.Tensor | None = None
+    #: The features of the edges: shape (e, num_edge_features), float32. None if the batch has none.
+    edge_attr: torch.Tensor | None = None
+    #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
+    e_id: torch.Tensor | None = None
 
 
 class Sampler(BaseSampler):
@@ -230,3 +265,26 @@ def draws_by_weight(weight_attr: str | None) -> bool:
     if weight_attr not in (None, "edge_weight"):
         raise ValueError(f'weight_attr={weight_attr!r}; a store calls its edge weights "edge_weight"')
     return weight_attr is not None
+
+
+def refuse(options, temporal_strategy, num_workers, **parameters):
+    """`ValueError` for a parameter that is impossible here. Takes parameters without an effect out of `options`."""
+    parameters |= {name: options.pop(name) for name in INSTEAD if name in options}
+    for name, value in parameters.items():
+        if value is not None:
+            raise ValueError(f"{name}: {INSTEAD[name]}")
+    if temporal_strategy != "uniform":
+        raise ValueError(f"temporal_strategy={temporal_strategy!r}: {INSTEAD['time_attr']}")
+    without_workers(num_workers, options)
+
+
+def without_workers(num_workers, options):
+    """Takes the options of worker processes out of `options`."""
+    for name in ("persistent_workers", "prefetch_factor", "multiprocessing_context", "in_order", "pin_memory_device"):
+        options.pop(name, None)
+    if options.pop("timeout", 0):
+        raise ValueError("timeout: a loader waits for its own threads; leave it out")
+    if num_workers:
+        warnings.warn(
+            f"num_workers={num_workers} has no effect: threads of the loader sample; threads=... is their number", stacklevel=4
+        )

@@ -66,6 +66,13 @@ class Store:
         self._store = _grappa.Store(os.fspath(path))
         self.ingested = None
 
+    @classmethod
+    def _of(cls, store: _grappa.Store) -> Store:
+        """A store that the compiled module has opened."""
+        opened = cls.__new__(cls)
+        opened._store, opened.ingested = store, None
+        return opened
+
     @property
     def path(self) -> os.PathLike[str]:
         """The folder."""
@@ -462,16 +469,6 @@ class Store:
         }
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items())
         return f"<table>{cells}</table>"
-
-
-def open(path: str | os.PathLike[str]) -> Store:
-    """Opens the store at `path`; see `Store`.
-
-    Example:
-        >>> grappa.open(cora).num_nodes
-        2708
-    """
-    return Store(path)
 
 
 class Rows:

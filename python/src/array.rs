@@ -93,23 +93,32 @@ impl Array {
         Self::new(values, &[len])
     }
 
-    /// The features of a batch, one row per node, of 32-bit floats, and then the pre-aggregated features if it has them. None if it has
-    /// no features. They are copied only if the loader would wait for the memory of batches that Python has kept.
-    pub fn features(batch: Batch, leases: &Arc<Leases>) -> Vec<Self> {
+    /// The features of a batch, one row per node, of 32-bit floats, with their node type, and then the pre-aggregated features if it has
+    /// them. None if it has no features. They are copied only if the loader would wait for the memory of batches that Python has kept.
+    pub fn features(batch: Batch, leases: &Arc<Leases>) -> Vec<(usize, Self)> {
         let mut leased = (Lease::new(leases), batch);
         let is_copied = leases.0.load(Ordering::Relaxed) > LEASES_MAX;
         let Some(features) = leased.1.features_mut() else { return Vec::new() };
-        let (shape, columns) = ([features.rows(), features.dim()], features.columns());
-        let values = shape[0] * shape[1];
+        let mut first = 0;
+        let shapes = features.shapes().map(|(node_type, shape)| {
+            let before = first;
+            first += shape[0] * shape[1];
+            (node_type, shape, before)
+        });
+        let shapes: Vec<_> = shapes.collect();
         if is_copied {
-            let of_column = |column| features.f32s()[column * values..][..values].to_vec();
-            return (0..columns).map(|column| Self::new(of_column(column), &shape)).collect();
+            let values = features.f32s();
+            let copied = shapes.into_iter().map(|(node_type, shape, first)| {
+                (node_type, Self::new(values[first..first + shape[0] * shape[1]].to_vec(), &shape))
+            });
+            return copied.collect();
         }
         let start = features.bytes_mut().as_mut_ptr().cast::<f32>();
         let leased = Arc::new(OfProcess::new(leased));
-        (0..columns)
-            .map(|column| Self::at(start.wrapping_add(column * values), Box::new(leased.clone()), &shape))
-            .collect()
+        let shared = shapes.into_iter().map(|(node_type, shape, first)| {
+            (node_type, Self::at(start.wrapping_add(first), Box::new(leased.clone()), &shape))
+        });
+        shared.collect()
     }
 
     fn at<T: Value>(start: *mut T, owner: Box<dyn Any + Send>, shape: &[usize]) -> Self {

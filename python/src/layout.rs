@@ -32,12 +32,12 @@ pub struct Layout {
 
 /// What batches have of their edges besides their ends.
 #[derive(Clone, Copy)]
-struct EdgeParts {
-    weights: bool,
+pub struct EdgeParts {
+    pub weights: bool,
     /// The places of edges in the store.
-    ids: bool,
+    pub ids: bool,
     /// The number of features of an edge, if batches have them.
-    dim: Option<usize>,
+    pub dim: Option<usize>,
 }
 
 enum Kind {
@@ -157,7 +157,7 @@ enum Edges {
 }
 
 /// Edges in coordinates: indices of nodes of the batch.
-struct Coo {
+pub struct Coo {
     /// Sources of all edges, then their destinations: a matrix of shape (2, edges).
     index: Vec<i64>,
     weights: Option<Vec<f32>>,
@@ -179,14 +179,14 @@ impl Neighborhood {
                     reached = block.sources;
                 }
                 Edges::Hops {
-                    coo: Coo::from_blocks(blocks, layout.edges)?,
+                    coo: Coo::from_blocks(&blocks.iter().collect::<Vec<_>>(), layout.edges)?,
                     nodes_of_hops,
                     edges_of_hops: blocks.iter().map(|block| block.indices.len()).collect(),
                 }
             }
             Kind::Blocks => {
                 let outermost_first = blocks.iter().rev().map(|block| {
-                    let coo = Coo::from_blocks(std::slice::from_ref(block), layout.edges)?;
+                    let coo = Coo::from_blocks(&[block], layout.edges)?;
                     Ok((coo, (block.sources, block.destinations)))
                 });
                 Edges::Blocks(outermost_first.collect::<Result<_>>()?)
@@ -247,7 +247,7 @@ fn seed_of_each(minibatch: &Minibatch) -> Result<Vec<i64>> {
 
 impl Coo {
     /// The edges of some blocks.
-    fn from_blocks(blocks: &[Block], parts: EdgeParts) -> Result<Self> {
+    pub fn from_blocks(blocks: &[&Block], parts: EdgeParts) -> Result<Self> {
         let edges: usize = blocks.iter().map(|block| block.indices.len()).sum();
         let mut index = reserved(2 * edges, BATCH)?;
         for block in blocks {
@@ -309,7 +309,7 @@ impl Coo {
         Ok(Self { index: joined(&ends, BATCH)?, weights, ids, features })
     }
 
-    fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
+    pub fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
         let edges = self.index.len() / 2;
         dict.set_item("edge_index", Array::new(self.index, &[2, edges]))?;
         if let Some(weights) = self.weights {

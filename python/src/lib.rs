@@ -8,7 +8,9 @@
 mod array;
 mod background;
 mod edge_values;
+mod epochs;
 mod error;
+mod graph;
 mod in_edges;
 mod inputs;
 mod labels;
@@ -23,6 +25,7 @@ mod program;
 mod runs;
 mod sampler;
 mod store;
+mod typed_loader;
 mod typed_options;
 
 use pyo3::prelude::*;
@@ -34,9 +37,13 @@ mod _grappa {
     #[pymodule_export]
     use super::array::Array;
     #[pymodule_export]
+    use super::epochs::Batches;
+    #[pymodule_export]
     use super::error::exception_of;
     #[pymodule_export]
-    use super::loader::{Batches, Loader, default_memory};
+    use super::graph::Graph;
+    #[pymodule_export]
+    use super::loader::{Loader, default_memory};
     #[pymodule_export]
     use super::program::{in_python, keep_warnings, main, run, take_warnings};
     #[pymodule_export]

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use grappa_engine::{
-    Batch, Error, Loader, NodeId, PartitionId, Progress, Result, Store,
+    Batch, Error, Loader, NodeId, PartitionId, Progress, Result,
     sample::{
         LoaderOptions, Seeds, coverage,
         feed::PartitionBatches,
         loss_weights,
-        partition::{RepartitionOptions, Schedule, Share, assign},
+        partition::{RepartitionOptions, Schedule, Share, assign_graph},
         policy::REPARTITION_EVERY,
         view::Halo,
     },
+    store::Graph,
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 
@@ -58,15 +59,15 @@ pub struct Partitions {
 }
 
 impl PartitionOptions {
-    /// Sets what partitions need.
-    pub fn apply(&self, options: &mut LoaderOptions) -> PyResult<()> {
+    /// Sets what partitions need. `auto_halo` is the default mode of halo nodes.
+    pub fn apply(&self, options: &mut LoaderOptions, auto_halo: Halo) -> PyResult<()> {
         let share = Share::new(self.rank, self.world_size);
         match self.divides_seeds {
             true => options.minibatches.seed_share = share,
             false => options.share = share,
         }
         options.halo = match &self.halo[..] {
-            "auto" => Halo::Neighbors,
+            "auto" => auto_halo,
             name => name.parse().map_err(exception)?,
         };
         options.halo_neighbors = self.halo_neighbors;
@@ -88,7 +89,7 @@ impl Partitions {
     ///
     /// # Errors
     /// If there are fewer chunks than partitions, the memory is too small, or `progress` asks to stop.
-    pub fn open(&mut self, loader: &mut Loader, store: &Store, epoch: u64, progress: &dyn Progress) -> Result<()> {
+    pub fn open(&mut self, loader: &mut Loader, graph: &Graph, epoch: u64, progress: &dyn Progress) -> Result<()> {
         let partitions = self.options.partitions;
         let super_epoch = match partitions {
             1 => 0,
@@ -103,7 +104,7 @@ impl Partitions {
             seed: self.seed,
             super_epoch: Some(super_epoch),
         };
-        let opened = assign(store.manifest(), &repartition, super_epoch + 1)
+        let opened = assign_graph(graph, &repartition, super_epoch + 1)
             .and_then(|assignment| loader.partition(&assignment, &self.seeds, progress));
         if opened.is_err() {
             self.super_epoch = None;

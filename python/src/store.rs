@@ -80,6 +80,33 @@ impl Store {
         &self.store
     }
 
+    /// A store that is open already.
+    pub fn from_engine(store: Arc<EngineStore>) -> Self {
+        let manifest = store.manifest();
+        let (features, labels) = (manifest.features.as_ref(), manifest.labels);
+        let columns = |are_targets| {
+            labels
+                .filter(|labels| (labels.kind == LabelKind::Targets) == are_targets)
+                .map_or(0, |labels| labels.classes)
+        };
+        Self {
+            num_nodes: manifest.nodes,
+            num_edges: manifest.edges,
+            has_edge_weights: manifest.weighted,
+            num_edge_features: store.edge_features().map_or(0, |layout| layout.dim),
+            num_features: features.map_or(0, |features| features.dim),
+            num_classes: columns(false),
+            num_targets: columns(true),
+            num_chunks: store.chunks().chunks(),
+            num_partitions: store.assignment().partitions(),
+            has_string_ids: manifest.ids.external == ExternalIds::String,
+            feature_dtype: features.map(|features| features.dtype.name()),
+            num_bytes: manifest.files.iter().map(|file| file.bytes).sum(),
+            store,
+            labels: Mutex::default(),
+        }
+    }
+
     /// The labels of the store, if it has any.
     pub fn mapped_labels(&self) -> PyResult<Option<Arc<Labels>>> {
         let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,29 +125,7 @@ impl Store {
         // A mapped file that is cut short ends the process; this says which one it was.
         report_faults();
         let store = py.detach(|| EngineStore::open(&path)).map_err(exception)?;
-        let manifest = store.manifest();
-        let (features, labels) = (manifest.features.as_ref(), manifest.labels);
-        let columns = |are_targets| {
-            labels
-                .filter(|labels| (labels.kind == LabelKind::Targets) == are_targets)
-                .map_or(0, |labels| labels.classes)
-        };
-        Ok(Self {
-            num_nodes: manifest.nodes,
-            num_edges: manifest.edges,
-            has_edge_weights: manifest.weighted,
-            num_edge_features: store.edge_features().map_or(0, |layout| layout.dim),
-            num_features: features.map_or(0, |features| features.dim),
-            num_classes: columns(false),
-            num_targets: columns(true),
-            num_chunks: store.chunks().chunks(),
-            num_partitions: store.assignment().partitions(),
-            has_string_ids: manifest.ids.external == ExternalIds::String,
-            feature_dtype: features.map(|features| features.dtype.name()),
-            num_bytes: manifest.files.iter().map(|file| file.bytes).sum(),
-            store: Arc::new(store),
-            labels: Mutex::default(),
-        })
+        Ok(Self::from_engine(Arc::new(store)))
     }
 
     #[getter]

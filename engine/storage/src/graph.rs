@@ -1,6 +1,10 @@
 //! An open graph: its node types and relations, each as a store.
 
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use grappa_formats::{
     NodeId,
@@ -26,6 +30,7 @@ pub const EDGE: &str = "to";
 /// A store without types is a graph with one type and one relation, which are the same store.
 #[derive(Debug, Clone)]
 pub struct Graph {
+    path: PathBuf,
     manifest: GraphManifest,
     node_types: Vec<Arc<Store>>,
     relations: Vec<Arc<Store>>,
@@ -125,7 +130,8 @@ impl Graph {
             Store::open_member(&folder, member, Some(ids)).map(Arc::new)
         });
         let relations = relations.collect::<Result<_>>()?;
-        Ok(Self { manifest, positions: Positions::new(&node_types)?, node_types, relations })
+        let positions = Positions::new(&node_types)?;
+        Ok(Self { path: path.to_owned(), manifest, positions, node_types, relations })
     }
 
     /// A graph of one type and one relation.
@@ -146,7 +152,12 @@ impl Graph {
         };
         let node_types = vec![store.clone()];
         let positions = Positions::new(&node_types).expect("the chunks of a store are valid");
-        Self { manifest, positions, node_types, relations: vec![store.clone()] }
+        Self { path: store.path().to_owned(), manifest, positions, node_types, relations: vec![store.clone()] }
+    }
+
+    /// The folder of the graph.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The names of types and relations, and which types a relation joins. Of a store without types, digests are 0.

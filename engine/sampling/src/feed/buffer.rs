@@ -103,6 +103,11 @@ impl FeatureBuffer {
         self.matrices[0].dim
     }
 
+    /// The node type of each matrix, its rows, and the values in a row.
+    pub fn shapes(&self) -> impl ExactSizeIterator<Item = (usize, [usize; 2])> + '_ {
+        self.matrices.iter().map(|matrix| (matrix.node_type, [matrix.rows, matrix.dim]))
+    }
+
     /// The bytes of the features of a node type, row by row, and the number of values in a row. None if its nodes have none.
     pub fn of_type(&self, node_type: usize) -> Option<(&[u8], usize)> {
         let column = self.matrices.iter().position(|matrix| matrix.node_type == node_type)?;

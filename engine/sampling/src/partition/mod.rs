@@ -44,7 +44,7 @@ pub use dealt::foreign;
 pub use hosts::{HeldChunk, HeldChunks, Hosts, held_chunks};
 pub(crate) use owned::groups;
 pub use owned::{LocalId, Owned};
-pub use repartition::{RepartitionOptions, Repartitioned, assign, keep, repartition};
+pub use repartition::{RepartitionOptions, Repartitioned, assign, assign_graph, keep, repartition};
 pub use report::{PartitionReport, report};
 pub use schedule::{Schedule, assignment, check_concurrent, chunk_sizes};
 pub use seeds::SeedNodes;

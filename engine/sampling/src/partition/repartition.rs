@@ -30,9 +30,9 @@ use grappa_io::{
     Error, Result,
     durable::{self, FolderLock, Patience},
 };
-use grappa_storage::{assignments::read_current, files};
+use grappa_storage::{Graph, assignments::read_current, files};
 
-use super::schedule::{Schedule, assignment, chunk_sizes};
+use super::schedule::{Schedule, assignment, chunk_sizes, owners_of, too_few_chunks};
 
 /// Options of a repartitioning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +68,41 @@ pub fn assign(manifest: &Manifest, options: &RepartitionOptions, generation: u64
     let super_epoch = options.super_epoch.expect("the caller sets the super-epoch");
     let sizes = chunk_sizes(manifest);
     assignment(options.schedule, &sizes, options.partitions, options.seed, super_epoch, generation)
+}
+
+/// As [`assign`], for a graph with types. The chunks of each type are dealt on their own, so that each partition has a part of each type
+/// that has as many chunks.
+///
+/// # Errors
+/// If there are no partitions, or no type has as many chunks.
+///
+/// # Panics
+/// As [`assign`].
+pub fn assign_graph(graph: &Graph, options: &RepartitionOptions, generation: u64) -> Result<Assignment> {
+    if !graph.has_types() {
+        return assign(graph.node_types()[0].manifest(), options, generation);
+    }
+    let super_epoch = options.super_epoch.expect("the caller sets the super-epoch");
+    if options.partitions == 0 {
+        return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
+    }
+    let most = graph.node_types().iter().map(|store| store.chunks().chunks()).max().unwrap_or(0);
+    if options.partitions > most {
+        return Err(too_few_chunks(most as usize, options.partitions));
+    }
+    let owners = graph.node_types().iter().enumerate().flat_map(|(node_type, store)| {
+        // Edges into a chunk are its work, too.
+        let mut sizes: Vec<u64> = store.chunks().starts().windows(2).map(|ends| ends[1] - ends[0]).collect();
+        for (relation, entry) in graph.relations().iter().zip(&graph.manifest().relations) {
+            if entry.destination as usize == node_type {
+                let edges = relation.manifest().chunks.iter().map(|chunk| chunk.edges);
+                sizes.iter_mut().zip(edges).for_each(|(size, edges)| *size += edges);
+            }
+        }
+        owners_of(options.schedule, &sizes, options.partitions, options.seed, super_epoch).collect::<Vec<_>>()
+    });
+    let owners: Vec<_> = owners.collect();
+    Ok(Assignment::from_owners(generation, options.partitions, options.schedule.name(), &owners))
 }
 
 /// Writes `assignment` to `folder` as the current one. Creates the folder if it does not exist. Its files are the files of

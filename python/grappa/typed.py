@@ -1,0 +1,131 @@
+"""Minibatches of graphs with types."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _grappa
+from .arguments import flag
+from .command import tell_warnings
+from .graph import EdgeType, Graph, has_types
+from .loader import BatchT, Loader, _fanouts
+from .store import _numbers
+
+
+def typed_graph(data: Any) -> Graph | None:
+    """The graph, if `data` is one with types, or the path of one."""
+    if isinstance(data, Graph):
+        return data
+    return Graph(data) if isinstance(data, (str, os.PathLike)) and has_types(data) else None
+
+
+class TypedLoader(Loader[BatchT]):
+    """What loaders of graphs with types share. A subclass makes its batches of the entries."""
+
+    def _opened(self, store):
+        return store
+
+    def _drawn(self, num_neighbors, edge_weights, edge_features):
+        if edge_features:
+            raise ValueError("edge_features: batches of graphs with types have no features of edges; leave it out")
+        relations = [self.store[edge_type] for edge_type in self.store.edge_types]
+        any_weights = any(relation.has_edge_weights for relation in relations)
+        weights = any_weights if edge_weights is None else flag("edge_weights", edge_weights)
+        if weights and not any_weights:
+            raise ValueError("edge_weights: no relation has edge weights; leave it out")
+        has_values = any_weights or any(relation.num_edge_features for relation in relations)
+        return {
+            "fanouts": relation_fanouts(num_neighbors, self.store.edge_types),
+            "edge_weights": weights,
+            "edge_ids": has_values,
+        }
+
+    def _open_with(self, links):
+        types = {name: number for number, name in enumerate(self.store.node_types)}
+        seeds = [(types[name], numbers) for name, numbers in self._seeds]
+        try:
+            self._loader = _grappa.Loader.of_graph(self.store._graph, seeds, self._drawing, self._options, self._partitions)
+        finally:
+            tell_warnings()
+        self._close = weakref.finalize(self, self._loader.close)
+
+    def _seeds_of(self, input_nodes):
+        """The type and the numbers of each group of seeds."""
+        return [(name, self._seeds_of_type(name, nodes)) for name, nodes in seed_groups(input_nodes, self.store)]
+
+    def _seeds_of_type(self, name, nodes):
+        nodes_of_type = self.store[name]
+        if nodes is None:
+            return np.arange(nodes_of_type.num_nodes)
+        if isinstance(nodes, str):
+            return nodes_of_type.split(nodes)
+        return _numbers(nodes, nodes_of_type.num_nodes, f"input_nodes of {name!r}")
+
+    def _listed(self) -> tuple[int, str]:
+        return sum(len(numbers) for _, numbers in self._seeds), "input_nodes"
+
+    def _divided(self, input_nodes):
+        return [item for name, numbers in self._seeds for item in (name, numbers)]
+
+
+def seed_groups(input_nodes: Any, graph: Graph) -> list[tuple[str, Any]]:
+    """The node types among `input_nodes`, each with its nodes.
+
+    Raises:
+        TypeError: `input_nodes` names no type.
+        KeyError: The graph has no such type.
+    """
+    if isinstance(input_nodes, str):
+        groups = [(input_nodes, None)]
+    elif isinstance(input_nodes, Mapping):
+        groups = list(input_nodes.items())
+    elif isinstance(input_nodes, tuple) and len(input_nodes) == 2 and isinstance(input_nodes[0], str):
+        groups = [input_nodes]
+    elif isinstance(input_nodes, Iterable) and not hasattr(input_nodes, "dtype"):
+        groups = [seed_group for item in input_nodes for seed_group in seed_groups(item, graph)]
+    else:
+        raise TypeError(
+            f"input_nodes={input_nodes!r}: the graph has the node types {graph.node_types}; name the type of the seeds, such as "
+            f"input_nodes={graph.node_types[0]!r}, or give a pair of a type and its nodes"
+        )
+    for name, _ in groups:
+        graph[name]
+    return groups
+
+
+def relation_fanouts(num_neighbors: Any, edge_types: list[EdgeType]) -> list[list[int]]:
+    """The fanouts of each relation: one list for all, or a dict with a list for each.
+
+    Raises:
+        ValueError: A relation has no fanouts, there are fanouts of an unknown one, or relations differ in their hops.
+    """
+    values, default = num_neighbors, None
+    if hasattr(num_neighbors, "values") and not isinstance(num_neighbors, Mapping):
+        # torch_geometric.sampler.NumNeighbors
+        values, default = num_neighbors.values, num_neighbors.default
+    if not isinstance(values, Mapping):
+        return [_fanouts(values)] * len(edge_types)
+    known = {key: edge_type for edge_type in edge_types for key in (edge_type, "__".join(edge_type), ":".join(edge_type))}
+    fanouts = {}
+    for key, of_relation in values.items():
+        edge_type = known.get(key if isinstance(key, str) else tuple(key))
+        if edge_type is None:
+            raise ValueError(f"num_neighbors has {key!r}, and the graph has no such relation; it has {edge_types}")
+        fanouts[edge_type] = _fanouts(of_relation)
+    missing = [edge_type for edge_type in edge_types if edge_type not in fanouts]
+    if missing and default is None:
+        raise ValueError(f"num_neighbors has no fanouts for {missing[0]}; give [0, ...] for a relation that is not sampled")
+    fanouts |= {edge_type: _fanouts(default) for edge_type in missing}
+    first = edge_types[0]
+    for edge_type in edge_types:
+        if len(fanouts[edge_type]) != len(fanouts[first]):
+            raise ValueError(
+                f"num_neighbors has {len(fanouts[first])} hops for {first}, and {len(fanouts[edge_type])} for {edge_type}; give "
+                "each relation as many, with 0 where none are drawn"
+            )
+    return [fanouts[edge_type] for edge_type in edge_types]

@@ -1,0 +1,79 @@
+//! An open graph with types.
+
+use std::{path::PathBuf, sync::Arc};
+
+use grappa_engine::{io::map::report_faults, store::Graph as EngineGraph};
+use pyo3::{exceptions::PyIndexError, prelude::*};
+
+use crate::{error::exception, labels::Labels, store::Store};
+
+/// A graph that is open for reading: its node types and relations. A store without types has one of each.
+#[pyclass(frozen, module = "grappa._grappa")]
+pub struct Graph {
+    graph: EngineGraph,
+    /// Of each node type.
+    stores: Vec<Py<Store>>,
+}
+
+impl Graph {
+    pub fn engine(&self) -> &EngineGraph {
+        &self.graph
+    }
+
+    /// The labels of each type, if it has any.
+    pub fn labels(&self) -> PyResult<Vec<Option<Arc<Labels>>>> {
+        self.stores.iter().map(|store| store.get().mapped_labels()).collect()
+    }
+}
+
+#[pymethods]
+impl Graph {
+    /// Opens the graph or store at `path`.
+    #[new]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        report_faults();
+        let graph = py.detach(|| EngineGraph::open(&path)).map_err(exception)?;
+        let stores = graph.node_types().iter().map(|store| Py::new(py, Store::from_engine(store.clone())));
+        Ok(Self { stores: stores.collect::<PyResult<_>>()?, graph })
+    }
+
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.graph.path().to_owned()
+    }
+
+    #[getter]
+    fn has_types(&self) -> bool {
+        self.graph.has_types()
+    }
+
+    /// The names of the node types.
+    #[getter]
+    fn node_types(&self) -> Vec<String> {
+        self.graph.manifest().node_types.iter().map(|entry| entry.name.clone()).collect()
+    }
+
+    /// Of each relation: the type of sources, its name, the type of destinations, and the relation that it reverses.
+    #[getter]
+    fn relations(&self) -> Vec<(u32, String, u32, Option<u32>)> {
+        let relations = self.graph.manifest().relations.iter();
+        relations.map(|entry| (entry.source, entry.name.clone(), entry.destination, entry.reverse_of)).collect()
+    }
+
+    /// Of each relation: the number of edges, whether they have weights, and the values of their features.
+    #[getter]
+    fn edges(&self) -> Vec<(u64, bool, u32)> {
+        let relations = self.graph.relations().iter();
+        let edges = relations.map(|store| {
+            let manifest = store.manifest();
+            (manifest.edges, manifest.weighted, store.edge_features().map_or(0, |layout| layout.dim))
+        });
+        edges.collect()
+    }
+
+    /// The nodes of a type.
+    fn nodes_of(&self, py: Python<'_>, node_type: usize) -> PyResult<Py<Store>> {
+        let store = self.stores.get(node_type).ok_or_else(|| PyIndexError::new_err("there is no such node type"))?;
+        Ok(store.clone_ref(py))
+    }
+}
