@@ -15,12 +15,12 @@ fn main() -> Result<()> {
     let store = arguments.next().context("usage: ingest FOLDER STORE")?;
 
     let mut options = IngestOptions::new(vec![folder.join("edges.tsv")], store);
-    options.node_data.features = Some(folder.join("features.npz").into());
-    options.node_data.labels = Some(folder.join("labels.npy").into());
-    options.splits.files =
+    options.nodes.data.features = Some(folder.join("features.npz").into());
+    options.nodes.data.labels = Some(folder.join("labels.npy").into());
+    options.nodes.splits.files =
         ["train", "val", "test"].map(|name| SplitFile { name, ids: folder.join(format!("{name}.npy")).into() }).into();
-    options.edge_options.undirected = true;
-    options.edge_options.dedup = true;
+    options.edges.options.undirected = true;
+    options.edges.options.dedup = true;
     options.resources.memory = 256 << 20;
 
     let summary = ingest(&options, &Silent)?;

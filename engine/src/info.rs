@@ -4,6 +4,8 @@
 //! adjacency lists: about a byte for each node is read, chunk by chunk, on all threads (in gap code, also the start of each
 //! list).
 
+mod graph;
+
 use std::{
     fs, io,
     sync::{Mutex, PoisonError},
@@ -13,11 +15,13 @@ use grappa_formats::{
     ChunkId, EdgePart,
     aggregates::AggregateKind,
     container::FileKind,
-    manifest::{ExternalIds, FeatureSource, LabelKind, Manifest, PermutationSpec, SelfLoops},
+    manifest::{ExternalIds, FeatureSource, LabelKind, Manifest, PermutationSpec, SelfLoops, Sources},
 };
 use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::{Store, aggregates::Aggregates, files};
 use serde::Serialize;
+
+pub use self::graph::{GraphInfo, NodeTypeInfo, RelationInfo, graph_info};
 
 /// Degrees are below 2^48.
 const DEGREE_BITS_MAX: u32 = 48;
@@ -223,40 +227,19 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
         degree_histogram: counted.histogram(),
         degree_max: counted.max,
         degree_mean: (counted.nodes > 0).then(|| manifest.edges as f64 / counted.nodes as f64),
-        features: manifest.features.as_ref().map(|spec| FeaturesInfo {
-            dim: spec.dim,
-            dtype: spec.dtype.name(),
-            bytes: bytes.features,
-            source: match spec.source {
-                FeatureSource::Stored => "stored",
-                FeatureSource::Procedural => "procedural",
-            },
-        }),
+        features: features_info(manifest, &bytes),
         feature_names: schema.feature_names(),
         edge_feature_names: schema.edge_feature_names(),
         aggregates,
         classes: manifest.labels.map(|labels| labels.classes),
         class_names: schema.classes,
-        labels: manifest.labels.map(|labels| match labels.kind {
-            LabelKind::Single => "single",
-            LabelKind::Multi => "multi",
-            LabelKind::Partial => "partial",
-            LabelKind::Targets => "targets",
-        }),
-        splits: SplitsInfo {
-            train: nodes_of(manifest, "train"),
-            val: nodes_of(manifest, "val"),
-            test: nodes_of(manifest, "test"),
-        },
+        labels: labels_name(manifest),
+        splits: splits_info(manifest),
         random_split: manifest.random_split().map(str::to_owned),
         generation: store.generation(),
         partitions: store.assignment().partitions(),
         schedule: store.assignment().schedule().to_owned(),
-        ids: match manifest.ids.external {
-            ExternalIds::Dense => "dense",
-            ExternalIds::Sparse => "sparse",
-            ExternalIds::String => "string",
-        },
+        ids: ids_name(manifest),
         order: match manifest.ids.permutation {
             PermutationSpec::Identity => "range",
             PermutationSpec::Feistel(_) => "random",
@@ -267,18 +250,10 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             _ => None,
         },
         weighted: manifest.weighted,
-        edge_features: store.edge_features().map(|layout| EdgeFeaturesInfo {
-            dim: layout.dim,
-            dtype: layout.dtype.name(),
-            bytes: bytes.edge_features,
-        }),
+        edge_features: edge_features_info(store, &bytes),
         undirected: manifest.edge_options.undirected,
         dedup: manifest.edge_options.dedup,
-        self_loops: match manifest.edge_options.self_loops {
-            SelfLoops::Keep => "keep",
-            SelfLoops::Drop => "drop",
-            SelfLoops::Add => "add",
-        },
+        self_loops: self_loops_name(manifest.edge_options.self_loops),
         edges_read: manifest.edges_read,
         rejected: manifest.rejected,
         // Text that is not JSON is shown unchanged.
@@ -286,6 +261,56 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             .then(|| serde_json::from_str(&manifest.generator).unwrap_or_else(|_| manifest.generator.clone().into())),
         writer: manifest.writer.clone(),
     })
+}
+
+fn features_info(manifest: &Manifest, bytes: &Bytes) -> Option<FeaturesInfo> {
+    manifest.features.as_ref().map(|spec| FeaturesInfo {
+        dim: spec.dim,
+        dtype: spec.dtype.name(),
+        bytes: bytes.features,
+        source: match spec.source {
+            FeatureSource::Stored => "stored",
+            FeatureSource::Procedural => "procedural",
+        },
+    })
+}
+
+fn edge_features_info(store: &Store, bytes: &Bytes) -> Option<EdgeFeaturesInfo> {
+    store.edge_features().map(|layout| EdgeFeaturesInfo {
+        dim: layout.dim,
+        dtype: layout.dtype.name(),
+        bytes: bytes.edge_features,
+    })
+}
+
+fn labels_name(manifest: &Manifest) -> Option<&'static str> {
+    manifest.labels.map(|labels| match labels.kind {
+        LabelKind::Single => "single",
+        LabelKind::Multi => "multi",
+        LabelKind::Partial => "partial",
+        LabelKind::Targets => "targets",
+    })
+}
+
+fn splits_info(manifest: &Manifest) -> SplitsInfo {
+    let [train, val, test] = ["train", "val", "test"].map(|name| nodes_of(manifest, name));
+    SplitsInfo { train, val, test }
+}
+
+fn ids_name(manifest: &Manifest) -> &'static str {
+    match manifest.ids.external {
+        ExternalIds::Dense => "dense",
+        ExternalIds::Sparse => "sparse",
+        ExternalIds::String => "string",
+    }
+}
+
+fn self_loops_name(self_loops: SelfLoops) -> &'static str {
+    match self_loops {
+        SelfLoops::Keep => "keep",
+        SelfLoops::Drop => "drop",
+        SelfLoops::Add => "add",
+    }
 }
 
 fn aggregates(store: &Store) -> Result<Vec<AggregatesInfo>> {
@@ -320,7 +345,12 @@ fn bytes(store: &Store, aggregates: u64) -> Result<Bytes> {
     }
     let folder = store.path().join(files::ASSIGNMENTS);
     let mut others = vec![store.path().join(files::MANIFEST)];
-    for entry in fs::read_dir(&folder).map_err(Error::io("list", &folder))? {
+    // Members of a graph have no assignments.
+    let assignments = match store.manifest().sources {
+        Sources::Nodes => Some(fs::read_dir(&folder).map_err(Error::io("list", &folder))?),
+        Sources::Type(_) | Sources::None => None,
+    };
+    for entry in assignments.into_iter().flatten() {
         others.push(entry.map_err(Error::io("list", &folder))?.path());
     }
     for path in others {

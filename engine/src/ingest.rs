@@ -25,7 +25,8 @@
 //! # let (edges, out) = (folder.path().join("edges.txt"), folder.path().join("graph.grappa"));
 //!
 //! std::fs::write(&edges, "ada bob\nbob eve\n").unwrap();
-//! let options = IngestOptions { ids: ExternalIds::String, ..IngestOptions::new(vec![edges], out.clone()) };
+//! let mut options = IngestOptions::new(vec![edges], out.clone());
+//! options.nodes.ids = ExternalIds::String;
 //! ingest(&options, &Silent)?;
 //!
 //! let store = Store::open(&out)?;
@@ -43,7 +44,8 @@
 //! # let (edges, out) = (folder.path().join("edges.txt"), folder.path().join("graph.grappa"));
 //!
 //! std::fs::write(&edges, "7 1000000000000\n7 12\n").unwrap();
-//! let options = IngestOptions { ids: ExternalIds::Sparse, ..IngestOptions::new(vec![edges], out.clone()) };
+//! let mut options = IngestOptions::new(vec![edges], out.clone());
+//! options.nodes.ids = ExternalIds::Sparse;
 //! assert_eq!(ingest(&options, &Silent)?.nodes, 3);
 //! assert_eq!(Store::open(&out)?.node(&ExternalId::Integer(8))?, None);
 //! # Ok::<(), grappa_engine::Error>(())
@@ -59,8 +61,9 @@
 //! # let (edges, out) = (folder.path().join("edges.txt"), folder.path().join("graph.grappa"));
 //!
 //! std::fs::write(&edges, "0 1\n1 0\n2 2\n").unwrap();
-//! let edge_options = EdgeOptions { undirected: true, dedup: true, self_loops: SelfLoops::Drop };
-//! let summary = ingest(&IngestOptions { edge_options, ..IngestOptions::new(vec![edges], out) }, &Silent)?;
+//! let mut options = IngestOptions::new(vec![edges], out);
+//! options.edges.options = EdgeOptions { undirected: true, dedup: true, self_loops: SelfLoops::Drop };
+//! let summary = ingest(&options, &Silent)?;
 //! assert_eq!((summary.edges_read, summary.edges), (3, 2));
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
@@ -74,9 +77,9 @@
 //!
 //! std::fs::write(&edges, "day,who,whom\n2026-01-31,ada,bob\n2026-02-01,eve,bob\n").unwrap();
 //! let mut options = IngestOptions::new(vec![edges], out);
-//! options.ids = ExternalIds::String;
-//! options.edge_form.columns.source = Some("who".into());
-//! options.edge_form.columns.target = Some("whom".into());
+//! options.nodes.ids = ExternalIds::String;
+//! options.edges.form.columns.source = Some("who".into());
+//! options.edges.form.columns.target = Some("whom".into());
 //! let summary = ingest(&options, &Silent)?;
 //! assert_eq!((summary.nodes, summary.edges), (3, 2));
 //! assert_eq!(summary.readings[0].columns[0], ("source", "who".into()));
@@ -95,7 +98,7 @@
 //! let error = ingest(&options, &Silent).unwrap_err().to_string();
 //! assert!(error.contains("edges.txt:2"), "{error}");
 //!
-//! options.edge_form.on_bad_line = OnBadLine::Skip;
+//! options.edges.form.on_bad_line = OnBadLine::Skip;
 //! assert_eq!(ingest(&options, &Silent)?.rejected, 1);
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
@@ -112,10 +115,10 @@
 //!
 //! let file = |name| Cora::files().join(name);
 //! let mut options = IngestOptions::new(vec![file("edges.tsv")], out);
-//! options.node_data.features = Some(file("features.npz").into());
-//! options.node_data.feature_dtype = Some(FeatureDtype::Int8); // a quarter of the bytes
-//! options.node_data.labels = Some(file("labels.npy").into());
-//! options.splits.files = vec![SplitFile::new("train", file("train.npy"))];
+//! options.nodes.data.features = Some(file("features.npz").into());
+//! options.nodes.data.feature_dtype = Some(FeatureDtype::Int8); // a quarter of the bytes
+//! options.nodes.data.labels = Some(file("labels.npy").into());
+//! options.nodes.splits.files = vec![SplitFile::new("train", file("train.npy"))];
 //! assert_eq!(ingest(&options, &Silent)?.nodes, 2708);
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
@@ -131,8 +134,8 @@
 //! std::fs::write(&edges, "ada bob\nbob eve\n").unwrap();
 //! std::fs::write(&people, "id,age,country\nbob,30,DE\neve,40,FR\nada,50,DE\n").unwrap();
 //! let mut options = IngestOptions::new(vec![edges], out);
-//! options.ids = ExternalIds::String;
-//! options.node_data.features = Some(people.into());
+//! options.nodes.ids = ExternalIds::String;
+//! options.nodes.data.features = Some(people.into());
 //! let schema = ingest(&options, &Silent)?.schema;
 //! assert_eq!(schema.feature_names(), ["age", "country=DE", "country=FR", "country=other"]);
 //! # Ok::<(), grappa_engine::Error>(())
@@ -147,8 +150,8 @@
 //! # let out = folder.path().join("cora.grappa");
 //!
 //! let mut options = IngestOptions::new(vec![Cora::files().join("edges.tsv")], out.clone());
-//! options.node_data.labels = Some(Cora::files().join("labels.npy").into());
-//! options.splits.random = Some(RandomSplit { shares: "60/20/20".parse()?, seed: 0, stratify: true });
+//! options.nodes.data.labels = Some(Cora::files().join("labels.npy").into());
+//! options.nodes.splits.random = Some(RandomSplit { shares: "60/20/20".parse()?, seed: 0, stratify: true });
 //! ingest(&options, &Silent)?;
 //! assert_eq!(Store::open(&out)?.manifest().random_split(), Some("60/20/20, seed 0, stratified"));
 //! # Ok::<(), grappa_engine::Error>(())
@@ -165,8 +168,8 @@
 //!
 //! std::fs::write(&edges, "0 1\n1 2\n2 3\n").unwrap();
 //! let mut options = IngestOptions::new(vec![edges], out.clone());
-//! options.layout.assign = Assign::Range;
-//! options.layout.chunks = Some(2);
+//! options.nodes.layout.assign = Assign::Range;
+//! options.nodes.layout.chunks = Some(2);
 //! ingest(&options, &Silent)?;
 //!
 //! let store = Store::open(&out)?;
@@ -196,12 +199,14 @@ pub use grappa_formats::{
     schema::{CategoryForm, Schema},
 };
 pub use grappa_ingestion::ingest::{
-    Assign, EdgeForm, EdgeSplit, IngestOptions, Merge, MergeOption, NodeData, PARTS_MAX, Partitioner, RandomSplit,
-    Resources, Shares, SplitFile, SplitOptions, StoreLayout, Summary, examine, ingest,
+    Assign, EdgeForm, EdgeIngest, EdgeSplit, GraphIngestOptions, GraphSummary, IngestOptions, Merge, MergeOption,
+    NodeData, NodeIngest, NodeSplits, NodeTypeIngest, NodeTypeSummary, PARTS_MAX, Partitioner, RandomSplit,
+    RelationIngest, RelationSummary, Resources, Shares, SplitFile, StoreLayout, Summary, examine, examine_graph,
+    ingest, ingest_graph,
 };
 pub use grappa_input::{
-    ColumnReading, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, Input,
-    LabelType, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, MissingOption, MissingOptions, OnBadLine, ReadAt,
-    Reading, Replacement, Separator, TableForm, TableOptions, ogb,
+    ColumnReading, ColumnSchema, ColumnValues, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat,
+    EncodingOptions, HeaderLine, Input, LabelType, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, MissingOption,
+    MissingOptions, OnBadLine, ReadAt, Reading, Replacement, Separator, TableForm, TableOptions, TableSchema, ogb,
 };
 pub use grappa_storage::writer::{kept_in, partial_folder};

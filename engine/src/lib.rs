@@ -276,5 +276,5 @@ pub use grappa_io::{
 pub use self::{
     ingest::{IngestOptions, SplitFile, ingest},
     sample::{Block, Loader, LoaderBuilder, Minibatch, feed::Batch},
-    store::{ExternalId, Neighbors, Store},
+    store::{ExternalId, Graph, Neighbors, Store, is_graph},
 };

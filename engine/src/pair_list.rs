@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_input::{EdgeBatch, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, TextBatch};
+use grappa_input::{EdgeBatch, EdgeSource, EdgeSourceOptions, EndIds, IdKind, IdLimit, TextBatch};
 use grappa_io::{Error, Position, Result};
 use grappa_storage::{ExternalId, Store};
 
@@ -17,7 +17,7 @@ pub fn read_pairs(store: &Store, path: &Path) -> Result<Vec<(NodeId, NodeId)>> {
         ExternalIds::String => IdKind::String,
         ExternalIds::Dense | ExternalIds::Sparse => IdKind::Integer,
     };
-    let options = EdgeSourceOptions { ids, id_limit: IdLimit::Sparse, ..EdgeSourceOptions::default() };
+    let options = EdgeSourceOptions { ends: EndIds::both(ids, IdLimit::Sparse), ..EdgeSourceOptions::default() };
     let source = EdgeSource::open(&[path.to_owned()], options)?;
     let mut blocks = Vec::new();
     let (mut integers, mut texts) = (EdgeBatch::default(), TextBatch::default());

@@ -49,15 +49,16 @@ pub use columnar::{TableColumn, read_table};
 pub use columns::{EdgeColumnOptions, TableOptions};
 pub use conversions::Conversion;
 pub use edges::{
-    BadEdge, BlockId, Comments, EDGE_FEATURES_MAX, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine,
-    IdKind, IdLimit, Keys, LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
+    BadEdge, BlockId, Comments, EDGE_FEATURES_MAX, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, EndIds,
+    HeaderLine, IdKind, IdLimit, Keys, LimitSource, NodeTypeOfEnd, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject,
+    TextBatch, integer_of,
 };
 pub use folder::{files_of, files_of_all};
 pub use input::{Input, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, ReadAt};
 pub use messages::read_ids_from_one;
 pub use nodes::{
-    LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite, PartSource, Place, SPLITS, SplitColumns,
-    SplitSource, TableForm, read_split_ids,
+    ColumnSchema, ColumnValues, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite, PartSource,
+    Place, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids,
 };
 pub use reading::{ColumnReading, Reading};
 pub use separator::Separator;

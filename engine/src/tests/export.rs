@@ -10,7 +10,9 @@ use grappa_formats::{
     features::{ElementType, FeatureLayout},
     manifest::{FeatureDtype, LabelKind, PermutationSpec},
 };
-use grappa_ingestion::ingest::{EdgeForm, IngestOptions, NodeData, SplitFile, SplitOptions, StoreLayout, ingest};
+use grappa_ingestion::ingest::{
+    EdgeForm, EdgeIngest, IngestOptions, NodeData, NodeIngest, NodeSplits, SplitFile, StoreLayout, ingest,
+};
 use grappa_io::{
     Result, npy,
     progress::{Progress, Silent},
@@ -291,14 +293,17 @@ fn exported_and_reingested_stores_are_equal() {
     fs::write(at("train.txt"), (0..50).map(|i| format!("{}\n", i * 3)).collect::<String>()).unwrap();
 
     let options = IngestOptions {
-        nodes: Some(500),
-        node_data: NodeData {
-            features: Some(at("x.npy").into()),
-            labels: Some(at("y.csv").into()),
-            ..NodeData::default()
+        nodes: NodeIngest {
+            number: Some(500),
+            data: NodeData {
+                features: Some(at("x.npy").into()),
+                labels: Some(at("y.csv").into()),
+                ..NodeData::default()
+            },
+            splits: NodeSplits { files: vec![SplitFile::new("train", at("train.txt"))], ..NodeSplits::default() },
+            layout: StoreLayout { chunks: Some(7), seed: 7, ..StoreLayout::default() },
+            ..NodeIngest::default()
         },
-        splits: SplitOptions { files: vec![SplitFile::new("train", at("train.txt"))], ..SplitOptions::default() },
-        layout: StoreLayout { chunks: Some(7), seed: 7, ..StoreLayout::default() },
         ..IngestOptions::new(vec![at("edges.txt")], at("first.grappa"))
     };
     ingest(&options, &Silent).unwrap();
@@ -314,18 +319,24 @@ fn exported_and_reingested_stores_are_equal() {
     let (before, after) = (files_of(&options.out), |edges: &str, nodes: &str, weights: Option<&str>| {
         export_edges(&first, EdgePart::Graph, EdgeColumns::All, &at(edges), &OF_TABLES, &Silent).unwrap();
         let again = IngestOptions {
-            edges: vec![at(edges).into()],
             out: at(&format!("{edges}.grappa")),
-            edge_form: EdgeForm { weights: weights.map(at).map(Into::into), ..options.edge_form.clone() },
-            node_data: NodeData {
-                features: Some(at(&format!("x2.{nodes}")).into()),
-                feature_dtype: Some(FeatureDtype::F16),
-                labels: Some(at(&format!("y2.{nodes}")).into()),
-                ..options.node_data.clone()
+            nodes: NodeIngest {
+                data: NodeData {
+                    features: Some(at(&format!("x2.{nodes}")).into()),
+                    feature_dtype: Some(FeatureDtype::F16),
+                    labels: Some(at(&format!("y2.{nodes}")).into()),
+                    ..options.nodes.data.clone()
+                },
+                splits: NodeSplits {
+                    files: vec![SplitFile { name: "train", ids: at(&format!("train2.{nodes}")).into() }],
+                    ..options.nodes.splits.clone()
+                },
+                ..options.nodes.clone()
             },
-            splits: SplitOptions {
-                files: vec![SplitFile { name: "train", ids: at(&format!("train2.{nodes}")).into() }],
-                ..options.splits.clone()
+            edges: EdgeIngest {
+                files: vec![at(edges).into()],
+                form: EdgeForm { weights: weights.map(at).map(Into::into), ..options.edges.form.clone() },
+                ..options.edges.clone()
             },
             ..options.clone()
         };

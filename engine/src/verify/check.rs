@@ -59,7 +59,11 @@ pub(super) struct StoreCheck<'a> {
     pub(super) found: Mutex<VerifyReport>,
 }
 
-impl StoreCheck<'_> {
+impl<'a> StoreCheck<'a> {
+    pub(super) fn new(root: &'a Path, progress: &'a dyn Progress) -> Self {
+        Self { root, progress, found: Mutex::default() }
+    }
+
     /// Files in the store's folder, and one level below it, for which `is_known` is false; relative to the store.
     pub(super) fn list(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut found = Vec::new();
@@ -176,7 +180,8 @@ impl StoreCheck<'_> {
     }
 }
 
-fn names(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+/// The names and paths of what is in a folder.
+pub(super) fn names(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
     entries
         .map(|entry| {

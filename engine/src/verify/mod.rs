@@ -9,6 +9,8 @@
 //!     others     classes, scales, anchors, order of ids, splits inside the graph and disjoint
 //! ```
 //!
+//! Each member of a graph with node types and relations is checked as a store (`graph`).
+//!
 //! The check continues after a problem, so one run reports all of them. Payloads with wrong checksums are not examined
 //! further: they mean nothing.
 //!
@@ -18,23 +20,18 @@
 mod aggregates;
 mod assignments;
 mod check;
+mod graph;
 mod rows;
 
-use std::{
-    fs,
-    ops::Range,
-    path::Path,
-    sync::{Mutex, PoisonError},
-};
+use std::{fs, ops::Range, path::Path, sync::PoisonError};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, EdgePart, FormatError,
     aggregates::{AggregateFile, AggregateKind},
-    chunks::ChunkMap,
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
-    manifest::{ExternalIds, FeatureSource, FileEntry, Manifest},
+    manifest::{ExternalIds, FeatureSource, FileEntry, Manifest, Sources},
     permutation_table::{ENTRY_BYTES, PermutationTable, PermutationTableMeta},
     splits,
 };
@@ -45,7 +42,7 @@ use grappa_io::{
     progress::Progress,
     regular, workers,
 };
-use grappa_storage::{aggregates as stored_aggregates, files, read_manifest, read_schema};
+use grappa_storage::{aggregates as stored_aggregates, files, is_graph, read_manifest, read_schema, writer::EndChunks};
 use grappa_synthetic::Recipe;
 use roaring::RoaringTreemap;
 
@@ -56,12 +53,15 @@ use self::{
     rows::RowsCheck,
 };
 
-/// Checks the store at `path` on `threads` threads.
+/// Checks the store or the graph at `path` on `threads` threads.
 ///
 /// # Errors
 /// If there is no store. Problems of the store are in the report.
 pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<VerifyReport> {
-    let check = StoreCheck { root: path, progress, found: Mutex::default() };
+    if is_graph(path).unwrap_or(false) {
+        return graph::verify_graph(path, threads, progress);
+    }
+    let check = StoreCheck::new(path, progress);
     match read_manifest(path) {
         Ok(manifest) => check.store(&manifest, threads)?,
         // Without a manifest, which files should exist is unknown, but those that exist have checksums.
@@ -112,10 +112,12 @@ impl StoreCheck<'_> {
         self.looked_at(manifest_bytes);
         let stray = self.list(|path| entry_of(manifest, path).is_some())?;
         let assignments: Vec<&str> = stray.iter().filter_map(|found| is_assignment(found)).collect();
-        assignments::current(self, &assignments);
+        if manifest.sources == Sources::Nodes {
+            assignments::current(self, &assignments);
+        }
         for found in &stray {
             let is_known = found == files::MANIFEST
-                || found == files::CURRENT
+                || found == files::CURRENT && manifest.sources == Sources::Nodes
                 || files::is_left_over(found)
                 || files::is_unlisted_feature_file(manifest, found)
                 || files::aggregates_of(found).is_some();
@@ -126,6 +128,8 @@ impl StoreCheck<'_> {
         }
 
         let chunks = manifest.chunk_map();
+        let sources = manifest.source_map().unwrap_or_else(|| chunks.clone());
+        let ends = EndChunks { destinations: &chunks, sources: &sources };
         let required = files::required(manifest);
         let mut parts: Vec<Part<'_>> = (0..)
             .map(ChunkId)
@@ -154,7 +158,7 @@ impl StoreCheck<'_> {
         self.progress.stage("verifying", Some(total));
         workers::for_each(threads, &parts, |part| {
             match part {
-                Part::Chunk(chunk) => self.chunk(manifest, &chunks, chunk),
+                Part::Chunk(chunk) => self.chunk(manifest, ends, chunk),
                 Part::Halo(chunk) => {
                     let span = ChunkSpan::for_chunk(&chunks, chunk);
                     self.stored_features(manifest, span);
@@ -199,13 +203,13 @@ impl StoreCheck<'_> {
         })
     }
 
-    fn chunk(&self, manifest: &Manifest, chunks: &ChunkMap, chunk: ChunkId) {
-        let span = ChunkSpan::for_chunk(chunks, chunk);
+    fn chunk(&self, manifest: &Manifest, ends: EndChunks<'_>, chunk: ChunkId) {
+        let span = ChunkSpan::for_chunk(ends.destinations, chunk);
         for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
             let [edges, degrees, weights, features] = ["edges", "degrees", "weights", files::EDGE_FEATURES]
                 .map(|name| self.listed(manifest, &files::of_chunk(chunk, &part.file(name))));
             if let (Some(edges), Some(degrees)) = (&edges, &degrees) {
-                let rows = RowsCheck { check: self, manifest, chunks, span, part };
+                let rows = RowsCheck { check: self, manifest, sources: ends.sources, span, part };
                 let of_edges: Vec<_> = weights.iter().chain(&features).collect();
                 rows.run(edges, degrees, &of_edges);
             }

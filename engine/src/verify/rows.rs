@@ -49,7 +49,8 @@ fn in_payload(file: &ContainerFile, error: &FormatError) -> Error {
 pub(super) struct RowsCheck<'a> {
     pub check: &'a StoreCheck<'a>,
     pub manifest: &'a Manifest,
-    pub chunks: &'a ChunkMap,
+    /// The chunks of the nodes from which edges come.
+    pub sources: &'a ChunkMap,
     pub span: ChunkSpan,
     /// The part of the edges whose lists these are.
     pub part: EdgePart,
@@ -71,7 +72,7 @@ impl RowsCheck<'_> {
 
     fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, of_edges: &[&ContainerFile]) -> Result<()> {
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
-        expect_adjacency(&meta, self.span, self.manifest.nodes).map_err(Error::format(edges.path()))?;
+        expect_adjacency(&meta, self.span, self.sources.nodes()).map_err(Error::format(edges.path()))?;
         if degrees.header().meta != edges.header().meta {
             let problem = "the file describes other rows than the chunk's `edges`";
             return Err(Error::format(degrees.path())(FormatError::invalid(64, problem)));
@@ -87,7 +88,7 @@ impl RowsCheck<'_> {
         let rows = Rows::new(&meta, &sizes, edges_map.unchecked(), degrees_map.unchecked())
             .map_err(Error::format(edges.path()))?;
 
-        let mut bucket_edges = vec![0u64; self.chunks.chunks() as usize];
+        let mut bucket_edges = vec![0u64; self.sources.chunks() as usize];
         let mut wrong_row = None;
         let (mut released, mut told) = (0, 0);
         let mut edges_seen = 0;
@@ -136,8 +137,8 @@ impl RowsCheck<'_> {
     fn count(&self, sources: &[u64], bucket_edges: &mut [u64]) {
         let mut rest = sources;
         while let Some(&first) = rest.first() {
-            let chunk = self.chunks.chunk_of(NodeId(first));
-            let end = self.chunks.range(chunk).end;
+            let chunk = self.sources.chunk_of(NodeId(first));
+            let end = self.sources.range(chunk).end;
             let here = rest.iter().take_while(|&&source| source < end).count();
             bucket_edges[chunk.0 as usize] += here as u64;
             rest = &rest[here..];

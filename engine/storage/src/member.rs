@@ -7,18 +7,26 @@ use grappa_io::{Error, Result, regular};
 
 use crate::files;
 
-/// Reads the manifest of a member, which has this digest and fits the graph.
-pub(crate) fn read_member(folder: &Path, digest: u64, fits: impl Fn(&Manifest) -> bool) -> Result<Manifest> {
+/// Reads the manifest of a member of a graph.
+///
+/// # Errors
+/// If it can't be read, or is damaged.
+pub fn read_manifest_of_member(folder: &Path) -> Result<Manifest> {
     let file = folder.join(files::MANIFEST);
     let bytes = regular::read(&file).map_err(files::missing)?;
-    let manifest = Manifest::decode(&bytes).map_err(Error::format(&file))?;
+    Manifest::decode(&bytes).map_err(Error::format(&file))
+}
+
+/// Reads the manifest of a member, which has this digest and fits the graph.
+pub(crate) fn read_member(folder: &Path, digest: u64, fits: impl Fn(&Manifest) -> bool) -> Result<Manifest> {
+    let manifest = read_manifest_of_member(folder)?;
     let found = manifest.digest();
     if found != digest || !fits(&manifest) {
         let problem = format!(
             "this is not the member that the graph lists: expected the digest {digest:016x}, found {found:016x}; was it copied from \
              another graph?"
         );
-        return Err(Error::format(file)(FormatError::invalid(56, problem)));
+        return Err(Error::format(folder.join(files::MANIFEST))(FormatError::invalid(56, problem)));
     }
     Ok(manifest)
 }

@@ -376,6 +376,14 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
     Manifest::decode(&bytes).map_err(Error::format(file))
 }
 
+/// Whether there is a graph with node types and relations at `path`, and not a store without types.
+///
+/// # Errors
+/// If there is neither.
+pub fn is_graph(path: &Path) -> Result<bool> {
+    manifest_bytes(path).map(|(_, bytes)| container::is_of_kind(&bytes, FileKind::GRAPH))
+}
+
 /// The file `manifest` of the store or graph at `path`, and its bytes.
 pub(crate) fn manifest_bytes(path: &Path) -> Result<(PathBuf, Vec<u8>)> {
     let resume = "continue that run with --resume, or remove it and start again";

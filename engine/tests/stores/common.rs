@@ -9,14 +9,14 @@ use std::{
 };
 
 use grappa_engine::verify::verify;
-use grappa_ingestion::ingest::{IngestOptions, Resources, StoreLayout, ingest};
+use grappa_ingestion::ingest::{IngestOptions, NodeIngest, Resources, StoreLayout, ingest};
 use grappa_io::progress::{Progress, Silent};
 
 /// Options for small graphs, from the edge list `edges` to the store `folder/out.grappa`.
 pub fn options(folder: &Path, edges: &Path) -> IngestOptions {
     IngestOptions {
-        layout: StoreLayout { seed: 7, ..StoreLayout::default() },
         resources: Resources { memory: 64 << 20, threads: 2, ..Resources::default() },
+        nodes: NodeIngest { layout: StoreLayout { seed: 7, ..StoreLayout::default() }, ..NodeIngest::default() },
         ..IngestOptions::new(vec![edges.to_owned()], folder.join("out.grappa"))
     }
 }

@@ -47,7 +47,7 @@ fn write_text(path: &Path, edges: &[Edge], id: impl Fn(u64) -> String) {
 
 fn with_columns(options: IngestOptions) -> IngestOptions {
     let mut options = options;
-    options.edge_form.columns.features = vec!["amount".into(), "hour".into()];
+    options.edges.form.columns.features = vec!["amount".into(), "hour".into()];
     options
 }
 
@@ -162,15 +162,16 @@ fn features_follow_their_edges_whatever_becomes_of_them() {
     for (case, (undirected, self_loops, merge, rules)) in cases.into_iter().enumerate() {
         let edge_options = EdgeOptions { undirected, dedup: !merge.is_empty(), self_loops };
         let mut options = with_columns(options(folder.path(), &input));
-        options.edge_options = edge_options;
-        options.nodes = Some(NODES);
-        options.merge = merge.split_terminator(',').map(|text| text.parse().unwrap()).collect();
+        options.edges.options = edge_options;
+        options.nodes.number = Some(NODES);
+        options.edges.merge = merge.split_terminator(',').map(|text| text.parse().unwrap()).collect();
         let wanted = sorted(expected(&edges, edge_options, rules));
         let mut stores = Vec::new();
         // In the smallest memory, shards are divided.
         for (memory, threads) in [(1 << 20, 1), (64 << 20, 3)] {
             options.out = folder.path().join(format!("{case}-{threads}.grappa"));
-            (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(3));
+            (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) =
+                (memory, threads, Some(3));
             ingest(&options, &Silent).unwrap();
             assert!(sorted(edges_of(&options.out)) == wanted, "{merge} {edge_options:?}");
             stores.push(files_of(&options.out));
@@ -186,7 +187,7 @@ fn edges_that_are_held_out_keep_their_features() {
     let input = folder.path().join("edges.csv");
     write_text(&input, &edges, |id| id.to_string());
     let mut options = with_columns(options(folder.path(), &input));
-    options.splits.edges = Some(EdgeSplit::random("60/20/20".parse().unwrap(), 3).unwrap());
+    options.edges.split = Some(EdgeSplit::random("60/20/20".parse().unwrap(), 3).unwrap());
     ingest(&options, &Silent).unwrap();
     let mut all = Vec::new();
     for part in EdgePart::ALL {
@@ -211,11 +212,11 @@ fn ids_that_do_not_fit_in_memory_carry_features_through_the_join() {
     let mut stores = Vec::new();
     for (memory, threads) in [(5 << 20, 2), (256 << 20, 1)] {
         let mut options = with_columns(options(folder.path(), &input));
-        options.ids = ExternalIds::String;
-        options.edge_options.dedup = true;
-        options.merge = vec!["amount=first".parse().unwrap(), "hour=last".parse().unwrap()];
+        options.nodes.ids = ExternalIds::String;
+        options.edges.options.dedup = true;
+        options.edges.merge = vec!["amount=first".parse().unwrap(), "hour=last".parse().unwrap()];
         options.out = folder.path().join(format!("{threads}.grappa"));
-        (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(2));
+        (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) = (memory, threads, Some(2));
         ingest(&options, &Silent).unwrap();
         stores.push(files_of(&options.out));
     }
@@ -234,9 +235,9 @@ fn a_killed_ingest_of_edge_features_is_continued_to_the_same_store() {
     let input = folder.path().join("edges.csv");
     write_text(&input, &edges(20_000), |id| id.to_string());
     let mut options = with_columns(options(folder.path(), &input));
-    options.edge_options.dedup = true;
-    options.merge = vec!["last".parse().unwrap()];
-    (options.resources.memory, options.layout.chunks) = (1 << 20, Some(4));
+    options.edges.options.dedup = true;
+    options.edges.merge = vec!["last".parse().unwrap()];
+    (options.resources.memory, options.nodes.layout.chunks) = (1 << 20, Some(4));
     options.out = folder.path().join("whole.grappa");
     ingest(&options, &Silent).unwrap();
     let whole = files_of(&options.out);
@@ -270,7 +271,7 @@ fn arrays_of_features_have_the_type_of_the_file_or_of_the_option() {
     let halves = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
     let features = write("features.npy", "<f2", &[3, 2], halves);
     let mut options = options(folder.path(), &edges);
-    options.edge_form.features = Some(features.into());
+    options.edges.form.features = Some(features.into());
     let rows = [[1.0, 2.0], [0.5, -3.0], [4.0, 65504.0]];
     for (dtype, expected) in [
         (None, FeatureDtype::F16),
@@ -278,7 +279,7 @@ fn arrays_of_features_have_the_type_of_the_file_or_of_the_option() {
         (Some(FeatureDtype::Bf16), FeatureDtype::Bf16),
         (Some(FeatureDtype::Int8), FeatureDtype::Int8),
     ] {
-        options.edge_form.feature_dtype = dtype;
+        options.edges.form.feature_dtype = dtype;
         options.out = folder.path().join(format!("{}.grappa", expected.name()));
         ingest(&options, &Silent).unwrap();
         let store = Store::open(&options.out).unwrap();
@@ -304,9 +305,9 @@ fn features_without_a_meaning_are_refused() {
     fs::write(&input, "src,dst,a,b\n0,1,2,70000\n1,2,3,4\n").unwrap();
     let base = |features: &[&str]| {
         let mut options = options(folder.path(), &input);
-        options.edge_form.columns.source = Some("src".into());
-        options.edge_form.columns.target = Some("dst".into());
-        options.edge_form.columns.features = features.iter().map(|&name| name.to_owned()).collect();
+        options.edges.form.columns.source = Some("src".into());
+        options.edges.form.columns.target = Some("dst".into());
+        options.edges.form.columns.features = features.iter().map(|&name| name.to_owned()).collect();
         options
     };
     let refused = |options: &IngestOptions, parts: &[&str]| {
@@ -314,19 +315,19 @@ fn features_without_a_meaning_are_refused() {
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     };
     let mut options = base(&["a", "b"]);
-    options.edge_options.dedup = true;
+    options.edges.options.dedup = true;
     refused(&options, &["a, b", "--merge a=sum", "for all features"]);
-    options.merge = vec!["a=sum".parse().unwrap()];
+    options.edges.merge = vec!["a=sum".parse().unwrap()];
     refused(&options, &["features b", "--merge b=sum"]);
-    options.merge = vec!["c=sum".parse().unwrap()];
+    options.edges.merge = vec!["c=sum".parse().unwrap()];
     refused(&options, &["called c", "a, b"]);
-    options.edge_options.dedup = false;
+    options.edges.options.dedup = false;
     refused(&options, &["--merge c=sum", "add --dedup"]);
     let mut options = base(&["a", "b"]);
-    options.edge_form.feature_dtype = Some(FeatureDtype::F16);
+    options.edges.form.feature_dtype = Some(FeatureDtype::F16);
     refused(&options, &["b of the edge from 0 to 1 is 70000", "f16", "--edge-feature-dtype bf16 or f32"]);
     let mut options = base(&[]);
-    options.edge_form.feature_dtype = Some(FeatureDtype::F16);
+    options.edges.form.feature_dtype = Some(FeatureDtype::F16);
     refused(&options, &["no features", "--edge-features-from"]);
 }
 
@@ -377,7 +378,7 @@ fn sampled_edges_bring_their_features_from_any_view_in_any_memory() {
     let input = folder.path().join("edges.csv");
     write_text(&input, &edges, |id| id.to_string());
     let mut options = with_columns(options(folder.path(), &input));
-    options.layout.chunks = Some(6);
+    options.nodes.layout.chunks = Some(6);
     ingest(&options, &Silent).unwrap();
     let store = Arc::new(Store::open(&options.out).unwrap());
     let fanouts: Fanouts = "4,-1".parse().unwrap();
@@ -429,7 +430,7 @@ fn stores_without_features_are_refused() {
     write_text(&input, &edges(3000), |id| id.to_string());
     let mut without = options(folder.path(), &input);
     without.out = folder.path().join("without.grappa");
-    (without.edge_form.columns.source, without.edge_form.columns.target) = (Some("src".into()), Some("dst".into()));
+    (without.edges.form.columns.source, without.edges.form.columns.target) = (Some("src".into()), Some("dst".into()));
     ingest(&without, &Silent).unwrap();
     let store = Arc::new(Store::open(&without.out).unwrap());
     let loading = LoaderOptions {

@@ -17,7 +17,7 @@ use grappa_ingestion::{
         store::{FeatureOptions, StoreOptions, generate_store},
         write_classes, write_edge_list, write_features, write_split,
     },
-    ingest::{Assign, IngestOptions, NodeData, SplitFile, SplitOptions, StoreLayout, ingest},
+    ingest::{Assign, IngestOptions, NodeData, NodeIngest, NodeSplits, SplitFile, StoreLayout, ingest},
 };
 use grappa_io::progress::Silent;
 use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, Split, SplitShares};
@@ -88,23 +88,23 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
             write_split(&generator, split, &path, &Silent).unwrap();
             SplitFile { name, ids: path.into() }
         });
-        let ingest_options = IngestOptions {
-            out: ingested.clone(),
-            nodes: Some(model.nodes()),
-            edge_options,
-            node_data: NodeData {
+        let mut ingest_options = IngestOptions { out: ingested.clone(), ..common::options(folder.path(), &edges) };
+        ingest_options.edges.options = edge_options;
+        ingest_options.nodes = NodeIngest {
+            number: Some(model.nodes()),
+            data: NodeData {
                 features: Some(features.into()),
                 feature_dtype: Some(FeatureDtype::F16),
                 labels: has_classes.then_some(labels.into()),
                 ..NodeData::default()
             },
-            splits: SplitOptions { files: splits.collect(), ..SplitOptions::default() },
+            splits: NodeSplits { files: splits.collect(), ..NodeSplits::default() },
             layout: StoreLayout {
                 chunks: Some(5),
                 assign: if random_permutation { Assign::Random } else { Assign::Range },
                 seed: generate.recipe.seed,
             },
-            ..common::options(folder.path(), &edges)
+            ..NodeIngest::default()
         };
         let read = ingest(&ingest_options, &Silent).unwrap();
         assert_eq!((summary.nodes, summary.edges), (read.nodes, read.edges));

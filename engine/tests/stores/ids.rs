@@ -16,7 +16,9 @@ use grappa_formats::{
     permutation::Feistel,
     random::GOLDEN,
 };
-use grappa_ingestion::ingest::{Assign, EdgeForm, IngestOptions, Partitioner, SplitFile, StoreLayout, ingest};
+use grappa_ingestion::ingest::{
+    Assign, EdgeIngest, IngestOptions, NodeIngest, Partitioner, SplitFile, StoreLayout, ingest,
+};
 use grappa_input::{EdgeFormat, OnBadLine};
 use grappa_io::progress::Silent;
 use grappa_storage::{ExternalId, Store};
@@ -25,11 +27,10 @@ use proptest::prelude::*;
 use crate::common::{self, files_of, resumes_to_the_same_store};
 
 fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
-    IngestOptions {
-        ids,
-        edge_form: EdgeForm { format: EdgeFormat::Tsv, ..EdgeForm::default() },
-        ..common::options(folder, &folder.join("edges.tsv"))
-    }
+    let mut options = common::options(folder, &folder.join("edges.tsv"));
+    options.nodes.ids = ids;
+    options.edges.form.format = EdgeFormat::Tsv;
+    options
 }
 
 /// The files of chunks, which have no external ids.
@@ -62,9 +63,9 @@ fn write_edges<T: Ord + Clone + ToString>(folder: &Path, edges: &[(T, T)], weigh
 /// Ingests the dense ids of the edges that [`write_edges`] wrote.
 fn dense_twin(folder: &Path, options: &IngestOptions) -> BTreeMap<String, Vec<u8>> {
     let twin = IngestOptions {
-        edges: vec![folder.join("dense/edges.tsv").into()],
         out: folder.join("dense/out.grappa"),
-        ids: ExternalIds::Dense,
+        nodes: NodeIngest { ids: ExternalIds::Dense, ..options.nodes.clone() },
+        edges: EdgeIngest { files: vec![folder.join("dense/edges.tsv").into()], ..options.edges.clone() },
         ..options.clone()
     };
     ingest(&twin, &Silent).unwrap();
@@ -113,9 +114,9 @@ proptest! {
         let edges: Vec<_> = edges.into_iter().map(|(a, b)| (a.min(u64::MAX - 1), b.min(u64::MAX - 1))).collect();
         let ids = write_edges(folder.path(), &edges, weighted);
         let mut options = options(folder.path(), ExternalIds::Sparse);
-        options.edge_options.undirected = undirected;
+        options.edges.options.undirected = undirected;
         if range {
-            options.layout.assign = Assign::Range;
+            options.nodes.layout.assign = Assign::Range;
         }
         let summary = ingest(&options, &Silent).unwrap();
         prop_assert_eq!(summary.nodes, ids.len() as u64);
@@ -156,14 +157,20 @@ fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
         // In 1 MiB there is room for 29,000 ids, and for 32,000 while they are collected.
         for (memory, threads) in [(1 << 20, 1), (2 << 20, 2), (64 << 20, 3)] {
             options.out = folder.path().join(format!("{weighted}-{memory}-{threads}.grappa"));
-            (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(8));
+            (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) =
+                (memory, threads, Some(8));
             ingest(&options, &Silent).unwrap();
             stores.push(files_of(&options.out));
         }
         assert!(stores[0] == stores[1] && stores[0] == stores[2], "the budget shows");
         assert_eq!(integers_of(&options.out), ids);
-        let twin =
-            IngestOptions { layout: StoreLayout { chunks: Some(8), ..options.layout.clone() }, ..options.clone() };
+        let twin = IngestOptions {
+            nodes: NodeIngest {
+                layout: StoreLayout { chunks: Some(8), ..options.nodes.layout.clone() },
+                ..options.nodes.clone()
+            },
+            ..options.clone()
+        };
         assert!(chunks_of(&options.out) == dense_twin(folder.path(), &twin));
         fs::remove_dir_all(folder.path().join("dense/out.grappa")).unwrap();
         assert!(!expected.is_empty());
@@ -172,7 +179,7 @@ fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
         let ids = write_edges(folder.path(), &tabs, weighted);
         let mut stores = Vec::new();
         for (memory, threads) in [(1 << 20, 1), (64 << 20, 2)] {
-            options.ids = ExternalIds::String;
+            options.nodes.ids = ExternalIds::String;
             options.out = folder.path().join(format!("s-{weighted}-{memory}-{threads}.grappa"));
             (options.resources.memory, options.resources.threads) = (memory, threads);
             ingest(&options, &Silent).unwrap();
@@ -180,8 +187,13 @@ fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
         }
         assert!(stores[0] == stores[1], "the budget shows");
         assert_eq!(strings_of(&options.out), ids);
-        let twin =
-            IngestOptions { layout: StoreLayout { chunks: Some(8), ..options.layout.clone() }, ..options.clone() };
+        let twin = IngestOptions {
+            nodes: NodeIngest {
+                layout: StoreLayout { chunks: Some(8), ..options.nodes.layout.clone() },
+                ..options.nodes.clone()
+            },
+            ..options.clone()
+        };
         assert!(chunks_of(&options.out) == dense_twin(folder.path(), &twin));
         fs::remove_dir_all(folder.path().join("dense/out.grappa")).unwrap();
     }
@@ -194,7 +206,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
     write_edges(folder.path(), &edges, true);
     for ids in [ExternalIds::Sparse, ExternalIds::String] {
         let mut options = options(folder.path(), ids);
-        (options.resources.memory, options.resources.threads, options.layout.chunks) = (2 << 20, 2, Some(4));
+        (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) = (2 << 20, 2, Some(4));
         resumes_to_the_same_store(&options, (1..60).step_by(4));
     }
 }
@@ -218,7 +230,7 @@ fn splits_name_nodes_by_their_ids() {
             _ => write_edges(folder.path(), &edges, false).iter().map(u64::to_string).collect(),
         };
         let mut options = options(folder.path(), ids);
-        (options.resources.memory, options.layout.chunks) = (memory, Some(4));
+        (options.resources.memory, options.nodes.layout.chunks) = (memory, Some(4));
         options.out = folder.path().join(format!("{ids:?}-{memory}.grappa"));
         let train: BTreeSet<u64> = (0..names.len() as u64).step_by(7).collect();
         let path = folder.path().join("train.txt");
@@ -228,7 +240,7 @@ fn splits_name_nodes_by_their_ids() {
         let (few, short) = ([1, 50_000, 3], folder.path().join("val.txt"));
         fs::write(&short, few.map(|id| names[id].clone()).join("\n")).unwrap();
         let split = |name, path: &Path| SplitFile::new(name, path.to_owned());
-        options.splits.files = vec![split("train", &path), split("val", &short)];
+        options.nodes.splits.files = vec![split("train", &path), split("val", &short)];
         ingest(&options, &Silent).unwrap();
         let manifest = Manifest::decode(&fs::read(options.out.join("manifest")).unwrap()).unwrap();
         assert_eq!(manifest.ids.permutation, PermutationSpec::Feistel(7));
@@ -307,8 +319,8 @@ proptest! {
         let part_of: Vec<u64> = (0..80).map(part_of).collect();
         let filled = part_of.iter().collect::<BTreeSet<_>>().len() as u64;
         let mut options = options(folder.path(), ids);
-        options.layout.assign = Assign::File(parts_file(folder.path(), &part_of, npy));
-        options.layout.chunks = (u64::from(chunks) >= filled).then_some(chunks);
+        options.nodes.layout.assign = Assign::File(parts_file(folder.path(), &part_of, npy));
+        options.nodes.layout.chunks = (u64::from(chunks) >= filled).then_some(chunks);
         ingest(&options, &Silent).unwrap();
 
         let report = verify(&options.out, 1, &Silent).unwrap();
@@ -326,7 +338,7 @@ proptest! {
             let parts: BTreeSet<_> = range.map(|node| nodes[node as usize].0).collect();
             prop_assert_eq!(parts.len(), 1, "chunk {}", chunk);
         }
-        prop_assert!(u64::from(store.chunks().chunks()) >= options.layout.chunks.map_or(filled, |c| u64::from(c).min(filled)));
+        prop_assert!(u64::from(store.chunks().chunks()) >= options.nodes.layout.chunks.map_or(filled, |c| u64::from(c).min(filled)));
         named.sort();
         prop_assert_eq!(edges_of(&store), named);
         let id = match ids {
@@ -345,10 +357,10 @@ fn a_run_with_parts_interrupted_anywhere_resumes_to_the_same_store() {
     let ids = write_edges(folder.path(), &edges, false);
     let parts: Vec<u64> = (0..ids.len() as u64).map(|id| id * id % 7).collect();
     let mut options = options(folder.path(), ExternalIds::Sparse);
-    options.layout.assign = Assign::File(parts_file(folder.path(), &parts, false));
-    (options.resources.memory, options.layout.chunks) = (4 << 20, Some(7));
+    options.nodes.layout.assign = Assign::File(parts_file(folder.path(), &parts, false));
+    (options.resources.memory, options.nodes.layout.chunks) = (4 << 20, Some(7));
     resumes_to_the_same_store(&options, 1..40);
-    options.layout.assign = streamed(Partitioner::Ldg, 7);
+    options.nodes.layout.assign = streamed(Partitioner::Ldg, 7);
     resumes_to_the_same_store(&options, (1..200).step_by(5));
 }
 
@@ -384,8 +396,9 @@ fn streamed_parts_keep_communities_together_whatever_the_ids_and_the_budget() {
             let named: Vec<_> = edges.iter().map(|(a, b)| (format!("{a:04}"), format!("{b:04}"))).collect();
             write_edges(folder.path(), &named, false);
             let mut options = options(folder.path(), ids);
-            options.layout.assign = streamed(partitioner, 8);
-            (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(8));
+            options.nodes.layout.assign = streamed(partitioner, 8);
+            (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) =
+                (memory, threads, Some(8));
             ingest(&options, &Silent).unwrap();
             let report = verify(&options.out, 1, &Silent).unwrap();
             assert!(report.is_ok(), "{report:?}");
@@ -407,7 +420,7 @@ fn parts_that_are_wrong_or_do_not_fit_are_refused() {
     fs::write(folder.path().join("edges.tsv"), "0 1\n1 2\n2 0\n").unwrap();
     let mut options = options(folder.path(), ExternalIds::Dense);
     let path = folder.path().join("parts.txt");
-    options.layout.assign = Assign::File(path.clone());
+    options.nodes.layout.assign = Assign::File(path.clone());
     for (text, told) in grappa_skip::cases![
         "0\n1\n", "parts.txt: expected the part of each of 3 nodes, found 2 parts";
         "0\n1\n0\n1\n", "--nodes";
@@ -424,21 +437,21 @@ fn parts_that_are_wrong_or_do_not_fit_are_refused() {
         assert!(!folder.path().join("out.grappa.partial").exists());
     }
     fs::write(&path, "0\n5\n2\n").unwrap();
-    options.layout.chunks = Some(2);
+    options.nodes.layout.chunks = Some(2);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("3 parts") && error.contains("--chunks 3"), "{error}");
-    options.layout.chunks = None;
-    options.nodes = Some(1 << 20);
+    options.nodes.layout.chunks = None;
+    options.nodes.number = Some(1 << 20);
     options.resources.memory = 8 << 20;
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("at least 10 MiB is needed"), "{error}");
-    (options.nodes, options.resources.memory) = (None, 64 << 20);
+    (options.nodes.number, options.resources.memory) = (None, 64 << 20);
     let array = grappa_io::npy::header("<f4", &[3]).to_vec();
     fs::write(folder.path().join("parts.npy"), [array, vec![0; 12]].concat()).unwrap();
-    options.layout.assign = Assign::File(folder.path().join("parts.npy"));
+    options.nodes.layout.assign = Assign::File(folder.path().join("parts.npy"));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("float32"), "{error}");
-    options.layout.assign = Assign::File(path);
+    options.nodes.layout.assign = Assign::File(path);
     ingest(&options, &Silent).unwrap();
 }
 
@@ -452,8 +465,8 @@ fn lines_are_skipped_once_whether_ids_fit_or_not() {
     fs::write(&path, format!("x\ty\n{text}-1\t2\n")).unwrap();
     for (memory, threads) in [(1 << 20, 1), (64 << 20, 2)] {
         let mut options = options(folder.path(), ExternalIds::Sparse);
-        (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(4));
-        options.edge_form.on_bad_line = OnBadLine::Skip;
+        (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) = (memory, threads, Some(4));
+        options.edges.form.on_bad_line = OnBadLine::Skip;
         options.out = folder.path().join(format!("{memory}.grappa"));
         let summary = ingest(&options, &Silent).unwrap();
         assert_eq!((summary.rejected, summary.edges_read, summary.edges), (2, 100_000, 100_000));
@@ -468,10 +481,10 @@ fn a_number_of_nodes_must_be_that_of_the_ids() {
     let folder = tempfile::tempdir().unwrap();
     write_edges(folder.path(), &[(5u64, 70), (70, 900)], false);
     let mut options = options(folder.path(), ExternalIds::Sparse);
-    options.nodes = Some(4);
+    options.nodes.number = Some(4);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("--nodes 4") && error.contains("3 different ids"), "{error}");
-    options.nodes = Some(3);
+    options.nodes.number = Some(3);
     assert_eq!(ingest(&options, &Silent).unwrap().nodes, 3);
 }
 
@@ -483,7 +496,7 @@ fn an_id_longer_than_a_dictionary_takes_is_a_bad_line() {
     let mut options = options(folder.path(), ExternalIds::String);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("edges.tsv:2") && error.contains("65535"), "{error}");
-    options.edge_form.on_bad_line = OnBadLine::Skip;
+    options.edges.form.on_bad_line = OnBadLine::Skip;
     let summary = ingest(&options, &Silent).unwrap();
     assert_eq!((summary.nodes, summary.edges, summary.rejected), (2, 1, 1));
 }

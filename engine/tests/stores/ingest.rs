@@ -136,13 +136,13 @@ fn with_node_files(folder: &Path, nodes: u64, dim: usize) -> (IngestOptions, Vec
     write_npy(&folder.join("features.npy"), "<f4", &[nodes as usize, dim], &floats);
     write_npy(&folder.join("labels.npy"), "<i8", &[nodes as usize], &bytes(&labels));
     let mut options = options(folder, &input);
-    options.node_data.features = Some(folder.join("features.npy").into());
-    options.node_data.labels = Some(folder.join("labels.npy").into());
+    options.nodes.data.features = Some(folder.join("features.npy").into());
+    options.nodes.data.labels = Some(folder.join("labels.npy").into());
     for (name, rest) in [("train", 0), ("val", 1), ("test", 2)] {
         let path = folder.join(format!("{name}.npy"));
         let ids: Vec<i64> = (0..nodes as i64).filter(|id| id % 5 == rest).collect();
         write_npy(&path, "<i8", &[ids.len()], &bytes(&ids));
-        options.splits.files.push(SplitFile { name, ids: path.into() });
+        options.nodes.splits.files.push(SplitFile { name, ids: path.into() });
     }
     (options, features, labels)
 }
@@ -156,14 +156,14 @@ fn features_labels_and_splits_follow_their_nodes() {
     // In 1 MiB the 450 KiB of features must be spilled in several shards a chunk.
     for (memory, threads) in [(1 << 20, 1), (64 << 20, 3)] {
         options.out = folder.path().join(format!("{threads}.grappa"));
-        (options.resources.memory, options.resources.threads, options.layout.chunks) = (memory, threads, Some(4));
+        (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) = (memory, threads, Some(4));
         let summary = ingest(&options, &Silent).unwrap();
         assert_eq!(summary.nodes, nodes);
         stores.push(files_of(&options.out));
     }
     assert!(stores[0] == stores[1], "the budget shows");
     let manifest = Manifest::decode(&stores[0]["manifest"]).unwrap();
-    let permutation = Feistel::new(nodes, options.layout.seed);
+    let permutation = Feistel::new(nodes, options.nodes.layout.seed);
     for chunk in 0..4 {
         let (header, rows) = payload_of(&options.out, chunk, "features", FileKind::FEATURES);
         let layout = FeaturesMeta::decode(&header).unwrap().layout;
@@ -193,7 +193,7 @@ fn features_labels_and_splits_follow_their_nodes() {
 fn a_run_with_features_interrupted_anywhere_resumes_to_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
     let (mut options, ..) = with_node_files(folder.path(), 2000, 300);
-    options.layout.chunks = Some(6);
+    options.nodes.layout.chunks = Some(6);
     resumes_to_the_same_store(&options, 1..30);
 }
 
@@ -202,7 +202,7 @@ fn features_are_written_in_ranges_if_a_run_is_resumed_with_less_memory() {
     let folder = tempfile::tempdir().unwrap();
     // A shard of 2.4 MB, which does not fit in the second budget.
     let (mut options, ..) = with_node_files(folder.path(), 2000, 300);
-    options.layout.chunks = Some(1);
+    options.nodes.layout.chunks = Some(1);
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
     let mut before_edges = 0;
@@ -238,16 +238,16 @@ fn features_that_are_not_finite_are_counted_and_refused() {
     write_npy(&folder.path().join("features.npy"), "<f4", &[500, 8], &bytes);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("row 77") && error.contains("--allow-nan") && error.contains("1 more"), "{error}");
-    options.node_data.allow_nan = true;
+    options.nodes.data.allow_nan = true;
     ingest(&options, &Silent).unwrap();
     options.out = folder.path().join("int8.grappa");
-    options.node_data.feature_dtype = Some(FeatureDtype::Int8);
+    options.nodes.data.feature_dtype = Some(FeatureDtype::Int8);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("int8"), "{error}");
     features.iter_mut().filter(|v| !v.is_finite()).for_each(|v| *v = 1e9);
     let bytes: Vec<u8> = features.iter().flat_map(|v| v.to_le_bytes()).collect();
     write_npy(&folder.path().join("features.npy"), "<f4", &[500, 8], &bytes);
-    (options.node_data.allow_nan, options.node_data.feature_dtype) = (false, Some(FeatureDtype::F16));
+    (options.nodes.data.allow_nan, options.nodes.data.feature_dtype) = (false, Some(FeatureDtype::F16));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     for part in [
         "features.npy at row 77: ",
@@ -259,7 +259,7 @@ fn features_that_are_not_finite_are_counted_and_refused() {
     }
     // With ids in another order, the row is not the node.
     let ids: String = (0..500).rev().map(|id| format!("{id}\n")).collect();
-    options.node_data.ids = Some(folder.path().join("ids.txt").into());
+    options.nodes.data.ids = Some(folder.path().join("ids.txt").into());
     fs::write(folder.path().join("ids.txt"), ids).unwrap();
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("row 77: column 3 of node 422 is"), "{error}");
@@ -270,7 +270,7 @@ fn splits_that_overlap_or_name_unknown_nodes_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (mut options, ..) = with_node_files(folder.path(), 500, 2);
     fs::write(folder.path().join("more.txt"), "11\n10\n").unwrap();
-    options.splits.files[2].ids = folder.path().join("more.txt").into();
+    options.nodes.splits.files[2].ids = folder.path().join("more.txt").into();
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("overlap") && error.contains("more.txt"), "{error}");
     fs::write(folder.path().join("more.txt"), "12\n500\n").unwrap();
@@ -304,14 +304,14 @@ proptest! {
         write_text(&input, &edges, weighted);
         let nodes = edges.iter().map(|e| e.0.max(e.1) + 1).max().unwrap() + more_nodes;
         let mut options = options(folder.path(), &input);
-        options.nodes = (more_nodes > 0).then_some(nodes);
-        options.layout.chunks = Some(chunks.min(nodes as u32));
-        options.edge_options = EdgeOptions { undirected, dedup, self_loops };
-        options.layout.assign = if range { Assign::Range } else { Assign::Random };
+        options.nodes.number = (more_nodes > 0).then_some(nodes);
+        options.nodes.layout.chunks = Some(chunks.min(nodes as u32));
+        options.edges.options = EdgeOptions { undirected, dedup, self_loops };
+        options.nodes.layout.assign = if range { Assign::Range } else { Assign::Random };
         let summary = ingest(&options, &Silent).unwrap();
         prop_assert_eq!(summary.nodes, nodes);
         prop_assert_eq!(summary.edges_read, edges.len() as u64);
-        let expected = twin(&edges, nodes, options.edge_options, weighted);
+        let expected = twin(&edges, nodes, options.edges.options, weighted);
         prop_assert_eq!(summary.edges, expected.len() as u64);
         prop_assert_eq!(edges_of(&options.out), expected);
         prop_assert!(!folder.path().join("out.grappa.partial").exists());
@@ -339,12 +339,12 @@ fn the_store_does_not_depend_on_budget_threads_or_scratch_folder() {
     for (memory, threads, tmp) in [(256 << 20, 1, None), (2 << 20, 2, Some("tmp")), (2 << 20, 1, None)] {
         let mut options = options(folder.path(), &input);
         options.out = folder.path().join(format!("{memory}-{threads}.grappa"));
-        options.layout.chunks = Some(3);
-        options.layout.assign = Assign::Range;
+        options.nodes.layout.chunks = Some(3);
+        options.nodes.layout.assign = Assign::Range;
         (options.resources.memory, options.resources.threads) = (memory, threads);
         options.resources.tmp = tmp.map(|tmp| folder.path().join(tmp));
         ingest(&options, &Silent).unwrap();
-        assert_eq!(edges_of(&options.out), twin(&edges, 5000, options.edge_options, false));
+        assert_eq!(edges_of(&options.out), twin(&edges, 5000, options.edges.options, false));
         stores.push(files_of(&options.out));
     }
     assert!(stores.windows(2).all(|pair| pair[0] == pair[1]));
@@ -359,7 +359,7 @@ fn a_row_too_large_for_the_budget_names_one_that_would_do() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &edges, false);
     let mut options = options(folder.path(), &input);
-    (options.resources.memory, options.resources.threads, options.layout.chunks) = (1 << 20, 1, Some(2));
+    (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) = (1 << 20, 1, Some(2));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     let wanted = error.split("at least ").nth(1).expect(&error).split(" MiB").next().unwrap();
     assert!(!folder.path().join("out.grappa.partial").exists(), "nothing is left of a run that can't succeed");
@@ -375,7 +375,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &edges, false);
     let mut options = options(folder.path(), &input);
-    (options.resources.memory, options.layout.chunks) = (2 << 20, Some(5));
+    (options.resources.memory, options.nodes.layout.chunks) = (2 << 20, Some(5));
     resumes_to_the_same_store(&options, (1..40).step_by(3));
 }
 
@@ -385,10 +385,10 @@ fn a_run_may_be_resumed_with_another_budget() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &crowded(3000, 150_000), false);
     let mut options = options(folder.path(), &input);
-    (options.resources.memory, options.layout.chunks) = (2 << 20, Some(5));
+    (options.resources.memory, options.nodes.layout.chunks) = (2 << 20, Some(5));
     // The number of nodes is known, so the first steps are those of pass 1: one worker is interrupted, and the other one
     // finishes and records its blocks.
-    options.nodes = Some(3000);
+    options.nodes.number = Some(3000);
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
     for steps in [2, 4, 10, 15] {
@@ -409,14 +409,14 @@ fn resuming_with_other_options_or_input_is_refused() {
     write_text(&input, &crowded(100, 5000), false);
     let mut options = options(folder.path(), &input);
     assert!(interrupted(3, |progress| ingest(&options, progress)));
-    (options.resume, options.layout.seed) = (true, 8);
+    (options.resume, options.nodes.layout.seed) = (true, 8);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("--seed 7") && error.contains('8'), "{error}");
-    options.layout.seed = 7;
-    options.edge_form.header = HeaderLine::Yes;
+    options.nodes.layout.seed = 7;
+    options.edges.form.header = HeaderLine::Yes;
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("had --header auto, this one has --header yes"), "{error}");
-    options.edge_form.header = HeaderLine::Auto;
+    options.edges.form.header = HeaderLine::Auto;
     write_text(&input, &crowded(100, 5001), false);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("edges.tsv"), "{error}");
@@ -429,7 +429,7 @@ fn resuming_with_input_files_in_other_roles_is_refused() {
     let (mut options, ..) = with_node_files(folder.path(), 500, 8);
     let more = folder.path().join("more.tsv");
     write_text(&more, &crowded(100, 5000), false);
-    options.edges.push(more.into());
+    options.edges.files.push(more.into());
     let mut expected = options.clone();
     expected.out = folder.path().join("expected.grappa");
     ingest(&expected, &Silent).unwrap();
@@ -441,16 +441,19 @@ fn resuming_with_input_files_in_other_roles_is_refused() {
         let error = ingest(&other, &Silent).unwrap_err().to_string();
         assert!(error.contains("cannot resume") && error.contains(role), "{error}");
     };
-    refused(|options| options.edges.reverse(), "edges[0] ");
+    refused(|options| options.edges.files.reverse(), "edges[0] ");
     let third = folder.path().join("third.tsv");
     write_text(&third, &crowded(100, 5000), false);
-    refused(|options| options.edges.push(options.edges[0].name().with_file_name("third.tsv").into()), "no edges[2]");
-    refused(|options| options.edges.truncate(1), "this one has no edges[1]");
-    refused(|options| options.node_data.features = None, "no --features");
-    refused(|options| options.splits.files.truncate(2), "no --test");
+    refused(
+        |options| options.edges.files.push(options.edges.files[0].name().with_file_name("third.tsv").into()),
+        "no edges[2]",
+    );
+    refused(|options| options.edges.files.truncate(1), "this one has no edges[1]");
+    refused(|options| options.nodes.data.features = None, "no --features");
+    refused(|options| options.nodes.splits.files.truncate(2), "no --test");
     let swapped = |options: &mut IngestOptions| {
-        let train = options.splits.files[0].ids.clone();
-        options.splits.files[0].ids = std::mem::replace(&mut options.splits.files[1].ids, train);
+        let train = options.nodes.splits.files[0].ids.clone();
+        options.nodes.splits.files[0].ids = std::mem::replace(&mut options.nodes.splits.files[1].ids, train);
     };
     refused(swapped, "--train ");
     ingest(&options, &Silent).unwrap();
@@ -463,7 +466,7 @@ fn a_run_that_lost_its_spill_files_has_to_start_again() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &crowded(3000, 150_000), false);
     let mut options = options(folder.path(), &input);
-    (options.resources.memory, options.layout.chunks, options.nodes) = (2 << 20, Some(5), Some(3000));
+    (options.resources.memory, options.nodes.layout.chunks, options.nodes.number) = (2 << 20, Some(5), Some(3000));
     let lose: [fn(&Path); 2] = [
         |path| fs::remove_file(path).unwrap(),
         |path| {
@@ -513,7 +516,7 @@ fn a_bad_line_leaves_nothing_behind_or_is_listed() {
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("edges.tsv:2"), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the input is there");
-    options.edge_form.on_bad_line = OnBadLine::Skip;
+    options.edges.form.on_bad_line = OnBadLine::Skip;
     let summary = ingest(&options, &Silent).unwrap();
     assert_eq!((summary.edges, summary.rejected), (2, 2));
     let rejects = fs::read_to_string(summary.rejects.unwrap()).unwrap();

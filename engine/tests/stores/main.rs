@@ -3,6 +3,7 @@
 mod common;
 mod edge_features;
 mod generate;
+mod graph;
 mod ids;
 mod ingest;
 mod node_ids;

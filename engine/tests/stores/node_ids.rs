@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use grappa_formats::{NodeId, manifest::ExternalIds, random::GOLDEN};
-use grappa_ingestion::ingest::{Assign, IngestOptions, NodeData, StoreLayout, ingest};
+use grappa_ingestion::ingest::{Assign, IngestOptions, NodeData, NodeIngest, StoreLayout, ingest};
 use grappa_io::{Error, npy, progress::Silent};
 use grappa_storage::Store;
 
@@ -66,13 +66,16 @@ pub(crate) fn write_rows(folder: &Path, ids: ExternalIds, rows: &[u64]) {
 
 pub(crate) fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
-        ids,
-        node_data: NodeData {
-            features: Some(folder.join("features.npy").into()),
-            labels: Some(folder.join("labels.npy").into()),
-            ..NodeData::default()
+        nodes: NodeIngest {
+            ids,
+            data: NodeData {
+                features: Some(folder.join("features.npy").into()),
+                labels: Some(folder.join("labels.npy").into()),
+                ..NodeData::default()
+            },
+            layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
+            ..common::options(folder, &folder.join("edges.tsv")).nodes
         },
-        layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
         ..common::options(folder, &folder.join("edges.tsv"))
     }
 }
@@ -91,12 +94,12 @@ fn rows_in_any_order_make_the_store_of_sorted_rows() {
         assert!(store_of(&options) != expected, "{ids:?}: the order of rows matters");
         let files = if ids == ExternalIds::String { &["ids.txt"][..] } else { &["ids.txt", "ids.npy"] };
         for (file, (memory, threads)) in files.iter().zip([(1 << 20, 1), (64 << 20, 2)].into_iter().cycle()) {
-            options.node_data.ids = Some(folder.path().join(file).into());
+            options.nodes.data.ids = Some(folder.path().join(file).into());
             (options.resources.memory, options.resources.threads) = (memory, threads);
             assert!(store_of(&options) == expected, "{ids:?}, {file}, {threads} threads");
         }
         (options.resources.memory, options.resources.threads) = (64 << 20, 2);
-        options.node_data.ids = Some(folder.path().join("ids.txt").into());
+        options.nodes.data.ids = Some(folder.path().join("ids.txt").into());
         assert!(store_of(&options) == expected, "{ids:?}, in memory");
     }
 }
@@ -114,7 +117,10 @@ fn listed_ids_without_edges_are_nodes() {
         let line = |k: u64| format!("{}\t{}\n", rank(k), rank(k * k % with_edges));
         fs::write(dense.join("edges.tsv"), (0..with_edges).map(line).collect::<String>()).unwrap();
         write_rows(&dense, ids, &order);
-        let twin = IngestOptions { nodes: Some(nodes), ..options(&dense, ExternalIds::Dense) };
+        let twin = IngestOptions {
+            nodes: NodeIngest { number: Some(nodes), ..options(&dense, ExternalIds::Dense).nodes },
+            ..options(&dense, ExternalIds::Dense)
+        };
         let mut expected = store_of(&twin);
         expected.retain(|name, _| name.starts_with("chunk-"));
         assert!(expected.keys().any(|name| name.ends_with("features")));
@@ -122,7 +128,7 @@ fn listed_ids_without_edges_are_nodes() {
         write_edges(folder.path(), ids, with_edges);
         write_rows(folder.path(), ids, &shuffled(nodes));
         let mut options = options(folder.path(), ids);
-        options.node_data.ids = Some(folder.path().join("ids.txt").into());
+        options.nodes.data.ids = Some(folder.path().join("ids.txt").into());
         assert_eq!(ingest(&options, &Silent).unwrap().nodes, nodes);
         let mut files = files_of(&options.out);
         files.retain(|name, _| name.starts_with("chunk-"));
@@ -133,7 +139,7 @@ fn listed_ids_without_edges_are_nodes() {
         fs::remove_dir_all(&options.out).unwrap();
 
         // Without rows, the file only adds nodes: it need not have the ids of the edges.
-        (options.node_data.features, options.node_data.labels) = (None, None);
+        (options.nodes.data.features, options.nodes.data.labels) = (None, None);
         let lines = format!("{}\n{}\n", name(ids, 2), name(ids, 999));
         fs::write(folder.path().join("ids.txt"), lines).unwrap();
         assert_eq!(ingest(&options, &Silent).unwrap().nodes, with_edges + 1);
@@ -150,12 +156,12 @@ fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
     let mut options = options(folder.path(), ids);
     // The ids are looked up segment by segment.
     (options.resources.memory, options.resources.threads) = (1 << 20, 1);
-    options.node_data.ids = Some(folder.path().join("ids.txt").into());
+    options.nodes.data.ids = Some(folder.path().join("ids.txt").into());
     resumes_to_the_same_store(&options, 1..40);
 
     // The order of the rows is part of the run.
     assert!(interrupted(6, |progress| ingest(&options, progress)));
-    (options.resume, options.node_data.ids) = (true, None);
+    (options.resume, options.nodes.data.ids) = (true, None);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("no --node-ids") && error.contains("ids.txt"), "{error}");
 }
@@ -181,7 +187,7 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
         write_rows(folder.path(), ids, &order);
         let mut options = options(folder.path(), ids);
         let file = folder.path().join("ids.txt");
-        options.node_data.ids = Some(file.clone().into());
+        options.nodes.data.ids = Some(file.clone().into());
         let lines: Vec<String> = order.iter().map(|&k| name(ids, k)).collect();
         let write = |lines: &[String]| fs::write(&file, lines.join("\n")).unwrap();
 
@@ -192,26 +198,26 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
 
         write(&lines[..38]);
         refused(&options, &["ids.txt", "40 ids", "features.npy", "found 38", "each row"]);
-        options.node_data.features = None;
+        options.nodes.data.features = None;
         refused(&options, &["ids.txt", "40 ids", "labels.npy", "found 38", "each row"]);
         // The number of rows of text is known only when they are read.
-        options.node_data.labels = Some(folder.path().join("labels.txt").into());
+        options.nodes.data.labels = Some(folder.path().join("labels.txt").into());
         fs::write(folder.path().join("labels.txt"), "1\n".repeat(38)).unwrap();
         let first = sorted(ids, nodes);
         let missing = first.iter().map(|&k| name(ids, k)).find(|id| lines[38..].contains(id));
-        options.layout.assign = Assign::Range;
+        options.nodes.layout.assign = Assign::Range;
         refused(&options, &["ids.txt", "2 of the 40 nodes", &missing.unwrap(), "labels.txt"]);
         write(&lines);
         refused(&options, &["labels.txt", "40", "38"]);
         fs::write(folder.path().join("labels.txt"), "1\n".repeat(41)).unwrap();
         refused(&options, &["labels.txt", "--node-ids", "one row for each id"]);
 
-        options.layout.assign = Assign::File(folder.path().join("labels.txt"));
+        options.nodes.layout.assign = Assign::File(folder.path().join("labels.txt"));
         refused(&options, &["--assign file:", "--node-ids", "omit one"]);
-        options.layout.assign = Assign::Random;
+        options.nodes.layout.assign = Assign::Random;
         let mask = [npy::header("|b1", &[40]).to_vec(), vec![1; 40]].concat();
         fs::write(folder.path().join("mask.npy"), mask).unwrap();
-        options.node_data.ids = Some(folder.path().join("mask.npy").into());
+        options.nodes.data.ids = Some(folder.path().join("mask.npy").into());
         match ids {
             ExternalIds::String => refused(&options, &["mask.npy", "text file"]),
             _ => refused(&options, &["mask.npy", "bool", "integers of shape [N];"]),
@@ -229,7 +235,7 @@ fn ids_looked_up_in_segments_are_refused_at_their_lines() {
         write_rows(folder.path(), ids, &order);
         let mut options = options(folder.path(), ids);
         let file = folder.path().join("ids.txt");
-        (options.resources.memory, options.node_data.ids) = (1 << 20, Some((&file).into()));
+        (options.resources.memory, options.nodes.data.ids) = (1 << 20, Some((&file).into()));
         let mut lines: Vec<String> = order.iter().map(|&k| name(ids, k)).collect();
         for (line, other) in [(20_000, 10), (10, 20_000), (24_999, 0)] {
             let before = std::mem::replace(&mut lines[line], name(ids, order[other]));
@@ -250,8 +256,8 @@ fn sorted_ids_are_kept_if_what_follows_needs_more_memory() {
     let ids = ExternalIds::Sparse;
     write_edges(folder.path(), ids, 500_000);
     let mut options = options(folder.path(), ids);
-    (options.node_data.features, options.node_data.labels, options.node_data.ids) = (None, None, None);
-    options.layout.chunks = Some(1);
+    (options.nodes.data.features, options.nodes.data.labels, options.nodes.data.ids) = (None, None, None);
+    options.nodes.layout.chunks = Some(1);
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
     options.out = folder.path().join("little.grappa");
@@ -276,7 +282,7 @@ fn dense_ids_of_rows_are_below_the_number_of_nodes() {
     write_rows(folder.path(), ids, &shuffled(50));
     let mut options = options(folder.path(), ids);
     let file = folder.path().join("ids.txt");
-    options.node_data.ids = Some(file.clone().into());
+    options.nodes.data.ids = Some(file.clone().into());
     // The rows give the number of nodes.
     assert_eq!(ingest(&options, &Silent).unwrap().nodes, 50);
     fs::remove_dir_all(&options.out).unwrap();
@@ -285,10 +291,10 @@ fn dense_ids_of_rows_are_below_the_number_of_nodes() {
     fs::write(&file, text.replace("49\n", "50\n")).unwrap();
     let place = format!("ids.txt:{line}");
     refused(&options, &[&place, "50", "number of nodes, 50", "--nodes"]);
-    options.nodes = Some(50);
+    options.nodes.number = Some(50);
     refused(&options, &[&place, "--nodes 50", "raise"]);
-    options.nodes = None;
-    (options.node_data.features, options.node_data.labels) = (None, None);
+    options.nodes.number = None;
+    (options.nodes.data.features, options.nodes.data.labels) = (None, None);
     refused(&options, &["--node-ids", "--features", "omit", "--nodes"]);
 }
 
@@ -299,11 +305,11 @@ fn a_number_of_nodes_counts_the_listed_ids() {
     write_edges(folder.path(), ids, 40);
     write_rows(folder.path(), ids, &shuffled(50));
     let mut options = options(folder.path(), ids);
-    options.node_data.ids = Some(folder.path().join("ids.txt").into());
-    options.nodes = Some(40);
+    options.nodes.data.ids = Some(folder.path().join("ids.txt").into());
+    options.nodes.number = Some(40);
     refused(&options, &["--nodes 40", "edges and --node-ids", "50 different ids"]);
     let long = format!("a\n{}\n", "x".repeat(65_536));
     fs::write(folder.path().join("ids.txt"), long).unwrap();
-    (options.nodes, options.node_data.features, options.node_data.labels) = (None, None, None);
+    (options.nodes.number, options.nodes.data.features, options.nodes.data.labels) = (None, None, None);
     refused(&options, &["ids.txt:2", "65535 bytes", "shorten"]);
 }

@@ -13,7 +13,7 @@ use grappa_formats::{
     manifest::ExternalIds,
     schema::{Column, Schema},
 };
-use grappa_ingestion::ingest::{IngestOptions, NodeData, StoreLayout, ingest};
+use grappa_ingestion::ingest::{IngestOptions, NodeData, NodeIngest, StoreLayout, ingest};
 use grappa_input::TableOptions;
 use grappa_io::progress::Silent;
 use grappa_storage::{ExternalId, Store, files};
@@ -37,16 +37,19 @@ fn write_tables(folder: &Path, rows: &[u64]) {
 
 fn options(folder: &Path) -> IngestOptions {
     let mut options = IngestOptions {
-        ids: ExternalIds::String,
-        node_data: NodeData {
-            features: Some(folder.join("users.csv").into()),
-            labels: Some(folder.join("plans.csv").into()),
-            ..NodeData::default()
+        nodes: NodeIngest {
+            ids: ExternalIds::String,
+            data: NodeData {
+                features: Some(folder.join("users.csv").into()),
+                labels: Some(folder.join("plans.csv").into()),
+                ..NodeData::default()
+            },
+            layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
+            ..common::options(folder, &folder.join("edges.tsv")).nodes
         },
-        layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
         ..common::options(folder, &folder.join("edges.tsv"))
     };
-    options.node_data.tables.columns =
+    options.nodes.data.tables.columns =
         TableOptions { id: vec!["id".into(), "user".into()], label: vec!["plan".into()], ..TableOptions::default() };
     options
 }
@@ -99,10 +102,13 @@ fn a_store_without_names_has_no_schema() {
     ] {
         let options = IngestOptions {
             out: folder.path().join(format!("{case}.grappa")),
-            node_data: NodeData {
-                features: write("features.csv", features).map(Into::into),
-                labels: write("labels.csv", labels).map(Into::into),
-                ..NodeData::default()
+            nodes: NodeIngest {
+                data: NodeData {
+                    features: write("features.csv", features).map(Into::into),
+                    labels: write("labels.csv", labels).map(Into::into),
+                    ..NodeData::default()
+                },
+                ..common::options(folder.path(), &folder.path().join("edges.tsv")).nodes
             },
             ..common::options(folder.path(), &folder.path().join("edges.tsv"))
         };
@@ -146,14 +152,17 @@ fn exported_tables_bring_the_names_back() {
         export_labels(&store, labels.as_path(), &budget, &Silent).unwrap();
         let mut again = IngestOptions {
             out: folder.path().join(format!("{format}.grappa")),
-            node_data: NodeData {
-                features: Some(features.into()),
-                labels: Some(labels.into()),
-                ..options.node_data.clone()
+            nodes: NodeIngest {
+                data: NodeData {
+                    features: Some(features.into()),
+                    labels: Some(labels.into()),
+                    ..options.nodes.data.clone()
+                },
+                ..options.nodes.clone()
             },
             ..options.clone()
         };
-        again.node_data.tables.columns = TableOptions::default();
+        again.nodes.data.tables.columns = TableOptions::default();
         ingest(&again, &Silent).unwrap();
         let copy = Store::open(&again.out).unwrap();
         assert_eq!(copy.schema().unwrap(), store.schema().unwrap(), "{format}");

@@ -33,9 +33,9 @@ fn inputs(folder: &Path, ids: ExternalIds) -> IngestOptions {
     fs::write(folder.join("edges.tsv"), edges).unwrap();
     fs::write(folder.join("labels.txt"), labels).unwrap();
     let mut options = options(folder, &folder.join("edges.tsv"));
-    options.ids = ids;
-    options.node_data.labels = Some(folder.join("labels.txt").into());
-    options.splits.random = Some(split("60/20/20", false));
+    options.nodes.ids = ids;
+    options.nodes.data.labels = Some(folder.join("labels.txt").into());
+    options.nodes.splits.random = Some(split("60/20/20", false));
     options
 }
 
@@ -78,8 +78,8 @@ fn labelled_nodes_are_split_in_exact_shares() {
     assert_eq!([&splits[0], &splits[1], &splits[2]].map(BTreeSet::len), [1662, 554, 554]);
 
     // Without labels, all nodes are split. A share of 0 makes no split.
-    options.node_data.labels = None;
-    options.splits.random = Some(split("12.5/0/87.5", false));
+    options.nodes.data.labels = None;
+    options.nodes.splits.random = Some(split("12.5/0/87.5", false));
     let splits = made(&options);
     assert_eq!([&splits[0], &splits[1], &splits[2]].map(BTreeSet::len), [375, 0, 2626]);
     assert!(!options.out.join("splits/val.roaring").exists());
@@ -89,7 +89,7 @@ fn labelled_nodes_are_split_in_exact_shares() {
 fn a_stratified_split_has_the_shares_of_each_class() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = inputs(folder.path(), ExternalIds::Dense);
-    options.splits.random = Some(split("50/25/25", true));
+    options.nodes.splits.random = Some(split("50/25/25", true));
     let splits = made(&options);
     let count = |nodes: &BTreeSet<u64>| {
         let mut counts = BTreeMap::new();
@@ -106,7 +106,7 @@ fn a_stratified_split_has_the_shares_of_each_class() {
             assert!((count as f64 - wanted).abs() < 1.0, "class {class}: {count}, not {wanted}");
         }
     }
-    options.splits.random = Some(split("50/25/25", false));
+    options.nodes.splits.random = Some(split("50/25/25", false));
     assert_ne!(made(&options), splits);
 }
 
@@ -115,10 +115,10 @@ fn a_stratified_split_has_the_shares_of_each_class() {
 fn the_draw_is_uniform_over_ids_and_depends_on_the_seed() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = inputs(folder.path(), ExternalIds::Dense);
-    options.node_data.labels = None;
+    options.nodes.data.labels = None;
     let mut drawn = Vec::new();
     for seed in 0..4 {
-        options.splits.random = Some(RandomSplit { seed, ..split("50/25/25", false) });
+        options.nodes.splits.random = Some(RandomSplit { seed, ..split("50/25/25", false) });
         let train = made(&options).swap_remove(0);
         let low = train.iter().filter(|&&id| id < NODES / 2).count() as f64;
         // The standard deviation is 13.7.
@@ -139,17 +139,17 @@ fn the_split_depends_on_ids_labels_shares_and_seed_only() {
     for stratify in [false, true] {
         let with = |ids: ExternalIds, change: &dyn Fn(&mut IngestOptions)| {
             let mut options = inputs(folder.path(), ids);
-            options.splits.random = Some(split("60/20/20", stratify));
+            options.nodes.splits.random = Some(split("60/20/20", stratify));
             change(&mut options);
             made(&options)
         };
         let expected = with(ExternalIds::Dense, &|_| ());
         let file = Assign::File(folder.path().join("parts.txt"));
         let changes: [&dyn Fn(&mut IngestOptions); 6] = [
-            &|options| options.layout.assign = Assign::Range,
-            &|options| options.layout.assign = file.clone(),
-            &|options| options.layout.seed = 99,
-            &|options| options.layout.chunks = Some(3),
+            &|options| options.nodes.layout.assign = Assign::Range,
+            &|options| options.nodes.layout.assign = file.clone(),
+            &|options| options.nodes.layout.seed = 99,
+            &|options| options.nodes.layout.chunks = Some(3),
             &|options| options.resources.threads = 5,
             // In 1 MiB, a round tells few bits of each key.
             &|options| (options.resources.memory, options.resources.threads) = (1 << 20, 1),
@@ -167,7 +167,7 @@ fn the_split_depends_on_ids_labels_shares_and_seed_only() {
 fn a_run_interrupted_anywhere_resumes_to_the_same_split() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = inputs(folder.path(), ExternalIds::String);
-    options.splits.random = Some(split("60/20/20", true));
+    options.nodes.splits.random = Some(split("60/20/20", true));
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
     for steps in 1..30 {
@@ -177,11 +177,11 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_split() {
             continue;
         }
         options.resume = true;
-        let drawn = options.splits.random;
-        options.splits.random = Some(split("60/20/20", false));
+        let drawn = options.nodes.splits.random;
+        options.nodes.splits.random = Some(split("60/20/20", false));
         let error = ingest(&options, &Silent).unwrap_err().to_string();
         assert!(error.contains("--s"), "{error}");
-        options.splits.random = drawn;
+        options.nodes.splits.random = drawn;
         ingest(&options, &Silent).unwrap();
         assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
     }
@@ -191,9 +191,9 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_split() {
 fn a_split_that_does_not_fit_the_budget_names_one_that_would_do() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = inputs(folder.path(), ExternalIds::Dense);
-    options.node_data.labels = None;
-    options.nodes = Some(8 << 20);
-    (options.resources.memory, options.resources.threads, options.layout.chunks) = (1 << 20, 1, Some(32));
+    options.nodes.data.labels = None;
+    options.nodes.number = Some(8 << 20);
+    (options.resources.memory, options.resources.threads, options.nodes.layout.chunks) = (1 << 20, 1, Some(32));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("a split of 8388608 nodes: at least 3 MiB"), "{error}");
     options.resources.memory = 3 << 20;
@@ -206,7 +206,7 @@ fn classes_that_do_not_fit_the_budget_of_a_split_name_one_that_would_do() {
     let mut options = inputs(folder.path(), ExternalIds::Dense);
     let labels: String = (0..NODES).map(|node| format!("{}\n", node / 10 * 200)).collect();
     fs::write(folder.path().join("labels.txt"), labels).unwrap();
-    options.splits.random = Some(split("60/20/20", true));
+    options.nodes.splits.random = Some(split("60/20/20", true));
     (options.resources.memory, options.resources.threads) = (1 << 20, 1);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     let wanted = error.split("a split of 60001 classes: at least ").nth(1);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use grappa_formats::manifest::{ExternalIds, LabelKind};
-use grappa_ingestion::ingest::{Assign, IngestOptions, NodeData, StoreLayout, ingest};
+use grappa_ingestion::ingest::{Assign, IngestOptions, NodeData, NodeIngest, StoreLayout, ingest};
 use grappa_io::progress::Silent;
 use grappa_storage::Store;
 
@@ -40,13 +40,16 @@ fn write_tables(folder: &Path, ids: ExternalIds, rows: &[u64]) {
 
 fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
-        ids,
-        node_data: NodeData {
-            features: Some(folder.join("features.csv").into()),
-            labels: Some(folder.join("labels.tsv").into()),
-            ..NodeData::default()
+        nodes: NodeIngest {
+            ids,
+            data: NodeData {
+                features: Some(folder.join("features.csv").into()),
+                labels: Some(folder.join("labels.tsv").into()),
+                ..NodeData::default()
+            },
+            layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
+            ..common::options(folder, &folder.join("edges.tsv")).nodes
         },
-        layout: StoreLayout { chunks: Some(4), seed: 7, ..StoreLayout::default() },
         ..common::options(folder, &folder.join("edges.tsv"))
     }
 }
@@ -54,10 +57,13 @@ fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
 /// The same rows in arrays, in ascending order of the ids.
 fn with_arrays(options: &IngestOptions, folder: &Path) -> IngestOptions {
     IngestOptions {
-        node_data: NodeData {
-            features: Some(folder.join("features.npy").into()),
-            labels: Some(folder.join("labels.npy").into()),
-            ..options.node_data.clone()
+        nodes: NodeIngest {
+            data: NodeData {
+                features: Some(folder.join("features.npy").into()),
+                labels: Some(folder.join("labels.npy").into()),
+                ..options.nodes.data.clone()
+            },
+            ..options.nodes.clone()
         },
         ..options.clone()
     }
@@ -90,19 +96,25 @@ fn tables_make_the_store_of_sorted_rows() {
         write_rows(folder.path(), ids, &shuffled(nodes));
         let list = Some(folder.path().join("ids.txt"));
         let labels_only = IngestOptions {
-            node_data: NodeData {
-                features: arrays.node_data.features.clone(),
-                ids: list.clone().map(Into::into),
-                ..options.node_data.clone()
+            nodes: NodeIngest {
+                data: NodeData {
+                    features: arrays.nodes.data.features.clone(),
+                    ids: list.clone().map(Into::into),
+                    ..options.nodes.data.clone()
+                },
+                ..options.nodes.clone()
             },
             ..options.clone()
         };
         assert!(rows_of(&labels_only) == expected, "{ids:?}, a table of labels");
         let features_only = IngestOptions {
-            node_data: NodeData {
-                labels: arrays.node_data.labels.clone(),
-                ids: list.map(Into::into),
-                ..options.node_data.clone()
+            nodes: NodeIngest {
+                data: NodeData {
+                    labels: arrays.nodes.data.labels.clone(),
+                    ids: list.map(Into::into),
+                    ..options.nodes.data.clone()
+                },
+                ..options.nodes.clone()
             },
             ..options.clone()
         };
@@ -119,14 +131,17 @@ fn ids_of_a_table_of_features_are_nodes_without_edges() {
         write_tables(folder.path(), ids, &shuffled(620));
         let mut options = options(folder.path(), ids);
         let listed = IngestOptions {
-            node_data: NodeData {
-                ids: Some(folder.path().join("ids.txt").into()),
-                ..with_arrays(&options, folder.path()).node_data.clone()
+            nodes: NodeIngest {
+                data: NodeData {
+                    ids: Some(folder.path().join("ids.txt").into()),
+                    ..with_arrays(&options, folder.path()).nodes.data.clone()
+                },
+                ..with_arrays(&options, folder.path()).nodes
             },
             ..with_arrays(&options, folder.path())
         };
         assert!(rows_of(&options) == rows_of(&listed), "{ids:?}");
-        options.nodes = Some(500);
+        options.nodes.number = Some(500);
         refused(&options, &["--nodes 500", "features.csv", "620 different ids"]);
     }
 }
@@ -148,18 +163,18 @@ fn sets_of_labels_may_be_in_a_table() {
     let folder = tempfile::tempdir().unwrap();
     write_edges(folder.path(), ExternalIds::Dense, 6);
     let mut options = options(folder.path(), ExternalIds::Dense);
-    options.node_data.features = None;
+    options.nodes.data.features = None;
     // Two nodes have no label.
     let table = "node,sports,music,art\n4,1,0,1\n0,0,0,0\n5,,,\n2,0,1,0\n3,1,1,1\n";
     fs::write(folder.path().join("labels.tsv"), table).unwrap();
-    options.layout.assign = Assign::Range;
+    options.nodes.layout.assign = Assign::Range;
     ingest(&options, &Silent).unwrap();
     let labels = Store::open(&options.out).unwrap().manifest().labels.unwrap();
     assert_eq!((labels.classes, labels.kind), (3, LabelKind::Multi));
     let tables = rows_of(&IngestOptions { out: folder.path().join("again.grappa"), ..options.clone() });
     let rows = "0,0,0\n,,\n0,1,0\n1,1,1\n1,0,1\n,,\n";
     fs::write(folder.path().join("rows.txt"), rows).unwrap();
-    options.node_data.labels = Some(folder.path().join("rows.txt").into());
+    options.nodes.data.labels = Some(folder.path().join("rows.txt").into());
     options.out = folder.path().join("rows.grappa");
     assert!(rows_of(&options) == tables);
 }
@@ -176,7 +191,7 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
         // A table of labels names nodes only.
         let other = name(ids, 999);
         write("labels.tsv", &format!("id,label\n{},1\n{other},2\n", name(ids, 7)));
-        options.node_data.features = None;
+        options.nodes.data.features = None;
         let remedy = match ids {
             ExternalIds::Dense => "--nodes",
             _ => "--node-ids",
@@ -192,14 +207,14 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
         refused(&options, &["labels.tsv", "no node has a label"]);
 
         // A table of features has each node.
-        options.node_data.labels = None;
-        options.node_data.features = Some(folder.path().join("features.csv").into());
+        options.nodes.data.labels = None;
+        options.nodes.data.features = Some(folder.path().join("features.csv").into());
         write_tables(folder.path(), ids, &shuffled(nodes)[..38]);
         refused(&options, &["features.csv", "2 of the 40 nodes", "for example", "add their rows"]);
         write_tables(folder.path(), ids, &[shuffled(nodes), vec![3]].concat());
         refused(&options, &["features.csv:42", &name(ids, 3), "twice"]);
         if ids == ExternalIds::Dense {
-            options.node_data.ids = Some(folder.path().join("features.csv").into());
+            options.nodes.data.ids = Some(folder.path().join("features.csv").into());
             refused(&options, &["--node-ids", "without ids", "omit"]);
         }
     }

@@ -25,12 +25,12 @@ impl Cora {
         let cora = Self(tempfile::tempdir().unwrap());
         let file = |name: &str| Self::files().join(name);
         let mut options = IngestOptions::new(vec![file("edges.tsv")], cora.path("cora.grappa"));
-        options.edge_options.undirected = true;
-        options.node_data.features = Some(file("features.npz").into());
-        options.node_data.labels = Some(file("labels.npy").into());
-        options.splits.files =
+        options.edges.options.undirected = true;
+        options.nodes.data.features = Some(file("features.npz").into());
+        options.nodes.data.labels = Some(file("labels.npy").into());
+        options.nodes.splits.files =
             ["train", "val", "test"].map(|name| SplitFile { name, ids: file(&format!("{name}.npy")).into() }).into();
-        options.layout.chunks = Some(16);
+        options.nodes.layout.chunks = Some(16);
         options.resources.memory = 256 << 20;
         ingest(&options, &Silent).unwrap();
         let store = Arc::new(Store::open(&options.out).unwrap());

@@ -239,54 +239,54 @@ fn options(folder: &Path, arguments: &str) -> IngestOptions {
         let value = after.first().map_or("", String::as_str);
         rest = after.get(1..).unwrap_or_default();
         let path = folder.join(value);
-        let columns = &mut options.node_data.tables.columns;
+        let columns = &mut options.nodes.data.tables.columns;
         match option.as_str() {
             "--edges" => {
-                options.edges.push(path.into());
+                options.edges.files.push(path.into());
                 while let [file, after @ ..] = rest
                     && !file.starts_with("--")
                 {
-                    options.edges.push(folder.join(file).into());
+                    options.edges.files.push(folder.join(file).into());
                     rest = after;
                 }
             }
-            "--ids" if value == "string" => options.ids = ExternalIds::String,
-            "--ids" if value == "sparse" => options.ids = ExternalIds::Sparse,
-            "--nodes" => options.nodes = Some(value.parse().unwrap()),
-            "--features" => options.node_data.features = Some(path.into()),
-            "--labels" => options.node_data.labels = Some(path.into()),
-            "--node-ids" => options.node_data.ids = Some(path.into()),
-            "--weights" => options.edge_form.weights = Some(path.into()),
-            "--train" => options.splits.files.push(SplitFile { name: "train", ids: path.into() }),
-            "--val" => options.splits.files.push(SplitFile { name: "val", ids: path.into() }),
-            "--test" => options.splits.files.push(SplitFile { name: "test", ids: path.into() }),
+            "--ids" if value == "string" => options.nodes.ids = ExternalIds::String,
+            "--ids" if value == "sparse" => options.nodes.ids = ExternalIds::Sparse,
+            "--nodes" => options.nodes.number = Some(value.parse().unwrap()),
+            "--features" => options.nodes.data.features = Some(path.into()),
+            "--labels" => options.nodes.data.labels = Some(path.into()),
+            "--node-ids" => options.nodes.data.ids = Some(path.into()),
+            "--weights" => options.edges.form.weights = Some(path.into()),
+            "--train" => options.nodes.splits.files.push(SplitFile { name: "train", ids: path.into() }),
+            "--val" => options.nodes.splits.files.push(SplitFile { name: "val", ids: path.into() }),
+            "--test" => options.nodes.splits.files.push(SplitFile { name: "test", ids: path.into() }),
             "--allow-nan" => {
-                options.node_data.allow_nan = true;
+                options.nodes.data.allow_nan = true;
                 rest = after;
             }
-            "--format" if value == "u64" => options.edge_form.format = InputFormat::U64,
-            "--src" => options.edge_form.columns.source = Some(value.to_owned()),
-            "--dst" => options.edge_form.columns.target = Some(value.to_owned()),
-            "--weight" => options.edge_form.columns.weight = Some(value.to_owned()),
+            "--format" if value == "u64" => options.edges.form.format = InputFormat::U64,
+            "--src" => options.edges.form.columns.source = Some(value.to_owned()),
+            "--dst" => options.edges.form.columns.target = Some(value.to_owned()),
+            "--weight" => options.edges.form.columns.weight = Some(value.to_owned()),
             "--id" => columns.id = names(value),
             "--label" => columns.label = names(value),
             "--features-from" => columns.features = names(value),
             "--split-column" => columns.split = names(value),
             "--missing" => {
                 let columns = value.split(',').map(|column| column.parse().unwrap());
-                options.node_data.encoding.missing = MissingOptions(columns.collect());
+                options.nodes.data.encoding.missing = MissingOptions(columns.collect());
             }
-            "--categories" if value == "index" => options.node_data.encoding.categories = Some(CategoryForm::Index),
-            "--categories" => options.node_data.encoding.categories = Some(CategoryForm::OneHot),
-            "--categories-max" => options.node_data.encoding.categories_max = Some(value.parse().unwrap()),
-            "--schema-of" => options.node_data.encoding.schema = Some(Store::open(&path).unwrap().schema().unwrap()),
-            "--separator" => options.edge_form.separator = Some(value.parse::<Separator>().unwrap()),
-            "--table-separator" => options.node_data.tables.separator = Some(value.parse::<Separator>().unwrap()),
-            "--header" if value == "yes" => options.edge_form.header = HeaderLine::Yes,
-            "--header" => options.edge_form.header = HeaderLine::No,
-            "--comments" if value == "yes" => options.edge_form.comments = Comments::Yes,
-            "--comments" => options.edge_form.comments = Comments::No,
-            "--on-bad-line" => options.edge_form.on_bad_line = OnBadLine::Skip,
+            "--categories" if value == "index" => options.nodes.data.encoding.categories = Some(CategoryForm::Index),
+            "--categories" => options.nodes.data.encoding.categories = Some(CategoryForm::OneHot),
+            "--categories-max" => options.nodes.data.encoding.categories_max = Some(value.parse().unwrap()),
+            "--schema-of" => options.nodes.data.encoding.schema = Some(Store::open(&path).unwrap().schema().unwrap()),
+            "--separator" => options.edges.form.separator = Some(value.parse::<Separator>().unwrap()),
+            "--table-separator" => options.nodes.data.tables.separator = Some(value.parse::<Separator>().unwrap()),
+            "--header" if value == "yes" => options.edges.form.header = HeaderLine::Yes,
+            "--header" => options.edges.form.header = HeaderLine::No,
+            "--comments" if value == "yes" => options.edges.form.comments = Comments::Yes,
+            "--comments" => options.edges.form.comments = Comments::No,
+            "--on-bad-line" => options.edges.form.on_bad_line = OnBadLine::Skip,
             _ => panic!("{option} {value} is not an option of these tests"),
         }
     }

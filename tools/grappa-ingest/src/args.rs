@@ -13,10 +13,10 @@ use grappa_console::{
 use grappa_engine::{
     Store,
     ingest::{
-        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeForm, EdgeFormat, EdgeOptions, EdgeSplit,
+        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeForm, EdgeFormat, EdgeIngest, EdgeOptions, EdgeSplit,
         EncodingOptions, ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption,
-        MissingOptions, NodeData, OnBadLine, RandomSplit, Resources, Schema, SelfLoops, Separator, Shares, SplitFile,
-        SplitOptions, StoreLayout, TableForm, TableOptions,
+        MissingOptions, NodeData, NodeIngest, NodeSplits, OnBadLine, RandomSplit, Resources, Schema, SelfLoops,
+        Separator, Shares, SplitFile, StoreLayout, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };
@@ -54,6 +54,7 @@ Examples:
 const INPUT: &str = "Edges";
 const NODES: &str = "Node data";
 const CHANGES: &str = "Changes to edges";
+const TYPES: &str = "Graphs with several node types";
 const STORE: &str = "Store";
 const RESOURCES: &str = "Resources";
 
@@ -69,16 +70,22 @@ pub struct IngestArgs {
     /// Kind of node ids in all input files
     #[arg(long, help_heading = INPUT, default_value = "dense", value_parser = id_kinds())]
     ids: ExternalIds,
-    /// Number of nodes, for --ids dense: ids are 0 to N - 1 [default: largest id in the edges + 1]
+    /// Number of nodes, for --ids dense: ids are 0 to N - 1; with several node types TYPE=N or TYPE=FILE [default: largest id + 1]
+    ///
+    /// With several node types, --nodes paper=papers.parquet reads a table of nodes with a column of ids, and --edges
+    /// author:writes:paper=writes.parquet a relation. An edge with an id that is not in the table is an error. A type without a table
+    /// has the ids of its edges. Before the value of another option, the name of a type or relation restricts it: --label paper=year.
     ///
     /// Without it, ingest reads the edges once more to find the largest id. It is required if nearly all nodes are isolated, or
     /// if there are no edges and no --features or --labels.
-    #[arg(long, help_heading = INPUT, value_name = "N")]
+    #[arg(long, help_heading = INPUT, value_name = "N|TYPE=FILE")]
     nodes: Option<u64>,
     #[command(flatten)]
     node_data: NodeArgs,
     #[command(flatten)]
     splits: SplitArgs,
+    #[command(flatten)]
+    types: TypeArgs,
     #[command(flatten)]
     edge_splits: EdgeSplitArgs,
     #[command(flatten)]
@@ -96,7 +103,7 @@ pub struct IngestArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = INPUT)]
 struct EdgeArgs {
-    /// Files with edges, or folders of them, source before destination
+    /// Files with edges, or folders of them, source before destination; with several node types SOURCE:RELATION:DESTINATION=FILE
     ///
     /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), sparse matrices of SciPy in .npz, raw integers, Parquet, or
     /// Matrix Market. Shape (2, 2) is read as (E, 2). In a folder, files whose names begin with _ or . are ignored. A duplicate file
@@ -298,6 +305,17 @@ struct SplitArgs {
     stratify: bool,
 }
 
+// Doors of graphs with types. `graph` reads them.
+#[derive(Debug, Args)]
+#[command(next_help_heading = TYPES)]
+struct TypeArgs {
+    /// Add a relation with the ends swapped to each relation, or to those that are named: RELATION=NAME
+    ///
+    /// Without a name, the reverse of writes is rev_writes.
+    #[arg(long, num_args = 0.., value_name = "RELATION=NAME")]
+    reverse: Vec<String>,
+}
+
 // Edges that the graph does not have.
 #[derive(Debug, Args)]
 #[command(next_help_heading = CHANGES)]
@@ -435,39 +453,43 @@ impl IngestArgs {
         let files = self.files()?;
         let named = [("train", files.train), ("val", files.valid), ("test", files.test)];
         Ok(IngestOptions {
-            edges: data.inputs("edges", files.edges),
-            edge_form: self.edges.form(&mut data),
-            edge_options: EdgeOptions {
-                undirected: self.changes.undirected,
-                dedup: self.changes.dedup,
-                self_loops: self.changes.self_loops,
+            edges: EdgeIngest {
+                files: data.inputs("edges", files.edges),
+                form: self.edges.form(&mut data),
+                options: EdgeOptions {
+                    undirected: self.changes.undirected,
+                    dedup: self.changes.dedup,
+                    self_loops: self.changes.self_loops,
+                },
+                merge: self.changes.merge.clone(),
+                split: self.edge_splits.options(&mut data)?,
             },
-            merge: self.changes.merge.clone(),
-            ids: self.ids,
-            nodes: self.nodes.or(files.nodes),
-            nodes_file: files.nodes_file.filter(|_| self.nodes.is_none()),
-            node_data: NodeData {
-                features: data.input("features", files.features),
-                labels: data.input("labels", files.labels),
-                ids: data.input("node_ids", self.node_data.node_ids.clone()),
-                ..self.node_data.options(&self.splits.split_column)?
-            },
-            splits: SplitOptions {
-                files: named
-                    .into_iter()
-                    .filter_map(|(name, path)| Some(SplitFile { name, ids: data.input(name, path)? }))
-                    .collect(),
-                random: self.splits.split.map(|shares| RandomSplit {
-                    shares,
-                    seed: self.splits.split_seed,
-                    stratify: self.splits.stratify,
-                }),
-                edges: self.edge_splits.options(&mut data)?,
-            },
-            layout: StoreLayout {
-                chunks: self.store.chunks.0,
-                assign: self.store.assign.clone(),
-                seed: self.store.seed,
+            nodes: NodeIngest {
+                ids: self.ids,
+                number: self.nodes.or(files.nodes),
+                number_file: files.nodes_file.filter(|_| self.nodes.is_none()),
+                data: NodeData {
+                    features: data.input("features", files.features),
+                    labels: data.input("labels", files.labels),
+                    ids: data.input("node_ids", self.node_data.node_ids.clone()),
+                    ..self.node_data.options(&self.splits.split_column)?
+                },
+                splits: NodeSplits {
+                    files: named
+                        .into_iter()
+                        .filter_map(|(name, path)| Some(SplitFile { name, ids: data.input(name, path)? }))
+                        .collect(),
+                    random: self.splits.split.map(|shares| RandomSplit {
+                        shares,
+                        seed: self.splits.split_seed,
+                        stratify: self.splits.stratify,
+                    }),
+                },
+                layout: StoreLayout {
+                    chunks: self.store.chunks.0,
+                    assign: self.store.assign.clone(),
+                    seed: self.store.seed,
+                },
             },
             resources: Resources {
                 memory: self.resources.memory.0,
@@ -527,6 +549,7 @@ impl EdgeArgs {
             separator: self.separator,
             columns: EdgeColumnOptions {
                 source: self.src.clone(),
+                rows_are_sources: false,
                 target: self.dst.clone(),
                 weight: self.weight.clone(),
                 features: self.edge_features_from.clone(),

@@ -8,6 +8,7 @@ use grappa_engine::ingest::{Input, MemoryInput};
 pub type DataPlace = (String, usize);
 
 /// The values of options that are data in memory, by their places.
+#[derive(Default)]
 pub(crate) struct Data(pub HashMap<DataPlace, MemoryInput>);
 
 impl Data {

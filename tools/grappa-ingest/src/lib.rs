@@ -4,6 +4,7 @@ mod args;
 mod assign;
 mod choices;
 mod data;
+mod graph;
 mod readings;
 
 use std::{collections::HashMap, ffi::OsString, path::Path, time::Instant};
@@ -20,14 +21,24 @@ pub use self::data::DataPlace;
 use self::{
     args::IngestArgs,
     data::Data,
+    graph::GraphLine,
     readings::{DryRun, Input},
 };
 
 /// The program, with its command line. Returns the exit code.
 pub fn main(line: impl IntoIterator<Item = OsString>) -> u8 {
-    grappa_console::code_of(|| {
-        let args = IngestArgs::parse_from(line);
-        run(&args, HashMap::new(), &args.console.open())
+    let line: Vec<OsString> = line.into_iter().collect();
+    grappa_console::code_of(|| match GraphLine::from_line(&line)? {
+        Some(graph) => {
+            graph::run(&graph, Data::default(), None).map_err(|error| match error.downcast::<clap::Error>() {
+                Ok(wrong_options) => wrong_options.exit(),
+                Err(error) => error,
+            })
+        }
+        None => {
+            let args = IngestArgs::parse_from(&line);
+            run(&args, HashMap::new(), &args.console.open())
+        }
     })
 }
 
@@ -46,7 +57,11 @@ pub fn call(
     data: HashMap<DataPlace, MemoryInput>,
     console: &Console,
 ) -> anyhow::Result<()> {
-    run(&IngestArgs::try_parse_from(line)?, data, console)
+    let line: Vec<OsString> = line.into_iter().collect();
+    match GraphLine::from_line(&line)? {
+        Some(graph) => graph::run(&graph, Data(data), Some(console)),
+        None => run(&IngestArgs::try_parse_from(&line)?, data, console),
+    }
 }
 
 fn run(args: &IngestArgs, data: HashMap<DataPlace, MemoryInput>, console: &Console) -> anyhow::Result<()> {
@@ -72,7 +87,7 @@ fn run(args: &IngestArgs, data: HashMap<DataPlace, MemoryInput>, console: &Conso
         feature_names: summary.schema.feature_names(),
         class_names: &summary.schema.classes,
         memory: &summary.memory,
-        label_type: options.node_data.label_type,
+        label_type: options.nodes.data.label_type,
         readings: &summary.readings,
     })
 }

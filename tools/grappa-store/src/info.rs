@@ -4,12 +4,13 @@ use grappa_console::{Console, Summary, count, first_names, printable};
 use grappa_engine::{
     Store,
     info::{DegreeBucket, Info, info},
+    is_graph,
     sample::partition::{CoverageOptions, coverage, report},
 };
 use serde::Serialize;
 
 use crate::{
-    args,
+    args, graph_info,
     partitions::{self, Partition},
     table::{Table, exact, parts_of},
 };
@@ -29,6 +30,9 @@ struct ShownInfo {
 }
 
 pub fn run(options: &args::InfoArgs, console: &Console) -> anyhow::Result<()> {
+    if is_graph(&options.store.store)? {
+        return graph_info::run(&options.store.store, console);
+    }
     let store = Store::open(&options.store.store)?;
     let threads = options.store.threads.get()?;
     let bars = console.bars();

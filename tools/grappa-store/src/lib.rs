@@ -3,6 +3,7 @@
 mod add_features;
 mod args;
 mod export;
+mod graph_info;
 mod info;
 mod partitions;
 mod place;

@@ -4,13 +4,9 @@ use std::{collections::BTreeSet, fs, sync::Arc};
 
 use grappa_engine::{
     aggregate::StateRows,
-    ingest::{EdgeSplit, IngestOptions, SplitOptions, ingest},
+    ingest::{EdgeSplit, IngestOptions, ingest},
 };
-use grappa_formats::{
-    EdgePart, NodeId,
-    manifest::{EdgeOptions, FeatureDtype},
-    random::SplitMix64,
-};
+use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype, random::SplitMix64};
 use grappa_io::progress::Silent;
 use grappa_run::{
     model::{Decoder, LayerKind, ModelOptions},
@@ -95,14 +91,9 @@ impl Fixture {
         let chain = (0..NODES - 1).map(|node| (node, node + 1));
         let lines: Vec<String> = lines.into_iter().chain(chain).map(|(s, d)| format!("{s} {d}")).collect();
         fs::write(&edges, lines.join("\n")).unwrap();
-        let options = IngestOptions {
-            splits: SplitOptions {
-                edges: Some(EdgeSplit::random("70/15/15".parse().unwrap(), 1).unwrap()),
-                ..SplitOptions::default()
-            },
-            edge_options: EdgeOptions { undirected, ..EdgeOptions::default() },
-            ..IngestOptions::new(vec![edges], out.clone())
-        };
+        let mut options = IngestOptions::new(vec![edges], out.clone());
+        options.edges.options.undirected = undirected;
+        options.edges.split = Some(EdgeSplit::random("70/15/15".parse().unwrap(), 1).unwrap());
         ingest(&options, &Silent).unwrap();
         Arc::new(Store::open(&out).unwrap())
     }

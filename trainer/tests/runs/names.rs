@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_ingestion::ingest::{IngestOptions, NodeData, Resources, SplitOptions, StoreLayout, ingest};
+use grappa_ingestion::ingest::{IngestOptions, NodeData, NodeIngest, NodeSplits, Resources, StoreLayout, ingest};
 use grappa_io::{npy, progress::Silent};
 use grappa_run::{
     checkpoint::read_tensors,
@@ -56,14 +56,17 @@ fn named(folder: &Path, name: &str, order: &[usize], columns: &[&str], plans: &[
         ids: arrays.join(format!("{name}.txt")).into(),
     };
     let options = IngestOptions {
-        node_data: NodeData {
-            features: file("users", table).map(Into::into),
-            labels: file("plans", format!("label\n{labels}")).map(Into::into),
-            ..NodeData::default()
-        },
-        splits: SplitOptions { files: ["train", "val", "test"].map(split).to_vec(), ..SplitOptions::default() },
-        layout: StoreLayout { chunks: Some(4), ..StoreLayout::default() },
         resources: Resources { memory: 64 << 20, ..Resources::default() },
+        nodes: NodeIngest {
+            data: NodeData {
+                features: file("users", table).map(Into::into),
+                labels: file("plans", format!("label\n{labels}")).map(Into::into),
+                ..NodeData::default()
+            },
+            splits: NodeSplits { files: ["train", "val", "test"].map(split).to_vec(), ..NodeSplits::default() },
+            layout: StoreLayout { chunks: Some(4), ..StoreLayout::default() },
+            ..NodeIngest::default()
+        },
         ..IngestOptions::new(vec![arrays.join("edges.tsv")], out.clone())
     };
     ingest(&options, &Silent).unwrap();

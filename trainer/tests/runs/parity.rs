@@ -10,8 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_formats::manifest::EdgeOptions;
-use grappa_ingestion::ingest::{IngestOptions, NodeData, Resources, SplitFile, SplitOptions, ingest};
+use grappa_ingestion::ingest::{IngestOptions, NodeData, NodeIngest, NodeSplits, Resources, SplitFile, ingest};
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{LrSchedule, Optimizer, TrainConfig},
@@ -66,17 +65,20 @@ fn cora(folder: &Path, features: &Path) -> Arc<Store> {
     let file = |name: &str| cora_files().join(name);
     let split = |name: &'static str| SplitFile { name, ids: file(&format!("{name}.npy")).into() };
     let out = folder.join("cora.grappa");
-    let options = IngestOptions {
-        edge_options: EdgeOptions { undirected: true, ..EdgeOptions::default() },
-        node_data: NodeData {
-            features: Some(features.to_owned().into()),
-            labels: Some(file("labels.npy").into()),
-            ..NodeData::default()
-        },
-        splits: SplitOptions { files: vec![split("train"), split("val"), split("test")], ..SplitOptions::default() },
+    let mut options = IngestOptions {
         resources: Resources { memory: 64 << 20, ..Resources::default() },
+        nodes: NodeIngest {
+            data: NodeData {
+                features: Some(features.to_owned().into()),
+                labels: Some(file("labels.npy").into()),
+                ..NodeData::default()
+            },
+            splits: NodeSplits { files: vec![split("train"), split("val"), split("test")], ..NodeSplits::default() },
+            ..NodeIngest::default()
+        },
         ..IngestOptions::new(vec![file("edges.tsv")], out.clone())
     };
+    options.edges.options.undirected = true;
     ingest(&options, &Silent).unwrap();
     Arc::new(Store::open(&out).unwrap())
 }

@@ -14,7 +14,7 @@ use grappa_formats::{
 };
 use grappa_ingestion::{
     generate::store::{FeatureOptions, StoreOptions, generate_store},
-    ingest::{Assign, IngestOptions, NodeData, Resources, SplitFile, SplitOptions, StoreLayout, ingest},
+    ingest::{Assign, IngestOptions, NodeData, NodeIngest, NodeSplits, Resources, SplitFile, StoreLayout, ingest},
 };
 use grappa_io::{npy, progress::Silent};
 use grappa_run::{
@@ -99,15 +99,18 @@ fn without_other_chunks(slice: &Store, folder: &Path, kept: SliceEdges) -> Arc<S
     });
     let out = folder.join("whole.grappa");
     let options = IngestOptions {
-        nodes: Some(NODES),
-        layout: StoreLayout { assign: Assign::Range, chunks: Some(CHUNKS), ..StoreLayout::default() },
-        node_data: NodeData {
-            features: Some(array("features.npy", "<f4", &[NODES, DIM as u64], rows.collect()).into()),
-            labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect()).into()),
-            ..NodeData::default()
-        },
-        splits: SplitOptions { files: splits.to_vec(), ..SplitOptions::default() },
         resources: Resources { memory: 64 << 20, ..Resources::default() },
+        nodes: NodeIngest {
+            number: Some(NODES),
+            layout: StoreLayout { assign: Assign::Range, chunks: Some(CHUNKS), ..StoreLayout::default() },
+            data: NodeData {
+                features: Some(array("features.npy", "<f4", &[NODES, DIM as u64], rows.collect()).into()),
+                labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect()).into()),
+                ..NodeData::default()
+            },
+            splits: NodeSplits { files: splits.to_vec(), ..NodeSplits::default() },
+            ..NodeIngest::default()
+        },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     ingest(&options, &Silent).unwrap();
@@ -441,18 +444,21 @@ fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
     };
     let out = folder.path().join("halves.grappa");
     let options = IngestOptions {
-        nodes: Some(NODES),
-        layout: StoreLayout { assign: Assign::Range, chunks: Some(4), ..StoreLayout::default() },
-        node_data: NodeData {
-            features: Some(array("features.npy", "<f4", &[NODES, 4], features.collect()).into()),
-            labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect()).into()),
-            ..NodeData::default()
-        },
-        splits: SplitOptions {
-            files: vec![split("train", 0..=2), split("val", 3..=3), split("test", 4..=4)],
-            ..SplitOptions::default()
-        },
         resources: Resources { memory: 64 << 20, ..Resources::default() },
+        nodes: NodeIngest {
+            number: Some(NODES),
+            layout: StoreLayout { assign: Assign::Range, chunks: Some(4), ..StoreLayout::default() },
+            data: NodeData {
+                features: Some(array("features.npy", "<f4", &[NODES, 4], features.collect()).into()),
+                labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect()).into()),
+                ..NodeData::default()
+            },
+            splits: NodeSplits {
+                files: vec![split("train", 0..=2), split("val", 3..=3), split("test", 4..=4)],
+                ..NodeSplits::default()
+            },
+            ..NodeIngest::default()
+        },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     ingest(&options, &Silent).unwrap();

@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 use grappa_engine::aggregate::{Budget, NodeRows};
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
 use grappa_ingestion::ingest::{
-    EdgeSplit, IngestOptions, NodeData, Resources, SplitFile, SplitOptions, StoreLayout, ingest,
+    EdgeSplit, IngestOptions, NodeData, NodeIngest, NodeSplits, Resources, SplitFile, StoreLayout, ingest,
 };
 use grappa_io::{
     npy,
@@ -246,35 +246,35 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
     };
     let out = folder.join("graph.grappa");
     let mut options = IngestOptions {
-        ids: shape.ids,
-        edge_options: EdgeOptions {
-            undirected: shape.undirected,
-            self_loops: shape.self_loops,
-            ..EdgeOptions::default()
-        },
-        node_data: NodeData {
-            allow_nan: shape.nan.is_some(),
-            features: (shape.dim > 0)
-                .then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect()))
-                .map(Into::into),
-            labels: shape.labelled.then_some(labels.into()),
-            ..NodeData::default()
-        },
-        splits: SplitOptions {
-            files: [("train", 0..5), ("val", 5..7), ("test", 7..10)]
-                .into_iter()
-                .filter(|(name, _)| shape.validated || *name != "val")
-                .map(|(name, part)| split(name, part))
-                .collect(),
-            edges: shape.edge_split.then(|| EdgeSplit::random("80/10/10".parse().unwrap(), 1).unwrap()),
-            ..SplitOptions::default()
-        },
-        layout: StoreLayout { chunks: Some(4), ..StoreLayout::default() },
         resources: Resources { memory: 64 << 20, ..Resources::default() },
+        nodes: NodeIngest {
+            ids: shape.ids,
+            data: NodeData {
+                allow_nan: shape.nan.is_some(),
+                features: (shape.dim > 0)
+                    .then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect()))
+                    .map(Into::into),
+                labels: shape.labelled.then_some(labels.into()),
+                ..NodeData::default()
+            },
+            splits: NodeSplits {
+                files: [("train", 0..5), ("val", 5..7), ("test", 7..10)]
+                    .into_iter()
+                    .filter(|(name, _)| shape.validated || *name != "val")
+                    .map(|(name, part)| split(name, part))
+                    .collect(),
+                ..NodeSplits::default()
+            },
+            layout: StoreLayout { chunks: Some(4), ..StoreLayout::default() },
+            ..NodeIngest::default()
+        },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
+    options.edges.options =
+        EdgeOptions { undirected: shape.undirected, self_loops: shape.self_loops, ..EdgeOptions::default() };
+    options.edges.split = shape.edge_split.then(|| EdgeSplit::random("80/10/10".parse().unwrap(), 1).unwrap());
     if shape.edge_data {
-        options.edge_form.columns.features = ["amount", "hour", "kind"].map(Into::into).to_vec();
+        options.edges.form.columns.features = ["amount", "hour", "kind"].map(Into::into).to_vec();
     }
     ingest(&options, &Silent).unwrap();
     Arc::new(Store::open(&out).unwrap())

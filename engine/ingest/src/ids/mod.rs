@@ -17,7 +17,7 @@ pub mod keys;
 pub mod table;
 
 use grappa_formats::{DenseId, NodeId, dictionary::KeyKind};
-use grappa_input::{EdgeBatch, RawBlock, Reject, TextBatch};
+use grappa_input::{Keys, integer_of};
 use grappa_io::Result;
 use grappa_storage::NodePermutation;
 
@@ -168,63 +168,57 @@ impl IdMap {
         self.dictionary().map_or_else(|| Ok(id.to_string()), |dictionary| dictionary.external(id))
     }
 
-    /// Parses a block of edges and replaces external ids by their keys. Dense ids stay as they are. `text` is a buffer for
-    /// string ids. Calls `on_reject` with each line that is left out.
-    pub fn parse_keys(
-        &self,
-        block: &RawBlock,
-        batch: &mut EdgeBatch,
-        text: &mut TextBatch,
-        on_reject: &mut dyn FnMut(Reject) -> Result<()>,
-    ) -> Result<()> {
-        let Some(ListedIds { dictionary, .. }) = &self.listed else {
-            return block.parse(batch, on_reject);
-        };
-        match dictionary.kind() {
-            KeyKind::Integers => {
-                block.parse(batch, on_reject)?;
-                for id in batch.sources.iter_mut().chain(&mut batch.targets) {
-                    *id = integer_key(*id);
-                }
-            }
-            KeyKind::Strings => {
-                block.parse_text(text, on_reject)?;
-                for (ids, keys) in [(&text.sources, &mut batch.sources), (&text.targets, &mut batch.targets)] {
-                    keys.clear();
-                    keys.reserve_exact(ids.len());
-                    keys.extend(ids.iter().map(|id| dictionary.hash.key(id)));
-                }
-                std::mem::swap(&mut batch.values, &mut text.values);
-                std::mem::swap(&mut batch.order, &mut text.order);
-            }
+    /// Replaces integers by their keys. Dense ids stay as they are.
+    pub fn keys_of_integers(&self, ids: &mut [u64]) {
+        if self.listed.is_some() {
+            ids.iter_mut().for_each(|id| *id = integer_key(*id));
         }
-        Ok(())
     }
 
-    /// Parses a block of edges and replaces external ids by nodes. `text` is a buffer for string ids. Calls `on_reject` with
-    /// each line that is left out.
+    /// Appends the keys of ids of edges that were parsed as text.
+    pub fn keys_of_text(&self, ids: &Keys, keys: &mut Vec<u64>) {
+        match self.dictionary() {
+            None => keys.extend(ids.iter().map(integer_of)),
+            Some(dictionary) => match dictionary.kind() {
+                KeyKind::Integers => keys.extend(ids.iter().map(|id| integer_key(integer_of(id)))),
+                KeyKind::Strings => keys.extend(ids.iter().map(|id| dictionary.hash.key(id))),
+            },
+        }
+    }
+
+    /// Replaces keys by nodes. Dense ids are their own keys. The error is a key that no node has.
     ///
     /// # Panics
     /// If there is a dictionary and it is not loaded.
-    pub fn parse(
-        &self,
-        block: &RawBlock,
-        batch: &mut EdgeBatch,
-        text: &mut TextBatch,
-        on_reject: &mut dyn FnMut(Reject) -> Result<()>,
-    ) -> Result<()> {
-        self.parse_keys(block, batch, text, on_reject)?;
-        let Some(ListedIds { table, .. }) = &self.listed else {
-            self.permutation.nodes(&mut batch.sources);
-            self.permutation.nodes(&mut batch.targets);
-            return Ok(());
-        };
-        let table = table.as_ref().expect("the dictionary is loaded before edges are mapped");
-        for keys in [&mut batch.sources, &mut batch.targets] {
-            // All ids of the input are in the dictionary, unless the input has changed since it was made.
-            table.find_all(keys).map_err(|_| block.changed())?;
+    pub fn replace_keys(&self, keys: &mut [u64]) -> std::result::Result<(), u64> {
+        match &self.listed {
+            None => {
+                self.permutation.nodes(keys);
+                Ok(())
+            }
+            Some(listed) => listed.loaded().find_all(keys),
         }
-        Ok(())
+    }
+
+    /// Sets `nodes` to the node of each key, if a node has it. Of strings that no node has, one in 2^64 for each node has the key of a node.
+    ///
+    /// # Panics
+    /// If there is a dictionary and it is not loaded.
+    pub fn find_nodes(&self, keys: &[u64], nodes: &mut [Option<NodeId>]) {
+        match &self.listed {
+            None => {
+                for (&key, node) in keys.iter().zip(nodes) {
+                    *node = (key < self.nodes).then(|| self.permutation.node(DenseId(key)));
+                }
+            }
+            Some(listed) => listed.loaded().find_each(keys, nodes),
+        }
+    }
+}
+
+impl ListedIds {
+    fn loaded(&self) -> &KeyTable {
+        self.table.as_ref().expect("the dictionary is loaded before edges are mapped")
     }
 }
 

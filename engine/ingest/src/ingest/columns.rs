@@ -33,10 +33,11 @@ use grappa_io::{
 
 use crate::ingest::{
     job::IngestJob,
-    journal::{BlockSet, ChunkDone, Counts, Record, Stage, StageState},
+    journal::{BlockSet, ChunkDone, Counts, Record, StageState},
     plan::{IngestBudget, SpillPlan},
     row_nodes::RowNodes,
     spill::{Extent, SpillFolder, SpillWriter},
+    stage::Stage,
 };
 
 /// The rows of the input, one per node at most.

@@ -15,7 +15,7 @@ use grappa_formats::{
     dictionary::{DictionaryMeta, IntegerDictionaryBuilder, KEY_BYTES_MAX, KeyKind, StringDictionaryBuilder},
     manifest::FileEntry,
 };
-use grappa_input::{EdgeBatch, EdgeSource, IdKind, Keys, SplitSource, TextBatch};
+use grappa_input::{EdgeSource, Keys, SplitSource};
 use grappa_io::{
     Error, Result,
     container::{ContainerWriter, WrittenFile},
@@ -27,6 +27,7 @@ use grappa_io::{
 use grappa_storage::{files::DICTIONARY, writer::StoreFolder};
 
 use crate::ingest::{
+    id_columns::ParsedIds,
     journal::Scan,
     plan::IngestBudget,
     runs::{self, IdCollector, Runs},
@@ -45,50 +46,45 @@ const RUNS: MemoryShare = MemoryShare::one(
      thread; chosen, not measured",
 );
 
-/// Collects the ids of all edges and of `lists`, and writes the dictionary, synced. Returns the counts and the
+/// Collects the ids at these ends of edges, and of `lists`, and writes the dictionary, synced. Returns the counts and the
 /// file's entry.
 pub fn build(
-    source: &EdgeSource,
+    sources: &[(&EdgeSource, [bool; 2])],
+    kind: KeyKind,
     lists: Vec<SplitSource>,
     budget: &IngestBudget,
     store: &StoreFolder,
     progress: &dyn Progress,
 ) -> Result<(Scan, FileEntry)> {
-    let kind = match source.options().ids {
-        IdKind::Integer => KeyKind::Integers,
-        IdKind::String => KeyKind::Strings,
-    };
     let runs = Runs::new(&store.scratch("ids")?, kind);
-    progress.stage("collecting ids", Some(source.total_bytes()));
+    progress.stage("collecting ids", Some(sources.iter().map(|(source, _)| source.total_bytes()).sum()));
     let memory = run_memory(budget);
     let edges = AtomicU64::new(0);
-    source.read_ahead(budget.threads, &|_| false, |blocks| {
-        workers::run(budget.threads, |turn| {
-            let (mut batch, mut text) = (EdgeBatch::default(), TextBatch::default());
-            let mut ids = IdCollector::new(&runs, memory)?;
-            while turn.goes_on()
-                && let Some(block) = blocks.next()?
-            {
-                let count = match &mut ids {
-                    IdCollector::Integers(ids) => {
-                        block.parse(&mut batch, &mut |_| Ok(()))?;
-                        batch.sources.iter().chain(&batch.targets).try_for_each(|&id| ids.add(id))?;
-                        batch.sources.len()
+    for &(source, ends) in sources {
+        source.read_ahead(budget.threads, &|_| false, |blocks| {
+            workers::run(budget.threads, |turn| {
+                let (mut batch, mut ids) = (ParsedIds::default(), IdCollector::new(&runs, memory)?);
+                while turn.goes_on()
+                    && let Some(block) = blocks.next()?
+                {
+                    let count = batch.parse(source, &block)?;
+                    for end in [0, 1].into_iter().filter(|&end| ends[end]) {
+                        match &mut ids {
+                            IdCollector::Integers(ids) => batch.integers(end).try_for_each(|id| ids.add(id))?,
+                            IdCollector::Strings(ids) => {
+                                let keys = batch.keys(end).expect("strings are parsed as text");
+                                ids.add_all(keys.iter())?;
+                            }
+                        }
                     }
-                    IdCollector::Strings(ids) => {
-                        block.parse_text(&mut text, &mut |_| Ok(()))?;
-                        ids.add_all(text.sources.iter())?;
-                        ids.add_all(text.targets.iter())?;
-                        text.sources.len()
-                    }
-                };
-                edges.fetch_add(count as u64, Ordering::Relaxed);
-                progress.advance(block.input_bytes(), count as u64);
-                check_stopped(progress)?;
-            }
-            ids.finish()
-        })
-    })?;
+                    edges.fetch_add(count, Ordering::Relaxed);
+                    progress.advance(block.input_bytes(), count);
+                    check_stopped(progress)?;
+                }
+                ids.finish()
+            })
+        })?;
+    }
     for list in lists {
         collect_listed(list, IdCollector::new(&runs, memory)?, progress)?;
     }
@@ -216,7 +212,7 @@ mod tests {
     use std::{fs::File, os::unix::fs::FileExt};
 
     use grappa_formats::{NodeId, random::GOLDEN};
-    use grappa_input::EdgeSourceOptions;
+    use grappa_input::{EdgeSourceOptions, EndIds, IdKind, IdLimit};
     use grappa_io::progress::Silent;
     use grappa_storage::{NodePermutation, writer::StoreFolder};
 
@@ -227,20 +223,21 @@ mod tests {
             dictionary::Dictionary,
             keys::{Id, StringHash},
         },
-        ingest::segments::{self, segment_of},
+        ingest::segments::{self, KeyFiles, segment_of},
     };
 
     /// The ids of the edges in `text`. The hashes of strings have `bits` bits.
-    fn listed(folder: &Path, text: &str, ids: IdKind, bits: u32) -> IdMap {
+    fn listed(folder: &Path, text: &str, kind: IdKind, bits: u32) -> IdMap {
         let edges = folder.join("edges.tsv");
         std::fs::write(&edges, text).unwrap();
-        let options =
-            EdgeSourceOptions { ids, id_limit: grappa_input::IdLimit::Sparse, ..EdgeSourceOptions::default() };
+        let ends = EndIds::both(kind, IdLimit::Sparse);
+        let options = EdgeSourceOptions { ends, ..EdgeSourceOptions::default() };
         let source = EdgeSource::open(&[edges], options).unwrap();
         let (store, _) = StoreFolder::begin(&folder.join("store"), None, false).unwrap();
         let budget = IngestBudget::new(1 << 20, 1, 2);
         let hash = StringHash::with_bits(bits);
-        build(&source, Vec::new(), &budget, &store, &Silent).unwrap();
+        let kind = if kind == IdKind::String { KeyKind::Strings } else { KeyKind::Integers };
+        build(&[(&source, [true; 2])], kind, Vec::new(), &budget, &store, &Silent).unwrap();
         let dictionary = Dictionary::open(&store.path().join(DICTIONARY), hash).unwrap();
         IdMap::listed(dictionary, NodePermutation::Identity)
     }
@@ -279,8 +276,15 @@ mod tests {
         // The segments of a join find and tell apart the same strings.
         ids.dictionary_mut().unwrap().hash = StringHash::with_bits(20);
         let scratch = folder.path();
-        let plan =
-            segments::cut(ids.dictionary_mut().unwrap(), &NodePermutation::Identity, 3, scratch, 1 << 20).unwrap();
+        let plan = segments::cut(
+            ids.dictionary_mut().unwrap(),
+            &NodePermutation::Identity,
+            3,
+            KeyFiles::Nodes,
+            scratch,
+            1 << 20,
+        )
+        .unwrap();
         assert_ne!(plan.hash, StringHash::with_bits(20));
         let tables = [0, 1, 2].map(|segment| {
             let mut table = plan.table().unwrap();

@@ -9,7 +9,7 @@ use grappa_formats::{
 use grappa_input::EdgeSource;
 use grappa_io::{Error, Result, text::printable};
 
-use crate::ingest::{merge::Merge, options::IngestOptions, plan::SORT_COST};
+use crate::ingest::{edge_ingest::EdgeIngest, merge::Merge, plan::SORT_COST};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeValues {
@@ -43,15 +43,15 @@ impl EdgeValues {
     ///
     /// # Errors
     /// If the options contradict each other, or parallel edges are merged and it is not known how.
-    pub fn from_source(options: &IngestOptions, source: &EdgeSource) -> Result<Self> {
+    pub fn from_source(edges: &EdgeIngest, source: &EdgeSource) -> Result<Self> {
         let (weighted, width) = (source.weighted(), source.features());
         let schema = Schema { edge_features: source.feature_columns(), ..Schema::default() };
         let names = schema.edge_feature_names();
-        let rules = rules(options, source, &schema.edge_features)?;
+        let rules = rules(edges, source, &schema.edge_features)?;
         if let Err(FormatError::Invalid { problem, .. }) = schema.check() {
             return Err(Error::conflict(problem, "rename columns of the edges, so that each has a name of its own"));
         }
-        let dtype = match options.edge_form.feature_dtype {
+        let dtype = match edges.form.feature_dtype {
             Some(_) if width == 0 => {
                 return Err(Error::conflict(
                     "--edge-feature-dtype was given, but the edges have no features",
@@ -101,9 +101,9 @@ impl EdgeValues {
 }
 
 /// How parallel edges merge each value; nothing if they are not merged. All dimensions of a column merge alike.
-fn rules(options: &IngestOptions, source: &EdgeSource, columns: &[Column]) -> Result<Vec<Merge>> {
-    if !options.edge_options.dedup {
-        return match options.merge.first() {
+fn rules(edges: &EdgeIngest, source: &EdgeSource, columns: &[Column]) -> Result<Vec<Merge>> {
+    if !edges.options.dedup {
+        return match edges.merge.first() {
             Some(option) => Err(Error::conflict(
                 format!("--merge {option} was given, but parallel edges are not merged"),
                 "add --dedup, or omit --merge",
@@ -111,12 +111,12 @@ fn rules(options: &IngestOptions, source: &EdgeSource, columns: &[Column]) -> Re
             None => Ok(Vec::new()),
         };
     }
-    let given = &options.edge_form.columns.features;
+    let given = &edges.form.columns.features;
     let numbers: Vec<String> = (1..=source.features()).map(|number| number.to_string()).collect();
     let names = if given.is_empty() { &numbers } else { given };
     let mut rules: Vec<Option<Merge>> = vec![None; names.len()];
     let mut weight = Merge::Sum;
-    for option in &options.merge {
+    for option in &edges.merge {
         let Some(wanted) = &option.column else { continue };
         let is_called =
             |at: usize| names[at] == *wanted || columns.get(at).is_some_and(|column| column.name == *wanted);
@@ -136,9 +136,9 @@ fn rules(options: &IngestOptions, source: &EdgeSource, columns: &[Column]) -> Re
             }
         }
     }
-    if let Some(all) = options.merge.iter().find(|option| option.column.is_none()) {
+    if let Some(all) = edges.merge.iter().find(|option| option.column.is_none()) {
         rules.iter_mut().for_each(|rule| *rule = rule.or(Some(all.how)));
-        if !options.merge.iter().any(|option| option.column.as_deref() == Some("weight")) {
+        if !edges.merge.iter().any(|option| option.column.as_deref() == Some("weight")) {
             weight = all.how;
         }
     }

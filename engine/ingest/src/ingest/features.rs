@@ -13,7 +13,7 @@ use grappa_io::{Error, Position, Result, text};
 
 use crate::ingest::{
     columns::{ColumnForm, ColumnInput},
-    journal::Stage,
+    stage::Stage,
 };
 
 pub struct FeatureInput<'a> {

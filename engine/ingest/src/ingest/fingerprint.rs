@@ -7,40 +7,70 @@ use std::{
 
 use grappa_formats::{manifest::EdgeOptions, schema::CategoryForm};
 use grappa_input::{EdgeColumnOptions, EncodingOptions, Input, LabelType, Separator, files_of};
-use grappa_io::Result;
+use grappa_io::{Result, text::printable};
 
 use crate::ingest::{
+    edge_ingest::{EdgeForm, EdgeIngest},
     edge_split::EdgeSplit,
-    options::{Assign, EdgeForm, IngestOptions, NodeData, SplitOptions, StoreLayout},
+    node_ingest::{Assign, NodeData, NodeIngest, NodeSplits, StoreLayout},
+    options::{IngestOptions, Resources},
 };
 
 /// Everything that the store depends on. A run can be resumed only with an equal fingerprint.
 pub fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, String>> {
     let mut fingerprint = Fingerprint::default();
-    fingerprint.add_files(options)?;
-    fingerprint.add_edges(&options.edge_form, options);
-    fingerprint.add_node_data(&options.node_data);
-    fingerprint.add_splits(&options.splits);
-    fingerprint.add_layout(&options.layout);
-    fingerprint.add_some("--nodes", options.nodes);
-    fingerprint.add("--ids", word(options.ids));
-    let tmp = options.resources.tmp.as_ref();
-    fingerprint.add_some("--tmp", tmp.map(|tmp| tmp.display()));
-    fingerprint.add("version", &options.writer);
-    Ok(fingerprint.0)
+    fingerprint.add_edges(&options.edges)?;
+    fingerprint.add_nodes(&options.nodes)?;
+    fingerprint.add_run(&options.resources, &options.writer);
+    Ok(fingerprint.values)
 }
 
 /// Options and the versions of files, by the name of the option. Messages show the values, so they are written as on the command line,
 /// and defaults that have no value are left out.
 #[derive(Default)]
-struct Fingerprint(BTreeMap<String, String>);
+pub struct Fingerprint {
+    pub values: BTreeMap<String, String>,
+    /// The node type or relation that options are of, before their names. Empty without types.
+    prefix: String,
+}
 
 impl Fingerprint {
-    fn add(&mut self, name: impl Into<String>, value: impl Display) {
-        self.0.insert(name.into(), value.to_string());
+    /// Adds the options of the node type or relation `name` from now on.
+    pub fn begin(&mut self, name: &str) {
+        self.prefix = format!("{} ", printable(name));
     }
 
-    fn add_some(&mut self, name: &str, value: Option<impl Display>) {
+    /// Adds options of nodes.
+    pub fn add_nodes(&mut self, nodes: &NodeIngest) -> Result<()> {
+        self.add_node_files(nodes)?;
+        self.add_node_data(&nodes.data);
+        self.add_splits(&nodes.splits);
+        self.add_layout(&nodes.layout);
+        self.add_some("--nodes", nodes.number);
+        self.add("--ids", word(nodes.ids));
+        Ok(())
+    }
+
+    /// Adds options of edges.
+    pub fn add_edges(&mut self, edges: &EdgeIngest) -> Result<()> {
+        self.add_edge_files(edges)?;
+        self.add_form(&edges.form, edges);
+        self.add_some("--edge-split", edges.split.as_ref().and_then(EdgeSplit::describe));
+        Ok(())
+    }
+
+    /// Adds what is the same for all nodes and edges.
+    pub fn add_run(&mut self, resources: &Resources, writer: &str) {
+        self.prefix.clear();
+        self.add_some("--tmp", resources.tmp.as_ref().map(|tmp| tmp.display()));
+        self.add("version", writer);
+    }
+
+    pub fn add(&mut self, name: impl Into<String>, value: impl Display) {
+        self.values.insert(format!("{}{}", self.prefix, name.into()), value.to_string());
+    }
+
+    pub fn add_some(&mut self, name: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             self.add(name, value);
         }
@@ -78,50 +108,56 @@ impl Fingerprint {
         }
     }
 
-    fn add_files(&mut self, options: &IngestOptions) -> Result<()> {
-        self.add_numbered("edges", &options.edges)?;
-        for (part, files) in options.splits.edges.iter().flat_map(EdgeSplit::files) {
+    fn add_edge_files(&mut self, edges: &EdgeIngest) -> Result<()> {
+        self.add_numbered("edges", &edges.files)?;
+        for (part, files) in edges.split.iter().flat_map(EdgeSplit::files) {
             self.add_numbered(&format!("--{part}-edges"), files)?;
         }
-        let parts = match &options.layout.assign {
+        for (role, input) in [("--weights", &edges.form.weights), ("--edge-features", &edges.form.features)] {
+            input.as_ref().map_or(Ok(()), |input| self.add_input(role, input))?;
+        }
+        Ok(())
+    }
+
+    fn add_node_files(&mut self, nodes: &NodeIngest) -> Result<()> {
+        let parts = match &nodes.layout.assign {
             Assign::Random | Assign::Range | Assign::Streamed { .. } => None,
             Assign::File(path) => Some(Input::from(path)),
         };
         let files = [
-            ("--weights", options.edge_form.weights.as_ref()),
-            ("--edge-features", options.edge_form.features.as_ref()),
-            ("--features", options.node_data.features.as_ref()),
-            ("--labels", options.node_data.labels.as_ref()),
-            ("--node-ids", options.node_data.ids.as_ref()),
+            ("--features", nodes.data.features.as_ref()),
+            ("--labels", nodes.data.labels.as_ref()),
+            ("--node-ids", nodes.data.ids.as_ref()),
             ("parts", parts.as_ref()),
         ];
         for (role, input) in files {
             input.map_or(Ok(()), |input| self.add_input(role, input))?;
         }
-        for split in &options.splits.files {
+        for split in &nodes.splits.files {
             self.add_input(&format!("--{}", split.name), &split.ids)?;
         }
         Ok(())
     }
 
-    fn add_edges(&mut self, form: &EdgeForm, options: &IngestOptions) {
+    fn add_form(&mut self, form: &EdgeForm, edges: &EdgeIngest) {
         // The order of edges is that of the split.
-        let EdgeColumnOptions { source, target, weight, features, order: _ } = &form.columns;
+        let EdgeColumnOptions { source, rows_are_sources, target, weight, features, order: _ } = &form.columns;
         self.add("--format", word(form.format));
         self.add("--header", word(form.header));
         self.add("--comments", word(form.comments));
         self.add_some("--separator", form.separator.map(Separator::word));
         self.add_some("--src", source.as_ref());
+        self.add_flag("rows are sources", *rows_are_sources);
         self.add_some("--dst", target.as_ref());
         self.add_some("--weight", weight.as_ref());
         self.add_list("--edge-features-from", features);
         self.add_some("--edge-feature-dtype", form.feature_dtype.map(|dtype| dtype.name()));
         self.add("--on-bad-line", word(form.on_bad_line));
-        let EdgeOptions { undirected, dedup, self_loops } = options.edge_options;
+        let EdgeOptions { undirected, dedup, self_loops } = edges.options;
         self.add_flag("--undirected", undirected);
         self.add_flag("--dedup", dedup);
         self.add("--self-loops", word(self_loops));
-        self.add_list("--merge", &options.merge);
+        self.add_list("--merge", &edges.merge);
     }
 
     fn add_node_data(&mut self, data: &NodeData) {
@@ -135,7 +171,12 @@ impl Fingerprint {
         self.add_list("--features-from", &data.tables.columns.features);
         self.add_list("--split-column", &data.tables.columns.split);
         self.add_some("--table-separator", data.tables.separator.map(Separator::word));
-        let EncodingOptions { missing, categories, categories_max, schema, examine: _ } = &data.encoding;
+        self.add_encoding(&data.encoding);
+    }
+
+    /// Adds how columns become numbers.
+    pub fn add_encoding(&mut self, encoding: &EncodingOptions) {
+        let EncodingOptions { missing, categories, categories_max, schema, examine: _ } = encoding;
         if let Some(schema) = schema {
             let (_, digest) = schema.encode();
             self.add("--schema-of", format!("a store whose schema has the digest {digest:016x}"));
@@ -145,13 +186,12 @@ impl Fingerprint {
         self.add_some("--categories-max", *categories_max);
     }
 
-    fn add_splits(&mut self, splits: &SplitOptions) {
+    fn add_splits(&mut self, splits: &NodeSplits) {
         if let Some(random) = &splits.random {
             self.add("--split", random.shares);
             self.add("--split-seed", random.seed);
             self.add_flag("--stratify", random.stratify);
         }
-        self.add_some("--edge-split", splits.edges.as_ref().and_then(EdgeSplit::describe));
     }
 
     fn add_layout(&mut self, layout: &StoreLayout) {
@@ -191,7 +231,7 @@ mod tests {
         fs::create_dir(&parts).unwrap();
         fs::write(parts.join("part.0.parquet"), "0").unwrap();
         let mut options = IngestOptions::new(vec![parts.clone()], folder.path().join("out"));
-        options.node_data.features = Some((&parts).into());
+        options.nodes.data.features = Some((&parts).into());
         let version =
             |options: &IngestOptions| fingerprint(&options.resolved(&grappa_io::progress::Silent).unwrap()).unwrap();
         let before = version(&options);

@@ -13,15 +13,21 @@ use grappa_io::{
 use grappa_storage::writer::StoreFolder;
 
 use crate::ingest::{
-    journal::{ChunkDone, IngestJournal, Record, Stage},
-    options::IngestOptions,
+    edge_ingest::EdgeIngest,
+    journal::{ChunkDone, IngestJournal, Record},
+    node_ingest::NodeIngest,
+    options::Resources,
     plan::IngestBudget,
+    stage::Stage,
 };
 
 /// An ingest that has begun.
 pub struct IngestJob<'a> {
-    /// The options, resolved.
-    pub options: &'a IngestOptions,
+    /// The nodes: of the store, or of a node type, or the destinations of a relation.
+    pub nodes: &'a NodeIngest,
+    /// The edges. A node type has none.
+    pub edges: &'a EdgeIngest,
+    pub resources: &'a Resources,
     pub budget: IngestBudget,
     pub store: &'a StoreFolder,
     /// The record of what is finished.
@@ -58,7 +64,7 @@ impl IngestJob<'_> {
     ) -> Result<()> {
         let before = self.journal.stage(stage).chunks;
         let missing: Vec<_> = (0..chunks.chunks()).filter(|chunk| !before.contains(chunk)).map(ChunkId).collect();
-        self.store.write_chunks(self.options.resources.threads, &missing, write, |chunk, mut done, files| {
+        self.store.write_chunks(self.resources.threads, &missing, write, |chunk, mut done, files| {
             done.files = files;
             self.journal.record(Record::Chunk { stage, chunk: chunk.0, done })?;
             after(chunk)
@@ -75,7 +81,7 @@ impl IngestJob<'_> {
     ) -> Result<T> {
         let all: Vec<_> = (0..chunks.chunks()).map(ChunkId).collect();
         let sum = Mutex::new(new());
-        workers::for_each(self.options.resources.threads, &all, |chunk| {
+        workers::for_each(self.resources.threads, &all, |chunk| {
             check_stopped(self.progress)?;
             let mut part = new();
             visit(chunk, &mut part)?;

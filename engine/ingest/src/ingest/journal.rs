@@ -13,22 +13,7 @@ use grappa_storage::writer::{JOURNAL, resume_journal};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
-use crate::ingest::{plan::SpillPlan, segments::JoinPlan, spill::Extent};
-
-/// The stages that spill records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Stage {
-    /// Edges, by the segment of the source's key.
-    BySource,
-    /// Edges, by the segment of the destination's key.
-    ByTarget,
-    /// Edges, by the shard of the destination.
-    Edges,
-    /// Feature rows, by the shard of the node.
-    Features,
-    /// Labels, by the shard of the node.
-    Labels,
-}
+use crate::ingest::{plan::SpillPlan, segments::JoinPlans, spill::Extent, stage::Stage};
 
 /// One line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,7 +30,7 @@ pub enum Record {
     Permuted(Vec<u64>, FileEntry),
     /// The ids do not fit in memory, and were cut into segments. None: an earlier cut is not valid any more, and its files may be
     /// overwritten.
-    Joining(Option<JoinPlan>),
+    Joining(Option<JoinPlans>),
     /// The splits that are lists of ids are on disk. Has the name of each, its number of nodes, and its file.
     Split(Vec<(String, u64, FileEntry)>),
     /// The division of a stage's records. A resumed run must use the same.
@@ -174,7 +159,7 @@ struct Known {
     edges_spilled: bool,
     scan: Option<Scan>,
     part_sizes: Option<Vec<u64>>,
-    join: Option<JoinPlan>,
+    join: Option<JoinPlans>,
     splits: Option<Vec<SplitEntry>>,
     /// Finished files.
     files: Vec<FileEntry>,
@@ -218,9 +203,8 @@ impl IngestJournal {
     pub fn has_blocks(&self) -> bool {
         // The blocks of a column are all spilled when its first chunk is written.
         self.known().stages.iter().any(|(stage, progress)| match stage {
-            Stage::BySource | Stage::Edges => !progress.workers.is_empty(),
+            Stage::BySource | Stage::ByTarget | Stage::Edges => !progress.workers.is_empty(),
             Stage::Features | Stage::Labels => !progress.workers.is_empty() && progress.chunks.is_empty(),
-            Stage::ByTarget => false,
         })
     }
 
@@ -240,7 +224,7 @@ impl IngestJournal {
     }
 
     /// The cut of ids into segments, if there is one.
-    pub fn join(&self) -> Option<JoinPlan> {
+    pub fn join(&self) -> Option<JoinPlans> {
         self.known().join.clone()
     }
 
@@ -255,10 +239,25 @@ impl IngestJournal {
 
     /// The progress of the pass that read the input. It has the counts of edges and rejected lines.
     pub fn input_stage(&self) -> StageState {
-        self.stage(match self.join() {
-            Some(_) => Stage::BySource,
-            None => Stage::Edges,
-        })
+        self.stage(self.join().map_or(Stage::Edges, |join| join.first_stage()))
+    }
+
+    /// The counts of the pass that read the input, without edges that later passes of a join rejected.
+    pub fn edge_counts(&self) -> Counts {
+        let mut counts = self.input_stage().counts();
+        let first = self.join().map_or(Stage::Edges, |join| join.first_stage());
+        for stage in [Stage::BySource, Stage::ByTarget, Stage::Edges].into_iter().filter(|&stage| stage != first) {
+            let rejected = self.stage(stage).counts().rejected;
+            counts.read -= rejected;
+            counts.rejected += rejected;
+        }
+        counts
+    }
+
+    /// Number of edges that were left out because an end is no node.
+    pub fn unknown_nodes(&self) -> u64 {
+        let stages = [Stage::BySource, Stage::ByTarget, Stage::Edges];
+        stages.into_iter().map(|stage| self.stage(stage).counts().unknown_nodes).sum()
     }
 
     /// Every file that is finished, sorted by path.

@@ -12,7 +12,7 @@ use grappa_io::{Error, Position, Result};
 
 use crate::ingest::{
     columns::{ColumnForm, ColumnInput},
-    journal::Stage,
+    stage::Stage,
 };
 
 /// Labels per read while classes are counted.

@@ -33,11 +33,14 @@ mod columns;
 mod commit;
 mod dense_ids;
 mod dictionary;
+mod edge_ingest;
 mod edge_split;
 mod edge_values;
 mod edges;
 mod features;
 mod fingerprint;
+mod graph;
+mod id_columns;
 mod id_lists;
 mod input;
 mod job;
@@ -47,6 +50,7 @@ mod merge;
 mod node_data;
 mod node_files;
 mod node_ids;
+mod node_ingest;
 mod options;
 mod permutation;
 pub mod plan;
@@ -61,6 +65,7 @@ pub mod spill;
 mod split_columns;
 mod split_labels;
 mod splits;
+mod stage;
 mod stored_labels;
 mod streamed_parts;
 
@@ -69,28 +74,32 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use grappa_formats::manifest::ExternalIds;
+use grappa_formats::manifest::{ExternalIds, Manifest};
 use grappa_input::Reading;
 use grappa_io::{Error, Result, durable::Destination, ledger::Ledger, progress::Progress};
 use grappa_storage::writer::{StoreFolder, finished};
 
 pub use self::{
+    edge_ingest::{EdgeForm, EdgeIngest},
     edge_split::EdgeSplit,
     edge_values::ValueShape,
-    merge::{Merge, MergeOption},
-    options::{
-        Assign, EdgeForm, IngestOptions, NodeData, PARTS_MAX, Partitioner, Resources, SplitFile, SplitOptions,
-        StoreLayout, Summary,
+    graph::{
+        GraphIngestOptions, GraphSummary, NodeTypeIngest, NodeTypeSummary, RelationIngest, RelationSummary,
+        examine_graph, ingest_graph,
     },
+    merge::{Merge, MergeOption},
+    node_ingest::{Assign, NodeData, NodeIngest, NodeSplits, PARTS_MAX, Partitioner, SplitFile, StoreLayout},
+    options::{IngestOptions, Resources, Summary},
     shares::{RandomSplit, Shares},
 };
 use self::{
+    edges::{InputEdges, ends::EdgeEnds},
     fingerprint::fingerprint,
+    id_columns::IdColumns,
     input::IngestInput,
     job::IngestJob,
     journal::{IngestJournal, Record, Scan},
-    node_ids::GraphIds,
-    options::open_edges,
+    node_ids::{GraphIds, KnownNodes, edges_of},
     plan::IngestBudget,
 };
 
@@ -119,7 +128,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
 /// As for [`ingest`], if the options contradict each other, or an input file can't be read as they say.
 pub fn examine(options: &IngestOptions, progress: &dyn Progress) -> Result<Vec<Reading>> {
     let mut options = options.resolved(progress)?;
-    options.node_data.encoding.examine = true;
+    options.nodes.data.encoding.examine = true;
     Ok(IngestInput::open(&options, &options.budget(), progress)?.readings())
 }
 
@@ -132,40 +141,25 @@ fn begin_or_continue(
     store: &StoreFolder,
     progress: &dyn Progress,
 ) -> Result<Summary> {
-    let folder = store.path();
-    let earlier = match IngestJournal::path(folder).exists() {
-        true => Some(IngestJournal::resume(folder, &fingerprint)?),
-        false => None,
-    };
-    if let Some(manifest) = store.committing(options.resources.threads, progress)? {
-        let bytes_on_disk = store.commit(&manifest)?;
-        return Summary::from_manifest(&manifest, bytes_on_disk, options);
-    }
-    let journal = match earlier {
-        Some(journal) => {
-            // The spill files from which they were made are removed, so damaged ones cannot be written again.
-            let files = finished::with_kinds(folder, journal.files())?;
-            finished::expect_sound(folder, &files, options.resources.threads, progress)?;
-            journal
+    let block_bytes = budget.block_bytes;
+    let journal = match begin_journal(store, fingerprint, &options.resources, &mut budget, progress)? {
+        BegunJournal::Open(journal) => *journal,
+        BegunJournal::Committed(manifest, bytes_on_disk) => {
+            return Summary::from_manifest(&manifest, bytes_on_disk, options);
         }
-        None => IngestJournal::create(folder, fingerprint, budget.block_bytes)?,
     };
-    // The memory budget may have changed since the run began. The journal lists blocks by number, and these numbers mean the
-    // same blocks only with the block size of that time.
-    if journal.block_bytes() != budget.block_bytes {
-        if journal.has_blocks() {
-            input.edges = open_edges(options, input.nodes, journal.block_bytes())?;
-            budget.block_bytes = journal.block_bytes();
-        } else {
-            journal.record(Record::BlockBytes(budget.block_bytes))?;
-        }
+    if budget.block_bytes != block_bytes {
+        input.edges = input.reader(options).open(budget.block_bytes)?;
     }
     let ledger = Mutex::new(Ledger::new(options.resources.memory));
-    let job = IngestJob { options, budget, store, journal, progress, ledger: &ledger };
-    let scan = node_ids::scan(&job, &input)?;
-    let written = write_store(&job, scan, input).map_err(|error| match error {
+    let IngestOptions { nodes, edges, resources, .. } = options;
+    let job = IngestJob { nodes, edges, resources, budget, store, journal, progress, ledger: &ledger };
+    let columns = IdColumns { reader: input.reader(options), ends: [true; 2] };
+    let known = KnownNodes { number: input.nodes, edges: edges_of(&input.edges), files: &input.files };
+    let scan = node_ids::scan(&job, &[columns], &known)?;
+    let written = write_store(&job, scan, input, options).map_err(|error| match error {
         // To sort the ids takes long. They are kept for a run with more memory.
-        Error::Budget { .. } if options.ids != ExternalIds::Dense => {
+        Error::Budget { .. } if nodes.ids != ExternalIds::Dense => {
             Error::Interrupted { kept: store.kept(), source: Box::new(error) }
         }
         error => error,
@@ -174,20 +168,62 @@ fn begin_or_continue(
     Ok(Summary { memory, ..written })
 }
 
+/// The journal of a store, or the manifest of a store that an earlier run had begun to commit, and its length in bytes.
+enum BegunJournal {
+    Open(Box<IngestJournal>),
+    Committed(Box<Manifest>, u64),
+}
+
+/// Begins the journal of a store, or continues the journal of an earlier run, whose block size the budget gets.
+fn begin_journal(
+    store: &StoreFolder,
+    fingerprint: BTreeMap<String, String>,
+    resources: &Resources,
+    budget: &mut IngestBudget,
+    progress: &dyn Progress,
+) -> Result<BegunJournal> {
+    let folder = store.path();
+    let earlier = match IngestJournal::path(folder).exists() {
+        true => Some(IngestJournal::resume(folder, &fingerprint)?),
+        false => None,
+    };
+    if let Some(manifest) = store.committing(resources.threads, progress)? {
+        let bytes_on_disk = store.commit(&manifest)?;
+        return Ok(BegunJournal::Committed(Box::new(manifest), bytes_on_disk));
+    }
+    let Some(journal) = earlier else {
+        let journal = IngestJournal::create(folder, fingerprint, budget.block_bytes)?;
+        return Ok(BegunJournal::Open(Box::new(journal)));
+    };
+    // The spill files from which they were made are removed, so damaged ones cannot be written again.
+    let files = finished::with_kinds(folder, journal.files())?;
+    finished::expect_sound(folder, &files, resources.threads, progress)?;
+    // The memory budget may have changed since the run began. The journal lists blocks by number, and these numbers mean the
+    // same blocks only with the block size of that time.
+    if journal.block_bytes() != budget.block_bytes {
+        if journal.has_blocks() {
+            budget.block_bytes = journal.block_bytes();
+        } else {
+            journal.record(Record::BlockBytes(budget.block_bytes))?;
+        }
+    }
+    Ok(BegunJournal::Open(Box::new(journal)))
+}
+
 /// Writes all files of the store, and completes it.
-fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Summary> {
+fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput, options: &IngestOptions) -> Result<Summary> {
+    let reader = input.reader(options);
     let IngestInput { edges, values, files, .. } = input;
-    let mut ids = match &job.options.layout.assign {
-        Assign::Random => GraphIds::at_random(job, scan.nodes)?,
-        Assign::Range => GraphIds::in_order(job, plan::chunk_map(scan.nodes, job.options.layout.chunks)?)?,
-        Assign::File(path) => GraphIds::of_parts(job, scan.nodes, path)?,
+    let mut ids = match &job.nodes.layout.assign {
         Assign::Streamed { partitioner, parts } => streamed_parts::open_ids(job, scan, *partitioner, *parts)?,
+        _ => GraphIds::of_layout(job, scan.nodes)?,
     };
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
-    let parts = 1 + job.options.splits.edges.as_ref().map_or(0, |split| split.held_out().len() as u64);
+    let parts = 1 + job.edges.split.as_ref().map_or(0, |split| split.held_out().len() as u64);
     let held = plan::held_memory(&ids.chunks, parts, &job.budget)?;
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;
-    edges::write(job, &edges, &values, scan, &mut ids, held)?;
-    commit::commit(job, &edges, values, ids, node_data)
+    let input = InputEdges { reader, source: &edges, values: &values, edges: scan.edges, is_reversed: false };
+    edges::write(job, &input, &mut EdgeEnds::of_one_type(&mut ids), held)?;
+    commit::commit(job, &edges, values, ids, node_data, options)
 }

@@ -13,7 +13,8 @@ use grappa_input::{
 use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 
 use crate::ingest::{
-    options::{Assign, IngestOptions, NodeData, RowIds, id_kind},
+    edge_ingest::EdgeForm,
+    node_ingest::{Assign, NodeData, NodeIngest, RowIds, id_kind},
     plan::{IngestBudget, TABLE_OF_IDS},
 };
 
@@ -27,8 +28,14 @@ pub struct NodeFiles {
 
 impl NodeFiles {
     /// Opens the files, and reads a table of features if it must be examined. `budget` must have room for what they hold in memory.
-    pub fn open(options: &IngestOptions, budget: &IngestBudget, progress: &dyn Progress) -> Result<Self> {
-        let data = &options.node_data;
+    /// Columns of `edges` may be features, too.
+    pub fn open(
+        options: &NodeIngest,
+        edges: &EdgeForm,
+        budget: &IngestBudget,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let data = &options.data;
         let splits = open_split_columns(data)?;
         if let Some(splits) = &splits {
             check_held(splits.path(), splits.held_bytes(), budget)?;
@@ -46,7 +53,7 @@ impl NodeFiles {
         let mut features = features.map(|input| MatrixSource::open_with(input, &data.tables)).transpose()?;
         if let Some(matrix) = &mut features {
             check_held(matrix.path(), matrix.held_bytes(), budget)?;
-            let missing = data.encoding.missing.without(&options.edge_form.columns.features);
+            let missing = data.encoding.missing.without(&edges.columns.features);
             let encoding = EncodingOptions { missing, ..data.encoding.clone() };
             matrix.fit(&encoding, data.allow_nan, id_kind(options.ids), progress)?;
             for column in matrix.constant_columns() {
@@ -78,7 +85,7 @@ impl NodeFiles {
             ));
         }
         let files = Self { features, labels, splits };
-        files.check_columns(options)?;
+        files.check_columns(options, edges)?;
         if let Some(features) = &files.features {
             check_schema(features.path(), &files.schema_of_features())?;
         }
@@ -102,11 +109,11 @@ impl NodeFiles {
     }
 
     /// Fails if an option names columns of a table, and there is none.
-    fn check_columns(&self, options: &IngestOptions) -> Result<()> {
+    fn check_columns(&self, options: &NodeIngest, edges: &EdgeForm) -> Result<()> {
         let features = self.features.as_deref().is_some_and(is_table);
         let any = features || self.labels.as_deref().is_some_and(is_table);
-        let data = &options.node_data;
-        let are_read = features || options.edge_form.encoded.is_some();
+        let data = &options.data;
+        let are_read = features || edges.encoded.is_some();
         let has_lists = data.ids.is_some() || !options.splits.files.is_empty();
         let (columns, encoding) = (&data.tables.columns, &data.encoding);
         for (option, is_given, is_used, input) in [
@@ -127,7 +134,7 @@ impl NodeFiles {
     }
 
     /// Fails if the options of a random split contradict the files.
-    pub fn check_split(&self, options: &IngestOptions) -> Result<()> {
+    pub fn check_split(&self, options: &NodeIngest) -> Result<()> {
         let Some(split) = options.splits.random else {
             return Ok(());
         };
@@ -157,13 +164,13 @@ impl NodeFiles {
     }
 
     /// The lists whose ids are nodes, though no edge may have them.
-    pub fn lists_of_nodes<'a>(&'a self, options: &'a IngestOptions) -> impl Iterator<Item = RowIds<'a>> {
-        let list = options.node_data.ids.as_ref().map(RowIds::List);
+    pub fn lists_of_nodes<'a>(&'a self, options: &'a NodeIngest) -> impl Iterator<Item = RowIds<'a>> {
+        let list = options.data.ids.as_ref().map(RowIds::List);
         list.into_iter().chain(self.ids_of_features())
     }
 
     /// Whether ids must be looked up to know the nodes of rows.
-    pub fn has_lists(&self, options: &IngestOptions) -> bool {
+    pub fn has_lists(&self, options: &NodeIngest) -> bool {
         self.lists_of_nodes(options).chain(self.ids_of_labels()).next().is_some()
     }
 
@@ -177,9 +184,9 @@ impl NodeFiles {
 
     /// Opens the list of the ids of the rows, and fails if it contradicts other options or files. Warns if ids that are not
     /// dense have no such list, because rows may then have another order than the user thinks.
-    pub fn check_node_ids(&self, options: &IngestOptions) -> Result<()> {
+    pub fn check_node_ids(&self, options: &NodeIngest) -> Result<()> {
         let names = self.names();
-        let Some(list) = &options.node_data.ids else {
+        let Some(list) = &options.data.ids else {
             let example = match options.ids {
                 ExternalIds::Dense => return Ok(()),
                 ExternalIds::Sparse => "",

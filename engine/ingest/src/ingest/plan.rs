@@ -11,7 +11,7 @@ use grappa_io::{
     Error, Result,
     ledger::{Lease, MemoryShare},
 };
-use grappa_storage::writer::AdjacencyWriter;
+use grappa_storage::writer::{AdjacencyWriter, EndChunks};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of input that are parsed at once. The maximum applies unless the budget is small.
@@ -111,15 +111,17 @@ pub fn chunk_map_of_parts(sizes: &[u64], chunks: Option<u32>) -> Result<ChunkMap
     ChunkMap::from_starts(starts).map_err(|error| Error::conflict(error.to_string(), "assign the nodes to other parts"))
 }
 
-/// Fails if a store with `present` of the chunks has too many edge buckets for a manifest.
-pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
-    let chunks = u64::from(chunks.chunks());
-    if present * chunks <= BUCKETS_MAX {
+/// Fails if a store with `present` of the chunks of destinations has too many edge buckets for a manifest.
+pub fn check_buckets<'a>(chunks: impl Into<EndChunks<'a>>, present: u64) -> Result<()> {
+    let EndChunks { destinations, sources } = chunks.into();
+    let [chunks, sources] = [destinations, sources].map(|chunks| u64::from(chunks.chunks()));
+    let buckets = present * sources;
+    if buckets <= BUCKETS_MAX {
         return Ok(());
     }
     let most = BUCKETS_MAX.isqrt();
     Err(Error::limit(
-        format!("{present} of {chunks} chunks have {} edge buckets", present * chunks),
+        format!("{present} of {chunks} chunks have {buckets} edge buckets"),
         format!("{BUCKETS_MAX} in a manifest"),
         if present == chunks {
             format!("give --chunks {most} or less")
@@ -129,9 +131,9 @@ pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
     ))
 }
 
-/// Bytes of memory for the edge buckets of `present` of the chunks.
-pub fn buckets_memory(chunks: &ChunkMap, present: u64) -> u64 {
-    present * u64::from(chunks.chunks()) * size_of::<u64>() as u64
+/// Bytes of memory for the edge buckets of `present` of the chunks of destinations.
+pub fn buckets_memory<'a>(chunks: impl Into<EndChunks<'a>>, present: u64) -> u64 {
+    present * u64::from(chunks.into().sources.chunks()) * size_of::<u64>() as u64
 }
 
 /// Bytes of memory that are held while adjacency lists are written: the edge buckets, and the directories of all chunks that
@@ -139,8 +141,10 @@ pub fn buckets_memory(chunks: &ChunkMap, present: u64) -> u64 {
 ///
 /// # Errors
 /// If they exceed half of the budget, or the manifest exceeds the budget. The error names a budget that suffices.
-pub fn held_memory(chunks: &ChunkMap, parts: u64, budget: &IngestBudget) -> Result<u64> {
-    let buckets = buckets_memory(chunks, chunks.chunks().into());
+pub fn held_memory<'a>(chunks: impl Into<EndChunks<'a>>, parts: u64, budget: &IngestBudget) -> Result<u64> {
+    let ends = chunks.into();
+    let chunks = ends.destinations;
+    let buckets = buckets_memory(ends, chunks.chunks().into());
     let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
     let at_once = u64::from(chunks.chunks()).min(budget.threads as u64);
     let bytes = at_once * parts * AdjacencyWriter::directory_bytes(largest);
@@ -149,7 +153,7 @@ pub fn held_memory(chunks: &ChunkMap, parts: u64, budget: &IngestBudget) -> Resu
         return Ok(bytes + buckets);
     }
     let (operation, remedy) = if buckets > bytes {
-        (edge_buckets(chunks, chunks.chunks().into()), BUCKETS_REMEDY)
+        (edge_buckets(ends, chunks.chunks().into()), BUCKETS_REMEDY)
     } else {
         let operation = format!("writing chunks of {largest} nodes, {at_once} at a time");
         (operation, "raise --memory, or give more --chunks or fewer --threads")
@@ -157,9 +161,10 @@ pub fn held_memory(chunks: &ChunkMap, parts: u64, budget: &IngestBudget) -> Resu
     Err(budget.too_small(operation, least, remedy))
 }
 
-/// The edge buckets of `present` of the chunks, for messages about memory.
-pub fn edge_buckets(chunks: &ChunkMap, present: u64) -> String {
-    format!("the edge buckets, a number for each of {present} x {} pairs of chunks", chunks.chunks())
+/// The edge buckets of `present` of the chunks of destinations, for messages about memory.
+pub fn edge_buckets<'a>(chunks: impl Into<EndChunks<'a>>, present: u64) -> String {
+    let sources = chunks.into().sources.chunks();
+    format!("the edge buckets, a number for each of {present} x {sources} pairs of chunks")
 }
 
 /// Fails if `bytes` of sets of nodes, which an operation makes beside a table of ids, exceed a quarter of the budget. The

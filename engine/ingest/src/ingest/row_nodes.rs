@@ -35,11 +35,11 @@ use crate::{
     ingest::{
         id_lists::{self, Join, Lookup},
         job::IngestJob,
-        journal::Stage,
         node_files::NodeFiles,
-        options::{IngestOptions, RowIds, id_kind},
+        node_ingest::{NodeIngest, RowIds, id_kind},
         plan::check_sets,
         row_set::RowSet,
+        stage::Stage,
     },
 };
 
@@ -96,9 +96,9 @@ pub struct NodesOfFiles {
 impl NodesOfFiles {
     /// The nodes of the rows of `files`. Looks up the ids of rows, as far as rows have ids.
     pub fn look_up(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>, files: &NodeFiles) -> Result<Self> {
-        let lookup = Lookup { ids, strings: Strings::Known, join, threads: job.options.resources.threads };
+        let lookup = Lookup { ids, strings: Strings::Known, join, threads: job.resources.threads };
         let without_ids = files.names();
-        let listed = Arc::new(match &job.options.node_data.ids {
+        let listed = Arc::new(match &job.nodes.data.ids {
             None => RowNodes::Ascending(ids.permutation().clone()),
             Some(input) => nodes_of_ids(job, RowIds::List(input), &lookup, Some(&without_ids), files)?,
         });
@@ -136,7 +136,7 @@ fn nodes_of_ids(
     if job.journal.stage(Stage::Edges).plan.is_some() {
         return Ok(RowNodes::Written);
     }
-    let (source, path, nodes) = (list.open(job.options)?, list.name(), lookup.ids.nodes());
+    let (source, path, nodes) = (list.open(job.nodes)?, list.name(), lookup.ids.nodes());
     let operation = format!("a bit for each of {nodes} nodes, to find ids that {} has twice", path.display());
     check_sets(operation, id_lists::set_memory(&source, nodes), &job.budget)?;
     let mut found = RowSet::new(nodes, id_lists::listed(&source))?;
@@ -147,8 +147,8 @@ fn nodes_of_ids(
     let (mut rows, mut unknown) =
         (RowFile { file: &file, folder: &folder, bytes: 0, entries: Vec::new(), first: 0 }, Unknown::default());
     id_lists::for_each_node(
-        || list.open(job.options),
-        id_kind(job.options.ids),
+        || list.open(job.nodes),
+        id_kind(job.nodes.ids),
         lookup,
         |row, place, node, id| {
             let Some(node) = node else {
@@ -156,7 +156,7 @@ fn nodes_of_ids(
                     unknown.add(row, place, id);
                     return Ok(());
                 }
-                return Err(place.error(not_a_node(job.options, &id(), nodes)));
+                return Err(place.error(not_a_node(job.nodes, &id(), nodes)));
             };
             if !found.insert(node) {
                 let problem = format!(
@@ -170,7 +170,7 @@ fn nodes_of_ids(
         },
     )?;
     rows.flush()?;
-    if let Some(error) = unknown.error(job.options, found.len()) {
+    if let Some(error) = unknown.error(job.nodes, found.len()) {
         return Err(error);
     }
     if let RowIds::List(input) = list {
@@ -183,8 +183,8 @@ fn nodes_of_ids(
 }
 
 /// The message about an id that no node has, in a list of all nodes.
-fn not_a_node(options: &IngestOptions, id: &str, nodes: u64) -> String {
-    match options.nodes {
+fn not_a_node(options: &NodeIngest, id: &str, nodes: u64) -> String {
+    match options.number {
         _ if options.ids != ExternalIds::Dense => "the file changed while it was read; start again".to_owned(),
         Some(_) => format!("the id {id} is not below --nodes {nodes}; raise --nodes, or correct the id"),
         None => {
@@ -213,10 +213,10 @@ impl Unknown {
     }
 
     /// The error about them, if there are any; `known` other ids are ids of nodes.
-    fn error(self, options: &IngestOptions, known: u64) -> Option<Error> {
+    fn error(self, options: &NodeIngest, known: u64) -> Option<Error> {
         let (_, path, position, id) = self.first?;
         let remedy = match options.ids {
-            ExternalIds::Dense if options.nodes.is_some() => "or raise --nodes",
+            ExternalIds::Dense if options.number.is_some() => "or raise --nodes",
             ExternalIds::Dense => "or give --nodes if there are more nodes than the edges or the features show",
             ExternalIds::Sparse | ExternalIds::String => {
                 "or make them nodes without edges: list them in a file for --node-ids, or in a table of features with ids"

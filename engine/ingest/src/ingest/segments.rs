@@ -17,16 +17,41 @@ use crate::{
     ingest::{
         plan::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN},
         spill::{Extent, SpillFolder, SpillWriter},
+        stage::{EdgeEnd, Stage},
     },
 };
 
 /// Records per read.
 pub const READ_RECORDS: u64 = 1 << 16;
 
+/// The files of keys of a plan. The ends of a relation between types have a plan each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeyFiles {
+    /// Of all nodes: both ends have one type.
+    Nodes,
+    /// Of sources.
+    Sources,
+    /// Of targets.
+    Targets,
+}
+
+impl KeyFiles {
+    /// The files of (key, node) records, one per segment.
+    fn folder(self, scratch: &Path) -> SpillFolder {
+        let name = match self {
+            Self::Nodes => "keys",
+            Self::Sources => "source-keys",
+            Self::Targets => "target-keys",
+        };
+        SpillFolder::new(scratch, name, 2)
+    }
+}
+
 /// A finished cut of ids into segments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinPlan {
     pub hash: StringHash,
+    keys: KeyFiles,
     /// The file of each segment's keys.
     extents: Vec<Extent>,
 }
@@ -49,8 +74,60 @@ impl JoinPlan {
         KeyTable::with_capacity(self.keys_max())
     }
 
+    /// The files of its keys.
+    pub fn key_files(&self, scratch: &Path) -> SpillFolder {
+        self.keys.folder(scratch)
+    }
+
     fn keys_max(&self) -> u64 {
         self.extents.iter().map(|extent| extent.records).max().unwrap_or(0)
+    }
+}
+
+/// The cuts of the ids at both ends of edges, as far as they do not fit in memory. One at least does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinPlans {
+    pub source: Option<JoinPlan>,
+    pub target: Option<JoinPlan>,
+}
+
+impl JoinPlans {
+    /// The pass that reads the input.
+    pub fn first_stage(&self) -> Stage {
+        if self.source.is_some() { Stage::BySource } else { Stage::ByTarget }
+    }
+
+    /// The plan of an end. None: its ids are replaced while the input is read.
+    pub fn plan(&self, end: EdgeEnd) -> Option<&JoinPlan> {
+        match end {
+            EdgeEnd::Source => self.source.as_ref(),
+            EdgeEnd::Target => self.target.as_ref(),
+        }
+    }
+
+    /// The end that is replaced last.
+    pub fn last_end(&self) -> EdgeEnd {
+        if self.target.is_some() { EdgeEnd::Target } else { EdgeEnd::Source }
+    }
+
+    /// Bytes of memory of the table of the largest segment of an end.
+    pub fn table_memory_of(&self, end: EdgeEnd) -> u64 {
+        self.plan(end).map_or(0, JoinPlan::table_memory)
+    }
+
+    /// The same, for the larger end.
+    pub fn table_memory(&self) -> u64 {
+        self.all().map(JoinPlan::table_memory).max().unwrap_or(0)
+    }
+
+    /// Removes the files of keys.
+    pub fn remove_keys(&self, scratch: &Path) -> Result<()> {
+        self.all().try_for_each(|plan| plan.key_files(scratch).remove_all(0..plan.segments(), std::iter::once(0)))
+    }
+
+    /// The plans: one, if both ends have one type.
+    pub fn all(&self) -> impl Iterator<Item = &JoinPlan> {
+        self.source.iter().chain(&self.target)
     }
 }
 
@@ -71,11 +148,6 @@ pub fn count(ids: &IdMap, memory: u64) -> u32 {
     ids.table_memory().div_ceil((memory - memory / 16).max(1)) as u32
 }
 
-/// The files of (key, node) records, one per segment.
-pub fn key_files(scratch: &Path) -> SpillFolder {
-    SpillFolder::new(scratch, "keys", 2)
-}
-
 /// Writes the key and node of each id of the dictionary to the file of the key's segment.
 ///
 /// Two strings may have the same key. The table of a segment would then map both to one node, so the cut checks for that,
@@ -84,10 +156,11 @@ pub fn cut(
     dictionary: &mut Dictionary,
     permutation: &NodePermutation,
     segments: u32,
+    keys: KeyFiles,
     scratch: &Path,
     memory: u64,
 ) -> Result<JoinPlan> {
-    let files = key_files(scratch);
+    let files = keys.folder(scratch);
     // A cut that was not finished, or with another budget, may have had more segments.
     files.remove_any()?;
     let buffer_bytes = (memory / 4 / u64::from(segments)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize;
@@ -101,7 +174,7 @@ pub fn cut(
         let extents = writer.flush_all()?.to_vec();
         // Frees its buffers before the table is allocated.
         drop(writer);
-        let plan = JoinPlan { hash: dictionary.hash.clone(), extents };
+        let plan = JoinPlan { hash: dictionary.hash.clone(), keys, extents };
         let mut shared = Vec::new();
         if dictionary.kind() == KeyKind::Strings {
             let mut table = plan.table()?;
@@ -125,7 +198,7 @@ pub fn load(
     table: &mut KeyTable,
     shared: &mut Vec<NodeId>,
 ) -> Result<()> {
-    let (files, extent) = (key_files(scratch), plan.extents[segment as usize]);
+    let (files, extent) = (plan.key_files(scratch), plan.extents[segment as usize]);
     table.reset(extent.records)?;
     files.read_all(0, segment, extent, READ_RECORDS, |words| {
         let records = words.as_chunks().0;

@@ -7,7 +7,7 @@ use roaring::RoaringTreemap;
 
 use crate::ingest::{
     job::IngestJob,
-    options::{IngestOptions, SplitFile, surplus_rows_remedy},
+    node_ingest::{NodeIngest, SplitFile, surplus_rows_remedy},
     plan::check_sets,
     row_nodes::RowNodes,
     splits,
@@ -17,7 +17,7 @@ use crate::ingest::{
 const ROWS: usize = 1 << 14;
 
 /// The splits with their files, for messages.
-pub fn listed(options: &IngestOptions, columns: Option<&SplitColumns>) -> Vec<SplitFile> {
+pub fn listed(options: &NodeIngest, columns: Option<&SplitColumns>) -> Vec<SplitFile> {
     let Some(columns) = columns else {
         return options.splits.files.clone();
     };
@@ -41,7 +41,7 @@ pub fn write(job: &IngestJob<'_>, columns: &SplitColumns, rows: &RowNodes, nodes
         }
         if row + read > nodes {
             let problem =
-                format!("expected {nodes} rows, one per node, found more; {}", surplus_rows_remedy(job.options));
+                format!("expected {nodes} rows, one per node, found more; {}", surplus_rows_remedy(job.nodes));
             return Err(columns.place(nodes).error(problem));
         }
         rows.read(row..row + read, &mut nodes_of_rows)?;

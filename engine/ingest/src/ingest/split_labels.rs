@@ -9,7 +9,7 @@ use roaring::RoaringTreemap;
 
 use crate::{
     ids::IdMap,
-    ingest::{job::IngestJob, options::SplitFile, shares::RandomSplit, stored_labels::StoredLabels},
+    ingest::{job::IngestJob, node_ingest::SplitFile, shares::RandomSplit, stored_labels::StoredLabels},
 };
 
 /// Classes that a warning lists.
@@ -80,7 +80,7 @@ pub fn warn_of_untrained_classes(job: &IngestJob<'_>, chunks: &ChunkMap, labels:
     let train = written_split(job, "train", chunks.nodes())?;
     job.progress.stage("checking the split", None);
     // One byte per class in each thread, and in their sum. Classes that do not fit take another pass over the labels.
-    let classes_max = CLASSES.bytes(job.budget.memory) / (job.options.resources.threads as u64 + 1);
+    let classes_max = CLASSES.bytes(job.budget.memory) / (job.resources.threads as u64 + 1);
     let classes_max = classes_max.clamp(1, u32::MAX.into()) as u32;
     let (mut first, mut count, mut shown) = (0, 0, Vec::new());
     while first < labels.spec.classes {
@@ -95,7 +95,7 @@ pub fn warn_of_untrained_classes(job: &IngestJob<'_>, chunks: &ChunkMap, labels:
         }
     }
     if count > 0 {
-        tracing::warn!("{}", untrained(count, &shown, job.options.splits.random));
+        tracing::warn!("{}", untrained(count, &shown, job.nodes.splits.random));
     }
     Ok(())
 }

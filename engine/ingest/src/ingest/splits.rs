@@ -14,21 +14,21 @@ use crate::{
         id_lists::{self, Join, Lookup},
         job::IngestJob,
         journal::Record,
-        options::{IngestOptions, SplitFile, id_kind, id_limit},
+        node_ingest::{NodeIngest, SplitFile, id_kind, id_limit},
         plan::check_sets,
     },
 };
 
 /// Reads the ids of all listed splits and writes a file with the nodes of each, unless an earlier run has.
 pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) -> Result<Vec<SplitEntry>> {
-    let (options, nodes) = (job.options, ids.nodes());
+    let (options, nodes) = (job.nodes, ids.nodes());
     if options.splits.files.is_empty() {
         return Ok(Vec::new());
     }
     if let Some(splits) = job.journal.splits() {
         return Ok(splits);
     }
-    let lookup = Lookup { ids, strings: Strings::Any, join, threads: options.resources.threads };
+    let lookup = Lookup { ids, strings: Strings::Any, join, threads: job.resources.threads };
     let mut bytes = 0;
     for split in &options.splits.files {
         let source = open(&split.ids, options, nodes)?;
@@ -59,17 +59,17 @@ pub fn write(job: &IngestJob<'_>, nodes: u64, sets: &[(&str, &RoaringTreemap)]) 
     Ok(job.journal.splits().expect("they are recorded now"))
 }
 
-fn open(input: &Input, options: &IngestOptions, nodes: u64) -> Result<SplitSource> {
+fn open(input: &Input, options: &NodeIngest, nodes: u64) -> Result<SplitSource> {
     let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, Some(nodes)));
-    SplitSource::open_with(input, kind, limit, &options.node_data.tables)
+    SplitSource::open_with(input, kind, limit, &options.data.tables)
 }
 
 /// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
-fn read(input: &Input, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
+fn read(input: &Input, options: &NodeIngest, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
     let kind = id_kind(options.ids);
     let source = open(input, options, nodes)?;
     // Row N of a mask is the node with the id N.
-    if source.is_mask() && (options.ids != ExternalIds::Dense || options.node_data.ids.is_some()) {
+    if source.is_mask() && (options.ids != ExternalIds::Dense || options.data.ids.is_some()) {
         let problem = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \
                     give a list of the ids of its nodes";
         return Err(Error::input(input.name(), Position::Whole, problem));

@@ -33,12 +33,14 @@ use grappa_storage::{
 
 use crate::ingest::{
     commit::manifest_of_edges,
+    edge_ingest::{EdgeIngest, EdgeReader, EndNodes},
     edge_values::EdgeValues,
-    edges,
+    edges::{self, InputEdges, ends::EdgeEnds},
     job::IngestJob,
     journal::{IngestJournal, Scan},
     node_ids::{GraphIds, check_table},
-    options::{Assign, IngestOptions, Partitioner, SplitOptions, StoreLayout, open_edges},
+    node_ingest::Partitioner,
+    options::WRITER,
     plan,
 };
 
@@ -93,27 +95,25 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     if path.exists() {
         return Store::open(&path);
     }
-    let options = IngestOptions {
-        out: path.clone(),
-        edge_options: EdgeOptions { undirected: true, dedup: true, ..EdgeOptions::default() },
-        splits: SplitOptions { edges: None, ..job.options.splits.clone() },
-        layout: StoreLayout { assign: Assign::Range, chunks: None, ..job.options.layout.clone() },
-        ..job.options.clone()
-    };
+    let options = EdgeOptions { undirected: true, dedup: true, ..EdgeOptions::default() };
+    let edges = EdgeIngest { options, split: None, ..job.edges.clone() };
     durable::create_folder(&folder(job))?;
     durable::remove_folder(&partial_folder(&path))?;
     let (store, _) = StoreFolder::begin(path.as_path(), None, false)?;
     let journal = IngestJournal::create(store.path(), BTreeMap::new(), job.budget.block_bytes)?;
-    let source = open_edges(&options, Some(scan.nodes), job.budget.block_bytes)?;
+    let ends = EndNodes::both(job.nodes, Some(scan.nodes));
+    let reader = EdgeReader { input: &edges, ends };
+    let source = reader.open(job.budget.block_bytes)?;
     let chunks = plan::chunk_map(scan.nodes, Some(scan.nodes.div_ceil(CHUNK_NODES).max(1) as u32))?;
     let mut ids = GraphIds::in_order(job, chunks)?;
     // The store has dense ids only.
     ids.spec.external = ExternalIds::Dense;
-    let (budget, progress, ledger) = (job.budget, job.progress, job.ledger);
-    let nested = IngestJob { options: &options, budget, store: &store, journal, progress, ledger };
+    let nested = IngestJob { edges: &edges, store: &store, journal, ..*job };
     let held = plan::held_memory(&ids.chunks, 1, &nested.budget)?;
-    edges::write(&nested, &source, &EdgeValues::none(), scan, &mut ids, held)?;
-    store.commit(&manifest_of_edges(&nested, ids))?;
+    let values = EdgeValues::none();
+    let input = InputEdges { reader, source: &source, values: &values, edges: scan.edges, is_reversed: false };
+    edges::write(&nested, &input, &mut EdgeEnds::of_one_type(&mut ids), held)?;
+    store.commit(&manifest_of_edges(&nested, &ids, WRITER))?;
     Store::open(&path)
 }
 

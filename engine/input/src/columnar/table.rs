@@ -1,6 +1,11 @@
 //! A table of Arrow columns, and the cursor that reads it.
 
-use std::{collections::BTreeSet, fmt::Display, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    path::Path,
+    sync::Arc,
+};
 
 use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray};
 use arrow_schema::{DataType, Field, SchemaRef};
@@ -89,6 +94,14 @@ impl ColumnTable {
     /// The names of the columns.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.schema.fields().iter().map(|field| field.name().as_str())
+    }
+
+    /// What a Parquet file says about itself, by key.
+    pub fn metadata(&self) -> BTreeMap<String, String> {
+        match &self.content {
+            Content::Parquet(file) => file.key_values(),
+            Content::Memory(_) => self.schema.metadata().clone().into_iter().collect(),
+        }
     }
 
     /// Refuses columns that cannot be read.

@@ -10,6 +10,8 @@ use super::{
 pub struct EdgeColumnOptions {
     /// The column of sources.
     pub source: Option<String>,
+    /// Whether the source of a row is the number of the row, from 0, so that no column has sources. Text has no such edges.
+    pub rows_are_sources: bool,
     /// The column of targets.
     pub target: Option<String>,
     /// The column of weights, or `none`.
@@ -62,6 +64,9 @@ impl EdgeColumns {
     /// # Errors
     /// If the role of a column is not certain. The error has the options that say it.
     pub fn named(names: &[&str], by_position: bool, options: &EdgeColumnOptions) -> Result<Self, String> {
+        if options.rows_are_sources {
+            return Self::of_rows(names, options);
+        }
         let source = given(names, options.source.as_deref(), "--src")?;
         let target = given(names, options.target.as_deref(), "--dst")?;
         let weight = options.weight.as_deref().filter(|&weight| weight != NONE);
@@ -125,6 +130,15 @@ impl EdgeColumns {
             ));
         }
         Ok(columns)
+    }
+
+    /// The columns of a table whose rows are sources: the column of targets stands for both.
+    fn of_rows(names: &[&str], options: &EdgeColumnOptions) -> Result<Self, String> {
+        let Some(target) = given(names, options.target.as_deref(), "--dst")? else {
+            return Err("rows are sources, so the column of targets is needed; give --dst".to_owned());
+        };
+        let weight = given(names, options.weight.as_deref().filter(|&weight| weight != NONE), "--weight")?;
+        Ok(Self { source: target, target, weight, features: features(names, options)?, order: None })
     }
 
     /// The columns of a table without names. `width` is their number.
@@ -261,7 +275,7 @@ mod tests {
     fn options(source: &str, target: &str, weight: &str) -> EdgeColumnOptions {
         let [source, target, weight] = [source, target, weight].map(|name| (!name.is_empty()).then(|| name.to_owned()));
         let features = Vec::new();
-        EdgeColumnOptions { source, target, weight, features, order: None }
+        EdgeColumnOptions { source, rows_are_sources: false, target, weight, features, order: None }
     }
 
     fn columns(names: &str, options: &EdgeColumnOptions) -> Result<(usize, usize, Option<usize>), String> {

@@ -12,6 +12,9 @@ use crate::{
     separator::OpenQuote,
 };
 
+/// The names of both ends, for messages.
+const END_NAMES: [&str; 2] = ["source", "target"];
+
 /// A parsed line or field, or why it is bad.
 pub(super) type Checked<T> = Result<T, BadEdge>;
 
@@ -81,6 +84,10 @@ pub enum BadEdge {
     BinaryValue,
     /// A missing value in a column (Parquet).
     Null,
+    /// A missing id.
+    NullId,
+    /// A source, 0, or a target, 1, that is no node of its type.
+    NotANode(usize),
     /// A comment after the first line of data.
     Comment,
     /// A comma, semicolon or bar where spaces separate the columns.
@@ -101,8 +108,14 @@ impl BadEdge {
         match (self, column) {
             (Self::EmptyId, 0) => Self::EmptySource,
             (Self::EmptyId, _) => Self::EmptyTarget,
+            (Self::TooLarge(IdLimit::OfType(_)), end) => Self::NotANode(end),
             (other, _) => other,
         }
+    }
+
+    /// Whether an end has no id.
+    pub fn is_missing_id(self) -> bool {
+        matches!(self, Self::NullId | Self::EmptyId | Self::EmptySource | Self::EmptyTarget)
     }
 
     /// The fault in one clause, without the line and the remedy.
@@ -130,7 +143,7 @@ impl BadEdge {
             Self::Plus => "a node id has a plus sign".to_owned(),
             Self::Negative => "a node id is negative".to_owned(),
             Self::TooLarge(IdLimit::Dense) => "a node id is too large: dense ids are below 2^40".to_owned(),
-            Self::TooLarge(IdLimit::Nodes(nodes)) => {
+            Self::TooLarge(IdLimit::Nodes(nodes) | IdLimit::OfType(nodes)) => {
                 format!("a node id is not below the number of nodes, {nodes}")
             }
             Self::TooLarge(IdLimit::Sparse) => "a node id is too large: the largest sparse id is 2^64 - 2".to_owned(),
@@ -151,7 +164,8 @@ impl BadEdge {
             Self::NotUtf8 => "the line is not UTF-8".to_owned(),
             Self::BinaryKey => "a node id is not UTF-8".to_owned(),
             Self::BinaryValue => "a text is not UTF-8".to_owned(),
-            Self::Null => "a value is missing".to_owned(),
+            Self::Null | Self::NullId => "a value is missing".to_owned(),
+            Self::NotANode(end) => format!("the {} is no node of its type", END_NAMES[end]),
             Self::Comment => "a line begins as a comment does, after the first edge".to_owned(),
             Self::OtherSeparator => {
                 "the columns are separated by spaces, but this line has a comma, semicolon or bar".to_owned()
@@ -191,7 +205,7 @@ impl BadEdge {
         let remedy = match self {
             Self::NotInteger => "names need --ids string, a header line needs --header yes; otherwise ",
             Self::Negative => "arbitrary keys need --ids string; otherwise ",
-            Self::EmptyFeature(_) | Self::Feature(_) | Self::Null => {
+            Self::EmptyFeature(_) | Self::Feature(_) | Self::Null | Self::NullId => {
                 "if a column of --edge-features-from has missing values, text, dates or booleans, give --missing mean; otherwise "
             }
             Self::Plus => "an integer id is written as digits only; ",
@@ -262,6 +276,15 @@ impl BadEdge {
         )
     }
 
+    /// The message about an end that is no node of its type. `shown` is its id, or the line.
+    pub(super) fn not_a_node(options: &EdgeSourceOptions, end: usize, shown: &str) -> String {
+        let (name, node_type) = (END_NAMES[end], &options.ends[end].node_type);
+        let nodes = node_type.as_ref().map_or_else(String::new, |of| format!(" of type {}: {}", of.name, of.listed_in));
+        format!(
+            "the {name} {shown} is no node{nodes}; add or correct it, or leave such edges out with --on-bad-line skip"
+        )
+    }
+
     /// The error about `line`, at a position of the file `edges`. It has `message`, unless another file is to blame.
     pub(super) fn error(
         self,
@@ -271,7 +294,8 @@ impl BadEdge {
         line: &[u8],
         message: String,
     ) -> Error {
-        match (self, &options.limited_by) {
+        let limits = options.ends.iter().filter(|end| self == Self::TooLarge(end.limit));
+        match (self, limits.flat_map(|end| &end.limited_by).next()) {
             (Self::TooLarge(IdLimit::Nodes(nodes)), Some(source)) => {
                 too_few_nodes(source, nodes, edges, position, line)
             }

@@ -49,6 +49,14 @@ impl EdgeBatch {
         self.order.clear();
     }
 
+    /// The column of sources, 0, or of targets.
+    pub(super) fn end_mut(&mut self, end: usize) -> &mut Vec<u64> {
+        match end {
+            0 => &mut self.sources,
+            _ => &mut self.targets,
+        }
+    }
+
     /// Adds an edge without features. `weighted` is the same for all edges of a batch.
     #[inline(always)]
     pub(super) fn push(&mut self, (source, target, weight): (u64, u64, f32), weighted: bool) {
@@ -71,7 +79,7 @@ impl EdgeBatch {
     }
 }
 
-/// Edges with string ids.
+/// Edges with strings as ids, at one end at least. At the other, a key may be an integer: its eight bytes, the highest first.
 #[derive(Debug, Default)]
 pub struct TextBatch {
     /// The column of sources.
@@ -93,7 +101,7 @@ impl TextBatch {
     }
 }
 
-/// A list of strings in one buffer. Each is valid UTF-8 and not empty.
+/// A list of strings in one buffer. Each is valid UTF-8 and not empty, but in [`TextBatch`] also eight bytes of an integer.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Keys {
     /// The bytes of all keys.
@@ -135,6 +143,14 @@ impl Keys {
         self.bytes.clear();
         self.ends.clear();
     }
+}
+
+/// The integer that a key of a [`TextBatch`] is.
+///
+/// # Panics
+/// If it has not eight bytes.
+pub fn integer_of(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key.try_into().expect("an integer has eight bytes"))
 }
 
 /// A line or row that is not an edge, and is left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).

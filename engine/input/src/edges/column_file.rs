@@ -4,16 +4,17 @@
 //! skipping pages by their headers. A worker reads its block while it parses it. It also stores the decoded columns before they become
 //! edges: about 16 bytes per edge more than in other formats.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, UInt64Array};
 use grappa_formats::dictionary::KEY_BYTES_MAX;
 use grappa_io::Result;
 
 use super::{
-    BadEdge, EdgeBatch, EdgeSourceOptions, IdLimit, TextBatch,
+    BadEdge, EdgeBatch, EdgeSourceOptions, IdKind, IdLimit, TextBatch,
     bad_edge::Checked,
     edge_array::EdgeArray,
+    options::KeyForm,
     order::Place,
     picked_columns::PickedColumns,
     row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite, weight_of},
@@ -103,6 +104,11 @@ impl ColumnFile {
         group.first_row + first..group.first_row + end
     }
 
+    /// The first row of a block.
+    pub fn first_row_of(&self, block: u64) -> u64 {
+        self.rows_of(block).start
+    }
+
     /// Reads these columns of a block.
     fn read(&self, rows: &Range<u64>, columns: &[usize]) -> Result<Vec<ArrayRef>> {
         let count = (rows.end - rows.start) as usize;
@@ -118,7 +124,11 @@ impl ColumnFile {
         let PickedColumns { ids, values, order, .. } = &self.columns;
         let columns: Vec<usize> = ids.iter().chain(values).copied().chain(*order).collect();
         let mut arrays = self.read(&rows, &columns)?.into_iter();
-        let ids = [(); 2].map(|()| arrays.next().expect("columns of ids are read"));
+        let mut ids = [(); 2].map(|()| arrays.next().expect("columns of ids are read"));
+        if self.columns.rows_are_sources {
+            let first = self.first_row + rows.start;
+            ids[0] = Arc::new(UInt64Array::from_iter_values(first..first + (rows.end - rows.start)));
+        }
         let values = arrays.by_ref().take(values.len()).collect();
         let order = order.and_then(|column| Some((arrays.next()?, ValueType::from_field(self.table.column(column)))));
         Ok(Block { rows, ids, values, order })
@@ -159,8 +169,20 @@ impl ColumnFile {
         with - before
     }
 
+    /// Whether the ids at each end are signed.
+    fn signed(&self) -> [bool; 2] {
+        let [source, target] = self.columns.signed;
+        [source && !self.columns.rows_are_sources, target]
+    }
+
     /// Reads and parses a block of integers.
-    pub fn parse(&self, block: u64, limit: IdLimit, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
+    pub fn parse(
+        &self,
+        block: u64,
+        limits: [IdLimit; 2],
+        into: &mut EdgeBatch,
+        on_bad: &mut OnBadRow<'_>,
+    ) -> Result<()> {
         let block = &self.block(block)?;
         let mut faults = Vec::new();
         into.sources = integers(block, 0, &mut faults);
@@ -170,37 +192,59 @@ impl ColumnFile {
         let check = RowCheck {
             weighted: self.weight_is_first(),
             first_row: block.rows.start,
-            limit,
-            signed: self.columns.signed,
+            limits,
+            signed: self.signed(),
             faults: &faults,
         };
         check.sift(into, on_bad)
     }
 
-    /// Reads and parses a block of strings.
-    pub fn parse_text(&self, block: u64, into: &mut TextBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
+    /// Reads and parses a block of strings, or of strings at one end and integers at the other.
+    pub fn parse_text(&self, block: u64, ids: KeyForm, into: &mut TextBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
         let block = &self.block(block)?;
         let mut faults = Vec::new();
-        let [sources, targets] = &block.ids;
-        note_missing(sources, &mut faults);
-        note_missing(targets, &mut faults);
+        let mut of_integers = EdgeBatch::default();
+        for (end, kind) in ids.kinds.into_iter().enumerate() {
+            match kind {
+                IdKind::String => note_missing_ids(&block.ids[end], &mut faults),
+                IdKind::Integer => *of_integers.end_mut(end) = integers(block, end, &mut faults),
+            }
+        }
+        // Ends with strings are 0, which is in every range.
+        (0..2).for_each(|end| of_integers.end_mut(end).resize(block.len(), 0));
         let (mut values, width) = (Vec::new(), self.width());
         self.read_values(block, &mut faults, &mut values)?;
         let mut places = Vec::new();
         read_order(block, &mut faults, |_, place| places.push(place));
+        let check = RowCheck {
+            weighted: false,
+            first_row: block.rows.start,
+            limits: ids.limits,
+            signed: self.signed(),
+            faults: &faults,
+        };
         for row in 0..block.len() {
-            let missing = faults.get(row).is_some_and(|fault| fault.missing);
-            let [source, target] = [sources, targets].map(|keys| text(keys, row).unwrap_or_default());
+            let fault = faults.get(row).copied().unwrap_or_default();
+            let numbers = [of_integers.sources[row], of_integers.targets[row]];
+            let packed = numbers.map(u64::to_be_bytes);
+            let [source, target] = [0, 1].map(|end| match ids.kinds[end] {
+                IdKind::String => text(&block.ids[end], row).unwrap_or_default(),
+                IdKind::Integer => &packed[end],
+            });
             let values = &values[row * width..][..width];
-            let bad = if missing {
-                BadEdge::Null
-            } else if let Some(bad) = faults.get(row).and_then(|fault| fault.other) {
+            let bad = if let Some(missing) = fault.missing_value() {
+                missing
+            } else if let Some(bad) = fault.other {
+                bad
+            } else if let Some(bad) = check.bad(row, numbers, &[]) {
                 bad
             } else if source.is_empty() || target.is_empty() {
                 BadEdge::EmptyId.of_end(usize::from(!source.is_empty()))
             } else if source.len().max(target.len()) > KEY_BYTES_MAX {
                 BadEdge::LongId
-            } else if [source, target].into_iter().any(|key| std::str::from_utf8(key).is_err()) {
+            } else if (0..2)
+                .any(|end| ids.kinds[end] == IdKind::String && std::str::from_utf8([source, target][end]).is_err())
+            {
                 BadEdge::BinaryKey
             } else if let Some(bad) = not_finite(values, self.weight_is_first()) {
                 bad
@@ -211,7 +255,16 @@ impl ColumnFile {
                 places.get(row).into_iter().for_each(|&place| into.order.push(place));
                 continue;
             };
-            let line = if missing { b"null".to_vec() } else { [source, b"\t", target].concat() };
+            let line = match fault.missing {
+                true => b"null".to_vec(),
+                false => {
+                    let shown = [(0, source), (1, target)].map(|(end, key)| match ids.kinds[end] {
+                        IdKind::String => key.to_vec(),
+                        IdKind::Integer => check.id(row, end, numbers[end]).into_bytes(),
+                    });
+                    shown.join(&b'\t')
+                }
+            };
             on_bad(block.rows.start + row as u64, &line, bad)?;
         }
         Ok(())
@@ -291,7 +344,7 @@ impl ColumnFile {
 fn integers(block: &Block, end: usize, faults: &mut Vec<Fault>) -> Vec<u64> {
     let array = &block.ids[end];
     let Ids { mut words, float_digits } = Ids::new(array);
-    note_missing(array, faults);
+    note_missing_ids(array, faults);
     if array.null_count() > 0 {
         words.iter_mut().enumerate().filter(|&(row, _)| array.is_null(row)).for_each(|(_, word)| *word = 0);
     }
@@ -307,6 +360,14 @@ fn note_missing(array: &dyn Array, faults: &mut Vec<Fault>) {
     if array.null_count() > 0 {
         let faults = faults_of(faults, array.len());
         faults.iter_mut().enumerate().for_each(|(row, fault)| fault.missing |= array.is_null(row));
+    }
+}
+
+/// The same for missing ids.
+fn note_missing_ids(array: &dyn Array, faults: &mut Vec<Fault>) {
+    note_missing(array, faults);
+    if array.null_count() > 0 {
+        faults.iter_mut().enumerate().for_each(|(row, fault)| fault.no_id |= array.is_null(row));
     }
 }
 

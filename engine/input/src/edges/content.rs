@@ -9,8 +9,8 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    EdgeFormat, EdgeSourceOptions, IdKind, column_file::ColumnFile, layout::TextLayout, packed_text::TextStream,
-    table::Table, text::TextFile,
+    EdgeFormat, EdgeSourceOptions, column_file::ColumnFile, layout::TextLayout, packed_text::TextStream, table::Table,
+    text::TextFile,
 };
 use crate::{
     columnar::ColumnTable,
@@ -60,6 +60,9 @@ impl Content {
             return Ok(Self::Nothing);
         }
         if matches!(format, EdgeFormat::Tsv | EdgeFormat::Csv) {
+            if options.columns.rows_are_sources {
+                return Err(file.error("the rows of a table in text are no nodes without ids; name a column of ids, or write it as Parquet"));
+            }
             let Some(layout) = TextLayout::sniff(file, compression, format == EdgeFormat::Csv, options)? else {
                 return Ok(Self::Nothing);
             };
@@ -142,7 +145,7 @@ impl Content {
     /// The edges of an array, whose ids are integers.
     fn of_integers(table: Table, name: &Path, options: &EdgeSourceOptions) -> Result<Self> {
         // An array of strings was refused before, as one that is not read.
-        if options.ids == IdKind::String {
+        if options.are_strings() {
             let problem = "the ids in this file are integers; omit --ids string (--ids sparse takes any integers)";
             return Err(Error::input(name, Position::Whole, problem));
         }

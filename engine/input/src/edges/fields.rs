@@ -8,10 +8,11 @@ use grappa_formats::dictionary::KEY_BYTES_MAX;
 use memchr::{memchr, memchr3};
 
 use super::{
-    IdLimit, TextBatch,
+    IdKind, IdLimit, TextBatch,
     bad_edge::{BadEdge, Checked},
     batch::EdgeOrder,
     encoded::EdgeEncoder,
+    options::KeyForm,
     order::Place,
 };
 use crate::{
@@ -156,8 +157,8 @@ pub(super) fn cell_of<'a>(field: &'a Field<'_>) -> Checked<Cell<'a>> {
     std::str::from_utf8(unquoted(field)).map(Cell::Raw).map_err(|_| BadEdge::NotUtf8)
 }
 
-/// The edge on a line. None on a blank line. `form` is plain.
-pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<Option<(u64, u64, f32)>> {
+/// The edge on a line: the ids of its first two columns, with these limits. None on a blank line. `form` is plain.
+pub(super) fn edge_of(line: &[u8], form: &LineForm, limits: [IdLimit; 2]) -> Checked<Option<(u64, u64, f32)>> {
     let line = trim(line);
     if line.is_empty() {
         return Ok(None);
@@ -177,8 +178,8 @@ pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<O
     }
     let [source, target, third] = columns;
     Ok(Some((
-        integer(source.unwrap_or_default(), limit).map_err(|bad| bad.of_end(0))?,
-        integer(target.unwrap_or_default(), limit).map_err(|bad| bad.of_end(1))?,
+        integer(source.unwrap_or_default(), limits[0]).map_err(|bad| bad.of_end(0))?,
+        integer(target.unwrap_or_default(), limits[1]).map_err(|bad| bad.of_end(1))?,
         third.map_or(Ok(1.0), weight_of)?,
     )))
 }
@@ -188,7 +189,7 @@ pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<O
 pub(super) fn selected_edge_of(
     line: &[u8],
     form: &LineForm,
-    limit: IdLimit,
+    limits: [IdLimit; 2],
     values: &mut Vec<f32>,
     order: &mut EdgeOrder,
 ) -> Checked<Option<(u64, u64)>> {
@@ -201,8 +202,8 @@ pub(super) fn selected_edge_of(
     }
     let [source, target] = form.selected(line, values, order)?;
     Ok(Some((
-        integer(&source, limit).map_err(|bad| bad.of_end(0))?,
-        integer(&target, limit).map_err(|bad| bad.of_end(1))?,
+        integer(&source, limits[0]).map_err(|bad| bad.of_end(0))?,
+        integer(&target, limits[1]).map_err(|bad| bad.of_end(1))?,
     )))
 }
 
@@ -228,7 +229,7 @@ pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
     }
     // What pandas, R and databases write where a value is missing.
     if ["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"].contains(&text) {
-        return Err(BadEdge::Null);
+        return Err(BadEdge::NullId);
     }
     // pandas writes integers with a point where a value of the column is missing.
     if let Some((digits, zeros)) = text.split_once('.')
@@ -252,7 +253,7 @@ pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
 /// id may have been rounded to another one.
 pub(crate) fn id_of_float(value: f64, digits: u32) -> Checked<u64> {
     match value {
-        _ if value.is_nan() => Err(BadEdge::Null),
+        _ if value.is_nan() => Err(BadEdge::NullId),
         _ if value < 0.0 => Err(BadEdge::Negative),
         _ if value >= (1_u64 << digits) as f64 => Err(BadEdge::Rounded),
         _ if value.fract() != 0.0 => Err(BadEdge::Decimal),
@@ -327,7 +328,7 @@ impl<'a> Iterator for NumberFields<'a> {
 }
 
 /// Parses a trimmed line with string ids and adds the edge. `plain`: the line is known to be UTF-8 without NUL bytes.
-pub(super) fn keys_of(line: &[u8], form: &LineForm, plain: bool, into: &mut TextBatch) -> Checked<()> {
+pub(super) fn keys_of(line: &[u8], form: &LineForm, ids: KeyForm, plain: bool, into: &mut TextBatch) -> Checked<()> {
     if !plain && memchr(0, line).is_some() {
         return Err(BadEdge::Nul);
     }
@@ -338,7 +339,7 @@ pub(super) fn keys_of(line: &[u8], form: &LineForm, plain: bool, into: &mut Text
         return Err(BadEdge::OtherSeparator);
     }
     let (values, places) = (into.values.len(), into.order.values.len());
-    let added = keys_and_values_of(line, form, into);
+    let added = keys_and_values_of(line, form, ids, into);
     if added.is_err() {
         into.values.truncate(values);
         into.order.values.truncate(places);
@@ -346,17 +347,27 @@ pub(super) fn keys_of(line: &[u8], form: &LineForm, plain: bool, into: &mut Text
     added
 }
 
-fn keys_and_values_of(line: &[u8], form: &LineForm, into: &mut TextBatch) -> Checked<()> {
+fn keys_and_values_of(line: &[u8], form: &LineForm, ids: KeyForm, into: &mut TextBatch) -> Checked<()> {
     let [source, target] = form.selected(line, &mut into.values, &mut into.order)?;
     for (column, id) in [&source, &target].into_iter().enumerate() {
         if id.is_empty() {
             return Err(BadEdge::EmptyId.of_end(column));
         }
     }
-    if source.len().max(target.len()) > KEY_BYTES_MAX {
-        return Err(BadEdge::LongId);
+    let KeyForm { kinds, limits } = ids;
+    let mut integers = [None; 2];
+    for (column, id) in [&source, &target].into_iter().enumerate() {
+        match kinds[column] {
+            IdKind::Integer => {
+                let id = integer(id, limits[column]).map_err(|bad| bad.of_end(column))?;
+                integers[column] = Some(id.to_be_bytes());
+            }
+            IdKind::String if id.len() > KEY_BYTES_MAX => return Err(BadEdge::LongId),
+            IdKind::String => {}
+        }
     }
-    into.sources.push(&source);
-    into.targets.push(&target);
+    let [source_integer, target_integer] = &integers;
+    into.sources.push(source_integer.as_ref().map_or(&source, |id| id.as_slice()));
+    into.targets.push(target_integer.as_ref().map_or(&target, |id| id.as_slice()));
     Ok(())
 }

@@ -4,10 +4,7 @@ use std::{collections::HashSet, path::Path};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{
-    IdKind,
-    fields::{NumberFields, is_comment},
-};
+use super::fields::{NumberFields, is_comment};
 use crate::{conversions::Conversion, separator::Separator};
 
 /// Lines of different lengths that make a file one of adjacency lists.
@@ -35,19 +32,19 @@ pub(super) fn refuse_adjacency_lists(
     data: &[&[u8]],
     is_whole: bool,
     separator: Separator,
-    ids: IdKind,
+    are_strings: bool,
     path: &Path,
 ) -> Result<()> {
     // Lines of integers that begin as comments are bad lines.
-    let data: Vec<&[u8]> = data.iter().filter(|line| ids == IdKind::String || !is_comment(line)).copied().collect();
+    let data: Vec<&[u8]> = data.iter().filter(|line| are_strings || !is_comment(line)).copied().collect();
     let counts: Vec<usize> = data
         .iter()
-        .map(|line| match ids {
-            IdKind::Integer => NumberFields::from_line(line, separator).count(),
-            IdKind::String => fields_of(line, separator).count(),
+        .map(|line| match are_strings {
+            false => NumberFields::from_line(line, separator).count(),
+            true => fields_of(line, separator).count(),
         })
         .collect();
-    if ids == IdKind::Integer && is_whole && is_metis(&data, &counts) {
+    if !are_strings && is_whole && is_metis(&data, &counts) {
         let problem = format!(
             "this is a graph of METIS, whose lines are the neighbors of each node, not a list of edges; convert it: {}",
             Conversion::MetisToEdges.command(path)

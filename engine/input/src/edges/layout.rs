@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    BadEdge, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, TextBatch,
+    BadEdge, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, TextBatch,
     batch::EdgeOrder,
     encoded::EdgeEncoder,
     fields::{LineForm, NumberFields, edge_of, is_comment, keys_of, selected_edge_of},
@@ -161,7 +161,7 @@ impl Sniffer<'_> {
         let data = &head.data[usize::from(header.is_some())..];
         let texts = &all[usize::from(header.is_some())..];
         if header.is_none() && !options.columns.is_given() {
-            refuse_adjacency_lists(texts, head.is_whole, separator, options.ids, path)?;
+            refuse_adjacency_lists(texts, head.is_whole, separator, options.are_strings(), path)?;
         }
         if let Some(names) = &mut header {
             let last = names.iter().rposition(|name| !name.is_empty());
@@ -181,7 +181,7 @@ impl Sniffer<'_> {
             match self.form(line, text, separator, empty_columns, header.as_deref(), columns.as_ref()) {
                 Ok((form, weight)) => {
                     let is_first = line.number == first.number;
-                    let is_auto = options.ids == IdKind::String && options.header == HeaderLine::Auto;
+                    let is_auto = options.are_strings() && options.header == HeaderLine::Auto;
                     let note = match note {
                         None if is_first && is_auto && may_be_names(text, &form) => Some(IS_EDGE),
                         None if header.is_some() && form.targets_first() && !options.columns.is_given() => {
@@ -229,7 +229,10 @@ impl Sniffer<'_> {
     /// The error about a line like which all others probably are.
     fn bad(&self, line: &Line, bad: BadEdge) -> Error {
         let bytes = &line.bytes[mark_of(line)..];
-        let message = bad.message_of_file(bytes, self.path);
+        let message = match bad {
+            BadEdge::NotANode(end) => BadEdge::not_a_node(self.options, end, &format!("on the line {}", shown(bytes))),
+            bad => bad.message_of_file(bytes, self.path),
+        };
         bad.error(self.options, self.path, Position::Line(line.number), bytes, message)
     }
 
@@ -252,7 +255,7 @@ impl Sniffer<'_> {
     /// Fails if a line before the data that begins as a comment does may be an edge between strings.
     fn check_comments(&self, data: &[&[u8]], separator: Separator) -> Result<()> {
         let options = self.options;
-        if options.ids == IdKind::Integer || options.comments != Comments::Auto {
+        if !options.are_strings() || options.comments != Comments::Auto {
             return Ok(());
         }
         let width = data.first().and_then(|line| separator.fields(line).ok()).map(|fields| fields.len());
@@ -288,15 +291,15 @@ impl Sniffer<'_> {
         let fields: Vec<&str> = names.iter().map(String::as_str).collect();
         let is_given = names_one_of(&fields, options.columns.all());
         let is_named = names_both_ends(&fields);
-        let (is_header, note) = match (options.header, options.ids) {
+        let (is_header, note) = match (options.header, options.are_strings()) {
             (HeaderLine::Yes, _) => (true, None),
             (HeaderLine::No, _) => (false, None),
             (HeaderLine::Auto, _) if is_given => (true, None),
-            (HeaderLine::Auto, IdKind::Integer) => (is_named || self.csv && is_header_of_edges(&fields), None),
+            (HeaderLine::Auto, false) => (is_named || self.csv && is_header_of_edges(&fields), None),
             // Words that are separated by spaces rarely have a header.
-            (HeaderLine::Auto, IdKind::String) if is_named && separator == Separator::Spaces => (false, Some(IS_EDGE)),
-            (HeaderLine::Auto, IdKind::String) if is_named => (true, Some(IS_HEADER)),
-            (HeaderLine::Auto, IdKind::String) => (false, None),
+            (HeaderLine::Auto, true) if is_named && separator == Separator::Spaces => (false, Some(IS_EDGE)),
+            (HeaderLine::Auto, true) if is_named => (true, Some(IS_HEADER)),
+            (HeaderLine::Auto, true) => (false, None),
         };
         (is_header.then_some(names), note)
     }
@@ -322,7 +325,7 @@ impl Sniffer<'_> {
         columns: Option<&EdgeColumns>,
     ) -> Result<(LineForm, Option<f32>)> {
         let options = self.options;
-        let are_strings = options.ids == IdKind::String;
+        let are_strings = options.are_strings();
         let is_strict = are_strings || options.columns.is_given() || header.is_some_and(|names| names.len() > 3);
         let width = match is_strict {
             true => separator.fields(text).map_err(|open| self.bad(line, open.into()))?.len(),
@@ -361,15 +364,16 @@ impl Sniffer<'_> {
         let mut form = LineForm::new(separator, columns, encoder, width, empty_columns);
         form.guards_spaces = are_strings && separator == Separator::Spaces && options.separator.is_none();
         if are_strings {
-            keys_of(text, &form, false, &mut TextBatch::default()).map_err(|bad| self.bad(line, bad))?;
+            keys_of(text, &form, options.key_form(), false, &mut TextBatch::default())
+                .map_err(|bad| self.bad(line, bad))?;
             return Ok((form, None));
         }
         if form.is_plain() {
-            let edge = edge_of(text, &form, options.id_limit).map_err(|bad| self.bad(line, bad))?;
+            let edge = edge_of(text, &form, options.limits()).map_err(|bad| self.bad(line, bad))?;
             return Ok((form, edge.map(|(_, _, weight)| weight)));
         }
         let mut values = Vec::new();
-        let edge = selected_edge_of(text, &form, options.id_limit, &mut values, &mut EdgeOrder::default())
+        let edge = selected_edge_of(text, &form, options.limits(), &mut values, &mut EdgeOrder::default())
             .map_err(|bad| self.bad(line, bad))?;
         let weight = edge.and_then(|_| values.first().copied().filter(|_| form.weighted()));
         Ok((form, weight))

@@ -15,7 +15,7 @@ use std::path::Path;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    EdgeSourceOptions, IdKind, IdLimit,
+    EdgeSourceOptions, IdLimit,
     bad_edge::{BadEdge, Checked},
     fields::{LineForm, edge_of},
     order::{WEIGHT, no_such_value},
@@ -31,8 +31,8 @@ pub(super) struct Matrix {
     entries: u64,
     /// Whether an entry stands for both directions.
     pub symmetric: bool,
-    /// The upper bound of ids, which count from 0.
-    limit: IdLimit,
+    /// The upper bounds of the ids of rows and of columns, which count from 0.
+    limits: [IdLimit; 2],
 }
 
 impl Matrix {
@@ -50,7 +50,7 @@ impl Matrix {
         options: &EdgeSourceOptions,
     ) -> Result<(Self, LineForm)> {
         let refuse = |line: &Line, problem: String| Err(Error::input(path, Position::Line(line.number), problem));
-        if options.ids == IdKind::String || options.columns.is_given() || options.separator.is_some() {
+        if options.are_strings() || options.columns.is_given() || options.separator.is_some() {
             let problem = "a matrix has numbers of rows and columns as ids; omit --ids string, --separator, --src, --dst and --weight";
             return refuse(first, problem.to_owned());
         }
@@ -101,7 +101,7 @@ impl Matrix {
             );
             return refuse(size, problem);
         }
-        let matrix = Self { nodes: rows, entries, symmetric, limit: options.id_limit };
+        let matrix = Self { nodes: rows, entries, symmetric, limits: options.limits() };
         let mut form = LineForm::plain(Separator::Spaces, weighted);
         form.columns.order = match options.columns.order.as_deref() {
             None => None,
@@ -128,7 +128,7 @@ impl Matrix {
 
     /// The entry on a line, with row and column from 0. None on a blank line.
     pub fn entry(&self, line: &[u8], form: &LineForm) -> Checked<Option<(u64, u64, f32)>> {
-        let Some((row, column, value)) = edge_of(line, form, IdLimit::Sparse)? else {
+        let Some((row, column, value)) = edge_of(line, form, [IdLimit::Sparse; 2])? else {
             return Ok(None);
         };
         let places = 1..=self.nodes;
@@ -136,9 +136,11 @@ impl Matrix {
             return Err(BadEdge::OutsideMatrix(self.nodes));
         }
         let (row, column) = (row - 1, column - 1);
-        match row.max(column) < self.limit.exclusive() {
-            true => Ok(Some((row, column, value))),
-            false => Err(BadEdge::TooLarge(self.limit)),
+        for (end, (id, limit)) in [row, column].into_iter().zip(self.limits).enumerate() {
+            if id >= limit.exclusive() {
+                return Err(BadEdge::TooLarge(limit).of_end(end));
+            }
         }
+        Ok(Some((row, column, value)))
     }
 }

@@ -44,10 +44,13 @@ use grappa_io::{
 pub(crate) use self::fields::{id_of_float, integer, is_comment};
 pub use self::{
     bad_edge::BadEdge,
-    batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
+    batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch, integer_of},
     block::RawBlock,
     edge_array::EDGE_FEATURES_MAX,
-    options::{BlockId, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource, OnBadLine},
+    options::{
+        BlockId, Comments, EdgeFormat, EdgeSourceOptions, EndIds, HeaderLine, IdKind, IdLimit, LimitSource,
+        NodeTypeOfEnd, OnBadLine,
+    },
 };
 use self::{
     block::{EdgeFile, SharedByBlocks},

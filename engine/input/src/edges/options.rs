@@ -43,6 +43,8 @@ pub enum IdLimit {
     Dense,
     /// `--nodes`: dense ids below this.
     Nodes(u64),
+    /// Dense ids of a node type, below its number of nodes.
+    OfType(u64),
     /// Sparse ids: any 64-bit number but the largest.
     Sparse,
 }
@@ -52,7 +54,7 @@ impl IdLimit {
     pub fn exclusive(self) -> u64 {
         match self {
             Self::Dense => grappa_formats::NODES_MAX,
-            Self::Nodes(nodes) => nodes.min(grappa_formats::NODES_MAX),
+            Self::Nodes(nodes) | Self::OfType(nodes) => nodes.min(grappa_formats::NODES_MAX),
             Self::Sparse => u64::MAX,
         }
     }
@@ -102,6 +104,35 @@ pub enum LimitSource {
     Count(PathBuf),
 }
 
+/// The ids at one end of edges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndIds {
+    /// Their kind.
+    pub kind: IdKind,
+    /// The upper bound of integers.
+    pub limit: IdLimit,
+    /// Where `limit` is from, if no option gave it. A larger id is then an error about that file.
+    pub limited_by: Option<LimitSource>,
+    /// The node type, if the graph has several. A row without an id at this end is then no edge, and never an error.
+    pub node_type: Option<NodeTypeOfEnd>,
+}
+
+/// The node type at one end of edges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeTypeOfEnd {
+    /// Its name.
+    pub name: String,
+    /// What lists its nodes, for messages.
+    pub listed_in: String,
+}
+
+impl EndIds {
+    /// The same ids at both ends.
+    pub fn both(kind: IdKind, limit: IdLimit) -> [Self; 2] {
+        [(); 2].map(|()| Self { kind, limit, limited_by: None, node_type: None })
+    }
+}
+
 /// How to read edges.
 #[derive(Debug, Clone)]
 pub struct EdgeSourceOptions {
@@ -115,12 +146,8 @@ pub struct EdgeSourceOptions {
     pub separator: Option<Separator>,
     /// The columns that the user names.
     pub columns: EdgeColumnOptions,
-    /// The kind of node ids.
-    pub ids: IdKind,
-    /// The upper bound of integer ids.
-    pub id_limit: IdLimit,
-    /// Where `id_limit` is from, if no option gave it. A larger id is then an error about that file.
-    pub limited_by: Option<LimitSource>,
+    /// The ids of sources, and of targets.
+    pub ends: [EndIds; 2],
     /// A `.npy` file with one weight per edge, in the order of the edges of all files. The edge files must be binary.
     pub weights: Option<Input>,
     /// A `.npy` file with a row of features per edge, in the same order. Not together with columns of features.
@@ -144,9 +171,7 @@ impl Default for EdgeSourceOptions {
             comments: Comments::Auto,
             separator: None,
             columns: EdgeColumnOptions::default(),
-            ids: IdKind::Integer,
-            id_limit: IdLimit::Dense,
-            limited_by: None,
+            ends: EndIds::both(IdKind::Integer, IdLimit::Dense),
             weights: None,
             features: None,
             encoded: None,
@@ -155,6 +180,33 @@ impl Default for EdgeSourceOptions {
             block_bytes: 8 << 20,
         }
     }
+}
+
+impl EdgeSourceOptions {
+    /// The kinds of the ids of sources, and of targets.
+    pub fn kinds(&self) -> [IdKind; 2] {
+        self.ends.each_ref().map(|end| end.kind)
+    }
+
+    /// Whether edges are parsed as text: an end has strings.
+    pub fn are_strings(&self) -> bool {
+        self.kinds().contains(&IdKind::String)
+    }
+
+    pub(super) fn limits(&self) -> [IdLimit; 2] {
+        self.ends.each_ref().map(|end| end.limit)
+    }
+
+    pub(super) fn key_form(&self) -> KeyForm {
+        KeyForm { kinds: self.kinds(), limits: self.limits() }
+    }
+}
+
+/// How the ids of both ends become keys.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyForm {
+    pub kinds: [IdKind; 2],
+    pub limits: [IdLimit; 2],
 }
 
 /// The place of a block in the input. The same files and options always give the same blocks.

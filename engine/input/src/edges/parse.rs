@@ -21,6 +21,7 @@ use super::{
     BadEdge, EdgeBatch, IdLimit, TextBatch,
     fields::{LineForm, edge_of, float, is_zero, keys_of, selected_edge_of},
     matrix_market::Matrix,
+    options::KeyForm,
     order::Place,
 };
 use crate::{
@@ -85,39 +86,42 @@ impl<'a> Iterator for BlockLines<'a> {
 pub(super) fn parse_edges(
     block: BlockLines<'_>,
     form: &LineForm,
-    limit: IdLimit,
+    limits: [IdLimit; 2],
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
 ) -> Result<(), Stop> {
     // Counting first costs a thirtieth of the parsing, and keeps the batch as small as its edges.
     into.reserve(block.count_lines(), form.values())?;
     match (form.is_plain(), form.weighted()) {
-        (true, true) => parse_integers::<true>(block, form, limit, into, on_bad),
-        (true, false) => parse_integers::<false>(block, form, limit, into, on_bad),
-        (false, _) => parse_selected(block, form, limit, into, on_bad),
+        (true, true) => parse_integers::<true>(block, form, limits, into, on_bad),
+        (true, false) => parse_integers::<false>(block, form, limits, into, on_bad),
+        (false, _) => parse_selected(block, form, limits, into, on_bad),
     }
 }
 
 fn parse_integers<const WEIGHTED: bool>(
     block: BlockLines<'_>,
     form: &LineForm,
-    limit: IdLimit,
+    limits: [IdLimit; 2],
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
 ) -> Result<(), Stop> {
     let BlockLines { bytes, start, end } = block;
-    let (exclusive, between) = (limit.exclusive(), form.separator.byte_between_integers());
+    // In the order of the columns.
+    let limits = if form.targets_first() { [limits[1], limits[0]] } else { limits };
+    let ([first_end, second_end], between) = (limits.map(IdLimit::exclusive), form.separator.byte_between_integers());
     let mut at = start;
     while at < end {
         if let Some((source, target, weight, next)) = fast_line::<WEIGHTED>(bytes, at, between)
-            && source.max(target) < exclusive
+            && source < first_end
+            && target < second_end
         {
             into.push((source, target, weight), WEIGHTED);
             at = next;
             continue;
         }
         let (line, next) = line_at(bytes, at, end)?;
-        match edge_of(line, form, limit) {
+        match edge_of(line, form, limits) {
             Ok(None) => {}
             Ok(Some(edge)) => into.push(edge, WEIGHTED),
             Err(bad) => on_bad(at, line, bad)?,
@@ -134,14 +138,14 @@ fn parse_integers<const WEIGHTED: bool>(
 fn parse_selected(
     block: BlockLines<'_>,
     form: &LineForm,
-    limit: IdLimit,
+    limits: [IdLimit; 2],
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
 ) -> Result<(), Stop> {
     for line in block {
         let (at, line) = line?;
         let (values, places) = (into.values.len(), into.order.values.len());
-        match selected_edge_of(line, form, limit, &mut into.values, &mut into.order) {
+        match selected_edge_of(line, form, limits, &mut into.values, &mut into.order) {
             Ok(None) => {}
             Ok(Some((source, target))) => {
                 into.sources.push(source);
@@ -193,6 +197,7 @@ pub(super) fn parse_entries(
 pub(super) fn parse_keys(
     block: BlockLines<'_>,
     form: &LineForm,
+    ids: KeyForm,
     into: &mut TextBatch,
     on_bad: &mut OnBad<'_>,
 ) -> Result<(), Stop> {
@@ -203,7 +208,7 @@ pub(super) fn parse_keys(
         let (at, line) = line?;
         let line_trimmed = trim(line);
         if !line_trimmed.is_empty()
-            && let Err(bad) = keys_of(line_trimmed, form, plain, into)
+            && let Err(bad) = keys_of(line_trimmed, form, ids, plain, into)
         {
             on_bad(at, line, bad)?;
         }

@@ -16,6 +16,8 @@ pub(crate) struct PickedColumns {
     /// Sources, targets.
     pub ids: [usize; 2],
     pub signed: [bool; 2],
+    /// Whether the number of a row is its source.
+    pub rows_are_sources: bool,
     /// The columns of the values of an edge: the weight, if there is one, then the features.
     pub values: Vec<usize>,
     /// Whether the first of them has weights.
@@ -58,7 +60,7 @@ impl PickedColumns {
         {
             return Err(duration_refused(column));
         }
-        for column in picked.map(|column| table.column(column)) {
+        for (column, kind) in picked.map(|column| table.column(column)).into_iter().zip(options.kinds()) {
             let name = column.name();
             if is_list(column) {
                 return Err(format!(
@@ -66,7 +68,8 @@ impl PickedColumns {
                     table.file.remedy_for(Conversion::ParquetLists, name)
                 ));
             }
-            match (options.ids, ValueType::from_field(column)) {
+            let kind = if options.columns.rows_are_sources { options.kinds()[1] } else { kind };
+            match (kind, ValueType::from_field(column)) {
                 (IdKind::Integer, ValueType::Number) | (IdKind::String, ValueType::String) => {}
                 (IdKind::Integer, _) => {
                     return Err(format!(
@@ -112,6 +115,7 @@ impl PickedColumns {
         Ok(Self {
             encoder,
             order,
+            rows_are_sources: options.columns.rows_are_sources,
             signed: picked.map(|column| is_signed(table.column(column))),
             left_out: left_out.into_iter().map(str::to_owned).collect(),
             roles: columns.roles(&names),

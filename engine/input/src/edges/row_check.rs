@@ -6,10 +6,11 @@ use super::{BadEdge, EdgeBatch, IdLimit, fields::id_of_float};
 pub(super) type OnBadRow<'a> = dyn FnMut(u64, &[u8], BadEdge) -> grappa_io::Result<()> + 'a;
 
 /// The conditions that the rows of a batch must meet.
+#[derive(Clone, Copy)]
 pub(super) struct RowCheck<'a> {
     /// The number, in the file, of the batch's first row.
     pub first_row: u64,
-    pub limit: IdLimit,
+    pub limits: [IdLimit; 2],
     /// Whether sources and targets were signed integers. Then values of 2^63 or more were negative.
     pub signed: [bool; 2],
     /// The faults of each row. Empty if there are none.
@@ -22,10 +23,19 @@ pub(super) struct RowCheck<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Fault {
     pub missing: bool,
+    /// Whether a missing value is an id.
+    pub no_id: bool,
     /// Whether source and target are floats that are no integers. The ids have the bits of the floats.
     pub float: [bool; 2],
     /// What is wrong with another value.
     pub other: Option<BadEdge>,
+}
+
+impl Fault {
+    /// The fault of a row with a missing value.
+    pub fn missing_value(self) -> Option<BadEdge> {
+        self.missing.then_some(if self.no_id { BadEdge::NullId } else { BadEdge::Null })
+    }
 }
 
 pub(super) fn faults_of(faults: &mut Vec<Fault>, rows: usize) -> &mut [Fault] {
@@ -41,8 +51,9 @@ pub(super) fn ids_of_floats(ids: &mut [u64], digits: u32, column: usize, faults:
         let value = f64::from_bits(*id);
         match id_of_float(value, digits) {
             Ok(found) => *id = found,
-            Err(BadEdge::Null) => {
-                faults_of(faults, rows)[row].missing = true;
+            Err(BadEdge::NullId) => {
+                let fault = &mut faults_of(faults, rows)[row];
+                (fault.missing, fault.no_id) = (true, true);
                 *id = 0;
             }
             Err(_) => faults_of(faults, rows)[row].float[column] = true,
@@ -112,7 +123,7 @@ impl RowCheck<'_> {
 
     /// The smallest bad id in a column, as an unsigned number.
     fn exclusive(&self, column: usize) -> u64 {
-        let limit = self.limit.exclusive();
+        let limit = self.limits[column].exclusive();
         if self.signed[column] { limit.min(1 << 63) } else { limit }
     }
 
@@ -120,10 +131,10 @@ impl RowCheck<'_> {
         self.faults.get(row).copied().unwrap_or_default()
     }
 
-    fn bad(&self, row: usize, ids: [u64; 2], values: &[f32]) -> Option<BadEdge> {
+    pub fn bad(&self, row: usize, ids: [u64; 2], values: &[f32]) -> Option<BadEdge> {
         let fault = self.fault(row);
-        if fault.missing {
-            return Some(BadEdge::Null);
+        if let Some(missing) = fault.missing_value() {
+            return Some(missing);
         }
         if fault.other.is_some() {
             return fault.other;
@@ -138,11 +149,22 @@ impl RowCheck<'_> {
                 return Some(if self.signed[column] && id >= 1 << 63 {
                     BadEdge::Negative
                 } else {
-                    BadEdge::TooLarge(self.limit)
+                    BadEdge::TooLarge(self.limits[column]).of_end(column)
                 });
             }
         }
         not_finite(values, self.weighted)
+    }
+
+    /// The id in a column of a row, as text.
+    pub fn id(&self, row: usize, column: usize, id: u64) -> String {
+        if self.fault(row).float[column] {
+            f64::from_bits(id).to_string()
+        } else if self.signed[column] {
+            (id as i64).to_string()
+        } else {
+            id.to_string()
+        }
     }
 
     fn line(&self, row: usize, ids: [u64; 2], values: &[f32]) -> String {
@@ -150,15 +172,7 @@ impl RowCheck<'_> {
         if fault.missing {
             return "null".to_owned();
         }
-        let [source, target] = [0, 1].map(|column| {
-            if fault.float[column] {
-                f64::from_bits(ids[column]).to_string()
-            } else if self.signed[column] {
-                (ids[column] as i64).to_string()
-            } else {
-                ids[column].to_string()
-            }
-        });
+        let [source, target] = [0, 1].map(|column| self.id(row, column, ids[column]));
         let values = values.iter().map(|value| format!("\t{value}"));
         format!("{source}\t{target}{}", values.collect::<String>())
     }

@@ -281,12 +281,17 @@ impl Table {
         Ok(())
     }
 
+    /// The first row of a block.
+    pub fn first_row_of(&self, block: u64) -> u64 {
+        self.block(block).0
+    }
+
     /// Parses the output of [`read`](Self::read). Calls `on_bad` for each bad row.
     pub fn parse(
         &self,
         block: u64,
         buffer: &[u8],
-        limit: IdLimit,
+        limits: [IdLimit; 2],
         into: &mut EdgeBatch,
         on_bad: &mut OnBadRow<'_>,
     ) -> Result<()> {
@@ -324,7 +329,7 @@ impl Table {
         let is_signed = matches!(self.id, ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64);
         let check = RowCheck {
             first_row: first,
-            limit,
+            limits,
             signed: [is_signed; 2],
             faults: &faults,
             weighted: self.arrays.first().is_some_and(EdgeArray::is_weights),

@@ -122,7 +122,7 @@ impl ColumnIds {
     }
 }
 
-fn columns_of(table: &ColumnTable) -> Result<Vec<TableColumn<'_>>> {
+pub(super) fn columns_of(table: &ColumnTable) -> Result<Vec<TableColumn<'_>>> {
     let columns = table.schema.fields().iter().enumerate();
     columns
         .map(|(at, column)| {

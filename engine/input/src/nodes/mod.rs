@@ -12,6 +12,7 @@ mod parts;
 mod sparse;
 mod split;
 mod split_columns;
+mod table_schema;
 mod text_rows;
 mod text_table;
 
@@ -23,4 +24,5 @@ pub use self::{
     parts::PartSource,
     split::{SplitSource, read_split_ids},
     split_columns::{SPLITS, SplitColumns},
+    table_schema::{ColumnSchema, ColumnValues, TableSchema},
 };

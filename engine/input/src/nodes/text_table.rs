@@ -96,6 +96,16 @@ impl TextTable {
         columns.iter().all(|&column| self.values[column].are_numbers)
     }
 
+    /// Whether all first values of a column that are not missing are integers.
+    pub fn are_integers(&self, column: usize) -> bool {
+        self.values[column].are_integers
+    }
+
+    /// Whether most first values of a column are dates.
+    pub fn are_times(&self, column: usize) -> bool {
+        self.values[column].are_times
+    }
+
     pub fn refused(&self, path: &Path, problem: String) -> Error {
         Error::input(path, Position::Line(self.line), problem)
     }
@@ -137,11 +147,16 @@ pub(super) struct FirstValues {
     pub kind: Kind,
     /// Whether all are numbers, and there is at least one.
     pub are_numbers: bool,
+    /// Whether all that are not missing are integers, 0 or more, and there is at least one.
+    are_integers: bool,
+    /// Whether most are dates.
+    are_times: bool,
 }
 
 impl FirstValues {
     pub fn from_values<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut all, mut missing, mut numbers, mut plain, mut booleans, mut others) = (0, 0, 0, 0, 0, 0);
+        let (mut whole, mut dates) = (0, 0);
         let (mut integers, mut texts) = (HashSet::new(), HashSet::new());
         for value in values {
             let text = str::from_utf8(value).unwrap_or("\u{fffd}");
@@ -160,6 +175,8 @@ impl FirstValues {
                 Form::OtherNumber(kind) => others += usize::from(kind != HEXADECIMAL),
                 Form::Missing | Form::Text => {}
             }
+            whole += usize::from(text.parse::<u64>().is_ok());
+            dates += usize::from(matches!(form, Form::Date(_)));
             integers.extend(text.parse::<u64>().ok());
             texts.insert(text);
         }
@@ -171,7 +188,8 @@ impl FirstValues {
         } else {
             Kind::Numbers
         };
-        Self { kind, are_numbers: all > 0 && plain == all && missing == 0 }
+        let (are_integers, are_times) = (all > 0 && whole == all, all > 0 && 2 * dates > all);
+        Self { kind, are_numbers: all > 0 && plain == all && missing == 0, are_integers, are_times }
     }
 }
 

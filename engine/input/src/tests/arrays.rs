@@ -101,14 +101,14 @@ fn bad_rows_of_arrays_are_errors_or_rejects() {
     let data = le(&[1_i64, 2, 3, -4, 5, 6], i64::to_le_bytes);
     let path = folder.file("a.npy", npy("<i8", "(3, 2)", &data));
     for id_limit in [IdLimit::Dense, IdLimit::Sparse] {
-        let options = EdgeSourceOptions { id_limit, ..Default::default() };
+        let options = EdgeSourceOptions { ends: EndIds::both(IdKind::Integer, id_limit), ..Default::default() };
         assert_contains(&message(read_path(&path, options.clone())), &["a.npy at row 1", "negative", "3\\t-4"]);
         let options = EdgeSourceOptions { on_bad_line: OnBadLine::Skip, block_bytes: 16, ..options };
         let read = read_path(&path, options).unwrap();
         assert_eq!(read.edges, [(1, 2), (5, 6)]);
         assert_eq!(read.rejected[0].position, Position::Row(1));
     }
-    let options = EdgeSourceOptions { id_limit: IdLimit::Nodes(6), ..Default::default() };
+    let options = EdgeSourceOptions { ends: EndIds::both(IdKind::Integer, IdLimit::Nodes(6)), ..Default::default() };
     let path = folder.file("b.u64", le(&[1_u64, 2, 3, 6], u64::to_le_bytes));
     assert_contains(&message(read_path(&path, options)), &["b.u64 at row 1", "number of nodes, 6"]);
 }
@@ -124,7 +124,7 @@ fn binary_files_in_the_wrong_place_are_recognized() {
     assert_contains(&open(folder.file("a.u32", &pairs[..12]), default()), &["at offset 8", "4 bytes are left over"]);
     let packed = folder.file("a.npy.gz", gzip(&npy("<u8", "(2, 2)", &pairs)));
     assert_contains(&open(packed, default()), &["gzip -dc"]);
-    let strings = EdgeSourceOptions { ids: IdKind::String, ..default() };
+    let strings = EdgeSourceOptions { ends: EndIds::both(IdKind::String, IdLimit::Dense), ..default() };
     assert_contains(&open(folder.file("a.u64", &pairs), strings), &["--ids string"]);
 }
 
@@ -133,7 +133,7 @@ fn an_array_of_strings_is_refused_as_one_and_not_as_integers() {
     let folder = Folder::new();
     let path = folder.file("e.npy", npy("<U1", "(2, 2)", &[b'a', 0, 0, 0].repeat(4)));
     for ids in [IdKind::Integer, IdKind::String] {
-        let options = EdgeSourceOptions { ids, ..Default::default() };
+        let options = EdgeSourceOptions { ends: EndIds::both(ids, IdLimit::Dense), ..Default::default() };
         let error = EdgeSource::open(std::slice::from_ref(&path), options).err().unwrap().to_string();
         assert_contains(&error, &["e.npy", "strings (dtype '<U1')", "NEW.csv"]);
         assert!(!error.contains("integers"), "{error}");

@@ -147,7 +147,7 @@ fn strings_of_every_arrow_type_are_keys() {
     let folder = Folder::new();
     for names in arrays {
         let sources = batches(&[("src", names.clone()), ("dst", names.clone())]);
-        let options = EdgeSourceOptions { ids: IdKind::String, ..Default::default() };
+        let options = EdgeSourceOptions { ends: EndIds::both(IdKind::String, IdLimit::Dense), ..Default::default() };
         let source = EdgeSource::open(&[input("edges", sources)], options).unwrap();
         let (mut batch, mut found) = (TextBatch::default(), Vec::new());
         while let Some(block) = source.next_block(&|_| false).unwrap() {

@@ -181,8 +181,8 @@ fn bad_parquet_rows_are_errors_or_rejects() {
         assert_eq!(read.values, [0.5, 1.5]);
         let bad: Vec<_> = read.rejected.iter().map(|reject| (reject.position, reject.reason)).collect();
         let expected = [
-            (1, BadEdge::Null),
-            (2, BadEdge::Null),
+            (1, BadEdge::NullId),
+            (2, BadEdge::NullId),
             (3, BadEdge::Negative),
             (4, BadEdge::WeightNotFinite),
             (5, BadEdge::TooLarge(IdLimit::Dense)),
@@ -236,7 +236,7 @@ fn parquet_strings_are_keys() {
     writer.close().unwrap();
     let path = folder.file("edges.parquet", file);
     for block_bytes in [16, 1 << 20] {
-        let options = EdgeSourceOptions { ids: IdKind::String, ..skipping(block_bytes) };
+        let options = EdgeSourceOptions { ends: EndIds::both(IdKind::String, IdLimit::Dense), ..skipping(block_bytes) };
         let source = EdgeSource::open(std::slice::from_ref(&path), options).unwrap();
         let mut batch = TextBatch::default();
         let (mut edges, mut rejected) = (Vec::new(), Vec::new());
@@ -251,7 +251,7 @@ fn parquet_strings_are_keys() {
         }
         let expected = [("x", "one"), ("zé", "four"), (longest.as_str(), "six")];
         assert_eq!(edges, expected.map(|(u, v)| (u.to_owned(), v.to_owned())));
-        let expected = [(1, BadEdge::Null), (2, BadEdge::EmptySource), (4, BadEdge::LongId)];
+        let expected = [(1, BadEdge::NullId), (2, BadEdge::EmptySource), (4, BadEdge::LongId)];
         assert_eq!(rejected, expected.map(|(row, reason)| (Position::Row(row), reason)));
     }
     let error = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
@@ -276,7 +276,7 @@ fn parquet_that_is_truncated_flipped_or_of_other_types_is_an_error() {
             let _ = EdgeSource::open(&[path], skipping(1 << 10)).and_then(|source| read(&source, 1));
         }
     }
-    let strings = EdgeSourceOptions { ids: IdKind::String, ..Default::default() };
+    let strings = EdgeSourceOptions { ends: EndIds::both(IdKind::String, IdLimit::Dense), ..Default::default() };
     let path = folder.file("edges.parquet", parquet_file(["src", "dst", "weight"], &[&rows], Compression::SNAPPY));
     assert_contains(&message(EdgeSource::open(&[path], strings)), &["expected strings", "src (Int64)"]);
 }

@@ -135,7 +135,7 @@ fn columns_of_features_are_read_in_the_order_of_the_option() {
             features: features.iter().map(|&name| name.to_owned()).collect(),
             ..Default::default()
         },
-        ids,
+        ends: EndIds::both(ids, IdLimit::Dense),
         ..skipping(1 << 20)
     };
     let text = "src,amount,dst,hour,weight\n1,2.5,2,7,0.5\n3,,4,8,1\n5,x,6,9,1\n7,1e9,8,10,2\n";

@@ -37,7 +37,8 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
     ];
     for (name, text, id_limit, parts) in cases {
         for block_bytes in [1, 5, 1 << 20] {
-            let options = EdgeSourceOptions { id_limit, block_bytes, ..Default::default() };
+            let options =
+                EdgeSourceOptions { ends: EndIds::both(IdKind::Integer, id_limit), block_bytes, ..Default::default() };
             let plain = folder.file(name, text);
             assert_contains(&message(read_path(&plain, options.clone())), parts);
             let packed = folder.file(&format!("{name}.gz"), gzip(text));
@@ -104,7 +105,7 @@ fn headers_marks_quotes_and_missing_last_line_ends_are_understood() {
 type KeysRead = (Vec<(String, String)>, Vec<f32>, Vec<Reject>);
 
 fn keys(path: &Path, options: EdgeSourceOptions) -> Result<KeysRead> {
-    let options = EdgeSourceOptions { ids: IdKind::String, ..options };
+    let options = EdgeSourceOptions { ends: EndIds::both(IdKind::String, IdLimit::Dense), ..options };
     let source = EdgeSource::open(&[path.to_owned()], options)?;
     let (mut edges, mut weights, mut rejected) = Default::default();
     let mut batch = TextBatch::default();
@@ -172,7 +173,11 @@ fn column_names_that_may_be_string_ids_are_read_as_the_format_or_the_user_says()
         ("a.csv", "v,w\nsource,target\nv,w\n", HeaderLine::Yes, false, ""),
     ];
     for (name, text, given, is_header, warned) in cases {
-        let options = EdgeSourceOptions { header: given, ids: IdKind::String, ..Default::default() };
+        let options = EdgeSourceOptions {
+            header: given,
+            ends: EndIds::both(IdKind::String, IdLimit::Dense),
+            ..Default::default()
+        };
         for (name, bytes) in [(name.to_owned(), text.into()), (format!("{name}.zst"), zstd(text.as_bytes()))] {
             let path = folder.file(&name, bytes);
             let (edges, ..) = keys(&path, options.clone()).unwrap();
@@ -187,7 +192,7 @@ fn column_names_that_may_be_string_ids_are_read_as_the_format_or_the_user_says()
     }
     // One message about several files.
     let files = ["b.tsv", "c.tsv", "d.tsv"].map(|name| folder.file(name, "u v\nv w\n"));
-    let options = EdgeSourceOptions { ids: IdKind::String, ..Default::default() };
+    let options = EdgeSourceOptions { ends: EndIds::both(IdKind::String, IdLimit::Dense), ..Default::default() };
     let warnings = EdgeSource::open(&files, options).unwrap().warnings();
     assert_eq!(warnings.len(), 1);
     assert_contains(&warnings[0], &["b.tsv:1: the first line, \"u v\"", "in 2 more files"]);
@@ -331,7 +336,7 @@ fn empty_cells_are_named_with_their_column() {
 fn integers_that_were_written_as_floats_are_read() {
     let folder = Folder::new();
     let text = "0.0,1.00\n2.,3\n4e0,1.5e1\n1.000000000000000000e+00,9007199254740993.0\n";
-    let options = EdgeSourceOptions { id_limit: IdLimit::Sparse, ..Default::default() };
+    let options = EdgeSourceOptions { ends: EndIds::both(IdKind::Integer, IdLimit::Sparse), ..Default::default() };
     assert_eq!(
         read_path(&folder.file("a.csv", text), options).unwrap().edges,
         [(0, 1), (2, 3), (4, 15), (1, 9_007_199_254_740_993)]

@@ -31,7 +31,7 @@ use roaring::RoaringTreemap;
 use super::{JOURNAL, finished, kept_in, partial_folder, scratch, start_again, with_suffix};
 use crate::{
     files::{self, chunk_folder},
-    member::read_member,
+    member::{read_manifest_of_member, read_member},
 };
 
 /// The number of times that a folder without a journal is looked at again, and the wait in between: 200 ms together, which
@@ -173,6 +173,40 @@ impl StoreFolder {
         let listed = finished::with_kinds(&self.partial, manifest.files.clone())?;
         finished::expect_sound(&self.partial, &listed, threads, progress)?;
         Ok(Some(manifest))
+    }
+
+    /// As [`StoreFolder::committing`], for a graph with types. The step left is [`StoreFolder::commit_graph`].
+    ///
+    /// # Errors
+    /// If the manifest can't be read or is damaged.
+    pub fn committing_graph(&self) -> Result<Option<GraphManifest>> {
+        let path = self.partial.join(files::MANIFEST);
+        let bytes = regular::read_if_there(&path)?;
+        bytes.map(|bytes| GraphManifest::decode(&bytes).map_err(Error::format(path))).transpose()
+    }
+
+    /// The manifest of a member of the graph, if an earlier process completed it. Its files are compared with their checksums.
+    ///
+    /// # Errors
+    /// If the manifest can't be read, or the manifest or a file that it lists is damaged.
+    pub fn complete_member(&self, name: &str, threads: usize, progress: &dyn Progress) -> Result<Option<Manifest>> {
+        let folder = self.partial.join(name);
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let manifest = read_manifest_of_member(&folder)?;
+        finished::expect_sound(&folder, &finished::with_kinds(&folder, manifest.files.clone())?, threads, progress)?;
+        Ok(Some(manifest))
+    }
+
+    /// Begins a member of the graph, or continues it. Its scratch files are where those of the graph are.
+    ///
+    /// # Errors
+    /// As [`StoreFolder::begin`].
+    pub fn member(&self, name: &str) -> Result<Self> {
+        let path = self.partial.join(name);
+        let tmp = (!self.scratch.starts_with(&self.partial)).then_some(&*self.scratch);
+        Ok(Self::begin(&*path, tmp, true)?.0)
     }
 
     /// Cleans up after a run that failed with `error`, and returns the error for the user.

@@ -9,7 +9,9 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use grappa_input::{EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, OnBadLine, TextBatch};
+use grappa_input::{
+    EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, EndIds, HeaderLine, IdKind, OnBadLine, TextBatch,
+};
 use grappa_io::Result;
 use grappa_tests::{archive::write_npz, npy::Npy, parquet::write_parquet};
 
@@ -254,9 +256,7 @@ fn read(path: PathBuf, choice: u8, format: EdgeFormat) -> String {
     let (ids, id_limit) = ids_of(choice);
     let options = |block_bytes| EdgeSourceOptions {
         format,
-        ids,
-        id_limit,
-        limited_by: None,
+        ends: EndIds::both(ids, id_limit),
         weights: None,
         allow_empty: choice & 0x40 != 0,
         on_bad_line: match choice & 4 {
@@ -279,7 +279,7 @@ fn read(path: PathBuf, choice: u8, format: EdgeFormat) -> String {
 }
 
 fn read_all(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
-    let (ids, limit) = (options.ids, options.id_limit.exclusive());
+    let (ids, limit) = (options.ends[0].kind, options.ends[0].limit.exclusive());
     let source = EdgeSource::open(&[path.to_owned()], options)?;
     let (mut batch, mut text) = (EdgeBatch::default(), TextBatch::default());
     let mut read = Read::default();

@@ -5,10 +5,15 @@
 
 use std::path::Path;
 
+use grappa_formats::NodeId;
 use grappa_input::{BlockId, EdgeBatch, EdgeSource, RawBlock, Reject, TextBatch};
 use grappa_io::{Error, Result, workers::ReadAhead};
 
-use crate::{ids::IdMap, ingest::edge_split::KeyParts};
+use super::ends::EdgeEnds;
+use crate::{
+    ids::IdMap,
+    ingest::{edge_split::KeyParts, stage::EdgeEnd},
+};
 
 /// Called with each line or row that is left out, and its file.
 pub type OnReject<'a> = &'a mut dyn FnMut(&Path, Reject) -> Result<()>;
@@ -54,8 +59,11 @@ pub struct InputBlocks<'a, 's> {
     pub source: &'s EdgeSource,
     /// Their blocks, as other threads read them.
     pub blocks: &'a ReadAhead<RawBlock<'s>>,
-    pub ids: &'a IdMap,
-    pub replace: Replace,
+    pub ends: &'a EdgeEnds<'a>,
+    /// The replacement of sources, and of targets.
+    pub replace: [Replace; 2],
+    /// Whether the edges go from the targets of the files to their sources.
+    pub is_reversed: bool,
     /// How the parts of edges follow from the input, if they do.
     pub parts: Option<KeyParts>,
     /// Whether the places of edges in the input matter.
@@ -73,10 +81,10 @@ pub fn file_of(place: u64) -> u64 {
     place >> (BLOCK_BITS + INDEX_BITS)
 }
 
-/// The replacement of the external ids of an edge.
+/// The replacement of the external ids at an end of edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
-    /// Nodes. All ids are in memory or dense.
+    /// Nodes. The ids are in memory or dense.
     Nodes,
     /// Keys ([`crate::ids::keys`]), which a join replaces by nodes later.
     Keys,
@@ -94,11 +102,12 @@ impl EdgeBlocks for InputBlocks<'_, '_> {
         let path = self.source.path(block.id().file);
         let on_reject = &mut |reject| on_reject(path, reject);
         let BlockBuffers { batch, text, places, .. } = buffers;
-        match self.replace {
-            Replace::Nodes => self.ids.parse(&block, batch, text, on_reject)?,
-            Replace::Keys => self.ids.parse_keys(&block, batch, text, on_reject)?,
-        }
         let width = usize::from(self.source.weighted()) + self.source.features();
+        self.parse(&block, batch, text, on_reject)?;
+        self.replace_keys(&block, batch, width, on_reject)?;
+        if self.is_reversed {
+            std::mem::swap(&mut batch.sources, &mut batch.targets);
+        }
         KeyParts::append(self.parts, width, &batch.order.values, &mut batch.values);
         places.clear();
         if self.with_places {
@@ -120,4 +129,104 @@ impl EdgeBlocks for InputBlocks<'_, '_> {
         }
         Ok(Some(ReadBlock { id: block.id(), bytes: block.input_bytes() }))
     }
+}
+
+impl InputBlocks<'_, '_> {
+    /// The ids of the sources in the files, and of the targets.
+    fn columns(&self) -> [(&IdMap, Replace, bool); 2] {
+        let ends = [EdgeEnd::Source, EdgeEnd::Target];
+        let mut columns =
+            ends.map(|end| (self.ends.map(end), self.replace[end as usize], self.ends.ids(end).are_listed));
+        if self.is_reversed {
+            columns.reverse();
+        }
+        columns
+    }
+
+    /// Parses a block, and replaces ids that are not dense by their keys.
+    fn parse(
+        &self,
+        block: &RawBlock<'_>,
+        batch: &mut EdgeBatch,
+        text: &mut TextBatch,
+        on_reject: &mut dyn FnMut(Reject) -> Result<()>,
+    ) -> Result<()> {
+        let columns = self.columns();
+        if !self.source.options().are_strings() {
+            block.parse(batch, on_reject)?;
+            for ((ids, ..), column) in columns.into_iter().zip([&mut batch.sources, &mut batch.targets]) {
+                ids.keys_of_integers(column);
+            }
+            return Ok(());
+        }
+        block.parse_text(text, on_reject)?;
+        let pairs = [(&text.sources, &mut batch.sources), (&text.targets, &mut batch.targets)];
+        for ((ids, ..), (keys, column)) in columns.into_iter().zip(pairs) {
+            column.clear();
+            column.reserve_exact(keys.len());
+            ids.keys_of_text(keys, column);
+        }
+        std::mem::swap(&mut batch.values, &mut text.values);
+        std::mem::swap(&mut batch.order, &mut text.order);
+        Ok(())
+    }
+
+    /// Replaces keys by nodes, at the ends where nodes are wanted. Rejects edges whose ends are no nodes.
+    fn replace_keys(
+        &self,
+        block: &RawBlock<'_>,
+        batch: &mut EdgeBatch,
+        width: usize,
+        on_reject: &mut dyn FnMut(Reject) -> Result<()>,
+    ) -> Result<()> {
+        let mut unknown: Vec<(usize, usize)> = Vec::new();
+        let columns = self.columns().into_iter().zip([&mut batch.sources, &mut batch.targets]);
+        for (end, ((ids, replace, are_listed), keys)) in columns.enumerate() {
+            match replace {
+                Replace::Keys => {}
+                Replace::Nodes if are_listed => {
+                    let mut nodes = vec![None; keys.len()];
+                    ids.find_nodes(keys, &mut nodes);
+                    for (edge, (key, node)) in keys.iter_mut().zip(nodes).enumerate() {
+                        match node {
+                            Some(NodeId(node)) => *key = node,
+                            None => unknown.push((edge, end)),
+                        }
+                    }
+                }
+                // All ids of the input are in the dictionary, unless the input has changed since it was made.
+                Replace::Nodes => ids.replace_keys(keys).map_err(|_| block.changed())?,
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        unknown.sort_unstable();
+        unknown.dedup_by_key(|&mut (edge, _)| edge);
+        block.reject_edges(&unknown, on_reject)?;
+        remove_edges(batch, &unknown.iter().map(|&(edge, _)| edge).collect::<Vec<_>>(), width);
+        Ok(())
+    }
+}
+
+/// Removes these edges, ascending, from a batch whose edges have `width` values each.
+pub fn remove_edges(batch: &mut EdgeBatch, edges: &[usize], width: usize) {
+    let mut removed = edges.iter().copied().peekable();
+    let mut kept = 0;
+    for edge in 0..batch.sources.len() {
+        if removed.next_if_eq(&edge).is_some() {
+            continue;
+        }
+        batch.sources[kept] = batch.sources[edge];
+        batch.targets[kept] = batch.targets[edge];
+        batch.values.copy_within(edge * width..(edge + 1) * width, kept * width);
+        if let Some(&place) = batch.order.values.get(edge) {
+            batch.order.values[kept] = place;
+        }
+        kept += 1;
+    }
+    batch.sources.truncate(kept);
+    batch.targets.truncate(kept);
+    batch.values.truncate(kept * width);
+    batch.order.values.truncate(kept);
 }

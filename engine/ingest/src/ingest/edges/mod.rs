@@ -23,6 +23,7 @@
 //! Every pass divides its input into blocks. The journal records finished blocks and chunks, so a resumed run skips them.
 
 mod blocks;
+pub mod ends;
 pub mod join;
 mod order;
 mod parallel;
@@ -44,6 +45,7 @@ use grappa_io::{
 
 use self::{
     blocks::Replace,
+    ends::EdgeEnds,
     join::plan_join,
     parallel::ParallelEdges,
     route::{EdgeKeys, Route},
@@ -51,44 +53,48 @@ use self::{
     spill_pass::SpillPass,
 };
 use crate::ingest::{
+    edge_ingest::EdgeReader,
     edge_split::{EdgeSplit, KeyParts},
     edge_values::{EdgeValues, ValueShape},
     job::IngestJob,
-    journal::{Record, Scan, Stage},
-    node_ids::GraphIds,
+    journal::Record,
     plan::{IngestBudget, SpillPlan},
-    segments::JoinPlan,
     spill::SpillFolder,
+    stage::{EdgeEnd, Stage},
 };
 
 /// The name of pass 2.
 const SORTING: &str = "sorting and writing adjacency lists";
 
+/// The input of the passes.
+pub struct InputEdges<'a> {
+    pub reader: EdgeReader<'a>,
+    pub source: &'a EdgeSource,
+    pub values: &'a EdgeValues,
+    /// The number of edges, or an estimate of it.
+    pub edges: u64,
+    /// Whether the edges go from the targets of the files to their sources.
+    pub is_reversed: bool,
+}
+
 /// Runs both passes. Pass 2 has `held` bytes of memory less than the budget.
-pub fn write(
-    job: &IngestJob<'_>,
-    source: &EdgeSource,
-    values: &EdgeValues,
-    scan: Scan,
-    ids: &mut GraphIds,
-    held: u64,
-) -> Result<()> {
-    let GraphIds { map: ids, chunks, .. } = ids;
-    let edge_options = job.options.edge_options;
+pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_>, held: u64) -> Result<()> {
+    let InputEdges { source, values, is_reversed, .. } = *input;
+    let edge_options = job.edges.options;
     // The key and the values.
     let record_words = 1 + values.shape.words() as u64;
     let are_spilled = job.journal.are_edges_spilled();
     let join = match are_spilled {
         true => None,
-        false => plan_join(job, ids)?,
+        false => plan_join(job, ends)?,
     };
-    let parts = key_parts(job, chunks, are_spilled)?;
-    let source_bits = EdgeKeys::source_bits(chunks, parts);
+    let parts = key_parts(job, &input.reader, are_spilled)?;
+    let source_bits = EdgeKeys::source_bits(ends.chunks(), parts);
     let cost = values.shape.sort_cost();
-    let reserved = join.as_ref().map_or(ids.table_memory(), JoinPlan::table_memory);
+    let reserved = join.as_ref().map_or(ends.table_memory(), |join| join.table_memory_of(join.last_end()));
     let budget = IngestBudget { reserved, ..job.budget };
-    let plan = plan_edges(job, scan, chunks, cost, source_bits, &budget)?;
-    let keys = EdgeKeys::new(chunks, &plan, parts);
+    let plan = plan_edges(job, input.edges, ends.chunks().destinations, cost, source_bits, &budget)?;
+    let keys = EdgeKeys::new(ends.chunks(), &plan, parts);
     let spill = SpillFolder::new(job.store.lasting_scratch(), "edges", record_words as usize);
 
     let pass = SpillPass {
@@ -98,15 +104,16 @@ pub fn write(
         route: Route::Shard { keys: &keys, options: edge_options },
         shape: values.shape,
         spill: &spill,
+        is_of_types: !ends.have_one_type() || ends.ids(EdgeEnd::Target).are_listed,
         budget,
         buffer_bytes: plan.buffer_bytes,
     };
     match &join {
         _ if are_spilled => {}
         None => {
-            ids.load()?;
-            pass.run_input(source, ids, Replace::Nodes, parts)?;
-            ids.unload();
+            ends.load(|_| true)?;
+            pass.run_input(source, ends, [Replace::Nodes; 2], is_reversed, parts)?;
+            ends.unload();
         }
         Some(join) => {
             // Places say from which file an edge comes.
@@ -114,10 +121,10 @@ pub fn write(
                 is_ordered: values.shape.is_ordered || KeyParts::is_of_files(parts),
                 width: values.shape.width + KeyParts::extra_values(parts),
             };
-            let edges = join::map_sources(job, source, shape, parts, ids, join)?;
-            pass.run(&edges)?;
+            let edges = join::map_ends(job, input, shape, parts, ends, join)?;
+            edges.check_known(|| input.reader.open(job.budget.block_bytes), pass.run(&edges))?;
             edges.remove()?;
-            edges.remove_keys()?;
+            join.remove_keys(job.store.lasting_scratch())?;
         }
     }
     if !are_spilled {
@@ -134,19 +141,23 @@ pub fn write(
     let gate = MemoryGate::new(job.budget.memory - held);
     let pass = SortPass {
         job,
-        chunks,
         plan: &plan,
         keys: &keys,
         spilled: &spilled,
         spill: &spill,
         values,
-        ids,
+        ends,
         buffers: SpareBuffers::new(&gate),
         held,
         parallel: parallel.as_ref(),
         has_dropped: AtomicBool::new(false),
     };
-    job.write_chunks(Stage::Edges, chunks, |chunk| pass.chunk(chunk), |chunk| pass.remove_spill(chunk))?;
+    job.write_chunks(
+        Stage::Edges,
+        ends.chunks().destinations,
+        |chunk| pass.chunk(chunk),
+        |chunk| pass.remove_spill(chunk),
+    )?;
     if pass.has_dropped.into_inner() {
         tracing::warn!("some edges of the graph are also held out for val or test: the graph does not have them");
     }
@@ -176,17 +187,17 @@ fn sort_leases(budget: &IngestBudget, held: u64) -> Vec<Lease> {
 }
 
 /// How the parts of edges follow from the input, if they do. Keys that are spilled have their part.
-fn key_parts(job: &IngestJob<'_>, chunks: &ChunkMap, are_spilled: bool) -> Result<Option<KeyParts>> {
-    Ok(match &job.options.splits.edges {
+fn key_parts(job: &IngestJob<'_>, reader: &EdgeReader<'_>, are_spilled: bool) -> Result<Option<KeyParts>> {
+    Ok(match &job.edges.split {
         None | Some(EdgeSplit::Random(_)) => None,
         Some(EdgeSplit::Files { val, .. }) => {
-            let starts = [0, val.len()].map(|more| (job.options.edges.len() + more) as u64);
+            let starts = [0, val.len()].map(|more| (job.edges.files.len() + more) as u64);
             Some(KeyParts::Files { starts })
         }
         Some(EdgeSplit::Column { shares, .. }) => {
             let starts = match are_spilled {
                 true => [f64::INFINITY; 2],
-                false => order::starts(job, chunks.nodes(), *shares)?,
+                false => order::starts(job, reader, *shares)?,
             };
             Some(KeyParts::Order { starts })
         }
@@ -196,7 +207,7 @@ fn key_parts(job: &IngestJob<'_>, chunks: &ChunkMap, are_spilled: bool) -> Resul
 /// The division of edges into shards: the division of the run that began pass 1, or a new one.
 fn plan_edges(
     job: &IngestJob<'_>,
-    scan: Scan,
+    edges: u64,
     chunks: &ChunkMap,
     record_cost: u64,
     source_bits: u32,
@@ -207,8 +218,8 @@ fn plan_edges(
         Some(plan) => return plan.within(chunks, budget),
         None => {}
     }
-    let directions = if job.options.edge_options.undirected { 2 } else { 1 };
-    let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_cost, source_bits, budget)?;
+    let directions = if job.edges.options.undirected { 2 } else { 1 };
+    let plan = SpillPlan::of_edges(chunks, edges * directions, record_cost, source_bits, budget)?;
     job.journal.record(Record::Planned(Stage::Edges, plan))?;
     Ok(plan)
 }

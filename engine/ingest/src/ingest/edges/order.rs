@@ -10,24 +10,22 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use grappa_formats::manifest::ExternalIds;
-use grappa_input::{EdgeBatch, TextBatch};
 use grappa_io::{Error, Result, progress::check_stopped, workers};
 
-use crate::ingest::{job::IngestJob, options::open_edges, shares::Shares};
+use crate::ingest::{edge_ingest::EdgeReader, id_columns::ParsedIds, job::IngestJob, shares::Shares};
 
 /// Bits of a key that a pass tells apart.
 const DIGIT_BITS: u32 = 16;
 
 /// The first place in the order of validation, and of test. Edges at one place are in one part.
-pub fn starts(job: &IngestJob<'_>, nodes: u64, shares: Shares) -> Result<[f64; 2]> {
+pub fn starts(job: &IngestJob<'_>, reader: &EdgeReader<'_>, shares: Shares) -> Result<[f64; 2]> {
     job.progress.stage("ordering edges", None);
     // The first digits of the keys that the two parts begin with, and the edges before them.
     let mut found = [Some((0, 0)); 2];
     let mut ranks = [0; 2];
     for (pass, shift) in (0..u64::BITS / DIGIT_BITS).rev().map(|digit| digit * DIGIT_BITS).enumerate() {
         let prefixes = found.map(|found| found.map(|(prefix, _)| prefix));
-        let counts = counts(job, nodes, shift, prefixes)?;
+        let counts = counts(job, reader, shift, prefixes)?;
         if pass == 0 {
             let edges = counts[0].iter().sum();
             let [train, val, _] = shares.divide(edges);
@@ -58,29 +56,24 @@ pub fn starts(job: &IngestJob<'_>, nodes: u64, shares: Shares) -> Result<[f64; 2
 }
 
 /// For each part, counts the edges by the digit of their key above `shift`, if the digits before it are `prefixes`.
-fn counts(job: &IngestJob<'_>, nodes: u64, shift: u32, prefixes: [Option<u64>; 2]) -> Result<[Vec<u64>; 2]> {
-    let options = job.options;
-    let nodes = (options.ids == ExternalIds::Dense).then_some(nodes);
-    let source = open_edges(options, nodes, job.budget.block_bytes)?;
+fn counts(
+    job: &IngestJob<'_>,
+    reader: &EdgeReader<'_>,
+    shift: u32,
+    prefixes: [Option<u64>; 2],
+) -> Result<[Vec<u64>; 2]> {
+    let threads = job.resources.threads;
+    let source = reader.open(job.budget.block_bytes)?;
     let empty = || [0; 2].map(|_| vec![0_u64; 1 << DIGIT_BITS]);
     let sums = Mutex::new(empty());
-    source.read_ahead(options.resources.threads, &|_| false, |blocks| {
-        workers::run(options.resources.threads, |turn| {
-            let (mut batch, mut text, mut counts) = (EdgeBatch::default(), TextBatch::default(), empty());
+    source.read_ahead(threads, &|_| false, |blocks| {
+        workers::run(threads, |turn| {
+            let (mut batch, mut counts) = (ParsedIds::default(), empty());
             while turn.goes_on()
                 && let Some(block) = blocks.next()?
             {
-                let order = match options.ids {
-                    ExternalIds::String => {
-                        block.parse_text(&mut text, &mut |_| Ok(()))?;
-                        &text.order
-                    }
-                    ExternalIds::Dense | ExternalIds::Sparse => {
-                        block.parse(&mut batch, &mut |_| Ok(()))?;
-                        &batch.order
-                    }
-                };
-                for &place in &order.values {
+                batch.parse(&source, &block)?;
+                for &place in batch.places() {
                     let digits = key_of(place) >> shift;
                     for (counts, prefix) in counts.iter_mut().zip(prefixes) {
                         if prefix == Some(digits >> DIGIT_BITS) {

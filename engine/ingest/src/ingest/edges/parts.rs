@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use grappa_formats::{ChunkId, EdgePart, NodeId, chunks::ChunkMap, features::FeatureLayout, manifest::ChunkEntry};
+use grappa_formats::{ChunkId, EdgePart, NodeId, features::FeatureLayout, manifest::ChunkEntry};
 use grappa_io::{Result, container::WrittenFile};
-use grappa_storage::writer::AdjacencyWriter;
+use grappa_storage::writer::{AdjacencyWriter, EndChunks};
 
 use crate::ingest::{
     edge_split::{EdgeSplit, KeyParts},
@@ -41,21 +41,21 @@ impl<'a> PartWriters<'a> {
     /// Creates the files of `chunk`.
     pub fn create(
         job: &'a IngestJob<'_>,
-        chunks: &'a ChunkMap,
+        chunks: EndChunks<'a>,
         chunk: ChunkId,
         weighted: bool,
         features: Option<FeatureLayout>,
         has_dropped: &'a AtomicBool,
     ) -> Result<Self> {
         let graph = AdjacencyWriter::create(job.store, chunks, chunk, weighted, features)?;
-        let held_out = job.options.splits.edges.as_ref().map(|split| {
+        let held_out = job.edges.split.as_ref().map(|split| {
             let parts = split.held_out().into_iter().map(|part| {
                 let writer = AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features)?;
                 Ok(PartWriter { part, writer, sources: Vec::new(), weights: Vec::new(), features: Vec::new() })
             });
             Ok(HeldOut {
                 split,
-                undirected: job.options.edge_options.undirected,
+                undirected: job.edges.options.undirected,
                 stride: features.map_or(0, |layout| layout.stride as usize),
                 parts: parts.collect::<Result<_>>()?,
                 has_dropped,

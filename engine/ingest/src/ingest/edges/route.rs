@@ -6,10 +6,12 @@ use grappa_formats::{
     manifest::{EdgeOptions, SelfLoops},
 };
 use grappa_io::{Result, sort::bits_for};
+use grappa_storage::writer::EndChunks;
 
 use super::blocks::{BlockBuffers, file_of};
 use crate::ingest::{
     edge_split::KeyParts, edge_values::ValueShape, plan::SpillPlan, segments::segment_of, spill::SpillWriter,
+    stage::EdgeEnd,
 };
 
 /// Decides which spill file an edge goes to.
@@ -29,12 +31,6 @@ pub enum Route<'a> {
         end: EdgeEnd,
         segments: u32,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EdgeEnd {
-    Source,
-    Target,
 }
 
 impl Route<'_> {
@@ -148,12 +144,12 @@ pub struct EdgeKeys {
 
 impl EdgeKeys {
     /// The keys of a graph whose chunks are divided by `plan`.
-    pub fn new(chunks: &ChunkMap, plan: &SpillPlan, parts: Option<KeyParts>) -> Self {
-        Self { shards: plan.shards(chunks), source_bits: Self::source_bits(chunks, parts), parts }
+    pub fn new(chunks: EndChunks<'_>, plan: &SpillPlan, parts: Option<KeyParts>) -> Self {
+        Self { shards: plan.shards(chunks.destinations), source_bits: Self::source_bits(chunks, parts), parts }
     }
 
-    pub fn source_bits(chunks: &ChunkMap, parts: Option<KeyParts>) -> u32 {
-        bits_for(chunks.nodes()) + KeyParts::bits(parts)
+    pub fn source_bits(chunks: EndChunks<'_>, parts: Option<KeyParts>) -> u32 {
+        bits_for(chunks.sources.nodes()) + KeyParts::bits(parts)
     }
 
     /// The shard of an edge of this file with these values, and its key there.

@@ -15,7 +15,7 @@
 use std::{ops::Range, sync::atomic::AtomicBool};
 
 use bytemuck::{Zeroable, allocation::cast_vec};
-use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, manifest::SelfLoops};
+use grappa_formats::{ChunkId, NodeId, manifest::SelfLoops};
 use grappa_io::{
     Error, Result,
     container::WrittenFile,
@@ -26,16 +26,14 @@ use grappa_io::{
     text::printable,
 };
 
-use super::{parallel::ParallelEdges, parts::PartWriters, route::EdgeKeys};
-use crate::{
-    ids::IdMap,
-    ingest::{
-        edge_values::{EdgeValues, SortedRecords, sort_equal_keys},
-        job::IngestJob,
-        journal::{ChunkDone, StageState},
-        plan::SpillPlan,
-        spill::{self, Extent, SpillFolder, SpillWriter},
-    },
+use super::{ends::EdgeEnds, parallel::ParallelEdges, parts::PartWriters, route::EdgeKeys};
+use crate::ingest::{
+    edge_values::{EdgeValues, SortedRecords, sort_equal_keys},
+    job::IngestJob,
+    journal::{ChunkDone, StageState},
+    plan::SpillPlan,
+    spill::{self, Extent, SpillFolder, SpillWriter},
+    stage::EdgeEnd,
 };
 
 /// Records per read while an oversized shard is divided.
@@ -52,15 +50,14 @@ const SORTING: &str = "sorting the edges of some adjacency lists";
 pub struct SortPass<'a> {
     /// The ingest. Its options decide which parallel edges are merged, and which self-loops are added.
     pub job: &'a IngestJob<'a>,
-    pub chunks: &'a ChunkMap,
     pub plan: &'a SpillPlan,
     pub keys: &'a EdgeKeys,
     /// Result of pass 1.
     pub spilled: &'a StageState,
     pub spill: &'a SpillFolder,
     pub values: &'a EdgeValues,
-    /// Names nodes in errors.
-    pub ids: &'a IdMap,
+    /// The chunks of both ends, and the names of nodes in errors.
+    pub ends: &'a EdgeEnds<'a>,
     /// Buffers for the records of a shard. Shards share the memory of their gate.
     pub buffers: SpareBuffers<'a, SortBuffers>,
     /// Bytes of memory for the directories and edge buckets of the chunks, beside the gate's total.
@@ -113,7 +110,8 @@ impl<'a> SortPass<'a> {
     /// Writes the files of a chunk's adjacency lists. They are complete, but not synced.
     pub fn chunk(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
         let EdgeValues { weighted, features, .. } = *self.values;
-        let mut writer = PartWriters::create(self.job, self.chunks, chunk, weighted, features, &self.has_dropped)?;
+        let mut writer =
+            PartWriters::create(self.job, self.ends.chunks(), chunk, weighted, features, &self.has_dropped)?;
         for shard in self.plan.shards_of(chunk) {
             let range = self.keys.shards.range(ChunkId(shard));
             let files = self.spilled.files_of(shard);
@@ -195,8 +193,7 @@ impl<'a> SortPass<'a> {
 
     /// The error about a value of an edge that does not fit its type.
     fn too_large(&self, source: NodeId, target: NodeId, column: usize, value: f32) -> Error {
-        let ids = self.ids.external(source).and_then(|source| Ok((source, self.ids.external(target)?)));
-        let (source, target) = match ids {
+        let [source, target] = match self.ends.external(source, target) {
             Ok(ids) => ids,
             Err(error) => return error,
         };
@@ -240,7 +237,7 @@ impl<'a> SortPass<'a> {
                 parallel.count(&list.sources);
             }
             writer.push_held_out(node, &mut list.sources, &mut list.weights, &mut list.features)?;
-            if self.job.options.edge_options.self_loops == SelfLoops::Add {
+            if self.job.edges.options.self_loops == SelfLoops::Add {
                 self.add_self_loop(node, &mut list);
             }
             writer.graph.push(&list.sources, &list.weights, &list.features)?;
@@ -253,7 +250,7 @@ impl<'a> SortPass<'a> {
     }
 
     fn fill_list(&self, records: &SortedRecords<'_>, edges: Range<usize>, node: NodeId, list: &mut List) -> Result<()> {
-        let dedup = self.job.options.edge_options.dedup;
+        let dedup = self.job.edges.options.dedup;
         let width = self.values.shape.width;
         list.sources.clear();
         list.weights.clear();
@@ -351,7 +348,7 @@ impl<'a> SortPass<'a> {
             let bytes = records * self.values.shape.sort_cost();
             let operation = format!(
                 "sorting the adjacency list of node {}, which has {records} in-edges",
-                self.ids.external(NodeId(part.first_node + part.targets.start))?
+                self.ends.map(EdgeEnd::Target).external(NodeId(part.first_node + part.targets.start))?
             );
             let budget = &self.job.budget;
             return Err(budget.too_small(operation, bytes + self.held, "raise --memory"));

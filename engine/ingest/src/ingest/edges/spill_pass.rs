@@ -19,19 +19,18 @@ use grappa_io::{Result, ledger::split_at_limit, progress::check_stopped, workers
 
 use super::{
     blocks::{BlockBuffers, EdgeBlocks, InputBlocks, ReadBlock, Replace},
+    ends::EdgeEnds,
     route::Route,
 };
-use crate::{
-    ids::IdMap,
-    ingest::{
-        edge_split::KeyParts,
-        edge_values::ValueShape,
-        job::IngestJob,
-        journal::{Counts, Stage},
-        plan::IngestBudget,
-        rejects::RejectsWriter,
-        spill::{Extent, SpillFolder, SpillWriter},
-    },
+use crate::ingest::{
+    edge_split::KeyParts,
+    edge_values::ValueShape,
+    job::IngestJob,
+    journal::Counts,
+    plan::IngestBudget,
+    rejects::RejectsWriter,
+    spill::{Extent, SpillFolder, SpillWriter},
+    stage::Stage,
 };
 
 /// Input bytes between two entries in the journal. A killed run repeats at most this much per worker.
@@ -49,6 +48,8 @@ pub struct SpillPass<'a> {
     pub route: Route<'a>,
     pub shape: ValueShape,
     pub spill: &'a SpillFolder,
+    /// Whether the edges are of a relation, in which a row without an id is not worth a line in the file of skipped lines.
+    pub is_of_types: bool,
     /// The budget, without the memory of the ids.
     pub budget: IngestBudget,
     pub buffer_bytes: usize,
@@ -57,14 +58,22 @@ pub struct SpillPass<'a> {
 impl SpillPass<'_> {
     /// Spills every block of the user's files that the journal does not list as spilled. `parts`: how the parts of edges follow from the
     /// input, if they do.
-    pub fn run_input(&self, source: &EdgeSource, ids: &IdMap, replace: Replace, parts: Option<KeyParts>) -> Result<()> {
+    pub fn run_input(
+        &self,
+        source: &EdgeSource,
+        ends: &EdgeEnds<'_>,
+        replace: [Replace; 2],
+        is_reversed: bool,
+        parts: Option<KeyParts>,
+    ) -> Result<()> {
         let spilled = self.job.journal.stage(self.stage).blocks;
         source.read_ahead(self.job.budget.threads, &|id| spilled.contains(&id), |blocks| {
             let blocks = InputBlocks {
                 source,
                 blocks,
-                ids,
+                ends,
                 replace,
+                is_reversed,
                 parts,
                 with_places: self.shape.is_ordered || self.route.needs_places(),
             };
@@ -128,7 +137,15 @@ impl<'a> SpillWorker<'a> {
 
     fn reject(&mut self, path: &Path, reject: &Reject) -> Result<()> {
         self.counts.rejected += 1;
-        self.counts.unknown_nodes += u64::from(matches!(reject.reason, BadEdge::TooLarge(IdLimit::Nodes(_))));
+        let is_unknown = matches!(reject.reason, BadEdge::TooLarge(IdLimit::Nodes(_)) | BadEdge::NotANode(_));
+        self.counts.unknown_nodes += u64::from(is_unknown);
+        if reject.reason.is_missing_id() && self.pass.is_of_types {
+            return Ok(());
+        }
+        // Edges that later passes of a join leave out do not have their lines.
+        if path.as_os_str().is_empty() {
+            return Ok(());
+        }
         self.rejects.write(path, reject)
     }
 

@@ -12,25 +12,29 @@
 use std::{
     path::{Path, PathBuf},
     sync::{
-        PoisonError, RwLock,
+        Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use grappa_input::BlockId;
-use grappa_io::Result;
+use grappa_formats::NodeId;
+use grappa_input::{BadEdge, BlockId, EdgeSource, IdKind, OnBadLine, Reject};
+use grappa_io::{Error, Position, Result};
 
 use crate::{
-    ids::table::KeyTable,
+    ids::{keys::Id, table::KeyTable},
     ingest::{
         edge_values::ValueShape,
         edges::{
-            blocks::{BlockBuffers, EdgeBlocks, OnReject, ReadBlock},
-            route::EdgeEnd,
+            InputEdges,
+            blocks::{BlockBuffers, EdgeBlocks, OnReject, ReadBlock, remove_edges},
+            ends::EdgeEnds,
         },
+        id_columns::ParsedIds,
         journal::{BlockSet, StageState},
-        segments::{JoinPlan, READ_RECORDS, key_files, load},
+        segments::{JoinPlan, READ_RECORDS, load, segment_of},
         spill::{self, Extent, SpillFolder},
+        stage::EdgeEnd,
     },
 };
 
@@ -42,9 +46,20 @@ pub struct SpilledBlocks<'a> {
     shape: ValueShape,
     spilled: StageState,
     end: EdgeEnd,
+    /// Whether edges may have ids that no node has. Then they are left out, or an error, as bad lines are.
+    unknown: Option<UnknownIds>,
     /// Blocks that an earlier run has passed on.
     done: BlockSet,
     current: RwLock<Current>,
+}
+
+/// Ids at an end of edges that no node has.
+pub struct UnknownIds {
+    /// The end in the files: 0 for sources, 1 for targets.
+    pub column: usize,
+    pub on_bad_line: OnBadLine,
+    /// A segment and a key in it that no node has, once one is found.
+    pub found: Mutex<Option<(u32, u64)>>,
 }
 
 struct Current {
@@ -73,6 +88,15 @@ struct SegmentFile {
     sum: AtomicU64,
 }
 
+impl UnknownIds {
+    /// The unknown ids at an end of edges, if the user has listed its nodes.
+    pub fn new(input: &InputEdges<'_>, ends: &EdgeEnds<'_>, end: EdgeEnd) -> Option<Self> {
+        let column = if input.is_reversed { 1 - end as usize } else { end as usize };
+        let unknown = Self { column, on_bad_line: input.reader.input.form.on_bad_line, found: Mutex::new(None) };
+        ends.ids(end).are_listed.then_some(unknown)
+    }
+}
+
 impl<'a> SpilledBlocks<'a> {
     /// The edges in the files `edges`, with values of this shape, which a pass spilled as `spilled` says. Blocks in `done` are left out.
     #[expect(clippy::too_many_arguments, reason = "they are all that the blocks are made of")]
@@ -84,6 +108,7 @@ impl<'a> SpilledBlocks<'a> {
         shape: ValueShape,
         spilled: StageState,
         end: EdgeEnd,
+        unknown: Option<UnknownIds>,
         done: BlockSet,
     ) -> Self {
         Self {
@@ -93,6 +118,7 @@ impl<'a> SpilledBlocks<'a> {
             shape,
             spilled,
             end,
+            unknown,
             done,
             current: RwLock::new(Current { upcoming: 0, open: None, table: Some(table) }),
         }
@@ -107,10 +133,6 @@ impl<'a> SpilledBlocks<'a> {
     pub fn remove(&self) -> Result<()> {
         let workers = self.spilled.workers.keys().copied();
         self.edges.remove_all(0..self.plan.segments(), workers)
-    }
-
-    pub fn remove_keys(&self) -> Result<()> {
-        key_files(&self.scratch).remove_all(0..self.plan.segments(), std::iter::once(0))
     }
 
     /// Closes the open segment and opens the next one with a block that is not done.
@@ -171,6 +193,7 @@ impl<'a> SpilledBlocks<'a> {
         open: &OpenSegment,
         (block, file, first): (u64, usize, u64),
         buffers: &mut BlockBuffers,
+        on_reject: OnReject<'_>,
     ) -> Result<ReadBlock> {
         let file = &open.files[file];
         let count = READ_RECORDS.min(file.extent.records - first);
@@ -198,11 +221,87 @@ impl<'a> SpilledBlocks<'a> {
             EdgeEnd::Source => sources,
             EdgeEnd::Target => targets,
         };
-        // Every key came from the dictionary, so a key that is not in the table is damage.
-        if open.table.find_all(keys).is_err() {
-            return Err(self.edges.damaged(file.worker, open.segment));
+        match &self.unknown {
+            // Every key came from the dictionary, so a key that is not in the table is damage.
+            None if open.table.find_all(keys).is_err() => {
+                return Err(self.edges.damaged(file.worker, open.segment));
+            }
+            None => {}
+            Some(unknown) => self.replace_known(unknown, open, buffers, on_reject)?,
         }
         Ok(ReadBlock { id: BlockId { file: open.segment, block }, bytes: size_of_val(&*buffers.words) as u64 })
+    }
+}
+
+impl SpilledBlocks<'_> {
+    /// Replaces the keys of a block by nodes, and leaves out edges whose key no node has.
+    fn replace_known(
+        &self,
+        unknown: &UnknownIds,
+        open: &OpenSegment,
+        buffers: &mut BlockBuffers,
+        on_reject: OnReject<'_>,
+    ) -> Result<()> {
+        let batch = &mut buffers.batch;
+        let keys = if self.end == EdgeEnd::Source { &mut batch.sources } else { &mut batch.targets };
+        let mut nodes = vec![None; keys.len()];
+        open.table.find_each(keys, &mut nodes);
+        let mut left_out = Vec::new();
+        for (edge, (key, node)) in keys.iter_mut().zip(nodes).enumerate() {
+            match node {
+                Some(NodeId(node)) => *key = node,
+                None => {
+                    let mut found = unknown.found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.get_or_insert((open.segment, *key));
+                    left_out.push(edge);
+                }
+            }
+        }
+        if left_out.is_empty() {
+            return Ok(());
+        }
+        if unknown.on_bad_line == OnBadLine::Fail {
+            // The caller finds the line.
+            return Err(Error::input(&self.scratch, Position::Whole, "an edge has an id that no node has"));
+        }
+        for _ in &left_out {
+            // Records do not have their lines.
+            let reason = BadEdge::NotANode(unknown.column);
+            on_reject(Path::new(""), Reject { position: Position::Whole, reason, text: "".into() })?;
+        }
+        let width = batch.values.len() / batch.sources.len();
+        remove_edges(batch, &left_out, width);
+        let mut removed = left_out.iter().copied().peekable();
+        let mut edge = 0;
+        buffers.places.retain(|_| {
+            edge += 1;
+            removed.next_if_eq(&(edge - 1)).is_none()
+        });
+        Ok(())
+    }
+
+    /// The result of a pass over these blocks. If an id is unknown, the error is about a line in `source` with it, which has read nothing yet.
+    pub fn check_known(&self, source: impl FnOnce() -> Result<EdgeSource>, result: Result<()>) -> Result<()> {
+        let Some(UnknownIds { column, on_bad_line: OnBadLine::Fail, found }) = &self.unknown else {
+            return result;
+        };
+        let found = *found.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((segment, key)) = found else { return result };
+        let (source, mut batch) = (source()?, ParsedIds::default());
+        let has_id = |id: Id<'_>| segment_of(id.key(&self.plan.hash), self.plan.segments()) == (segment, key);
+        while let Some(block) = source.next_block(&|_| false)? {
+            batch.parse(&source, &block)?;
+            let edge = match source.options().kinds()[*column] {
+                IdKind::Integer => batch.integers(*column).position(|id| has_id(Id::Integer(id))),
+                IdKind::String => {
+                    batch.keys(*column).and_then(|keys| keys.iter().position(|id| has_id(Id::String(id))))
+                }
+            };
+            if let Some(edge) = edge {
+                block.reject_edges(&[(edge, *column)], &mut |_| Ok(()))?;
+            }
+        }
+        result
     }
 }
 
@@ -211,14 +310,14 @@ impl EdgeBlocks for SpilledBlocks<'_> {
         self.spilled.records() * self.edges.record_words() as u64 * 8
     }
 
-    fn next(&self, buffers: &mut BlockBuffers, _on_reject: OnReject<'_>) -> Result<Option<ReadBlock>> {
+    fn next(&self, buffers: &mut BlockBuffers, on_reject: OnReject<'_>) -> Result<Option<ReadBlock>> {
         loop {
             let seen = {
                 let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
                 match &current.open {
                     Some(open) => {
                         if let Some(&block) = open.blocks.get(open.taken.fetch_add(1, Ordering::Relaxed)) {
-                            return self.read(open, block, buffers).map(Some);
+                            return self.read(open, block, buffers, on_reject).map(Some);
                         }
                     }
                     None if current.upcoming == self.plan.segments() => return Ok(None),

@@ -136,7 +136,7 @@ impl Population<'_> {
         let (classes, cuts) = (self.classes() as u64, self.cuts() as u64);
         // The count of each thread, and their sum. The cuts, with the place of the histogram and the entry among open cuts.
         let cut_bytes = size_of::<Cut>() + size_of::<Option<usize>>() + size_of::<usize>();
-        let class_bytes = (self.job.options.resources.threads as u64 + 1) * 8 + cuts * cut_bytes as u64;
+        let class_bytes = (self.job.resources.threads as u64 + 1) * 8 + cuts * cut_bytes as u64;
         let least = 2 * classes * class_bytes;
         if least > self.job.budget.memory {
             // If all classes have nodes, a round needs two counts for each of their cuts.
@@ -213,7 +213,7 @@ impl Population<'_> {
 
     /// Bytes of the budget per count of a histogram: one in each thread and one in their sum, in a quarter of the budget.
     fn budget_per_count(&self) -> u64 {
-        (self.job.options.resources.threads as u64 + 1) * 8 * 4
+        (self.job.resources.threads as u64 + 1) * 8 * 4
     }
 
     fn too_small(&self, operation: String, least: u64) -> Error {

@@ -8,7 +8,7 @@ mod metadata;
 mod pages;
 mod thrift;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -65,6 +65,13 @@ impl ParquetFile {
 
     pub fn schema(&self) -> SchemaRef {
         self.metadata.schema().clone()
+    }
+
+    /// The key-value metadata of the file.
+    pub fn key_values(&self) -> BTreeMap<String, String> {
+        let pairs = self.metadata.metadata().file_metadata().key_value_metadata();
+        let pairs = pairs.into_iter().flatten();
+        pairs.filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?))).collect()
     }
 
     pub fn groups(&self) -> Vec<RowGroup> {

@@ -1,11 +1,7 @@
 //! Against a naive count and a dense computation, in any memory, by any number of threads.
 
-use grappa_formats::{
-    DenseId, NodeId,
-    manifest::{EdgeOptions, ExternalIds},
-    random::scale,
-};
-use grappa_ingestion::ingest::{IngestOptions, Resources, StoreLayout, ingest};
+use grappa_formats::{DenseId, NodeId, manifest::ExternalIds, random::scale};
+use grappa_ingestion::ingest::{IngestOptions, ingest};
 use grappa_synthetic::random::{Purpose, Source};
 
 use super::*;
@@ -167,13 +163,11 @@ fn named(folder: &Path, grown: bool) -> Store {
     let input = folder.join("edges.tsv");
     fs::write(&input, edges).unwrap();
     let out = folder.join("graph.grappa");
-    let options = IngestOptions {
-        ids: ExternalIds::String,
-        edge_options: EdgeOptions { undirected: true, ..EdgeOptions::default() },
-        layout: StoreLayout { chunks: Some(3), ..StoreLayout::default() },
-        resources: Resources { memory: 64 << 20, ..Resources::default() },
-        ..IngestOptions::new(vec![input], out.clone())
-    };
+    let mut options = IngestOptions::new(vec![input], out.clone());
+    options.resources.memory = 64 << 20;
+    options.nodes.ids = ExternalIds::String;
+    options.nodes.layout.chunks = Some(3);
+    options.edges.options.undirected = true;
     ingest(&options, &Silent).unwrap();
     Store::open(&out).unwrap()
 }

@@ -1,0 +1,309 @@
+//! The members of a graph, and their input files, opened before anything is written.
+
+use std::collections::BTreeMap;
+
+use grappa_formats::manifest::{ExternalIds, SelfLoops};
+use grappa_input::{NodeTypeOfEnd, Reading};
+use grappa_io::{Error, Result, progress::Progress, text::printable};
+
+use super::{
+    conflict,
+    options::{GraphIngestOptions, NodeTypeIngest, RelationIngest},
+};
+use crate::ingest::{
+    edge_ingest::{EdgeReader, EndNodes},
+    edge_values::EdgeValues,
+    fingerprint::Fingerprint,
+    id_columns::IdColumns,
+    input::known_number,
+    node_files::NodeFiles,
+    node_ingest::{Assign, NodeIngest, RowIds},
+    plan::IngestBudget,
+};
+
+/// The most relations of a graph.
+const RELATIONS_MAX: usize = 64;
+
+/// The members of a graph.
+pub struct GraphPlan {
+    pub node_types: Vec<NodeTypePlan>,
+    /// The relations, each followed by its reverse.
+    pub relations: Vec<RelationPlan>,
+    /// How the files of edges are read.
+    readings: Vec<Reading>,
+}
+
+/// A node type.
+pub struct NodeTypePlan {
+    /// Its files, until its folder is written.
+    pub files: Option<NodeFiles>,
+    /// The number of nodes, if it is known before ids are read.
+    pub number: Option<u64>,
+    /// What lists its nodes, for messages. None: they are the ids of its relations.
+    pub listed_in: Option<String>,
+}
+
+/// A relation.
+pub struct RelationPlan {
+    pub source: usize,
+    pub name: String,
+    pub destination: usize,
+    /// The relation whose edges it has in the other direction.
+    pub reverse_of: Option<u32>,
+    /// The relation of the options.
+    pub input: usize,
+}
+
+/// The same options with the files of folders, the columns of schemas, and what the columns of edge features become.
+pub fn resolved(options: &GraphIngestOptions, progress: &dyn Progress) -> Result<GraphIngestOptions> {
+    check(options)?;
+    let mut options = options.clone();
+    for node_type in &mut options.node_types {
+        node_type.nodes.resolve();
+    }
+    let GraphIngestOptions { node_types, relations, .. } = &mut options;
+    for relation in relations {
+        relation.edges.resolve_files()?;
+        let [source, destination] = [&relation.source, &relation.destination].map(|name| type_named(node_types, name));
+        let (source, destination) = (source?, destination?);
+        let ends = [source, destination].map(|of| EndNodes {
+            nodes: &node_types[of].nodes,
+            number: node_types[of].nodes.number,
+            node_type: Some(NodeTypeOfEnd { name: node_types[of].name.clone(), listed_in: String::new() }),
+        });
+        relation.edges.resolve_columns(ends, &relation.encoding, progress)?;
+    }
+    Ok(options)
+}
+
+/// Everything that the graph depends on. A run can be resumed only with an equal fingerprint.
+pub fn fingerprint(options: &GraphIngestOptions) -> Result<BTreeMap<String, String>> {
+    let mut fingerprint = Fingerprint::default();
+    for (number, NodeTypeIngest { name, nodes }) in options.node_types.iter().enumerate() {
+        fingerprint.begin(name);
+        fingerprint.add("--nodes number", number);
+        fingerprint.add_nodes(nodes)?;
+    }
+    for (number, relation) in options.relations.iter().enumerate() {
+        fingerprint.begin(&relation_name(relation));
+        fingerprint.add("--edges number", number);
+        fingerprint.add_edges(&relation.edges)?;
+        fingerprint.add_encoding(&relation.encoding);
+        fingerprint.add_some("--reverse", relation.reverse.as_ref());
+    }
+    fingerprint.add_run(&options.resources, &options.writer);
+    Ok(fingerprint.values)
+}
+
+/// `source:name:destination`.
+pub fn relation_name(relation: &RelationIngest) -> String {
+    format!("{}:{}:{}", relation.source, relation.name, relation.destination)
+}
+
+fn type_named(node_types: &[NodeTypeIngest], name: &str) -> Result<usize> {
+    node_types.iter().position(|of| of.name == name).ok_or_else(|| {
+        let known: Vec<_> = node_types.iter().map(|of| printable(&of.name).to_string()).collect();
+        Error::conflict(
+            format!("a relation joins the node type {}, which there is not", printable(name)),
+            format!("name one of these types, or add it: {}", known.join(", ")),
+        )
+    })
+}
+
+impl GraphPlan {
+    /// Opens all files. Warns about input that is probably not meant.
+    pub fn open(options: &GraphIngestOptions, progress: &dyn Progress) -> Result<Self> {
+        let relations = check(options)?;
+        let mut node_types = Vec::new();
+        for node_type in &options.node_types {
+            let (name, nodes) = (&node_type.name, &node_type.nodes);
+            let files = NodeFiles::open(nodes, &Default::default(), &nodes.budget(&options.resources), progress)?;
+            let number = known_number(nodes, &files)?;
+            let lists = files.lists_of_nodes(nodes).map(|list| match list {
+                RowIds::List(input) => format!("its nodes are the ids in {input}"),
+                RowIds::Table(input) => format!("its nodes are the rows of {input}"),
+            });
+            let lists: Vec<_> = lists.collect();
+            let numbered = number.map(|number| match nodes.number {
+                Some(_) => format!("its ids are below {number}"),
+                None => format!("it has {number} rows, so its ids are below {number}"),
+            });
+            let listed_in = match nodes.ids {
+                ExternalIds::Dense => numbered,
+                ExternalIds::Sparse | ExternalIds::String => (!lists.is_empty()).then(|| lists.join(", and ")),
+            };
+            if listed_in.is_none()
+                && !relations.iter().any(|of| [of.source, of.destination].contains(&node_types.len()))
+            {
+                return Err(conflict(
+                    name,
+                    "this node type is in no relation, and nothing lists its nodes",
+                    "give it a table with ids, or a relation",
+                ));
+            }
+            node_types.push(NodeTypePlan { files: Some(files), number, listed_in });
+        }
+        let mut plan = Self { node_types, relations, readings: Vec::new() };
+        for number in 0..options.relations.len() {
+            let source = plan.reader(options, number).open(plan.budget(options, number).block_bytes)?;
+            EdgeValues::from_source(&options.relations[number].edges, &source)?;
+            for warning in source.warnings() {
+                tracing::warn!("{warning}");
+            }
+            plan.readings.extend(source.readings());
+        }
+        plan.warn_of_dead_ends(options);
+        Ok(plan)
+    }
+
+    /// How all files are read.
+    pub fn readings(&self) -> Vec<Reading> {
+        let of_types = self.node_types.iter().flat_map(|of| &of.files).flat_map(NodeFiles::readings);
+        self.readings.iter().cloned().chain(of_types).collect()
+    }
+
+    /// The numbers of the types at the ends of a relation of the options: source, destination.
+    fn ends(&self, input: usize) -> [usize; 2] {
+        let relation = self.relations.iter().find(|of| of.input == input && of.reverse_of.is_none());
+        relation.map(|of| [of.source, of.destination]).expect("every relation of the options is planned")
+    }
+
+    /// Opens the edges of a relation of the options.
+    pub fn reader<'a>(&self, options: &'a GraphIngestOptions, input: usize) -> EdgeReader<'a> {
+        let ends = self.ends(input).map(|of| {
+            let (node_type, plan) = (&options.node_types[of], &self.node_types[of]);
+            let listed_in = plan.listed_in.clone().unwrap_or_else(|| "its nodes are the ids of its edges".to_owned());
+            let name = node_type.name.clone();
+            EndNodes {
+                nodes: &node_type.nodes,
+                number: plan.number,
+                node_type: Some(NodeTypeOfEnd { name, listed_in }),
+            }
+        });
+        EdgeReader { input: &options.relations[input].edges, ends }
+    }
+
+    /// The columns of relations with the ids of a type, if nothing else lists them.
+    pub fn id_columns<'a>(&self, options: &'a GraphIngestOptions, node_type: usize) -> Vec<IdColumns<'a>> {
+        if self.node_types[node_type].listed_in.is_some() {
+            return Vec::new();
+        }
+        let inputs = 0..options.relations.len();
+        let columns = inputs.map(|input| IdColumns {
+            reader: self.reader(options, input),
+            ends: self.ends(input).map(|end| end == node_type),
+        });
+        columns.filter(|columns| columns.ends.contains(&true)).collect()
+    }
+
+    /// The memory and threads for the edges of a relation of the options.
+    pub fn budget(&self, options: &GraphIngestOptions, input: usize) -> IngestBudget {
+        let has_table = |of: usize| matches!(options.node_types[of].nodes.layout.assign, Assign::File(_));
+        let share = if self.ends(input).into_iter().any(has_table) { 2 } else { 1 };
+        let resources = &options.resources;
+        IngestBudget::new(resources.memory / share, share, resources.threads)
+    }
+
+    /// Warns about types to which no relation leads: nothing can be computed for their nodes from neighbors.
+    fn warn_of_dead_ends(&self, options: &GraphIngestOptions) {
+        let is_led_to = |of: usize| self.relations.iter().any(|relation| relation.destination == of);
+        let unreached: Vec<_> = (0..self.node_types.len()).filter(|&of| !is_led_to(of)).collect();
+        for of in unreached {
+            let name = &options.node_types[of].name;
+            let leaves = options.relations.iter().find(|relation| relation.source == *name);
+            tracing::warn!(
+                "no relation leads to the node type {}, so its nodes have no in-neighbors{}",
+                printable(name),
+                leaves.map_or_else(String::new, |relation| {
+                    format!("; give {} a reverse relation to get them", printable(&relation_name(relation)))
+                })
+            );
+        }
+    }
+}
+
+/// Checks what needs no file. Returns the relations of the graph.
+fn check(options: &GraphIngestOptions) -> Result<Vec<RelationPlan>> {
+    if options.node_types.is_empty() || options.relations.is_empty() {
+        return Err(Error::conflict("a graph has node types and relations", "give at least one of both"));
+    }
+    for (at, node_type) in options.node_types.iter().enumerate() {
+        let name = &node_type.name;
+        if name.is_empty() {
+            return Err(Error::conflict("a node type has no name", "name it"));
+        }
+        if options.node_types[..at].iter().any(|other| other.name == *name) {
+            return Err(conflict(name, "two node types have this name", "give each type a name of its own"));
+        }
+        check_layout(name, &node_type.nodes)?;
+    }
+    let mut relations: Vec<RelationPlan> = Vec::new();
+    for (input, relation) in options.relations.iter().enumerate() {
+        let [source, destination] =
+            [&relation.source, &relation.destination].map(|name| type_named(&options.node_types, name));
+        let (source, destination) = (source?, destination?);
+        check_edges(relation)?;
+        let number = relations.len() as u32;
+        let name = relation.name.clone();
+        relations.push(RelationPlan { source, name, destination, reverse_of: None, input });
+        if let Some(name) = relation.reverse.clone() {
+            let (source, destination) = (destination, source);
+            relations.push(RelationPlan { source, name, destination, reverse_of: Some(number), input });
+        }
+    }
+    for (at, relation) in relations.iter().enumerate() {
+        let RelationPlan { source, name, destination, .. } = relation;
+        let [source_name, destination_name] = [*source, *destination].map(|of| &options.node_types[of].name);
+        let full = format!("{source_name}:{name}:{destination_name}");
+        if name.is_empty() {
+            return Err(conflict(&full, "a relation has no name", "name it"));
+        }
+        let is_same = |of: &&RelationPlan| of.source == *source && of.name == *name && of.destination == *destination;
+        if relations[..at].iter().any(|other| is_same(&other)) {
+            return Err(conflict(&full, "two relations have this name", "give one of them another name"));
+        }
+    }
+    if relations.len() > RELATIONS_MAX {
+        return Err(Error::limit(
+            format!("the graph has {} relations", relations.len()),
+            format!("{RELATIONS_MAX}"),
+            "join relations between the same types".to_owned(),
+        ));
+    }
+    Ok(relations)
+}
+
+/// Fails if the order of the nodes of a type follows from edges.
+fn check_layout(name: &str, nodes: &NodeIngest) -> Result<()> {
+    match nodes.layout.assign {
+        Assign::Streamed { .. } => Err(conflict(
+            name,
+            "a streaming partitioner divides graphs of one node type only",
+            "choose random, range or file: for --assign",
+        )),
+        Assign::Random | Assign::Range | Assign::File(_) => Ok(()),
+    }
+}
+
+/// Fails if options of edges need one type at both ends, and there are two, or if relations do not have them.
+fn check_edges(relation: &RelationIngest) -> Result<()> {
+    let name = relation_name(relation);
+    let options = relation.edges.options;
+    if relation.source != relation.destination && (options.undirected || options.self_loops != SelfLoops::Keep) {
+        return Err(conflict(
+            &name,
+            "--undirected and --self-loops are for edges between nodes of one type",
+            "omit them; for both directions, give a reverse relation",
+        ));
+    }
+    if options.undirected && relation.reverse.is_some() {
+        return Err(conflict(&name, "with --undirected, the relation has both directions already", "omit its reverse"));
+    }
+    if relation.edges.split.is_some() {
+        return Err(conflict(&name, "edges of relations are not held out", "omit the split of edges"));
+    }
+    if relation.edges.files.is_empty() {
+        return Err(conflict(&name, "the relation has no files", "give at least one file with edges"));
+    }
+    Ok(())
+}

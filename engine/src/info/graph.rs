@@ -1,0 +1,151 @@
+//! Describes a graph with node types and relations, from manifests and headers.
+
+use std::{fs, path::Path};
+
+use grappa_formats::{graph::RelationEntry, manifest::Manifest};
+use grappa_io::{Error, Result};
+use grappa_storage::{Graph, Store, files};
+use serde::Serialize;
+
+use super::{
+    EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, bytes, edge_features_info, features_info, ids_name, labels_name,
+    self_loops_name, splits_info,
+};
+
+/// The description of a graph. Field names are the keys of the JSON object that `grappa-store info --json` prints.
+#[derive(Debug, Clone, Serialize)]
+pub struct GraphInfo {
+    /// Nodes of all types.
+    pub nodes: u64,
+    /// Edges of all relations.
+    pub edges: u64,
+    /// The node types.
+    pub node_types: Vec<NodeTypeInfo>,
+    /// The relations.
+    pub relations: Vec<RelationInfo>,
+    /// Length of all files in bytes.
+    pub bytes: u64,
+    /// The program that wrote the graph.
+    pub writer: String,
+}
+
+/// A node type.
+#[derive(Debug, Clone, Serialize)]
+pub struct NodeTypeInfo {
+    /// Its name.
+    pub name: String,
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Number of chunks.
+    pub chunks: u32,
+    /// The kind of external ids: `dense`, `sparse` or `string`.
+    pub ids: &'static str,
+    /// The features, if there are any.
+    pub features: Option<FeaturesInfo>,
+    /// The name of each dimension of the features. Empty if they have none.
+    pub feature_names: Vec<String>,
+    /// Number of classes or targets, if there are labels.
+    pub classes: Option<u32>,
+    /// `single`, `multi`, `partial` or `targets`, if there are labels.
+    pub labels: Option<&'static str>,
+    /// The name of each class. Empty if they have none.
+    pub class_names: Vec<String>,
+    /// Nodes in each split.
+    pub splits: SplitsInfo,
+    /// Length of its files in bytes.
+    pub bytes: u64,
+}
+
+/// A relation.
+#[derive(Debug, Clone, Serialize)]
+pub struct RelationInfo {
+    /// `source:name:destination`.
+    pub name: String,
+    /// The type of sources.
+    pub source: String,
+    /// Its name without the types.
+    pub relation: String,
+    /// The type of destinations.
+    pub destination: String,
+    /// The relation whose edges it has in the other direction.
+    pub reverse_of: Option<String>,
+    /// Number of edges.
+    pub edges: u64,
+    /// Edges in the input.
+    pub edges_read: u64,
+    /// Lines and rows of the input that were not edges.
+    pub rejected: u64,
+    /// Whether edges have weights.
+    pub weighted: bool,
+    /// The features of edges, if they have any.
+    pub edge_features: Option<EdgeFeaturesInfo>,
+    /// Whether each edge was stored in both directions.
+    pub undirected: bool,
+    /// Whether parallel edges were merged.
+    pub dedup: bool,
+    /// How self-loops were treated: `keep`, `drop` or `add`.
+    pub self_loops: &'static str,
+    /// Length of its files in bytes.
+    pub bytes: u64,
+}
+
+/// Describes a graph.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
+    let manifest = graph.manifest();
+    let node_types = manifest.node_types.iter().zip(graph.node_types());
+    let node_types = node_types.map(|(entry, store)| node_type_info(&entry.name, store)).collect::<Result<Vec<_>>>()?;
+    let relations = graph.relations().iter().enumerate().map(|(number, store)| {
+        let RelationEntry { source, name, destination, reverse_of, .. } = &manifest.relations[number];
+        let [source, destination] = [source, destination].map(|&end| manifest.node_types[end as usize].name.clone());
+        let of_files = bytes(store, 0)?;
+        let Manifest { edges, edges_read, rejected, weighted, edge_options, .. } = *store.manifest();
+        Ok(RelationInfo {
+            name: manifest.relation_name(number),
+            source,
+            relation: name.clone(),
+            destination,
+            reverse_of: reverse_of.map(|other| manifest.relation_name(other as usize)),
+            edges,
+            edges_read,
+            rejected,
+            weighted,
+            edge_features: edge_features_info(store, &of_files),
+            undirected: edge_options.undirected,
+            dedup: edge_options.dedup,
+            self_loops: self_loops_name(edge_options.self_loops),
+            bytes: of_files.total,
+        })
+    });
+    let relations = relations.collect::<Result<Vec<_>>>()?;
+    let file = path.join(files::MANIFEST);
+    let manifest_bytes = fs::metadata(&file).map_err(Error::io("read the length of", file))?.len();
+    let members = node_types.iter().map(|of| of.bytes).chain(relations.iter().map(|of| of.bytes));
+    Ok(GraphInfo {
+        nodes: node_types.iter().map(|of| of.nodes).sum(),
+        edges: relations.iter().map(|of| of.edges).sum(),
+        bytes: manifest_bytes + members.sum::<u64>(),
+        node_types,
+        relations,
+        writer: manifest.writer.clone(),
+    })
+}
+
+fn node_type_info(name: &str, store: &Store) -> Result<NodeTypeInfo> {
+    let (manifest, schema, of_files) = (store.manifest(), store.schema()?, bytes(store, 0)?);
+    Ok(NodeTypeInfo {
+        name: name.to_owned(),
+        nodes: manifest.nodes,
+        chunks: store.chunks().chunks(),
+        ids: ids_name(manifest),
+        features: features_info(manifest, &of_files),
+        feature_names: schema.feature_names(),
+        classes: manifest.labels.map(|labels| labels.classes),
+        labels: labels_name(manifest),
+        class_names: schema.classes,
+        splits: splits_info(manifest),
+        bytes: of_files.total,
+    })
+}

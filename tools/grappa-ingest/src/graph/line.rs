@@ -1,0 +1,331 @@
+//! The command line of a graph with types, taken apart: one command line for each node type, for each relation, and for the run.
+//!
+//! An option may have the name of a node type or relation before its value, as in `--label paper=year`, and is for this one alone. So
+//! `grappa-ingest` parses the options of each with the parser of a graph without types, and no option exists twice.
+
+use std::ffi::OsString;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{ArgAction, CommandFactory, Parser};
+
+use crate::args::IngestArgs;
+
+/// Options of nodes. The name before a value is the name of a node type.
+const NODE_OPTIONS: [&str; 25] = [
+    "ids",
+    "features",
+    "feature-dtype",
+    "allow-nan",
+    "missing",
+    "categories",
+    "categories-max",
+    "schema-of",
+    "labels",
+    "label-type",
+    "id",
+    "label",
+    "features-from",
+    "table-separator",
+    "node-ids",
+    "train",
+    "val",
+    "test",
+    "split-column",
+    "split",
+    "split-seed",
+    "stratify",
+    "chunks",
+    "assign",
+    "seed",
+];
+
+/// Options of edges. The name before a value is the name of a relation, alone or between its types.
+const EDGE_OPTIONS: [&str; 16] = [
+    "format",
+    "header",
+    "separator",
+    "comments",
+    "src",
+    "dst",
+    "weight",
+    "weights",
+    "edge-features-from",
+    "edge-features",
+    "edge-feature-dtype",
+    "on-bad-line",
+    "undirected",
+    "dedup",
+    "merge",
+    "self-loops",
+];
+
+/// Options for one node type or relation only, so the name is needed.
+const OF_ONE: [&str; 14] = [
+    "features",
+    "labels",
+    "label",
+    "features-from",
+    "node-ids",
+    "train",
+    "val",
+    "test",
+    "split-column",
+    "split",
+    "weights",
+    "edge-features",
+    "edge-features-from",
+    "schema-of",
+];
+
+/// Options that graphs with types do not have.
+const NOT_OF_TYPES: [&str; 6] = ["ogb", "edge-split", "edge-split-seed", "edge-split-by", "val-edges", "test-edges"];
+
+/// Options that this module reads itself.
+const OF_GRAPHS: [&str; 8] = ["nodes", "edges", "reverse", "tables", "key", "foreign-key", "link-table", "triples"];
+
+/// An option with its values.
+#[derive(Debug, Clone)]
+struct GivenOption {
+    name: String,
+    /// Empty for a flag.
+    values: Vec<String>,
+}
+
+/// A relation: the type of sources, its name, and the type of destinations.
+pub type RelationKey = [String; 3];
+
+/// The command line of a graph with types.
+#[derive(Debug)]
+pub struct GraphLine {
+    options: Vec<GivenOption>,
+    /// The name of the program, and words that are no options.
+    program: OsString,
+    flags: Vec<String>,
+}
+
+impl GraphLine {
+    /// Takes a command line apart. None if it is not of a graph with types.
+    pub fn from_line(line: &[OsString]) -> Result<Option<Self>> {
+        let mut command = IngestArgs::command();
+        command.build();
+        let Some((program, words)) = line.split_first() else { return Ok(None) };
+        let Some(words) = words.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        let (mut options, mut flags) = (Vec::new(), Vec::new());
+        let mut words = words.into_iter().peekable();
+        while let Some(word) = words.next() {
+            let Some(long) = word.strip_prefix("--") else {
+                flags.push(word);
+                continue;
+            };
+            let (name, value) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (long, None),
+            };
+            let Some(option) = command.get_arguments().find(|option| option.get_long() == Some(name)) else {
+                flags.push(word);
+                continue;
+            };
+            let has_values = matches!(option.get_action(), ArgAction::Set | ArgAction::Append);
+            let most = option.get_num_args().map_or(1, |range| range.max_values());
+            let mut values: Vec<String> = value.into_iter().collect();
+            while has_values
+                && values.len() < most
+                && let Some(value) = words.next_if(|word| !word.starts_with("--"))
+            {
+                values.push(value);
+            }
+            options.push(GivenOption { name: name.to_owned(), values });
+        }
+        let graph = Self { options, program: program.clone(), flags };
+        let is_typed = graph.values("edges").any(|value| relation_of(value).is_some())
+            || graph.values("nodes").any(|value| value.contains('='))
+            || ["tables", "triples"].iter().any(|name| graph.has(name));
+        Ok(is_typed.then_some(graph))
+    }
+
+    /// The values of an option.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.options
+            .iter()
+            .filter(move |option| option.name == name)
+            .flat_map(|option| &option.values)
+            .map(String::as_str)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.options.iter().any(|option| option.name == name)
+    }
+
+    /// The files or numbers of `--nodes`, by node type.
+    pub fn nodes(&self) -> Result<Vec<(String, String)>> {
+        let named = self.values("nodes").map(|value| {
+            let (name, value) =
+                value.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty()).with_context(
+                    || format!("--nodes {value}: with several node types, name the type, as in --nodes paper={value}"),
+                )?;
+            Ok((name.to_owned(), value.to_owned()))
+        });
+        named.collect()
+    }
+
+    /// The files of `--edges`, by relation.
+    pub fn edges(&self) -> Result<Vec<(RelationKey, Vec<String>)>> {
+        let mut relations: Vec<(RelationKey, Vec<String>)> = Vec::new();
+        for option in self.options.iter().filter(|option| option.name == "edges") {
+            for (at, value) in option.values.iter().enumerate() {
+                match (relation_of(value), relations.last_mut()) {
+                    (Some((key, file)), _) => relations.push((key, vec![file.to_owned()])),
+                    // More files of the relation before.
+                    (None, Some((_, files))) if at > 0 => files.push(value.clone()),
+                    (None, _) => bail!(
+                        "--edges {value}: with several node types, name the relation, as in --edges author:writes:paper={value}"
+                    ),
+                }
+            }
+        }
+        Ok(relations)
+    }
+
+    /// The name of the reverse of each relation, if `--reverse` asks for one.
+    pub fn reverse_of(&self, relation: &RelationKey) -> Option<String> {
+        let named = self.values("reverse").filter_map(|value| value.split_once('='));
+        let own = named.filter(|(name, _)| is_named(relation, name)).map(|(_, reverse)| reverse.to_owned()).next();
+        let for_all = self.options.iter().any(|option| option.name == "reverse" && option.values.is_empty());
+        own.or_else(|| for_all.then(|| format!("rev_{}", relation[1])))
+    }
+
+    /// Fails if an option is not for graphs with types, or names a type or relation that there is not.
+    pub fn check(&self, types: &[String], relations: &[RelationKey]) -> Result<()> {
+        for option in &self.options {
+            let name = option.name.as_str();
+            ensure!(!NOT_OF_TYPES.contains(&name), "--{name} is not for graphs with several node types; omit it");
+            let (known, of) = match name {
+                _ if NODE_OPTIONS.contains(&name) => (types.to_vec(), "node type"),
+                _ if EDGE_OPTIONS.contains(&name) || name == "reverse" => {
+                    (relations.iter().map(|[_, name, _]| name.clone()).collect(), "relation")
+                }
+                _ => continue,
+            };
+            let is_known =
+                |scope: &str| types.iter().any(|of| of == scope) || relations.iter().any(|of| is_named(of, scope));
+            for value in &option.values {
+                let scope = value.split_once('=').map(|(scope, _)| scope);
+                if (OF_ONE.contains(&name) || name == "reverse") && !scope.is_some_and(is_known) {
+                    bail!(
+                        "--{name} {value}: say which {of} it is for, as in --{name} {}={}; there are {}",
+                        known.first().map_or("NAME", String::as_str),
+                        value.split_once('=').map_or(value.as_str(), |(_, value)| value),
+                        known.join(", ")
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments of the run: its output, memory and messages.
+    pub fn run(&self) -> Result<IngestArgs> {
+        let mut words = vec!["--edges".to_owned(), "-".to_owned()];
+        words.extend(self.flags.iter().cloned());
+        let others = self.options.iter().filter(|option| {
+            let name = option.name.as_str();
+            !NODE_OPTIONS.contains(&name) && !EDGE_OPTIONS.contains(&name) && !OF_GRAPHS.contains(&name)
+        });
+        words.extend(others.flat_map(words_of));
+        self.parse(words)
+    }
+
+    /// The arguments of a node type. `defaults` are options that it has unless the command line gives them.
+    pub fn node_type(&self, name: &str, defaults: &[(&str, String)]) -> Result<IngestArgs> {
+        let mut words = vec!["--edges".to_owned(), "-".to_owned(), "--dry-run".to_owned()];
+        let scoped = self.scoped(&NODE_OPTIONS, |scope| scope == name);
+        let missing = defaults.iter().filter(|(option, _)| !scoped.iter().any(|given| given.name == *option));
+        words.extend(missing.flat_map(|(option, value)| [format!("--{option}"), value.clone()]));
+        words.extend(scoped.iter().flat_map(words_of));
+        self.parse(words)
+    }
+
+    /// The arguments of a relation with these files.
+    pub fn relation(&self, relation: &RelationKey, files: &[String]) -> Result<IngestArgs> {
+        let mut words = vec!["--dry-run".to_owned(), "--edges".to_owned()];
+        words.extend(files.iter().cloned());
+        words.extend(self.scoped(&EDGE_OPTIONS, |scope| is_named(relation, scope)).iter().flat_map(words_of));
+        self.parse(words)
+    }
+
+    /// Whether an option is given for this node type, by name or for all.
+    pub fn has_for_type(&self, option: &str, node_type: &str) -> bool {
+        self.scoped(&[option], |scope| scope == node_type).iter().any(|given| given.name == option)
+    }
+
+    /// The options of this list, with the values that are for all, or for the names that `is_it` accepts.
+    fn scoped(&self, list: &[&str], is_it: impl Fn(&str) -> bool) -> Vec<GivenOption> {
+        let names = self.names();
+        let all = self.options.iter().filter(|option| list.contains(&option.name.as_str()));
+        let scoped = all.filter_map(|option| {
+            let mut values = Vec::new();
+            for value in &option.values {
+                match value.split_once('=') {
+                    Some((scope, value)) if is_it(scope) => values.push(value.to_owned()),
+                    Some((scope, _)) if names.iter().any(|name| name == scope) => {}
+                    _ => values.push(value.clone()),
+                }
+            }
+            (option.values.is_empty() || !values.is_empty()).then(|| GivenOption { name: option.name.clone(), values })
+        });
+        // The value for one type comes after the value for all, which it replaces.
+        let mut options: Vec<GivenOption> = scoped.collect();
+        let is_scoped = |option: &GivenOption| {
+            let given = self.options.iter().filter(|given| given.name == option.name);
+            given.flat_map(|given| &given.values).any(|value| {
+                value
+                    .split_once('=')
+                    .is_some_and(|(scope, value)| is_it(scope) && option.values.iter().any(|own| own == value))
+            })
+        };
+        let own: Vec<String> =
+            options.iter().filter(|option| is_scoped(option)).map(|option| option.name.clone()).collect();
+        options.retain(|option| !own.contains(&option.name) || is_scoped(option));
+        options
+    }
+
+    /// The names of all node types and relations, as options may have them before values.
+    fn names(&self) -> Vec<String> {
+        let relations = self.values("edges").filter_map(relation_of).flat_map(|([source, name, destination], _)| {
+            let full = format!("{source}:{name}:{destination}");
+            [source, name, destination, full]
+        });
+        let types = self.values("nodes").filter_map(|value| Some(value.split_once('=')?.0.to_owned()));
+        relations.chain(types).collect()
+    }
+
+    fn parse(&self, words: Vec<String>) -> Result<IngestArgs> {
+        let line = [self.program.clone()].into_iter().chain(words.into_iter().map(OsString::from));
+        Ok(IngestArgs::try_parse_from(line)?)
+    }
+}
+
+/// Whether an option that is for `scope` is for a relation.
+fn is_named([source, name, destination]: &RelationKey, scope: &str) -> bool {
+    scope == name || scope == format!("{source}:{name}:{destination}")
+}
+
+/// The relation and the file of a value such as `author:writes:paper=writes.parquet`.
+fn relation_of(value: &str) -> Option<(RelationKey, &str)> {
+    let (relation, file) = value.split_once('=')?;
+    let parts: Vec<&str> = relation.split(':').collect();
+    let &[source, name, destination] = parts.as_slice() else { return None };
+    let is_name = |part: &str| !part.is_empty() && !part.contains('/');
+    let key = [source, name, destination].map(str::to_owned);
+    (key.iter().all(|part| is_name(part)) && !file.is_empty()).then_some((key, file))
+}
+
+fn words_of(option: &GivenOption) -> Vec<String> {
+    let name = format!("--{}", option.name);
+    match option.values.as_slice() {
+        [] => vec![name],
+        values => values.iter().flat_map(|value| [name.clone(), value.clone()]).collect(),
+    }
+}

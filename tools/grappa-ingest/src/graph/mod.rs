@@ -1,0 +1,120 @@
+//! Graphs with several node types and relations: their doors on the command line.
+
+mod line;
+mod summary;
+
+use std::{path::Path, time::Instant};
+
+use anyhow::{Result, ensure};
+use grappa_console::Console;
+use grappa_engine::ingest::{
+    ColumnValues, ExternalIds, GraphIngestOptions, Input, NodeIngest, NodeTypeIngest, RelationIngest, TableForm,
+    TableSchema, examine_graph, ingest_graph,
+};
+
+pub use self::line::GraphLine;
+use self::summary::{BuiltGraph, GraphDryRun};
+use crate::{data::Data, tell_what_is_kept};
+
+/// Builds the graph of a command line.
+pub fn run(line: &GraphLine, data: Data, console: Option<&Console>) -> Result<()> {
+    let begin = Instant::now();
+    let args = line.run()?;
+    let opened;
+    let console = match console {
+        Some(console) => console,
+        None => {
+            opened = args.console.open();
+            &opened
+        }
+    };
+    let (options, notes) = (options(line, args.options(data)?)?, Vec::new());
+    if args.is_dry_run() {
+        let readings = examine_graph(&options, &console.bars())?;
+        return console.finish(&GraphDryRun::new(&options, &readings, &notes));
+    }
+    tell_what_is_kept(&options.out);
+    let summary = ingest_graph(&options, &console.bars())?;
+    console.finish(&BuiltGraph::new(&options, &summary, begin.elapsed()))
+}
+
+/// The options of the engine. `run` has those of the run.
+fn options(line: &GraphLine, run: grappa_engine::ingest::IngestOptions) -> Result<GraphIngestOptions> {
+    let (nodes, edges) = (line.nodes()?, line.edges()?);
+    let mut types: Vec<String> = Vec::new();
+    for (name, _) in &nodes {
+        ensure!(!types.contains(name), "--nodes {name}: two node types have this name; give each a name of its own");
+        types.push(name.clone());
+    }
+    for name in edges.iter().flat_map(|([source, _, destination], _)| [source, destination]) {
+        if !types.contains(name) {
+            types.push(name.clone());
+        }
+    }
+    let keys: Vec<_> = edges.iter().map(|(key, _)| key.clone()).collect();
+    line.check(&types, &keys)?;
+    let node_types = types.iter().map(|name| {
+        let given = nodes.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
+        let nodes = node_ingest(line, name, given)?;
+        Ok(NodeTypeIngest { name: name.clone(), nodes })
+    });
+    let relations = edges.iter().map(|(key, files)| {
+        let parsed = line.relation(key, files)?.options(Data::default())?;
+        let [source, name, destination] = key.each_ref().map(String::as_str);
+        Ok(RelationIngest {
+            edges: parsed.edges,
+            reverse: line.reverse_of(key),
+            ..RelationIngest::new([source, name, destination], Vec::<Input>::new())
+        })
+    });
+    Ok(GraphIngestOptions {
+        node_types: node_types.collect::<Result<_>>()?,
+        relations: relations.collect::<Result<_>>()?,
+        resources: run.resources,
+        replace: run.replace,
+        resume: run.resume,
+        writer: run.writer,
+        ..GraphIngestOptions::new(run.out)
+    })
+}
+
+/// The nodes of a type: the value of `--nodes` is their number, or a table of them, or nothing.
+fn node_ingest(line: &GraphLine, name: &str, value: Option<&str>) -> Result<NodeIngest> {
+    let mut defaults: Vec<(&str, String)> = Vec::new();
+    let number = value.and_then(|value| value.parse::<u64>().ok());
+    if let (None, Some(file)) = (number, value) {
+        let form = line.node_type(name, &[])?.options(Data::default())?.nodes.data.tables;
+        let schema = TableSchema::read(Path::new(file), &form)?;
+        match &schema {
+            Some(schema) if !has_features(schema, &form) => defaults.push(("node-ids", file.to_owned())),
+            _ => defaults.push(("features", file.to_owned())),
+        }
+        if line.has_for_type("label", name) {
+            defaults.push(("labels", file.to_owned()));
+        }
+        let id = schema.as_ref().and_then(|schema| schema.id_column(&form));
+        if let Some(id) = id {
+            let kind = if id.values == ColumnValues::Text { "string" } else { "sparse" };
+            defaults.push(("ids", kind.to_owned()));
+        }
+    }
+    let mut nodes = line.node_type(name, &defaults)?.options(Data::default())?.nodes;
+    if number.is_some() {
+        ensure!(
+            nodes.ids == ExternalIds::Dense,
+            "--nodes {name}={}: a number of nodes is for --ids dense; give a file with their ids, or nothing",
+            value.unwrap_or_default()
+        );
+        nodes.number = number;
+    }
+    Ok(nodes)
+}
+
+/// Whether a table has other columns than ids, labels and splits.
+fn has_features(schema: &TableSchema, form: &TableForm) -> bool {
+    let id = schema.id_column(form).map(|column| column.name.clone());
+    let options = &form.columns;
+    let others = [&options.label, &options.split].into_iter().flatten().chain(&id);
+    let others: Vec<&String> = others.collect();
+    schema.columns.iter().any(|column| !others.contains(&&column.name))
+}

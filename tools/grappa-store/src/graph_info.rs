@@ -1,0 +1,72 @@
+//! `grappa-store info` of a graph with node types and relations.
+
+use std::path::Path;
+
+use grappa_console::{ByteSize, Console, Summary, count, printable, table::aligned};
+use grappa_engine::{
+    Graph,
+    info::{FeaturesInfo, GraphInfo, NodeTypeInfo, RelationInfo, graph_info},
+};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct ShownGraph {
+    #[serde(flatten)]
+    info: GraphInfo,
+    #[serde(skip)]
+    graph: String,
+}
+
+pub fn run(path: &Path, console: &Console) -> anyhow::Result<()> {
+    let info = graph_info(&Graph::open(path)?, path)?;
+    console.answer(&ShownGraph { info, graph: path.display().to_string() })
+}
+
+impl Summary for ShownGraph {
+    fn text(&self) -> String {
+        let info = &self.info;
+        let title = format!(
+            "{}: {} nodes of {} types, {} edges of {} relations, {}, written by {}",
+            printable(&self.graph),
+            count(info.nodes),
+            info.node_types.len(),
+            count(info.edges),
+            info.relations.len(),
+            ByteSize(info.bytes),
+            printable(&info.writer)
+        );
+        let types = ["node type", "nodes", "ids", "features", "labels", "train", "val", "test", "bytes"];
+        let types = [types.map(str::to_owned).to_vec()].into_iter().chain(info.node_types.iter().map(type_row));
+        let relations = ["relation", "edges", "weights", "features", "reverse of", "bytes"];
+        let relations =
+            [relations.map(str::to_owned).to_vec()].into_iter().chain(info.relations.iter().map(relation_row));
+        let tables = [types.collect::<Vec<_>>(), relations.collect()].map(|rows| aligned(&rows, &[]).join("\n"));
+        [&[title][..], &tables].concat().join("\n\n")
+    }
+}
+
+fn type_row(of: &NodeTypeInfo) -> Vec<String> {
+    let features = of.features.as_ref().map(|FeaturesInfo { dim, dtype, .. }| format!("{dim} x {dtype}"));
+    let labels = of.classes.map(|classes| match of.labels {
+        Some("targets") => format!("{classes} targets"),
+        _ => format!("{classes} classes"),
+    });
+    let splits = [of.splits.train, of.splits.val, of.splits.test];
+    let mut row = vec![printable(&of.name).into_owned(), of.nodes.to_string(), of.ids.to_owned()];
+    row.extend([features, labels].map(Option::unwrap_or_default));
+    row.extend(splits.map(|nodes| nodes.map_or_else(String::new, |nodes| nodes.to_string())));
+    row.push(ByteSize(of.bytes).to_string());
+    row
+}
+
+fn relation_row(of: &RelationInfo) -> Vec<String> {
+    let features = of.edge_features.as_ref().map(|features| format!("{} x {}", features.dim, features.dtype));
+    vec![
+        printable(&of.name).into_owned(),
+        of.edges.to_string(),
+        if of.weighted { "yes" } else { "" }.to_owned(),
+        features.unwrap_or_default(),
+        of.reverse_of.as_ref().map_or_else(String::new, |name| printable(name).into_owned()),
+        ByteSize(of.bytes).to_string(),
+    ]
+}
