@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 
 def container(name, kind):
     """Meta and payload of a container file. They are equal in all layouts of the file."""
-    files = [GOLDEN / layout / name for layout in ["v1", "v1-pages"]]
+    files = [GOLDEN / layout / name for layout in ["v1", "v1-pages", "v2"]]
     found = [open_container(path, kind) for path in files if path.exists()]
     assert all(each == found[0] for each in found), name
     return found[0]
@@ -27,7 +27,8 @@ def container(name, kind):
 def open_container(path, kind):
     file = path.read_bytes()
     magic, found, version, offset, length, meta_length, block, _, _, _ = struct.unpack_from("<8s4sIQQIIQQQ", file)
-    assert (magic, found, version) == (b"\x89GRAPPA\n", kind.encode(), 1), path
+    expected = 2 if kind in ("GRPH", "MEMB") else 1
+    assert (magic, found, version) == (b"\x89GRAPPA\n", kind.encode(), expected), path
     assert len(file) == offset + length + 8 * -(-length // block), path
     assert not any(file[64 + meta_length : offset]), path
     return file[64 : 64 + meta_length], file[offset : offset + length]
@@ -401,7 +402,11 @@ class Archive:
 
 def manifest(name):
     meta, payload = container(name, "MANI")
-    archive, root = Archive(payload), len(payload) - 144
+    assert meta == b""
+    return manifest_at(Archive(payload), len(payload) - 144)
+
+
+def manifest_at(archive, root):
     u64 = lambda at: archive.integer(at, "Q")
     u32 = lambda at: archive.integer(at, "I")
     u8 = lambda at: archive.integer(at, "B")
@@ -430,8 +435,38 @@ def manifest(name):
         found["features"] = (u32(at), dtype, u32(at + 8), source)
     if u8(root + 84):
         found["labels"] = (u32(root + 88), ["single", "multi"][u8(root + 92)])
-    assert meta == b""
     return found
+
+
+# graph.md
+
+
+def graph(name):
+    meta, payload = container(name, "GRPH")
+    assert meta == b""
+    archive, root = Archive(payload), len(payload) - 32
+    u32 = lambda at: archive.integer(at, "I")
+    digest = lambda at: archive.integer(at, "Q")
+    reverse_of = lambda at: u32(at + 4) if archive.integer(at, "B") else None
+    return {
+        "writer": archive.string(root),
+        "node_types": archive.vector(root + 8, 16, lambda at: (archive.string(at), digest(at + 8))),
+        "relations": archive.vector(
+            root + 16, 32, lambda at: (u32(at), archive.string(at + 4), u32(at + 12), reverse_of(at + 16), digest(at + 24))
+        ),
+        "generator": archive.string(root + 24),
+    }
+
+
+def member(name):
+    """The manifest of a member, and the starts of the chunks of its sources, if it has any."""
+    meta, payload = container(name, "MEMB")
+    assert meta == b""
+    archive, root = Archive(payload), len(payload) - 160
+    kind = archive.integer(root + 144, "B")
+    assert kind in (1, 2)
+    u64 = lambda at: archive.integer(at, "Q")
+    return manifest_at(archive, root), archive.vector(root + 148, 8, u64) if kind == 1 else None
 
 
 def held_out(found):
@@ -520,6 +555,14 @@ def main():
     expect("held out", held_out(manifest("manifest-held-out")), ["test", "val"])
     halo = {"edges": 4, "chunks": [(0, 1, 1, 0, []), (1, 0, 0, 4, [4, 0])]}
     expect("manifest-halo-degrees", manifest("manifest-halo-degrees"), whole | halo)
+    relations = [(0, "writes", 1, None, 33), (1, "rev_writes", 0, 0, 44)]
+    typed = {"writer": "grappa-ingest 0.1.0", "node_types": [("author", 11), ("paper", 22)], "relations": relations, "generator": ""}
+    expect("graph", graph("graph"), typed)
+    no_edges = {"edges": 0, "chunks": [(1, 0, 0, 0, []), (1, 0, 0, 0, [])], "weighted": 0}
+    expect("member-type", member("member-type"), (whole | no_edges, None))
+    no_nodes = {"features": None, "labels": None, "splits": [], "external": "dense", "permutation": "identity"}
+    three = {"chunks": [(1, 0, 0, 3, [1, 2, 0]), (1, 0, 0, 4, [4, 0, 0])]}
+    expect("member-relation", member("member-relation"), (whole | no_nodes | three, [0, 7, 8, 20]))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 from . import model as model, pyg as pyg
 from ._grappa import Error as Error, __version__ as __version__
 from .generation import generate as generate
+from .graph import Graph as Graph, NodeType as NodeType, Relation as Relation, open as open
 from .ingestion import ingest as ingest
 from .layerwise import LayerBatch as LayerBatch, inference as inference
 from .links import LinkBatch as LinkBatch, LinkNeighborLoader as LinkNeighborLoader
 from .loader import Batch as Batch, Block as Block, NeighborLoader as NeighborLoader
 from .runs import Run as Run, train as train
-from .store import Store as Store, open as open
+from .store import Store as Store

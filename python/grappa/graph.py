@@ -155,7 +155,11 @@ class Graph:
         (5, 8)
     """
 
+    #: How `grappa.ingest` made it; None if it was opened.
+    ingested: dict[str, Any] | None
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.ingested = None
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"{path!r} is no path of a graph; give the folder that grappa.ingest wrote")
         self._graph = _grappa.Graph(os.fspath(path))

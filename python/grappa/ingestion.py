@@ -11,10 +11,11 @@ from ._grappa import in_python
 from ._options import IngestOptions
 from .command import run
 from .inputs import data_of
+from .graph import Graph
 from .store import Store
 
 
-def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Unpack[IngestOptions]) -> Store | dict[str, Any]:
+def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Unpack[IngestOptions]) -> Store | Graph | dict[str, Any]:
     """Builds a store, and opens it.
 
     Options are as in ``grappa-ingest --help``, with ``_`` for ``-``: ``undirected=True``, ``split="60/20/20"``,
@@ -34,7 +35,9 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
             - a graph of NetworkX. ``ids`` and ``undirected`` follow from it, and rows of features and labels are in the order of
               its nodes. ``features_from=["age"]``, ``label="kind"``, ``split_column="part"`` and ``weight="km"`` name attributes;
             - a ``torch_geometric.data.Data``, with its ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``,
-              ``edge_weight`` and ``edge_attr``.
+              ``edge_weight`` and ``edge_attr``;
+            - a ``torch_geometric.data.HeteroData``, with the same of each node type and relation, and the options ``memory``,
+              ``threads``, ``tmp``, ``force``, ``resume``, ``chunks`` and ``seed``.
         out: Folder of the new store.
         progress: Whether to show a progress bar (needs tqdm), and then how the input was read.
         **options: ``val_edges`` and ``test_edges``, as `edges`, are edges that the graph does not have. ``features`` (shape (N,
@@ -43,7 +46,7 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
             ``labels`` may be sparse matrices. A ``str`` is the name of a file, a list has values.
 
     Returns:
-        The store. ``print(store.ingested)`` says how the input was read. With ``dry_run=True``, what it would become, as a dict.
+        The store, or a `Graph` if there are several node types. ``print(store.ingested)`` says how the input was read. With ``dry_run=True``, what it would become, as a dict.
 
     Raises:
         ValueError: An option is unknown or has an impossible value.
@@ -57,6 +60,13 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
         >>> store.num_nodes, store.num_edges
         (10, 20)
     """
+    if hasattr(edges, "edge_types") and hasattr(edges, "node_types"):
+        from .typed_inputs import ingest_typed
+
+        typed = ingest_typed(edges, out, progress, {**options})
+        graph = Graph(out)
+        graph.ingested = typed
+        return graph
     given: dict[str, Any] = {**options}
     if edges is not None:
         given["edges"] = edges

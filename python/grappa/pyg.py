@@ -73,10 +73,6 @@ class NeighborLoader(Loader[Data]):
         torch.float32
     """
 
-    def __new__(cls, data: Any = None, *arguments: Any, **options: Any) -> Any:
-        graph = typed_graph(data) if cls is NeighborLoader else None
-        return super().__new__(cls) if graph is None else HeteroNeighborLoader(graph, *arguments, **options)
-
     def __init__(
         self,
         data: StoreLike,
@@ -104,6 +100,11 @@ class NeighborLoader(Loader[Data]):
         **options: Any,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
+        if typed_graph(data) is not None:
+            # Batches of a graph with types are made by the other class.
+            self.__class__ = HeteroNeighborLoader
+            HeteroNeighborLoader.__init__(self, **arguments, **options)
+            return
         refuse(
             options,
             temporal_strategy,

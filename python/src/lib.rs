@@ -11,6 +11,7 @@ mod edge_values;
 mod epochs;
 mod error;
 mod graph;
+mod graph_ingest;
 mod in_edges;
 mod inputs;
 mod labels;
@@ -42,6 +43,8 @@ mod _grappa {
     use super::error::exception_of;
     #[pymodule_export]
     use super::graph::Graph;
+    #[pymodule_export]
+    use super::graph_ingest::ingest_graph;
     #[pymodule_export]
     use super::loader::{Loader, default_memory};
     #[pymodule_export]

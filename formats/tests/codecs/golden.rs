@@ -1,7 +1,8 @@
 //! Golden files of every released layout. The current encoder writes the newest layout; the current decoder reads all.
 //!
 //! `v1` has the files of the first writers, with a checksum for each 64 KiB of payload. `v1-pages` has the files whose
-//! layout changed since: those with random reads. Their payload starts at a page boundary and has a checksum per page.
+//! layout changed since: those with random reads. Their payload starts at a page boundary and has a checksum per page. `v2` has the kinds
+//! of version 2.
 //!
 //! After adding a sample, run the tests once with `WRITE_GOLDEN=1`, which writes missing files. Existing files are
 //! never changed, because stores of users have their layout.
@@ -10,6 +11,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+
+use grappa_formats::container::MAGIC;
 
 use crate::samples;
 
@@ -23,17 +26,23 @@ fn read(path: &Path) -> Vec<u8> {
 
 /// The file in the layout of the first writers that wrote it.
 pub fn bytes(name: &str) -> Vec<u8> {
-    let [old, new] = ["v1", "v1-pages"].map(|layout| folder(layout).join(name));
-    read(if old.exists() { &old } else { &new })
+    let mut files = ["v1", "v1-pages", "v2"].map(|layout| folder(layout).join(name)).into_iter();
+    read(&files.find(|path| path.exists()).unwrap_or_else(|| panic!("no golden file is named {name}")))
+}
+
+/// The folder of new files of a sample.
+fn newest_layout(sample: &samples::Sample) -> &'static str {
+    if sample.bytes.starts_with(&MAGIC) && sample.bytes[12] == 2 { "v2" } else { "v1-pages" }
 }
 
 #[test]
 fn encoders_write_the_golden_files() {
     for sample in samples::all() {
-        let [old, new] = ["v1", "v1-pages"].map(|layout| folder(layout).join(sample.name));
+        let layout = newest_layout(&sample);
+        let [old, new] = ["v1", layout].map(|layout| folder(layout).join(sample.name));
         let is_golden = |path: &PathBuf| path.exists() && read(path) == sample.bytes;
         if std::env::var_os("WRITE_GOLDEN").is_some() && !new.exists() && !is_golden(&old) {
-            fs::create_dir_all(folder("v1-pages")).unwrap();
+            fs::create_dir_all(folder(layout)).unwrap();
             fs::write(&new, &sample.bytes).unwrap();
         }
         let newest = if new.exists() { new } else { old };
@@ -44,7 +53,7 @@ fn encoders_write_the_golden_files() {
 #[test]
 fn decoders_read_the_golden_files() {
     let names: Vec<_> = samples::all().iter().map(|sample| sample.name).collect();
-    for (layout, files) in [("v1", 22), ("v1-pages", 21)] {
+    for (layout, files) in [("v1", 22), ("v1-pages", 21), ("v2", 3)] {
         let mut read_files = 0;
         for entry in fs::read_dir(folder(layout)).unwrap() {
             let path = entry.unwrap().path();

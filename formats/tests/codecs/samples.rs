@@ -8,6 +8,7 @@ use grappa_formats::{
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     edge_rows::{EdgeRows, WEIGHT},
     features::{FeatureLayout, FeaturesMeta},
+    graph::{GraphManifest, NodeTypeEntry, RelationEntry},
     labels::{Labels, LabelsMeta},
     manifest::*,
     permutation_table::PermutationTable,
@@ -34,6 +35,9 @@ pub fn all() -> Vec<Sample> {
         sample("manifest-halo", halo_manifest().encode()),
         sample("manifest-held-out", held_out_manifest().encode()),
         sample("manifest-halo-degrees", halo_degrees_manifest().encode()),
+        sample("graph", graph().encode()),
+        sample("member-type", type_manifest().encode()),
+        sample("member-relation", relation_manifest().encode()),
         sample("features-f32", features(FeatureDtype::F32)),
         sample("features-f16", features(FeatureDtype::F16)),
         sample("features-bf16", features(FeatureDtype::Bf16)),
@@ -71,6 +75,8 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "manifest" | "manifest-slice" | "manifest-halo" | "manifest-halo-degrees" | "manifest-held-out" => {
             Manifest::decode(bytes).map(drop)
         }
+        "member-type" | "member-relation" => Manifest::decode(bytes).map(drop),
+        "graph" => GraphManifest::decode(bytes).map(drop),
         "split" => splits::decode(bytes, "train", SPLIT_NODES).map(drop),
         "assignment" => Assignment::decode(bytes, 2, 4).map(drop),
         "assignment-sweep" => Assignment::decode(bytes, 5, 4).and_then(|a| a.check_owners()),
@@ -366,6 +372,44 @@ pub fn manifest() -> Manifest {
         edge_options: EdgeOptions { undirected: false, dedup: true, self_loops: SelfLoops::Add },
         generator: String::new(),
         files: vec![entry("chunk-0/edges", 4242, 0x0123_4567_89ab_cdef), entry("ids", 99, 0xfedc_ba98_7654_3210)],
+    }
+}
+
+/// A graph with a relation and its reverse.
+pub fn graph() -> GraphManifest {
+    let of_type = |name: &str, digest| NodeTypeEntry { name: name.into(), digest };
+    let writes = RelationEntry { source: 0, name: "writes".into(), destination: 1, reverse_of: None, digest: 33 };
+    let reverse =
+        RelationEntry { source: 1, name: "rev_writes".into(), destination: 0, reverse_of: Some(0), digest: 44 };
+    GraphManifest {
+        writer: "grappa-ingest 0.1.0".into(),
+        node_types: vec![of_type("author", 11), of_type("paper", 22)],
+        relations: vec![writes, reverse],
+        generator: String::new(),
+    }
+}
+
+/// A node type of a graph.
+pub fn type_manifest() -> Manifest {
+    Manifest {
+        sources: Sources::None,
+        edges: 0,
+        chunks: vec![ChunkEntry::of_buckets(Vec::new()); 2],
+        weighted: false,
+        ..manifest()
+    }
+}
+
+/// A relation of a graph, from nodes in three chunks.
+pub fn relation_manifest() -> Manifest {
+    Manifest {
+        sources: Sources::Type(vec![0, 7, 8, 20]),
+        chunks: vec![ChunkEntry::of_buckets(vec![1, 2, 0]), ChunkEntry::of_buckets(vec![4, 0, 0])],
+        ids: IdSpec { external: ExternalIds::Dense, permutation: PermutationSpec::Identity },
+        features: None,
+        labels: None,
+        splits: vec![],
+        ..manifest()
     }
 }
 

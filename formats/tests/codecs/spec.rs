@@ -25,12 +25,13 @@ fn example_line(line: &str) -> (usize, Vec<u8>) {
 
 #[test]
 fn examples_match_the_golden_files() {
-    const PAGES: [&str; 12] = [
+    const PAGES: [&str; 13] = [
         "aggregates.md",
         "assignment.md",
         "container.md",
         "edge-features.md",
         "features.md",
+        "graph.md",
         "ids.md",
         "labels.md",
         "manifest.md",

@@ -1,6 +1,9 @@
 //! Manifests.
 
-use grappa_formats::manifest::{ArchivedManifest, ChunkEntry, FileEntry, Manifest};
+use grappa_formats::{
+    graph::GraphManifest,
+    manifest::{ArchivedManifest, ChunkEntry, FileEntry, Manifest, Sources},
+};
 
 use super::*;
 
@@ -70,4 +73,36 @@ fn paths_that_leave_the_store_are_refused() {
         let file = FileEntry { path: path.into(), bytes: 0, digest: 0 };
         refused(|m| m.files = vec![file], "leads out of the store");
     }
+}
+
+/// Asserts that a graph with this change is refused.
+#[track_caller]
+fn graph(change: impl FnOnce(&mut GraphManifest), message: &str) {
+    let mut graph = samples::graph();
+    change(&mut graph);
+    expect(GraphManifest::decode(&graph.encode()).map(drop), 64, message);
+}
+
+#[test]
+fn types_and_relations_of_a_graph_agree() {
+    graph(|g| g.node_types.clear(), "at least one node type");
+    graph(|g| g.node_types[1].name = "author".into(), "two node types are named \"author\"");
+    graph(|g| g.node_types[0].name.clear(), "node type 0 has no name");
+    graph(|g| g.relations[0].name.clear(), "relation 0 has no name");
+    graph(|g| g.relations[1].source = 2, "relation 1 joins types that the graph does not have");
+    graph(|g| g.relations.push(g.relations[0].clone()), "two relations are named author:writes:paper");
+    graph(|g| g.relations[1].reverse_of = Some(1), "relation 1 is the reverse of one between other types");
+    graph(|g| g.relations[1].reverse_of = Some(9), "relation 1 is the reverse of one between other types");
+}
+
+#[test]
+fn members_have_edges_or_nodes() {
+    let refused = |manifest: Manifest, message| expect(Manifest::decode(&manifest.encode()).map(drop), 64, message);
+    let (of_type, relation) = (samples::type_manifest(), samples::relation_manifest());
+    refused(Manifest { edges: 7, ..of_type.clone() }, "7 edges, but the chunks have 0");
+    let counted = vec![ChunkEntry::of_buckets(vec![1, 2]), ChunkEntry::of_buckets(vec![4, 0])];
+    refused(Manifest { chunks: counted.clone(), ..of_type }, "do not add up");
+    refused(Manifest { chunks: counted, ..relation.clone() }, "do not add up");
+    refused(Manifest { sources: Sources::Type(vec![1, 2]), ..relation.clone() }, "chunk starts must begin with 0");
+    refused(Manifest { splits: samples::manifest().splits, ..relation }, "a relation has features, labels or splits");
 }

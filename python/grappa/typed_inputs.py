@@ -1,0 +1,99 @@
+"""Graphs with types as inputs of ingest: what PyTorch Geometric has in a `HeteroData`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _grappa
+from .arguments import flag, integer
+from .command import _Bar, tell_warnings, warn
+from .inputs import Data, EdgeIndex, _Option, _value
+from .loader import _bytes
+
+#: Attributes of node types and of relations, and the options that they are.
+OF_NODES = {"x": "features", "y": "labels", "train_mask": "train", "val_mask": "val", "test_mask": "test"}
+OF_EDGES = {"edge_index": "edges", "edge_weight": "weights", "edge_attr": "edge_features"}
+#: Options of the run, with their defaults.
+OPTIONS: dict[str, Any] = {
+    "memory": None, "threads": None, "tmp": None, "force": False, "resume": False, "chunks": None, "seed": 0,
+}  # fmt: skip
+
+
+def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, options: dict[str, Any]) -> dict[str, Any]:
+    """Ingests a `torch_geometric.data.HeteroData`. Returns a summary.
+
+    Raises:
+        ValueError: An option is unknown or impossible for a graph with types, or data has an impossible shape.
+    """
+    if out is None:
+        raise ValueError("out=...: give the folder of the new graph")
+    unknown = next((name for name in options if name not in OPTIONS), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{unknown}: a HeteroData is ingested with {', '.join(OPTIONS)} alone; change the data instead, for example with "
+            "torch_geometric.transforms.ToUndirected() for reverse relations"
+        )
+    if not data.edge_types:
+        raise ValueError("this HeteroData has no relations; set data['author', 'writes', 'paper'].edge_index")
+    left_out: set[str] = set()
+    nodes = [_nodes(data, name, left_out) for name in data.node_types]
+    relations = [_relation(data, edge_type, left_out) for edge_type in data.edge_types]
+    if left_out:
+        warn(f"a store does not keep {', '.join(sorted(left_out))} of this HeteroData")
+    run = OPTIONS | options
+    run = {
+        **run,
+        "out": os.fspath(out),
+        "memory": _bytes(run["memory"]),
+        "threads": None if run["threads"] is None else integer("threads", run["threads"], 1),
+        "tmp": None if run["tmp"] is None else os.fspath(run["tmp"]),
+        "force": flag("force", run["force"]),
+        "resume": flag("resume", run["resume"]),
+        "chunks": None if run["chunks"] is None else integer("chunks", run["chunks"], 1, bits=32),
+        "seed": integer("seed", run["seed"], 0),
+    }
+    try:
+        with _Bar(progress) as bar:
+            return _grappa.ingest_graph(nodes, relations, run, bar.report)
+    finally:
+        tell_warnings()
+
+
+def _nodes(data: Any, name: str, left_out: set[str]) -> dict[str, Any]:
+    of_type = data[name]
+    count = of_type.num_nodes
+    if count is None:
+        raise ValueError(f"data[{name!r}] has no number of nodes; set data[{name!r}].num_nodes")
+    left_out.update(set(of_type.keys()) - set(OF_NODES) - {"num_nodes"})
+    entries = {option: None for option in OF_NODES.values()}
+    for attribute, option in OF_NODES.items():
+        if attribute in of_type:
+            value = of_type[attribute]
+            if option == "labels" and value.dim() == 2 and value.size(1) == 1:
+                value = value.view(-1)
+            entries[option] = _data(f"data[{name!r}].{attribute}", option, value)
+    return {"name": name, "nodes": int(count), **entries}
+
+
+def _relation(data: Any, edge_type: tuple[str, str, str], left_out: set[str]) -> dict[str, Any]:
+    of_type = data[edge_type]
+    shown = f"data[{', '.join(map(repr, edge_type))}]"
+    if of_type.get("edge_index") is None:
+        raise ValueError(
+            f"{shown} has no edge_index; with adj_t, set edge_index = torch_geometric.utils.to_edge_index(adj_t.t())[0]"
+        )
+    left_out.update(set(of_type.keys()) - set(OF_EDGES))
+    entries: dict[str, Any] = {option: None for option in OF_EDGES.values()}
+    for attribute, option in OF_EDGES.items():
+        if attribute in of_type:
+            value = of_type[attribute]
+            if option == "edges":
+                value = EdgeIndex.checked(value, f"{shown}.edge_index")
+            entries[option] = _data(f"{shown}.{attribute}", option, value)
+    source, name, destination = edge_type
+    return {"source": source, "name": name, "destination": destination, **entries}
+
+
+def _data(name: str, option: str, value: Any) -> Data:
+    return Data(option, 0, name, _value(value, _Option(option, option, "")))
