@@ -71,7 +71,7 @@ class IngestOptions(TypedDict, total=False):
     missing: str | float | Sequence[str | float]
     #: Id of each row of features= and labels=: .npy, Parquet, or text with one id per line.
     node_ids: Any
-    #: Number of nodes, for ids="dense": ids are 0 to N - 1.
+    #: Number of nodes, for ids="dense": ids are 0 to N - 1; with several node types TYPE=N or TYPE=FILE.
     nodes: int
     #: Dataset folder in the layout of the Open Graph Benchmark (OGB).
     ogb: Path
@@ -79,6 +79,8 @@ class IngestOptions(TypedDict, total=False):
     on_bad_line: Literal["fail", "skip"]
     #: Continue a run that was stopped or killed, with the same options.
     resume: bool
+    #: Add a relation with the ends swapped to each relation, or to those that are named: RELATION=NAME.
+    reverse: str | Sequence[str]
     #: Store whose schema encodes the tables: its columns by name, its means, categories and classes.
     schema_of: Path
     #: Seed of assign="random".

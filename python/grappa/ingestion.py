@@ -11,7 +11,7 @@ from ._grappa import in_python
 from ._options import IngestOptions
 from .command import run
 from .inputs import data_of
-from .graph import Graph
+from .graph import Graph, open
 from .store import Store
 
 
@@ -76,7 +76,7 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
         print(summary, file=sys.stderr)
     if out is None or given.get("dry_run"):
         return summary
-    store = Store(out)
+    store = open(out)
     store.ingested = summary
     return store
 

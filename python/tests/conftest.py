@@ -34,6 +34,26 @@ def store(cora):
 
 
 @pytest.fixture(scope="session")
+def typed(tmp_path_factory):
+    """The folder of a graph with authors and papers."""
+    folder = tmp_path_factory.mktemp("typed")
+    (folder / "authors.csv").write_text("id,age,papers\nada,36,2\nbob,41,1\ncy,25,1\n")
+    (folder / "papers.csv").write_text("id,year,area\np1,2019,db\np2,2021,ml\n")
+    (folder / "writes.csv").write_text("author,paper\nada,p1\nbob,p1\nada,p2\ncy,p2\n")
+    (folder / "train.txt").write_text("p1\n")
+    out = folder / "typed.grappa"
+    grappa.ingest(
+        f"author:writes:paper={folder / 'writes.csv'}",
+        nodes=[f"author={folder / 'authors.csv'}", f"paper={folder / 'papers.csv'}"],
+        label="paper=area",
+        train=f"paper={folder / 'train.txt'}",
+        reverse=True,
+        out=out,
+    )
+    return out
+
+
+@pytest.fixture(scope="session")
 def weighted(tmp_path_factory):
     """A store with edge weights, and its edges: shape (e, 2), with the weight of each."""
     random = np.random.default_rng(5)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import grappa
-from grappa import generation, ingestion, links, loader, runs, store
+from grappa import generation, graph, ingestion, links, loader, runs, store
 
-MODULES = [generation, ingestion, links, loader, store]
+MODULES = [generation, graph, ingestion, links, loader, store]
 try:
     from grappa import convolutions, layerwise, model, pyg, samplers
 except ImportError:
@@ -26,8 +26,9 @@ NEEDED = {"to_pyg": "torch_geometric", "to_scipy": "scipy"}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_examples(module, cora, tmp_path, request):
+def test_examples(module, cora, typed, tmp_path, request):
     names = {"grappa": grappa, "np": np, "cora": cora, "folder": pathlib.Path(tmp_path), "store": grappa.open(cora)}
+    names["typed"] = grappa.open(typed)
     if module.__name__ in ("grappa.model", "grappa.runs"):
         names["run"] = request.getfixturevalue("run")
     failed = attempted = 0

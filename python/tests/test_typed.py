@@ -274,3 +274,33 @@ def test_partitions_divide_the_seeds(data, graph, partitions):
         )
         seen += [node for batch in loader for node in batch["paper"].n_id[: batch["paper"].batch_size].tolist()]
     assert sorted(set(seen)) == data["paper"].train_mask.nonzero().flatten().tolist()
+
+
+def test_a_folder_of_tables_is_a_graph(tmp_path):
+    tables = tmp_path / "shop"
+    tables.mkdir()
+    (tables / "users.csv").write_text("id,age\nann,30\nbob,40\n")
+    (tables / "orders.csv").write_text("id,user,price\n1,ann,9.5\n2,bob,3\n3,,4\n")
+    graph = grappa.ingest(
+        tables=tables, key=["users.id", "orders.id"], foreign_key="orders.user=users", out=tmp_path / "shop.grappa"
+    )
+    assert graph.edge_types == [("orders", "user", "users"), ("users", "rev_user", "orders")]
+    assert graph["users", "rev_user", "orders"].reverse_of == ("orders", "user", "users")
+    assert graph["orders", "user", "users"].num_edges == 2
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1], "users", batch_size=2)))
+    orders = batch["orders"]
+    assert sorted(graph["orders"].ids(orders.n_id)) == [1, 2]
+    assert sorted(orders.x[:, 0].tolist()) == [3.0, 9.5]
+
+
+def test_a_hetero_data_that_is_no_graph_is_named(data, tmp_path):
+    with pytest.raises(ValueError, match="undirected: a HeteroData is ingested with"):
+        grappa.ingest(data, undirected=True, out=tmp_path / "g.grappa")
+    wrong = HeteroData()
+    wrong["a"].num_nodes, wrong["b"].num_nodes = 2, 3
+    with pytest.raises(ValueError, match="has no relations"):
+        grappa.ingest(wrong, out=tmp_path / "g.grappa")
+    wrong["a", "to", "b"].edge_index = torch.tensor([[0, 1], [0, 3]])
+    with pytest.raises(grappa.Error, match="3"):
+        grappa.ingest(wrong, out=tmp_path / "g.grappa")
+    assert not (tmp_path / "g.grappa").exists()
