@@ -35,7 +35,7 @@ _MODULES = {
     "train": "runs",
 }
 #: Modules that need other packages; ``from grappa import *`` leaves them out.
-_SUBMODULES = ("model", "pyg")
+_SUBMODULES = ("model", "ops", "pyg")
 
 __all__ = list(_MODULES)
 

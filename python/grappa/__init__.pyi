@@ -1,4 +1,4 @@
-from . import model as model, pyg as pyg
+from . import model as model, ops as ops, pyg as pyg
 from ._grappa import Error as Error, __version__ as __version__
 from .generation import generate as generate
 from .graph import Graph as Graph, NodeType as NodeType, Relation as Relation, open as open

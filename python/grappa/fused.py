@@ -15,6 +15,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, MessagePassing, PNAConv, norm as norms
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from .fast_convolutions import convolve_fast
+
 ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 
 #: The attribute of a batch's `edge_index` with its hops.
@@ -213,6 +215,8 @@ class _Convolution:
         args, kwargs = tuple(map(first, args)), {key: first(value) for key, value in kwargs.items()}
         if isinstance(self.conv, ROWS_OF_ALL):
             return forward(rows, edge_index[:, :count], *args, **kwargs)[: size[1]].as_subclass(_Rows)
+        if (out := convolve_fast(self.conv, (rows, rows[: size[1]]), edge_index[:, :count], *args, **kwargs)) is not None:
+            return out.as_subclass(_Rows)
         if not _takes_pairs(type(self.conv)):
             raise _CannotFuse(f"{name} takes no pair of sources and destinations, so its rows may depend on other edges")
         return forward((rows, rows[: size[1]]), edge_index[:, :count], *args, **kwargs).as_subclass(_Rows)

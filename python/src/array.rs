@@ -6,7 +6,7 @@ use std::{
     any::Any,
     ffi::CStr,
     os::raw::c_int,
-    ptr,
+    ptr, slice,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,7 +14,12 @@ use std::{
 };
 
 use grappa_engine::Batch;
-use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
+use pyo3::{
+    buffer::{Element, PyBuffer},
+    exceptions::PyBufferError,
+    ffi,
+    prelude::*,
+};
 
 use crate::process::OfProcess;
 
@@ -180,5 +185,40 @@ impl Array {
             (*view).obj = slf.into_ptr();
         }
         Ok(())
+    }
+}
+
+/// The values of an array of another library.
+pub fn values<T: Element>(array: &PyBuffer<T>) -> PyResult<&[T]> {
+    check(array)?;
+    if array.item_count() == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: the buffer keeps the memory: one range of as many values of this type, which Python checked. Any bits are a value of the
+    // types of numbers that it has. Whoever writes to the array meanwhile, on another thread, gets values of before or after.
+    Ok(unsafe { slice::from_raw_parts(array.buf_ptr().cast(), array.item_count()) })
+}
+
+/// The values of an array of another library, for writing. No other argument of a function may be a part of it.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "the array belongs to Python, and the result to the only argument that names it"
+)]
+pub fn values_mut<T: Element>(array: &PyBuffer<T>) -> PyResult<&mut [T]> {
+    check(array)?;
+    if array.readonly() {
+        return Err(PyBufferError::new_err("an array for results is read-only"));
+    }
+    if array.item_count() == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: as above; the caller made the array for the results.
+    Ok(unsafe { slice::from_raw_parts_mut(array.buf_ptr().cast(), array.item_count()) })
+}
+
+fn check<T: Element>(array: &PyBuffer<T>) -> PyResult<()> {
+    match array.is_c_contiguous() {
+        true => Ok(()),
+        false => Err(PyBufferError::new_err(format!("an array with strides {:?} has gaps", array.strides()))),
     }
 }

@@ -2,7 +2,7 @@
 //! interfaces of NumPy, PyTorch and PyTorch Geometric.
 //!
 //! Nothing here links libtorch. Arrays reach Python through the buffer protocol (`array`), so NumPy and PyTorch use the
-//! memory that Rust wrote, and ingest reads the memory of arrays and tables (`inputs`). The GIL is free while Python waits for threads of
+//! memory that Rust wrote, ingest reads the memory of arrays and tables (`inputs`), and kernels work on the memory of tensors (`kernels`). The GIL is free while Python waits for threads of
 //! Rust. They take it in one case: to read an array of another library by rows.
 
 mod array;
@@ -14,6 +14,7 @@ mod graph;
 mod graph_ingest;
 mod in_edges;
 mod inputs;
+mod kernels;
 mod labels;
 mod layout;
 mod links;
@@ -26,6 +27,7 @@ mod program;
 mod runs;
 mod sampler;
 mod store;
+mod threads;
 mod typed_loader;
 mod typed_options;
 
@@ -45,6 +47,11 @@ mod _grappa {
     use super::graph::Graph;
     #[pymodule_export]
     use super::graph_ingest::ingest_graph;
+    #[pymodule_export]
+    use super::kernels::{
+        edge_products, edge_softmax, edge_softmax_backward, pair_logits, pair_logits_backward, sort_edges, sum_logits,
+        sum_logits_backward, transpose_edges, weighted_sum, weighted_sum_backward,
+    };
     #[pymodule_export]
     use super::loader::{Loader, default_memory};
     #[pymodule_export]

@@ -38,6 +38,8 @@ fn repeats() -> usize {
 
 fn main() {
     runtime::keep_freed_memory(u64::MAX);
+    // Registers libtorch's threads for our kernels.
+    runtime::set_threads(tch::get_num_threads() as usize);
     let minibatch = minibatch();
     println!("threads: {}", tch::get_num_threads());
     for (hop, block) in minibatch.blocks.iter().enumerate() {

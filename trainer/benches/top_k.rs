@@ -12,7 +12,7 @@ use grappa_formats::{NodeId, manifest::FeatureDtype, random::SplitMix64};
 use grappa_io::progress::Silent;
 use grappa_run::model::{Decoder, LayerKind, ModelOptions};
 use grappa_sampling::NodeSet;
-use grappa_trainer::{links::LinkEmbeddings, nn::Model};
+use grappa_trainer::{links::LinkEmbeddings, nn::Model, runtime};
 use tch::{Device, Kind, Tensor};
 
 const WIDTH: usize = 128;
@@ -28,7 +28,7 @@ fn main() {
         true => (1 << 12, 100),
         false => (1u64 << 22, sources.unwrap_or(10_000)),
     };
-    tch::set_num_threads(THREADS as i32);
+    runtime::set_threads(THREADS);
     let rows = rows(nodes, has("--file"));
     let model = Model::new(
         ModelOptions {

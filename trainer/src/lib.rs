@@ -19,7 +19,6 @@
 pub mod distributed;
 mod error;
 pub mod export;
-mod kernels;
 pub mod links;
 pub mod nn;
 pub mod predict;

@@ -63,13 +63,15 @@ pub fn prepare(threads: usize, memory: u64) {
     rest_when_idle();
 }
 
-/// Sets the number of threads per operation of libtorch.
+/// Sets the number of threads per operation of libtorch, and registers them for our kernels: with one pool, no thread waits for a
+/// processor that a thread of the other pool spins on.
 ///
 /// # Panics
 /// If it is 0.
 pub fn set_threads(threads: usize) {
     assert!(threads > 0, "no threads");
     tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
+    grappa_kernels::use_threads(shim::on_each_thread);
 }
 
 /// Makes the allocators keep the memory of freed tensors for the next ones. Each training step allocates and frees the same tensors. If

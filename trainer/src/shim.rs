@@ -1,6 +1,6 @@
 //! Functions of libtorch that `tch` does not bind: loading the CUDA half, the version, functions with our own backward pass, values of
 //! tensors as slices, streams of devices, and libtorch's threads. All `unsafe` code of the trainer is here, except for the vector
-//! instructions of [`kernels`](crate::kernels).
+//! instructions of `grappa-kernels`.
 
 #![expect(unsafe_code, reason = "calls into the dynamic loader and libtorch's C and C++ interfaces")]
 
@@ -257,70 +257,16 @@ pub(crate) fn on_each_thread(run: &(dyn Fn() + Sync)) {
 }
 
 /// A type of values of tensors and kernels.
-pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
+pub(crate) trait Element: grappa_kernels::Element {
     const KIND: Kind;
-    /// Its value as f32.
-    fn to_f32(self) -> f32;
-    /// The nearest value of the type.
-    fn from_f32(value: f32) -> Self;
-
-    /// The values themselves if they are f32.
-    fn f32s(_values: &[Self]) -> Option<&[f32]> {
-        None
-    }
-
-    /// As [`Element::f32s`], for writing.
-    fn as_f32s(_values: &mut [Self]) -> Option<&mut [f32]> {
-        None
-    }
-
-    /// The values themselves if the type is f32.
-    fn of_f32s(_values: &[f32]) -> Option<&[Self]> {
-        None
-    }
 }
 
 impl Element for f32 {
     const KIND: Kind = Kind::Float;
-
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        self
-    }
-
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-
-    fn f32s(values: &[f32]) -> Option<&[f32]> {
-        Some(values)
-    }
-
-    fn as_f32s(values: &mut [f32]) -> Option<&mut [f32]> {
-        Some(values)
-    }
-
-    fn of_f32s(values: &[f32]) -> Option<&[f32]> {
-        Some(values)
-    }
 }
 
 impl Element for bf16 {
     const KIND: Kind = Kind::BFloat16;
-
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        // Rounds to nearest, ties to even, without a branch, so that the compiler can use vector instructions.
-        let bits = value.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        Self::from_bits(if value.is_nan() { 0x7fc0 } else { rounded as u16 })
-    }
 }
 
 /// The values of a tensor.

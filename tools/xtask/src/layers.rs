@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::command::root;
 
 /// Each crate with the crates of the workspace that it may depend on, apart from tests.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("formats", &[]),
     ("engine/io", &["grappa-formats"]),
     ("engine/input", &["grappa-formats", "grappa-io"]),
@@ -30,6 +30,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "grappa-synthetic",
         ],
     ),
+    ("trainer/kernels", &["grappa-formats", "grappa-io"]),
     ("trainer/scores", &["grappa-formats"]),
     ("trainer/run", &["grappa-formats", "grappa-io", "grappa-sampling", "grappa-scores"]),
     ("trainer/report", &["grappa-io", "grappa-run"]),
@@ -39,6 +40,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "grappa-engine",
             "grappa-formats",
             "grappa-io",
+            "grappa-kernels",
             "grappa-report",
             "grappa-run",
             "grappa-sampling",

@@ -19,6 +19,7 @@ mod top_k;
 use grappa_engine::aggregate::{NodeRows, RowValues, read_each};
 use grappa_formats::NodeId;
 use grappa_io::progress::{Progress, check_stopped};
+use grappa_kernels::for_each;
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -28,7 +29,6 @@ pub use self::{
 };
 use crate::{
     Result,
-    kernels::for_each,
     nn::{LinkDecoder, PairScore},
     shim,
 };

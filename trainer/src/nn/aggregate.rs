@@ -17,12 +17,17 @@
 //! has the full sum as its expectation (Horvitz-Thompson). [`Scaling::HorvitzThompson`] multiplies by that. A mean needs no
 //! scaling, and a maximum cannot be scaled.
 //!
-//! **Cost.** Processors use [`crate::kernels::gather`], other devices libtorch's `embedding_bag`. With two threads, 117 K edges,
+//! **Cost.** Processors use [`grappa_kernels::gather`], other devices libtorch's `embedding_bag`. With two threads, 117 K edges,
 //! 128 values per row and sources that exceed the cache, `embedding_bag` is as fast forward, and 40 times slower backward, because
 //! it adds gradients into rows with one thread.
 
 use std::sync::Arc;
 
+use grappa_kernels::{
+    csr::{Csr, Transposed},
+    gather::{GatherPlan, gather},
+    max,
+};
 use half::bf16;
 use tch::{Device, Kind, Tensor};
 
@@ -33,11 +38,6 @@ use super::{
     historical::HistoricalEmbeddings,
 };
 use crate::{
-    kernels::{
-        csr::{Csr, Transposed},
-        gather::{GatherPlan, gather},
-        max,
-    },
     runtime::{send, send_together},
     shim::{self, Element},
 };

@@ -8,6 +8,10 @@
 use std::sync::Arc;
 
 use grappa_formats::random;
+use grappa_kernels::{
+    attention::{self as kernels, Edges, Pairs, SLOPE},
+    csr::Csr,
+};
 use tch::{Device, Kind, Tensor};
 
 use super::{
@@ -15,13 +19,7 @@ use super::{
     graph::Block,
     linear::{Dropout, Epilogue, RowNames, apply},
 };
-use crate::{
-    kernels::{
-        attention::{self as kernels, Edges, Pairs, SLOPE},
-        csr::Csr,
-    },
-    shim,
-};
+use crate::shim;
 
 /// Logits of `leaky_relu(source + destination)`, as GAT has them: `[edges, heads]` from the scores of sources, `[sources, heads]`, and of
 /// destinations, `[destinations, heads]`.

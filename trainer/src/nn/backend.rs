@@ -1,8 +1,7 @@
 //! The choice between our kernels and libtorch's operators.
 
+use grappa_kernels::Instructions;
 use tch::{Device, Kind, Tensor};
-
-use crate::kernels::Instructions;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {

@@ -9,6 +9,7 @@
 //!
 //! All but the perceptron are products of a query and a key, so the scores of many sources and many destinations are one matrix product.
 
+use grappa_kernels::sum::{products, weighted_products};
 use grappa_run::model::Decoder;
 use tch::{Device, Kind, Tensor};
 
@@ -16,10 +17,7 @@ use super::{
     linear::{Epilogue, LinearLayer, float},
     parameters::{Builder, Start},
 };
-use crate::{
-    kernels::sum::{products, weighted_products},
-    shim,
-};
+use crate::shim;
 
 /// Pairs that the perceptron scores at once, at most, times the values of each: 64 MiB.
 const PERCEPTRON_VALUES: i64 = 1 << 24;

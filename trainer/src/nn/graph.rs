@@ -2,14 +2,12 @@
 
 use std::{cell::OnceCell, sync::Arc};
 
+use grappa_kernels::csr::Csr;
 use grappa_sampling::sample;
 use tch::{Device, Tensor};
 
 use super::aggregate_kind::{Aggregate, Scaling};
-use crate::{
-    kernels::csr::Csr,
-    runtime::{send, send_together},
-};
+use crate::runtime::{send, send_together};
 
 /// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
 ///

@@ -1,24 +1,24 @@
 //! The linear part of a layer with the functions that follow it: `dropout(relu(x1 w1ᵀ + x2 w2ᵀ + .. + b))`.
 //!
-//! On a processor this is one pass over the rows: see [`crate::kernels::linear`]. Other devices use libtorch's operators.
+//! On a processor this is one pass over the rows: see [`grappa_kernels::linear`]. Other devices use libtorch's operators.
 
 use grappa_formats::random;
+use grappa_kernels::{
+    Instructions,
+    linear::{self as kernel, Gradients, Number, Products, Term, Wanted},
+    sparse::NonzeroRows,
+};
 use half::bf16;
 use tch::{Device, Kind, Tensor};
 
-pub(crate) use crate::kernels::epilogue::{Dropout, Epilogue, RowNames};
 use crate::{
-    kernels::{
-        Instructions,
-        linear::{self as kernel, Gradients, Number, Products, Term, Wanted},
-        sparse::NonzeroRows,
-    },
     nn::{
         backend::Backend,
         parameters::{Builder, Start},
     },
     shim::{self, Element},
 };
+pub(crate) use grappa_kernels::epilogue::{Dropout, Epilogue, RowNames};
 
 /// The sum of the products `x wᵀ` of all terms (x, w), with x of `[rows, inputs]` and w of `[outputs, inputs]`, plus the bias
 /// `[outputs]`; then the epilogue. Parameters are f32. The result has the type of x.
@@ -78,7 +78,7 @@ fn apply_with_operators(values: &Tensor, epilogue: &Epilogue) -> Tensor {
     }
 }
 
-fn with_kernel<T: Number>(
+fn with_kernel<T: Number + Element>(
     instructions: Instructions,
     terms: &[(&Tensor, &Tensor)],
     bias: Option<&Tensor>,
@@ -112,7 +112,7 @@ fn with_kernel<T: Number>(
     })
 }
 
-fn backward<T: Number>(
+fn backward<T: Number + Element>(
     products: Products<'_, T>,
     gradient: &Tensor,
     result: &Tensor,
@@ -146,7 +146,10 @@ fn backward<T: Number>(
 }
 
 /// `nonzeros` is the result of the forward pass.
-fn as_terms<'a, T: Number>(terms: &'a [(Tensor, Tensor)], nonzeros: &'a [Vec<NonzeroRows>]) -> Vec<Term<'a, T>> {
+fn as_terms<'a, T: Number + Element>(
+    terms: &'a [(Tensor, Tensor)],
+    nonzeros: &'a [Vec<NonzeroRows>],
+) -> Vec<Term<'a, T>> {
     terms
         .iter()
         .enumerate()

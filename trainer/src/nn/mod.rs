@@ -6,7 +6,7 @@
 //!
 //! Layers compute the same as layers of PyTorch Geometric. The tests compare values and gradients with arrays from there.
 //!
-//! On a processor, the expensive operations are our own loops (`crate::kernels`). On other devices all operations are
+//! On a processor, the expensive operations are our own loops (`grappa-kernels`). On other devices all operations are
 //! libtorch's. On a processor, our loops give the same bits for any number of threads.
 
 mod activation;

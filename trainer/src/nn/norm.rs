@@ -1,5 +1,6 @@
 //! Norms between layers.
 
+use grappa_kernels::norm::{self, Columns, EPSILON};
 use grappa_run::model::NormKind;
 use tch::Tensor;
 
@@ -8,10 +9,7 @@ use super::{
     linear::float,
     parameters::{Builder, Start},
 };
-use crate::{
-    kernels::norm::{self, Columns, EPSILON},
-    shim,
-};
+use crate::shim;
 
 const MOMENTUM: f64 = 0.1;
 
@@ -129,7 +127,10 @@ mod tests {
     use tch::{Device, Kind};
 
     use super::*;
-    use crate::nn::tests::{assert_close, assert_each, random};
+    use crate::{
+        nn::tests::{assert_close, assert_each, random},
+        runtime,
+    };
 
     /// A norm with weights that are not 1 and 0.
     fn norm(kind: NormKind, width: i64) -> Norm {
@@ -169,16 +170,16 @@ mod tests {
 
     #[test]
     fn results_do_not_depend_on_the_number_of_threads() {
-        let threads = tch::get_num_threads();
+        let threads = tch::get_num_threads() as usize;
         for kind in [NormKind::Layer, NormKind::Batch] {
             for training in [false, true] {
                 let [one, three] = [1, 3].map(|threads| {
-                    tch::set_num_threads(threads);
+                    runtime::set_threads(threads);
                     run(Backend::Fastest, kind, [5000, 40], training)
                 });
                 assert_eq!(one, three, "{kind:?} {training}");
             }
         }
-        tch::set_num_threads(threads);
+        runtime::set_threads(threads);
     }
 }

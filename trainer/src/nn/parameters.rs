@@ -7,9 +7,10 @@
 //! device.
 
 use grappa_formats::random::SplitMix64;
+use grappa_kernels::update;
 use tch::{Device, Kind, Tensor, no_grad};
 
-use crate::{kernels::update, shim};
+use crate::shim;
 
 /// All parameters and buffers of a model. A buffer is state that is not trained: running means of batch norms.
 #[derive(Debug)]

@@ -2,13 +2,13 @@
 
 use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum, WeightedMean, WeightedSum};
 use grappa_formats::features::FeatureLayout;
+use grappa_kernels::attention::leaky;
 
 use super::{
     dot_attention::DotAttention,
     edge_weight::{EdgeWeight, STRIP},
     softmax::{self, Heads},
 };
-use crate::kernels::attention::leaky;
 
 /// The aggregation of one layer over all in-neighbors.
 ///

@@ -1,12 +1,12 @@
 //! GIN (Xu, Hu, Leskovec, Jegelka: "How Powerful are Graph Neural Networks?", 2019).
 
 use grappa_engine::aggregate::Sum;
+use grappa_kernels::sum::dot;
 use grappa_run::model::NormKind;
 use tch::Tensor;
 
 use super::layer::Layer;
 use crate::{
-    kernels::sum::dot,
     nn::{
         aggregate_kind::Aggregate,
         backend::Backend,
@@ -85,7 +85,10 @@ mod tests {
     use tch::Kind;
 
     use super::*;
-    use crate::nn::tests::{assert_close, assert_each, random};
+    use crate::{
+        nn::tests::{assert_close, assert_each, random},
+        runtime,
+    };
 
     /// The sum, and the gradients of own rows, aggregates and eps.
     fn run(backend: Backend, kind: Kind) -> Vec<Tensor> {
@@ -104,16 +107,16 @@ mod tests {
 
     #[test]
     fn the_gradient_of_eps_equals_the_operators_on_any_number_of_threads() {
-        let threads = tch::get_num_threads();
+        let threads = tch::get_num_threads() as usize;
         for (kind, tolerance) in [(Kind::Float, 1e-5), (Kind::BFloat16, 2e-2)] {
             let expected = run(Backend::Operators, kind);
             let [one, three] = [1, 3].map(|threads| {
-                tch::set_num_threads(threads);
+                runtime::set_threads(threads);
                 run(Backend::Fastest, kind)
             });
             assert_eq!(one, three, "{kind:?}");
             assert_each(assert_close, &one, &expected, tolerance, &format!("{kind:?}"));
         }
-        tch::set_num_threads(threads);
+        runtime::set_threads(threads);
     }
 }

@@ -5,13 +5,10 @@ use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor};
 
 use super::{assert_close, assert_close_or_special, assert_each, devices, random, with_specials};
-use crate::{
-    kernels::Instructions,
-    nn::{
-        Aggregate, Block, HistoricalEmbeddings, Scaling,
-        aggregate::{aggregate, own_and_aggregate, own_states},
-        backend::Backend,
-    },
+use crate::nn::{
+    Aggregate, Block, HistoricalEmbeddings, Scaling,
+    aggregate::{aggregate, own_and_aggregate, own_states},
+    backend::Backend,
 };
 
 const KINDS: [Aggregate; 5] =
@@ -90,7 +87,7 @@ fn loops_equal_operators_forward_and_backward() {
                 };
                 let case = format!("{kind:?} of {destinations} by {width}, {scaling:?}");
                 let (expected, expected_gradients) = run(Backend::Operators);
-                for instructions in Instructions::all() {
+                for instructions in super::instructions() {
                     let case = format!("{case}, {instructions:?}");
                     let (results, gradients) = run(Backend::With(instructions));
                     assert_each(assert_close, &results, &expected, 1e-6, &case);
@@ -117,7 +114,7 @@ fn nan_and_infinities_go_where_operators_take_them() {
             };
             let (expected, expected_gradient) = run(Backend::Operators);
             assert!(expected.isnan().any().int64_value(&[]) == 1, "{kind:?}: nothing is at stake");
-            for instructions in Instructions::all() {
+            for instructions in super::instructions() {
                 let case = format!("{kind:?} of {destinations} by {width}, {instructions:?}");
                 let (result, gradient) = run(Backend::With(instructions));
                 assert_close_or_special(&result, &expected, 1e-6, &case);

@@ -4,12 +4,9 @@ use half::bf16;
 use tch::{Kind, Tensor};
 
 use super::{assert_close, assert_close_or_special, assert_each, random, with_specials};
-use crate::{
-    kernels::Instructions,
-    nn::{
-        backend::Backend,
-        linear::{Dropout, Epilogue, linear_with},
-    },
+use crate::nn::{
+    backend::Backend,
+    linear::{Dropout, Epilogue, linear_with},
 };
 
 fn epilogues() -> impl Iterator<Item = Epilogue> {
@@ -57,7 +54,7 @@ fn loops_equal_operators_forward_and_backward() {
         for bias in [false, true] {
             for epilogue in epilogues() {
                 let expected = run(Backend::Operators, Kind::Float, shape, bias, epilogue.clone());
-                for instructions in Instructions::all() {
+                for instructions in super::instructions() {
                     let actual = run(Backend::With(instructions), Kind::Float, shape, bias, epilogue.clone());
                     let case = format!("{shape:?} bias {bias} {epilogue:?}, {instructions:?}");
                     assert_each(assert_close, &actual, &expected, 2e-6, &case);
@@ -73,7 +70,7 @@ fn nan_and_infinities_go_where_operators_take_them() {
     for shape in [(7, 16, 16), (97, 128, 128), (2000, 3, 70)] {
         for epilogue in epilogues() {
             let expected = run_of(&numbers, Backend::Operators, Kind::Float, shape, true, epilogue.clone());
-            for instructions in Instructions::all() {
+            for instructions in super::instructions() {
                 for (kind, tolerance) in [(Kind::Float, 2e-6), (Kind::BFloat16, f64::INFINITY)] {
                     let actual = run_of(&numbers, Backend::With(instructions), kind, shape, true, epilogue.clone());
                     let case = format!("{shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
@@ -89,7 +86,7 @@ fn loops_of_bf16_equal_operators_but_for_rounding() {
     for shape in [(1, 1, 1), (200, 20, 40), (97, 127, 128), (2000, 3, 70)] {
         for epilogue in epilogues() {
             let expected = run(Backend::Operators, Kind::Float, shape, true, epilogue.clone());
-            for instructions in Instructions::all() {
+            for instructions in super::instructions() {
                 let actual = run(Backend::With(instructions), Kind::BFloat16, shape, true, epilogue.clone());
                 for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                     // Where a sum is nearly 0, rounding may turn its relu: judge by the mean.
@@ -118,7 +115,7 @@ fn loops_that_skip_zeros_equal_operators() {
             let run = |first, backend, kind| run_of(first, backend, kind, shape, true, epilogue.clone());
             for first in [&sparse as &dyn Fn(i64, &[i64]) -> Tensor, &with_specials] {
                 let expected = run(first, Backend::Operators, Kind::Float);
-                for instructions in Instructions::all() {
+                for instructions in super::instructions() {
                     for (kind, tolerance) in [(Kind::Float, 4e-6), (Kind::BFloat16, f64::INFINITY)] {
                         let actual = run(first, Backend::With(instructions), kind);
                         let case = format!("{shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
@@ -143,19 +140,19 @@ fn only_required_gradients_are_computed() {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let threads = tch::get_num_threads();
+    let threads = tch::get_num_threads() as usize;
     let run = |threads| {
-        tch::set_num_threads(threads);
+        crate::runtime::set_threads(threads);
         run(Backend::Fastest, Kind::Float, (5000, 20, 40), true, Epilogue { relu: true, dropout: None })
     };
     let (one, three) = (run(1), run(3));
-    tch::set_num_threads(threads);
+    crate::runtime::set_threads(threads);
     assert_eq!(one, three);
 }
 
 #[test]
 fn bf16_is_rounded_to_the_nearest() {
-    use crate::shim::Element;
+    use grappa_kernels::Element;
     for value in [0.0, -0.0, 1.0, 1.003_906_3, 1.001_953_1, -3.999_999, 3.4e38, f32::INFINITY, 1e-40] {
         assert_eq!(<bf16 as Element>::from_f32(value).to_bits(), bf16::from_f32(value).to_bits(), "{value}");
     }

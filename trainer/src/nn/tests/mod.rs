@@ -12,6 +12,7 @@ mod training;
 use std::f32::consts::TAU;
 
 use grappa_formats::random::SplitMix64;
+use grappa_kernels::Instructions;
 use tch::{Kind, Tensor};
 
 use crate::runtime::{self, Cuda};
@@ -22,6 +23,15 @@ fn devices() -> Vec<tch::Device> {
         grappa_skip::skip_part!("CUDA: {reason}");
     }
     runtime::devices()
+}
+
+/// All instructions of this processor, plain code first. Records the others as skipped.
+fn instructions() -> Vec<Instructions> {
+    let [has, lacks] = Instructions::all();
+    for one in lacks {
+        grappa_skip::skip_part!("this processor has no {one:?}");
+    }
+    has
 }
 
 /// Normally distributed numbers. They do not come from libtorch's generator, because all threads share that.

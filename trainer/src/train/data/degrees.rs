@@ -7,9 +7,8 @@ use std::{
 
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::NodeId;
+use grappa_kernels::for_each;
 use grappa_storage::MappedChunks;
-
-use crate::kernels::parallel;
 
 /// The in-degrees of all nodes, memory-mapped. A slice may have the in-degrees of halo nodes whose chunks it lacks; others are 0.
 ///
@@ -48,7 +47,7 @@ impl Degrees {
         let mut degrees = vec![0; nodes.len()];
         let failed = Mutex::new(Ok(()));
         let parts = degrees.chunks_mut(NODES_OF_PART).zip(nodes.chunks(NODES_OF_PART));
-        parallel::for_each(parts.collect(), |(degrees, nodes): (&mut [u64], &[NodeId])| {
+        for_each(parts.collect(), |(degrees, nodes): (&mut [u64], &[NodeId])| {
             let found = degrees.iter_mut().zip(nodes).try_for_each(|(degree, &node)| {
                 *degree = self.degree(node)?;
                 Ok(())

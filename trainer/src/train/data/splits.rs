@@ -6,6 +6,7 @@ use grappa_formats::{
     ChunkId, NodeId,
     manifest::{LabelKind, LabelSpec},
 };
+use grappa_kernels::for_each;
 use grappa_run::scores::{Judged, Labels, ScoreReport, Scores, TargetScale, is_undecided};
 use grappa_sampling::{NodeSet, partition::Share};
 use grappa_storage::Store;
@@ -17,7 +18,7 @@ use crate::train::{
     ranks::{Processes, TRAIN},
     tensors::host_values,
 };
-use crate::{Error, Result, kernels::for_each};
+use crate::{Error, Result};
 
 /// Nodes that a thread judges at a time.
 const JUDGED: usize = 512;

@@ -2,14 +2,11 @@
 //!
 //! On a processor Adam is one loop ([`adam`]), because each of its ten operators would wake threads.
 
+use grappa_kernels::update::{Moments, Rates, adam};
 use grappa_run::config::{Optimizer as Kind, TrainConfig};
 use tch::{Device, Tensor, no_grad};
 
-use crate::{
-    kernels::update::{Moments, Rates, adam},
-    nn::Parameters,
-    shim,
-};
+use crate::{nn::Parameters, shim};
 
 /// The defaults of PyTorch (Kingma and Ba: "Adam", arXiv 1412.6980).
 const BETAS: (f64, f64) = (0.9, 0.999);

@@ -11,32 +11,35 @@
 //!             of weight  the sum of gradient * unit(x) over rows; of bias, the sum of gradient
 //! ```
 
-use super::{
+use crate::{
     parallel::{ROWS, for_each, in_parts},
     sum::{products, sum},
 };
 
 /// Added to variances.
-pub(crate) const EPSILON: f32 = 1e-5;
+pub const EPSILON: f32 = 1e-5;
 
 /// The weight and the bias of a norm, a value for each column.
 type Weights<'a> = [&'a [f32]; 2];
 
+/// Statistics of columns.
 #[derive(Debug, Clone)]
-pub(crate) struct Columns {
-    pub(crate) means: Vec<f32>,
-    pub(crate) variances: Vec<f32>,
+pub struct Columns {
+    /// The mean of each column.
+    pub means: Vec<f32>,
+    /// The biased variance of each column.
+    pub variances: Vec<f32>,
 }
 
 /// The mean of a row, and one by its deviation.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct RowStatistics {
+pub struct RowStatistics {
     mean: f32,
     inverse: f32,
 }
 
 /// The layer norm of each row. Returns the statistics of the rows.
-pub(crate) fn layer_forward(values: &[f32], [weight, bias]: Weights<'_>, results: &mut [f32]) -> Vec<RowStatistics> {
+pub fn layer_forward(values: &[f32], [weight, bias]: Weights<'_>, results: &mut [f32]) -> Vec<RowStatistics> {
     let columns = weight.len();
     let mut statistics = vec![RowStatistics::default(); values.len() / columns];
     for_each(
@@ -59,7 +62,7 @@ pub(crate) fn layer_forward(values: &[f32], [weight, bias]: Weights<'_>, results
 }
 
 /// The gradients of [`layer_forward`], which returned `statistics`: of the values into `of_values`, and of the weights.
-pub(crate) fn layer_backward(
+pub fn layer_backward(
     values: &[f32],
     weight: &[f32],
     statistics: &[RowStatistics],
@@ -93,7 +96,7 @@ pub(crate) fn layer_backward(
 }
 
 /// The mean and the (biased) variance of each column of `rows` > 0 rows.
-pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
+pub fn columns_of(columns: usize, values: &[f32]) -> Columns {
     let parts = values.chunks(ROWS * columns);
     let mut of_parts = vec![[vec![0f32; columns], vec![0f32; columns]]; parts.len()];
     for_each(parts.zip(&mut of_parts).collect(), |(values, [means, squares]): (&[f32], &mut [Vec<f32>; 2])| {
@@ -131,7 +134,7 @@ pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
 }
 
 /// The batch norm of each row, with the statistics of the columns.
-pub(crate) fn batch_forward(values: &[f32], [weight, bias]: Weights<'_>, statistics: &Columns, results: &mut [f32]) {
+pub fn batch_forward(values: &[f32], [weight, bias]: Weights<'_>, statistics: &Columns, results: &mut [f32]) {
     let columns = weight.len();
     let scales: Vec<f32> = inverses(statistics).zip(weight).map(|(a, b)| a * b).collect();
     for_each(in_parts(columns, values, results).collect(), |(values, results): (&[f32], &mut [f32])| {
@@ -145,7 +148,7 @@ pub(crate) fn batch_forward(values: &[f32], [weight, bias]: Weights<'_>, statist
 }
 
 /// The gradients of [`batch_forward`]. `are_own`: the statistics are the values' own, and depend on them.
-pub(crate) fn batch_backward(
+pub fn batch_backward(
     values: &[f32],
     weight: &[f32],
     statistics: &Columns,

@@ -3,12 +3,10 @@
 use std::ops::Range;
 
 use crate::{
-    kernels::{
-        self,
-        csr::{Csr, Transposed},
-        gather::parts,
-    },
-    shim::Element,
+    csr::{Csr, Transposed},
+    element::Element,
+    gather::parts,
+    parallel::for_each,
 };
 
 /// Means "no edge".
@@ -16,13 +14,13 @@ const NONE: u32 = u32::MAX;
 
 /// The maximum of each result's rows, value by value; zeros for a result without edges. Returns the edge of each value, the first one
 /// if several are equal.
-pub(crate) fn max<T: Element>(rows: &[T], width: usize, csr: &Csr, results: &mut [T]) -> Vec<u32> {
+pub fn max<T: Element>(rows: &[T], width: usize, csr: &Csr, results: &mut [T]) -> Vec<u32> {
     let Csr { offsets, indices, .. } = csr;
     let mut winners = vec![NONE; results.len()];
     let of_values = parts(offsets, width, results).into_iter();
     let of_winners = parts(offsets, width, &mut winners);
     let both = of_values.zip(of_winners).map(|((range, values), (_, edges))| (range, values, edges));
-    kernels::for_each(both.collect(), |(range, values, edges): (Range<usize>, &mut [T], &mut [u32])| {
+    for_each(both.collect(), |(range, values, edges): (Range<usize>, &mut [T], &mut [u32])| {
         for ((result, values), edges) in range.zip(values.chunks_exact_mut(width)).zip(edges.chunks_exact_mut(width)) {
             values.fill(T::default());
             for edge in offsets[result]..offsets[result + 1] {
@@ -41,15 +39,15 @@ pub(crate) fn max<T: Element>(rows: &[T], width: usize, csr: &Csr, results: &mut
 }
 
 /// The gradient of the rows, from the gradient of the results.
-pub(crate) fn max_backward<T: Element>(
+pub fn max_backward<T: Element>(
     gradient: &[T],
     width: usize,
     winners: &[u32],
-    transposed: &Transposed,
+    transposed: Transposed<'_>,
     results: &mut [T],
 ) {
-    let parts = parts(&transposed.offsets, width, results);
-    kernels::for_each(parts, |(range, results): (Range<usize>, &mut [T])| {
+    let parts = parts(transposed.offsets, width, results);
+    for_each(parts, |(range, results): (Range<usize>, &mut [T])| {
         let mut sum = vec![0.0f32; width];
         for (source, out) in range.zip(results.chunks_exact_mut(width)) {
             sum.fill(0.0);

@@ -1,6 +1,6 @@
 //! Sums in f32 whose bits do not depend on the number of threads.
 
-use super::parallel::for_each;
+use crate::parallel::for_each;
 
 /// Partial sums of a row, so that the compiler can add in vectors.
 const LANES: usize = 16;
@@ -8,7 +8,7 @@ const LANES: usize = 16;
 const PART: usize = 1 << 14;
 
 #[inline(always)]
-pub(super) fn sum(row: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+pub(crate) fn sum(row: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0; LANES];
     // Of known length, so that the inner loop is vectors.
     let (blocks, rest) = row.as_chunks::<LANES>();
@@ -24,7 +24,7 @@ pub(super) fn sum(row: &[f32], term: impl Fn(f32) -> f32) -> f32 {
 }
 
 /// The sum of the products of two rows, value by value.
-pub(crate) fn products(left: &[f32], right: &[f32]) -> f32 {
+pub fn products(left: &[f32], right: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
     let ((blocks, rest), (others, other_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
     for (left, right) in blocks.iter().zip(others) {
@@ -39,7 +39,7 @@ pub(crate) fn products(left: &[f32], right: &[f32]) -> f32 {
 }
 
 /// The sum of the products of three rows, value by value.
-pub(crate) fn weighted_products(left: &[f32], weights: &[f32], right: &[f32]) -> f32 {
+pub fn weighted_products(left: &[f32], weights: &[f32], right: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
     let (blocks, rest) = left.as_chunks::<LANES>();
     let (weight_blocks, weight_rest) = weights.as_chunks::<LANES>();
@@ -56,7 +56,7 @@ pub(crate) fn weighted_products(left: &[f32], weights: &[f32], right: &[f32]) ->
 }
 
 /// The sum of the products of two matrices of the same shape, value by value. Parts of fixed size are added in their order.
-pub(crate) fn dot(left: &[f32], right: &[f32]) -> f64 {
+pub fn dot(left: &[f32], right: &[f32]) -> f64 {
     assert_eq!(left.len(), right.len(), "matrices of the same shape");
     let mut sums = vec![0.0; left.len().div_ceil(PART)];
     let parts = left.chunks(PART).zip(right.chunks(PART)).zip(&mut sums);

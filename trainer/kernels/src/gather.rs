@@ -15,30 +15,29 @@ use std::ops::Range;
 
 use grappa_io::prefetch::prefetch;
 
-use super::multiply::Instructions;
-use crate::{kernels, shim::Element};
+use crate::{element::Element, multiply::Instructions, parallel::for_each};
 
 /// Approximate number of edges of the result rows that a thread takes at once.
 const EDGES_PER_PART: usize = 1024;
 /// Distance of prefetching, in edges.
-pub(super) const AHEAD: usize = 6;
-pub(super) const LINE: usize = 64;
+pub(crate) const AHEAD: usize = 6;
+pub(crate) const LINE: usize = 64;
 
 /// The rows to add up and their factors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct GatherPlan<'a, T> {
+pub struct GatherPlan<'a, T> {
     /// Offset of each result's edges, and the number of edges at the end.
-    pub(crate) offsets: &'a [u32],
+    pub offsets: &'a [u32],
     /// Input row of each edge.
-    pub(crate) indices: &'a [u32],
+    pub indices: &'a [u32],
     /// A factor per edge; none if all are 1.
-    pub(crate) edges: Option<&'a [f32]>,
+    pub edges: Option<&'a [f32]>,
     /// A factor per input row; none if all are 1.
-    pub(crate) inputs: Option<&'a [f32]>,
+    pub inputs: Option<&'a [f32]>,
     /// A factor per result; none if all are 1.
-    pub(crate) results: Option<&'a [f32]>,
+    pub results: Option<&'a [f32]>,
     /// Rows to add to the first results, without a factor; may be empty.
-    pub(crate) added: &'a [T],
+    pub added: &'a [T],
 }
 
 impl<T> GatherPlan<'_, T> {
@@ -50,13 +49,14 @@ impl<T> GatherPlan<'_, T> {
 }
 
 impl<'a, T> GatherPlan<'a, T> {
-    pub(crate) fn from_lists(offsets: &'a [u32], indices: &'a [u32]) -> Self {
+    /// Plain sums.
+    pub fn from_lists(offsets: &'a [u32], indices: &'a [u32]) -> Self {
         Self { offsets, indices, edges: None, inputs: None, results: None, added: &[] }
     }
 }
 
 /// Adds up rows of `width` values. Sums are f32 for all types of rows.
-pub(crate) fn gather<T: Element>(
+pub fn gather<T: Element>(
     instructions: Instructions,
     rows: &[T],
     width: usize,
@@ -68,7 +68,7 @@ pub(crate) fn gather<T: Element>(
     if results.is_empty() {
         return;
     }
-    kernels::for_each(parts(plan.offsets, width, results), |(range, results)| {
+    for_each(parts(plan.offsets, width, results), |(range, results)| {
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
             // SAFETY: a value of `Instructions` exists only if the processor has these instructions.

@@ -10,14 +10,14 @@ const LINE_BYTES: usize = 64;
 /// An allocator starts buffers at multiples of 16 bytes. A vector of 64 bytes then lies in two cache lines, and products of small
 /// matrices take up to a quarter longer, or not, as the allocator happens to place them.
 #[derive(Debug)]
-pub(crate) struct Aligned<T> {
+pub struct Aligned<T> {
     values: Vec<T>,
     start: usize,
     length: usize,
 }
 
 impl<T: Copy + Default> Aligned<T> {
-    pub(crate) fn zeros(length: usize) -> Self {
+    pub fn zeros(length: usize) -> Self {
         let spare = LINE_BYTES / size_of::<T>();
         let values = vec![T::default(); length + spare];
         let start = values.as_ptr().align_offset(LINE_BYTES);
@@ -25,7 +25,7 @@ impl<T: Copy + Default> Aligned<T> {
         Self { values, start, length }
     }
 
-    pub(crate) fn from_values(values: &[T]) -> Self {
+    pub fn from_values(values: &[T]) -> Self {
         let mut copy = Self::zeros(values.len());
         copy.copy_from_slice(values);
         copy

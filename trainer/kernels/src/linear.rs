@@ -13,25 +13,25 @@
 //!
 //! The values of a tile stay in the cache from one operation to the next, so memory is read and written once. With libtorch's
 //! operators, each operation (products, bias, relu, mask, product with the mask) is a pass over all rows: about 1.5 ms in each
-//! direction for 25 K rows of 128 f32. Also, libtorch's products are slow: see [`multiply`](super::multiply).
+//! direction for 25 K rows of 128 f32. Also, libtorch's products are slow: see [`multiply`](crate::multiply).
 //!
-//! Rows with few nonzero values are multiplied without their zeros: see [`sparse`](super::sparse).
+//! Rows with few nonzero values are multiplied without their zeros: see [`sparse`](crate::sparse).
 
 use std::ops::RangeInclusive;
 
 use half::bf16;
 
-use super::{
+use crate::{
     aligned::Aligned,
+    element::Element,
     epilogue::{Epilogue, narrow},
-    for_each,
     layout::{Numbers, Pairs, Rows, Single},
     multiply::{Factors, Instructions, padded},
+    parallel::for_each,
     sparse::{
         FORWARD_SPARSITY, NonzeroRows, Nonzeros, SPARSITY, are_finite, by_inputs, by_outputs, is_sparse, transpose,
     },
 };
-use crate::shim::Element;
 
 /// Rows of a tile: a multiple of the number of rows that a product takes at once.
 const TILE: usize = 96;
@@ -57,44 +57,50 @@ type Tile<'a, T> = (usize, (&'a mut [T], Vec<Option<&'a mut NonzeroRows>>));
 
 /// Rows and the weight matrix that they are multiplied by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Term<'a, T> {
+pub struct Term<'a, T> {
     /// `[rows, inputs]`
-    pub(crate) x: &'a [T],
-    pub(crate) inputs: usize,
+    pub x: &'a [T],
+    /// Values of a row.
+    pub inputs: usize,
     /// `[outputs, inputs]`
-    pub(crate) weight: &'a [f32],
+    pub weight: &'a [f32],
     /// For each [`TILE`], the nonzero values of its rows, if the forward pass kept them; else empty.
-    pub(crate) nonzeros: &'a [NonzeroRows],
+    pub nonzeros: &'a [NonzeroRows],
 }
 
 /// The gradients to compute, and where gradients of rows go.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted<'a, T> {
+pub struct Wanted<'a, T> {
     /// For each term, its destination `[rows, inputs]`; none if not wanted.
-    pub(crate) x: Vec<Option<&'a mut [T]>>,
+    pub x: Vec<Option<&'a mut [T]>>,
     /// For each term, whether the gradient of its weight matrix is wanted.
-    pub(crate) weights: Vec<bool>,
+    pub weights: Vec<bool>,
 }
 
+/// The gradients of parameters.
 #[derive(Debug)]
-pub(crate) struct Gradients {
+pub struct Gradients {
     /// For each term, `[outputs, inputs]`; empty if not wanted.
-    pub(crate) weights: Vec<Vec<f32>>,
+    pub weights: Vec<Vec<f32>>,
     /// `[outputs]`
-    pub(crate) bias: Vec<f32>,
+    pub bias: Vec<f32>,
 }
 
 /// The sum of the products of some terms, with an epilogue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Products<'a, T> {
-    pub(crate) instructions: Instructions,
-    pub(crate) terms: &'a [Term<'a, T>],
-    pub(crate) outputs: usize,
-    pub(crate) epilogue: &'a Epilogue,
+pub struct Products<'a, T> {
+    /// Vector instructions to use.
+    pub instructions: Instructions,
+    /// Rows and their weight matrices.
+    pub terms: &'a [Term<'a, T>],
+    /// Values of a row of the result.
+    pub outputs: usize,
+    /// What follows the sum.
+    pub epilogue: &'a Epilogue,
 }
 
 /// Types of the values of rows.
-pub(crate) trait Number: Element {
+pub trait Number: Element {
     /// Their layout for processors that multiply pairs of bf16.
     type WithPairs: Numbers<Self>;
 }
@@ -108,7 +114,7 @@ impl Number for bf16 {
 }
 
 /// Computes `result`, `[rows, outputs]`. If it `keeps` nonzero values, it returns them for [`Term::nonzeros`] of each term.
-pub(crate) fn forward<T: Number>(
+pub fn forward<T: Number>(
     products: Products<'_, T>,
     bias: Option<&[f32]>,
     keeps: bool,
@@ -121,7 +127,7 @@ pub(crate) fn forward<T: Number>(
 }
 
 /// Computes gradients from the gradient of the result. A relu also needs the result itself.
-pub(crate) fn backward<T: Number>(
+pub fn backward<T: Number>(
     products: Products<'_, T>,
     gradient: &[T],
     result: &[T],

@@ -16,28 +16,28 @@
 #![expect(unsafe_code, reason = "vector instructions take pointers")]
 
 /// Columns of `b` and `c` are padded to a multiple of this.
-pub(crate) const LANES: usize = 16;
+pub const LANES: usize = 16;
 
-pub(crate) fn padded(columns: usize) -> usize {
+pub fn padded(columns: usize) -> usize {
     columns.next_multiple_of(LANES)
 }
 
 /// The factors of `c[i][j] += sum over k of a[i * a_row + k * a_step] * b[k * b_step + j]`. Strides are in items: single values, or
 /// pairs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Factors<'a, N> {
+pub struct Factors<'a, N> {
     /// The first factor.
-    pub(crate) a: &'a [N],
+    pub a: &'a [N],
     /// Stride of its rows.
-    pub(crate) a_row: usize,
+    pub a_row: usize,
     /// Stride of its columns.
-    pub(crate) a_step: usize,
+    pub a_step: usize,
     /// The second factor. Its columns are adjacent.
-    pub(crate) b: &'a [N],
+    pub b: &'a [N],
     /// Stride of its rows.
-    pub(crate) b_step: usize,
+    pub b_step: usize,
     /// Columns of the first factor, rows of the second.
-    pub(crate) depth: usize,
+    pub depth: usize,
 }
 
 impl<N> Factors<'_, N> {
@@ -57,14 +57,15 @@ impl<N> Factors<'_, N> {
 /// The vector instructions that kernels use. A value exists only for instructions that this processor has, so it is a permission to
 /// use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Instructions {
+pub struct Instructions {
     has_avx512: bool,
     /// Only with AVX-512.
     has_pairs: bool,
 }
 
 impl Instructions {
-    pub(crate) fn best() -> Self {
+    /// All instructions of this processor.
+    pub fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         let (has_avx512, has_bf16) = (is_x86_feature_detected!("avx512f"), is_x86_feature_detected!("avx512bf16"));
         #[cfg(not(target_arch = "x86_64"))]
@@ -72,16 +73,12 @@ impl Instructions {
         Self { has_avx512, has_pairs: has_avx512 && has_bf16 }
     }
 
-    /// All instructions of this processor, plain code first. Records the others as skipped.
-    #[cfg(test)]
-    pub(crate) fn all() -> Vec<Self> {
+    /// All instructions of this processor, plain code first, and those that it lacks.
+    pub fn all() -> [Vec<Self>; 2] {
         let all = [(false, false), (true, false), (true, true)];
         let all = all.map(|(has_avx512, has_pairs)| Self { has_avx512, has_pairs });
-        let (has, lacks): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| *one <= Self::best());
-        for one in lacks.iter().filter(|_| cfg!(target_arch = "x86_64")) {
-            grappa_skip::skip_part!("this processor has no {one:?}");
-        }
-        has
+        let lacks = |one: &Self| cfg!(target_arch = "x86_64") && *one > Self::best();
+        [all.into_iter().filter(|one| *one <= Self::best()).collect(), all.into_iter().filter(lacks).collect()]
     }
 
     pub(crate) fn has_avx512(self) -> bool {
@@ -94,13 +91,7 @@ impl Instructions {
 }
 
 /// `c += a b` for f32; `c` has `rows` rows of `columns` values, a multiple of [`LANES`].
-pub(crate) fn multiply(
-    instructions: Instructions,
-    factors: Factors<'_, f32>,
-    c: &mut [f32],
-    rows: usize,
-    columns: usize,
-) {
+pub fn multiply(instructions: Instructions, factors: Factors<'_, f32>, c: &mut [f32], rows: usize, columns: usize) {
     factors.check(c, rows, columns);
     #[cfg(target_arch = "x86_64")]
     if instructions.has_avx512 {
@@ -114,7 +105,7 @@ pub(crate) fn multiply(
 ///
 /// # Panics
 /// If there is no such instruction among them.
-pub(crate) fn multiply_pairs(
+pub fn multiply_pairs(
     instructions: Instructions,
     factors: Factors<'_, u32>,
     c: &mut [f32],
@@ -172,7 +163,7 @@ mod plain {
 
 /// `a b + c`. Fused if that is one instruction. Otherwise it would be a slow library call.
 #[inline(always)]
-pub(crate) fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
+pub fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }
 }
 
@@ -296,10 +287,19 @@ vector_loops!(
 );
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use half::bf16;
 
     use super::*;
+
+    /// All instructions of this processor, plain code first. Records the others as skipped.
+    pub(crate) fn all_instructions() -> Vec<Instructions> {
+        let [has, lacks] = Instructions::all();
+        for one in lacks {
+            grappa_skip::skip_part!("this processor has no {one:?}");
+        }
+        has
+    }
 
     /// Small whole numbers, exact in bf16, whose products and sums are exact in f32.
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn products_equal_naive_ones_for_all_instructions() {
-        let all = Instructions::all();
+        let all = all_instructions();
         for rows in [0, 1, 2, 5, 6, 7, 13, 26] {
             for columns in [16, 32, 48, 64, 80, 128] {
                 for depth in [0, 1, 2, 9] {

@@ -2,45 +2,45 @@
 //!
 //! The rows of the CSR are destinations. A row has the values of the first head, then the values of the second, and so on. Attention
 //! weights and logits are `[edges, heads]`, which is small next to rows. An edge costs loading its source's row, as in
-//! [`gather`](super::gather). libtorch's operators would write and read a row per edge several times.
+//! [`gather`](crate::gather). libtorch's operators would write and read a row per edge several times.
 
 use std::ops::Range;
 
 use grappa_io::prefetch::prefetch;
 
-use super::{
+use crate::{
     csr::Transposed,
-    for_each,
     gather::{AHEAD, LINE, parts, parts_by, split},
     multiply::multiply_add,
+    parallel::for_each,
 };
 
 /// Values of a row that are added up at a time.
 const STRIP: usize = 32;
 
 /// Slope of the leaky relu for negative values, as in the papers.
-pub(crate) const SLOPE: f32 = 0.2;
+pub const SLOPE: f32 = 0.2;
 
 /// A CSR and the shape of its rows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Edges<'a> {
+pub struct Edges<'a> {
     /// Offset of each destination's edges, and the number of edges at the end.
-    pub(crate) offsets: &'a [u32],
+    pub offsets: &'a [u32],
     /// Source of each edge.
-    pub(crate) indices: &'a [u32],
+    pub indices: &'a [u32],
     /// Width of a row.
-    pub(crate) width: usize,
+    pub width: usize,
     /// Number of heads, which share the width.
-    pub(crate) heads: usize,
+    pub heads: usize,
 }
 
 impl Edges<'_> {
-    fn range(&self, destination: usize) -> Range<usize> {
+    pub(crate) fn range(&self, destination: usize) -> Range<usize> {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
     #[inline(always)]
-    fn row<'a>(&self, edge: usize, rows: &'a [f32]) -> &'a [f32] {
+    pub(crate) fn row<'a>(&self, edge: usize, rows: &'a [f32]) -> &'a [f32] {
         &rows[self.indices[edge] as usize * self.width..][..self.width]
     }
 
@@ -50,7 +50,7 @@ impl Edges<'_> {
 
     /// Prefetches rows some edges ahead of the edges of a destination.
     #[inline(always)]
-    fn prefetch(&self, destination: usize, rows: &[f32]) {
+    pub(crate) fn prefetch(&self, destination: usize, rows: &[f32]) {
         for edge in self.range(destination) {
             if let Some(&soon) = self.indices.get(edge + AHEAD) {
                 let first = soon as usize * self.width;
@@ -63,7 +63,12 @@ impl Edges<'_> {
 }
 
 /// Calls `work` for ranges of destinations with their part of `rows`, `width` values each.
-fn for_destinations(offsets: &[u32], width: usize, rows: &mut [f32], work: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+pub(crate) fn for_destinations(
+    offsets: &[u32],
+    width: usize,
+    rows: &mut [f32],
+    work: impl Fn(Range<usize>, &mut [f32]) + Sync,
+) {
     for_each(parts(offsets, width, rows), |(range, part)| work(range, part));
 }
 
@@ -85,27 +90,27 @@ fn for_sums(
 }
 
 /// Calls `work` for ranges of destinations with the part of `values` that belongs to their edges.
-fn for_edges(edges: Edges<'_>, values: &mut [f32], work: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+pub(crate) fn for_edges(edges: Edges<'_>, values: &mut [f32], work: impl Fn(Range<usize>, &mut [f32]) + Sync) {
     let count = |range: &Range<usize>| (edges.offsets[range.end] - edges.offsets[range.start]) as usize;
     let parts = parts_by(edges.offsets, values, |range| count(range) * edges.heads);
     for_each(parts, |(range, part)| work(range, part));
 }
 
 /// `results[d] = sum over edges e of weights[e] * rows[source of e]`, head by head.
-pub(crate) fn weighted_sum(edges: Edges<'_>, rows: &[f32], weights: &[f32], results: &mut [f32]) {
+pub fn weighted_sum(edges: Edges<'_>, rows: &[f32], weights: &[f32], results: &mut [f32]) {
     weighted(edges, rows, |edge| edge, weights, results);
 }
 
 /// The gradient of [`weighted_sum`]'s rows, from the gradient of its results: the same over the transposed edges.
-pub(crate) fn weighted_sum_backward(
-    transposed: &Transposed,
+pub fn weighted_sum_backward(
+    transposed: Transposed<'_>,
     width: usize,
     heads: usize,
     gradient: &[f32],
     weights: &[f32],
     results: &mut [f32],
 ) {
-    let edges = Edges { offsets: &transposed.offsets, indices: &transposed.indices, width, heads };
+    let edges = Edges { offsets: transposed.offsets, indices: transposed.indices, width, heads };
     weighted(edges, gradient, |place| transposed.edges[place] as usize, weights, results);
 }
 
@@ -145,7 +150,7 @@ fn weighted(
 }
 
 #[inline(always)]
-fn add(sums: &mut [f32], weight: f32, row: &[f32]) {
+pub(crate) fn add(sums: &mut [f32], weight: f32, row: &[f32]) {
     for (sum, value) in sums.iter_mut().zip(row) {
         *sum += weight * value;
     }
@@ -153,7 +158,7 @@ fn add(sums: &mut [f32], weight: f32, row: &[f32]) {
 
 /// The gradient of the attention weights of [`weighted_sum`]: for each edge and head, the dot product of the result's gradient and the
 /// source's row.
-pub(crate) fn products(edges: Edges<'_>, gradient: &[f32], rows: &[f32], results: &mut [f32]) {
+pub fn products(edges: Edges<'_>, gradient: &[f32], rows: &[f32], results: &mut [f32]) {
     let (width, head_width) = (edges.width, edges.head_width());
     for_edges(edges, results, |range, results| {
         let first = edges.offsets[range.start] as usize;
@@ -173,7 +178,7 @@ pub(crate) fn products(edges: Edges<'_>, gradient: &[f32], rows: &[f32], results
 }
 
 /// Softmax of the logits of each destination's edges, head by head.
-pub(crate) fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
+pub fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
     let heads = edges.heads;
     for_edges(edges, results, |range, results| {
         let first = edges.offsets[range.start] as usize;
@@ -211,7 +216,7 @@ pub(crate) fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
 }
 
 /// The gradient of [`softmax`]'s logits, from its results and their gradient.
-pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f32], results: &mut [f32]) {
+pub fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f32], results: &mut [f32]) {
     let heads = edges.heads;
     for_edges(edges, results, |range, results| {
         let first = edges.offsets[range.start] as usize;
@@ -258,7 +263,7 @@ fn exp_of_negative(x: f32) -> f32 {
 }
 
 /// GAT's logits: for each edge and head, the leaky relu of the score of the source plus the score of the destination.
-pub(crate) fn sum_logits(edges: Edges<'_>, sources: &[f32], destinations: &[f32], results: &mut [f32]) {
+pub fn sum_logits(edges: Edges<'_>, sources: &[f32], destinations: &[f32], results: &mut [f32]) {
     let heads = edges.heads;
     for_edges(edges, results, |range, results| {
         let mut results = results.chunks_exact_mut(heads);
@@ -276,16 +281,16 @@ pub(crate) fn sum_logits(edges: Edges<'_>, sources: &[f32], destinations: &[f32]
 }
 
 /// The gradients of [`sum_logits`]' scores, from its results and their gradient: for sources, and for destinations.
-pub(crate) fn sum_logits_backward(
+pub fn sum_logits_backward(
     edges: Edges<'_>,
-    transposed: &Transposed,
+    transposed: Transposed<'_>,
     logits: &[f32],
     gradient: &[f32],
     [of_sources, of_destinations]: [&mut [f32]; 2],
 ) {
     let heads = edges.heads;
     let of_logits = OfLogits { logits, gradient };
-    for_sums(&transposed.offsets, heads, of_sources, |_, place, _, sum| {
+    for_sums(transposed.offsets, heads, of_sources, |_, place, _, sum| {
         of_logits.add(transposed.edges[place] as usize, sum);
     });
     for_sums(edges.offsets, heads, of_destinations, |_, edge, _, sum| of_logits.add(edge, sum));
@@ -311,12 +316,15 @@ impl OfLogits<'_> {
 
 /// The inputs of GATv2's logits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pairs<'a> {
-    pub(crate) sources: &'a [f32],
-    pub(crate) destinations: &'a [f32],
-    pub(crate) edges: Option<&'a [f32]>,
+pub struct Pairs<'a> {
+    /// `[sources, width]`
+    pub sources: &'a [f32],
+    /// `[destinations, width]`
+    pub destinations: &'a [f32],
+    /// `[edges, width]`; none counts as zeros.
+    pub edges: Option<&'a [f32]>,
     /// `[width]`
-    pub(crate) attention: &'a [f32],
+    pub attention: &'a [f32],
 }
 
 impl Pairs<'_> {
@@ -367,7 +375,7 @@ impl Pairs<'_> {
 }
 
 /// GATv2's logits: for each edge and head, the sum of `attention * leaky_relu(source + destination + edge)`.
-pub(crate) fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32]) {
+pub fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32]) {
     let head_width = edges.head_width();
     for_edges(edges, results, |range, results| {
         let first = edges.offsets[range.start] as usize;
@@ -389,9 +397,9 @@ pub(crate) fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32
 
 /// The gradients of the inputs of [`pair_logits`], from the gradient of the logits. Fills them for edges, sources and destinations where
 /// they are wanted, and returns the gradient of the attention vector.
-pub(crate) fn pair_logits_backward(
+pub fn pair_logits_backward(
     edges: Edges<'_>,
-    transposed: &Transposed,
+    transposed: Transposed<'_>,
     pairs: Pairs<'_>,
     gradient: &[f32],
     [of_edges, of_sources, of_destinations]: [Option<&mut [f32]>; 3],
@@ -418,7 +426,7 @@ pub(crate) fn pair_logits_backward(
         });
     }
     if let Some(results) = of_sources {
-        for_sums(&transposed.offsets, width, results, |source, place, values, sum| {
+        for_sums(transposed.offsets, width, results, |source, place, values, sum| {
             let (ends, edge) = ([source, transposed.indices[place] as usize], transposed.edges[place] as usize);
             pairs.add_gradient(edges.heads, gradient, ends, edge, values, sum);
         });
@@ -451,7 +459,7 @@ pub(crate) fn pair_logits_backward(
 
 /// The sum of a function of two slices' values. Eight independent sums let the compiler use vector instructions.
 #[inline(always)]
-fn sum(a: &[f32], b: &[f32], value: impl Fn(f32, f32) -> f32) -> f32 {
+pub(crate) fn sum(a: &[f32], b: &[f32], value: impl Fn(f32, f32) -> f32) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let mut sums = [0.0; 8];
     for (a, b) in a.iter().zip(b) {
@@ -463,8 +471,9 @@ fn sum(a: &[f32], b: &[f32], value: impl Fn(f32, f32) -> f32) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
+/// The leaky relu of a value.
 #[inline(always)]
-pub(crate) fn leaky(value: f32) -> f32 {
+pub fn leaky(value: f32) -> f32 {
     if value > 0.0 { value } else { SLOPE * value }
 }
 

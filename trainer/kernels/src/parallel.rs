@@ -1,20 +1,34 @@
-//! Divides work among libtorch's threads.
+//! Divides work among the threads of the program.
 //!
-//! Kernels use the threads of libtorch's own operators. So there is one pool, whose size [`tch::set_num_threads`] sets.
+//! Kernels have no threads of their own: two pools on the same processors wait for each other. The program registers the threads that its
+//! other operators use.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
-use crate::shim;
+/// Calls a function once on each thread of a pool, and returns after all calls. It passes on a panic of a call.
+pub type OnEachThread = fn(&(dyn Fn() + Sync));
+
+static THREADS: OnceLock<OnEachThread> = OnceLock::new();
+
+/// Registers the threads of all kernels. Before, the calling thread does all the work. Results do not depend on the threads.
+///
+/// # Panics
+/// If others are registered.
+pub fn use_threads(on_each_thread: OnEachThread) {
+    let registered = *THREADS.get_or_init(|| on_each_thread);
+    assert!(std::ptr::fn_addr_eq(registered, on_each_thread), "kernels have threads already");
+}
 
 /// Calls `work` for each part, on the next free thread. A part should take tens of microseconds or more, and there should be several
 /// times as many parts as threads.
-pub(crate) fn for_each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync) {
-    if parts.len() <= 1 {
+pub fn for_each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync) {
+    let on_each_thread = THREADS.get().filter(|_| parts.len() > 1);
+    let Some(on_each_thread) = on_each_thread else {
         parts.into_iter().for_each(work);
         return;
-    }
+    };
     let parts = Mutex::new(parts.into_iter());
-    shim::on_each_thread(&|| {
+    on_each_thread(&|| {
         while let Some(part) = next(&parts) {
             work(part);
         }
@@ -27,10 +41,10 @@ fn next<I: Iterator>(parts: &Mutex<I>) -> Option<I::Item> {
 }
 
 /// Rows of a part of a matrix.
-pub(super) const ROWS: usize = 256;
+pub(crate) const ROWS: usize = 256;
 
 /// Parts of two matrices with the same rows, of [`ROWS`] rows each.
-pub(super) fn in_parts<'a, T>(
+pub(crate) fn in_parts<'a, T>(
     columns: usize,
     first: &'a [T],
     second: &'a mut [T],

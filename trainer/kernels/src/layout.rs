@@ -4,22 +4,22 @@ use std::ops::Deref;
 
 use half::bf16;
 
-use super::{
+use crate::{
     aligned::Aligned,
+    element::Element,
     multiply::{Factors, Instructions, multiply, multiply_pairs, padded},
 };
-use crate::shim::Element;
 
 /// Rows of `width` values, `stride` values apart.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows<'a, T> {
-    pub(crate) values: &'a [T],
-    pub(crate) stride: usize,
-    pub(crate) width: usize,
+pub struct Rows<'a, T> {
+    pub values: &'a [T],
+    pub stride: usize,
+    pub width: usize,
 }
 
 impl<'a, T> Rows<'a, T> {
-    pub(crate) fn dense(values: &'a [T], width: usize) -> Self {
+    pub fn dense(values: &'a [T], width: usize) -> Self {
         Self { values, stride: width, width }
     }
 
@@ -34,7 +34,7 @@ impl<'a, T> Rows<'a, T> {
 
 /// A factor of a product: the values themselves, or a copy in another layout.
 #[derive(Debug)]
-pub(crate) enum Items<'a, T> {
+pub enum Items<'a, T> {
     Borrowed(&'a [T]),
     Owned(Aligned<T>),
 }
@@ -52,7 +52,7 @@ impl<T> Deref for Items<'_, T> {
 
 impl<T: Copy + Default> Items<'_, T> {
     /// A copy, unless it is one.
-    pub(crate) fn into_owned(self) -> Aligned<T> {
+    pub fn into_owned(self) -> Aligned<T> {
         match self {
             Self::Borrowed(items) => Aligned::from_values(items),
             Self::Owned(items) => items,
@@ -61,7 +61,7 @@ impl<T: Copy + Default> Items<'_, T> {
 }
 
 /// A layout of the factors of products.
-pub(crate) trait Numbers<T: Element> {
+pub trait Numbers<T: Element> {
     /// One or two values.
     type Item: Copy + Default + Send + Sync;
     /// Number of values per item.
@@ -90,7 +90,7 @@ pub(crate) trait Numbers<T: Element> {
 
 /// Single f32: of rows of f32, or of bf16 on processors without products of pairs.
 #[derive(Debug)]
-pub(crate) struct Single;
+pub struct Single;
 
 impl<T: Element> Numbers<T> for Single {
     type Item = f32;
@@ -128,7 +128,7 @@ fn widen<T: Element>(rows: Rows<'_, T>, stride: usize) -> Aligned<f32> {
 
 /// Pairs of bf16, the first in the lower half.
 #[derive(Debug)]
-pub(crate) struct Pairs;
+pub struct Pairs;
 
 fn pair(low: bf16, high: bf16) -> u32 {
     u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16

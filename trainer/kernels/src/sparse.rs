@@ -14,11 +14,11 @@
 
 #![expect(unsafe_code, reason = "vector instructions take pointers")]
 
-use super::{
+use crate::{
     aligned::Aligned,
+    element::Element,
     multiply::{Instructions, LANES, multiply_add},
 };
-use crate::shim::Element;
 
 /// Rows whose values are counted to tell whether all have few nonzero ones.
 const COUNTED_ROWS: usize = 32;
@@ -121,7 +121,7 @@ impl Nonzeros {
 
 /// The nonzero values of consecutive rows of one width.
 #[derive(Debug, Default)]
-pub(crate) struct NonzeroRows {
+pub struct NonzeroRows {
     /// Values of a row, zeros too. 0 before the first row.
     width: usize,
     /// Where each row ends among the values.
@@ -243,7 +243,7 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     use super::{LANES, NonzeroRow, Nonzeros};
-    use crate::shim::Element;
+    use crate::element::Element;
 
     /// Adds the nonzero values of blocks, which are the first ones of a row.
     ///
@@ -338,7 +338,7 @@ mod tests {
     use half::bf16;
 
     use super::*;
-    use crate::kernels::multiply::{Factors, multiply};
+    use crate::multiply::{Factors, multiply, tests::all_instructions};
 
     /// Rows in which one value in `one_in` is not zero.
     fn rows(count: usize, width: usize, one_in: usize) -> Vec<f32> {
@@ -360,7 +360,7 @@ mod tests {
             let start: Vec<f32> = (0..columns).map(|i| i as f32 * 0.1).collect();
             let mut nonzeros = Nonzeros::of_width(width);
             let nonzeros = nonzeros.find(Instructions::best(), &x);
-            for instructions in Instructions::all() {
+            for instructions in all_instructions() {
                 let factors = Factors { a: &x, a_row: width, a_step: 1, b: &weights, b_step: columns, depth: width };
                 let (mut expected, mut actual) = (start.clone(), start.clone());
                 multiply(instructions, factors, &mut expected, 1, columns);
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn nonzero_values_are_found_at_any_place_of_a_row() {
         let mut nonzeros = Nonzeros::of_width(70);
-        for instructions in Instructions::all() {
+        for instructions in all_instructions() {
             for place in 0..70 {
                 let mut row = [bf16::ZERO; 70];
                 row[69] = bf16::NAN;

@@ -6,36 +6,43 @@ use std::sync::Arc;
 
 use grappa_formats::random;
 
-use super::parallel::{ROWS, for_each, in_parts};
-use crate::shim::Element;
+use crate::{
+    element::Element,
+    parallel::{ROWS, for_each, in_parts},
+};
 
 /// Relu, then dropout. Both are optional.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Epilogue {
+pub struct Epilogue {
     /// Whether to replace negative values by 0. NaN stays.
-    pub(crate) relu: bool,
-    pub(crate) dropout: Option<Dropout>,
+    pub relu: bool,
+    /// The dropout, after relu.
+    pub dropout: Option<Dropout>,
 }
 
 /// Dropout with a mask that is a function of a key and of the row and column of a value.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Dropout {
+pub struct Dropout {
     /// Probability that a value becomes 0, in [0, 1). The others are divided by (1 - probability), which keeps the expectation.
-    pub(crate) probability: f64,
-    pub(crate) key: u64,
+    pub probability: f64,
+    /// Decides the mask, together with the places of values.
+    pub key: u64,
     /// The names of the rows, if the mask of a row is a function of its name and not of its place.
-    pub(crate) names: Option<RowNames>,
+    pub names: Option<RowNames>,
 }
 
 /// A number for each row.
-pub(crate) type RowNames = Arc<[u64]>;
+pub type RowNames = Arc<[u64]>;
 
 impl Epilogue {
-    pub(crate) const NONE: Self = Self { relu: false, dropout: None };
+    /// Neither relu nor dropout.
+    pub const NONE: Self = Self { relu: false, dropout: None };
 
-    pub(crate) const RELU: Self = Self { relu: true, dropout: None };
+    /// Relu alone.
+    pub const RELU: Self = Self { relu: true, dropout: None };
 
-    pub(crate) fn forward(&self, row: usize, values: &mut [f32]) {
+    /// Computes the results of a row in its place.
+    pub fn forward(&self, row: usize, values: &mut [f32]) {
         if self.relu {
             values.iter_mut().for_each(|value| *value = relu(*value));
         }
@@ -48,7 +55,7 @@ impl Epilogue {
     }
 
     /// Computes the results of all rows of `columns` values.
-    pub(crate) fn forward_all<T: Element>(&self, columns: usize, values: &[T], results: &mut [T]) {
+    pub fn forward_all<T: Element>(&self, columns: usize, values: &[T], results: &mut [T]) {
         for_each(in_parts(columns, values, results).enumerate().collect(), |(part, (values, results))| {
             let mut row = vec![0.0; columns];
             let rows = values.chunks(columns).zip(results.chunks_mut(columns));
@@ -61,7 +68,7 @@ impl Epilogue {
     }
 
     /// Computes the gradients of all rows from the gradients of their results. As [`Epilogue::backward`].
-    pub(crate) fn backward_all<T: Element>(&self, columns: usize, results: &[T], of_results: &[T], gradient: &mut [T]) {
+    pub fn backward_all<T: Element>(&self, columns: usize, results: &[T], of_results: &[T], gradient: &mut [T]) {
         assert_eq!(results.len(), of_results.len(), "matrices of the same shape");
         for_each(in_parts(columns, results, gradient).enumerate().collect(), |(part, (results, gradient))| {
             let of_results = &of_results[part * ROWS * columns..][..results.len()];
@@ -77,7 +84,7 @@ impl Epilogue {
 
     /// Replaces the gradient of a row's results by the gradient of its values. `results` are from [`Epilogue::forward`]. Only relu needs
     /// them; without it they may be empty.
-    pub(crate) fn backward<T: Element>(&self, row: usize, results: &[T], gradient: &mut [f32]) {
+    pub fn backward<T: Element>(&self, row: usize, results: &[T], gradient: &mut [f32]) {
         match (self.relu, &self.dropout) {
             (false, None) => {}
             // A result is positive if the value was positive and was not dropped.
