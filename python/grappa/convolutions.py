@@ -12,6 +12,8 @@ import torch
 from torch_geometric.nn import BatchNorm, GCNConv, GINConv, GraphConv, LayerNorm, MessagePassing, SAGEConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
+from .fast_convolutions import convolve_fast
+
 if TYPE_CHECKING:
     from .layerwise import LayerBatch
 
@@ -58,7 +60,10 @@ def convolve(conv: MessagePassing, x: tuple[torch.Tensor, torch.Tensor], batch: 
         raise ValueError(f"{name} takes no edge weights; give edge_weights=False, or the layer as a function of (x, batch)")
     if isinstance(conv, SPARSE) and conv.fuse and conv.aggr in ("add", "sum", "mean"):
         return conv(x, _matrix(batch, _weights(batch, x[0])))
-    return conv(x, batch.edge_index, **({"edge_weight": batch.edge_weight} if weighted else {}))
+    if weighted:
+        return conv(x, batch.edge_index, edge_weight=batch.edge_weight)
+    rows = convolve_fast(conv, x, batch.edge_index)
+    return conv(x, batch.edge_index) if rows is None else rows
 
 
 def _weights(batch: LayerBatch, rows: torch.Tensor) -> torch.Tensor:

@@ -16,10 +16,7 @@ from torch_geometric.nn import FastRGCNConv, GATConv, GATv2Conv, MessagePassing,
 from torch_geometric.nn.dense.linear import Linear
 
 from . import ops
-from ._operators import SLOPE, TYPES
 
-#: Work on an edge, per value, next to a multiply-add of a product of matrices: it loads rows from all over the memory.
-EDGE_COST = 4
 #: The hooks of `MessagePassing`, which need its own steps.
 HOOKS = [
     f"_{step}_forward_{hooks}"
@@ -49,7 +46,7 @@ def _is_plain_tensor(value: Any) -> bool:
         and value.dim() == 2
         and value.layout == torch.strided
         and value.device.type == "cpu"
-        and value.dtype in (torch.int64, *TYPES)
+        and value.dtype in (torch.int64, *ops.TYPES)
     )
 
 
@@ -60,30 +57,8 @@ def _is_plain_linear(layer: Any) -> bool:
     return type(layer) is Linear and "forward" not in vars(layer) and not any(hooks) and not isinstance(layer.weight, uninitialized)
 
 
-def _is_after(size: tuple[int, int], num_edges: int, layer: Linear, heads: int) -> bool:
-    """Whether a linear layer after the sum is less work than before it."""
-    outputs, inputs = layer.weight.shape
-    sources, destinations = size
-    before = sources * inputs * outputs + EDGE_COST * num_edges * outputs
-    after = destinations * inputs * outputs + EDGE_COST * num_edges * heads * inputs
-    return after < before
-
-
-def _heads_of(weight: Tensor, heads: int) -> Tensor:
-    """The rows of a weight matrix by head: shape (heads, outputs of a head, inputs)."""
-    return weight.view(heads, -1, weight.shape[1])
-
-
-def _transform(sums: Tensor, weight: Tensor, heads: int, concat: bool) -> Tensor:
-    """The linear layers of heads, after their sums: shape (destinations, outputs), or the mean of the heads."""
-    weights = _heads_of(weight, heads)
-    if not concat:
-        return sums @ (weights.transpose(1, 2).reshape(-1, weights.shape[1]) / heads)
-    by_head = sums.view(len(sums), heads, -1).transpose(0, 1)
-    return torch.bmm(by_head, weights.transpose(1, 2)).transpose(0, 1).reshape(len(sums), -1)
-
-
-def _heads_joined(conv, rows: Tensor) -> Tensor:
+def _joined(conv, rows: Tensor) -> Tensor:
+    """The rows of all heads, one after another, or their mean."""
     return rows if conv.concat else rows.view(len(rows), conv.heads, -1).mean(1)
 
 
@@ -97,24 +72,21 @@ def _gat(conv: GATConv, x, edge_index, edge_attr=None, size=None, return_attenti
     if not (edge_attr is size is return_attention_weights is None and _is_attention(conv) and all(map(_is_plain_linear, linears))):
         return None
     sources, destinations = x
-    size, heads = (len(sources), len(destinations)), conv.heads
-    edges = ops.sort_edges(edge_index, size, self_loops=conv.add_self_loops)
+    edges = ops.sort_edges(edge_index, (len(sources), len(destinations)), self_loops=conv.add_self_loops)
+    # The score of a row is a product with one vector per head.
     scores = [
-        rows @ torch.einsum("hoi,ho->ih", _heads_of(layer.weight, heads), attention[0])
+        rows @ torch.einsum("hoi,ho->ih", layer.weight.view(conv.heads, conv.out_channels, -1), attention[0])
         for rows, layer, attention in zip(x, linears, (conv.att_src, conv.att_dst))
     ]
     weights = _weights(conv, ops.gat_logits(*scores, edges), edges)
-    if _is_after(size, len(edges.indices), linears[0], heads):
-        out = _transform(ops.weighted_sum(sources, weights, edges, shared=True), linears[0].weight, heads, conv.concat)
-    else:
-        out = _heads_joined(conv, ops.weighted_sum(linears[0](sources), weights, edges))
+    out = _joined(conv, ops.weighted_sum(sources, weights, edges, weight=linears[0].weight))
     if conv.res is not None:
         out = out + conv.res(destinations)
     return out if conv.bias is None else out + conv.bias
 
 
 def _is_attention(conv) -> bool:
-    return conv.aggr in ("add", "sum") and getattr(conv, "negative_slope", SLOPE) == SLOPE
+    return conv.aggr in ("add", "sum") and getattr(conv, "negative_slope", ops.SLOPE) == ops.SLOPE
 
 
 def _gatv2(conv: GATv2Conv, x, edge_index, edge_attr=None, return_attention_weights=None):
@@ -122,9 +94,8 @@ def _gatv2(conv: GATv2Conv, x, edge_index, edge_attr=None, return_attention_weig
         return None
     sources, destinations = x
     edges = ops.sort_edges(edge_index, (len(sources), len(destinations)), self_loops=conv.add_self_loops)
-    left, right = conv.lin_l(sources), conv.lin_r(destinations)
-    weights = _weights(conv, ops.gatv2_logits(left, right, conv.att.flatten(), edges, conv.heads), edges)
-    out = _heads_joined(conv, ops.weighted_sum(left, weights, edges))
+    left, right, dropout = conv.lin_l(sources), conv.lin_r(destinations), conv.dropout if conv.training else 0.0
+    out = _joined(conv, ops.gatv2_attention(left, right, conv.att.flatten(), edges, conv.heads, dropout=dropout))
     if conv.res is not None:
         out = out + conv.res(destinations)
     return out if conv.bias is None else out + conv.bias
@@ -134,23 +105,21 @@ def _transformer(conv: TransformerConv, x, edge_index, edge_attr=None, return_at
     if not (edge_attr is return_attention_weights is None and conv.lin_edge is None and _is_attention(conv)):
         return None
     sources, destinations = x
-    size, heads = (len(sources), len(destinations)), conv.heads
-    edges = ops.sort_edges(edge_index, size)
+    edges, heads = ops.sort_edges(edge_index, (len(sources), len(destinations))), conv.heads
     queries = conv.lin_query(destinations) / math.sqrt(conv.out_channels)
     key, value = conv.lin_key, conv.lin_value
-    if all(map(_is_plain_linear, (key, value))) and _is_after(size, len(edges.indices), value, heads):
-        by_head = queries.view(len(queries), heads, -1).transpose(0, 1)
-        queries = torch.bmm(by_head, _heads_of(key.weight, heads)).transpose(0, 1).reshape(len(queries), -1)
+    if all(map(_is_plain_linear, (key, value))):
         if key.bias is not None:
-            # A softmax does not depend on the bias of the keys. Its gradient is 0, and not missing.
+            # A softmax does not depend on the bias of keys. Its gradient is 0, and not missing.
             queries = queries + 0 * key.bias.sum()
-        weights = _weights(conv, ops.dot_logits(sources, queries, edges, heads), edges)
-        out = _transform(ops.weighted_sum(sources, weights, edges, shared=True), value.weight, heads, conv.concat)
+        weights = _weights(conv, ops.dot_logits(sources, queries, edges, heads, weight=key.weight), edges)
+        out = ops.weighted_sum(sources, weights, edges, weight=value.weight)
         if value.bias is not None:
             out = out + _sum_of_bias(conv, value.bias, weights, edges)
     else:
         weights = _weights(conv, ops.dot_logits(key(sources), queries, edges, heads), edges)
-        out = _heads_joined(conv, ops.weighted_sum(value(sources), weights, edges))
+        out = ops.weighted_sum(value(sources), weights, edges)
+    out = _joined(conv, out)
     if not conv.root_weight:
         return out
     own = conv.lin_skip(destinations)
@@ -161,11 +130,12 @@ def _transformer(conv: TransformerConv, x, edge_index, edge_attr=None, return_at
 
 
 def _sum_of_bias(conv, bias: Tensor, weights: Tensor, edges: ops.Edges) -> Tensor:
-    """The weighted sums of a bias of all sources: the bias times the sum of weights, which dropout changes."""
-    ones = edges._replace(indices=torch.zeros_like(edges.indices), num_sources=1, transposed=None)
-    sums = ops.weighted_sum(weights.new_ones((1, conv.heads)), weights, ones)
-    by_head = sums.unsqueeze(2) * bias.view(conv.heads, -1)
-    return by_head.flatten(1) if conv.concat else by_head.mean(1)
+    """The weighted sums of a bias of all sources: the bias times the sum of weights, which is 1 without dropout."""
+    if not (conv.dropout and conv.training):
+        return bias * (edges.offsets.diff() > 0).to(bias.dtype).unsqueeze(1)
+    of_one = edges._replace(indices=torch.zeros_like(edges.indices), num_sources=1, transposed=None)
+    sums = ops.weighted_sum(weights.new_ones((1, conv.heads)), weights, of_one)
+    return (sums.unsqueeze(2) * bias.view(conv.heads, -1)).flatten(1)
 
 
 def _relations(conv: RGCNConv, x, edge_index, edge_type=None):

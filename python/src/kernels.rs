@@ -6,7 +6,8 @@
 use grappa_kernels::{
     attention::{self, Edges, Pairs},
     csr::{EdgeError, SortedEdges, Transposed, sort_by_destination, transpose},
-    shared,
+    pairs::{self, Weights},
+    transformed::{self, Linear},
 };
 use pyo3::{
     buffer::PyBuffer,
@@ -22,8 +23,8 @@ use crate::{
 type Floats = PyBuffer<f32>;
 type Integers = PyBuffer<i32>;
 
-/// The width of a source's row, the number of heads, and whether all heads share the row or each has a part of it.
-type Shape = (usize, usize, bool);
+/// The width of a row and the number of heads.
+type Shape = (usize, usize);
 
 /// Sorts edges by destination, and returns their number. With `loops`, edges from a node to itself are left out, and the first destinations
 /// get one each.
@@ -114,10 +115,7 @@ pub fn weighted_sum(
     let [rows, weights] = &inputs;
     let (rows, weights, results) = (values(rows)?, values(weights)?, values_mut(&results)?);
     let edges = edges(&csr, shape, rows)?;
-    on_threads(py, threads, || match shape.2 {
-        true => shared::weighted_sum(edges, rows, weights, results),
-        false => attention::weighted_sum(edges, rows, weights, results),
-    });
+    on_threads(py, threads, || attention::weighted_sum(edges, rows, weights, results));
     Ok(())
 }
 
@@ -134,11 +132,8 @@ pub fn weighted_sum_backward(
     let [gradient, weights] = &inputs;
     let (gradient, weights, results) = (values(gradient)?, values(weights)?, values_mut(&results)?);
     let transposed = lists(&transposed)?;
-    let (width, heads, is_shared) = shape;
-    on_threads(py, threads, || match is_shared {
-        true => shared::weighted_sum_backward(transposed, width, heads, gradient, weights, results),
-        false => attention::weighted_sum_backward(transposed, width, heads, gradient, weights, results),
-    });
+    let (width, heads) = shape;
+    on_threads(py, threads, || attention::weighted_sum_backward(transposed, width, heads, gradient, weights, results));
     Ok(())
 }
 
@@ -156,10 +151,7 @@ pub fn edge_products(
     let (rows, destinations) = (values(rows)?, values(destinations)?);
     let edges = edges(&csr, shape, rows)?;
     let results = used_rows(edges, values_mut(&results)?);
-    on_threads(py, threads, || match shape.2 {
-        true => shared::products(edges, destinations, rows, results),
-        false => attention::products(edges, destinations, rows, results),
-    });
+    on_threads(py, threads, || attention::products(edges, destinations, rows, results));
     Ok(())
 }
 
@@ -175,7 +167,7 @@ pub fn sum_logits(
 ) -> PyResult<()> {
     let [sources, destinations] = &inputs;
     let (sources, destinations) = (values(sources)?, values(destinations)?);
-    let edges = edges(&csr, (heads, heads, false), sources)?;
+    let edges = edges(&csr, (heads, heads), sources)?;
     let results = used_rows(edges, values_mut(&results)?);
     on_threads(py, threads, || attention::sum_logits(edges, sources, destinations, results));
     Ok(())
@@ -196,52 +188,156 @@ pub fn sum_logits_backward(
     let [of_sources, of_destinations] = &into;
     let (logits, gradient) = (values(logits)?, values(gradient)?);
     let of_scores = [values_mut(of_sources)?, values_mut(of_destinations)?];
-    let edges = edges(&csr, (heads, heads, false), of_scores[0])?;
+    let edges = edges(&csr, (heads, heads), of_scores[0])?;
     let transposed = lists(&transposed)?;
     on_threads(py, threads, || attention::sum_logits_backward(edges, transposed, logits, gradient, of_scores));
     Ok(())
 }
 
-/// The logits of GATv2, from rows of sources and destinations and the attention vector.
+/// The attention of GATv2, from rows of sources and destinations and the attention vector. Fills the weights of edges, and the sums.
 #[pyfunction]
-pub fn pair_logits(
+pub fn pair_attention(
     py: Python<'_>,
     threads: usize,
     csr: (Integers, Integers),
-    shape: Shape,
+    heads: usize,
     inputs: [Floats; 3],
-    results: Floats,
+    factors: Option<Floats>,
+    into: [Floats; 2],
 ) -> PyResult<()> {
-    let pairs = pairs(&inputs)?;
-    let edges = edges(&csr, shape, pairs.sources)?;
-    let results = used_rows(edges, values_mut(&results)?);
-    on_threads(py, threads, || attention::pair_logits(edges, pairs, results));
+    let (pairs, factors) = (pairs(&inputs)?, factors.as_ref().map(values).transpose()?);
+    let [weights, sums] = &into;
+    let (weights, sums) = (values_mut(weights)?, values_mut(sums)?);
+    let edges = edges(&csr, (pairs.attention.len(), heads), pairs.sources)?;
+    let weights = used_rows(edges, weights);
+    on_threads(py, threads, || pairs::attend(edges, pairs, factors, [weights, sums]));
     Ok(())
 }
 
-/// The gradients of the inputs of `pair_logits`.
+/// The gradients of the inputs of `pair_attention`.
 #[pyfunction]
-pub fn pair_logits_backward(
+pub fn pair_attention_backward(
     py: Python<'_>,
     threads: usize,
     csr: (Integers, Integers),
     transposed: (Integers, usize),
-    shape: Shape,
     inputs: [Floats; 3],
+    weights: (usize, Floats, Option<Floats>),
     gradient: Floats,
     into: [Floats; 3],
 ) -> PyResult<()> {
+    let (heads, weights, factors) = weights;
+    let (pairs, gradient) = (pairs(&inputs)?, values(&gradient)?);
+    let factors = factors.as_ref().map(values).transpose()?;
+    let weights = Weights { softmax: values(&weights)?, factors };
     let [of_sources, of_destinations, of_attention] = &into;
-    let pairs = pairs(&inputs)?;
-    let gradient = values(&gradient)?;
-    let [of_sources, of_destinations] = [values_mut(of_sources)?, values_mut(of_destinations)?];
+    let results = [values_mut(of_sources)?, values_mut(of_destinations)?];
     let of_attention = values_mut(of_attention)?;
-    let edges = edges(&csr, shape, pairs.sources)?;
+    let edges = edges(&csr, (pairs.attention.len(), heads), pairs.sources)?;
     let transposed = lists(&transposed)?;
     on_threads(py, threads, || {
-        let results = [None, Some(of_sources), Some(of_destinations)];
-        of_attention.copy_from_slice(&attention::pair_logits_backward(edges, transposed, pairs, gradient, results));
+        of_attention.copy_from_slice(&pairs::attend_backward(edges, transposed, pairs, weights, gradient, results));
     });
+    Ok(())
+}
+
+/// The weighted sums of rows that a linear layer transforms.
+#[pyfunction]
+pub fn linear_sum(
+    py: Python<'_>,
+    threads: usize,
+    csr: (Integers, Integers),
+    layer: (Floats, usize, usize),
+    inputs: [Floats; 2],
+    results: Floats,
+) -> PyResult<()> {
+    let [rows, weights] = &inputs;
+    let (rows, weights, results) = (values(rows)?, values(weights)?, values_mut(&results)?);
+    let layer = linear(&layer)?;
+    let edges = edges(&csr, (layer.inputs, layer.heads), rows)?;
+    on_threads(py, threads, || transformed::weighted_sum(edges, layer, rows, weights, results));
+    Ok(())
+}
+
+/// The gradients of the weights of edges and of the layer of `linear_sum`.
+#[pyfunction]
+pub fn linear_sum_backward(
+    py: Python<'_>,
+    threads: usize,
+    csr: (Integers, Integers),
+    layer: (Floats, usize, usize),
+    inputs: [Floats; 3],
+    into: [Floats; 2],
+) -> PyResult<()> {
+    let [rows, weights, gradient] = &inputs;
+    let (rows, weights, gradient) = (values(rows)?, values(weights)?, values(gradient)?);
+    let [of_weights, of_layer] = &into;
+    let (of_weights, of_layer) = (values_mut(of_weights)?, values_mut(of_layer)?);
+    let layer = linear(&layer)?;
+    let edges = edges(&csr, (layer.inputs, layer.heads), rows)?;
+    let results = [used_rows(edges, of_weights), of_layer];
+    on_threads(py, threads, || {
+        transformed::weighted_sum_backward(edges, layer, rows, weights, gradient, results);
+    });
+    Ok(())
+}
+
+/// The products of queries of destinations and rows that a linear layer transforms.
+#[pyfunction]
+pub fn linear_products(
+    py: Python<'_>,
+    threads: usize,
+    csr: (Integers, Integers),
+    layer: (Floats, usize, usize),
+    inputs: [Floats; 2],
+    results: Floats,
+) -> PyResult<()> {
+    let [rows, queries] = &inputs;
+    let (rows, queries) = (values(rows)?, values(queries)?);
+    let layer = linear(&layer)?;
+    let edges = edges(&csr, (layer.inputs, layer.heads), rows)?;
+    let results = used_rows(edges, values_mut(&results)?);
+    on_threads(py, threads, || transformed::products(edges, layer, rows, queries, results));
+    Ok(())
+}
+
+/// The gradients of the queries and of the layer of `linear_products`.
+#[pyfunction]
+pub fn linear_products_backward(
+    py: Python<'_>,
+    threads: usize,
+    csr: (Integers, Integers),
+    layer: (Floats, usize, usize),
+    inputs: [Floats; 3],
+    into: [Floats; 2],
+) -> PyResult<()> {
+    let [rows, queries, gradient] = &inputs;
+    let (rows, queries, gradient) = (values(rows)?, values(queries)?, values(gradient)?);
+    let [of_queries, of_layer] = &into;
+    let results = [values_mut(of_queries)?, values_mut(of_layer)?];
+    let layer = linear(&layer)?;
+    let edges = edges(&csr, (layer.inputs, layer.heads), rows)?;
+    on_threads(py, threads, || {
+        transformed::products_backward(edges, layer, rows, queries, gradient, results);
+    });
+    Ok(())
+}
+
+/// The gradient of the rows of `linear_sum`, or of `linear_products`, with queries in the place of the gradient and that in the place of
+/// the weights.
+#[pyfunction]
+pub fn linear_rows_backward(
+    py: Python<'_>,
+    threads: usize,
+    transposed: (Integers, usize),
+    layer: (Floats, usize, usize),
+    inputs: [Floats; 2],
+    results: Floats,
+) -> PyResult<()> {
+    let [weights, gradient] = &inputs;
+    let (weights, gradient, results) = (values(weights)?, values(gradient)?, values_mut(&results)?);
+    let (transposed, layer) = (lists(&transposed)?, linear(&layer)?);
+    on_threads(py, threads, || transformed::rows_backward(transposed, layer, weights, gradient, results));
     Ok(())
 }
 
@@ -265,12 +361,15 @@ fn pairs([sources, destinations, attention]: &[Floats; 3]) -> PyResult<Pairs<'_>
     Ok(Pairs { sources, destinations, edges: None, attention })
 }
 
+/// A matrix, the number of its columns, and the number of heads among which its rows are divided.
+fn linear((weight, inputs, heads): &(Floats, usize, usize)) -> PyResult<Linear<'_>> {
+    let weight = values(weight)?;
+    let outputs = weight.len() / (inputs * heads).max(1);
+    Ok(Linear { weight, inputs: *inputs, outputs, heads: *heads })
+}
+
 /// The edges of a CSR with rows of sources.
-fn edges<'a>(
-    (offsets, indices): &'a (Integers, Integers),
-    (width, heads, _): Shape,
-    rows: &[f32],
-) -> PyResult<Edges<'a>> {
+fn edges<'a>((offsets, indices): &'a (Integers, Integers), (width, heads): Shape, rows: &[f32]) -> PyResult<Edges<'a>> {
     let offsets = unsigned(offsets)?;
     let indices = used_indices(offsets, unsigned(indices)?, rows.len() / width.max(1))?;
     Ok(Edges { offsets, indices, width, heads })

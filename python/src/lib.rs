@@ -49,8 +49,9 @@ mod _grappa {
     use super::graph_ingest::ingest_graph;
     #[pymodule_export]
     use super::kernels::{
-        edge_products, edge_softmax, edge_softmax_backward, pair_logits, pair_logits_backward, sort_edges, sum_logits,
-        sum_logits_backward, transpose_edges, weighted_sum, weighted_sum_backward,
+        edge_products, edge_softmax, edge_softmax_backward, linear_products, linear_products_backward,
+        linear_rows_backward, linear_sum, linear_sum_backward, pair_attention, pair_attention_backward, sort_edges,
+        sum_logits, sum_logits_backward, transpose_edges, weighted_sum, weighted_sum_backward,
     };
     #[pymodule_export]
     use super::loader::{Loader, default_memory};

@@ -32,7 +32,7 @@ pub fn set(count: usize) {
 /// Calls `run` on the calling thread and on those of the pool.
 fn on_each_thread(run: &(dyn Fn() + Sync)) {
     let others = COUNT.load(Ordering::Relaxed).saturating_sub(1);
-    match pool(others).filter(|_| others > 0) {
+    match if others > 0 { pool(others) } else { None } {
         None => run(),
         Some(pool) => pool.in_place_scope(|scope| {
             (0..others).for_each(|_| scope.spawn(|_| run()));

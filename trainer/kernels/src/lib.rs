@@ -15,10 +15,11 @@ pub mod linear;
 pub mod max;
 mod multiply;
 pub mod norm;
+pub mod pairs;
 mod parallel;
-pub mod shared;
 pub mod sparse;
 pub mod sum;
+pub mod transformed;
 pub mod update;
 
 pub use self::{

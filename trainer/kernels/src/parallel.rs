@@ -57,22 +57,40 @@ pub(crate) fn in_parts<'a, T>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::{
+        collections::HashSet,
+        panic::resume_unwind,
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+    };
 
     use super::*;
 
+    fn on_three_threads(run: &(dyn Fn() + Sync)) {
+        let joined = thread::scope(|scope| [(); 3].map(|()| scope.spawn(run)).map(|thread| thread.join()));
+        for result in joined {
+            result.unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    }
+
     #[test]
-    fn each_part_is_worked_on_once() {
+    fn each_part_is_worked_on_once_by_the_threads_that_are_registered() {
+        use_threads(on_three_threads);
+        use_threads(on_three_threads);
+        let (own, threads) = (thread::current().id(), Mutex::new(HashSet::new()));
         let counts: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
         for_each((0..100).collect(), |i: usize| {
             counts[i].fetch_add(1, Ordering::Relaxed);
+            threads.lock().unwrap().insert(thread::current().id());
         });
+        assert!(!threads.into_inner().unwrap().contains(&own));
         assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
     }
 
     #[test]
     #[should_panic(expected = "part 7")]
     fn a_panic_reaches_the_caller() {
+        use_threads(on_three_threads);
         for_each((0..20).collect(), |i: usize| assert!(i != 7, "part {i}"));
     }
 }
