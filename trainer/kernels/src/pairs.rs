@@ -23,8 +23,8 @@ use crate::{
     parallel::for_each,
 };
 
-/// Partial sums of a row, so that the compiler can use vectors.
-const LANES: usize = 16;
+/// Partial sums of a row: one vector. The compiler does not make vectors of more.
+const LANES: usize = 8;
 
 /// The weights of edges, `[edges, heads]`.
 #[derive(Debug, Clone, Copy)]
@@ -195,8 +195,9 @@ fn prefetch(transposed: Transposed<'_>, place: usize, width: usize, arrays: [&[f
     }
 }
 
+/// `sums += weight * row`
 #[inline(always)]
-fn add(sums: &mut [f32], weight: f32, row: &[f32]) {
+pub(crate) fn add(sums: &mut [f32], weight: f32, row: &[f32]) {
     for (sum, value) in sums.iter_mut().zip(row) {
         *sum = multiply_add(weight, *value, *sum);
     }
@@ -217,8 +218,9 @@ fn logit_of(row: &[f32], own: &[f32], attention: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest.sum::<f32>()
 }
 
+/// The sum of the products of two rows.
 #[inline(always)]
-fn product(left: &[f32], right: &[f32]) -> f32 {
+pub(crate) fn product(left: &[f32], right: &[f32]) -> f32 {
     let (lefts, rights) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
     let mut sums = [0.0; LANES];
     for (left, right) in lefts.0.iter().zip(rights.0) {

@@ -25,7 +25,8 @@ use crate::{
     aligned::Aligned,
     attention::{self, Edges},
     csr::Transposed,
-    multiply::{Factors, Instructions, multiply, multiply_add, padded},
+    multiply::{Factors, Instructions, multiply, padded},
+    pairs::{add, product},
     parallel::for_each,
 };
 
@@ -35,8 +36,6 @@ const TILE: usize = 64;
 const PARTS_MAX: usize = 32;
 /// Edges and destinations of a range, at least.
 const PART_MIN: usize = 1024;
-/// Partial sums of a product, so that the compiler can use vectors.
-const LANES: usize = 32;
 
 /// A linear layer for each head.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +96,7 @@ pub fn weighted_sum_backward(
                     let row = edges.row(edge, rows);
                     let of_edge = &mut of_weights[(edge - first) * linear.heads..][..linear.heads];
                     for (head, of_edge) in of_edge.iter_mut().enumerate() {
-                        *of_edge = dot(pulled.row(head, place, linear.inputs), row);
+                        *of_edge = product(pulled.row(head, place, linear.inputs), row);
                         add(tile.row_mut(head, place, linear.inputs), weights[edge * linear.heads + head], row);
                     }
                 }
@@ -123,7 +122,7 @@ pub fn products(edges: Edges<'_>, linear: Linear<'_>, rows: &[f32], queries: &[f
                     let row = edges.row(edge, rows);
                     let results = &mut results[(edge - first) * linear.heads..][..linear.heads];
                     for (head, result) in results.iter_mut().enumerate() {
-                        *result = dot(pulled.row(head, place, linear.inputs), row);
+                        *result = product(pulled.row(head, place, linear.inputs), row);
                     }
                 }
             }
@@ -379,30 +378,6 @@ fn divide<'a>(
 fn tiles(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
     range.step_by(TILE).map(move |start| start..end.min(start + TILE))
-}
-
-#[inline(always)]
-fn add(sums: &mut [f32], weight: f32, row: &[f32]) {
-    for (sum, value) in sums.iter_mut().zip(row) {
-        *sum = multiply_add(weight, *value, *sum);
-    }
-}
-
-#[inline(always)]
-fn dot(left: &[f32], right: &[f32]) -> f32 {
-    let ((blocks, rest), (others, other_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
-    let mut sums = [0.0; LANES];
-    for (left, right) in blocks.iter().zip(others) {
-        for (sum, (left, right)) in sums.iter_mut().zip(left.iter().zip(right)) {
-            *sum = multiply_add(*left, *right, *sum);
-        }
-    }
-    let mut eight = [0.0; 8];
-    for sums in sums.as_chunks::<8>().0 {
-        eight.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
-    }
-    let rest: f32 = rest.iter().zip(other_rest).map(|(left, right)| left * right).sum();
-    eight.iter().sum::<f32>() + rest
 }
 
 #[cfg(test)]
