@@ -163,9 +163,8 @@ def pair_attention_backward(
     threads: int,
     csr: _Csr,
     transposed: _BySource,
-    inputs: tuple[Any, ...],
+    inputs: tuple[tuple[Any, ...], Any],
     weights: tuple[int, Any, Any | None],
-    gradient: Any,
     into: tuple[Any, ...],
 ) -> None: ...
 def linear_sum(threads: int, csr: _Csr, layer: _Layer, inputs: tuple[Any, ...], results: Any) -> None: ...

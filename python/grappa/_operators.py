@@ -374,7 +374,7 @@ def pair_attention_backward(
     of_edges = (weights.shape[1], _floats(weights), None if factors is None else _floats(factors))
     into = tuple(result.numpy() for result in results)
     csr, threads = _csr(offsets, indices), torch.get_num_threads()
-    _grappa.pair_attention_backward(threads, csr, by_source, arrays, of_edges, _floats(gradient), into)
+    _grappa.pair_attention_backward(threads, csr, by_source, (arrays, _floats(gradient)), of_edges, into)
     return results[0].to(sources.dtype), results[1].to(sources.dtype), results[2].to(sources.dtype)
 
 

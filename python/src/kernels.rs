@@ -214,20 +214,19 @@ pub fn pair_attention(
     Ok(())
 }
 
-/// The gradients of the inputs of `pair_attention`.
+/// The gradients of the inputs of `pair_attention`, from these and the gradient of its sums.
 #[pyfunction]
 pub fn pair_attention_backward(
     py: Python<'_>,
     threads: usize,
     csr: (Integers, Integers),
     transposed: (Integers, usize),
-    inputs: [Floats; 3],
+    inputs: ([Floats; 3], Floats),
     weights: (usize, Floats, Option<Floats>),
-    gradient: Floats,
     into: [Floats; 3],
 ) -> PyResult<()> {
     let (heads, weights, factors) = weights;
-    let (pairs, gradient) = (pairs(&inputs)?, values(&gradient)?);
+    let (pairs, gradient) = (pairs(&inputs.0)?, values(&inputs.1)?);
     let factors = factors.as_ref().map(values).transpose()?;
     let weights = Weights { softmax: values(&weights)?, factors };
     let [of_sources, of_destinations, of_attention] = &into;
