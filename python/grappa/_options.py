@@ -49,6 +49,8 @@ class IngestOptions(TypedDict, total=False):
     features_from: str | Sequence[str]
     #: Replace the store of out=, including all additions to it, when the new one is complete.
     force: bool
+    #: Column of a table of tables= with the ids of rows of another table.
+    foreign_key: str | Sequence[str]
     #: Format of the edge files.
     format: Literal["auto", "tsv", "csv", "npy", "u32", "u64", "parquet"]
     #: Whether the first line of text files with edges is a header.
@@ -57,12 +59,16 @@ class IngestOptions(TypedDict, total=False):
     id: str | Sequence[str]
     #: Kind of node ids in all input files.
     ids: Literal["dense", "sparse", "string"]
+    #: Column with the ids of the rows of a table of tables=.
+    key: str | Sequence[str]
     #: Column with the label of each node, in the table of labels=; the table of features= leaves it out.
     label: str | Sequence[str]
     #: What the values of labels= are: classes, numbers to predict, or zeros and ones with missing entries.
     label_type: Literal["classes", "partial", "float"]
     #: Node labels: .npy, .npz, Parquet or text, with one row per node.
     labels: Any
+    #: Table of tables= whose rows are edges between the tables of its two foreign keys.
+    link_table: str | Sequence[str]
     #: Memory limit, such as 512MiB or 2GiB.
     memory: int | str
     #: How dedup=True merges the values of parallel edges: sum, mean, first, last, min or max, perhaps after COLUMN=.
@@ -101,6 +107,8 @@ class IngestOptions(TypedDict, total=False):
     stratify: bool
     #: Separator of tables in text, as for separator=.
     table_separator: str | float
+    #: Folder of Parquet or CSV tables with keys: each row is a node, and each foreign key a relation.
+    tables: Path
     #: Ids or mask of the test nodes, as for train=.
     test: Any
     #: Files with the test edges, as for val_edges=.
@@ -111,6 +119,8 @@ class IngestOptions(TypedDict, total=False):
     tmp: Path
     #: Ids of the training nodes: .npy, Parquet, or text with one id per line.
     train: Any
+    #: Files with triples of head, relation and tail, separated by tabs.
+    triples: Path | Sequence[Path]
     #: Add the reverse of each edge.
     undirected: bool
     #: Ids or mask of the validation nodes, as for train=.

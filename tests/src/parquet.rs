@@ -4,7 +4,11 @@ use std::{fs::File, ops::Range, path::Path, sync::Arc};
 
 use parquet::{
     data_type::{BoolType, ByteArrayType, FloatType, Int32Type, Int64Type},
-    file::writer::{SerializedColumnWriter, SerializedFileWriter},
+    file::{
+        metadata::KeyValue,
+        properties::WriterProperties,
+        writer::{SerializedColumnWriter, SerializedFileWriter},
+    },
     schema::parser::parse_message_type,
 };
 
@@ -34,12 +38,15 @@ pub enum Column<'a> {
     Milliseconds(&'a [i64]),
     /// Lists of this many 32-bit floats.
     Lists(usize, &'a [f32]),
+    /// 64-bit integers, some of which are missing.
+    Optional(&'a [Option<i64>]),
 }
 
 impl Column<'_> {
     fn described(self, name: &str) -> String {
         match self {
             Self::Integers(_) => format!("required int64 {name};"),
+            Self::Optional(_) => format!("optional int64 {name};"),
             Self::Strings(_) => format!("required binary {name} (utf8);"),
             Self::Floats(_) => format!("required float {name};"),
             Self::Booleans(_) => format!("required boolean {name};"),
@@ -60,6 +67,7 @@ impl Column<'_> {
             Self::Dates(values) => values.len(),
             Self::Milliseconds(values) => values.len(),
             Self::Lists(length, values) => values.len() / length,
+            Self::Optional(values) => values.len(),
         }
     }
 
@@ -75,6 +83,11 @@ impl Column<'_> {
                 column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap()
             }
             Self::Floats(values) => column.typed::<FloatType>().write_batch(&values[rows], None, None).unwrap(),
+            Self::Optional(values) => {
+                let levels: Vec<i16> = values[rows.clone()].iter().map(|value| i16::from(value.is_some())).collect();
+                let values: Vec<i64> = values[rows].iter().copied().flatten().collect();
+                column.typed::<Int64Type>().write_batch(&values, Some(&levels), None).unwrap()
+            }
             Self::Lists(length, values) => {
                 let values = &values[rows.start * length..rows.end * length];
                 let levels = vec![1; values.len()];
@@ -87,9 +100,17 @@ impl Column<'_> {
 
 /// Writes a table of named columns, in row groups of at most `group_rows`.
 pub fn write_table(path: &Path, columns: &[(&str, Column<'_>)], group_rows: usize) {
+    write_described(path, columns, group_rows, &[]);
+}
+
+/// The same with what the file says about itself, by key.
+pub fn write_described(path: &Path, columns: &[(&str, Column<'_>)], group_rows: usize, about: &[(&str, &str)]) {
+    let about: Vec<_> =
+        about.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), (*value).to_owned())).collect();
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(about)).build();
     let fields: String = columns.iter().map(|(name, column)| column.described(name)).collect();
     let schema = Arc::new(parse_message_type(&format!("message nodes {{ {fields} }}")).unwrap());
-    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::new(properties)).unwrap();
     let rows = columns[0].1.rows();
     for first in (0..rows).step_by(group_rows) {
         let mut group = writer.next_row_group().unwrap();

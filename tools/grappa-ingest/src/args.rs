@@ -25,6 +25,7 @@ use crate::{
     assign::parse_assign,
     choices::{bad_lines, category_forms, comment_lines, edge_formats, header_lines, id_kinds, label_types},
     data::Data,
+    type_args::TypeArgs,
 };
 
 const EXAMPLES: &str = "\
@@ -54,7 +55,6 @@ Examples:
 const INPUT: &str = "Edges";
 const NODES: &str = "Node data";
 const CHANGES: &str = "Changes to edges";
-const TYPES: &str = "Graphs with several node types";
 const STORE: &str = "Store";
 const RESOURCES: &str = "Resources";
 
@@ -72,9 +72,8 @@ pub struct IngestArgs {
     ids: ExternalIds,
     /// Number of nodes, for --ids dense: ids are 0 to N - 1; with several node types TYPE=N or TYPE=FILE [default: largest id + 1]
     ///
-    /// With several node types, --nodes paper=papers.parquet reads a table of nodes with a column of ids, and --edges
-    /// author:writes:paper=writes.parquet a relation. An edge with an id that is not in the table is an error. A type without a table
-    /// has the ids of its edges. Before the value of another option, the name of a type or relation restricts it: --label paper=year.
+    /// With several node types, --nodes paper=papers.parquet is a table of nodes with ids, and --edges author:writes:paper=writes.parquet
+    /// a relation. In other options, the name of a type or relation before the value restricts it: --label paper=year.
     ///
     /// Without it, ingest reads the edges once more to find the largest id. It is required if nearly all nodes are isolated, or
     /// if there are no edges and no --features or --labels.
@@ -108,7 +107,7 @@ struct EdgeArgs {
     /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), sparse matrices of SciPy in .npz, raw integers, Parquet, or
     /// Matrix Market. Shape (2, 2) is read as (E, 2). In a folder, files whose names begin with _ or . are ignored. A duplicate file
     /// is an error.
-    #[arg(long, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
+    #[arg(long, num_args = 1.., required_unless_present_any = ["ogb", "tables", "triples"], value_name = "FILE")]
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
     ///
@@ -305,17 +304,6 @@ struct SplitArgs {
     stratify: bool,
 }
 
-// Doors of graphs with types. `graph` reads them.
-#[derive(Debug, Args)]
-#[command(next_help_heading = TYPES)]
-struct TypeArgs {
-    /// Add a relation with the ends swapped to each relation, or to those that are named: RELATION=NAME
-    ///
-    /// Without a name, the reverse of writes is rev_writes.
-    #[arg(long, num_args = 0.., value_name = "RELATION=NAME")]
-    reverse: Vec<String>,
-}
-
 // Edges that the graph does not have.
 #[derive(Debug, Args)]
 #[command(next_help_heading = CHANGES)]
@@ -450,6 +438,10 @@ impl IngestArgs {
 
     /// The engine's options. `data`: the values of options that are data in memory.
     pub fn options(&self, mut data: Data) -> anyhow::Result<IngestOptions> {
+        anyhow::ensure!(
+            self.types.reverse.is_none(),
+            "--reverse is for relations, as in --edges author:writes:paper=FILE; give --undirected for both directions of each edge"
+        );
         let files = self.files()?;
         let named = [("train", files.train), ("val", files.valid), ("test", files.test)];
         Ok(IngestOptions {
@@ -554,6 +546,7 @@ impl EdgeArgs {
                 weight: self.weight.clone(),
                 features: self.edge_features_from.clone(),
                 order: None,
+                relation: None,
             },
             weights: data.input("weights", self.weights.clone()),
             features: data.input("edge_features", self.edge_features.clone()),

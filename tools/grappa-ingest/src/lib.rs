@@ -5,14 +5,16 @@ mod assign;
 mod choices;
 mod data;
 mod graph;
+mod kept;
 mod readings;
+mod type_args;
 
-use std::{collections::HashMap, ffi::OsString, path::Path, time::Instant};
+use std::{collections::HashMap, ffi::OsString, time::Instant};
 
 use clap::{CommandFactory, Parser};
-use grappa_console::{Built, Console, Summary, first_names, signals};
+use grappa_console::{Built, Console, Summary, first_names};
 use grappa_engine::{
-    ingest::{LabelType, MemoryInput, Reading, examine, ingest, kept_in, partial_folder},
+    ingest::{LabelType, MemoryInput, Reading, examine, ingest},
     io::ledger::Ledger,
 };
 use serde::Serialize;
@@ -22,6 +24,7 @@ use self::{
     args::IngestArgs,
     data::Data,
     graph::GraphLine,
+    kept::tell_what_is_kept,
     readings::{DryRun, Input},
 };
 
@@ -29,8 +32,8 @@ use self::{
 pub fn main(line: impl IntoIterator<Item = OsString>) -> u8 {
     let line: Vec<OsString> = line.into_iter().collect();
     grappa_console::code_of(|| match GraphLine::from_line(&line)? {
-        Some(graph) => {
-            graph::run(&graph, Data::default(), None).map_err(|error| match error.downcast::<clap::Error>() {
+        Some(mut graph) => {
+            graph::run(&mut graph, Data::default(), None).map_err(|error| match error.downcast::<clap::Error>() {
                 Ok(wrong_options) => wrong_options.exit(),
                 Err(error) => error,
             })
@@ -59,7 +62,7 @@ pub fn call(
 ) -> anyhow::Result<()> {
     let line: Vec<OsString> = line.into_iter().collect();
     match GraphLine::from_line(&line)? {
-        Some(graph) => graph::run(&graph, Data(data), Some(console)),
+        Some(mut graph) => graph::run(&mut graph, Data(data), Some(console)),
         None => run(&IngestArgs::try_parse_from(&line)?, data, console),
     }
 }
@@ -90,15 +93,6 @@ fn run(args: &IngestArgs, data: HashMap<DataPlace, MemoryInput>, console: &Conso
         label_type: options.nodes.data.label_type,
         readings: &summary.readings,
     })
-}
-
-/// A signal ends the program at once, and says what is kept of the unfinished store.
-fn tell_what_is_kept(out: &Path) {
-    let partial = partial_folder(out);
-    signals::ends_at_once(move || {
-        let kept = partial.exists().then(|| kept_in(&partial))?;
-        Some(format!("what is finished is kept in {kept}: rerun with --resume to continue"))
-    });
 }
 
 /// The summary of a store, and how its input was read.

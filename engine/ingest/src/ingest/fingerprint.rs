@@ -13,7 +13,8 @@ use crate::ingest::{
     edge_ingest::{EdgeForm, EdgeIngest},
     edge_split::EdgeSplit,
     node_ingest::{Assign, NodeData, NodeIngest, NodeSplits, StoreLayout},
-    options::{IngestOptions, Resources},
+    options::IngestOptions,
+    resources::Resources,
 };
 
 /// Everything that the store depends on. A run can be resumed only with an equal fingerprint.
@@ -128,6 +129,7 @@ impl Fingerprint {
             ("--features", nodes.data.features.as_ref()),
             ("--labels", nodes.data.labels.as_ref()),
             ("--node-ids", nodes.data.ids.as_ref()),
+            ("table of nodes", nodes.data.table.as_ref()),
             ("parts", parts.as_ref()),
         ];
         for (role, input) in files {
@@ -141,13 +143,15 @@ impl Fingerprint {
 
     fn add_form(&mut self, form: &EdgeForm, edges: &EdgeIngest) {
         // The order of edges is that of the split.
-        let EdgeColumnOptions { source, rows_are_sources, target, weight, features, order: _ } = &form.columns;
+        let EdgeColumnOptions { source, rows_are_sources, target, weight, features, order: _, relation } =
+            &form.columns;
         self.add("--format", word(form.format));
         self.add("--header", word(form.header));
         self.add("--comments", word(form.comments));
         self.add_some("--separator", form.separator.map(Separator::word));
         self.add_some("--src", source.as_ref());
         self.add_flag("rows are sources", *rows_are_sources);
+        self.add_some("relation", relation.as_ref().map(|(column, name)| format!("{column} {name}")));
         self.add_some("--dst", target.as_ref());
         self.add_some("--weight", weight.as_ref());
         self.add_list("--edge-features-from", features);

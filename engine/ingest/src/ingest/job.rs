@@ -16,8 +16,8 @@ use crate::ingest::{
     edge_ingest::EdgeIngest,
     journal::{ChunkDone, IngestJournal, Record},
     node_ingest::NodeIngest,
-    options::Resources,
     plan::IngestBudget,
+    resources::Resources,
     stage::Stage,
 };
 

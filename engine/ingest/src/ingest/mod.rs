@@ -56,6 +56,7 @@ mod permutation;
 pub mod plan;
 mod random_split;
 mod rejects;
+mod resources;
 mod row_nodes;
 mod row_set;
 mod runs;
@@ -89,11 +90,12 @@ pub use self::{
     },
     merge::{Merge, MergeOption},
     node_ingest::{Assign, NodeData, NodeIngest, NodeSplits, PARTS_MAX, Partitioner, SplitFile, StoreLayout},
-    options::{IngestOptions, Resources, Summary},
+    options::{IngestOptions, Summary},
+    resources::Resources,
     shares::{RandomSplit, Shares},
 };
 use self::{
-    edges::{InputEdges, ends::EdgeEnds},
+    edges::{ends::EdgeEnds, input_edges::InputEdges},
     fingerprint::fingerprint,
     id_columns::IdColumns,
     input::IngestInput,

@@ -114,7 +114,7 @@ impl NodeFiles {
         let any = features || self.labels.as_deref().is_some_and(is_table);
         let data = &options.data;
         let are_read = features || edges.encoded.is_some();
-        let has_lists = data.ids.is_some() || !options.splits.files.is_empty();
+        let has_lists = data.ids.is_some() || data.table.is_some() || !options.splits.files.is_empty();
         let (columns, encoding) = (&data.tables.columns, &data.encoding);
         for (option, is_given, is_used, input) in [
             ("--features-from", !columns.features.is_empty(), features, "--features"),
@@ -166,7 +166,8 @@ impl NodeFiles {
     /// The lists whose ids are nodes, though no edge may have them.
     pub fn lists_of_nodes<'a>(&'a self, options: &'a NodeIngest) -> impl Iterator<Item = RowIds<'a>> {
         let list = options.data.ids.as_ref().map(RowIds::List);
-        list.into_iter().chain(self.ids_of_features())
+        let table = options.data.table.as_ref().map(RowIds::Table);
+        list.into_iter().chain(table).chain(self.ids_of_features())
     }
 
     /// Whether ids must be looked up to know the nodes of rows.

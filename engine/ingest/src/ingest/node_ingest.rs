@@ -6,7 +6,7 @@ use grappa_formats::manifest::{ExternalIds, FeatureDtype};
 use grappa_input::{EncodingOptions, IdKind, IdLimit, Input, LabelType, LimitSource, SplitSource, TableForm};
 use grappa_io::Result;
 
-use crate::ingest::{options::Resources, plan::IngestBudget, shares::RandomSplit};
+use crate::ingest::{plan::IngestBudget, resources::Resources, shares::RandomSplit};
 
 /// The nodes of a graph, or of one of its types.
 #[derive(Debug, Clone)]
@@ -88,6 +88,8 @@ pub struct NodeData {
     /// A file with the external id of each row of features and labels, unless they are tables with ids. Ids that are not dense are
     /// nodes even if no edge has them.
     pub ids: Option<Input>,
+    /// A table with the ids of all nodes, and no features.
+    pub table: Option<Input>,
     /// The form of tables of features and labels.
     pub tables: TableForm,
     /// How the columns of a table of features become numbers.

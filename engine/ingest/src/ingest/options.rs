@@ -1,9 +1,6 @@
 //! Options and summary of an ingest.
 
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use grappa_formats::{manifest::Manifest, schema::Schema};
 use grappa_input::{Input, Reading};
@@ -14,6 +11,7 @@ use crate::ingest::{
     edge_ingest::{EdgeIngest, EndNodes},
     node_ingest::NodeIngest,
     plan::IngestBudget,
+    resources::Resources,
 };
 
 /// Options of [`ingest`](super::ingest).
@@ -33,24 +31,6 @@ pub struct IngestOptions {
     pub resume: bool,
     /// Name and version of the program, for the manifest.
     pub writer: String,
-}
-
-/// Memory, threads and scratch space of an ingest.
-#[derive(Debug, Clone)]
-pub struct Resources {
-    /// Memory budget in bytes.
-    pub memory: u64,
-    /// Number of worker threads.
-    pub threads: usize,
-    /// Folder for scratch files. By default they are in the folder of the unfinished store.
-    pub tmp: Option<PathBuf>,
-}
-
-impl Default for Resources {
-    /// 2 GiB of memory and all processors.
-    fn default() -> Self {
-        Self { memory: 2 << 30, threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get), tmp: None }
-    }
 }
 
 /// The default of [`IngestOptions::writer`].

@@ -102,6 +102,10 @@ impl NodesOfFiles {
             None => RowNodes::Ascending(ids.permutation().clone()),
             Some(input) => nodes_of_ids(job, RowIds::List(input), &lookup, Some(&without_ids), files)?,
         });
+        if let Some(table) = &job.nodes.data.table {
+            // They are the ids of all nodes. This finds those that are there twice.
+            nodes_of_ids(job, RowIds::Table(table), &lookup, Some(&[]), files)?;
+        }
         let table = files.ids_of_features();
         let features = match table {
             None => Arc::clone(&listed),

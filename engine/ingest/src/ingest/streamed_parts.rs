@@ -35,7 +35,7 @@ use crate::ingest::{
     commit::manifest_of_edges,
     edge_ingest::{EdgeIngest, EdgeReader, EndNodes},
     edge_values::EdgeValues,
-    edges::{self, InputEdges, ends::EdgeEnds},
+    edges::{self, ends::EdgeEnds, input_edges::InputEdges},
     job::IngestJob,
     journal::{IngestJournal, Scan},
     node_ids::{GraphIds, check_table},

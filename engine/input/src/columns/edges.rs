@@ -20,6 +20,8 @@ pub struct EdgeColumnOptions {
     pub features: Vec<String>,
     /// The column with the order of the edges, such as their times. It may have another role, too.
     pub order: Option<String>,
+    /// A column and the value that it has in the rows that are edges, in text. Other rows are of other relations.
+    pub relation: Option<(String, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(crate) struct EdgeColumns {
     pub weight: Option<usize>,
     pub features: Vec<usize>,
     pub order: Option<usize>,
+    /// The column with the relation of each row, and the relation of the edges.
+    pub relation: Option<(usize, String)>,
 }
 
 impl EdgeColumnOptions {
@@ -48,8 +52,9 @@ impl EdgeColumnOptions {
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        let relation = self.relation.as_ref().map(|(column, _)| column.as_str());
         let ends = [&self.source, &self.target, &self.weight, &self.order];
-        ends.into_iter().flatten().chain(&self.features).map(String::as_str)
+        relation.into_iter().chain(ends.into_iter().flatten().chain(&self.features).map(String::as_str))
     }
 }
 
@@ -110,7 +115,8 @@ impl EdgeColumns {
             (given, _) => given,
         };
         let order = order(names, weight, options)?;
-        let columns = Self { source, target, weight, features, order };
+        let relation = relation(names, options)?;
+        let columns = Self { source, target, weight, features, order, relation };
         columns.check_features(names)?;
         let unknown = columns.left_out(names);
         if !unknown.is_empty() && !are_given && options.weight.is_none() {
@@ -138,7 +144,7 @@ impl EdgeColumns {
             return Err("rows are sources, so the column of targets is needed; give --dst".to_owned());
         };
         let weight = given(names, options.weight.as_deref().filter(|&weight| weight != NONE), "--weight")?;
-        Ok(Self { source: target, target, weight, features: features(names, options)?, order: None })
+        Ok(Self { source: target, target, weight, features: features(names, options)?, order: None, relation: None })
     }
 
     /// The columns of a table without names. `width` is their number.
@@ -159,7 +165,8 @@ impl EdgeColumns {
             None => (width == 3 && options.features.is_empty() && options.order.as_deref() != Some("3")).then_some(2),
         };
         let order = order(&names, weight, options)?;
-        let columns = Self { source: 0, target: 1, weight, features: features(&names, options)?, order };
+        let features = features(&names, options)?;
+        let columns = Self { source: 0, target: 1, weight, features, order, relation: None };
         columns.check_features(&names)?;
         if !columns.left_out(&names).is_empty() && width > 3 || matches!(weight, Some(0 | 1)) {
             return Err(format!(
@@ -200,7 +207,9 @@ impl EdgeColumns {
 
     /// The names of the columns that have another role, or none.
     pub fn left_out<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
-        let used: Vec<usize> = [self.source, self.target].into_iter().chain(self.values()).chain(self.order).collect();
+        let relation = self.relation.as_ref().map(|(column, _)| *column);
+        let others = self.values().chain(self.order).chain(relation);
+        let used: Vec<usize> = [self.source, self.target].into_iter().chain(others).collect();
         let others = (0..names.len()).filter(|column| !used.contains(column));
         others.map(|column| names[column]).collect()
     }
@@ -216,6 +225,12 @@ fn order(names: &[&str], weight: Option<usize>, options: &EdgeColumnOptions) -> 
         Some(WEIGHT_NAME) if weight.is_some() => Ok(weight),
         wanted => given(names, wanted, "--edge-split-by"),
     }
+}
+
+/// The column with the relation of each row, and the relation of the edges.
+fn relation(names: &[&str], options: &EdgeColumnOptions) -> Result<Option<(usize, String)>, String> {
+    let Some((column, relation)) = &options.relation else { return Ok(None) };
+    Ok(Some((find(names, column, "a relation")?, relation.clone())))
 }
 
 /// The columns of features that the user names.
@@ -275,7 +290,7 @@ mod tests {
     fn options(source: &str, target: &str, weight: &str) -> EdgeColumnOptions {
         let [source, target, weight] = [source, target, weight].map(|name| (!name.is_empty()).then(|| name.to_owned()));
         let features = Vec::new();
-        EdgeColumnOptions { source, rows_are_sources: false, target, weight, features, order: None }
+        EdgeColumnOptions { source, rows_are_sources: false, target, weight, features, order: None, relation: None }
     }
 
     fn columns(names: &str, options: &EdgeColumnOptions) -> Result<(usize, usize, Option<usize>), String> {

@@ -86,6 +86,8 @@ pub enum BadEdge {
     Null,
     /// A missing id.
     NullId,
+    /// An edge of another relation.
+    OtherRelation,
     /// A source, 0, or a target, 1, that is no node of its type.
     NotANode(usize),
     /// A comment after the first line of data.
@@ -165,6 +167,7 @@ impl BadEdge {
             Self::BinaryKey => "a node id is not UTF-8".to_owned(),
             Self::BinaryValue => "a text is not UTF-8".to_owned(),
             Self::Null | Self::NullId => "a value is missing".to_owned(),
+            Self::OtherRelation => "the edge is of another relation".to_owned(),
             Self::NotANode(end) => format!("the {} is no node of its type", END_NAMES[end]),
             Self::Comment => "a line begins as a comment does, after the first edge".to_owned(),
             Self::OtherSeparator => {

@@ -219,6 +219,9 @@ impl RawBlock<'_> {
         let TextLines { start, end, .. } = self.lines;
         let mut counter = LineCounter { at: start, line: 0 };
         let parsed = parse(BlockLines::new(&self.buffer, start, end), &mut |at, line, bad| {
+            if bad == BadEdge::OtherRelation {
+                return Ok(());
+            }
             let position = self.line(&mut counter, at)?;
             self.reject(position, line, bad, on_reject)
         });

@@ -60,7 +60,7 @@ impl LineForm {
     /// Lines of source, target and perhaps a weight.
     pub fn plain(separator: Separator, weighted: bool) -> Self {
         let weight = weighted.then_some(2);
-        let columns = EdgeColumns { source: 0, target: 1, weight, features: Vec::new(), order: None };
+        let columns = EdgeColumns { source: 0, target: 1, weight, features: Vec::new(), order: None, relation: None };
         Self::new(separator, columns, None, if weighted { 3 } else { 2 }, 0)
     }
 
@@ -81,9 +81,10 @@ impl LineForm {
 
     /// Whether the first two columns have the ids, and the third one the weight, if there are more. Such lines are parsed fast.
     pub fn is_plain(&self) -> bool {
-        let EdgeColumns { source, target, weight, ref features, order } = self.columns;
+        let EdgeColumns { source, target, weight, ref features, order, ref relation } = self.columns;
         features.is_empty()
             && order.is_none()
+            && relation.is_none()
             && source + target == 1
             && (weight, self.width) == if weight.is_some() { (Some(2), 3) } else { (None, 2) }
     }
@@ -96,7 +97,7 @@ impl LineForm {
     /// The fields of source and target in a trimmed line. Appends the values of the edge to `values`, and its place to `order`; if
     /// the line is bad, some of them.
     fn selected<'a>(&self, line: &'a [u8], values: &mut Vec<f32>, order: &mut EdgeOrder) -> Checked<[Field<'a>; 2]> {
-        let EdgeColumns { source, target, weight, ref features, order: order_column } = self.columns;
+        let EdgeColumns { source, target, weight, ref features, order: order_column, ref relation } = self.columns;
         let mut ends = [const { Cow::Borrowed(&[] as &[u8]) }; 2];
         let mut encoded = match self.encoder {
             Some(_) => vec![Cow::Borrowed(&[] as &[u8]); features.len()],
@@ -109,6 +110,12 @@ impl LineForm {
         let mut found = 0;
         for field in self.separator.split(line) {
             let field = field?;
+            if let Some((column, name)) = relation
+                && *column == found
+                && *field != *name.as_bytes()
+            {
+                return Err(BadEdge::OtherRelation);
+            }
             if order_column == Some(found) {
                 match Place::from_cell(cell_of(&field)?) {
                     Ok(place) => order.push(place),

@@ -364,9 +364,10 @@ impl Sniffer<'_> {
         let mut form = LineForm::new(separator, columns, encoder, width, empty_columns);
         form.guards_spaces = are_strings && separator == Separator::Spaces && options.separator.is_none();
         if are_strings {
-            keys_of(text, &form, options.key_form(), false, &mut TextBatch::default())
-                .map_err(|bad| self.bad(line, bad))?;
-            return Ok((form, None));
+            match keys_of(text, &form, options.key_form(), false, &mut TextBatch::default()) {
+                Ok(()) | Err(BadEdge::OtherRelation) => return Ok((form, None)),
+                Err(bad) => return Err(self.bad(line, bad)),
+            }
         }
         if form.is_plain() {
             let edge = edge_of(text, &form, options.limits()).map_err(|bad| self.bad(line, bad))?;

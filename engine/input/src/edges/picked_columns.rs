@@ -48,6 +48,9 @@ impl PickedColumns {
                 false => problem,
             }
         })?;
+        if columns.relation.is_some() {
+            return Err("relations in a column are read from text; write the table as text".to_owned());
+        }
         let left_out = columns.left_out(&names);
         let picked = [columns.source, columns.target].map(|column| all[column]);
         let values: Vec<usize> = columns.values().map(|column| all[column]).collect();

@@ -98,6 +98,8 @@ pub type RelationKey = [String; 3];
 #[derive(Debug)]
 pub struct GraphLine {
     options: Vec<GivenOption>,
+    /// The names that options may have before values, beside those in `--nodes` and `--edges`.
+    names: Vec<String>,
     /// The name of the program, and words that are no options.
     program: OsString,
     flags: Vec<String>,
@@ -128,7 +130,11 @@ impl GraphLine {
                 continue;
             };
             let has_values = matches!(option.get_action(), ArgAction::Set | ArgAction::Append);
-            let most = option.get_num_args().map_or(1, |range| range.max_values());
+            // Without types, there is one number of nodes.
+            let most = match name {
+                "nodes" => usize::MAX,
+                _ => option.get_num_args().map_or(1, |range| range.max_values()),
+            };
             let mut values: Vec<String> = value.into_iter().collect();
             while has_values
                 && values.len() < most
@@ -138,11 +144,19 @@ impl GraphLine {
             }
             options.push(GivenOption { name: name.to_owned(), values });
         }
-        let graph = Self { options, program: program.clone(), flags };
+        let graph = Self { options, names: Vec::new(), program: program.clone(), flags };
         let is_typed = graph.values("edges").any(|value| relation_of(value).is_some())
             || graph.values("nodes").any(|value| value.contains('='))
             || ["tables", "triples"].iter().any(|name| graph.has(name));
         Ok(is_typed.then_some(graph))
+    }
+
+    /// Adds names of node types and relations that options may have before their values.
+    pub fn add_names(&mut self, types: &[String], relations: &[RelationKey]) {
+        self.names.extend(types.iter().cloned());
+        for [source, name, destination] in relations {
+            self.names.extend([name.clone(), format!("{source}:{name}:{destination}")]);
+        }
     }
 
     /// The values of an option.
@@ -227,8 +241,9 @@ impl GraphLine {
 
     /// The arguments of the run: its output, memory and messages.
     pub fn run(&self) -> Result<IngestArgs> {
-        let mut words = vec!["--edges".to_owned(), "-".to_owned()];
-        words.extend(self.flags.iter().cloned());
+        // Words that are no options come first, so that they are not taken for values.
+        let mut words = self.flags.clone();
+        words.extend(["--edges", "-"].map(str::to_owned));
         let others = self.options.iter().filter(|option| {
             let name = option.name.as_str();
             !NODE_OPTIONS.contains(&name) && !EDGE_OPTIONS.contains(&name) && !OF_GRAPHS.contains(&name)
@@ -298,7 +313,7 @@ impl GraphLine {
             [source, name, destination, full]
         });
         let types = self.values("nodes").filter_map(|value| Some(value.split_once('=')?.0.to_owned()));
-        relations.chain(types).collect()
+        relations.chain(types).chain(self.names.iter().cloned()).collect()
     }
 
     fn parse(&self, words: Vec<String>) -> Result<IngestArgs> {

@@ -2,6 +2,8 @@
 
 mod line;
 mod summary;
+mod tables;
+mod triples;
 
 use std::{path::Path, time::Instant};
 
@@ -14,10 +16,10 @@ use grappa_engine::ingest::{
 
 pub use self::line::GraphLine;
 use self::summary::{BuiltGraph, GraphDryRun};
-use crate::{data::Data, tell_what_is_kept};
+use crate::{data::Data, kept::tell_what_is_kept};
 
 /// Builds the graph of a command line.
-pub fn run(line: &GraphLine, data: Data, console: Option<&Console>) -> Result<()> {
+pub fn run(line: &mut GraphLine, data: Data, console: Option<&Console>) -> Result<()> {
     let begin = Instant::now();
     let args = line.run()?;
     let opened;
@@ -28,7 +30,7 @@ pub fn run(line: &GraphLine, data: Data, console: Option<&Console>) -> Result<()
             &opened
         }
     };
-    let (options, notes) = (options(line, args.options(data)?)?, Vec::new());
+    let (options, notes) = options(line, args.options(data)?)?;
     if args.is_dry_run() {
         let readings = examine_graph(&options, &console.bars())?;
         return console.finish(&GraphDryRun::new(&options, &readings, &notes));
@@ -39,7 +41,43 @@ pub fn run(line: &GraphLine, data: Data, console: Option<&Console>) -> Result<()
 }
 
 /// The options of the engine. `run` has those of the run.
-fn options(line: &GraphLine, run: grappa_engine::ingest::IngestOptions) -> Result<GraphIngestOptions> {
+fn options(
+    line: &mut GraphLine,
+    run: grappa_engine::ingest::IngestOptions,
+) -> Result<(GraphIngestOptions, Vec<String>)> {
+    let mut notes = Vec::new();
+    let (node_types, relations) = members(line, &mut notes)?;
+    let options = GraphIngestOptions {
+        node_types,
+        relations,
+        resources: run.resources,
+        replace: run.replace,
+        resume: run.resume,
+        writer: run.writer,
+        ..GraphIngestOptions::new(run.out)
+    };
+    Ok((options, notes))
+}
+
+/// The node types and relations. Adds what is left out to `notes`.
+fn members(line: &mut GraphLine, notes: &mut Vec<String>) -> Result<(Vec<NodeTypeIngest>, Vec<RelationIngest>)> {
+    let doors = ["tables", "triples", "edges"].map(|name| line.has(name));
+    ensure!(
+        doors.iter().filter(|given| **given).count() <= 1 && !(line.has("nodes") && (doors[0] || doors[1])),
+        "--tables, --triples, and --nodes with --edges are three forms of a graph; give one"
+    );
+    let folder = line.values("tables").next().map(str::to_owned);
+    if let Some(folder) = folder {
+        let graph = tables::read(line, Path::new(&folder))?;
+        *notes = graph.notes;
+        return Ok((graph.node_types, graph.relations));
+    }
+    let triples: Vec<String> = line.values("triples").map(str::to_owned).collect();
+    if !triples.is_empty() {
+        let relations = triples::read(line, &triples)?;
+        let entity = line.node_type(triples::ENTITY, &[("ids", "string".to_owned())])?.options(Data::default())?.nodes;
+        return Ok((vec![NodeTypeIngest { name: triples::ENTITY.to_owned(), nodes: entity }], relations));
+    }
     let (nodes, edges) = (line.nodes()?, line.edges()?);
     let mut types: Vec<String> = Vec::new();
     for (name, _) in &nodes {
@@ -67,26 +105,18 @@ fn options(line: &GraphLine, run: grappa_engine::ingest::IngestOptions) -> Resul
             ..RelationIngest::new([source, name, destination], Vec::<Input>::new())
         })
     });
-    Ok(GraphIngestOptions {
-        node_types: node_types.collect::<Result<_>>()?,
-        relations: relations.collect::<Result<_>>()?,
-        resources: run.resources,
-        replace: run.replace,
-        resume: run.resume,
-        writer: run.writer,
-        ..GraphIngestOptions::new(run.out)
-    })
+    Ok((node_types.collect::<Result<_>>()?, relations.collect::<Result<_>>()?))
 }
 
 /// The nodes of a type: the value of `--nodes` is their number, or a table of them, or nothing.
 fn node_ingest(line: &GraphLine, name: &str, value: Option<&str>) -> Result<NodeIngest> {
-    let mut defaults: Vec<(&str, String)> = Vec::new();
+    let (mut defaults, mut table): (Vec<(&str, String)>, _) = (Vec::new(), None);
     let number = value.and_then(|value| value.parse::<u64>().ok());
     if let (None, Some(file)) = (number, value) {
         let form = line.node_type(name, &[])?.options(Data::default())?.nodes.data.tables;
         let schema = TableSchema::read(Path::new(file), &form)?;
         match &schema {
-            Some(schema) if !has_features(schema, &form) => defaults.push(("node-ids", file.to_owned())),
+            Some(schema) if !has_features(schema, &form) => table = Some(file.to_owned()),
             _ => defaults.push(("features", file.to_owned())),
         }
         if line.has_for_type("label", name) {
@@ -99,6 +129,9 @@ fn node_ingest(line: &GraphLine, name: &str, value: Option<&str>) -> Result<Node
         }
     }
     let mut nodes = line.node_type(name, &defaults)?.options(Data::default())?.nodes;
+    if nodes.data.features.is_none() {
+        nodes.data.table = table.map(|table| Path::new(&table).into());
+    }
     if number.is_some() {
         ensure!(
             nodes.ids == ExternalIds::Dense,

@@ -27,9 +27,9 @@ use crate::ingest::{
     edge_split::KeyParts,
     edge_values::ValueShape,
     edges::{
-        InputEdges,
         blocks::Replace,
         ends::EdgeEnds,
+        input_edges::InputEdges,
         route::Route,
         spill_pass::SpillPass,
         spilled_blocks::{SpilledBlocks, UnknownIds},

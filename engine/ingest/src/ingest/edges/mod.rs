@@ -24,6 +24,7 @@
 
 mod blocks;
 pub mod ends;
+pub mod input_edges;
 pub mod join;
 mod order;
 mod parallel;
@@ -36,7 +37,6 @@ mod spilled_blocks;
 use std::sync::atomic::AtomicBool;
 
 use grappa_formats::chunks::ChunkMap;
-use grappa_input::EdgeSource;
 use grappa_io::{
     Result,
     ledger::Lease,
@@ -46,6 +46,7 @@ use grappa_io::{
 use self::{
     blocks::Replace,
     ends::EdgeEnds,
+    input_edges::InputEdges,
     join::plan_join,
     parallel::ParallelEdges,
     route::{EdgeKeys, Route},
@@ -55,7 +56,7 @@ use self::{
 use crate::ingest::{
     edge_ingest::EdgeReader,
     edge_split::{EdgeSplit, KeyParts},
-    edge_values::{EdgeValues, ValueShape},
+    edge_values::ValueShape,
     job::IngestJob,
     journal::Record,
     plan::{IngestBudget, SpillPlan},
@@ -65,17 +66,6 @@ use crate::ingest::{
 
 /// The name of pass 2.
 const SORTING: &str = "sorting and writing adjacency lists";
-
-/// The input of the passes.
-pub struct InputEdges<'a> {
-    pub reader: EdgeReader<'a>,
-    pub source: &'a EdgeSource,
-    pub values: &'a EdgeValues,
-    /// The number of edges, or an estimate of it.
-    pub edges: u64,
-    /// Whether the edges go from the targets of the files to their sources.
-    pub is_reversed: bool,
-}
 
 /// Runs both passes. Pass 2 has `held` bytes of memory less than the budget.
 pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_>, held: u64) -> Result<()> {

@@ -26,9 +26,9 @@ use crate::{
     ingest::{
         edge_values::ValueShape,
         edges::{
-            InputEdges,
             blocks::{BlockBuffers, EdgeBlocks, OnReject, ReadBlock, remove_edges},
             ends::EdgeEnds,
+            input_edges::InputEdges,
         },
         id_columns::ParsedIds,
         journal::{BlockSet, StageState},

@@ -21,7 +21,7 @@ use crate::ingest::{
     BegunJournal, begin_journal, commit,
     edge_ingest::{EdgeIngest, EdgeReader, EndNodes},
     edge_values::EdgeValues,
-    edges::{self, InputEdges, ends::EdgeEnds},
+    edges::{self, ends::EdgeEnds, input_edges::InputEdges},
     job::IngestJob,
     journal::IngestJournal,
     node_data,

@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 
 use grappa_formats::graph::{GraphManifest, NodeTypeEntry, RelationEntry};
 use grappa_input::Reading;
-use grappa_io::{Error, Result, durable::Destination, ledger::Ledger, progress::Progress};
+use grappa_io::{Result, durable::Destination, ledger::Ledger, progress::Progress};
 use grappa_storage::{files, read_schema, writer::StoreFolder};
 
 pub use self::options::{
@@ -136,9 +136,4 @@ fn summary(options: &GraphIngestOptions, graph: &GraphManifest) -> Result<GraphS
     }
     let memory = Ledger::new(options.resources.memory);
     Ok(GraphSummary { node_types, relations, bytes_on_disk, readings: Vec::new(), memory })
-}
-
-/// The error about an option of a type or relation.
-fn conflict(name: &str, problem: impl std::fmt::Display, remedy: impl Into<String>) -> Error {
-    Error::conflict(format!("{}: {problem}", grappa_io::text::printable(name)), remedy)
 }

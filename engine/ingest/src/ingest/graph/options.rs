@@ -6,11 +6,7 @@ use grappa_formats::schema::Schema;
 use grappa_input::{EncodingOptions, Input, Reading};
 use grappa_io::ledger::Ledger;
 
-use crate::ingest::{
-    edge_ingest::EdgeIngest,
-    node_ingest::NodeIngest,
-    options::{Resources, WRITER},
-};
+use crate::ingest::{edge_ingest::EdgeIngest, node_ingest::NodeIngest, options::WRITER, resources::Resources};
 
 /// Options of [`ingest_graph`](super::ingest_graph).
 #[derive(Debug, Clone)]

@@ -1,15 +1,12 @@
 //! The members of a graph, and their input files, opened before anything is written.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use grappa_formats::manifest::{ExternalIds, SelfLoops};
 use grappa_input::{NodeTypeOfEnd, Reading};
 use grappa_io::{Error, Result, progress::Progress, text::printable};
 
-use super::{
-    conflict,
-    options::{GraphIngestOptions, NodeTypeIngest, RelationIngest},
-};
+use super::options::{GraphIngestOptions, NodeTypeIngest, RelationIngest};
 use crate::ingest::{
     edge_ingest::{EdgeReader, EndNodes},
     edge_values::EdgeValues,
@@ -306,4 +303,9 @@ fn check_edges(relation: &RelationIngest) -> Result<()> {
         return Err(conflict(&name, "the relation has no files", "give at least one file with edges"));
     }
     Ok(())
+}
+
+/// The error about an option of a type or relation.
+fn conflict(name: &str, problem: impl Display, remedy: impl Into<String>) -> Error {
+    Error::conflict(format!("{}: {problem}", printable(name)), remedy)
 }

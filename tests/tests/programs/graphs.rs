@@ -1,0 +1,279 @@
+//! Graphs with several node types, from every door of `grappa-ingest`.
+
+use std::path::{Path, PathBuf};
+
+use grappa_engine::{ExternalId, Graph, NodeId};
+use grappa_tests::{
+    folder::ProgramFolder,
+    parquet::{Column, write_described, write_table},
+};
+use serde_json::{Value, json};
+
+/// The edges of a relation by external ids, sorted.
+fn edges_of(path: &Path, name: &str) -> Vec<(String, String)> {
+    let graph = Graph::open(path).unwrap();
+    let manifest = graph.manifest();
+    let number = (0..manifest.relations.len()).find(|&number| manifest.relation_name(number) == name);
+    let number = number.unwrap_or_else(|| panic!("there is no relation {name}"));
+    let (entry, relation) = (&manifest.relations[number], &graph.relations()[number]);
+    let [sources, targets] = [entry.source, entry.destination].map(|end| &graph.node_types()[end as usize]);
+    let mut edges = Vec::new();
+    for chunk in relation.present_chunks() {
+        let chunk = relation.chunk_in_order(chunk).unwrap();
+        let (first, rows) = (chunk.span().first_node.0, chunk.rows());
+        for (node, row) in (first..).zip(rows.range(0..rows.rows())) {
+            for source in row.unwrap().iter() {
+                let ids = (sources.external_id(NodeId(source)), targets.external_id(NodeId(node)));
+                edges.push((ids.0.unwrap().to_string(), ids.1.unwrap().to_string()));
+            }
+        }
+    }
+    edges.sort();
+    edges
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut pairs: Vec<_> = pairs.iter().map(|(source, target)| ((*source).to_owned(), (*target).to_owned())).collect();
+    pairs.sort();
+    pairs
+}
+
+fn relations_of(info: &Value) -> Vec<(String, u64)> {
+    let relations = info["relations"].as_array().unwrap();
+    relations.iter().map(|of| (of["name"].as_str().unwrap().to_owned(), of["edges"].as_u64().unwrap())).collect()
+}
+
+/// Authors have names, papers have a table, and venues have numbers.
+fn papers() -> ProgramFolder {
+    let folder = ProgramFolder::new();
+    folder.write("papers.csv", "id,year,area,mask\np1,2019,db,train\np2,2021,ml,val\np3,2020,db,test\n");
+    folder.write("writes.csv", "author,paper,rank\nann,p1,1\nbob,p1,2\nann,p2,1\nann,p2,4\n");
+    folder.write("in.csv", "p1,0\np2,1\np3,1\n");
+    folder
+}
+
+const PAPERS: &str = "--nodes paper=papers.csv venue=3 --label paper=area --split-column paper=mask --edges \
+     author:writes:paper=writes.csv --src writes=author --dst writes=paper --edge-features-from writes=rank --edges \
+     paper:in:venue=in.csv --ids author=string";
+
+#[test]
+fn tables_of_nodes_and_edges_make_a_graph() {
+    let folder = papers();
+    let built = folder.run(&format!("ingest {PAPERS} --reverse in=holds --json --out g.grappa")).success().json();
+    assert_eq!(built["nodes"], 2 + 3 + 3);
+    folder.run("store verify g.grappa").success();
+    let info = folder.run("store info g.grappa --json").success().json();
+    let expected = [("author:writes:paper", 4), ("paper:in:venue", 3), ("venue:holds:paper", 3)];
+    assert_eq!(relations_of(&info), expected.map(|(name, edges)| (name.to_owned(), edges)));
+    assert_eq!(info["relations"][2]["reverse_of"], "paper:in:venue");
+    assert_eq!(info["relations"][0]["edge_features"]["dim"], 1);
+    let types = info["node_types"].as_array().unwrap();
+    let of = |key: &str| types.iter().map(|of| of[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("name"), [json!("paper"), json!("venue"), json!("author")]);
+    assert_eq!(of("ids"), [json!("string"), json!("dense"), json!("string")]);
+    assert_eq!(types[0]["feature_names"], json!(["year"]));
+    assert_eq!(types[0]["class_names"], json!(["db", "ml"]));
+    assert_eq!(types[0]["splits"], json!({"train": 1, "val": 1, "test": 1}));
+    let path = folder.path("g.grappa");
+    let writes = [("ann", "p1"), ("bob", "p1"), ("ann", "p2"), ("ann", "p2")];
+    assert_eq!(edges_of(&path, "author:writes:paper"), pairs(&writes));
+    assert_eq!(edges_of(&path, "venue:holds:paper"), pairs(&[("0", "p1"), ("1", "p2"), ("1", "p3")]));
+    let text = folder.run("store info g.grappa").success().stdout;
+    assert!(text.contains("8 nodes of 3 types, 10 edges of 3 relations"), "{text}");
+    // Commands for graphs of one type say so.
+    folder.run("store export g.grappa --edges -").failure(&["3 node types and 3 relations"]);
+}
+
+#[test]
+fn options_for_one_type_say_which() {
+    let folder = papers();
+    let ingest = |more: &str| folder.run(&format!("ingest {more} --out g.grappa"));
+    ingest("--nodes paper=papers.csv --label area --edges author:writes:paper=writes.csv --ids string").failure(&[
+        "--label area",
+        "which node type",
+        "--label paper=area",
+    ]);
+    ingest("--nodes paper=papers.csv --split 60/20/20 --edges paper:in:venue=in.csv")
+        .failure(&["--split paper=60/20/20"]);
+    ingest("--nodes paper=papers.csv --edges in.csv").failure(&["--edges in.csv", "name the relation"]);
+    ingest("--nodes paper=papers.csv paper=writes.csv --edges paper:in:venue=in.csv").failure(&["two node types"]);
+    ingest("--nodes paper=papers.csv --edges paper:in:venue=in.csv --edge-split 80/10/10")
+        .failure(&["--edge-split is not for graphs"]);
+    ingest("--edges writes.csv --reverse").failure(&["--reverse is for relations"]);
+    folder.write("in.csv", "p1,0\np4,1\n");
+    ingest("--nodes paper=papers.csv --label paper=area --split-column paper=mask --edges paper:in:venue=in.csv")
+        .failure(&["in.csv:2", "source p4", "type paper", "papers.csv"]);
+    assert_eq!(folder.names(), ["in.csv", "papers.csv", "writes.csv"]);
+}
+
+/// Three tables as RelBench writes them: users, products without features, and reviews without a primary key.
+fn shop(folder: &ProgramFolder) {
+    let path = |name: &str| folder.path(&format!("shop/{name}.parquet"));
+    folder.write("shop/notes.md", "no table");
+    let names: Vec<String> = ["ann", "bob", "cy"].map(str::to_owned).to_vec();
+    let ages = [Some(30), None, Some(50)];
+    write_described(
+        &path("users"),
+        &[("id", Column::Strings(&names)), ("age", Column::Optional(&ages))],
+        2,
+        &[("pkey_col", "\"id\""), ("fkey_col_to_pkey_table", "{}"), ("time_col", "null")],
+    );
+    write_described(
+        &path("products"),
+        &[("pid", Column::Integers(&[10, 20, 1 << 40]))],
+        2,
+        &[("pkey_col", "\"pid\""), ("fkey_col_to_pkey_table", "{}"), ("time_col", "null")],
+    );
+    let (reviewers, products) =
+        (["bob", "ann", "bob", "cy"].map(str::to_owned), [Some(20), Some(10), None, Some(1 << 40)]);
+    let texts: Vec<String> = (0..4).map(|k| format!("text {k}")).collect();
+    write_described(
+        &path("reviews"),
+        &[
+            ("user", Column::Strings(&reviewers)),
+            ("product", Column::Optional(&products)),
+            ("stars", Column::Floats(&[1.0, 2.5, 3.0, 5.0])),
+            ("at", Column::Milliseconds(&[0, 86_400_000, 0, 0])),
+            ("text", Column::Strings(&texts)),
+        ],
+        3,
+        &[
+            ("pkey_col", "null"),
+            ("fkey_col_to_pkey_table", "{\"user\": \"users\", \"product\": \"products\"}"),
+            ("time_col", "\"at\""),
+        ],
+    );
+}
+
+#[test]
+fn a_folder_of_relbench_is_a_graph_without_other_options() {
+    let folder = ProgramFolder::new();
+    shop(&folder);
+    let text = folder.run("ingest --tables shop --dry-run").success().stdout;
+    for part in [
+        "node type products",
+        "relation reviews:user:users",
+        "relation users:rev_user:reviews",
+        "reviews.at: the time of each row is a feature",
+        "nothing was written",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    folder.run("ingest --tables shop --out g.grappa").success();
+    folder.run("store verify g.grappa").success();
+    let path = folder.path("g.grappa");
+    let by = [("0", "bob"), ("1", "ann"), ("2", "bob"), ("3", "cy")];
+    assert_eq!(edges_of(&path, "reviews:user:users"), pairs(&by));
+    let of = [("0", "20"), ("1", "10"), ("3", "1099511627776")];
+    assert_eq!(edges_of(&path, "reviews:product:products"), pairs(&of));
+    let swapped: Vec<_> = of.map(|(source, target)| (target, source)).to_vec();
+    assert_eq!(edges_of(&path, "products:rev_product:reviews"), pairs(&swapped));
+    let info = folder.run("store info g.grappa --json").success().json();
+    let rejected: Vec<_> =
+        info["relations"].as_array().unwrap().iter().map(|of| of["rejected"].as_u64().unwrap()).collect();
+    assert_eq!(rejected, [1, 1, 0, 0]);
+    let types = info["node_types"].as_array().unwrap();
+    let names: Vec<_> = types.iter().map(|of| of["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["products", "reviews", "users"]);
+    assert_eq!(types[0]["features"], Value::Null);
+    let features = types[1]["feature_names"].as_array().unwrap();
+    assert!(features.iter().any(|name| name == "stars") && features.iter().any(|name| name == "at"), "{features:?}");
+    assert_eq!(types[2]["feature_names"], json!(["age"]));
+    // A review is the node of its row.
+    let graph = Graph::open(&path).unwrap();
+    assert!(graph.node_types()[1].node(&ExternalId::Integer(3)).unwrap().is_some());
+}
+
+#[test]
+fn keys_of_tables_come_from_options_and_all_their_mistakes_are_told_at_once() {
+    let folder = ProgramFolder::new();
+    folder.write("t/users.csv", "id,age\nann,30\nbob,40\n");
+    folder.write("t/items.csv", "id,price\n7,1.5\n9,2\n");
+    folder.write("t/likes.csv", "user,item,stars\nann,7,5\nann,9,3\nbob,9,1\n");
+    let keys = "--key users.id --key items.id --foreign-key likes.user=users --foreign-key likes.item=items";
+    folder.run(&format!("ingest --tables t {keys} --link-table likes --out g.grappa")).success();
+    folder.run("store verify g.grappa").success();
+    let path = folder.path("g.grappa");
+    // The columns of a link table are in the order of their names.
+    assert_eq!(edges_of(&path, "items:likes:users"), pairs(&[("7", "ann"), ("9", "ann"), ("9", "bob")]));
+    assert_eq!(edges_of(&path, "users:rev_likes:items"), pairs(&[("ann", "7"), ("ann", "9"), ("bob", "9")]));
+    let info = folder.run("store info g.grappa --json").success().json();
+    assert_eq!(info["relations"][0]["edge_features"]["dim"], 1);
+    folder
+        .run("ingest --tables t --key users.uid --foreign-key likes.user=people --foreign-key likes.thing=items --out h.grappa")
+        .failure(&[
+            "users.csv: there is no column uid, the primary key",
+            "items.csv: a table in text needs a primary key",
+            "points to people, and there is no such table",
+            "there is no column thing",
+        ]);
+    let ingest = |more: &str| folder.run(&format!("ingest --tables t {keys} --key likes.stars {more} --out h.grappa"));
+    folder.write("t/likes.csv", "user,item,stars\nann,7,5\nann,8,3\n");
+    ingest("").failure(&["likes.csv:3", "target 8 in column item", "type items", "items.csv"]);
+    folder.write("t/likes.csv", "user,item,stars\nann,7,5\nann,9,5\n");
+    ingest("").failure(&["likes.csv:3", "the id 5 is in this file twice"]);
+}
+
+#[test]
+fn triples_are_a_relation_for_each_name() {
+    let folder = ProgramFolder::new();
+    folder.write("kb.tsv", "ann\tknows\tbob\nbob\tlikes\tice cream\ncy\tknows\tann\n");
+    folder.run("ingest --triples kb.tsv --reverse likes=liked_by --out g.grappa").success();
+    folder.run("store verify g.grappa").success();
+    let path = folder.path("g.grappa");
+    assert_eq!(edges_of(&path, "entity:knows:entity"), pairs(&[("ann", "bob"), ("cy", "ann")]));
+    assert_eq!(edges_of(&path, "entity:likes:entity"), pairs(&[("bob", "ice cream")]));
+    assert_eq!(edges_of(&path, "entity:liked_by:entity"), pairs(&[("ice cream", "bob")]));
+    let many: String = (0..65).map(|k| format!("a\tr{k}\tb\n")).collect();
+    folder.write("many.tsv", many);
+    folder.run("ingest --triples many.tsv --out h.grappa").failure(&["many.tsv:65", "at most 64"]);
+    folder.write("two.tsv", "a\tb\n");
+    folder.run("ingest --triples two.tsv --out h.grappa").failure(&["two.tsv:1", "separated by tabs"]);
+}
+
+/// DBLP, four areas: the folder of its files, if it is here.
+fn dblp() -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let folder = std::env::var_os("GRAPPA_DATA").map_or_else(beside, PathBuf::from).join("dblp-four-area");
+    folder.join("paper_author.txt.gz").exists().then_some(folder)
+}
+
+#[test]
+fn dblp_has_its_types_relations_and_labels() {
+    let Some(data) = dblp() else {
+        grappa_skip::skip!("dblp-four-area is not here; GRAPPA_DATA names the folder of graphs");
+    };
+    let file = |name: &str| data.join(name).display().to_string();
+    let folder = ProgramFolder::new();
+    folder.run(&format!(
+        "ingest --edges paper:by:author={} --edges paper:has:term={} --edges paper:in:venue={} --ids sparse --reverse \
+         --labels author={} --id author=1 --out g.grappa",
+        file("paper_author.txt.gz"),
+        file("paper_term.txt.gz"),
+        file("paper_conf.txt.gz"),
+        file("author_label.txt.gz"),
+    ))
+    .success();
+    folder.run("store verify g.grappa").success();
+    let info = folder.run("store info g.grappa --json").success().json();
+    let edges: Vec<u64> = relations_of(&info).into_iter().map(|(_, edges)| edges).collect();
+    assert_eq!(edges, [41_794, 41_794, 114_624, 114_624, 14_376, 14_376]);
+    let nodes: Vec<_> = info["node_types"].as_array().unwrap().iter().map(|of| of["nodes"].as_u64().unwrap()).collect();
+    assert_eq!(nodes, [14_376, 14_475, 8_920, 20]);
+    assert_eq!(info["node_types"][1]["classes"], 4);
+}
+
+/// Writing a table without a description is the same as before.
+#[test]
+fn a_table_of_edges_in_parquet_is_a_relation() {
+    let folder = ProgramFolder::new();
+    let (sources, targets) = ([5_i64, 6, 7], [1_i64, 0, 1]);
+    write_table(
+        &folder.path("e.parquet"),
+        &[("src", Column::Integers(&sources)), ("dst", Column::Integers(&targets))],
+        2,
+    );
+    folder.run("ingest --edges a:r:b=e.parquet --ids a=sparse --out g.grappa").success();
+    let edges = edges_of(&folder.path("g.grappa"), "a:r:b");
+    assert_eq!(edges, pairs(&[("5", "1"), ("6", "0"), ("7", "1")]));
+}

@@ -1,0 +1,35 @@
+//! The options of graphs with several node types.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+const TYPES: &str = "Graphs with several node types";
+
+// `graph` reads them from the command line. A doc comment would be the description of the program.
+#[derive(Debug, Args)]
+#[command(next_help_heading = TYPES)]
+pub struct TypeArgs {
+    /// Add a relation with the ends swapped to each relation, or to those that are named: RELATION=NAME
+    ///
+    /// Without a name, the reverse of writes is rev_writes.
+    #[arg(long, num_args = 0.., value_name = "RELATION=NAME")]
+    pub reverse: Option<Vec<String>>,
+    /// Folder of Parquet or CSV tables with keys: each row is a node, and each foreign key a relation
+    ///
+    /// Parquet files of RelBench have their keys in their metadata. Other columns are features.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["edges", "ogb", "triples"])]
+    tables: Option<PathBuf>,
+    /// Column with the ids of the rows of a table of --tables
+    #[arg(long, value_name = "TABLE.COLUMN", requires = "tables")]
+    key: Vec<String>,
+    /// Column of a table of --tables with the ids of rows of another table
+    #[arg(long, value_name = "TABLE.COLUMN=TABLE", requires = "tables")]
+    foreign_key: Vec<String>,
+    /// Table of --tables whose rows are edges between the tables of its two foreign keys
+    #[arg(long, value_name = "TABLE", requires = "tables")]
+    link_table: Vec<String>,
+    /// Files with triples of head, relation and tail, separated by tabs
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb"])]
+    triples: Vec<PathBuf>,
+}
