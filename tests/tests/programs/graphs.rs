@@ -101,8 +101,13 @@ fn options_for_one_type_say_which() {
         .failure(&["--edge-split is not for graphs"]);
     ingest("--edges writes.csv --reverse").failure(&["--reverse is for relations"]);
     folder.write("in.csv", "p1,0\np4,1\n");
-    ingest("--nodes paper=papers.csv --label paper=area --split-column paper=mask --edges paper:in:venue=in.csv")
-        .failure(&["in.csv:2", "source p4", "type paper", "papers.csv"]);
+    folder.write("papers.csv", "id,year,pages\np1,2019,8\np2,2021,9\np3,2020,4\n");
+    ingest("--nodes paper=papers.csv --edges paper:in:venue=in.csv --reverse").failure(&[
+        "in.csv:2",
+        "source p4",
+        "type paper",
+        "papers.csv",
+    ]);
     assert_eq!(folder.names(), ["in.csv", "papers.csv", "writes.csv"]);
 }
 
@@ -187,8 +192,8 @@ fn a_folder_of_relbench_is_a_graph_without_other_options() {
 #[test]
 fn keys_of_tables_come_from_options_and_all_their_mistakes_are_told_at_once() {
     let folder = ProgramFolder::new();
-    folder.write("t/users.csv", "id,age\nann,30\nbob,40\n");
-    folder.write("t/items.csv", "id,price\n7,1.5\n9,2\n");
+    folder.write("t/users.csv", "id,age,height\nann,30,1.7\nbob,40,1.8\n");
+    folder.write("t/items.csv", "id,price,weight\n7,1.5,3\n9,2,4\n");
     folder.write("t/likes.csv", "user,item,stars\nann,7,5\nann,9,3\nbob,9,1\n");
     let keys = "--key users.id --key items.id --foreign-key likes.user=users --foreign-key likes.item=items";
     folder.run(&format!("ingest --tables t {keys} --link-table likes --out g.grappa")).success();
