@@ -93,7 +93,8 @@ impl NodesInMemory<'_> {
     fn into_ingest(self, layout: &StoreLayout) -> PyResult<NodeTypeIngest> {
         let splits = [("train", self.train), ("val", self.val), ("test", self.test)].into_iter();
         let splits = splits.filter_map(|(name, ids)| Some(input(Some(ids?)).map(|ids| (name, ids))));
-        let splits = splits.map(|split| split.map(|(name, ids)| SplitFile { name, ids: ids.expect("data is an input") }));
+        let splits =
+            splits.map(|split| split.map(|(name, ids)| SplitFile { name, ids: ids.expect("data is an input") }));
         let nodes = NodeIngest {
             number: Some(self.nodes),
             data: NodeData { features: input(self.features)?, labels: input(self.labels)?, ..NodeData::default() },

@@ -45,6 +45,8 @@ def typed(tmp_path_factory):
     grappa.ingest(
         f"author:writes:paper={folder / 'writes.csv'}",
         nodes=[f"author={folder / 'authors.csv'}", f"paper={folder / 'papers.csv'}"],
+        src="writes=author",
+        dst="writes=paper",
         label="paper=area",
         train=f"paper={folder / 'train.txt'}",
         reverse=True,

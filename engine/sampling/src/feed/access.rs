@@ -10,10 +10,10 @@ use grappa_synthetic::Features;
 use super::{
     buffer::FeatureBuffer,
     files::RowFiles,
+    in_flight::InFlightBatch,
     pool::PoolRows,
     resident::{RESIDENT, Resident},
     rows::{Column, RowFormat, RowScratch},
-    state::InFlightBatch,
     stats::Counters,
 };
 

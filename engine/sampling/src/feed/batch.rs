@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{buffer::FeatureBuffer, core::FeedCore, state::InFlightBatch};
+use super::{buffer::FeatureBuffer, core::FeedCore, in_flight::InFlightBatch};
 use crate::sample::Minibatch;
 
 /// A minibatch with the features of its nodes. Its memory is reused when it is dropped. So a consumer that keeps more

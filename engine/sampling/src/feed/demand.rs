@@ -6,11 +6,7 @@ mod tests;
 use grappa_formats::{NodeId, random};
 use grappa_io::{Result, heap};
 
-use super::{
-    rows::RowFormat,
-    source::BatchSource,
-    state::{InFlightBatch, lists_positions},
-};
+use super::{in_flight::InFlightBatch, rows::RowFormat, source::BatchSource};
 use crate::sample::{Block, LinkPairs, Minibatch};
 
 /// The purpose of the memory, in errors.
@@ -207,7 +203,7 @@ impl MinibatchDemand {
             })
         });
         let minibatches = minibatches.collect::<Result<_>>()?;
-        let positions = format.filter(|format| lists_positions(format)).map_or(0, |format| self.rows(format));
+        let positions = format.filter(|format| format.lists_positions()).map_or(0, |format| self.rows(format));
         Ok(InFlightBatch { minibatches, positions: with_room(positions)?, ..InFlightBatch::default() })
     }
 

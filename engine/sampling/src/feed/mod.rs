@@ -37,6 +37,7 @@ mod core;
 mod delivery;
 mod demand;
 mod files;
+mod in_flight;
 mod open;
 mod options;
 mod part;

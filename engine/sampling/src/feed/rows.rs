@@ -51,6 +51,12 @@ impl RowFormat {
         self.columns.chunk_by(|a, b| a.row_type == b.row_type).map(|columns| columns[0].row_type)
     }
 
+    /// Whether the positions of rows differ from the nodes of a type, so that batches list them.
+    pub fn lists_positions(&self) -> bool {
+        let mut types = self.types();
+        types.next().is_some_and(|first| first.start > 0) || types.next().is_some()
+    }
+
     /// The number of rows of minibatches with so many nodes of each type.
     pub fn rows(&self, nodes: impl Fn(usize) -> usize) -> usize {
         self.types().map(|of| nodes(of.node_type)).sum()

@@ -20,13 +20,11 @@ mod stock;
 
 use grappa_io::Error;
 
+pub(super) use self::queue::Stage;
 use self::{queue::Queue, stock::Stock};
-pub(super) use self::{
-    queue::Stage,
-    stock::{InFlightBatch, lists_positions},
-};
 use super::{
     buffer::FeatureBuffer,
+    in_flight::InFlightBatch,
     planner::{Planner, Window},
     pool::geometry::Miss,
     reserve::MemoryReserve,

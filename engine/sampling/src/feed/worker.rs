@@ -6,11 +6,12 @@ use super::{
     buffer::FeatureBuffer,
     core::{Alarm, FeedCore},
     demand::batch_bytes,
+    in_flight::InFlightBatch,
     planner::{PlanOutcome, Planner},
     reserve::{MemoryReserve, ScratchReservation},
     rows::{RowFormat, RowScratch},
     source::BatchSource,
-    state::{InFlightBatch, schedule::WorkerTask},
+    state::schedule::WorkerTask,
 };
 
 pub(super) struct Worker<'a>(pub &'a FeedCore);

@@ -58,7 +58,6 @@ pub use minibatch::{Block, LinkPairs, Minibatch};
 pub use random::BatchKey;
 pub use random::draw_below;
 pub(crate) use random::{Draws, link_draws};
-pub(crate) use sampler::{RelationOfTypes, SeedsOfType};
 pub use sampler::{Sampler, Scratch};
 #[cfg(test)]
 pub(crate) use size::MINIBATCH_NODES_MAX;

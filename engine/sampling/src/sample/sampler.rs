@@ -15,7 +15,7 @@ use super::{
     size::check_size,
     walks::{RandomWalks, WalkHop, WalkScratch},
 };
-use crate::view::{EdgeData, PartitionView, ViewLists, adjacency::AdjacencyLists};
+use crate::view::{EdgeData, PartitionView, RelationOfTypes, SeedsOfType, ViewLists, adjacency::AdjacencyLists};
 
 /// How neighbors are chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -296,21 +296,6 @@ impl Sampler {
             }
         }
     }
-}
-
-/// A relation, with the types that it joins.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RelationOfTypes<'a> {
-    pub source: usize,
-    pub destination: usize,
-    pub view: &'a PartitionView,
-}
-
-/// The seeds of a node type, which has so many nodes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SeedsOfType<'a> {
-    pub seeds: &'a [NodeId],
-    pub nodes: u64,
 }
 
 #[derive(Clone, Copy)]

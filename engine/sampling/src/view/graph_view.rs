@@ -13,10 +13,7 @@ use super::{
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
 };
-use crate::{
-    partition::Owned,
-    sample::{RelationOfTypes, SeedsOfType},
-};
+use crate::partition::Owned;
 
 /// The part of a graph that a partition samples from. Its nodes have [positions](Positions) among the nodes of all types.
 #[derive(Debug)]
@@ -32,6 +29,21 @@ struct RelationView {
     source: usize,
     destination: usize,
     view: PartitionView,
+}
+
+/// A relation, with the types that it joins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RelationOfTypes<'a> {
+    pub source: usize,
+    pub destination: usize,
+    pub view: &'a PartitionView,
+}
+
+/// The seeds of a node type, which has so many nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeedsOfType<'a> {
+    pub seeds: &'a [NodeId],
+    pub nodes: u64,
 }
 
 impl GraphView {

@@ -45,6 +45,7 @@ pub use self::{
 };
 pub(crate) use self::{
     files::MappedMemory,
+    graph_view::{RelationOfTypes, SeedsOfType},
     halo_lists::{HaloEdges, HaloPiece},
     opened::ViewLists,
 };

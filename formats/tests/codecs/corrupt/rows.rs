@@ -10,7 +10,7 @@ fn corrupt_rows_are_errors() {
         edges, |p| p.put_meta(1, [1]) => 64, "row codec 0 with parameters [1, 0, 0, 0, 0, 0, 0]";
         edges, |p| p.put_meta(6, [1]) => 64, "reserved";
         "edges-gap", |p| p.put_meta(2, [32]) => 64, "row codec 1 with parameters [1, 32,";
-        edges, |p| p.put_meta(16, 13u64.to_le_bytes()) => 64, "4 rows from node 13 on";
+        edges, |p| p.put_meta(16, ((1u64 << 40) - 3).to_le_bytes()) => 64, "4 rows from node 1099511627773 on";
         edges, |p| p.put_meta(8, (NODES_MAX + 1).to_le_bytes()) => 64, "more than 2^40";
         edges, |p| p.put_meta(32, u64::MAX.to_le_bytes()) => 64, "do not fit 36 bits";
         edges, |p| p.put_meta(48, [5]) => 64, "5 exceptions among 4 rows";

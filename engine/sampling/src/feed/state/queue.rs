@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::stock::InFlightBatch;
 use crate::feed::buffer::FeatureBuffer;
+use crate::feed::in_flight::InFlightBatch;
 
 /// Progress of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

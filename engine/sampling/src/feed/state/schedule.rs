@@ -13,9 +13,10 @@
 //! Assembling comes first, because it unpins rows and returns memory. But if the reader is idle, only half of the
 //! workers assemble, and the others prepare the next window.
 
-use super::{InFlightBatch, Stage, State};
+use super::{Stage, State};
 use crate::feed::{
     buffer::FeatureBuffer,
+    in_flight::InFlightBatch,
     planner::{Planner, Window},
     pool::geometry::Miss,
 };

@@ -1,60 +1,6 @@
 //! Free memory for batches, which is reused from batch to batch.
 
-use grappa_formats::NodeId;
-
-use crate::{
-    feed::{
-        buffer::FeatureBuffer,
-        reserve::MemoryReserve,
-        rows::{RowFormat, RowType},
-    },
-    sample::Minibatch,
-};
-
-/// The minibatches of a batch, the slots of its feature rows, and the memory reserved for it. It is reused from batch to batch.
-#[derive(Debug, Default)]
-pub(in crate::feed) struct InFlightBatch {
-    /// The minibatch of each node type.
-    pub minibatches: Vec<Minibatch>,
-    /// The positions of the nodes whose rows are planned, unless they are the nodes of one type.
-    pub positions: Vec<NodeId>,
-    /// The slot of each row in the pool, or [`RESIDENT`](crate::feed::resident::RESIDENT). Empty without a pool.
-    pub slots: Vec<u32>,
-    /// Bytes reserved for the minibatch.
-    pub reserved_bytes: u64,
-}
-
-impl InFlightBatch {
-    /// Number of nodes of a type.
-    pub fn nodes(&self, node_type: usize) -> usize {
-        self.minibatches[node_type].nodes.len()
-    }
-
-    /// Lists the rows of the minibatches.
-    pub fn list_rows(&mut self, format: &RowFormat) {
-        self.positions.clear();
-        if lists_positions(format) {
-            for RowType { node_type, start } in format.types() {
-                let nodes = self.minibatches[node_type].nodes.iter();
-                self.positions.extend(nodes.map(|node| NodeId(start + node.0)));
-            }
-        }
-    }
-
-    /// The positions of the nodes whose rows are planned.
-    pub fn rows(&self, format: &RowFormat) -> &[NodeId] {
-        match format.types().next() {
-            Some(of) if !lists_positions(format) => &self.minibatches[of.node_type].nodes,
-            _ => &self.positions,
-        }
-    }
-}
-
-/// Whether positions of rows differ from the nodes of a type.
-pub(in crate::feed) fn lists_positions(format: &RowFormat) -> bool {
-    let mut types = format.types();
-    types.next().is_some_and(|of| of.start > 0) || types.next().is_some()
-}
+use crate::feed::{buffer::FeatureBuffer, in_flight::InFlightBatch, reserve::MemoryReserve};
 
 /// The in-flight batches and feature buffers that are free.
 #[derive(Debug)]
