@@ -74,11 +74,11 @@ def _gat(conv: GATConv, x, edge_index, edge_attr=None, size=None, return_attenti
     sources, destinations = x
     edges = ops.sort_edges(edge_index, (len(sources), len(destinations)), self_loops=conv.add_self_loops)
     # The score of a row is a product with one vector per head.
-    scores = [
+    of_sources, of_destinations = (
         rows @ torch.einsum("hoi,ho->ih", layer.weight.view(conv.heads, conv.out_channels, -1), attention[0])
         for rows, layer, attention in zip(x, linears, (conv.att_src, conv.att_dst))
-    ]
-    weights = _weights(conv, ops.gat_logits(*scores, edges), edges)
+    )
+    weights = _weights(conv, ops.gat_logits(of_sources, of_destinations, edges), edges)
     out = _joined(conv, ops.weighted_sum(sources, weights, edges, weight=linears[0].weight))
     if conv.res is not None:
         out = out + conv.res(destinations)

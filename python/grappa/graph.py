@@ -119,7 +119,7 @@ class NodeType:
         """The ids of nodes in the input, as `Store.ids`.
 
         Example:
-            >>> typed["author"].ids([0])
+            >>> typed["author"].ids([0]).tolist()
             ['ada']
         """
         return self._nodes.ids(nodes)
@@ -200,7 +200,8 @@ class Graph:
         return self.node_types, self.edge_types
 
     def __getitem__(self, key: str | EdgeType) -> Any:
-        found = self._node_types.get(key) if isinstance(key, str) else self._relations.get(tuple(key))
+        known_by: dict[Any, Any] = {**self._node_types, **self._relations}
+        found = known_by.get(key if isinstance(key, str) else tuple(key))
         if found is None:
             known = self.node_types if isinstance(key, str) else self.edge_types
             kind = "node type" if isinstance(key, str) else "relation"
@@ -222,13 +223,16 @@ def has_types(path: str | os.PathLike[str]) -> bool:
     return _grappa.Graph(os.fspath(path)).has_types
 
 
-def open(path: str | os.PathLike[str]) -> Store | Graph:
-    """Opens the store at `path`; see `Store`. If it has several node types or relations, see `Graph`.
+def open(path: str | os.PathLike[str]) -> Store:
+    """Opens the store at `path`; see `Store`. `Graph` opens one with several node types or relations.
 
     Example:
         >>> grappa.open(cora).num_nodes
         2708
     """
-    if isinstance(path, (str, os.PathLike)) and has_types(path):
-        return Graph(path)
-    return Store(path)
+    try:
+        return Store(path)
+    except _grappa.Error:
+        if os.path.isdir(path) and has_types(path):
+            raise _grappa.Error(f"{path} has several node types or relations; open it with grappa.Graph({os.fspath(path)!r})") from None
+        raise

@@ -17,7 +17,15 @@ from .typed import TypedLoader, seed_groups, typed_graph
 
 
 class HeteroNeighborLoader(TypedLoader[HeteroData]):
-    """What `grappa.pyg.NeighborLoader` is for a graph with types. Batches are `torch_geometric.data.HeteroData`."""
+    """What `grappa.pyg.NeighborLoader` is for a graph with types, and what it becomes if it gets one. Batches are
+    `torch_geometric.data.HeteroData`. Arguments are as there.
+
+    Example:
+        >>> loader = grappa.pyg.HeteroNeighborLoader(typed, [2], input_nodes="paper", batch_size=2)
+        >>> batch = next(iter(loader))
+        >>> batch["paper"].batch_size, batch["author"].n_id.tolist(), batch["author", "writes", "paper"].num_sampled_edges
+        (2, [0, 1, 2], [4])
+    """
 
     def __init__(
         self,
@@ -46,7 +54,7 @@ class HeteroNeighborLoader(TypedLoader[HeteroData]):
         **options: Any,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
-        graph = typed_graph(data)
+        graph: Any = typed_graph(data)
         if graph is None:
             raise TypeError(f"{data!r} is no graph with types; give grappa.pyg.NeighborLoader a store")
         refuse(

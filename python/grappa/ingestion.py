@@ -11,7 +11,7 @@ from ._grappa import in_python
 from ._options import IngestOptions
 from .command import run
 from .inputs import data_of
-from .graph import Graph, open
+from .graph import Graph, has_types
 from .store import Store
 
 
@@ -63,10 +63,7 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
     if hasattr(edges, "edge_types") and hasattr(edges, "node_types"):
         from .typed_inputs import ingest_typed
 
-        typed = ingest_typed(edges, out, progress, {**options})
-        graph = Graph(out)
-        graph.ingested = typed
-        return graph
+        return ingest_typed(edges, out, progress, {**options})
     given: dict[str, Any] = {**options}
     if edges is not None:
         given["edges"] = edges
@@ -76,7 +73,7 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
         print(summary, file=sys.stderr)
     if out is None or given.get("dry_run"):
         return summary
-    store = open(out)
+    store = Graph(out) if has_types(out) else Store(out)
     store.ingested = summary
     return store
 

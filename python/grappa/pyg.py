@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import warnings
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler.base import NegativeSampling, SubgraphType
 from torch_geometric.sampler.utils import to_bidirectional
 
-from ._types import Fanouts, Layout, Links, Nodes, Numbers, StoreLike
+from ._types import Fanouts, Layout, Links, Numbers, StoreLike
 from .columns import array_of
 from .convolutions import convolve
 from .fused import fuse, mark_hops, unfuse
@@ -20,11 +19,12 @@ from .links import LinkLoader
 from .loader import Loader
 from .orders import Order
 from .arguments import integer
+from .graph import Graph as TypedGraph
 from .hetero import HeteroNeighborLoader
 from .samplers import Block, FeatureStore, Sampler, draws_by_weight, homogeneous, refuse, store_of, subgraph_kind
 from .typed import typed_graph
 
-__all__ = ["Block", "ClusterLoader", "FeatureStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve", "fuse", "unfuse"]
+__all__ = ["Block", "ClusterLoader", "FeatureStore", "HeteroNeighborLoader", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve", "fuse", "unfuse"]
 
 class NeighborLoader(Loader[Data]):
     """In the place of `torch_geometric.loader.NeighborLoader`, with the graph in a store.
@@ -75,9 +75,9 @@ class NeighborLoader(Loader[Data]):
 
     def __init__(
         self,
-        data: StoreLike,
-        num_neighbors: Fanouts,
-        input_nodes: Nodes = None,
+        data: StoreLike | TypedGraph,
+        num_neighbors: Any,
+        input_nodes: Any = None,
         input_time: None = None,
         replace: bool = False,
         subgraph_type: SubgraphType | str = "directional",
@@ -102,8 +102,9 @@ class NeighborLoader(Loader[Data]):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         if typed_graph(data) is not None:
             # Batches of a graph with types are made by the other class.
-            self.__class__ = HeteroNeighborLoader
-            HeteroNeighborLoader.__init__(self, **arguments, **options)
+            hetero: Any = self
+            hetero.__class__ = HeteroNeighborLoader
+            hetero.__init__(**arguments, **options)
             return
         refuse(
             options,

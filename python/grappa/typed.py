@@ -27,6 +27,9 @@ def typed_graph(data: Any) -> Graph | None:
 class TypedLoader(Loader[BatchT]):
     """What loaders of graphs with types share. A subclass makes its batches of the entries."""
 
+    #: The graph.
+    store: Graph  # type: ignore[assignment]
+
     def _opened(self, store):
         return store
 

@@ -8,6 +8,7 @@ from typing import Any
 from . import _grappa
 from .arguments import flag, integer
 from .command import _Bar, tell_warnings, warn
+from .graph import Graph
 from .inputs import Data, EdgeIndex, _Option, _value
 from .loader import _bytes
 
@@ -20,8 +21,8 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, options: dict[str, Any]) -> dict[str, Any]:
-    """Ingests a `torch_geometric.data.HeteroData`. Returns a summary.
+def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, options: dict[str, Any]) -> Graph:
+    """Ingests a `torch_geometric.data.HeteroData`, and opens the graph.
 
     Raises:
         ValueError: An option is unknown or impossible for a graph with types, or data has an impossible shape.
@@ -55,9 +56,12 @@ def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, 
     }
     try:
         with _Bar(progress) as bar:
-            return _grappa.ingest_graph(nodes, relations, run, bar.report)
+            summary = _grappa.ingest_graph(nodes, relations, run, bar.report)
     finally:
         tell_warnings()
+    graph = Graph(out)
+    graph.ingested = summary
+    return graph
 
 
 def _nodes(data: Any, name: str, left_out: set[str]) -> dict[str, Any]:
@@ -66,7 +70,7 @@ def _nodes(data: Any, name: str, left_out: set[str]) -> dict[str, Any]:
     if count is None:
         raise ValueError(f"data[{name!r}] has no number of nodes; set data[{name!r}].num_nodes")
     left_out.update(set(of_type.keys()) - set(OF_NODES) - {"num_nodes"})
-    entries = {option: None for option in OF_NODES.values()}
+    entries: dict[str, Any] = {option: None for option in OF_NODES.values()}
     for attribute, option in OF_NODES.items():
         if attribute in of_type:
             value = of_type[attribute]

@@ -28,7 +28,7 @@ NEEDED = {"to_pyg": "torch_geometric", "to_scipy": "scipy"}
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_examples(module, cora, typed, tmp_path, request):
     names = {"grappa": grappa, "np": np, "cora": cora, "folder": pathlib.Path(tmp_path), "store": grappa.open(cora)}
-    names["typed"] = grappa.open(typed)
+    names["typed"] = grappa.Graph(typed)
     if module.__name__ in ("grappa.model", "grappa.runs"):
         names["run"] = request.getfixturevalue("run")
     failed = attempted = 0

@@ -53,7 +53,7 @@ def edges_of(batch, edge_type):
 def test_what_is_read_is_what_was_ingested(data, graph):
     assert graph.metadata() == data.metadata()
     assert graph.num_nodes == data.num_nodes and graph.num_edges == data.num_edges
-    assert grappa.open(graph.path).edge_types == graph.edge_types
+    assert grappa.Graph(graph.path).edge_types == graph.edge_types
     for name in ("author", "paper"):
         assert np.array_equal(graph[name].features[:], data[name].x.numpy())
     papers = graph["paper"]
@@ -263,6 +263,8 @@ def test_a_store_is_a_graph_of_one_type(cora):
 def test_commands_for_stores_say_that_a_graph_has_types(graph):
     with pytest.raises(grappa.Error, match="3 node types and 5 relations"):
         grappa.Store(graph.path)
+    with pytest.raises(grappa.Error, match=r"open it with grappa\.Graph"):
+        grappa.open(graph.path)
 
 
 @pytest.mark.parametrize("partitions", [2, 3])

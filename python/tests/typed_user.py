@@ -4,7 +4,7 @@ is an error itself where the line is right."""
 from typing import Any, assert_type
 
 import numpy as np
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 import grappa
 import grappa.pyg
@@ -29,11 +29,17 @@ def train(store: grappa.Store) -> None:
 def build() -> None:
     edges = np.array([[0, 1]])
     store = grappa.ingest(edges, out="a", ids="sparse", undirected=True, memory="2GiB", id=["a", "b"], train=[0], src=0, missing=["mean"])
-    assert_type(store, grappa.Store | dict[str, Any])
+    assert_type(store, grappa.Store | grappa.Graph | dict[str, Any])
     grappa.ingest(edges, out="a", idss="string")  # type: ignore[call-arg]
     grappa.ingest(edges, out="a", ids="strings")  # type: ignore[arg-type]
     grappa.generate("sbm", nodes=1000, classes=4, seed=3, as_="npy", out="b")
     grappa.generate("ba", out="b")  # type: ignore[arg-type]
+
+
+def train_typed(graph: grappa.Graph) -> None:
+    for batch in grappa.pyg.HeteroNeighborLoader(graph, [10, 5], ("paper", "train"), batch_size=64):
+        assert_type(batch, HeteroData)
+    assert_type(graph.edge_types, list[tuple[str, str, str]])
 
 
 def run(store: grappa.Store) -> None:
