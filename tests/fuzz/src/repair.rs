@@ -1,7 +1,7 @@
 //! Repairs checksums of mutants. Without that, a decoder would reject every mutant at its checksum.
 
 use flate2::Crc;
-use grappa_formats::container::{BLOCK_BYTES, FORMAT_VERSION, FileKind, HEADER_BYTES, MAGIC, PAGE_BYTES};
+use grappa_formats::container::{BLOCK_BYTES, FileKind, HEADER_BYTES, MAGIC, PAGE_BYTES};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The length of short checksum blocks, as encoded in a header.
@@ -94,7 +94,7 @@ pub fn container_of(kind: FileKind, file: &mut [u8]) {
     if file.len() >= HEADER_BYTES {
         file[0..8].copy_from_slice(&MAGIC);
         file[8..12].copy_from_slice(&kind.0);
-        file[12..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        file[12..16].copy_from_slice(&kind.version().to_le_bytes());
         // Either is read, whatever is written today.
         if file[36..40] != PAGE {
             file[36..40].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());

@@ -17,7 +17,7 @@ use std::{
 use grappa_engine::verify::{VerifyReport, verify};
 use grappa_formats::{
     NodeId,
-    container::{FileKind, Header},
+    container::{FORMAT_VERSION, FileKind, Header},
 };
 use grappa_io::{Result, map::Access, progress::Silent};
 use grappa_storage::Store;
@@ -254,7 +254,7 @@ fn a_file_with_bytes_appended_is_reported_and_not_opened() {
 fn a_file_of_a_newer_version_says_so() {
     let newer = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
-        bytes[VERSION_AT] += 1;
+        bytes[VERSION_AT] = FORMAT_VERSION as u8 + 1;
         Some(bytes)
     };
     with_each_file(newer, |store, path| {
