@@ -13,7 +13,7 @@
 //!
 //! The values of a tile stay in the cache from one operation to the next, so memory is read and written once. With libtorch's
 //! operators, each operation (products, bias, relu, mask, product with the mask) is a pass over all rows: about 1.5 ms in each
-//! direction for 25 K rows of 128 f32. Also, libtorch's products are slow: see [`multiply`](crate::multiply).
+//! direction for 25 K rows of 128 f32. Also, libtorch's products are slow: see the module `multiply`.
 //!
 //! Rows with few nonzero values are multiplied without their zeros: see [`sparse`](crate::sparse).
 
@@ -64,7 +64,7 @@ pub struct Term<'a, T> {
     pub inputs: usize,
     /// `[outputs, inputs]`
     pub weight: &'a [f32],
-    /// For each [`TILE`], the nonzero values of its rows, if the forward pass kept them; else empty.
+    /// For each tile of rows, the nonzero values of its rows, if the forward pass kept them; else empty.
     pub nonzeros: &'a [NonzeroRows],
 }
 
