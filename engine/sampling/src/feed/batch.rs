@@ -21,7 +21,7 @@ impl Batch {
         self.index
     }
 
-    /// The nodes and edges; of a graph with types, those of the first type.
+    /// The nodes and edges. In a graph with types, the minibatch of the first node type.
     pub fn minibatch(&self) -> &Minibatch {
         &self.batch.minibatches[0]
     }

@@ -40,7 +40,7 @@ impl Matrix {
 }
 
 impl FeatureBuffer {
-    /// A buffer with room for the feature rows of so many nodes of each type.
+    /// A buffer for the feature rows of `nodes(type)` nodes of each node type.
     pub(super) fn new(
         nodes: impl Fn(usize) -> usize,
         format: &RowFormat,

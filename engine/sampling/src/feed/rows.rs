@@ -57,9 +57,9 @@ impl RowFormat {
         types.next().is_some_and(|first| first.start > 0) || types.next().is_some()
     }
 
-    /// The number of rows of minibatches with so many nodes of each type.
+    /// The number of feature rows of minibatches with `nodes(type)` nodes of each node type.
     pub fn rows(&self, nodes: impl Fn(usize) -> usize) -> usize {
-        self.types().map(|of| nodes(of.node_type)).sum()
+        self.types().map(|rows| nodes(rows.node_type)).sum()
     }
 
     /// Bytes of the columns of such minibatches as delivered.

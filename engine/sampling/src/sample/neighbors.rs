@@ -50,8 +50,8 @@ pub(super) struct NeighborHop<'a> {
 }
 
 impl NeighborHop<'_> {
-    /// Samples in-neighbors of the first `destinations` nodes of a type into `block`. Appends new nodes to those of the type of sources,
-    /// which may be the same.
+    /// Samples in-neighbors of the first `destinations` nodes of a type into `block`. Appends new nodes to the nodes of the
+    /// source type, which may be the same type.
     pub(super) fn sample<A: AdjacencyLists>(
         &self,
         group: &mut Group<'_, A>,

@@ -31,7 +31,7 @@ pub struct Sampler {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Method {
-    /// `fanouts` are those of each relation, or of all.
+    /// `fanouts` has an entry for each relation, or one entry for all relations.
     Neighbors {
         fanouts: Vec<Fanouts>,
         replace: bool,
@@ -73,8 +73,8 @@ impl Sampler {
         let hops = of_relations[0].hops();
         if let Some(other) = of_relations.iter().find(|fanouts| fanouts.hops() != hops) {
             return Err(Error::conflict(
-                format!("the fanouts of one relation are for {hops} hops, and those of another for {}", other.hops()),
-                "give each relation as many fanouts; 0 draws none",
+                format!("one relation has fanouts for {hops} hops, another relation for {}", other.hops()),
+                "give each relation the same number of fanouts; 0 draws none",
             ));
         }
         match self.method {

@@ -39,7 +39,7 @@ pub(crate) struct RelationOfTypes<'a> {
     pub view: &'a PartitionView,
 }
 
-/// The seeds of a node type, which has so many nodes.
+/// The seeds of a node type, and the number of its nodes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeedsOfType<'a> {
     pub seeds: &'a [NodeId],

@@ -116,8 +116,8 @@ fn cut(
     segments::cut(dictionary, &permutation, segments, keys, scratch, memory).map(Some)
 }
 
-/// Reads the input, and replaces the ids of all edges by nodes, but those of the end that is replaced last. Returns the edges as blocks
-/// that replace these while they are read.
+/// Reads the input. Replaces the ids of one end of all edges by nodes. The returned blocks replace the ids of the other end while they
+/// are read.
 pub fn map_ends<'p>(
     job: &IngestJob<'_>,
     input: &InputEdges<'_>,

@@ -256,5 +256,5 @@ fn partitions_own_chunks_of_all_types() {
 fn fanouts_of_different_hops_are_refused() {
     let fanouts = [vec![2], vec![2, 2]].map(|fanouts| Fanouts::new(&fanouts).unwrap());
     let sampler = Sampler::uniform(fanouts[0].clone(), false).with_relation_fanouts(fanouts.to_vec());
-    assert!(sampler.unwrap_err().to_string().contains("for 1 hops, and those of another for 2"));
+    assert!(sampler.unwrap_err().to_string().contains("for 1 hops, another relation for 2"));
 }
