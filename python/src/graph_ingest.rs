@@ -76,8 +76,10 @@ pub fn ingest_graph<'py>(
     };
     let summary = background::run(py, report, |progress| ingest(&options, &*progress).map_err(exception))?;
     let dict = PyDict::new(py);
-    let node_types: Vec<_> = summary.node_types.iter().map(|of| (of.name.clone(), of.nodes)).collect();
-    let relations: Vec<_> = summary.relations.iter().map(|of| (of.name.clone(), of.edges, of.rejected)).collect();
+    let node_types: Vec<_> =
+        summary.node_types.iter().map(|node_type| (node_type.name.clone(), node_type.nodes)).collect();
+    let relations: Vec<_> =
+        summary.relations.iter().map(|relation| (relation.name.clone(), relation.edges, relation.rejected)).collect();
     dict.set_item("node_types", node_types)?;
     dict.set_item("relations", relations)?;
     dict.set_item("bytes_on_disk", summary.bytes_on_disk)?;

@@ -122,10 +122,11 @@ pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
     let relations = relations.collect::<Result<Vec<_>>>()?;
     let file = path.join(files::MANIFEST);
     let manifest_bytes = fs::metadata(&file).map_err(Error::io("read the length of", file))?.len();
-    let members = node_types.iter().map(|of| of.bytes).chain(relations.iter().map(|of| of.bytes));
+    let members =
+        node_types.iter().map(|node_type| node_type.bytes).chain(relations.iter().map(|relation| relation.bytes));
     Ok(GraphInfo {
-        nodes: node_types.iter().map(|of| of.nodes).sum(),
-        edges: relations.iter().map(|of| of.edges).sum(),
+        nodes: node_types.iter().map(|node_type| node_type.nodes).sum(),
+        edges: relations.iter().map(|relation| relation.edges).sum(),
         bytes: manifest_bytes + members.sum::<u64>(),
         node_types,
         relations,

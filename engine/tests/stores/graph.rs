@@ -143,7 +143,7 @@ fn a_graph_has_the_edges_of_its_relations_and_no_others() {
     assert_eq!(verify(&options.out, 2, &Silent).unwrap().problems, []);
     let names: Vec<_> = graph.manifest().node_types.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["author", "paper", "venue"]);
-    let nodes: Vec<u64> = summary.node_types.iter().map(|of| of.nodes).collect();
+    let nodes: Vec<u64> = summary.node_types.iter().map(|node_type| node_type.nodes).collect();
     let authors: BTreeSet<_> = papers.edges["author:writes:paper"].iter().map(|(author, _)| author).collect();
     assert_eq!(nodes, [authors.len() as u64, papers.papers, VENUES + 2]);
     assert_eq!(edges_of(&graph), papers.expected());
@@ -207,7 +207,7 @@ fn the_bytes_do_not_depend_on_memory_and_threads() {
     let papers = Papers::of_size(60_000, 30_000);
     let mut options = papers.options();
     options.relations[0].reverse = Some("written_by".into());
-    options.node_types.iter_mut().for_each(|of| of.nodes.layout.chunks = Some(4));
+    options.node_types.iter_mut().for_each(|node_type| node_type.nodes.layout.chunks = Some(4));
     let mut graphs = Vec::new();
     // With 2.5 MiB, the table of papers fits, and with 1 MiB neither does.
     for (memory, threads) in [(64 << 20, 2), (5 << 19, 1), (1 << 20, 1), (4 << 20, 2)] {
@@ -305,14 +305,14 @@ fn an_edge_with_an_id_that_is_no_node_is_named_or_skipped() {
         options.relations[0].reverse = Some("written_by".into());
         let error = refusal(&options);
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
-        options.relations.iter_mut().for_each(|of| of.edges.form.on_bad_line = OnBadLine::Skip);
+        options.relations.iter_mut().for_each(|relation| relation.edges.form.on_bad_line = OnBadLine::Skip);
         let summary = ingest_graph(&options, &Silent).unwrap();
         let mut edges = edges_of(&Graph::open(&options.out).unwrap());
         edges.remove("paper:written_by:author");
         assert!(edges == papers.expected(), "{relation}");
-        let of = summary.relations.iter().find(|of| of.name == relation).unwrap();
-        assert_eq!((of.rejected, of.edges_read), (1, of.edges));
-        let rejects = fs::read_to_string(of.rejects.as_ref().unwrap()).unwrap();
+        let built = summary.relations.iter().find(|built| built.name == relation).unwrap();
+        assert_eq!((built.rejected, built.edges_read), (1, built.edges));
+        let rejects = fs::read_to_string(built.rejects.as_ref().unwrap()).unwrap();
         assert!(rejects.ends_with(&format!("\tthe target is no node of its type\t{line}")), "{rejects}");
         fs::remove_dir_all(&options.out).unwrap();
         fs::write(&file, before).unwrap();
@@ -356,9 +356,9 @@ fn a_row_without_an_id_is_no_edge() {
     options.relations[0].edges.form.columns.source = Some("user".into());
     options.relations[0].edges.form.columns.target = Some("item".into());
     let summary = ingest_graph(&options, &Silent).unwrap();
-    let of = &summary.relations[0];
-    assert_eq!((of.edges, of.edges_read, of.rejected, &of.rejects), (2, 2, 2, &None));
-    assert_eq!(summary.node_types.iter().map(|of| of.nodes).collect::<Vec<_>>(), [2, 4]);
+    let built = &summary.relations[0];
+    assert_eq!((built.edges, built.edges_read, built.rejected, &built.rejects), (2, 2, 2, &None));
+    assert_eq!(summary.node_types.iter().map(|node_type| node_type.nodes).collect::<Vec<_>>(), [2, 4]);
     let edges = &edges_of(&Graph::open(&options.out).unwrap())["user:orders:item"];
     assert_eq!(*edges, [("ann".to_owned(), "1".to_owned()), ("bob".to_owned(), "3".to_owned())]);
 }

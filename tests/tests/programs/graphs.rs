@@ -40,7 +40,10 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn relations_of(info: &Value) -> Vec<(String, u64)> {
     let relations = info["relations"].as_array().unwrap();
-    relations.iter().map(|of| (of["name"].as_str().unwrap().to_owned(), of["edges"].as_u64().unwrap())).collect()
+    relations
+        .iter()
+        .map(|relation| (relation["name"].as_str().unwrap().to_owned(), relation["edges"].as_u64().unwrap()))
+        .collect()
 }
 
 /// Authors have names, papers have a table, and venues have numbers.
@@ -175,10 +178,10 @@ fn a_folder_of_relbench_is_a_graph_without_other_options() {
     assert_eq!(edges_of(&path, "products:rev_product:reviews"), pairs(&swapped));
     let info = folder.run("store info g.grappa --json").success().json();
     let rejected: Vec<_> =
-        info["relations"].as_array().unwrap().iter().map(|of| of["rejected"].as_u64().unwrap()).collect();
+        info["relations"].as_array().unwrap().iter().map(|relation| relation["rejected"].as_u64().unwrap()).collect();
     assert_eq!(rejected, [1, 1, 0, 0]);
     let types = info["node_types"].as_array().unwrap();
-    let names: Vec<_> = types.iter().map(|of| of["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = types.iter().map(|node_type| node_type["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["products", "reviews", "users"]);
     assert_eq!(types[0]["features"], Value::Null);
     let features = types[1]["feature_names"].as_array().unwrap();
@@ -263,7 +266,8 @@ fn dblp_has_its_types_relations_and_labels() {
     let info = folder.run("store info g.grappa --json").success().json();
     let edges: Vec<u64> = relations_of(&info).into_iter().map(|(_, edges)| edges).collect();
     assert_eq!(edges, [41_794, 41_794, 114_624, 114_624, 14_376, 14_376]);
-    let nodes: Vec<_> = info["node_types"].as_array().unwrap().iter().map(|of| of["nodes"].as_u64().unwrap()).collect();
+    let nodes: Vec<_> =
+        info["node_types"].as_array().unwrap().iter().map(|node_type| node_type["nodes"].as_u64().unwrap()).collect();
     assert_eq!(nodes, [14_376, 14_475, 8_920, 20]);
     assert_eq!(info["node_types"][1]["classes"], 4);
 }

@@ -282,7 +282,9 @@ impl BadEdge {
     /// The message about an end that is no node of its type. `shown` is its id, or the line.
     pub(super) fn not_a_node(options: &EdgeSourceOptions, end: usize, shown: &str) -> String {
         let (name, node_type) = (END_NAMES[end], &options.ends[end].node_type);
-        let nodes = node_type.as_ref().map_or_else(String::new, |of| format!(" of type {}: {}", of.name, of.listed_in));
+        let nodes = node_type
+            .as_ref()
+            .map_or_else(String::new, |node_type| format!(" of type {}: {}", node_type.name, node_type.listed_in));
         format!(
             "the {name} {shown} is no node{nodes}; add or correct it, or leave such edges out with --on-bad-line skip"
         )

@@ -222,8 +222,10 @@ impl GraphLine {
                 }
                 _ => continue,
             };
-            let is_known =
-                |scope: &str| types.iter().any(|of| of == scope) || relations.iter().any(|of| is_named(of, scope));
+            let is_known = |scope: &str| {
+                types.iter().any(|node_type| node_type == scope)
+                    || relations.iter().any(|relation| is_named(relation, scope))
+            };
             for value in &option.values {
                 let scope = value.split_once('=').map(|(scope, _)| scope);
                 if (OF_ONE.contains(&name) || name == "reverse") && !scope.is_some_and(is_known) {

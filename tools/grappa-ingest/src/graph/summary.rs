@@ -49,23 +49,23 @@ struct Relation<'a> {
 
 impl<'a> BuiltGraph<'a> {
     pub fn new(options: &GraphIngestOptions, summary: &'a GraphSummary, elapsed: Duration) -> Self {
-        let node_types = summary.node_types.iter().map(|of| NodeType {
-            name: &of.name,
-            nodes: of.nodes,
-            chunks: of.chunks,
-            feature_names: of.schema.feature_names(),
-            class_names: &of.schema.classes,
+        let node_types = summary.node_types.iter().map(|node_type| NodeType {
+            name: &node_type.name,
+            nodes: node_type.nodes,
+            chunks: node_type.chunks,
+            feature_names: node_type.schema.feature_names(),
+            class_names: &node_type.schema.classes,
         });
-        let relations = summary.relations.iter().map(|of| Relation {
-            name: &of.name,
-            edges: of.edges,
-            edges_read: of.edges_read,
-            rejected: of.rejected,
-            rejects: of.rejects.as_ref().map(|path| path.display().to_string()),
+        let relations = summary.relations.iter().map(|relation| Relation {
+            name: &relation.name,
+            edges: relation.edges,
+            edges_read: relation.edges_read,
+            rejected: relation.rejected,
+            rejects: relation.rejects.as_ref().map(|path| path.display().to_string()),
         });
         Self {
-            nodes: summary.node_types.iter().map(|of| of.nodes).sum(),
-            edges: summary.relations.iter().map(|of| of.edges).sum(),
+            nodes: summary.node_types.iter().map(|node_type| node_type.nodes).sum(),
+            edges: summary.relations.iter().map(|relation| relation.edges).sum(),
             node_types: node_types.collect(),
             relations: relations.collect(),
             seconds: elapsed.as_secs_f64(),
@@ -91,16 +91,15 @@ impl Summary for BuiltGraph<'_> {
             ByteSize(self.bytes_on_disk),
             duration(Duration::from_secs_f64(self.seconds)),
         ));
-        let types = self
-            .node_types
-            .iter()
-            .map(|of| vec![printable(of.name).into_owned(), format!("{} nodes", count(of.nodes)), String::new()]);
-        let relations = self.relations.iter().map(|of| {
-            let rejected = match of.rejected {
+        let types = self.node_types.iter().map(|node_type| {
+            vec![printable(node_type.name).into_owned(), format!("{} nodes", count(node_type.nodes)), String::new()]
+        });
+        let relations = self.relations.iter().map(|relation| {
+            let rejected = match relation.rejected {
                 0 => String::new(),
                 rejected => format!("{} rows were no edges", count(rejected)),
             };
-            vec![printable(of.name).into_owned(), format!("{} edges", count(of.edges)), rejected]
+            vec![printable(relation.name).into_owned(), format!("{} edges", count(relation.edges)), rejected]
         });
         let rows: Vec<_> = types.chain(relations).collect();
         lines.extend(aligned(&rows, &[]).into_iter().map(|line| format!("  {line}")));
@@ -129,7 +128,7 @@ impl<'a> GraphDryRun<'a> {
             }
         }
         Self {
-            node_types: options.node_types.iter().map(|of| of.name.as_str()).collect(),
+            node_types: options.node_types.iter().map(|node_type| node_type.name.as_str()).collect(),
             relations,
             notes,
             columns: DryRun::new(readings),

@@ -130,8 +130,9 @@ impl GraphJob<'_> {
     fn reader_of_types(&self, plan: &GraphPlan, input: usize, types: &[Manifest]) -> EdgeReader<'_> {
         let EdgeReader { input: edges, ends } = plan.reader(self.options, input);
         let ends = ends.map(|end| {
-            let of = self.options.node_types.iter().position(|of| std::ptr::eq(&of.nodes, end.nodes));
-            EndNodes { number: Some(types[of.expect("an end is of a type")].nodes), ..end }
+            let node_type =
+                self.options.node_types.iter().position(|node_type| std::ptr::eq(&node_type.nodes, end.nodes));
+            EndNodes { number: Some(types[node_type.expect("an end is of a type")].nodes), ..end }
         });
         EdgeReader { input: edges, ends }
     }

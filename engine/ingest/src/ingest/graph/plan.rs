@@ -63,10 +63,10 @@ pub fn resolved(options: &GraphIngestOptions, progress: &dyn Progress) -> Result
         relation.edges.resolve_files()?;
         let [source, destination] = [&relation.source, &relation.destination].map(|name| type_named(node_types, name));
         let (source, destination) = (source?, destination?);
-        let ends = [source, destination].map(|of| EndNodes {
-            nodes: &node_types[of].nodes,
-            number: node_types[of].nodes.number,
-            node_type: Some(NodeTypeOfEnd { name: node_types[of].name.clone(), listed_in: String::new() }),
+        let ends = [source, destination].map(|end| EndNodes {
+            nodes: &node_types[end].nodes,
+            number: node_types[end].nodes.number,
+            node_type: Some(NodeTypeOfEnd { name: node_types[end].name.clone(), listed_in: String::new() }),
         });
         relation.edges.resolve_columns(ends, &relation.encoding, progress)?;
     }
@@ -98,8 +98,8 @@ pub fn relation_name(relation: &RelationIngest) -> String {
 }
 
 fn type_named(node_types: &[NodeTypeIngest], name: &str) -> Result<usize> {
-    node_types.iter().position(|of| of.name == name).ok_or_else(|| {
-        let known: Vec<_> = node_types.iter().map(|of| printable(&of.name).to_string()).collect();
+    node_types.iter().position(|node_type| node_type.name == name).ok_or_else(|| {
+        let known: Vec<_> = node_types.iter().map(|node_type| printable(&node_type.name).to_string()).collect();
         Error::conflict(
             format!("a relation joins the node type {}, which there is not", printable(name)),
             format!("name one of these types, or add it: {}", known.join(", ")),
@@ -130,7 +130,7 @@ impl GraphPlan {
                 ExternalIds::Sparse | ExternalIds::String => (!lists.is_empty()).then(|| lists.join(", and ")),
             };
             if listed_in.is_none()
-                && !relations.iter().any(|of| [of.source, of.destination].contains(&node_types.len()))
+                && !relations.iter().any(|relation| [relation.source, relation.destination].contains(&node_types.len()))
             {
                 return Err(conflict(
                     name,
@@ -155,20 +155,22 @@ impl GraphPlan {
 
     /// How all files are read.
     pub fn readings(&self) -> Vec<Reading> {
-        let of_types = self.node_types.iter().flat_map(|of| &of.files).flat_map(NodeFiles::readings);
-        self.readings.iter().cloned().chain(of_types).collect()
+        let tables = self.node_types.iter().flat_map(|node_type| &node_type.files).flat_map(NodeFiles::readings);
+        self.readings.iter().cloned().chain(tables).collect()
     }
 
     /// The numbers of the types at the ends of a relation of the options: source, destination.
     fn ends(&self, input: usize) -> [usize; 2] {
-        let relation = self.relations.iter().find(|of| of.input == input && of.reverse_of.is_none());
-        relation.map(|of| [of.source, of.destination]).expect("every relation of the options is planned")
+        let relation = self.relations.iter().find(|relation| relation.input == input && relation.reverse_of.is_none());
+        relation
+            .map(|relation| [relation.source, relation.destination])
+            .expect("every relation of the options is planned")
     }
 
     /// Opens the edges of a relation of the options.
     pub fn reader<'a>(&self, options: &'a GraphIngestOptions, input: usize) -> EdgeReader<'a> {
-        let ends = self.ends(input).map(|of| {
-            let (node_type, plan) = (&options.node_types[of], &self.node_types[of]);
+        let ends = self.ends(input).map(|end| {
+            let (node_type, plan) = (&options.node_types[end], &self.node_types[end]);
             let listed_in = plan.listed_in.clone().unwrap_or_else(|| "its nodes are the ids of its edges".to_owned());
             let name = node_type.name.clone();
             EndNodes {
@@ -250,7 +252,7 @@ fn check(options: &GraphIngestOptions) -> Result<Vec<RelationPlan>> {
     }
     for (at, relation) in relations.iter().enumerate() {
         let RelationPlan { source, name, destination, .. } = relation;
-        let [source_name, destination_name] = [*source, *destination].map(|of| &options.node_types[of].name);
+        let [source_name, destination_name] = [*source, *destination].map(|end| &options.node_types[end].name);
         let full = format!("{source_name}:{name}:{destination_name}");
         if name.is_empty() {
             return Err(conflict(&full, "a relation has no name", "name it"));
