@@ -196,11 +196,6 @@ def _of_whole_graph(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_pyg(data: Any, options: dict[str, Any]) -> dict[str, Any]:
-    if hasattr(data, "edge_types"):
-        raise TypeError(
-            f"{type(data).__name__}: a store has one type of nodes and of edges, so several are not supported yet; "
-            "data.to_homogeneous() has them as one graph, with features if all types have equally many"
-        )
     if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
         raise TypeError(f"{type(data).__name__} is not ingested; give a torch_geometric.data.Data")
     if data.edge_index is None:

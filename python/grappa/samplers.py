@@ -233,8 +233,8 @@ class FeatureStore(_FeatureStore):
 def store_of(data: Any) -> Store:
     if hasattr(data, "edge_types"):
         raise TypeError(
-            f"data is a {type(data).__name__}, and a store has one type of nodes and of edges; ingest one graph, such as "
-            'grappa.ingest(data.to_homogeneous(), out="graph.grappa")'
+            f"data is a {type(data).__name__} in memory; make a graph of it once, and give its path: "
+            'grappa.ingest(data, out="graph.grappa")'
         )
     if isinstance(data, Data) or hasattr(data, "edge_stores"):
         raise TypeError(
