@@ -8,11 +8,13 @@ from . import _grappa
 
 
 def converted(entries, convert):
-    """The entries of a batch with each array converted; lists have entries of their own."""
+    """The entries of a batch with each array converted; dicts and lists of them have entries of their own."""
 
     def value(entry):
         if isinstance(entry, _grappa.Array):
             return convert(entry)
+        if isinstance(entry, dict):
+            return converted(entry, convert)
         if isinstance(entry, list) and entry and isinstance(entry[0], dict):
             return [converted(inner, convert) for inner in entry]
         return entry

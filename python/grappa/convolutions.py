@@ -6,16 +6,14 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
-from torch_geometric.nn import BatchNorm, GCNConv, GINConv, GraphConv, LayerNorm, MessagePassing, SAGEConv
+from torch_geometric.nn import BatchNorm, GCNConv, GINConv, GraphConv, HeteroConv, LayerNorm, MessagePassing, SAGEConv
+from torch_geometric.nn.conv.hetero_conv import group
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from .fast_convolutions import convolve_fast
-
-if TYPE_CHECKING:
-    from .layerwise import LayerBatch
+from .layers import LayerBatch, TypedLayerBatch
 
 #: Convolutions that take a sparse matrix as well as edges. The product needs no memory per edge.
 SPARSE = (SAGEConv, GINConv, GraphConv)
@@ -64,6 +62,52 @@ def convolve(conv: MessagePassing, x: tuple[torch.Tensor, torch.Tensor], batch: 
         return conv(x, batch.edge_index, edge_weight=batch.edge_weight)
     rows = convolve_fast(conv, x, batch.edge_index)
     return conv(x, batch.edge_index) if rows is None else rows
+
+
+def convolve_types(conv: HeteroConv, x: dict[str, torch.Tensor], batch: TypedLayerBatch) -> dict[str, torch.Tensor]:
+    """Applies a `torch_geometric.nn.HeteroConv` in a layer of `grappa.inference` of a graph with types.
+
+    Args:
+        conv: The convolutions of all relations.
+        x: The rows of each type, with destinations first.
+        batch: The edges, a `grappa.TypedLayerBatch`.
+
+    Returns:
+        A row per destination, in a dict by their type. Empty if no convolution has edges to the type.
+
+    Raises:
+        ValueError: A convolution needs more than the in-edges of its destinations.
+
+    Example:
+        >>> from torch_geometric.nn import HeteroConv, SAGEConv
+        >>> conv = HeteroConv({edge_type: SAGEConv((-1, -1), 4) for edge_type in typed.edge_types})
+        >>> layer = lambda x, batch: grappa.pyg.convolve_types(conv, x, batch)
+        >>> grappa.inference(typed, conv, layers=[layer], nodes=("paper", [1])).shape
+        (1, 4)
+    """
+    rows = []
+    for edge_type, own in conv.convs.items():
+        source, _, destination = edge_type
+        if edge_type not in batch.edge_index_dict or source not in x or destination not in x:
+            continue
+        if isinstance(own, GCNConv):
+            raise ValueError(
+                f"the relation {edge_type} has a GCNConv, which divides by degrees of sources; give another convolution, such as "
+                "SAGEConv or GraphConv"
+            )
+        of_relation = LayerBatch(
+            batch.edge_index_dict[edge_type],
+            batch.n_id_dict[source],
+            batch.batch_size,
+            batch.edge_weight_dict.get(edge_type),
+            _no_degrees,
+        )
+        rows.append(convolve(own, (x[source], x[destination][: batch.batch_size]), of_relation))
+    return {batch.node_type: group(rows, conv.aggr)} if rows else {}
+
+
+def _no_degrees():
+    raise ValueError("layers of a graph with types have no in_degree; give another convolution")
 
 
 def _weights(batch: LayerBatch, rows: torch.Tensor) -> torch.Tensor:

@@ -190,6 +190,24 @@ class Graph:
         """Number of edges of all relations."""
         return sum(relation.num_edges for relation in self._relations.values())
 
+    def edge_split(self, edge_type: EdgeType, name: str) -> np.ndarray:
+        """The edges of a part of a relation, as `Store.edge_split` has them: sources and destinations, shape (2, e), int64.
+
+        Args:
+            edge_type: The relation.
+            name: ``"train"`` for the edges of the graph, or ``"val"`` or ``"test"`` for those that are held out.
+
+        Raises:
+            KeyError: The graph has no such relation.
+            grappa.Error: The relation holds no such edges out.
+
+        Example:
+            >>> typed.edge_split(("author", "writes", "paper"), "train").shape
+            (2, 4)
+        """
+        relation = self[edge_type].edge_type
+        return np.asarray(self._graph.edge_split(self.edge_types.index(relation), name))
+
     def metadata(self) -> tuple[list[str], list[EdgeType]]:
         """The names of node types and relations, as `torch_geometric.nn.to_hetero` needs them.
 

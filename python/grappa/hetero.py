@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, Callable
+from typing import Any
 
-import torch
 from torch_geometric.data import HeteroData
-from torch_geometric.sampler.base import SubgraphType
 
-from ._types import Layout
-from .columns import array_of
+from ._types import Links
 from .graph import Graph
-from .samplers import Block, draws_by_weight, refuse, subgraph_kind
-from .typed import TypedLoader, seed_groups, typed_graph
+from .pyg_loaders import DropIn, EdgeLoader, NodeLoader, nodes_of_mask
+from .samplers import Block
+from .typed import TypedLoader, relation_named, seed_groups, typed_graph
 
 
-class HeteroNeighborLoader(TypedLoader[HeteroData]):
+class _HeteroLoader(TypedLoader[HeteroData], DropIn[HeteroData]):
+    """What both loaders share."""
+
+    def _check(self, layout: str, options: dict[str, Any]) -> None:
+        if layout not in ("directional", "hops", "blocks"):
+            raise ValueError(f'subgraph_type="{layout}": batches of a graph with types have sampled edges only; leave it out')
+        if options.get("correction", "none") != "none" or options.get("first_hop", "sampled") != "sampled":
+            raise ValueError("correction and first_hop: graphs with types have none; leave them out")
+
+    def _graph_of(self, data: Any) -> Graph:
+        graph = typed_graph(data)
+        if graph is None:
+            raise TypeError(f"{data!r} is no graph with types; give it to grappa.pyg.NeighborLoader or LinkNeighborLoader")
+        return graph
+
+    def _fanouts_of(self, num_neighbors: Any) -> Any:
+        return num_neighbors
+
+    def _data(self, entries: dict[str, Any]) -> HeteroData:
+        """The nodes and edges of a batch."""
+        data = HeteroData()
+        for name, part in zip(self.store.node_types, entries["types"], strict=True):
+            if "x" not in part:
+                part["num_nodes"] = len(part["n_id"])
+            data[name].update(part)
+        for edge_type, part in zip(self.store.edge_types, entries["relations"], strict=True):
+            if "blocks" in part:
+                part["blocks"] = [Block(**block) for block in part["blocks"]]
+            data[edge_type].update(part)
+        data.loss_weight = entries["loss_weight"]
+        return data
+
+
+class HeteroNeighborLoader(_HeteroLoader, NodeLoader[HeteroData]):
     """What `grappa.pyg.NeighborLoader` is for a graph with types, and what it becomes if it gets one. Batches are
     `torch_geometric.data.HeteroData`. Arguments are as there.
 
@@ -27,103 +57,74 @@ class HeteroNeighborLoader(TypedLoader[HeteroData]):
         (2, [0, 1, 2], [4])
     """
 
-    def __init__(
-        self,
-        data: Graph | str | os.PathLike[str],
-        num_neighbors: Any,
-        input_nodes: Any = None,
-        input_time: None = None,
-        replace: bool = False,
-        subgraph_type: SubgraphType | str = "directional",
-        disjoint: bool = False,
-        temporal_strategy: str = "uniform",
-        time_attr: str | None = None,
-        weight_attr: str | None = None,
-        transform: Callable[[HeteroData], Any] | None = None,
-        transform_sampler_output: Callable | None = None,
-        is_sorted: bool = False,
-        filter_per_worker: bool | None = None,
-        neighbor_sampler: None = None,
-        directed: bool = True,
-        *,
-        batch_size: int = 1,
-        shuffle: bool | None = None,
-        drop_last: bool = False,
-        num_workers: int = 0,
-        layout: Layout | None = None,
-        **options: Any,
-    ):
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
-        graph: Any = typed_graph(data)
-        if graph is None:
-            raise TypeError(f"{data!r} is no graph with types; give grappa.pyg.NeighborLoader a store")
-        refuse(
-            options,
-            temporal_strategy,
-            num_workers,
-            input_time=input_time,
-            time_attr=time_attr,
-            transform_sampler_output=transform_sampler_output,
-            neighbor_sampler=neighbor_sampler,
-        )
-        kind = subgraph_kind(subgraph_type, directed)
-        if kind != "directional" or layout == "induced":
-            raise ValueError(f'subgraph_type="{kind}": batches of a graph with types have sampled edges only; leave it out')
-        if disjoint:
-            raise ValueError("disjoint=True: seeds of a graph with types share a neighborhood; leave it out, or give batch_size=1")
-        if options.get("correction", "none") != "none" or options.get("first_hop", "sampled") != "sampled":
-            raise ValueError("correction and first_hop: graphs with types have none; leave them out")
-        self.transform = transform
-        self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
-        #: The order of the seeds, as it was given.
-        self.sampler, self.batch_sampler = options.get("sampler"), options.get("batch_sampler")
-        #: The seeds, as they were given.
-        self.input_nodes = input_nodes
-        super().__init__(
-            graph,
-            num_neighbors,
-            batch_size,
-            input_nodes,
-            **{
-                "shuffle": bool(shuffle),
-                "replace": replace,
-                "labels": "all",
-                "by_weight": draws_by_weight(weight_attr),
-                "layout": layout or "hops",
-                "full_batches": options.get("partitions") is None and self.batch_sampler is None,
-                "drop_last": drop_last,
-                "device": "cpu",
-                **options,
-            },
-        )
-        self._input_ids = {name: _nodes_of_mask(nodes) for name, nodes in seed_groups(input_nodes, graph)}
-        self._arguments = {**arguments, "data": graph.path, **options, **self._place}
-
-    @property
-    def dataset(self) -> range:
-        """The positions of the seeds in `input_nodes`."""
-        return range(self._listed()[0])
+    def _ids_of(self, input_nodes: Any, given_ids: Any) -> dict[str, Any]:
+        if given_ids is not None:
+            raise ValueError("input_id: input_id of a graph with types are positions in input_nodes; leave it out")
+        return {name: nodes_of_mask(nodes) for name, nodes in seed_groups(input_nodes, self.store)}
 
     def _batch(self, entries: dict[str, Any]) -> HeteroData:
-        data = HeteroData()
-        for name, part in zip(self.store.node_types, entries["types"], strict=True):
-            if "x" not in part:
-                part["num_nodes"] = len(part["n_id"])
-            of_mask = self._input_ids.get(name)
-            if "input_id" in part and of_mask is not None:
-                part["input_id"] = of_mask[part["input_id"].cpu()].to(part["input_id"].device)
-            data[name].update(part)
-        for edge_type, part in zip(self.store.edge_types, entries["relations"], strict=True):
-            if "blocks" in part:
-                part["blocks"] = [Block(**block) for block in part["blocks"]]
-            data[edge_type].update(part)
-        data.loss_weight = entries["loss_weight"]
+        data = self._data(entries)
+        for name, of_mask in self._input_id.items():
+            if of_mask is not None and "input_id" in data[name]:
+                data[name].input_id = of_mask[data[name].input_id.cpu()].to(data[name].input_id.device)
         return data if self.transform is None else self.transform(data)
 
 
-def _nodes_of_mask(nodes: Any) -> torch.Tensor | None:
-    """The nodes of a mask, to which `input_id` refers, as in PyTorch Geometric."""
-    if isinstance(nodes, str) or nodes is None:
-        return None
-    mask = array_of(nodes, "input_nodes")
-    return torch.from_numpy(mask.nonzero()[0]) if mask.dtype == bool else None
+class HeteroLinkNeighborLoader(EdgeLoader[HeteroData], _HeteroLoader):
+    """What `grappa.pyg.LinkNeighborLoader` is for a graph with types, and what it becomes if it gets one. Batches are
+    `torch_geometric.data.HeteroData`. Arguments are as there.
+
+    Example:
+        >>> relation = ("author", "writes", "paper")
+        >>> loader = grappa.pyg.HeteroLinkNeighborLoader(typed, [2], relation, batch_size=4)
+        >>> next(iter(loader))[relation].edge_label_index.shape
+        torch.Size([2, 4])
+    """
+
+    def _positives_of(self, graph: Graph, edge_label_index: Any) -> Links:
+        #: The relation of the positives.
+        self.edge_type, positives = _relation_and_positives(edge_label_index, graph)
+        self._relation = graph.edge_types.index(self.edge_type)
+        return positives
+
+    def _seeds_of(self, input_nodes):
+        # Seeds are the ends of links.
+        return []
+
+    def _sizes(self) -> tuple[int, int]:
+        return self.store[self.edge_type].num_edges, self.store[self.edge_type[2]].num_nodes
+
+    def _batch(self, entries: dict[str, Any]) -> HeteroData:
+        data, links = self._data(entries), self._labelled(entries["links"])
+        if not self._has_labels:
+            links.pop("edge_label", None)
+        if self._input_id is not None:
+            links["input_id"] = self._input_id[links["input_id"].cpu()].to(links["input_id"].device)
+        source, _, destination = self.edge_type
+        places = {"src_index": source, "dst_pos_index": destination, "dst_neg_index": destination}
+        for name, value in links.items():
+            data[places.get(name, self.edge_type)][name] = value
+        return data if self.transform is None else self.transform(data)
+
+
+def _relation_and_positives(edge_label_index: Any, graph: Graph) -> tuple[Any, Links]:
+    """The relation among the forms that PyTorch Geometric knows, and its positives.
+
+    Raises:
+        TypeError: No relation is named.
+        KeyError: The graph has no such relation.
+    """
+    value = edge_label_index
+    if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], (tuple, list, str)):
+        named = relation_named(value[0], graph.edge_types)
+        if named is not None:
+            return named, value[1]
+    if isinstance(value, str) or isinstance(value, (tuple, list)) and all(isinstance(part, str) for part in value):
+        named = relation_named(value, graph.edge_types)
+        if named is None:
+            raise KeyError(f"the graph has no relation {value!r}; it has {graph.edge_types}")
+        return named, "train"
+    raise TypeError(
+        f"edge_label_index: name the relation of the positives, such as edge_label_index={graph.edge_types[0]!r}, or give a pair of a "
+        'relation and its positives: an array of shape (2, e), or "train", "val" or "test"'
+    )

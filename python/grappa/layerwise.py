@@ -9,18 +9,18 @@ import os
 import sys
 import tempfile
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _grappa
-from ._tensors import arrays
-from ._types import Nodes
+from .graph import Graph
+from .layers import LayerBatch, TypedLayerBatch
 from .loader import _bytes
-from .partitions import partition_options
-from .store import Store, _numbers
+from .neighborhoods import NODE, GraphReader, Neighborhood, Reader, StoreReader
+from .store import Store
 from .temporary import create_beside, explained
+from .typed import seed_groups, typed_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,54 +31,12 @@ if TYPE_CHECKING:
 SHARE = 4
 
 
-@dataclass
-class LayerBatch:
-    """The in-edges of some nodes, the destinations, for a layer. Sources are numbered from 0, and destinations are the first
-    sources.
-
-    Example:
-        >>> import torch
-        >>> def count(x, batch):
-        ...     return torch.bincount(batch.edge_index[1], minlength=batch.batch_size).float()
-        >>> grappa.inference(store, torch.nn.Identity(), layers=[count], nodes=[0])
-        array([3.], dtype=float32)
-    """
-
-    #: Sources and destinations of all in-edges, in ascending order of destinations: shape (2, e), int64.
-    edge_index: torch.Tensor
-    #: The sources in the store: shape (n,), int64.
-    n_id: torch.Tensor
-    #: The number of destinations.
-    batch_size: int
-    #: The weights of the edges with ``edge_weights=True``: shape (e,), float32. Otherwise None.
-    edge_weight: torch.Tensor | None
-    _degrees: Callable[[], tuple[torch.Tensor, ...]]
-
-    @property
-    def in_degree(self) -> torch.Tensor:
-        """The in-degree of each source in the whole graph, or the sum of the weights of its in-edges: shape (n,), float32. The
-        first use reads all adjacency lists."""
-        return self._degrees()[0]
-
-    @property
-    def self_loops(self) -> torch.Tensor:
-        """The number of edges from each source to itself, or the sum of their weights: shape (n,), float32. The first use reads all
-        adjacency lists."""
-        return self._degrees()[1]
-
-    @property
-    def loop_weight(self) -> torch.Tensor:
-        """The weight of the last edge from each source to itself, 1 if edges have no weights, and NaN if there is no such edge: shape
-        (n,), float32. The first use reads all adjacency lists."""
-        return self._degrees()[2]
-
-
 def inference(
-    store: Store | str | os.PathLike[str],
+    store: Store | Graph | str | os.PathLike[str],
     model: torch.nn.Module,
     layers: Sequence[Callable[..., Any]] | None = None,
     *,
-    nodes: Nodes = None,
+    nodes: Any = None,
     out: str | os.PathLike | None = None,
     batch_size: int = 1024,
     memory: int | str | None = None,
@@ -92,12 +50,15 @@ def inference(
     file that has no name and goes away with the process. The model is in evaluation mode meanwhile.
 
     Args:
-        store: A `Store` with features, or the path of one.
+        store: A `Store` with features, or a `Graph`, or the path of one.
         model: A `torch.nn.Module`. Batches go to the device of its parameters.
         layers: The layers in order. Each is a convolution of PyTorch Geometric, or a function of ``(x, batch)``: ``x`` has the rows
             of sources and the rows of destinations, ``batch`` is a `LayerBatch`, and it returns a row per destination. Not needed
-            for models like `torch_geometric.nn.GraphSAGE`.
-        nodes: The nodes to compute: node numbers, a mask over all nodes, the name of a split, or None for all nodes.
+            for models like `torch_geometric.nn.GraphSAGE`. Of a graph with types, a layer is a ``HeteroConv``, or a function of
+            ``(x, batch)``: ``x`` has the rows of each type, with destinations first, ``batch`` is a `TypedLayerBatch`, and it returns
+            a row for each destination, or a dict with rows of the type of destinations.
+        nodes: The nodes to compute: node numbers, a mask over all nodes, the name of a split, or None for all nodes. Of a graph with
+            types: a type, or a pair of a type and its nodes.
         out: A ``.npy`` file for the result. An earlier file is replaced when the result is complete. Default: the result is in
             memory.
         batch_size: The number of destinations that a layer computes together. The memory of a layer grows with it, and with the
@@ -129,35 +90,55 @@ def inference(
     """
     import torch
 
-    store = store if isinstance(store, Store) else Store(store)
+    graph = typed_graph(store)
+    store = graph or (store if isinstance(store, Store) else Store(store))
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; give a torch.nn.Module, and its layers as layers=[...]")
-    if store.num_features == 0:
-        raise ValueError(f"{store.path} has no features; ingest with features=...")
-    if edge_weights is None and store.has_edge_weights:
+    if graph is not None:
+        weighted = [graph[edge_type].has_edge_weights for edge_type in graph.edge_types]
+        reader: Reader = GraphReader(graph, batch_size, threads)
+        node_type, nodes = _type_and_nodes(graph, nodes)
+        has_edge_features = any(graph[edge_type].num_edge_features for edge_type in graph.edge_types)
+    else:
+        if store.num_features == 0:
+            raise ValueError(f"{store.path} has no features; ingest with features=...")
+        weighted, reader, node_type = [store.has_edge_weights], StoreReader(store, batch_size, threads), NODE
+        has_edge_features = store.num_edge_features > 0
+    if edge_weights is None and any(weighted):
         raise ValueError(
             f"{store.path} has edge weights; give edge_weights=True if the model was trained with them, or edge_weights=False"
         )
-    if edge_weights and not store.has_edge_weights:
+    if edge_weights and not any(weighted):
         raise ValueError(f"edge_weights=True: {store.path} has no edge weights; ingest with weights=..., or leave edge_weights out")
-    if store.num_edge_features:
+    if has_edge_features:
         warnings.warn(f"{store.path} has edge features, and inference does not pass them to layers", stacklevel=2)
-    layers = _layers(model, layers)
+    layers = _layers(model, layers, graph)
     folder = os.path.dirname(os.path.abspath(store.path if out is None else out))
     scratch = folder if scratch is None else scratch
-    run = _Run(store, batch_size, _bytes(memory) or _grappa.default_memory(), threads, scratch, bool(edge_weights))
-    wanted, order = None, None
-    if nodes is not None:
-        wanted, order = run.positions(store.split(nodes) if isinstance(nodes, str) else nodes)
-    with _evaluating(torch, model) as device, _Result(out, wanted, order, store.num_nodes) as result:
-        run.compute(layers, wanted, device, result)
+    run = _Run(reader, _bytes(memory) or _grappa.default_memory(), scratch, bool(edge_weights))
+    wanted, order = (None, None) if nodes is None else reader.positions(node_type, nodes)
+    with _evaluating(torch, model) as device, _Result(out, wanted, order, reader.sizes[node_type]) as result:
+        run.compute(layers, node_type, wanted, device, result)
         return result.finish()
 
 
-def _layers(model, layers):
+def _type_and_nodes(graph, nodes):
+    """The type of the outputs, and its nodes."""
+    if nodes is None or isinstance(nodes, tuple) and not (len(nodes) == 2 and isinstance(nodes[0], str)):
+        raise TypeError(
+            f"nodes={nodes!r}: the graph has the node types {graph.node_types}; name the type of the outputs, such as "
+            f"nodes={graph.node_types[0]!r}, or give a pair of a type and its nodes"
+        )
+    groups = seed_groups(nodes, graph)
+    if len(groups) != 1:
+        raise ValueError("nodes has several types; call inference once for each of them")
+    return groups[0]
+
+
+def _layers(model, layers, graph):
     """The layers as functions of (x, batch)."""
     if layers is None:
-        if "torch_geometric" not in sys.modules:
+        if "torch_geometric" not in sys.modules or graph is not None:
             raise ValueError("layers is missing; give the layers of the model as functions of (x, batch): layers=[...]")
         from .convolutions import layers_of
 
@@ -166,11 +147,13 @@ def _layers(model, layers):
         raise ValueError("layers is empty; give at least one layer")
     if "torch_geometric" not in sys.modules:
         return list(layers)
-    from torch_geometric.nn import MessagePassing
+    from torch_geometric.nn import HeteroConv, MessagePassing
 
-    from .convolutions import convolve
+    from .convolutions import convolve, convolve_types
 
-    return [functools.partial(convolve, item) if isinstance(item, MessagePassing) else item for item in layers]
+    functions = {HeteroConv: convolve_types, MessagePassing: convolve}
+    kind = HeteroConv if graph is not None else MessagePassing
+    return [functools.partial(functions[kind], item) if isinstance(item, kind) else item for item in layers]
 
 
 @contextlib.contextmanager
@@ -190,110 +173,77 @@ def _evaluating(torch, model) -> Iterator[torch.device]:
 class _Run:
     """An inference: its options, and the in-degrees if a layer has asked for them.
 
-    Sets of nodes are ascending positions in the store, or None for all nodes: adjacency lists are read front to back, and rows of
-    states are written in this order.
+    Sets of nodes are ascending positions in the store of their type, or None for all nodes: adjacency lists are read front to back, and
+    rows of states are written in this order.
     """
 
-    def __init__(self, store, batch_size, memory, threads, scratch, edge_weights):
-        self.store, self.batch_size, self.memory, self.threads, self.scratch = store, batch_size, memory, threads, scratch
-        self.edge_weights = edge_weights
-        #: The inputs of the first layer.
-        self.inputs = None
+    def __init__(self, reader, memory, scratch, edge_weights):
+        self.reader, self.memory, self.scratch, self.edge_weights = reader, memory, scratch, edge_weights
+        #: The inputs of the first layer, of each type.
+        self.inputs = {}
         self._degrees = None
 
-    def positions(self, nodes) -> tuple[np.ndarray, np.ndarray]:
-        """The ascending positions of nodes, and the index of each of them in `nodes`."""
-        numbers = _numbers(nodes, self.store.num_nodes)
-        if not numbers.size:
-            raise ValueError("nodes is empty; give at least one node, or None for all nodes")
-        positions = np.asarray(self.store._store.positions(numbers))
-        order = np.argsort(positions, kind="stable")
-        ascending = positions[order]
-        repeated = np.flatnonzero(ascending[1:] == ascending[:-1])
-        if repeated.size:
-            raise ValueError(f"node {numbers[order[repeated[0]]]} is in nodes twice; give each node once")
-        return ascending, order
+    def read(self, node_type, nodes, *, memory=None, features=False, edge_weights=False):
+        """Some nodes with all their in-neighbors."""
+        return self.reader.neighborhoods(node_type, nodes, memory or self.memory, features, edge_weights)
 
-    def batches(self, nodes, *, memory=None, features=False, edge_weights=False):
-        """Batches of some nodes with all their in-neighbors."""
-        loader = _grappa.Loader(
-            self.store._store,
-            nodes,
-            {
-                "fanouts": [-1],
-                "replace": False,
-                "by_weight": False,
-                "edge_weights": edge_weights,
-                "edge_ids": False,
-                "edge_features": False,
-                "layout": "hops",
-                "disjoint": False,
-            },
-            {
-                "batch_size": self.batch_size,
-                "shuffle": False,
-                "seed": 0,
-                "memory": memory or self.memory,
-                "threads": self.threads,
-                "features": features,
-                "labels": None,
-                "full_batches": False,
-                "drop_last": False,
-                "by_position": True,
-            },
-            partition_options(),
-        )
-        try:
-            for batch in loader.epoch(0):
-                yield arrays(batch)
-        finally:
-            loader.close()
+    def with_sources(self, sets) -> dict[str, np.ndarray | None]:
+        """Sets of nodes of each type, and all their in-neighbors."""
+        sizes = self.reader.sizes
+        if all(sets.get(name, ()) is None for name in sizes):
+            return sets
+        members = {name: np.zeros(count, bool) for name, count in sizes.items()}
+        for node_type, nodes in sets.items():
+            members[node_type][slice(None) if nodes is None else nodes] = True
+            for neighborhood in self.read(node_type, nodes):
+                for name, of_type in neighborhood.nodes.items():
+                    members[name][of_type["positions"]] = True
+        found = {name: None if is_member.all() else np.flatnonzero(is_member) for name, is_member in members.items()}
+        return {name: nodes for name, nodes in found.items() if nodes is None or len(nodes)}
 
-    def with_sources(self, nodes) -> np.ndarray | None:
-        """A set of nodes and all their in-neighbors."""
-        if nodes is None:
-            return None
-        is_member = np.zeros(self.store.num_nodes, bool)
-        for batch in self.batches(nodes):
-            is_member[batch["positions"]] = True
-        return np.flatnonzero(is_member)
-
-    def compute(self, layers, wanted, device, result):
+    def compute(self, layers, node_type, wanted, device, result):
         """Computes all layers. `result` gets the rows of the last layer."""
-        sets = [wanted]
+        sets = [{node_type: wanted}]
         for _ in layers[1:]:
             sets.insert(0, self.with_sources(sets[0]))
         self.inputs = sets[0]
-        states = None
-        for index, (layer, nodes) in enumerate(zip(layers, sets)):
-            is_last = index + 1 == len(layers)
-            sink = result if is_last else _States(self.scratch, nodes)
-            if states is None:
-                batches = self.batches(nodes, features=True, edge_weights=self.edge_weights)
-                read = ((batch, batch["x"]) for batch in batches)
-            else:
-                read = states.read(self.batches(nodes, edge_weights=self.edge_weights), self.memory // SHARE)
-            for batch, x in read:
-                sink.add(batch, self.rows(layer, f"layer {index}", batch, x, device))
-            if not is_last:
-                sink.finish()
-            states = sink
+        states: dict[str, _States] = {}
+        for index, (layer, of_layer) in enumerate(zip(layers, sets)):
+            is_last, sinks = index + 1 == len(layers), {}
+            for name, nodes in of_layer.items():
+                sink = result if is_last else _States(self.scratch, nodes)
+                if index == 0:
+                    read = self.read(name, nodes, features=True, edge_weights=self.edge_weights)
+                    batches = ((batch, {of: part["x"] for of, part in batch.nodes.items() if "x" in part}) for batch in read)
+                else:
+                    batches = _with_states(states, self.read(name, nodes, edge_weights=self.edge_weights), self.memory // SHARE)
+                for batch, x in batches:
+                    rows = self.rows(layer, f"layer {index}", batch, x, device)
+                    if rows is None and is_last:
+                        raise ValueError(f"layer {index} returned no rows of the type {name!r}, which nodes= asks for")
+                    if rows is None:
+                        break
+                    sink.add(batch.nodes[name]["n_id"], rows)
+                else:
+                    if not is_last:
+                        sink.finish()
+                        sinks[name] = sink
+            states = sinks
 
-    def rows(self, layer, name, batch, x, device) -> np.ndarray:
-        """What a layer returns for a batch."""
+    def rows(self, layer, name, batch, x, device) -> np.ndarray | None:
+        """What a layer returns for a neighborhood. None if it returns a dict without the type, as for one that no relation leads to."""
         import torch
 
-        def tensor(name):
-            return torch.from_numpy(batch[name]).to(device)
-
-        def degrees():
-            counts = self.degrees()[:, batch["positions"]]
-            return tuple(torch.from_numpy(counts).to(device))
-
-        size = batch["batch_size"]
-        x = torch.as_tensor(x).to(device)
-        weights = tensor("edge_weight") if self.edge_weights else None
-        rows = layer((x, x[:size]), LayerBatch(tensor("edge_index"), tensor("n_id"), size, weights, degrees))
+        size, node_type = batch.batch_size, batch.node_type
+        x = {of: torch.as_tensor(rows).to(device) for of, rows in x.items()}
+        if isinstance(self.reader, StoreReader):
+            rows = layer((x[NODE], x[NODE][:size]), self._layer_batch(batch, device))
+        else:
+            rows = layer(x, TypedLayerBatch.of(batch, device))
+            if isinstance(rows, dict):
+                if node_type not in rows:
+                    return None
+                rows = rows[node_type][:size]
         if not isinstance(rows, torch.Tensor):
             raise TypeError(f"{name} returned a {type(rows).__name__}; return a tensor with a row per destination")
         if rows.dim() == 0 or rows.shape[0] != size:
@@ -305,17 +255,33 @@ class _Run:
             raise TypeError(f"{name} returned values of type {rows.dtype}; return rows.float()")
         return rows.detach().cpu().contiguous().numpy()
 
+    def _layer_batch(self, batch, device) -> LayerBatch:
+        import torch
+
+        entries = batch.nodes[NODE]
+
+        def tensor(name):
+            return torch.from_numpy(entries[name]).to(device)
+
+        def degrees():
+            counts = self.degrees()[:, entries["positions"]]
+            return tuple(torch.from_numpy(counts).to(device))
+
+        weights = tensor("edge_weight") if self.edge_weights else None
+        return LayerBatch(tensor("edge_index"), tensor("n_id"), batch.batch_size, weights, degrees)
+
     def degrees(self) -> np.ndarray:
-        """The in-degrees and the numbers of self-loops of all nodes that a layer can meet, or the sums of their weights, and the
-        weight of the last self-loop, by position: shape (3, N)."""
+        """The in-degrees and the numbers of self-loops of all nodes of a store that a layer can meet, or the sums of their weights, and
+        the weight of the last self-loop, by position: shape (3, N)."""
         if self._degrees is None:
-            counts = np.zeros((3, self.store.num_nodes), np.float32)
+            counts = np.zeros((3, self.reader.sizes[NODE]), np.float32)
             counts[2] = np.nan
-            memory = self.memory // SHARE
-            for batch in self.batches(self.with_sources(self.inputs), memory=memory, edge_weights=self.edge_weights):
-                sources, destinations = batch["edge_index"]
-                positions = batch["positions"][: batch["batch_size"]]
-                weights = batch["edge_weight"] if self.edge_weights else np.ones(len(sources), np.float32)
+            nodes, memory = self.with_sources(self.inputs)[NODE], self.memory // SHARE
+            for batch in self.read(NODE, nodes, memory=memory, edge_weights=self.edge_weights):
+                entries = batch.nodes[NODE]
+                sources, destinations = entries["edge_index"]
+                positions = entries["positions"][: batch.batch_size]
+                weights = entries["edge_weight"] if self.edge_weights else np.ones(len(sources), np.float32)
                 counts[0, positions] = np.bincount(destinations, weights, len(positions))
                 is_loop = sources == destinations
                 counts[1, positions] = np.bincount(destinations, weights * is_loop, len(positions))
@@ -345,7 +311,7 @@ class _States:
                 "with free space"
             ) from error
 
-    def add(self, batch, rows):
+    def add(self, numbers, rows):
         """Appends the rows of the next nodes of the set."""
         # Written, not mapped: a full disk is an error of the write, but would end the process at an assignment.
         with self._explained():
@@ -361,36 +327,47 @@ class _States:
         # The mode is for PyTorch, which wants writable arrays. Nothing is written.
         self.rows = torch.from_numpy(np.memmap(self.file, self.dtype, "c", shape=(self.count, *self.shape)))
 
-    def read(self, batches, memory):
-        """Yields batches with the states of their nodes.
+    def row_bytes(self) -> int:
+        return self.rows[0].nbytes
 
-        States that exceed the memory are read for many batches together, in the order of the file: then each page is read once for
-        all of them, and not once per row."""
-        import torch
-
-        row_bytes = self.rows[0].nbytes
-        if self.rows.nbytes <= memory:
-            for batch in batches:
-                yield batch, self.rows.index_select(0, torch.from_numpy(self._indices(batch)))
-            return
-        for window in _windows(batches, row_bytes, memory):
-            indices = [self._indices(batch) for batch in window]
-            distinct, inverse = np.unique(np.concatenate(indices), return_inverse=True)
-            rows = self.rows.index_select(0, torch.from_numpy(distinct))
-            ends = np.cumsum([len(of_batch) for of_batch in indices])
-            for batch, of_batch in zip(window, np.split(inverse, ends[:-1])):
-                yield batch, rows.index_select(0, torch.from_numpy(of_batch))
-
-    def _indices(self, batch):
-        positions = batch["positions"]
+    def indices(self, of_type):
+        """Where the rows of the nodes of a type are."""
+        positions = of_type["positions"]
         return positions if self.nodes is None else np.searchsorted(self.nodes, positions)
 
 
+def _with_states(states, batches, memory):
+    """Yields neighborhoods with the states of their nodes, of each type that has any.
+
+    States that exceed the memory are read for many batches together, in the order of the file: then each page is read once for
+    all of them, and not once per row."""
+    import torch
+
+    if sum(of_type.rows.nbytes for of_type in states.values()) <= memory:
+        for batch in batches:
+            yield batch, {
+                name: of_type.rows.index_select(0, torch.from_numpy(of_type.indices(batch.nodes[name])))
+                for name, of_type in states.items()
+            }
+        return
+    for window in _windows(batches, {name: of_type.row_bytes() for name, of_type in states.items()}, memory):
+        read: list[dict[str, Any]] = [{} for _ in window]
+        for name, of_type in states.items():
+            indices = [of_type.indices(batch.nodes[name]) for batch in window]
+            distinct, inverse = np.unique(np.concatenate(indices), return_inverse=True)
+            rows = of_type.rows.index_select(0, torch.from_numpy(distinct))
+            ends = np.cumsum([len(of_batch) for of_batch in indices])
+            for x, of_batch in zip(read, np.split(inverse, ends[:-1]), strict=True):
+                x[name] = (rows, of_batch)
+        for batch, x in zip(window, read, strict=True):
+            yield batch, {name: rows.index_select(0, torch.from_numpy(of_batch)) for name, (rows, of_batch) in x.items()}
+
+
 def _windows(batches, row_bytes, memory):
-    """Lists of successive batches: as many as fit the memory with their rows, but at least one."""
+    """Lists of successive neighborhoods: as many as fit the memory with their rows, but at least one."""
     window, used = [], 0
     for batch in batches:
-        size = len(batch["positions"]) * row_bytes + batch["edge_index"].nbytes
+        size = batch.edge_bytes + sum(len(batch.nodes[name]["positions"]) * each for name, each in row_bytes.items())
         if window and used + size > memory:
             yield window
             window, used = [], 0
@@ -418,12 +395,12 @@ class _Result:
             with contextlib.suppress(OSError):
                 os.remove(self.partial)
 
-    def add(self, batch, rows):
+    def add(self, numbers, rows):
         if self.rows is None:
             self.rows = self._create((self.count, *rows.shape[1:]), rows.dtype)
         end = self.done + len(rows)
         # With all nodes, a row is at the number of its node.
-        at = batch["n_id"][: len(rows)] if self.order is None else self.order[self.done : end]
+        at = numbers[: len(rows)] if self.order is None else self.order[self.done : end]
         self.rows[at] = rows
         self.done = end
 

@@ -63,6 +63,9 @@ class LinkBatch(Batch):
 class LinkLoader(Loader[BatchT]):
     """Samples batches of links of any type; see `LinkNeighborLoader`."""
 
+    #: The number of the relation that links are edges of.
+    _relation = 0
+
     def __init__(
         self,
         store: StoreLike,
@@ -100,6 +103,7 @@ class LinkLoader(Loader[BatchT]):
         mode, amount = _negatives(neg_sampling)
         self._edge_label = _labels(edge_label, mode, edges)
         self._links = {
+            "relation": self._relation,
             "part": part,
             "edges": edges,
             "edges_per_epoch": None if edges_per_epoch is None else integer("edges_per_epoch", edges_per_epoch, 1),
@@ -117,14 +121,18 @@ class LinkLoader(Loader[BatchT]):
     def _open(self):
         self._check_amount()
         among = self._links["among"]
-        among = None if among is None else _numbers(among, self.store.num_nodes, "among")
+        among = None if among is None else _numbers(among, self._sizes()[1], "among")
         self._open_with({**self._links, "among": among})
+
+    def _sizes(self) -> tuple[int, int]:
+        """The number of edges that links are among, and of the nodes that destinations are among."""
+        return self.store.num_edges, self.store.num_nodes
 
     def _check_amount(self):
         """Refuses more negatives than the memory can have, before any are drawn."""
         mode, amount, edges = self._links["negatives"], self._links["amount"], self._links["edges"]
         memory = self._options["memory"] or _grappa.default_memory()
-        positives = min(self._options["batch_size"], self.store.num_edges if edges is None else len(edges[0]))
+        positives = min(self._options["batch_size"], self._sizes()[0] if edges is None else len(edges[0]))
         in_batch = amount * (1 if mode == "shared" else positives)
         if mode != "none" and in_batch * NEGATIVE_BYTES > memory:
             each = "" if mode == "shared" else f" for each of {positives} positives"

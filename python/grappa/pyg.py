@@ -8,25 +8,34 @@ from typing import Any, Callable, Iterable
 import numpy as np
 import torch
 from torch_geometric.data import Data
-from torch_geometric.sampler.base import NegativeSampling, SubgraphType
 from torch_geometric.sampler.utils import to_bidirectional
 
-from ._types import Fanouts, Layout, Links, Numbers, StoreLike
-from .columns import array_of
-from .convolutions import convolve
+from ._types import StoreLike
+from .convolutions import convolve, convolve_types
 from .fused import fuse, mark_hops, unfuse
-from .links import LinkLoader
-from .loader import Loader
 from .orders import Order
 from .arguments import integer
-from .graph import Graph as TypedGraph
-from .hetero import HeteroNeighborLoader
-from .samplers import Block, FeatureStore, Sampler, draws_by_weight, homogeneous, refuse, store_of, subgraph_kind
-from .typed import typed_graph
+from .hetero import HeteroLinkNeighborLoader, HeteroNeighborLoader
+from .samplers import Block, FeatureStore, Sampler, store_of
+from .pyg_loaders import EdgeLoader, NodeLoader
 
-__all__ = ["Block", "ClusterLoader", "FeatureStore", "HeteroNeighborLoader", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve", "fuse", "unfuse"]
+__all__ = [
+    "Block",
+    "ClusterLoader",
+    "FeatureStore",
+    "HeteroLinkNeighborLoader",
+    "HeteroNeighborLoader",
+    "LinkNeighborLoader",
+    "NeighborLoader",
+    "Sampler",
+    "convolve",
+    "convolve_types",
+    "fuse",
+    "unfuse",
+]
 
-class NeighborLoader(Loader[Data]):
+
+class NeighborLoader(NodeLoader[Data]):
     """In the place of `torch_geometric.loader.NeighborLoader`, with the graph in a store.
 
     Batches are `torch_geometric.data.Data` with ``x``, ``y`` of all nodes, ``edge_index``, ``edge_weight`` and ``edge_attr`` if the
@@ -47,7 +56,8 @@ class NeighborLoader(Loader[Data]):
         replace: Whether to draw with replacement.
         subgraph_type: ``"directional"``, ``"bidirectional"`` for each sampled edge in both directions, or ``"induced"`` for all
             edges among the sampled nodes. Only directional batches have ``num_sampled_nodes`` and ``num_sampled_edges``.
-        disjoint: Whether each seed has a neighborhood of its own, and ``batch.batch`` has the index of each node's seed.
+        disjoint: Whether each seed has a neighborhood of its own, and ``batch.batch`` has the index of each node's seed. In a graph with
+            types, each type has ``batch``.
         weight_attr: ``"edge_weight"`` draws in-neighbors with probabilities proportional to edge weights.
         transform: A function that gets each batch and returns another one.
         is_sorted: Has no effect: adjacency lists of a store are sorted.
@@ -73,87 +83,7 @@ class NeighborLoader(Loader[Data]):
         torch.float32
     """
 
-    def __init__(
-        self,
-        data: StoreLike | TypedGraph,
-        num_neighbors: Any,
-        input_nodes: Any = None,
-        input_time: None = None,
-        replace: bool = False,
-        subgraph_type: SubgraphType | str = "directional",
-        disjoint: bool = False,
-        temporal_strategy: str = "uniform",
-        time_attr: str | None = None,
-        weight_attr: str | None = None,
-        transform: Callable[[Data], Any] | None = None,
-        transform_sampler_output: Callable | None = None,
-        is_sorted: bool = False,
-        filter_per_worker: bool | None = None,
-        neighbor_sampler: None = None,
-        directed: bool = True,
-        *,
-        batch_size: int = 1,
-        shuffle: bool | None = None,
-        drop_last: bool = False,
-        num_workers: int = 0,
-        layout: Layout | None = None,
-        **options: Any,
-    ):
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
-        if typed_graph(data) is not None:
-            # Batches of a graph with types are made by the other class.
-            hetero: Any = self
-            hetero.__class__ = HeteroNeighborLoader
-            hetero.__init__(**arguments, **options)
-            return
-        refuse(
-            options,
-            temporal_strategy,
-            num_workers,
-            input_time=input_time,
-            time_attr=time_attr,
-            transform_sampler_output=transform_sampler_output,
-            neighbor_sampler=neighbor_sampler,
-        )
-        kind = subgraph_kind(subgraph_type, directed)
-        if layout is not None and kind != "directional":
-            raise ValueError(f'layout={layout!r} and subgraph_type="{kind}"; give one of them')
-        self.transform = transform
-        self.subgraph_type = kind
-        self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
-        #: The order of the seeds, as it was given.
-        self.sampler, self.batch_sampler = options.get("sampler"), options.get("batch_sampler")
-        #: The seeds, as they were given.
-        self.input_nodes = input_nodes
-        given_ids = options.pop("input_id", None)
-        super().__init__(
-            store_of(data),
-            homogeneous(num_neighbors),
-            batch_size,
-            input_nodes,
-            **{
-                "shuffle": bool(shuffle),
-                "replace": replace,
-                "labels": "all",
-                "by_weight": draws_by_weight(weight_attr),
-                "layout": layout or ("induced" if kind == "induced" else "hops"),
-                "disjoint": disjoint,
-                # Partitions divide their seeds evenly, and a sampler of batches does it itself.
-                "full_batches": options.get("partitions") is None and self.batch_sampler is None,
-                "drop_last": drop_last,
-                "device": "cpu",
-                **options,
-            },
-        )
-        self._input_id = _input_id(input_nodes, given_ids)
-        self._arguments = {**arguments, "data": self.store.path, **options, **self._place}
-        if given_ids is not None:
-            self._arguments["input_id"] = given_ids
-
-    @property
-    def dataset(self) -> range:
-        """The positions of the seeds in `input_nodes`."""
-        return range(self.store.num_nodes if self._seeds is None else len(self._seeds))
+    _with_types = HeteroNeighborLoader
 
     @property
     def data(self) -> Graph:
@@ -258,7 +188,7 @@ class _Groups:
                 yield np.concatenate([self.parts[part] for part in of_batch])
 
 
-class LinkNeighborLoader(LinkLoader[Data]):
+class LinkNeighborLoader(EdgeLoader[Data]):
     """In the place of `torch_geometric.loader.LinkNeighborLoader`, with the graph in a store.
 
     Batches are `torch_geometric.data.Data` with the attributes of `NeighborLoader` but ``batch_size``, and ``edge_label_index`` and
@@ -266,10 +196,16 @@ class LinkNeighborLoader(LinkLoader[Data]):
     positives. Unlike there, negatives are never true edges, and messages do not use the positives of their batch: see
     ``exclude_edges`` and ``exclude_targets`` of `grappa.LinkNeighborLoader`.
 
+    Of a graph with types, positives are edges of one relation, and batches are `torch_geometric.data.HeteroData`. The relation has
+    ``edge_label_index``, ``edge_label`` and ``input_id``; with triplets, its source type has ``src_index``, and its destination type
+    ``dst_pos_index`` and ``dst_neg_index``. Negatives have the types of the relation. Messages use the positives of a batch neither by
+    the relation nor by its reverse.
+
     Args:
-        data: A `grappa.Store`, or the path of one.
+        data: A `grappa.Store` or `grappa.Graph`, or the path of one.
         num_neighbors: As `NeighborLoader`.
-        edge_label_index: The positives, as `grappa.LinkNeighborLoader`. Default: ``"train"``, the edges of the graph.
+        edge_label_index: The positives, as `grappa.LinkNeighborLoader`. Default: ``"train"``, the edges of the graph. Of a graph with
+            types: a relation, such as ``("user", "buys", "item")``, or a pair of a relation and its positives.
         edge_label: As `grappa.LinkNeighborLoader`.
         neg_sampling: ``"binary"``, ``"triplet"``, or `torch_geometric.sampler.NegativeSampling`. Default: none.
         neg_sampling_ratio: Negatives per positive, as ``neg_sampling="binary"`` with this amount.
@@ -292,83 +228,7 @@ class LinkNeighborLoader(LinkLoader[Data]):
         tensor(64.)
     """
 
-    def __init__(
-        self,
-        data: StoreLike,
-        num_neighbors: Fanouts,
-        edge_label_index: Links = None,
-        edge_label: Numbers | None = None,
-        edge_label_time: None = None,
-        replace: bool = False,
-        subgraph_type: SubgraphType | str = "directional",
-        disjoint: bool = False,
-        temporal_strategy: str = "uniform",
-        neg_sampling: str | NegativeSampling | None = None,
-        neg_sampling_ratio: float | None = None,
-        time_attr: str | None = None,
-        weight_attr: str | None = None,
-        transform: Callable[[Data], Any] | None = None,
-        transform_sampler_output: Callable | None = None,
-        is_sorted: bool = False,
-        filter_per_worker: bool | None = None,
-        neighbor_sampler: None = None,
-        directed: bool = True,
-        *,
-        batch_size: int = 1,
-        shuffle: bool | None = None,
-        drop_last: bool = False,
-        num_workers: int = 0,
-        **options: Any,
-    ):
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
-        if disjoint:
-            raise ValueError("disjoint=True: a batch of links has the neighborhood of each end once; leave it out, or give batch_size=1")
-        refuse(
-            options,
-            temporal_strategy,
-            num_workers,
-            edge_label_time=edge_label_time,
-            time_attr=time_attr,
-            transform_sampler_output=transform_sampler_output,
-            neighbor_sampler=neighbor_sampler,
-        )
-        self.transform = transform
-        self.subgraph_type = subgraph_kind(subgraph_type, directed)
-        self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
-        #: The order of the positives, as it was given.
-        self.sampler, self.batch_sampler = options.get("sampler"), options.get("batch_sampler")
-        #: The positives, as they were given.
-        self.edge_label_index = edge_label_index
-        if self.subgraph_type == "bidirectional" and options.get("exclude_targets") == "forward":
-            raise ValueError(
-                'subgraph_type="bidirectional" adds the reverses that exclude_targets="forward" keeps; give "both" or "none"'
-            )
-        given_ids = options.pop("input_id", None)
-        self._input_id = None if given_ids is None else torch.as_tensor(given_ids)
-        if neg_sampling_ratio:
-            neg_sampling = {"mode": "binary", "amount": neg_sampling_ratio}
-        self._has_labels = neg_sampling is not None or edge_label is not None
-        super().__init__(
-            store_of(data),
-            homogeneous(num_neighbors),
-            batch_size,
-            edge_label_index,
-            edge_label=edge_label,
-            neg_sampling=neg_sampling,
-            **{
-                "shuffle": bool(shuffle),
-                "replace": replace,
-                "by_weight": draws_by_weight(weight_attr),
-                "layout": "induced" if self.subgraph_type == "induced" else "hops",
-                "full_batches": self.batch_sampler is None,
-                "drop_last": drop_last,
-                "device": "cpu",
-                **options,
-            },
-        )
-        self._arguments = {**arguments, "data": self.store.path, **options, **self._place}
-        if given_ids is not None:
-            self._arguments["input_id"] = given_ids
+    _with_types = HeteroLinkNeighborLoader
 
     def _batch(self, entries: dict[str, Any]) -> Data:
         entries = self._labelled(entries)
@@ -441,16 +301,6 @@ class Graph:
             f"batches get no {name} from loader.data; index your own tensor of all nodes with batch.n_id, for example in "
             "transform=..."
         )
-
-
-def _input_id(input_nodes, given):
-    """What `input_id` of batches refers to instead of positions in `input_nodes`: the nodes of a mask, as in PyTorch Geometric."""
-    if given is not None:
-        return torch.as_tensor(given)
-    if isinstance(input_nodes, str) or input_nodes is None:
-        return None
-    mask = array_of(input_nodes, "input_nodes")
-    return torch.from_numpy(mask.nonzero()[0]) if mask.dtype == bool else None
 
 
 def _add_reverse_edges(data):

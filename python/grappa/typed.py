@@ -52,7 +52,9 @@ class TypedLoader(Loader[BatchT]):
         types = {name: number for number, name in enumerate(self.store.node_types)}
         seeds = [(types[name], numbers) for name, numbers in self._seeds]
         try:
-            self._loader = _grappa.Loader.of_graph(self.store._graph, seeds, self._drawing, self._options, self._partitions)
+            self._loader = _grappa.Loader.of_graph(
+                self.store._graph, seeds, self._drawing, self._options, self._partitions, links
+            )
         finally:
             tell_warnings()
         self._close = weakref.finalize(self, self._loader.close)
@@ -101,6 +103,14 @@ def seed_groups(input_nodes: Any, graph: Graph) -> list[tuple[str, Any]]:
     return groups
 
 
+def relation_named(key: Any, edge_types: list[EdgeType]) -> EdgeType | None:
+    """The relation with a name: its three parts, or these with ``:`` or ``__`` between them."""
+    known: dict[Any, EdgeType] = {
+        name: edge_type for edge_type in edge_types for name in (edge_type, "__".join(edge_type), ":".join(edge_type))
+    }
+    return known.get(key if isinstance(key, str) else tuple(key))
+
+
 def relation_fanouts(num_neighbors: Any, edge_types: list[EdgeType]) -> list[list[int]]:
     """The fanouts of each relation: one list for all, or a dict with a list for each.
 
@@ -113,10 +123,9 @@ def relation_fanouts(num_neighbors: Any, edge_types: list[EdgeType]) -> list[lis
         values, default = num_neighbors.values, num_neighbors.default
     if not isinstance(values, Mapping):
         return [_fanouts(values)] * len(edge_types)
-    known = {key: edge_type for edge_type in edge_types for key in (edge_type, "__".join(edge_type), ":".join(edge_type))}
     fanouts = {}
     for key, of_relation in values.items():
-        edge_type = known.get(key if isinstance(key, str) else tuple(key))
+        edge_type = relation_named(key, edge_types)
         if edge_type is None:
             raise ValueError(f"num_neighbors has {key!r}, and the graph has no such relation; it has {edge_types}")
         fanouts[edge_type] = _fanouts(of_relation)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from . import _grappa
 from .arguments import flag, integer
 from .command import _Bar, tell_warnings, warn
-from .graph import Graph
+from .graph import EdgeType, Graph
 from .inputs import Data, EdgeIndex, _Option, _value
 from .loader import _bytes
+from .typed import relation_named
 
 #: Attributes of node types and of relations, and the options that they are.
 OF_NODES = {"x": "features", "y": "labels", "train_mask": "train", "val_mask": "val", "test_mask": "test"}
 OF_EDGES = {"edge_index": "edges", "edge_weight": "weights", "edge_attr": "edge_features"}
 #: Options of the run, with their defaults.
 OPTIONS: dict[str, Any] = {
-    "memory": None, "threads": None, "tmp": None, "force": False, "resume": False, "chunks": None, "seed": 0,
+    "memory": None, "threads": None, "tmp": None, "force": False, "resume": False, "chunks": None, "seed": 0, "edge_split": None,
 }  # fmt: skip
 
 
 def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, options: dict[str, Any]) -> Graph:
-    """Ingests a `torch_geometric.data.HeteroData`, and opens the graph.
+    """Ingests a `torch_geometric.data.HeteroData`, and opens the graph. A relation with the edges of an earlier one in the other direction,
+    as `torch_geometric.transforms.ToUndirected` adds it, is its reverse.
 
     Raises:
         ValueError: An option is unknown or impossible for a graph with types, or data has an impossible shape.
@@ -40,9 +43,11 @@ def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, 
     left_out: set[str] = set()
     nodes = [_nodes(data, name, left_out) for name in data.node_types]
     relations = [_relation(data, edge_type, left_out) for edge_type in data.edge_types]
+    _set_reverses(data, relations)
     if left_out:
         warn(f"a store does not keep {', '.join(sorted(left_out))} of this HeteroData")
     run = OPTIONS | options
+    _hold_out(run.pop("edge_split"), relations, data.edge_types)
     run = {
         **run,
         "out": os.fspath(out),
@@ -96,7 +101,42 @@ def _relation(data: Any, edge_type: tuple[str, str, str], left_out: set[str]) ->
                 value = EdgeIndex.checked(value, f"{shown}.edge_index")
             entries[option] = _data(f"{shown}.{attribute}", option, value)
     source, name, destination = edge_type
-    return {"source": source, "name": name, "destination": destination, **entries}
+    return {"source": source, "name": name, "destination": destination, "reverse_of": None, "edge_split": None, **entries}
+
+
+def _set_reverses(data: Any, relations: list[dict[str, Any]]) -> None:
+    """Finds the relations with the edges of an earlier one, in the other direction and in the same order."""
+    types, reversed_ones = data.edge_types, set()
+    for number, (source, _, destination) in enumerate(types):
+        for earlier in range(number):
+            is_free = earlier not in reversed_ones and relations[earlier]["reverse_of"] is None
+            if not is_free or (types[earlier][2], types[earlier][0]) != (source, destination):
+                continue
+            ends = [data[types[place]].edge_index for place in (earlier, number)]
+            if ends[0].shape == ends[1].shape and bool((ends[0].flip(0) == ends[1]).all()):
+                relations[number]["reverse_of"] = earlier
+                reversed_ones.add(earlier)
+                break
+
+
+def _hold_out(edge_split: Any, relations: list[dict[str, Any]], edge_types: list[EdgeType]) -> None:
+    """Sets the shares of edges that relations hold out, and their reverses too."""
+    if edge_split is None:
+        return
+    if not isinstance(edge_split, Mapping):
+        raise TypeError(
+            f"edge_split={edge_split!r}: name the relations that hold edges out, such as edge_split={{{edge_types[0]!r}: \"80/10/10\"}}"
+        )
+    for key, shares in edge_split.items():
+        edge_type = relation_named(key, edge_types)
+        if edge_type is None:
+            raise KeyError(f"edge_split has {key!r}, and the graph has no such relation; it has {edge_types}")
+        number = edge_types.index(edge_type)
+        pair = [number, relations[number]["reverse_of"]]
+        pair += [place for place, relation in enumerate(relations) if relation["reverse_of"] == number]
+        for place in pair:
+            if place is not None:
+                relations[place]["edge_split"] = str(shares)
 
 
 def _data(name: str, option: str, value: Any) -> Data:

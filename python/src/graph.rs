@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use grappa_engine::{io::map::report_faults, store::Graph as EngineGraph};
 use pyo3::{exceptions::PyIndexError, prelude::*};
 
-use crate::{error::exception, labels::Labels, store::Store};
+use crate::{array::Array, error::exception, labels::Labels, links::RelationStores, store::Store};
 
 /// A graph that is open for reading: its node types and relations. A store without types has one of each.
 #[pyclass(frozen, module = "grappa._grappa")]
@@ -69,6 +69,14 @@ impl Graph {
             (manifest.edges, manifest.weighted, store.edge_features().map_or(0, |layout| layout.dim))
         });
         edges.collect()
+    }
+
+    /// The sources and destinations of the edges of a part of a relation, as `Store.edge_split` has them: shape (2, edges).
+    fn edge_split(&self, py: Python<'_>, relation: usize, part: &str) -> PyResult<Array> {
+        if relation >= self.graph.relations().len() {
+            return Err(PyIndexError::new_err("there is no such relation"));
+        }
+        RelationStores::new(&self.graph, relation).edges_of_part(py, part)
     }
 
     /// The nodes of a type.

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use grappa_engine::ingest::{
-    EdgeForm, EdgeIngest, GraphIngestOptions, Input, NodeData, NodeIngest, NodeSplits, NodeTypeIngest, RelationIngest,
+    EdgeForm, EdgeIngest, EdgeSplit, GraphIngestOptions, Input, NodeData, NodeIngest, NodeSplits, NodeTypeIngest, RelationIngest,
     Resources, SplitFile, StoreLayout, ingest_graph as ingest,
 };
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
 use crate::{background, error::exception, inputs::Data};
 
@@ -33,6 +33,10 @@ pub struct EdgesInMemory<'py> {
     edges: Data<'py>,
     weights: Option<Data<'py>>,
     edge_features: Option<Data<'py>>,
+    /// The place of an earlier relation with the same edges in the other direction.
+    reverse_of: Option<usize>,
+    /// The shares of edges that are held out, such as `80/10/10`.
+    edge_split: Option<String>,
 }
 
 /// Options of the run.
@@ -61,7 +65,7 @@ pub fn ingest_graph<'py>(
     let defaults = Resources::default();
     let layout = StoreLayout { chunks: run.chunks, seed: run.seed, ..StoreLayout::default() };
     let node_types = node_types.into_iter().map(|of_type| of_type.into_ingest(&layout));
-    let relations = relations.into_iter().map(EdgesInMemory::into_ingest);
+    let relations = relations.into_iter().map(|relation| relation.into_ingest(run.seed));
     let options = GraphIngestOptions {
         node_types: node_types.collect::<PyResult<_>>()?,
         relations: relations.collect::<PyResult<_>>()?,
@@ -109,7 +113,11 @@ impl NodesInMemory<'_> {
 }
 
 impl EdgesInMemory<'_> {
-    fn into_ingest(self) -> PyResult<RelationIngest> {
+    fn into_ingest(self, seed: u64) -> PyResult<RelationIngest> {
+        let split = self.edge_split.map(|shares| {
+            let shares = shares.parse().map_err(|problem| PyValueError::new_err(format!("edge_split: {problem}")))?;
+            EdgeSplit::random(shares, seed).map_err(exception)
+        });
         let ends = [&self.source[..], &self.name, &self.destination];
         let mut relation = RelationIngest::new(ends, [Input::from(self.edges.into_input()?.1)]);
         relation.edges = EdgeIngest {
@@ -118,8 +126,10 @@ impl EdgesInMemory<'_> {
                 features: input(self.edge_features)?,
                 ..relation.edges.form
             },
+            split: split.transpose()?,
             ..relation.edges
         };
+        relation.reverse_of = self.reverse_of;
         Ok(relation)
     }
 }

@@ -7,6 +7,7 @@
 
 mod array;
 mod background;
+mod delivery;
 mod edge_values;
 mod epochs;
 mod error;

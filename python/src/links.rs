@@ -9,22 +9,26 @@ use grappa_engine::{
         LoaderOptions, NodeSet,
         feed::PartitionBatches,
         links::{
-            Candidates, ExcludedEdges, KnownEdges, LinkTask, ListedPairs, Negatives, PartEdges, Positives,
-            WithoutNegative,
+            Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, ListedPairs, Negatives, PartEdges,
+            Positives, WithoutNegative,
         },
         policy::EDGE_LIST,
     },
+    store::Graph,
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
 use crate::{
     array::Array,
+    background,
     error::exception,
-    nodes::{Numbers, collected, joined, nodes_of, reserved},
+    nodes::{Numbers, collected, joined, nodes_of, numbers_of, reserved},
 };
 
 /// The purpose of the memory, in errors.
 const PAIRS: &str = "the pairs of a batch; give a smaller batch_size, or fewer negatives with neg_sampling";
+/// The purpose of the memory of a whole part, in errors.
+const PARTS: &str = "the edges of a part; sample them with a loader of links";
 /// What helps if a node has edges to all others.
 const WITHOUT_NEGATIVE: &str = "give exclude_edges=False, or edge_label_index without the edges of this node";
 
@@ -32,6 +36,8 @@ const WITHOUT_NEGATIVE: &str = "give exclude_edges=False, or edge_label_index wi
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct LinkOptions {
+    /// The number of the relation that links are edges of.
+    relation: usize,
     /// A part of the store's edges. None if edges are given.
     part: Option<String>,
     /// Sources and destinations.
@@ -57,6 +63,8 @@ pub struct LinkOptions {
 /// The links of a loader.
 pub struct Links {
     task: Arc<LinkTask>,
+    /// The node type of destinations.
+    destination_type: usize,
     part: EdgePart,
     /// The edges of each epoch, if they are the same in all.
     positives: Option<Arc<Positives>>,
@@ -71,7 +79,7 @@ impl Links {
     /// Reads or checks the edges.
     pub fn open(
         options: LinkOptions,
-        store: &Arc<Store>,
+        graph: &Graph,
         loading: &mut LoaderOptions,
         progress: &dyn Progress,
     ) -> PyResult<Self> {
@@ -80,9 +88,14 @@ impl Links {
             Some(name) => name.parse().map_err(PyValueError::new_err)?,
         };
         let memory = EDGE_LIST.bytes(loading.memory);
-        let list = options.edges.as_ref().map(|ends| pairs_of(store, ends)).transpose()?;
+        let ends = RelationStores::new(graph, options.relation);
+        let store = &ends.relation;
+        let list = options.edges.as_ref().map(|pairs| ends.pairs(pairs)).transpose()?;
         let destinations = match &options.among {
-            Some(among) => Some(Arc::new(NodeSet::from_members(store.manifest().nodes, nodes_of(store, &among.0)?))),
+            Some(among) => {
+                let nodes = nodes_of(&ends.destination, &among.0)?;
+                Some(Arc::new(NodeSet::from_members(store.manifest().nodes, nodes)))
+            }
             None => None,
         };
         if destinations.as_ref().is_some_and(|among| among.is_empty()) {
@@ -92,9 +105,10 @@ impl Links {
             options.exclude_edges.then(|| known(store, part, list.as_deref())).transpose().map_err(exception)?;
         let task = LinkTask {
             store: store.clone(),
+            relation: LinkRelation { number: options.relation, reverse: reverse_of(graph, options.relation) },
             negatives: negatives(&options)?,
             candidates: match (&options.listed, options.candidates.as_deref()) {
-                (Some(ends), _) => Candidates::Listed(Arc::new(ListedPairs::new(pairs_of(store, ends)?))),
+                (Some(pairs), _) => Candidates::Listed(Arc::new(ListedPairs::new(ends.pairs(pairs)?))),
                 (None, Some("degree")) => Candidates::by_degree(store, destinations.clone()).map_err(exception)?,
                 (None, Some("in-batch")) => Candidates::InBatch,
                 (None, None | Some("uniform")) => Candidates::Uniform,
@@ -115,6 +129,7 @@ impl Links {
         };
         let mut links = Self {
             task: Arc::new(task),
+            destination_type: graph.manifest().relations[options.relation].destination as usize,
             part,
             positives: None,
             edges_per_epoch: options.edges_per_epoch,
@@ -173,11 +188,11 @@ impl Links {
     }
 
     /// The pairs of minibatch `index`.
-    pub fn arrays(&self, batches: &PartitionBatches, index: u64, minibatch: &Minibatch) -> Result<LinkArrays> {
+    pub fn arrays(&self, batches: &PartitionBatches, index: u64, types: &[Minibatch]) -> Result<LinkArrays> {
         let mut indices = Vec::new();
         batches.seed_indices(index, &mut indices);
         let positives = batches.positives(batches.places(index)[0]);
-        let pairs = &minibatch.links;
+        let pairs = &types[self.destination_type].links;
         let count = indices.len();
         Ok(LinkArrays {
             numbers: collected(indices.into_iter().map(|index| positives.number(index) as i64), count, PAIRS)?,
@@ -249,11 +264,62 @@ impl Pairs {
     }
 }
 
-/// Pairs of nodes from sources and destinations.
-fn pairs_of(store: &Store, (sources, targets): &(Numbers, Numbers)) -> PyResult<Vec<(NodeId, NodeId)>> {
-    let (sources, targets) = (nodes_of(store, &sources.0)?, nodes_of(store, &targets.0)?);
-    let count = sources.len();
-    collected(sources.into_iter().zip(targets), count, "pairs of nodes").map_err(exception)
+/// A relation, and the types that it joins.
+pub struct RelationStores {
+    relation: Arc<Store>,
+    source: Arc<Store>,
+    destination: Arc<Store>,
+}
+
+impl RelationStores {
+    /// A store as a relation between its nodes.
+    pub fn of_store(store: &Arc<Store>) -> Self {
+        Self { relation: store.clone(), source: store.clone(), destination: store.clone() }
+    }
+
+    /// # Panics
+    /// If there is no such relation.
+    pub fn new(graph: &Graph, number: usize) -> Self {
+        let entry = &graph.manifest().relations[number];
+        let node_type = |number: u32| graph.node_types()[number as usize].clone();
+        Self {
+            relation: graph.relations()[number].clone(),
+            source: node_type(entry.source),
+            destination: node_type(entry.destination),
+        }
+    }
+
+    /// The numbers of sources and destinations of the edges of a part, in the order in which loaders of links number them: shape (2, edges).
+    ///
+    /// # Errors
+    /// If there is no such part, or the edges need more memory than there is.
+    pub fn edges_of_part(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
+        let part: EdgePart = part.parse().map_err(PyValueError::new_err)?;
+        background::run(py, None, |progress| {
+            let edges =
+                Positives::of_part(PartEdges::all(&self.relation, part), None, u64::MAX, &*progress).map_err(exception)?;
+            let count = edges.edges().len();
+            let sources = collected(edges.edges().iter().map(|edge| edge.0), count, PARTS).map_err(exception)?;
+            let targets = collected(edges.edges().iter().map(|edge| edge.1), count, PARTS).map_err(exception)?;
+            let sources = numbers_of(&self.source, &sources).map_err(exception)?;
+            let targets = numbers_of(&self.destination, &targets).map_err(exception)?;
+            Ok(Array::new(joined(&[&sources, &targets], PARTS).map_err(exception)?, &[2, count]))
+        })
+    }
+
+    /// Pairs of nodes from the numbers of sources and destinations.
+    fn pairs(&self, (sources, targets): &(Numbers, Numbers)) -> PyResult<Vec<(NodeId, NodeId)>> {
+        let (sources, targets) = (nodes_of(&self.source, &sources.0)?, nodes_of(&self.destination, &targets.0)?);
+        let count = sources.len();
+        collected(sources.into_iter().zip(targets), count, "pairs of nodes").map_err(exception)
+    }
+}
+
+/// The relation that has the edges of a relation in the other direction, if there is one.
+fn reverse_of(graph: &Graph, number: usize) -> Option<usize> {
+    let relations = &graph.manifest().relations;
+    let reverse = relations[number].reverse_of.map(|reverse| reverse as usize);
+    reverse.or_else(|| relations.iter().position(|other| other.reverse_of == Some(number as u32)))
 }
 
 /// The true edges beside the graph's: training may not know the edges that are held out, and evaluations know all.

@@ -3,31 +3,28 @@
 use std::{sync::Arc, thread};
 
 use grappa_engine::{
-    Batch, Loader as EngineLoader, Progress, Store as EngineStore,
+    Batch, Progress, Store as EngineStore,
     formats::manifest::PermutationSpec,
-    sample::{
-        Fanouts, Join, LoaderOptions, Sampler, Seeds,
-        feed::{BatchSource, MinibatchOptions},
-        view::Halo,
-    },
+    sample::{Fanouts, Join, LoaderOptions, Sampler, Seeds, feed::MinibatchOptions, view::Halo},
     store::Graph as EngineGraph,
 };
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
+use pyo3::{prelude::*, types::PyDict};
 
 use crate::{
     array::{Array, Leases},
     background,
-    epochs::{Batches, Command, Deliver, Options, Order, PreparedBatch, Running},
+    delivery::{BatchTask, Delivery, EpochSource, Prepare},
+    epochs::{Batches, Deliver, Options, Order, PreparedBatch, Running},
     error::exception,
     graph::Graph,
     labels::Labels,
     layout::{Drawing, Layout, Neighborhood},
-    links::{LinkArrays, LinkOptions, Links},
-    nodes::{Numbers, collected, joined, nodes_at, nodes_of, positions_of},
-    partitions::{LossWeight, PartitionOptions, Partitions},
+    links::{LinkArrays, LinkOptions},
+    nodes::{Numbers, collected, nodes_at, nodes_of, positions_of},
+    partitions::{LossWeight, PartitionOptions},
     process::OfProcess,
     store::Store,
-    typed_loader::{TypedDelivery, TypedDrawing},
+    typed_loader::{TypedDrawing, open_graph},
 };
 
 /// The memory of a loader that is given none, in bytes: half of the free memory.
@@ -57,19 +54,15 @@ struct Prepared {
     loss_weight: LossWeight,
 }
 
-/// What the thread needs.
-struct Delivery {
+/// What batches of a store have.
+struct StoreBatches {
     store: Arc<EngineStore>,
-    loader: EngineLoader,
-    partitions: Partitions,
     layout: Layout,
     labels: Option<Arc<Labels>>,
     /// Whether batches have the labels of all nodes, not only of seeds.
     labels_all: bool,
     /// Whether batches have the positions of their nodes in the store, too.
     by_position: bool,
-    /// None if seeds are nodes.
-    links: Option<Links>,
 }
 
 #[pymethods]
@@ -92,13 +85,14 @@ impl Loader {
         };
         let store = store.engine().clone();
         let delivery = background::run(py, None, move |progress| {
-            Delivery::open(store, seeds, drawing, &options, partitions, labels, links, &*progress)
+            open_store(store, seeds, drawing, &options, partitions, labels, links, &*progress)
         })?;
         Self::start(Box::new(delivery))
     }
 
     /// A loader of a graph with types. `seeds` has a node type and numbers of its nodes, for each group of seeds.
     #[staticmethod]
+    #[pyo3(signature = (graph, seeds, drawing, options, partitions, links = None))]
     fn of_graph(
         py: Python<'_>,
         graph: &Graph,
@@ -106,11 +100,12 @@ impl Loader {
         drawing: TypedDrawing,
         options: Options,
         partitions: PartitionOptions,
+        links: Option<LinkOptions>,
     ) -> PyResult<Self> {
         options.check()?;
         let (graph, labels) = (graph.engine().clone(), options.labels.is_some().then(|| graph.labels()).transpose()?);
         let delivery = background::run(py, None, move |progress| {
-            TypedDelivery::open(graph, seeds, drawing, &options, partitions, labels, &*progress)
+            open_graph(graph, seeds, drawing, &options, partitions, labels, links, &*progress)
         })?;
         Self::start(Box::new(delivery))
     }
@@ -160,136 +155,68 @@ impl Loader {
     }
 }
 
-impl Delivery {
-    #[expect(clippy::too_many_arguments, reason = "they are all that a loader is made of")]
-    fn open(
-        store: Arc<EngineStore>,
-        seeds: Option<Numbers>,
-        drawing: Drawing,
-        options: &Options,
-        partitions: PartitionOptions,
-        labels: Option<Arc<Labels>>,
-        links: Option<LinkOptions>,
-        progress: &dyn Progress,
-    ) -> PyResult<Self> {
-        let threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-        let (sampler, layout) = drawing.open(&store, threads)?;
-        let mut loading = options.loading(sampler);
-        loading.minibatches.join_steps = Some(Join::Apart);
-        loading.minibatches.disjoint = layout.is_disjoint();
-        loading.rows.features = options.features && store.manifest().features.is_some();
-        loading.edge_features = layout.takes_edge_features();
-        loading.threads = threads;
-        partitions.apply(&mut loading, Halo::Neighbors)?;
-        loading.memory = options.memory.unwrap_or(loading.memory);
-        loading.threads = options.threads.unwrap_or(loading.threads);
-        let seeds = match seeds {
-            // The order of the store is only the order of node numbers if the store kept it.
-            None if options.shuffle
-                || options.by_position
-                || links.is_some()
-                || store.manifest().ids.permutation == PermutationSpec::Identity =>
-            {
-                Seeds::All
-            }
-            None => {
-                let nodes = store.manifest().nodes;
-                let all = collected(0..nodes as i64, nodes as usize, "the numbers of all nodes").map_err(exception)?;
-                Seeds::List(nodes_of(&store, &all)?.into())
-            }
-            Some(Numbers(positions)) if options.by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
-            Some(Numbers(numbers)) => Seeds::List(nodes_of(&store, &numbers)?.into()),
-        };
-        let links = links.map(|links| Links::open(links, &store, &mut loading, progress)).transpose()?;
-        let mut loader = EngineLoader::new(&store, loading);
-        let mut partitions = Partitions::new(partitions, seeds, options.seed);
-        partitions.open(&mut loader, &EngineGraph::from_store(&store), 0, progress).map_err(exception)?;
-        if let Some(links) = &links {
-            links.open_epoch(&mut loader, 0, progress).map_err(exception)?;
+#[expect(clippy::too_many_arguments, reason = "they are all that a loader is made of")]
+fn open_store(
+    store: Arc<EngineStore>,
+    seeds: Option<Numbers>,
+    drawing: Drawing,
+    options: &Options,
+    partitions: PartitionOptions,
+    labels: Option<Arc<Labels>>,
+    links: Option<LinkOptions>,
+    progress: &dyn Progress,
+) -> PyResult<Delivery<StoreBatches>> {
+    let threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    let (sampler, layout) = drawing.open(&store, threads)?;
+    let mut loading = options.loading(sampler);
+    loading.minibatches.join_steps = Some(Join::Apart);
+    loading.minibatches.disjoint = layout.is_disjoint();
+    loading.rows.features = options.features && store.manifest().features.is_some();
+    loading.edge_features = layout.takes_edge_features();
+    loading.threads = threads;
+    partitions.apply(&mut loading, Halo::Neighbors)?;
+    loading.memory = options.memory.unwrap_or(loading.memory);
+    loading.threads = options.threads.unwrap_or(loading.threads);
+    let seeds = match seeds {
+        // The order of the store is only the order of node numbers if the store kept it.
+        None if options.shuffle
+            || options.by_position
+            || links.is_some()
+            || store.manifest().ids.permutation == PermutationSpec::Identity =>
+        {
+            Seeds::All
         }
-        partitions.check(&loader.all_batches(0)).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        Ok(Self {
-            store,
-            loader,
-            partitions,
-            layout,
-            labels,
-            labels_all: options.labels.as_deref() == Some("all"),
-            by_position: options.by_position,
-            links,
-        })
-    }
+        None => {
+            let nodes = store.manifest().nodes;
+            let all = collected(0..nodes as i64, nodes as usize, "the numbers of all nodes").map_err(exception)?;
+            Seeds::List(nodes_of(&store, &all)?.into())
+        }
+        Some(Numbers(positions)) if options.by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
+        Some(Numbers(numbers)) => Seeds::List(nodes_of(&store, &numbers)?.into()),
+    };
+    let graph = EngineGraph::from_store(&store);
+    let source = EpochSource::open(graph, loading, seeds, (options, partitions), links, progress)?;
+    let labels_all = options.labels.as_deref() == Some("all");
+    let batches = StoreBatches { store, layout, labels, labels_all, by_position: options.by_position };
+    Ok(Delivery { source, batches })
+}
 
-    /// A batch of nodes.
-    fn prepare(
-        &self,
-        batch: Batch,
-        input_ids: impl FnOnce(&Neighborhood) -> Vec<i64>,
-        loss_weight: LossWeight,
-    ) -> Result<Prepared, grappa_engine::Error> {
+impl Prepare for StoreBatches {
+    fn prepare(&self, batch: Batch, task: BatchTask) -> Result<Box<dyn PreparedBatch>, grappa_engine::Error> {
         let minibatch = batch.minibatch();
         let labelled = if self.labels_all { &minibatch.nodes[..] } else { &minibatch.nodes[..minibatch.seeds] };
         let labels = self.labels.as_ref().map(|labels| labels.read(&self.store, labelled));
         let neighborhood = Neighborhood::new(&self.store, minibatch, &self.layout)?;
-        Ok(Prepared {
-            input_ids: input_ids(&neighborhood),
+        let BatchTask { input_ids, loss_weight, links } = task;
+        Ok(Box::new(Prepared {
+            input_ids: input_ids.unwrap_or_else(|| neighborhood.numbers[..minibatch.seeds].to_vec()),
             positions: self.by_position.then(|| positions_of(&minibatch.nodes)).transpose()?,
             loss_weight,
             neighborhood,
             labels: labels.transpose()?,
-            links: None,
+            links,
             batch,
-        })
-    }
-}
-
-impl Deliver for Delivery {
-    fn size(&self) -> (u64, u64) {
-        match &self.links {
-            Some(links) => (self.loader.all_batches(0).batches(), links.edges),
-            None => {
-                let all = self.loader.all_batches(0);
-                (all.steps(), all.seeds_of_all())
-            }
-        }
-    }
-
-    fn deliver(&mut self, command: &Command) -> Result<(), grappa_engine::Error> {
-        let Self { loader, partitions, links, .. } = self;
-        let until_end = command.until_end();
-        let order = command.order.as_ref();
-        if let Some(links) = links {
-            match order {
-                Some(order) => links.open_order(loader, &order.positions),
-                None => links.open_epoch(loader, command.epoch, &until_end)?,
-            }
-            loader.set_batches(order.and_then(|order| order.ends.clone()));
-            let batches = loader.batches(command.epoch, |batches| batches)?;
-            return command.deliver_each(self.loader.deliver(&batches), |batch| {
-                let links = self.links.as_ref().expect("the loader is of links");
-                let arrays = links.arrays(&batches, batch.index(), batch.minibatch())?;
-                let input_ids = joined(&[&arrays.numbers], "the numbers of edges")?;
-                let prepared = self.prepare(batch, |_| input_ids, LossWeight::OfBatch(1.0))?;
-                Ok(Box::new(Prepared { links: Some(arrays), ..prepared }))
-            });
-        }
-        partitions.open(loader, &EngineGraph::from_store(&self.store), command.epoch, &until_end)?;
-        if let Some(order) = order {
-            loader.set_seeds(partitions.seeds_at(&order.positions).into());
-            loader.set_batches(order.ends.clone());
-        }
-        let all = loader.all_batches(command.epoch);
-        partitions.check(&all)?;
-        let (steps, seeds_per_step) = (all.steps(), all.seeds_per_step());
-        let batches = loader.batches(command.epoch, |batches| batches.in_every_step(steps))?;
-        command.deliver_each(self.loader.deliver(&batches), |batch| {
-            let (index, partitions) = (batch.index(), &self.partitions);
-            let loss_weight = partitions.loss_weight(&batches, &batch, seeds_per_step);
-            let positions = order.map(|order| &order.positions[..]);
-            let input_ids =
-                |neighborhood: &Neighborhood| partitions.input_ids(&batches, index, &neighborhood.numbers, positions);
-            Ok(Box::new(self.prepare(batch, input_ids, loss_weight)?))
-        })
+        }))
     }
 }
 

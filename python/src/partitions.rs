@@ -172,20 +172,14 @@ impl Partitions {
         }
     }
 
-    /// The index of each seed of a batch in the list of seeds. `numbers` are the numbers of its nodes. `order` has the index of each seed of
-    /// the epoch, if its order is given.
-    pub fn input_ids(
-        &self,
-        batches: &PartitionBatches,
-        index: u64,
-        numbers: &[i64],
-        order: Option<&[i64]>,
-    ) -> Vec<i64> {
+    /// The index of each seed of a batch in the list of seeds; none if all nodes are seeds. `order` has the index of each seed of the epoch,
+    /// if its order is given.
+    pub fn input_ids(&self, batches: &PartitionBatches, index: u64, order: Option<&[i64]>) -> Option<Vec<i64>> {
+        if !matches!(self.seeds, Seeds::List(_)) {
+            return None;
+        }
         let mut indices = Vec::new();
         batches.seed_indices(index, &mut indices);
-        if !matches!(self.seeds, Seeds::List(_)) {
-            return numbers[..indices.len()].to_vec();
-        }
         let mut rest = &mut indices[..];
         for &place in batches.places(index) {
             let (of_place, others) = rest.split_at_mut(batches.seeds_of(place));
@@ -194,7 +188,7 @@ impl Partitions {
             }
             rest = others;
         }
-        indices.into_iter().map(|at| order.map_or(at as i64, |order| order[at as usize])).collect()
+        Some(indices.into_iter().map(|at| order.map_or(at as i64, |order| order[at as usize])).collect())
     }
 }
 

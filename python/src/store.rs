@@ -6,14 +6,13 @@ use std::{
 };
 
 use grappa_engine::{
-    ChunkId, EdgePart, Error as EngineError, ExternalId, NodeId, Store as EngineStore,
+    ChunkId, Error as EngineError, ExternalId, NodeId, Store as EngineStore,
     formats::{
         DenseId,
         dictionary::KEY_BYTES_MAX,
         manifest::{ExternalIds, LabelKind},
     },
     io::{heap, map::report_faults},
-    sample::links::{PartEdges, Positives},
 };
 use pyo3::{
     buffer::PyBuffer,
@@ -29,12 +28,12 @@ use crate::{
     error::{Error, exception},
     in_edges::InEdges,
     labels::Labels,
-    nodes::{Numbers, by_chunk, collected, joined, nodes_of, numbers_of, positions_of, reserved},
+    links::RelationStores,
+    nodes::{Numbers, by_chunk, collected, nodes_of, numbers_of, positions_of, reserved},
 };
 
 /// The purpose of the memory, in errors.
 const IDS: &str = "the ids of nodes";
-const ENDS: &str = "the ends of edges";
 
 /// A store that is open for reading. Nodes are numbers: node k is the one with the k-th smallest id of the input.
 #[pyclass(frozen, module = "grappa._grappa")]
@@ -172,19 +171,7 @@ impl Store {
 
     /// The sources and destinations of the edges of a part, in the order in which loaders of links number them: shape (2, edges).
     fn edge_split(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
-        let part: EdgePart = part.parse().map_err(PyValueError::new_err)?;
-        let store = &self.store;
-        background::run(py, None, |progress| {
-            let edges =
-                Positives::of_part(PartEdges::all(store, part), None, u64::MAX, &*progress).map_err(exception)?;
-            let count = edges.edges().len();
-            let sources = collected(edges.edges().iter().map(|edge| edge.0), count, ENDS).map_err(exception)?;
-            let targets = collected(edges.edges().iter().map(|edge| edge.1), count, ENDS).map_err(exception)?;
-            let ends = [sources, targets].map(|nodes| numbers_of(store, &nodes));
-            let [sources, targets] = ends.map(|numbers| numbers.map_err(exception));
-            let ends = joined(&[&sources?, &targets?], ENDS).map_err(exception)?;
-            Ok(Array::new(ends, &[2, count]))
-        })
+        RelationStores::of_store(&self.store).edges_of_part(py, part)
     }
 
     /// The position of the first node of each chunk, then the number of nodes.

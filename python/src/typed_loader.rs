@@ -1,23 +1,28 @@
 //! Minibatches of graphs with types.
 
-use std::{sync::Arc, thread};
+use std::{mem, sync::Arc, thread};
 
 use grappa_engine::{
-    Batch, Block, Loader as EngineLoader, NodeId, Progress, Result, Store,
+    Batch, Block, Minibatch, NodeId, Progress, Result, Store,
     io::heap,
-    sample::{Fanouts, LoaderOptions, Sampler, Seeds, view::Halo},
+    sample::{
+        Fanouts, GraphShape, Join, LoaderOptions, Sampler, Seeds,
+        view::{Halo, shape_of},
+    },
     store::Graph,
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
 use crate::{
     array::{Array, Leases},
-    epochs::{Command, Deliver, Options, PreparedBatch},
+    delivery::{BatchTask, Delivery, EpochSource, Prepare},
+    epochs::{Options, PreparedBatch},
     error::exception,
     labels::Labels,
     layout::{Coo, EdgeParts},
-    nodes::{Numbers, nodes_of, numbers_of, reserved},
-    partitions::{LossWeight, PartitionOptions, Partitions},
+    links::{LinkArrays, LinkOptions},
+    nodes::{Numbers, nodes_at, nodes_of, numbers_of, positions_of, reserved},
+    partitions::{LossWeight, PartitionOptions},
 };
 
 /// The purpose of the memory, in errors.
@@ -34,15 +39,20 @@ pub struct TypedDrawing {
     edge_weights: bool,
     edge_ids: bool,
     layout: String,
+    /// Whether each seed has a neighborhood of its own.
+    disjoint: bool,
 }
 
-/// What the thread of a loader needs.
-pub struct TypedDelivery {
+/// What batches of a graph have.
+pub struct GraphBatches {
     graph: Graph,
-    loader: EngineLoader,
-    partitions: Partitions,
+    shape: GraphShape,
     /// Whether batches list their edges by hop, as bipartite graphs.
     has_blocks: bool,
+    /// Whether each seed has a neighborhood of its own.
+    disjoint: bool,
+    /// Whether batches have the positions of their nodes in the store of their type, too.
+    by_position: bool,
     /// What batches have of the edges of each relation.
     edges: Vec<EdgeParts>,
     /// Of each type, if batches have labels.
@@ -59,16 +69,21 @@ struct Prepared {
     types: Vec<TypePart>,
     relations: Vec<RelationPart>,
     loss_weight: LossWeight,
+    /// The pairs of a batch of links.
+    links: Option<LinkArrays>,
     batch: Batch,
 }
 
 struct TypePart {
     /// The numbers of the nodes. The first are the seeds.
     numbers: Vec<i64>,
+    positions: Option<Vec<i64>>,
     seeds: usize,
     input_ids: Vec<i64>,
     /// The number of seeds, then the number of nodes that each hop reaches first.
     nodes_of_hops: Vec<usize>,
+    /// The index of each node's seed among those of all types, if seeds have neighborhoods of their own.
+    seed_of_each: Option<Vec<i64>>,
     labels: Option<Array>,
 }
 
@@ -84,113 +99,115 @@ enum RelationEdges {
     Blocks(Vec<(Coo, (usize, usize))>),
 }
 
-impl TypedDelivery {
-    /// Opens the partitions of epoch 0.
-    pub fn open(
-        graph: Graph,
-        seeds: Vec<(usize, Numbers)>,
-        drawing: TypedDrawing,
-        options: &Options,
-        partitions: PartitionOptions,
-        labels: Option<Vec<Option<Arc<Labels>>>>,
-        progress: &dyn Progress,
-    ) -> PyResult<Self> {
-        let (sampler, has_blocks) = drawing.sampler(&graph)?;
-        let edges = graph.relations().iter().map(|store| EdgeParts {
-            weights: drawing.edge_weights && store.manifest().weighted,
-            ids: drawing.edge_ids && store.has_edge_data(),
-            dim: None,
-        });
-        let edges = edges.collect();
-        let mut loading: LoaderOptions = options.loading(sampler);
-        let has_features = graph.node_types().iter().any(|store| store.manifest().features.is_some());
-        loading.rows.features = options.features && has_features;
-        loading.threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-        partitions.apply(&mut loading, Halo::Stop)?;
-        loading.memory = options.memory.unwrap_or(loading.memory);
-        let (mut starts, mut all) = (Vec::new(), Vec::new());
-        for (node_type, Numbers(numbers)) in seeds {
-            starts.push(all.len() as i64);
-            let start = graph.positions().range(node_type).start;
-            let nodes = nodes_of(&graph.node_types()[node_type], &numbers)?;
-            heap::grow(&mut all, nodes.len(), SEEDS).map_err(exception)?;
-            all.extend(nodes.into_iter().map(|node| NodeId(start + node.0)));
-        }
-        let seeds = Arc::new(all);
-        let mut loader = EngineLoader::of_graph(&graph, loading);
-        let mut partitions = Partitions::new(partitions, Seeds::List(seeds.clone()), options.seed);
-        partitions.open(&mut loader, &graph, 0, progress).map_err(exception)?;
-        partitions.check(&loader.all_batches(0)).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let labels_all = options.labels.as_deref() == Some("all");
-        Ok(Self { graph, loader, partitions, has_blocks, edges, labels, labels_all, starts, seeds })
+/// Opens the partitions of epoch 0.
+#[expect(clippy::too_many_arguments, reason = "they are all that a loader is made of")]
+pub fn open_graph(
+    graph: Graph,
+    seeds: Vec<(usize, Numbers)>,
+    drawing: TypedDrawing,
+    options: &Options,
+    partitions: PartitionOptions,
+    labels: Option<Vec<Option<Arc<Labels>>>>,
+    links: Option<LinkOptions>,
+    progress: &dyn Progress,
+) -> PyResult<Delivery<GraphBatches>> {
+    let (sampler, has_blocks) = drawing.sampler(&graph)?;
+    let edges = graph.relations().iter().map(|store| EdgeParts {
+        weights: drawing.edge_weights && store.manifest().weighted,
+        ids: drawing.edge_ids && store.has_edge_data(),
+        dim: None,
+    });
+    let edges = edges.collect();
+    let mut loading: LoaderOptions = options.loading(sampler);
+    let has_features = graph.node_types().iter().any(|store| store.manifest().features.is_some());
+    loading.minibatches.join_steps = Some(Join::Apart);
+    loading.minibatches.disjoint = drawing.disjoint;
+    loading.rows.features = options.features && has_features;
+    loading.threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    partitions.apply(&mut loading, Halo::Stop)?;
+    loading.memory = options.memory.unwrap_or(loading.memory);
+    let (mut starts, mut all) = (Vec::new(), Vec::new());
+    for (node_type, Numbers(numbers)) in seeds {
+        starts.push(all.len() as i64);
+        let start = graph.positions().range(node_type).start;
+        let store = &graph.node_types()[node_type];
+        let nodes = if options.by_position { nodes_at(store, &numbers)? } else { nodes_of(store, &numbers)? };
+        heap::grow(&mut all, nodes.len(), SEEDS).map_err(exception)?;
+        all.extend(nodes.into_iter().map(|node| NodeId(start + node.0)));
     }
+    let seeds = Arc::new(all);
+    let listed = if links.is_some() { Seeds::All } else { Seeds::List(seeds.clone()) };
+    let source = EpochSource::open(graph.clone(), loading, listed, (options, partitions), links, progress)?;
+    let labels_all = options.labels.as_deref() == Some("all");
+    let (shape, disjoint) = (shape_of(&graph), drawing.disjoint);
+    let by_position = options.by_position;
+    let batches = GraphBatches { graph, shape, has_blocks, disjoint, by_position, edges, labels, labels_all, starts, seeds };
+    Ok(Delivery { source, batches })
+}
 
-    /// The batch, with the index of each seed in the list of all seeds.
-    fn prepare(&self, batch: Batch, indices: &[i64], loss_weight: LossWeight) -> Result<Prepared> {
-        let mut input_ids = vec![Vec::new(); batch.minibatches().len()];
-        for &index in indices {
-            let (node_type, _) = self.graph.positions().locate(self.seeds[index as usize].0);
-            let group = self.starts.partition_point(|&start| start <= index) - 1;
-            input_ids[node_type].push(index - self.starts[group]);
+impl Prepare for GraphBatches {
+    fn prepare(&self, batch: Batch, task: BatchTask) -> Result<Box<dyn PreparedBatch>> {
+        let minibatches = batch.minibatches();
+        let mut input_ids = vec![Vec::new(); minibatches.len()];
+        if task.links.is_none() {
+            for index in task.input_ids.into_iter().flatten() {
+                let (node_type, _) = self.graph.positions().locate(self.seeds[index as usize].0);
+                let group = self.starts.partition_point(|&start| start <= index) - 1;
+                input_ids[node_type].push(index - self.starts[group]);
+            }
         }
-        let manifest = self.graph.manifest();
-        let relations: Vec<RelationBlocks<'_>> =
-            (0..manifest.relations.len()).map(|number| RelationBlocks::new(&self.graph, number, &batch)).collect();
-        let parts = relations.iter().zip(&self.edges).map(|(relation, &edges)| relation.part(edges, self.has_blocks));
-        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let hops = self.shape.hops(minibatches);
+        let parts = self.edges.iter().enumerate().map(|(number, &edges)| {
+            let blocks: Vec<_> = (0..hops).map(|hop| self.shape.block(minibatches, number, hop)).collect();
+            RelationPart::new(&blocks, edges, self.has_blocks)
+        });
+        let relations = parts.collect::<Result<Vec<_>>>()?;
+        let mut seeds_of_each = self.disjoint.then(|| self.seed_of_each(minibatches)).transpose()?.map(Vec::into_iter);
         let mut types = Vec::with_capacity(input_ids.len());
-        for ((node_type, minibatch), input_ids) in batch.minibatches().iter().enumerate().zip(input_ids) {
+        for ((node_type, minibatch), input_ids) in minibatches.iter().enumerate().zip(input_ids) {
             let store = &self.graph.node_types()[node_type];
             let labelled = if self.labels_all { &minibatch.nodes[..] } else { &minibatch.nodes[..minibatch.seeds] };
             let labels = self.labels.as_ref().and_then(|labels| labels[node_type].as_ref());
-            let mut reached = minibatch.seeds;
-            let mut nodes_of_hops = vec![reached];
-            let sources =
-                manifest.relations.iter().zip(&relations).filter(|(entry, _)| entry.source as usize == node_type);
-            let any = sources.map(|(_, relation)| relation).next();
-            for hop in 0..relations.first().map_or(0, |relation| relation.blocks.len()) {
-                // All relations from a type have its nodes after the hop.
-                let nodes = any.map_or(reached, |relation| relation.blocks[hop].sources);
-                nodes_of_hops.push(nodes - reached);
-                reached = nodes;
-            }
             types.push(TypePart {
                 numbers: numbers_of(store, &minibatch.nodes)?,
+                positions: self.by_position.then(|| positions_of(&minibatch.nodes)).transpose()?,
                 seeds: minibatch.seeds,
                 input_ids,
-                nodes_of_hops,
+                nodes_of_hops: (0..=hops).map(|level| self.shape.level(minibatches, node_type, level).len()).collect(),
+                seed_of_each: seeds_of_each.as_mut().and_then(Iterator::next),
                 labels: labels.map(|labels| labels.read(store, labelled)).transpose()?,
             });
         }
-        Ok(Prepared { types, relations: parts, loss_weight, batch })
+        Ok(Box::new(Prepared { types, relations, loss_weight: task.loss_weight, links: task.links, batch }))
     }
 }
 
-impl Deliver for TypedDelivery {
-    fn size(&self) -> (u64, u64) {
-        let all = self.loader.all_batches(0);
-        (all.steps(), all.seeds_of_all())
-    }
-
-    fn deliver(&mut self, command: &Command) -> Result<()> {
-        let Self { loader, partitions, graph, .. } = self;
-        partitions.open(loader, graph, command.epoch, &command.until_end())?;
-        let order = command.order.as_ref();
-        if let Some(order) = order {
-            loader.set_seeds(partitions.seeds_at(&order.positions).into());
-            loader.set_batches(order.ends.clone());
+impl GraphBatches {
+    /// The index of each node's seed, of each type, if seeds were sampled apart: no edge joins the neighborhoods of two seeds. Seeds are
+    /// numbered type by type.
+    fn seed_of_each(&self, minibatches: &[Minibatch]) -> Result<Vec<Vec<i64>>> {
+        let mut first = 0;
+        let mut seeds = Vec::with_capacity(minibatches.len());
+        for minibatch in minibatches {
+            let mut of_type = reserved(minibatch.nodes.len(), SEEDS)?;
+            of_type.extend(first..first + minibatch.seeds as i64);
+            of_type.resize(minibatch.nodes.len(), 0);
+            first += minibatch.seeds as i64;
+            seeds.push(of_type);
         }
-        let all = loader.all_batches(command.epoch);
-        partitions.check(&all)?;
-        let (steps, seeds_per_step) = (all.steps(), all.seeds_per_step());
-        let batches = loader.batches(command.epoch, |batches| batches.in_every_step(steps))?;
-        command.deliver_each(self.loader.deliver(&batches), |batch| {
-            let partitions = &self.partitions;
-            let loss_weight = partitions.loss_weight(&batches, &batch, seeds_per_step);
-            let positions = order.map(|order| &order.positions[..]);
-            let indices = partitions.input_ids(&batches, batch.index(), &[], positions);
-            Ok(Box::new(self.prepare(batch, &indices, loss_weight)?))
-        })
+        for hop in 0..self.shape.hops(minibatches) {
+            for (number, ends) in self.shape.relations.iter().enumerate() {
+                let block = self.shape.block(minibatches, number, hop);
+                for destination in 0..block.destinations {
+                    let seed = seeds[ends.destination][destination];
+                    let sources = &mut seeds[ends.source];
+                    block.indices[block.edges_of(destination)]
+                        .iter()
+                        .for_each(|&source| sources[source as usize] = seed);
+                }
+            }
+        }
+        Ok(seeds)
     }
 }
 
@@ -229,41 +246,31 @@ impl TypedDrawing {
     }
 }
 
-/// The blocks of a relation in a batch, hop by hop.
-struct RelationBlocks<'a> {
-    blocks: Vec<&'a Block>,
-}
-
-impl<'a> RelationBlocks<'a> {
-    fn new(graph: &Graph, number: usize, batch: &'a Batch) -> Self {
-        let relations = &graph.manifest().relations;
-        let destination = relations[number].destination;
-        let before = relations[..number].iter().filter(|entry| entry.destination == destination).count();
-        let all = relations.iter().filter(|entry| entry.destination == destination).count();
-        Self { blocks: batch.minibatches()[destination as usize].blocks.iter().skip(before).step_by(all).collect() }
-    }
-
-    fn part(&self, parts: EdgeParts, has_blocks: bool) -> Result<RelationPart> {
-        let edges_of_hops = self.blocks.iter().map(|block| block.indices.len()).collect();
+impl RelationPart {
+    /// The blocks of a relation, hop by hop.
+    fn new(blocks: &[&Block], parts: EdgeParts, has_blocks: bool) -> Result<Self> {
+        let edges_of_hops = blocks.iter().map(|block| block.indices.len()).collect();
         if !has_blocks {
-            return Ok(RelationPart {
-                edges: RelationEdges::Hops(Coo::from_blocks(&self.blocks, parts)?),
-                edges_of_hops,
-            });
+            return Ok(Self { edges: RelationEdges::Hops(Coo::from_blocks(blocks, parts)?), edges_of_hops });
         }
-        let outermost_first = self
-            .blocks
+        let outermost_first = blocks
             .iter()
             .rev()
             .map(|block| Ok((Coo::from_blocks(&[block], parts)?, (block.sources, block.destinations))));
-        Ok(RelationPart { edges: RelationEdges::Blocks(outermost_first.collect::<Result<_>>()?), edges_of_hops })
+        Ok(Self { edges: RelationEdges::Blocks(outermost_first.collect::<Result<_>>()?), edges_of_hops })
     }
 }
 
 impl PreparedBatch for Prepared {
     fn into_dict<'py>(self: Box<Self>, py: Python<'py>, leases: &Arc<Leases>) -> PyResult<Bound<'py, PyDict>> {
-        let Self { types, relations, loss_weight, batch } = *self;
+        let Self { types, relations, loss_weight, links, batch } = *self;
         let dict = PyDict::new(py);
+        if let Some(mut links) = links {
+            let entries = PyDict::new(py);
+            entries.set_item("input_id", Array::vector(mem::take(&mut links.numbers)))?;
+            links.put(&entries)?;
+            dict.set_item("links", entries)?;
+        }
         match loss_weight {
             LossWeight::OfBatch(weight) => dict.set_item("loss_weight", weight)?,
             LossWeight::OfSeeds(weights) => dict.set_item("loss_weight", Array::vector(weights))?,
@@ -272,10 +279,16 @@ impl PreparedBatch for Prepared {
         for part in types {
             let entries = PyDict::new(py);
             entries.set_item("n_id", Array::vector(part.numbers))?;
+            if let Some(positions) = part.positions {
+                entries.set_item("positions", Array::vector(positions))?;
+            }
             entries.set_item("num_sampled_nodes", part.nodes_of_hops)?;
-            if part.seeds > 0 {
+            if !part.input_ids.is_empty() {
                 entries.set_item("batch_size", part.seeds)?;
                 entries.set_item("input_id", Array::vector(part.input_ids))?;
+            }
+            if let Some(seeds) = part.seed_of_each {
+                entries.set_item("batch", Array::vector(seeds))?;
             }
             if let Some(labels) = part.labels {
                 entries.set_item("y", labels)?;

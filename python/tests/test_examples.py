@@ -14,11 +14,11 @@ from grappa import generation, graph, ingestion, links, loader, runs, store
 
 MODULES = [generation, graph, ingestion, links, loader, store]
 try:
-    from grappa import convolutions, layerwise, model, ops, pyg, samplers
+    from grappa import convolutions, hetero, layers, layerwise, model, ops, pyg, samplers
 except ImportError:
     pass
 else:
-    MODULES += [convolutions, layerwise, model, ops, pyg, runs, samplers]
+    MODULES += [convolutions, hetero, layers, layerwise, model, ops, pyg, runs, samplers]
 
 
 #: The package that an item's example needs.

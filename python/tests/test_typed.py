@@ -10,7 +10,7 @@ import grappa
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 from torch_geometric.data import HeteroData  # noqa: E402
-from torch_geometric.nn import HeteroConv, SAGEConv, to_hetero  # noqa: E402
+from torch_geometric.nn import GATConv, GCNConv, HeteroConv, SAGEConv, to_hetero  # noqa: E402
 from torch_geometric.transforms import ToUndirected  # noqa: E402
 
 import grappa.pyg  # noqa: E402
@@ -228,7 +228,6 @@ def test_hetero_conv_runs_where_relations_are_empty(graph):
         ({"input_nodes": ("author", "train")}, KeyError, "train"),
         ({"num_neighbors": {("author", "writes", "paper"): [2]}}, ValueError, "has no fanouts for"),
         ({"num_neighbors": {("author", "reads", "paper"): [2]}}, ValueError, "the graph has no such relation"),
-        ({"disjoint": True}, ValueError, "disjoint"),
         ({"subgraph_type": "induced"}, ValueError, "sampled edges only"),
         ({"weight_attr": "edge_weight"}, ValueError, "has no edge weights"),
         ({"input_time": torch.zeros(3)}, ValueError, "no timestamps"),
@@ -306,3 +305,211 @@ def test_a_hetero_data_that_is_no_graph_is_named(data, tmp_path):
     with pytest.raises(grappa.Error, match="3"):
         grappa.ingest(wrong, out=tmp_path / "g.grappa")
     assert not (tmp_path / "g.grappa").exists()
+
+
+def relation_pairs(batch, edge_type):
+    """The positives of a batch, as pairs of numbers in the graph."""
+    row, col = batch[edge_type].edge_label_index
+    sources, destinations = batch[edge_type[0]].n_id[row], batch[edge_type[2]].n_id[col]
+    return list(zip(sources.tolist(), destinations.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("edge_type", [("author", "writes", "paper"), ("paper", "rev_writes", "author"), ("paper", "cites", "paper")])
+def test_links_of_a_relation_leave_the_messages_and_negatives_are_no_edges(data, graph, edge_type):
+    """The leaks of pytorch_geometric#7281 and #9425: messages by the relation or its reverse show the target."""
+    # Citations have both directions.
+    turned = (other for other in graph.edge_types if graph[other].reverse_of == edge_type)
+    reverse = graph[edge_type].reverse_of or next(turned, edge_type)
+    everything = set(zip(*data[edge_type].edge_index.tolist(), strict=True))
+    loader = grappa.pyg.LinkNeighborLoader(graph, [-1, -1], edge_type, neg_sampling="binary", batch_size=64, shuffle=True)
+    seen = []
+    for batch in loader:
+        assert isinstance(batch, HeteroData)
+        pairs = relation_pairs(batch, edge_type)
+        labels = batch[edge_type].edge_label
+        positives = [pair for pair, label in zip(pairs, labels.tolist(), strict=True) if label == 1]
+        negatives = [pair for pair, label in zip(pairs, labels.tolist(), strict=True) if label == 0]
+        assert len(negatives) == len(positives) == len(batch[edge_type].input_id)
+        assert not set(negatives) & everything
+        assert not set(edges_of(batch, edge_type)) & set(positives)
+        assert not set(edges_of(batch, reverse)) & {(target, source) for source, target in positives}
+        numbered = data[edge_type].edge_index
+        seen += positives
+    assert sorted(seen) == sorted(everything)
+    assert numbered.shape[1] == len(seen)
+
+
+def test_links_are_those_of_pytorch_geometric(data, graph):
+    """The forms of edge_label_index, and where batches have their pairs."""
+    edge_type = ("author", "writes", "paper")
+    pairs = data[edge_type].edge_index[:, :30]
+    loader = grappa.pyg.LinkNeighborLoader(graph, [3], (edge_type, pairs), batch_size=8)
+    at = 0
+    for batch in loader:
+        count = len(batch[edge_type].input_id)
+        assert relation_pairs(batch, edge_type) == list(zip(*pairs[:, at : at + count].tolist(), strict=True))
+        assert "edge_label" not in batch[edge_type]
+        at += count
+    assert at == 30
+    triplets = grappa.pyg.LinkNeighborLoader(
+        graph, [3], "author:writes:paper", neg_sampling={"mode": "triplet", "amount": 2}, batch_size=16
+    )
+    batch = next(iter(triplets))
+    assert batch["author"].src_index.shape == (16,)
+    assert batch["paper"].dst_pos_index.shape == (16,) and batch["paper"].dst_neg_index.shape == (16, 2)
+    again = pickle.loads(pickle.dumps(triplets))
+    assert torch.equal(next(iter(again))["paper"].n_id, batch["paper"].n_id)
+    labels = torch.arange(30)
+    labelled = grappa.pyg.LinkNeighborLoader(graph, [3], (edge_type, pairs), labels, batch_size=8)
+    assert torch.cat([batch[edge_type].edge_label for batch in labelled]).tolist() == list(range(30))
+
+
+def test_a_model_learns_links_of_a_relation(graph):
+    edge_type = ("author", "writes", "paper")
+    model = HeteroConv({other: SAGEConv((-1, -1), 16) for other in graph.edge_types}, aggr="sum")
+    loader = grappa.pyg.LinkNeighborLoader(graph, [4], edge_type, neg_sampling="binary", batch_size=512, shuffle=True)
+    embedding = torch.nn.Embedding(SIZES["venue"], 4)
+
+    def loss_of(batch):
+        features = {**{name: batch[name].x for name in ("author", "paper")}, "venue": embedding(batch["venue"].n_id)}
+        states = model(features, batch.edge_index_dict)
+        row, col = batch[edge_type].edge_label_index
+        scores = (states["author"][row] * states["paper"][col]).sum(dim=1)
+        return torch.nn.functional.binary_cross_entropy_with_logits(scores, batch[edge_type].edge_label)
+
+    first = next(iter(loader))
+    loss_of(first)
+    optimizer = torch.optim.Adam([*model.parameters(), *embedding.parameters()], lr=0.01)
+    before = float(loss_of(first).detach())
+    for _ in range(8):
+        for batch in loader:
+            optimizer.zero_grad()
+            loss_of(batch).backward()
+            optimizer.step()
+    assert float(loss_of(first).detach()) < before
+
+
+@pytest.mark.parametrize(
+    "positives, kind, message",
+    [
+        (None, TypeError, "name the relation of the positives"),
+        (("author", "reads", "paper"), KeyError, "no relation"),
+        ((("author", "writes", "paper"), [[300], [0]]), IndexError, "300"),
+        ((("author", "writes", "paper"), "val"), grappa.Error, "val"),
+    ],
+)
+def test_impossible_positives_are_named(graph, positives, kind, message):
+    with pytest.raises(kind, match=message):
+        grappa.pyg.LinkNeighborLoader(graph, [2], positives, batch_size=4)
+
+
+def test_disjoint_seeds_have_neighborhoods_of_their_own(data, graph):
+    loader = grappa.pyg.NeighborLoader(graph, [-1, -1], ("paper", "val"), batch_size=6, disjoint=True)
+    seen = 0
+    for batch in loader:
+        seeds = batch["paper"].n_id[: batch["paper"].batch_size].tolist()
+        for number, seed in enumerate(seeds):
+            nodes, edges, _, _ = all_neighbors(data, "paper", [seed], 2)
+            for name in data.node_types:
+                own = batch[name].batch == number
+                assert sorted(batch[name].n_id[own].tolist()) == sorted(nodes[name])
+            for edge_type in data.edge_types:
+                row, col = batch[edge_type].edge_index
+                own = batch[edge_type[2]].batch[col] == number
+                assert torch.equal(own, batch[edge_type[0]].batch[row] == number)
+                ends = batch[edge_type[0]].n_id[row[own]], batch[edge_type[2]].n_id[col[own]]
+                assert sorted(zip(*(end.tolist() for end in ends), strict=True)) == sorted(edges[edge_type])
+        assert torch.equal(batch["paper"].x, data["paper"].x[batch["paper"].n_id])
+        seen += len(seeds)
+    assert seen == int(data["paper"].val_mask.sum())
+
+
+def test_held_out_edges_leave_a_relation_and_its_reverse(data, tmp_path):
+    edge_type, reverse = ("author", "writes", "paper"), ("paper", "rev_writes", "author")
+    graph = grappa.ingest(data, edge_split={edge_type: "80/10/10"}, out=tmp_path / "held.grappa")
+    assert graph[reverse].reverse_of == edge_type
+    parts = {part: {tuple(edge) for edge in graph.edge_split(edge_type, part).T.tolist()} for part in ("train", "val", "test")}
+    everything = set(zip(*data[edge_type].edge_index.tolist(), strict=True))
+    assert sum(map(len, parts.values())) == len(everything) and set().union(*parts.values()) == everything
+    assert parts["val"] and parts["test"]
+    for part, edges in parts.items():
+        turned = {tuple(edge) for edge in graph.edge_split(reverse, part).T.tolist()}
+        assert turned == {(target, source) for source, target in edges}
+        loader = grappa.pyg.LinkNeighborLoader(graph, [-1, -1], (edge_type, part), neg_sampling="triplet", batch_size=64)
+        seen = []
+        for batch in loader:
+            sources, destinations = batch["author"].n_id, batch["paper"].n_id
+            seen += zip(sources[batch["author"].src_index].tolist(), destinations[batch["paper"].dst_pos_index].tolist(), strict=True)
+            negatives = zip(
+                sources[batch["author"].src_index].tolist(), destinations[batch["paper"].dst_neg_index].tolist(), strict=True
+            )
+            # Training may not know the edges that are held out.
+            assert not set(negatives) & (parts["train"] if part == "train" else everything)
+            messages = set(edges_of(batch, edge_type)) | {(target, source) for source, target in edges_of(batch, reverse)}
+            assert messages <= parts["train"]
+        assert sorted(seen) == sorted(edges)
+    with pytest.raises(KeyError, match="no such relation"):
+        grappa.ingest(data, edge_split={("author", "reads", "paper"): "80/10/10"}, out=tmp_path / "x.grappa")
+    with pytest.raises(TypeError, match="name the relations that hold edges out"):
+        grappa.ingest(data, edge_split="80/10/10", out=tmp_path / "x.grappa")
+
+
+class Relational(torch.nn.Module):
+    """Two layers of convolutions per relation, and rows of their own for venues, which have no features."""
+
+    def __init__(self, edge_types):
+        super().__init__()
+        torch.manual_seed(1)
+        self.embedding = torch.nn.Embedding(SIZES["venue"], 6)
+        self.hidden = HeteroConv({edge_type: SAGEConv((-1, -1), 8) for edge_type in edge_types}, aggr="sum")
+        self.out = HeteroConv({edge_type: GATConv((-1, -1), 5, add_self_loops=False) for edge_type in edge_types}, aggr="mean")
+
+    def inputs(self, x, n_id):
+        return {**x, "venue": self.embedding(n_id["venue"])}
+
+    def forward(self, x, edge_index):
+        x = self.inputs(x, {"venue": torch.arange(SIZES["venue"])})
+        x = {name: rows.relu() for name, rows in self.hidden(x, edge_index).items()}
+        return self.out(x, edge_index)
+
+
+@pytest.mark.parametrize("memory", [None, "4MiB"])
+def test_inference_is_exact_layer_by_layer(data, graph, tmp_path, monkeypatch, memory):
+    model = Relational(graph.edge_types)
+    x = {name: data[name].x for name in ("author", "paper")}
+    with torch.no_grad():
+        expected = model.eval()(x, data.edge_index_dict)
+
+    def hidden(x, batch):
+        rows = grappa.pyg.convolve_types(model.hidden, model.inputs(x, batch.n_id_dict), batch)
+        return {name: of_type.relu() for name, of_type in rows.items()}
+
+    if memory is not None:
+        # States are read for a few batches together.
+        monkeypatch.setattr("grappa.layerwise.SHARE", 1 << 12)
+    for name in data.node_types:
+        rows = grappa.inference(graph, model, [hidden, model.out], nodes=name, batch_size=37, memory=memory)
+        assert np.allclose(rows, expected[name].numpy(), atol=1e-5)
+    validation = data["paper"].val_mask.nonzero().flatten().flip(0)
+    rows = grappa.inference(graph.path, model, [hidden, model.out], nodes=("paper", validation), out=tmp_path / "rows.npy")
+    assert np.allclose(rows, expected["paper"][validation].numpy(), atol=1e-5)
+    assert np.array_equal(np.load(tmp_path / "rows.npy"), rows)
+    # A function of the whole batch, without convolve_types.
+    whole = [lambda x, batch: model.hidden(model.inputs(x, batch.n_id_dict), batch.edge_index_dict)[batch.node_type][: batch.batch_size]]
+    with torch.no_grad():
+        first = model.hidden(model.inputs(x, {"venue": torch.arange(12)}), data.edge_index_dict)
+    assert np.allclose(grappa.inference(graph, model, whole, nodes="paper"), first["paper"].numpy(), atol=1e-5)
+
+
+def test_impossible_inference_is_named(graph):
+    model = Relational(graph.edge_types)
+    for nodes, kind, message in [(None, TypeError, "name the type of the outputs"), ("writer", KeyError, "no node type")]:
+        with pytest.raises(kind, match=message):
+            grappa.inference(graph, model, [model.hidden], nodes=nodes)
+    with pytest.raises(ValueError, match="layers is missing"):
+        grappa.inference(graph, model, nodes="paper")
+    normalized = HeteroConv({("paper", "cites", "paper"): GCNConv(9, 4)})
+    with pytest.raises(ValueError, match="GCNConv, which divides by degrees"):
+        grappa.inference(graph, normalized, [normalized], nodes="paper")
+    with pytest.raises(ValueError, match="no rows of the type 'author'"):
+        grappa.inference(graph, model, [HeteroConv({("paper", "cites", "paper"): SAGEConv(9, 4)})], nodes="author")

@@ -8,12 +8,13 @@ use std::{
 };
 
 use grappa_engine::verify::verify;
-use grappa_formats::{ChunkId, NodeId, manifest::ExternalIds};
+use grappa_formats::{ChunkId, EdgePart, NodeId, manifest::ExternalIds};
 use grappa_ingestion::ingest::{
-    Assign, GraphIngestOptions, NodeTypeIngest, RelationIngest, Resources, SplitFile, ingest_graph,
+    Assign, EdgeSplit, GraphIngestOptions, NodeTypeIngest, RelationIngest, Resources, SplitFile, ingest_graph,
 };
 use grappa_input::OnBadLine;
 use grappa_io::{Error, map::Access, progress::Silent};
+use grappa_sampling::links::{PartEdges, Positives};
 use grappa_storage::{ExternalId, Graph, Store};
 
 use crate::common::{files_of, interrupted};
@@ -132,6 +133,63 @@ fn sorted(edges: &[(String, String)]) -> Vec<(String, String)> {
     let mut edges = edges.to_vec();
     edges.sort();
     edges
+}
+
+/// The edges that a relation holds out, by external ids, sorted.
+fn held_out_edges(graph: &Graph, number: usize, part: EdgePart) -> Vec<(String, String)> {
+    let entry = &graph.manifest().relations[number];
+    let [sources, targets] = [entry.source, entry.destination].map(|end| &graph.node_types()[end as usize]);
+    let relation = &graph.relations()[number];
+    let edges = Positives::of_part(PartEdges::all(relation, part), None, 1 << 30, &Silent).unwrap();
+    let named = edges.edges().iter().map(|&(source, target)| {
+        (sources.external_id(source).unwrap().to_string(), targets.external_id(target).unwrap().to_string())
+    });
+    let mut edges: Vec<_> = named.collect();
+    edges.sort();
+    edges
+}
+
+#[test]
+fn held_out_edges_leave_a_relation_and_its_reverse() {
+    let papers = Papers::new();
+    let held_out: Vec<_> = papers.edges["author:writes:paper"][..40].to_vec();
+    let file = papers.path("val.tsv");
+    fs::write(&file, held_out.iter().map(|(source, target)| format!("{source}\t{target}\n")).collect::<String>())
+        .unwrap();
+    let shares = "80/10/10".parse().unwrap();
+    let of_files = EdgeSplit::Files { val: vec![file.into()], test: Vec::new() };
+    for (name, split) in [("random", EdgeSplit::random(shares, 3).unwrap()), ("files", of_files)] {
+        let mut options = papers.options();
+        let writes = options.relations.iter_mut().find(|relation| relation.name == "writes").unwrap();
+        writes.reverse = Some("rev_writes".to_owned());
+        writes.edges.split = Some(split);
+        options.out = papers.path(name);
+        ingest_graph(&options, &Silent).unwrap();
+        let graph = Graph::open(&options.out).unwrap();
+        let found = edges_of(&graph);
+        let numbers = ["writes", "rev_writes"]
+            .map(|name| graph.manifest().relations.iter().position(|relation| relation.name == name).unwrap());
+        let turned = |edges: &[(String, String)]| {
+            sorted(&edges.iter().map(|(source, target)| (target.clone(), source.clone())).collect::<Vec<_>>())
+        };
+        let kept = &found["author:writes:paper"];
+        assert_eq!(found["paper:rev_writes:author"], turned(kept), "{name}");
+        let mut all = kept.clone();
+        for part in graph.relations()[numbers[0]].manifest().held_out() {
+            let edges = held_out_edges(&graph, numbers[0], part);
+            assert_eq!(held_out_edges(&graph, numbers[1], part), turned(&edges), "{name}");
+            assert!(!edges.is_empty() && edges.iter().all(|edge| !kept.contains(edge)), "{name}");
+            all.extend(edges);
+        }
+        let mut expected = papers.expected()["author:writes:paper"].clone();
+        if name == "files" {
+            // Edges of the graph that are also held out leave it, and the file has each once.
+            expected.retain(|edge| !held_out.contains(edge));
+            expected.extend(held_out.iter().cloned());
+        }
+        assert_eq!(sorted(&all), sorted(&expected), "{name}");
+        assert_eq!(verify(&options.out, 2, &Silent).unwrap().problems, []);
+    }
 }
 
 #[test]

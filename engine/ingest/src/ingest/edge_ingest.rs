@@ -57,6 +57,11 @@ pub struct EdgeForm {
 const FIT_BLOCK_BYTES: usize = 1 << 20;
 
 impl EdgeIngest {
+    /// The number of parts that edges are divided among: the graph, and those that are held out.
+    pub(super) fn parts(&self) -> u64 {
+        1 + self.split.as_ref().map_or(0, |split| split.held_out().len() as u64)
+    }
+
     /// Replaces folders by their files, and finds the column with the order of edges.
     pub(super) fn resolve_files(&mut self) -> Result<()> {
         let files = files_of_all(&self.files)?;

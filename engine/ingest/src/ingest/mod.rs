@@ -221,8 +221,7 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput, options: &In
         _ => GraphIds::of_layout(job, scan.nodes)?,
     };
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
-    let parts = 1 + job.edges.split.as_ref().map_or(0, |split| split.held_out().len() as u64);
-    let held = plan::held_memory(&ids.chunks, parts, &job.budget)?;
+    let held = plan::held_memory(&ids.chunks, job.edges.parts(), &job.budget)?;
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;
     let input = InputEdges { reader, source: &edges, values: &values, edges: scan.edges, is_reversed: false };

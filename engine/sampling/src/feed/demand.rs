@@ -30,6 +30,8 @@ pub(super) struct MinibatchDemand {
     /// Positives and negatives of a minibatch of links, and its marks of negatives.
     pairs: [usize; 2],
     is_negative: usize,
+    /// The node type whose minibatches have the pairs.
+    links_type: usize,
 }
 
 /// Model of the number of distinct rows that several minibatches need together: `each * minibatches ^ growth`.
@@ -150,7 +152,11 @@ impl MinibatchDemand {
             self.nodes[node_type] = self.nodes[node_type].max(minibatch.nodes.len());
             self.cover_blocks(node_type, minibatch, edge_dim);
         }
-        let links = &minibatches[0].links;
+        let Some(links_type) = minibatches.iter().position(|minibatch| !minibatch.links.positives.is_empty()) else {
+            return;
+        };
+        let links = &minibatches[links_type].links;
+        self.links_type = links_type;
         self.pairs[0] = self.pairs[0].max(links.positives.len());
         self.pairs[1] = self.pairs[1].max(links.negatives.len());
         self.is_negative = self.is_negative.max(links.is_negative.len());
@@ -186,9 +192,9 @@ impl MinibatchDemand {
     /// If the system refuses the memory.
     pub fn batch(&self, format: Option<&RowFormat>) -> Result<InFlightBatch> {
         let minibatches = self.nodes.iter().enumerate().map(|(node_type, &nodes)| {
-            let [positives, negatives, is_negative] = match node_type {
-                0 => [self.pairs[0], self.pairs[1], self.is_negative],
-                _ => [0; 3],
+            let [positives, negatives, is_negative] = match node_type == self.links_type {
+                true => [self.pairs[0], self.pairs[1], self.is_negative],
+                false => [0; 3],
             };
             let blocks = self.blocks.get(node_type).into_iter().flatten();
             Ok(Minibatch {
@@ -199,6 +205,7 @@ impl MinibatchDemand {
                     positives: with_room(positives)?,
                     negatives: with_room(negatives)?,
                     is_negative: with_room(is_negative)?,
+                    source_type: 0,
                 },
             })
         });

@@ -1,6 +1,6 @@
 //! The minibatches of an epoch over the partitions of a graph.
 
-use std::{collections::BTreeMap, ops::Range, slice, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use grappa_formats::{NodeId, PartitionId, permutation::Feistel, random};
 use grappa_io::Result;
@@ -13,8 +13,8 @@ use super::{
 use crate::{
     links::{LinkScratch, LinkTask, Positives},
     partition::Share,
-    sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch},
-    view::{GraphView, Turns, TurnsEpoch, ViewSource},
+    sample::{BatchKey, GraphShape, Join, JoinScratch, Minibatch, Sampler, Scratch},
+    view::{Turns, TurnsEpoch, ViewSource},
 };
 
 /// Options of minibatches.
@@ -115,11 +115,10 @@ pub struct BatchPlace {
 #[derive(Debug, Default)]
 pub struct EpochScratch {
     sampler: Scratch,
-    seeds: Vec<NodeId>,
     /// The seeds of each type.
-    of_types: Vec<Vec<NodeId>>,
+    seeds: Vec<Vec<NodeId>>,
     links: LinkScratch,
-    /// The minibatches of a step or of its seeds, before they are joined.
+    /// The minibatches of a step or of its seeds, before they are joined: for each, a minibatch of each node type.
     parts: Vec<Minibatch>,
     join: JoinScratch,
     /// Nodes of the batch, which the parts may share.
@@ -155,7 +154,8 @@ pub struct PartitionBatches {
     starts: Vec<usize>,
     /// For each partition, the number of steps that its seeds are divided among.
     steps_of_partition: Vec<u64>,
-    nodes: u64,
+    /// The shape of the graph of the partitions that are served here.
+    shape: GraphShape,
 }
 
 impl PartitionBatches {
@@ -190,7 +190,7 @@ impl PartitionBatches {
             first_step += taken;
         }
         let steps_of_partition = (0..parts.len()).map(|part| steps[part / concurrent]).collect();
-        let nodes = parts.iter().filter_map(Part::served).map(|part| part.view.nodes()).max();
+        let shape = parts.iter().find_map(Part::served).map(|part| part.view.shape());
         Self {
             parts,
             starts: starts(&places, options.join_steps.is_some()),
@@ -199,7 +199,7 @@ impl PartitionBatches {
             epoch,
             places,
             steps_of_partition,
-            nodes: nodes.unwrap_or(0),
+            shape: shape.unwrap_or_else(|| GraphShape::of_store(0)),
         }
     }
 
@@ -348,67 +348,66 @@ impl PartitionBatches {
         self.options.seeds_of(&self.parts[partition], place.batch, self.steps_of_partition[partition])
     }
 
-    /// Samples the minibatches of a graph with types. Their seeds are positions.
-    fn sample_types(
-        &self,
-        place: BatchPlace,
-        view: &GraphView,
-        sampler: &mut Scratch,
-        seeds: &mut Vec<Vec<NodeId>>,
-        out: &mut [Minibatch],
-    ) -> Result<()> {
-        let part = self.part(place);
-        seeds.resize_with(out.len(), Vec::new);
-        seeds.iter_mut().for_each(Vec::clear);
-        self.in_order(place, |index| {
-            let (node_type, node) = view.positions().locate(part.seeds.get(index).0);
-            seeds[node_type].push(node);
-        });
-        self.options.sampler.sample_relations(&view.relations(), &view.seeds(seeds), self.key(place), sampler, out)
-    }
-
+    /// Samples the minibatch of each node type.
     fn sample_part(
         &self,
         place: BatchPlace,
         (sampler, links): (&mut Scratch, &mut LinkScratch),
-        seeds: &mut Vec<NodeId>,
-        out: &mut Minibatch,
+        seeds: &mut Vec<Vec<NodeId>>,
+        out: &mut [Minibatch],
     ) -> Result<()> {
         let (part, key, options) = (self.part(place), self.key(place), &self.options);
-        let view = part.view.get()?;
+        let view = part.view.open()?;
         match (&options.links, &part.positives) {
             (Some(task), Some(positives)) => {
                 let mut of_batch = Vec::with_capacity(self.seeds_of(place));
                 self.in_order(place, |index| of_batch.push(positives.edges()[index as usize]));
-                task.sample(&options.sampler, &view, &of_batch, key, (links, sampler), out)
+                task.sample(&options.sampler, &view.lists(), &of_batch, key, (links, sampler), out)
             }
             (None, None) => {
-                seeds.clear();
-                self.in_order(place, |index| seeds.push(part.seeds.get(index)));
-                options.sampler.sample(&view, seeds, key, sampler, out)
+                seeds.resize_with(out.len(), Vec::new);
+                seeds.iter_mut().for_each(Vec::clear);
+                let mut owned = Ok(());
+                self.in_order(place, |index| {
+                    let position = part.seeds.get(index);
+                    if owned.is_ok() {
+                        owned = view.check_seed(position);
+                    }
+                    let (node_type, node) = view.locate(position);
+                    seeds[node_type].push(node);
+                });
+                owned?;
+                options.sampler.sample_types(&view.lists(), seeds, key, sampler, out)
             }
             _ => panic!("minibatches are of links or of nodes"),
         }
     }
 
-    /// Samples each seed of a minibatch into a part of its own. Returns the number of these.
+    /// Samples each seed of a minibatch into a part of its own, which is a minibatch of each node type. The first one is part `first`. Returns
+    /// the number of parts.
     fn sample_apart(
         &self,
         place: BatchPlace,
         sampler: &mut Scratch,
-        seeds: &mut Vec<NodeId>,
-        parts: &mut Vec<Minibatch>,
+        seeds: &mut Vec<Vec<NodeId>>,
+        (parts, types): (&mut Vec<Minibatch>, usize),
         first: usize,
     ) -> Result<usize> {
         let (part, key) = (self.part(place), self.key(place));
-        let view = part.view.get()?;
-        seeds.clear();
-        self.in_order(place, |index| seeds.push(part.seeds.get(index)));
-        parts.resize_with(parts.len().max(first + seeds.len()), Minibatch::default);
-        for ((seed, number), part) in seeds.iter().zip(0..).zip(&mut parts[first..]) {
-            self.options.sampler.sample(&view, slice::from_ref(seed), key.of_seed(number), sampler, part)?;
+        let view = part.view.open()?;
+        let lists = view.lists();
+        let mut positions = Vec::with_capacity(self.seeds_of(place));
+        self.in_order(place, |index| positions.push(part.seeds.get(index)));
+        parts.resize_with(parts.len().max((first + positions.len()) * types), Minibatch::default);
+        seeds.resize_with(types, Vec::new);
+        for ((&position, number), part) in positions.iter().zip(0..).zip(parts[first * types..].chunks_mut(types)) {
+            view.check_seed(position)?;
+            let (node_type, node) = view.locate(position);
+            seeds.iter_mut().for_each(Vec::clear);
+            seeds[node_type].push(node);
+            self.options.sampler.sample_types(&lists, seeds, key.of_seed(number), sampler, part)?;
         }
-        Ok(seeds.len())
+        Ok(positions.len())
     }
 
     fn part(&self, place: BatchPlace) -> &Seeded {
@@ -486,10 +485,11 @@ impl BatchSource for PartitionBatches {
     }
 
     fn nodes_max(&self) -> u64 {
+        let nodes: u64 = self.shape.nodes.iter().sum();
         let of_parts = match self.options.join_steps {
-            _ if self.options.disjoint => return self.nodes.saturating_mul(self.nodes_min()),
-            Some(Join::Apart) => self.nodes.saturating_mul(self.concurrent.min(self.parts.len()) as u64),
-            Some(Join::SharedInput) | None => self.nodes,
+            _ if self.options.disjoint => return nodes.saturating_mul(self.nodes_min()),
+            Some(Join::Apart) => nodes.saturating_mul(self.concurrent.min(self.parts.len()) as u64),
+            Some(Join::SharedInput) | None => nodes,
         };
         match self.parts.iter().filter_map(Part::served).any(|part| part.seeds.has_repeats()) {
             true => of_parts.saturating_add(self.nodes_min()),
@@ -537,8 +537,8 @@ impl BatchSource for PartitionBatches {
     }
 
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {
-        let EpochScratch { sampler, seeds, of_types, links, parts, join, nodes: sampled } = scratch;
-        let seeds = seeds.capacity() + of_types.iter().map(Vec::capacity).sum::<usize>();
+        let EpochScratch { sampler, seeds, links, parts, join, nodes: sampled } = scratch;
+        let seeds = seeds.iter().map(Vec::capacity).sum::<usize>();
         let seeds = (seeds * size_of::<NodeId>()) as u64 + links.bytes();
         let of_parts = parts.iter().map(minibatch_bytes).sum();
         let part_nodes = parts.iter().map(|part| part.nodes.len() as u64);
@@ -556,42 +556,33 @@ impl BatchSource for PartitionBatches {
     }
 
     fn types(&self) -> usize {
-        match self.parts.iter().find_map(Part::served).map(|part| &part.view) {
-            Some(ViewSource::Graph(view)) => view.positions().types(),
-            Some(ViewSource::Open(_) | ViewSource::InTurn(..)) | None => 1,
-        }
+        self.shape.types()
     }
 
-    fn sample(&self, index: u64, scratch: &mut Self::Scratch, types: &mut [Minibatch]) -> Result<()> {
-        let EpochScratch { sampler, seeds, of_types, links, parts, join, nodes } = scratch;
-        if let &[place] = self.places(index)
-            && let ViewSource::Graph(view) = &self.part(place).view
-        {
-            *nodes = 0;
-            return self.sample_types(place, view, sampler, of_types, types);
-        }
-        let out = &mut types[0];
+    fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut [Minibatch]) -> Result<()> {
+        let EpochScratch { sampler, seeds, links, parts, join, nodes } = scratch;
         // Empties the parts of the previous batch.
         parts.iter_mut().for_each(Minibatch::clear);
+        let types = out.len();
         match self.places(index) {
             places if self.options.disjoint => {
                 let mut count = 0;
                 for &place in places {
-                    count += self.sample_apart(place, sampler, seeds, parts, count)?;
+                    count += self.sample_apart(place, sampler, seeds, (parts, types), count)?;
                 }
-                Minibatch::join(&parts[..count], Join::Apart, self.nodes, sampler, join, out)?;
+                Minibatch::join(&parts[..count * types], Join::Apart, &self.shape, sampler, join, out)?;
             }
             &[place] => self.sample_part(place, (sampler, links), seeds, out)?,
             places => {
                 let how = self.options.join_steps.expect("a batch of several minibatches is joined");
-                parts.resize_with(parts.len().max(places.len()), Minibatch::default);
-                for (&place, part) in places.iter().zip(&mut *parts) {
+                parts.resize_with(parts.len().max(places.len() * types), Minibatch::default);
+                for (&place, part) in places.iter().zip(parts.chunks_mut(types)) {
                     self.sample_part(place, (sampler, links), seeds, part)?;
                 }
-                Minibatch::join(&parts[..places.len()], how, self.nodes, sampler, join, out)?;
+                Minibatch::join(&parts[..places.len() * types], how, &self.shape, sampler, join, out)?;
             }
         }
-        *nodes = out.nodes.len();
+        *nodes = out.iter().map(|minibatch| minibatch.nodes.len()).sum();
         Ok(())
     }
 }

@@ -32,5 +32,5 @@ pub use self::{
     negatives::{Candidates, ListedPairs, Negatives, WithoutNegative},
     positives::{PartEdges, Positives},
     ranked::{RankCandidates, Ranked, known_edges_of},
-    task::{ExcludedEdges, LinkTask},
+    task::{ExcludedEdges, LinkRelation, LinkTask},
 };

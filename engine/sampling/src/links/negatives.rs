@@ -223,6 +223,8 @@ pub(super) struct LinkSamples {
 pub(super) struct Draw<'a> {
     pub store: &'a Store,
     pub view: &'a PartitionView,
+    /// Whether sources and destinations have the same node type.
+    pub has_one_type: bool,
     pub negatives: Negatives,
     pub candidates: &'a Candidates,
     /// The nodes that destinations are among; none for all nodes.
@@ -347,7 +349,7 @@ impl Draw<'_> {
         let hopeless: Vec<usize> = pending.iter().copied().filter(|&slot| is_hopeless(out.negatives[slot].0)).collect();
         match (hopeless.first(), self.without_negative) {
             (Some(&slot), WithoutNegative::Refused(remedy)) => {
-                let source = self.store.ids().name(out.negatives[slot].0);
+                let source = self.store.source_ids().name(out.negatives[slot].0);
                 let contradiction = format!(
                     "{DRAWS_MAX} draws found no node without an edge from {source}, so its edges have no negative"
                 );
@@ -364,9 +366,14 @@ impl Draw<'_> {
     fn pair(&self, slot: usize, round: u64, out: &LinkSamples, members: &OwnedMembers) -> Result<(NodeId, NodeId)> {
         let mut draws = link_draws(self.key, slot as u64, round);
         let (positives, owned) = (&out.positives, self.view.owned());
+        let is_uniform = matches!(self.candidates, Candidates::Uniform);
         let source = match self.negatives {
+            Negatives::Pairs(_) if !self.has_one_type && is_uniform => {
+                let sources = self.view.sources();
+                Some(sources.at(LocalId(draws.below(sources.nodes()))))
+            }
             // Destinations are of another kind than sources.
-            Negatives::Pairs(_) if self.destinations.is_some() => {
+            Negatives::Pairs(_) if self.destinations.is_some() || !self.has_one_type => {
                 Some(positives[draws.below(positives.len() as u64) as usize].0)
             }
             Negatives::Pairs(_) => None,
@@ -412,7 +419,7 @@ impl Draw<'_> {
         let DrawScratch { find, found, pairs, .. } = scratch;
         find_edges(self.view, pairs, find, found)?;
         for (found, &(source, target)) in found.iter_mut().zip(&*pairs) {
-            *found = *found || source == target;
+            *found = *found || self.has_one_type && source == target;
             if let (false, Some(known)) = (*found, self.known) {
                 *found = known.contains(self.store, source, target)?;
             }
@@ -424,7 +431,7 @@ impl Draw<'_> {
         Error::conflict(
             format!(
                 "the list of negatives has no pair of {}, which is the source of a positive",
-                self.store.ids().name(source)
+                self.store.source_ids().name(source)
             ),
             "list a destination for the source of each positive, or draw negatives uniformly",
         )

@@ -48,13 +48,15 @@ impl<'a> PartEdges<'a> {
         let Some(among) = self.destinations else {
             return is_counted().then_some((source, target));
         };
+        if !self.store.manifest().edge_options.undirected {
+            // Sources may have another type.
+            return among.contains(target).then_some((source, target));
+        }
         match (among.contains(source), among.contains(target)) {
             (true, true) => is_counted().then_some((source, target)),
             (false, true) => Some((source, target)),
             // An edge that is held out of an undirected graph is stored in one direction.
-            (true, false) if self.store.manifest().edge_options.undirected && self.part != EdgePart::Graph => {
-                Some((target, source))
-            }
+            (true, false) if self.part != EdgePart::Graph => Some((target, source)),
             (_, false) => None,
         }
     }

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     NodeSet,
-    sample::{BatchKey, LinkPairs, Minibatch, Sampler, Scratch},
-    view::PartitionView,
+    sample::{BatchKey, GraphShape, LinkPairs, Minibatch, RelationEnds, Sampler, Scratch},
+    view::GraphLists,
 };
 
 /// The edges that a minibatch leaves out of its messages.
@@ -27,11 +27,23 @@ pub enum ExcludedEdges {
     WithReverses,
 }
 
+/// The relation that links are edges of. By default, the relation of a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkRelation {
+    /// Its number.
+    pub number: usize,
+    /// The relation that has its edges in the other direction. If there is none, and sources and destinations have the same type, the reverse
+    /// of an edge is an edge of the relation itself.
+    pub reverse: Option<usize>,
+}
+
 /// What is drawn for each minibatch of links, in all epochs.
 #[derive(Debug)]
 pub struct LinkTask {
-    /// The store.
+    /// The store, or the member of the relation.
     pub store: Arc<Store>,
+    /// The relation.
+    pub relation: LinkRelation,
     /// How many negatives there are.
     pub negatives: Negatives,
     /// Which nodes they are drawn from.
@@ -51,8 +63,9 @@ pub struct LinkTask {
 pub(crate) struct LinkScratch {
     draw: DrawScratch,
     samples: LinkSamples,
-    seeds: Vec<NodeId>,
-    /// The excluded edges of the minibatch: source and destination, as indices of its nodes.
+    /// The seeds of each node type.
+    seeds: Vec<Vec<NodeId>>,
+    /// The excluded edges of a relation: source and destination, as indices of the nodes of the minibatch.
     excluded: Vec<[u32; 2]>,
 }
 
@@ -64,7 +77,7 @@ impl LinkScratch {
         let pairs = 3 * (positives.capacity() + negatives.capacity());
         let indices = self.excluded.capacity() * size_of::<[u32; 2]>();
         (pairs * size_of::<(NodeId, NodeId)>()
-            + self.seeds.capacity() * size_of::<NodeId>()
+            + self.seeds.iter().map(Vec::capacity).sum::<usize>() * size_of::<NodeId>()
             + indices
             + is_negative.capacity()) as u64
     }
@@ -77,26 +90,29 @@ impl LinkTask {
         self.known.as_ref().map_or(0, KnownEdges::bytes) + self.candidates.bytes() + destinations
     }
 
-    /// Samples the minibatch of some positives. Its seeds are their ends and the ends of negatives, each once, ascending.
+    /// Samples the minibatch of each node type for some positives. The seeds are their ends and the ends of negatives, each once, ascending. The
+    /// minibatch of the destinations' type has the pairs.
     ///
     /// # Errors
     /// As [`Sampler::sample`], or if a source has edges to nearly all candidates and that is refused.
     pub(crate) fn sample(
         &self,
         sampler: &Sampler,
-        view: &PartitionView,
+        graph: &GraphLists<'_>,
         positives: &[(NodeId, NodeId)],
         key: BatchKey,
         (scratch, sampling): (&mut LinkScratch, &mut Scratch),
-        out: &mut Minibatch,
+        out: &mut [Minibatch],
     ) -> Result<()> {
         let LinkScratch { draw, samples, seeds, excluded } = scratch;
+        let RelationEnds { source, destination } = graph.shape.relations[self.relation.number];
         samples.positives.clear();
         heap::reserve(&mut samples.positives, positives.len(), PAIRS)?;
         samples.positives.extend_from_slice(positives);
         Draw {
             store: &self.store,
-            view,
+            view: graph.views[self.relation.number],
+            has_one_type: source == destination,
             negatives: self.negatives,
             candidates: &self.candidates,
             destinations: self.destinations.as_deref(),
@@ -105,43 +121,71 @@ impl LinkTask {
             key,
         }
         .draw(draw, samples)?;
-        seeds.clear();
-        heap::reserve(seeds, 2 * (samples.positives.len() + samples.negatives.len()), PAIRS)?;
-        for &(source, target) in samples.positives.iter().chain(&samples.negatives) {
-            seeds.extend([source, target]);
+        seeds.resize_with(out.len(), Vec::new);
+        seeds.iter_mut().for_each(Vec::clear);
+        let pairs = || samples.positives.iter().chain(&samples.negatives);
+        let count = samples.positives.len() + samples.negatives.len();
+        for (node_type, end) in
+            [(source, (|pair| pair.0) as fn(&(NodeId, NodeId)) -> NodeId), (destination, |pair| pair.1)]
+        {
+            heap::reserve(&mut seeds[node_type], count, PAIRS)?;
+            seeds[node_type].extend(pairs().map(end));
         }
-        seeds.sort_unstable();
-        seeds.dedup();
-        sampler.sample_ends(view, seeds, key, sampling, out)?;
-        put(&mut out.links, samples, seeds)?;
+        for seeds in &mut *seeds {
+            seeds.sort_unstable();
+            seeds.dedup();
+        }
+        sampler.sample_types(graph, seeds, key, sampling, out)?;
+        let links = &mut out[destination].links;
+        links.source_type = source;
+        put(links, samples, [&seeds[source], &seeds[destination]])?;
+        let has_reverses = self.excluded == ExcludedEdges::WithReverses;
+        let in_itself = has_reverses && source == destination && self.relation.reverse.is_none();
+        if self.excluded != ExcludedEdges::None {
+            self.exclude(self.relation.number, (true, in_itself), graph.shape, excluded, out)?;
+        }
+        if let (true, Some(reverse)) = (has_reverses, self.relation.reverse) {
+            self.exclude(reverse, (false, true), graph.shape, excluded, out)?;
+        }
+        Ok(())
+    }
+
+    /// Removes positives and their reverses from the messages of a relation.
+    fn exclude(
+        &self,
+        relation: usize,
+        (positives, reverses): (bool, bool),
+        shape: &GraphShape,
+        excluded: &mut Vec<[u32; 2]>,
+        out: &mut [Minibatch],
+    ) -> Result<()> {
+        let links = &out[shape.relations[self.relation.number].destination].links;
         excluded.clear();
-        heap::reserve(excluded, 2 * out.links.positives.len(), PAIRS)?;
-        for &[source, target] in &out.links.positives {
-            match self.excluded {
-                ExcludedEdges::None => break,
-                ExcludedEdges::Positives => excluded.push([source, target]),
-                ExcludedEdges::WithReverses => excluded.extend([[source, target], [target, source]]),
-            }
+        heap::reserve(excluded, 2 * links.positives.len(), PAIRS)?;
+        for &[source, target] in &links.positives {
+            excluded.extend(positives.then_some([source, target]));
+            excluded.extend(reverses.then_some([target, source]));
         }
         excluded.sort_unstable();
+        let RelationEnds { source, destination } = shape.relations[relation];
         // Both ends are seeds, so a node is never reached through removed edges only.
-        let seeds = seeds.len() as u32;
-        for block in &mut out.blocks {
-            block.retain(|source, target| {
-                source >= seeds || target >= seeds || excluded.binary_search(&[source, target]).is_err()
+        let [sources, targets] = [source, destination].map(|node_type| out[node_type].seeds as u32);
+        for hop in 0..shape.hops(out) {
+            out[destination].blocks[shape.block_place(relation, hop)].retain(|source, target| {
+                source >= sources || target >= targets || excluded.binary_search(&[source, target]).is_err()
             });
         }
         Ok(())
     }
 }
 
-/// Sets the pairs of a minibatch.
-fn put(links: &mut LinkPairs, samples: &LinkSamples, seeds: &[NodeId]) -> Result<()> {
+/// Sets the pairs of a minibatch. `seeds` are those of sources and of destinations.
+fn put(links: &mut LinkPairs, samples: &LinkSamples, seeds: [&[NodeId]; 2]) -> Result<()> {
     let pairs = [(&mut links.positives, &samples.positives), (&mut links.negatives, &samples.negatives)];
     for (to, from) in pairs {
         heap::reserve(to, from.len(), PAIRS)?;
         to.extend(from.iter().map(|&(source, target)| {
-            let places = [source, target].map(|node| seeds.binary_search(&node));
+            let places = [seeds[0].binary_search(&source), seeds[1].binary_search(&target)];
             places.map(|place| place.expect("both ends of a link are seeds") as u32)
         }));
     }

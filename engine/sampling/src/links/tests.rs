@@ -16,9 +16,9 @@ use crate::{
     Loader, LoaderOptions, NodeSet, Seeds,
     feed::{BatchSource, MinibatchOptions, PartitionBatches, RowOptions},
     partition::{Owned, Schedule, assignment, chunk_sizes},
-    sample::{BatchKey, Join, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, GraphShape, Join, Minibatch, Sampler, Scratch},
     view::{
-        PartitionView, ViewKind, ViewOptions,
+        GraphLists, PartitionView, ViewKind, ViewOptions,
         tests::graph::{Graph, TestStore},
     },
 };
@@ -67,6 +67,7 @@ impl Fixture {
     fn task(&self, negatives: Negatives) -> LinkTask {
         LinkTask {
             store: self.store.clone(),
+            relation: LinkRelation::default(),
             negatives,
             candidates: Candidates::Uniform,
             destinations: None,
@@ -104,11 +105,11 @@ impl Fixture {
         let view = PartitionView::open(&self.store, Owned::whole(&self.store), &ViewOptions::default()).unwrap();
         let sampled = task.sample(
             &Sampler::uniform("2".parse().unwrap(), false),
-            &view,
+            &GraphLists { shape: &GraphShape::of_store(NODES), views: vec![&view] },
             &[(NodeId(1), NodeId(2))],
             key,
             (&mut LinkScratch::default(), &mut Scratch::default()),
-            &mut Minibatch::default(),
+            &mut [Minibatch::default()],
         );
         sampled.unwrap_err().to_string()
     }
@@ -433,7 +434,10 @@ impl BatchedView {
     fn negatives(&mut self, task: &LinkTask, positives: &[(NodeId, NodeId)]) -> Vec<(NodeId, NodeId)> {
         let key = BatchKey { seed: 5, epoch: 0, partition: PartitionId(0), batch: 0 };
         let (mut scratch, mut sampling, mut out) = (LinkScratch::default(), Scratch::default(), Minibatch::default());
-        task.sample(&self.sampler, &self.view, positives, key, (&mut scratch, &mut sampling), &mut out).unwrap();
+        let shape = GraphShape::of_store(NODES);
+        let graph = GraphLists { shape: &shape, views: vec![&self.view] };
+        let out_of_types = std::slice::from_mut(&mut out);
+        task.sample(&self.sampler, &graph, positives, key, (&mut scratch, &mut sampling), out_of_types).unwrap();
         let node = |row: u32| out.nodes[row as usize];
         out.links.negatives.iter().map(|&[source, target]| (node(source), node(target))).collect()
     }

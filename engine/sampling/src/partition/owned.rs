@@ -9,6 +9,7 @@ mod tests;
 use std::ops::Range;
 
 use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment, chunks::ChunkMap};
+use grappa_io::{Error, Result};
 use grappa_storage::{Graph, Store};
 use roaring::RoaringTreemap;
 
@@ -181,6 +182,20 @@ impl Owned {
     #[inline]
     pub fn contains(&self, node: NodeId) -> bool {
         self.owns(self.chunks.chunk_of(node))
+    }
+
+    /// Fails if another partition owns this seed, of a graph with `nodes` nodes.
+    ///
+    /// # Errors
+    /// If there is such a node, and it is not owned.
+    pub(crate) fn check_seed(&self, seed: NodeId, nodes: u64) -> Result<()> {
+        if seed.0 < nodes && !self.contains(seed) {
+            return Err(Error::conflict(
+                format!("seed {seed} is not owned by partition {}", self.partition),
+                "give seeds that the partition owns",
+            ));
+        }
+        Ok(())
     }
 
     /// Whether a node is in the base, and so can be a seed of this partition.

@@ -9,7 +9,7 @@
 //! joined             seeds 0, seeds 1,  level 1 of 0, of 1,     level 2 of 0, of 1
 //! ```
 //!
-//! So the destinations and sources of its blocks are prefixes of this list, as in any minibatch. No edge joins two
+//! Each node type has levels of its own. So the destinations and sources of its blocks are prefixes of this list, as in any minibatch. No edge joins two
 //! parts. A node that is in two parts is in the list twice, with the edges that each part drew for it.
 //!
 //! With [`Join::SharedInput`], a node has its features once: [`Minibatch::nodes`] has it once, and the edges of the last
@@ -24,6 +24,7 @@ use super::{
     minibatch::{Block, Minibatch},
     relabel::RelabelTable,
     sampler::Scratch,
+    shape::{GraphShape, RelationEnds},
     size::check_size,
 };
 
@@ -43,140 +44,166 @@ pub enum Join {
 /// Reusable memory for [`Minibatch::join`].
 #[derive(Debug, Default)]
 pub struct JoinScratch {
-    /// For each node of each part, its index among the destinations of all levels.
+    /// The nodes of each type.
+    types: Vec<TypeIndices>,
+}
+
+/// The new indices of the nodes of a type, one part after another.
+#[derive(Debug, Default)]
+struct TypeIndices {
+    /// For each node, its index among the destinations of all levels.
     places: Vec<u32>,
-    /// For each node of each part, its index in the joined list of nodes.
+    /// For each node, its index in the joined list of nodes.
     rows: Vec<u32>,
+    /// Where the nodes of each part start, then their number.
+    starts: Vec<usize>,
 }
 
 impl JoinScratch {
     /// Bytes of memory for parts of `nodes` nodes, or of as many as there were before.
     pub fn bytes(&self, nodes: usize) -> u64 {
-        let indices = self.places.capacity().max(nodes) + self.rows.capacity().max(nodes);
+        let before = |indices: fn(&TypeIndices) -> &Vec<u32>| self.types.iter().map(indices).map(Vec::capacity).sum();
+        let indices = nodes.max(before(|of_type| &of_type.places)) + nodes.max(before(|of_type| &of_type.rows));
         (indices * size_of::<u32>()) as u64
     }
 }
 
-impl Minibatch {
-    /// Joins `parts` into `out`, and replaces its previous content. The graph has `graph_nodes` nodes. A part alone
-    /// stays as it is.
-    ///
-    /// # Errors
-    /// If the parts have 2^32 edges and nodes in a block, or 2^31 nodes.
-    ///
-    /// # Panics
-    /// If parts differ in their number of hops, two of them have the same seed, or there are none.
-    pub fn join(
-        parts: &[Self],
-        join: Join,
-        graph_nodes: u64,
-        sampler: &mut Scratch,
-        scratch: &mut JoinScratch,
-        out: &mut Self,
-    ) -> Result<()> {
-        let hops = parts[0].blocks.len();
-        assert!(parts.iter().all(|part| part.blocks.len() == hops), "parts of different numbers of hops");
-        let nodes = parts.iter().map(|part| part.nodes.len()).sum();
-        for hop in 0..hops {
-            check_size(parts.iter().map(|part| part.blocks[hop].indices.len()).sum(), nodes)?;
-        }
-        check_size(0, nodes)?;
-        out.clear();
-        out.blocks.resize_with(hops, Block::default);
-        out.seeds = parts.iter().map(|part| part.seeds).sum();
-        let JoinScratch { places, rows } = scratch;
-        for indices in [&mut *places, &mut *rows] {
+impl TypeIndices {
+    /// Reserves an index for each node of the parts.
+    fn begin(&mut self, nodes_of_parts: impl Iterator<Item = usize>) -> Result<()> {
+        let Self { places, rows, starts } = self;
+        starts.clear();
+        starts.push(0);
+        let mut nodes = 0;
+        starts.extend(nodes_of_parts.map(|of_part| {
+            nodes += of_part;
+            nodes
+        }));
+        for indices in [places, rows] {
             indices.clear();
             heap::reserve(indices, nodes, JOINED)?;
             indices.resize(nodes, 0);
         }
-        if join == Join::Apart {
-            heap::reserve(&mut out.nodes, nodes, JOINED)?;
-        }
-        if sampler.tables.is_empty() {
-            sampler.tables.push(RelabelTable::default());
-        }
-        let table = sampler.tables[0].table_for(graph_nodes);
-        table.begin();
-        let mut next = 0;
-        for level in 0..=hops {
-            for (part, places) in with_indices(parts, places) {
-                let places = &mut places[part.level(level)];
-                (next..).zip(&mut *places).for_each(|(new, place)| *place = new);
-                next += places.len() as u32;
-            }
-            for (part, rows) in with_indices(parts, rows) {
-                let level = part.level(level);
-                match join {
-                    Join::SharedInput => table.relabel(&part.nodes[level.clone()], &mut out.nodes, &mut rows[level]),
-                    Join::Apart => out.nodes.extend_from_slice(&part.nodes[level]),
-                }
-            }
-            // Parts of links may share seeds: the source of an edge is in any partition.
-            let may_share = parts.iter().any(|part| !part.links.positives.is_empty());
-            assert!(level > 0 || may_share || out.nodes.len() == out.seeds, "parts with the same seed");
-        }
-        for (hop, block) in out.blocks.iter_mut().enumerate() {
-            let is_shared = hop + 1 == hops && join == Join::SharedInput;
-            let of_parts = parts.iter().map(|part| &part.blocks[hop]);
-            block.begin(of_parts.clone().map(|block| block.destinations).sum());
-            block.sources = if is_shared { out.nodes.len() } else { of_parts.map(|block| block.sources).sum() };
-            let indices = if is_shared { &mut *rows } else { &mut *places };
-            block.reserve(parts.iter().map(|part| &part.blocks[hop]))?;
-            for level in 0..=hop {
-                for (part, indices) in with_indices(parts, indices) {
-                    block.append(&part.blocks[hop], part.level(level), indices);
-                }
-            }
-            if is_shared {
-                block.take_own(parts, rows);
-            }
-        }
-        // Without blocks, the rows of a model are the rows of its input.
-        let of_seeds = if hops == 0 && join == Join::SharedInput { rows } else { places };
-        for (part, indices) in with_indices(parts, of_seeds) {
-            out.links.append(&part.links, indices);
-        }
         Ok(())
     }
 
-    /// The nodes that a hop added, or the seeds.
-    fn level(&self, level: usize) -> Range<usize> {
-        match level {
-            0 => 0..self.seeds,
-            _ => {
-                let block = &self.blocks[level - 1];
-                block.destinations..block.sources
-            }
-        }
+    /// The rows of a part if they are shared, or its places.
+    fn of_part(&self, part: usize, shared: bool) -> &[u32] {
+        let indices = if shared { &self.rows } else { &self.places };
+        &indices[self.starts[part]..self.starts[part + 1]]
     }
 }
 
-/// Each part with the new indices of its nodes.
-fn with_indices<'a>(
-    parts: &'a [Minibatch],
-    mut indices: &'a mut [u32],
-) -> impl Iterator<Item = (&'a Minibatch, &'a mut [u32])> {
-    parts.iter().map(move |part| {
-        let (of_part, others) = std::mem::take(&mut indices).split_at_mut(part.nodes.len());
-        indices = others;
-        (part, of_part)
-    })
+impl Minibatch {
+    /// Joins `parts` into `out`, and replaces its previous content. A part is a minibatch of each node type of the graph, and so is `out`. A
+    /// part alone stays as it is.
+    ///
+    /// # Errors
+    /// If the parts have 2^32 edges and nodes in a block, or 2^31 nodes of a type.
+    ///
+    /// # Panics
+    /// If parts differ in their number of hops, two parts that share their input have the same seed, or there are none.
+    pub fn join(
+        parts: &[Self],
+        join: Join,
+        shape: &GraphShape,
+        sampler: &mut Scratch,
+        JoinScratch { types: indices }: &mut JoinScratch,
+        out: &mut [Self],
+    ) -> Result<()> {
+        let types = shape.types();
+        let parts: Vec<&[Self]> = parts.chunks(types).collect();
+        let hops = shape.hops(parts[0]);
+        assert!(parts.iter().all(|part| shape.hops(part) == hops), "parts of different numbers of hops");
+        sampler.tables.resize_with(types.max(sampler.tables.len()), RelabelTable::default);
+        indices.resize_with(types, TypeIndices::default);
+        for (node_type, indices) in indices.iter_mut().enumerate() {
+            let out = &mut out[node_type];
+            let of_parts = || parts.iter().map(|part| &part[node_type]);
+            let nodes = of_parts().map(|part| part.nodes.len()).sum();
+            let blocks = parts[0][node_type].blocks.len();
+            for place in 0..blocks {
+                check_size(of_parts().map(|part| part.blocks[place].indices.len()).sum(), nodes)?;
+            }
+            check_size(0, nodes)?;
+            out.clear();
+            out.blocks.resize_with(blocks, Block::default);
+            out.seeds = of_parts().map(|part| part.seeds).sum();
+            indices.begin(of_parts().map(|part| part.nodes.len()))?;
+            if join == Join::Apart {
+                heap::reserve(&mut out.nodes, nodes, JOINED)?;
+            }
+            let table = sampler.tables[node_type].table_for(shape.nodes[node_type]);
+            table.begin();
+            let TypeIndices { places, rows, starts } = indices;
+            let mut next = 0;
+            for level in 0..=hops {
+                for (part, &start) in parts.iter().zip(&*starts) {
+                    let range = shape.level(part, node_type, level);
+                    let nodes = &part[node_type].nodes[range.clone()];
+                    let indices = start + range.start..start + range.end;
+                    (next..).zip(&mut places[indices.clone()]).for_each(|(new, place)| *place = new);
+                    next += nodes.len() as u32;
+                    match join {
+                        Join::SharedInput => table.relabel(nodes, &mut out.nodes, &mut rows[indices]),
+                        Join::Apart => out.nodes.extend_from_slice(nodes),
+                    }
+                }
+                // Parts of links may share seeds: the source of an edge is in any partition.
+                let may_share = of_parts().any(|part| !part.links.positives.is_empty());
+                assert!(level > 0 || may_share || out.nodes.len() == out.seeds, "parts with the same seed");
+            }
+        }
+        for (number, &RelationEnds { source, destination }) in shape.relations.iter().enumerate() {
+            for hop in 0..hops {
+                let place = shape.block_place(number, hop);
+                let is_shared = hop + 1 == hops && join == Join::SharedInput;
+                let of_parts = || parts.iter().map(|part| &part[destination].blocks[place]);
+                let shared_sources = out[source].nodes.len();
+                let block = &mut out[destination].blocks[place];
+                block.begin(of_parts().map(|block| block.destinations).sum());
+                block.sources = if is_shared { shared_sources } else { of_parts().map(|block| block.sources).sum() };
+                block.reserve(of_parts())?;
+                for level in 0..=hop {
+                    for (at, part) in parts.iter().enumerate() {
+                        let destinations = shape.level(part, destination, level);
+                        block.append(
+                            &part[destination].blocks[place],
+                            destinations,
+                            indices[source].of_part(at, is_shared),
+                        );
+                    }
+                }
+                if is_shared {
+                    for level in 0..hops {
+                        for (at, part) in parts.iter().enumerate() {
+                            let rows = indices[destination].of_part(at, true);
+                            block.own.extend_from_slice(&rows[shape.level(part, destination, level)]);
+                        }
+                    }
+                    if (0..).zip(&block.own).all(|(place, &row)| place == row) {
+                        block.own.clear();
+                    }
+                }
+            }
+        }
+        // Without blocks, the rows of a model are the rows of its input.
+        let is_shared = hops == 0 && join == Join::SharedInput;
+        for (at, part) in parts.iter().enumerate() {
+            for (node_type, minibatch) in part.iter().enumerate() {
+                if minibatch.links.positives.is_empty() {
+                    continue;
+                }
+                let source = minibatch.links.source_type;
+                let of_ends = [source, node_type].map(|node_type| indices[node_type].of_part(at, is_shared));
+                out[node_type].links.append(&minibatch.links, of_ends);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Block {
-    /// Sets [`Block::own`] of the last block of joined `parts`, whose nodes have the indices `rows` among the sources.
-    fn take_own(&mut self, parts: &[Minibatch], rows: &mut [u32]) {
-        for level in 0..parts[0].blocks.len() {
-            for (part, rows) in with_indices(parts, rows) {
-                self.own.extend_from_slice(&rows[part.level(level)]);
-            }
-        }
-        if (0..).zip(&self.own).all(|(place, &row)| place == row) {
-            self.own.clear();
-        }
-    }
-
     /// Reserves memory for the edges of other blocks.
     fn reserve<'a>(&mut self, blocks: impl Iterator<Item = &'a Self> + Clone) -> Result<()> {
         heap::reserve(&mut self.indices, blocks.clone().map(|block| block.indices.len()).sum(), JOINED)?;

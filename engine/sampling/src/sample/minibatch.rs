@@ -31,7 +31,8 @@ pub struct Minibatch {
 }
 
 /// The pairs of a minibatch of links: source and destination of each, as indices of the rows that a model makes of the
-/// minibatch. These are the seeds, or in a joined minibatch the seeds of each part.
+/// minibatch. These are the seeds, or in a joined minibatch the seeds of each part. In a graph with types, the minibatch of the
+/// destinations' type has the pairs.
 ///
 /// In a joined minibatch, the positives of the first part come first, and so do its negatives.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,6 +46,8 @@ pub struct LinkPairs {
     /// With [`Negatives::Shared`](crate::links::Negatives::Shared): for each positive and each negative of its part, whether
     /// there is no edge from its source. Otherwise empty.
     pub is_negative: Vec<bool>,
+    /// The node type of sources.
+    pub source_type: usize,
 }
 
 impl LinkPairs {
@@ -61,13 +64,15 @@ impl LinkPairs {
         (pairs * size_of::<[u32; 2]>() + self.is_negative.capacity()) as u64
     }
 
-    /// Adds the pairs of a part. `index` maps its rows to the rows of the joined minibatch.
-    pub(super) fn append(&mut self, part: &Self, index: &[u32]) {
+    /// Adds the pairs of a part. The indices map its rows, of sources and of destinations, to the rows of the joined minibatch.
+    pub(super) fn append(&mut self, part: &Self, [sources, destinations]: [&[u32]; 2]) {
         let lists = [(&mut self.positives, &part.positives), (&mut self.negatives, &part.negatives)];
         for (to, from) in lists {
-            to.extend(from.iter().map(|pair| pair.map(|end| index[end as usize])));
+            let rows = |&[source, target]: &[u32; 2]| [sources[source as usize], destinations[target as usize]];
+            to.extend(from.iter().map(rows));
         }
         self.is_negative.extend_from_slice(&part.is_negative);
+        self.source_type = part.source_type;
     }
 }
 

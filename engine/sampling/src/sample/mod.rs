@@ -43,6 +43,7 @@ mod neighbors;
 mod random;
 mod relabel;
 mod sampler;
+mod shape;
 mod size;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -59,6 +60,7 @@ pub use random::BatchKey;
 pub use random::draw_below;
 pub(crate) use random::{Draws, link_draws};
 pub use sampler::{Sampler, Scratch};
+pub use shape::{GraphShape, RelationEnds};
 #[cfg(test)]
 pub(crate) use size::MINIBATCH_NODES_MAX;
 pub use walks::RandomWalks;

@@ -12,10 +12,11 @@ use super::{
     neighbors::NeighborHop,
     random::{BatchKey, HopKey},
     relabel::{Relabel, RelabelTable},
+    shape::{GraphShape, RelationEnds},
     size::check_size,
     walks::{RandomWalks, WalkHop, WalkScratch},
 };
-use crate::view::{EdgeData, PartitionView, RelationOfTypes, SeedsOfType, ViewLists, adjacency::AdjacencyLists};
+use crate::view::{EdgeData, GraphLists, PartitionView, ViewLists, adjacency::AdjacencyLists};
 
 /// How neighbors are chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -179,68 +180,51 @@ impl Sampler {
         scratch: &mut Scratch,
         out: &mut Minibatch,
     ) -> Result<()> {
-        if let Some(seed) = seeds.iter().find(|seed| seed.0 < view.nodes() && !view.owned().contains(**seed)) {
-            return Err(Error::conflict(
-                format!("seed {seed} is not owned by partition {}", view.owned().partition()),
-                "give seeds that the partition owns",
-            ));
-        }
-        self.sample_ends(view, seeds, key, scratch, out)
+        seeds.iter().try_for_each(|seed| view.owned().check_seed(*seed, view.nodes()))?;
+        let shape = GraphShape::of_store(view.nodes());
+        let graph = GraphLists { shape: &shape, views: vec![view] };
+        self.sample_types(&graph, slice::from_ref(&seeds), key, scratch, slice::from_mut(out))
     }
 
-    /// As [`Sampler::sample`], and seeds may be halo nodes: these have the edges that [`HaloLists`](crate::view::HaloLists) give them.
-    pub(crate) fn sample_ends(
+    /// Fills `out` with the minibatch of each node type, as [`GraphShape`] says. `seeds` are of each type, and may be halo nodes: these have the
+    /// edges that [`HaloLists`](crate::view::HaloLists) give them.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub(crate) fn sample_types<S: AsRef<[NodeId]>>(
         &self,
-        view: &PartitionView,
-        seeds: &[NodeId],
-        key: BatchKey,
-        scratch: &mut Scratch,
-        out: &mut Minibatch,
-    ) -> Result<()> {
-        self.sample_relations(
-            &[RelationOfTypes { source: 0, destination: 0, view }],
-            slice::from_ref(&SeedsOfType { seeds, nodes: view.nodes() }),
-            key,
-            scratch,
-            slice::from_mut(out),
-        )
-    }
-
-    /// Fills `out` with a minibatch for each node type: its nodes, and the blocks of the relations into it. Those of the first hop come first,
-    /// in the order of relations.
-    pub(crate) fn sample_relations(
-        &self,
-        relations: &[RelationOfTypes<'_>],
-        seeds: &[SeedsOfType<'_>],
+        GraphLists { shape, views }: &GraphLists<'_>,
+        seeds: &[S],
         key: BatchKey,
         scratch: &mut Scratch,
         out: &mut [Minibatch],
     ) -> Result<()> {
         let needed = self.edge_data();
-        let has = |part: fn(EdgeData) -> bool| relations.iter().any(|relation| part(relation.view.edge_data()));
+        let has = |part: fn(EdgeData) -> bool| views.iter().any(|view| part(view.edge_data()));
         assert!(!needed.weights || has(|edges| edges.weights), "the sampler needs a view with edge weights");
         assert!(!needed.ids || has(|edges| edges.ids), "the sampler needs a view with ids of edges");
         let Scratch { tables, hop: scratch } = scratch;
         if tables.len() < out.len() {
             tables.resize_with(out.len(), RelabelTable::default);
         }
-        for (node_type, (of_type, out)) in seeds.iter().zip(&mut *out).enumerate() {
-            let blocks = self.hops() * relations.iter().filter(|relation| relation.destination == node_type).count();
-            let relabel = tables[node_type].table_for(of_type.nodes);
-            begin(of_type, relabel, blocks, &mut scratch.seeds, out)?;
+        for (node_type, (seeds, out)) in seeds.iter().zip(&mut *out).enumerate() {
+            let (nodes, blocks) = (shape.nodes[node_type], self.hops() * shape.blocks_per_hop(node_type));
+            begin((seeds.as_ref(), nodes), tables[node_type].table_for(nodes), blocks, &mut scratch.seeds, out)?;
         }
-        let lists: Vec<ViewLists<'_>> = relations.iter().map(|relation| relation.view.lists()).collect();
+        let lists: Vec<ViewLists<'_>> = views.iter().map(|view| view.lists()).collect();
         scratch.reached.clear();
         scratch.reached.resize(out.len(), 0..0);
         for hop in 0..self.hops() {
-            for (reached, of_type) in scratch.reached.iter_mut().zip(&*out) {
-                *reached = reached.end..of_type.nodes.len();
+            for (reached, minibatch) in scratch.reached.iter_mut().zip(&*out) {
+                *reached = reached.end..minibatch.nodes.len();
             }
-            for (number, (relation, lists)) in relations.iter().zip(&lists).enumerate() {
-                let sampled = HopOfRelation { hop, number, relation: *relation, key: key.hop(hop).of_relation(number) };
-                let place = place_of_block(relations, hop, number);
-                let mut block = mem::take(&mut out[relation.destination].blocks[place]);
-                let relabel = tables[relation.source].table_for(seeds[relation.source].nodes);
+            for (number, lists) in lists.iter().enumerate() {
+                let RelationEnds { source, destination } = shape.relations[number];
+                let key = key.hop(hop).of_relation(number);
+                let sampled = HopOfRelation { hop, number, source, destination, view: views[number], key };
+                let place = shape.block_place(number, hop);
+                let mut block = mem::take(&mut out[destination].blocks[place]);
+                let relabel = tables[source].table_for(shape.nodes[source]);
                 let done = match lists {
                     ViewLists::Whole(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
                     ViewLists::Partition(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
@@ -248,12 +232,12 @@ impl Sampler {
                     ViewLists::Halo(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
                     ViewLists::MappedHalo(lists) => self.sample_hop(sampled, lists, relabel, scratch, out, &mut block),
                 };
-                out[relation.destination].blocks[place] = block;
+                out[destination].blocks[place] = block;
                 done?;
             }
-            for (number, relation) in relations.iter().enumerate() {
+            for (number, relation) in shape.relations.iter().enumerate() {
                 let sources = out[relation.source].nodes.len();
-                out[relation.destination].blocks[place_of_block(relations, hop, number)].sources = sources;
+                out[relation.destination].blocks[shape.block_place(number, hop)].sources = sources;
             }
         }
         Ok(())
@@ -262,7 +246,7 @@ impl Sampler {
     /// Samples in-neighbors by one relation at one hop.
     fn sample_hop<A: AdjacencyLists>(
         &self,
-        HopOfRelation { hop, number, relation, key }: HopOfRelation<'_>,
+        HopOfRelation { hop, number, source, destination, view, key }: HopOfRelation<'_>,
         lists: &A,
         relabel: &mut dyn Relabel,
         scratch: &mut HopScratch,
@@ -270,7 +254,6 @@ impl Sampler {
         block: &mut Block,
     ) -> Result<()> {
         let group = &mut Group::new(lists, &mut scratch.group);
-        let RelationOfTypes { source, destination, view } = relation;
         let reached = &scratch.reached[destination];
         match &self.method {
             Method::Neighbors { fanouts, replace, by_weight } => {
@@ -303,21 +286,16 @@ struct HopOfRelation<'a> {
     hop: usize,
     /// The number of the relation.
     number: usize,
-    relation: RelationOfTypes<'a>,
+    /// The types that it joins.
+    source: usize,
+    destination: usize,
+    view: &'a PartitionView,
     key: HopKey,
 }
 
-/// The place of the block of a relation at a hop among the blocks of its destinations' type.
-fn place_of_block(relations: &[RelationOfTypes<'_>], hop: usize, number: usize) -> usize {
-    let destination = relations[number].destination;
-    let is_same = |relation: &&RelationOfTypes<'_>| relation.destination == destination;
-    let before = relations[..number].iter().filter(is_same).count();
-    hop * relations.iter().filter(is_same).count() + before
-}
-
-/// Checks the seeds of a type and makes them the first nodes of its minibatch, which gets this number of empty blocks.
+/// Checks the seeds of a type, which has this number of nodes, and makes them the first nodes of its minibatch, which gets this number of empty blocks.
 fn begin(
-    &SeedsOfType { seeds, nodes }: &SeedsOfType<'_>,
+    (seeds, nodes): (&[NodeId], u64),
     relabel: &mut dyn Relabel,
     blocks: usize,
     indices: &mut Vec<u32>,

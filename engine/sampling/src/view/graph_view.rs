@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use grappa_formats::NodeId;
 use grappa_io::{Result, progress::Progress};
 use grappa_storage::{Graph, Positions};
 
@@ -13,37 +12,26 @@ use super::{
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
 };
-use crate::partition::Owned;
+use crate::{
+    partition::Owned,
+    sample::{GraphShape, RelationEnds},
+};
 
 /// The part of a graph that a partition samples from. Its nodes have [positions](Positions) among the nodes of all types.
 #[derive(Debug)]
 pub struct GraphView {
     owned: Owned,
     positions: Positions,
-    relations: Vec<RelationView>,
+    shape: GraphShape,
+    /// The view of each relation.
+    views: Vec<PartitionView>,
 }
 
-/// The adjacency lists of a relation, and the types that it joins.
-#[derive(Debug)]
-struct RelationView {
-    source: usize,
-    destination: usize,
-    view: PartitionView,
-}
-
-/// A relation, with the types that it joins.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RelationOfTypes<'a> {
-    pub source: usize,
-    pub destination: usize,
-    pub view: &'a PartitionView,
-}
-
-/// The seeds of a node type, and the number of its nodes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SeedsOfType<'a> {
-    pub seeds: &'a [NodeId],
-    pub nodes: u64,
+/// What a sampler reads: the shape of a graph, and a view of each relation.
+#[derive(Debug, Clone)]
+pub(crate) struct GraphLists<'a> {
+    pub shape: &'a GraphShape,
+    pub views: Vec<&'a PartitionView>,
 }
 
 impl GraphView {
@@ -76,12 +64,10 @@ impl GraphView {
                 mapped_bytes_max: options.mapped_bytes_max.map(share),
                 ..options.clone()
             };
-            let view =
-                PartitionView::open_with(store, of_types[destination].clone(), &options, mapped, None, progress)?;
-            Ok(RelationView { source, destination, view })
+            PartitionView::open_with(store, of_types[destination].clone(), &options, mapped, None, progress)
         });
-        let relations = relations.collect::<Result<_>>()?;
-        Ok(Self { owned, positions: graph.positions().clone(), relations })
+        let views = relations.collect::<Result<_>>()?;
+        Ok(Self { owned, positions: graph.positions().clone(), shape: shape_of(graph), views })
     }
 
     /// The exact number of bytes that the adjacency lists of these nodes take in memory.
@@ -121,24 +107,23 @@ impl GraphView {
 
     /// The views of the relations.
     pub(crate) fn views(&self) -> impl Iterator<Item = &PartitionView> {
-        self.relations.iter().map(|relation| &relation.view)
+        self.views.iter()
     }
 
     /// The relations, as samplers read them.
-    pub(crate) fn relations(&self) -> Vec<RelationOfTypes<'_>> {
-        let relations = self.relations.iter();
-        relations
-            .map(|&RelationView { source, destination, ref view }| RelationOfTypes { source, destination, view })
-            .collect()
+    pub(crate) fn lists(&self) -> GraphLists<'_> {
+        GraphLists { shape: &self.shape, views: self.views.iter().collect() }
     }
+}
 
-    /// The seeds of each type, as samplers read them.
-    pub(crate) fn seeds<'a>(&self, seeds: &'a [Vec<NodeId>]) -> Vec<SeedsOfType<'a>> {
-        let of_types = seeds.iter().enumerate().map(|(node_type, seeds)| {
-            let range = self.positions.range(node_type);
-            SeedsOfType { seeds, nodes: range.end - range.start }
-        });
-        of_types.collect()
+/// The shape of a graph.
+pub fn shape_of(graph: &Graph) -> GraphShape {
+    let relations = graph.manifest().relations.iter();
+    GraphShape {
+        nodes: graph.node_types().iter().map(|store| store.manifest().nodes).collect(),
+        relations: relations
+            .map(|entry| RelationEnds { source: entry.source as usize, destination: entry.destination as usize })
+            .collect(),
     }
 }
 

@@ -36,16 +36,16 @@ mod turns;
 pub use self::{
     edge_features::EdgeFeatures,
     edge_filter::EdgeData,
-    graph_view::GraphView,
+    graph_view::{GraphView, shape_of},
     halo::Halo,
     halo_lists::{Given, HaloLists},
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
-    turns::{TurnPlace, Turns, TurnsEpoch, ViewSource},
+    turns::{OpenView, TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
 pub(crate) use self::{
     files::MappedMemory,
-    graph_view::{RelationOfTypes, SeedsOfType},
+    graph_view::GraphLists,
     halo_lists::{HaloEdges, HaloPiece},
     opened::ViewLists,
 };

@@ -199,6 +199,11 @@ impl PartitionView {
         &self.owned
     }
 
+    /// The sources that the partition owns: the same nodes, unless they have another type.
+    pub fn sources(&self) -> &Owned {
+        self.sources.as_ref().unwrap_or(&self.owned)
+    }
+
     /// The adjacency lists of halo nodes, if they have any.
     pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
         self.halo_lists.as_ref()
@@ -229,7 +234,7 @@ impl PartitionView {
     pub(crate) fn lists(&self) -> ViewLists<'_> {
         let owned = &self.owned;
         let keeps_halo = self.halo != Halo::None;
-        let sources = self.sources.as_ref().unwrap_or(owned);
+        let sources = self.sources();
         let is_whole = owned.nodes() == self.nodes && sources.nodes() == self.source_nodes;
         match (&self.lists, &self.halo_lists) {
             (Storage::Memory(csr), _) if is_whole => ViewLists::Whole(csr.whole()),

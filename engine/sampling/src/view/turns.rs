@@ -20,17 +20,18 @@ use std::{
     time::Instant,
 };
 
+use grappa_formats::NodeId;
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 
 use super::{
-    graph_view::GraphView,
+    graph_view::{GraphLists, GraphView},
     halo_lists::HaloLists,
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
     spare::SpareArenas,
 };
-use crate::partition::Owned;
+use crate::{partition::Owned, sample::GraphShape};
 
 /// The number of groups that are in memory: one is sampled from, one is loaded.
 const GROUPS_IN_MEMORY: usize = 2;
@@ -312,13 +313,28 @@ impl ViewSource {
     /// # Errors
     /// As [`Turns::view`], and if the graph has types.
     pub fn get(&self) -> Result<Arc<PartitionView>> {
-        match self {
-            Self::Open(view) => Ok(view.clone()),
-            Self::InTurn(turns, partition) => turns.view(*partition),
-            Self::Graph(_) => Err(Error::conflict(
+        match self.open()? {
+            OpenView::Store(view, _) => Ok(view),
+            OpenView::Graph(_) => Err(Error::conflict(
                 "the graph has types, and one relation is needed",
                 "sample a graph with one node type and one relation",
             )),
+        }
+    }
+
+    /// The view, also of a graph with types. If its turn has not come, waits until it is loaded.
+    ///
+    /// # Errors
+    /// As [`Turns::view`].
+    pub fn open(&self) -> Result<OpenView> {
+        let of_store = |view: Arc<PartitionView>| {
+            let shape = GraphShape::of_store(view.nodes());
+            OpenView::Store(view, shape)
+        };
+        match self {
+            Self::Open(view) => Ok(of_store(view.clone())),
+            Self::InTurn(turns, partition) => turns.view(*partition).map(of_store),
+            Self::Graph(view) => Ok(OpenView::Graph(view.clone())),
         }
     }
 
@@ -331,12 +347,12 @@ impl ViewSource {
         }
     }
 
-    /// Number of nodes of the graph, owned or not.
-    pub fn nodes(&self) -> u64 {
+    /// The shape of the graph.
+    pub fn shape(&self) -> GraphShape {
         match self {
-            Self::Open(view) => view.nodes(),
-            Self::InTurn(turns, _) => turns.store.manifest().nodes,
-            Self::Graph(view) => view.nodes(),
+            Self::Open(view) => GraphShape::of_store(view.nodes()),
+            Self::InTurn(turns, _) => GraphShape::of_store(turns.store.manifest().nodes),
+            Self::Graph(view) => view.lists().shape.clone(),
         }
     }
 
@@ -356,5 +372,45 @@ impl ViewSource {
             Self::InTurn(..) => ViewKind::InTurn,
             Self::Graph(view) => view.kind(),
         }
+    }
+}
+
+/// A view that is open while minibatches are sampled.
+#[derive(Debug)]
+pub enum OpenView {
+    /// The view of a store, and its shape as a graph.
+    Store(Arc<PartitionView>, GraphShape),
+    /// The view of a graph with types.
+    Graph(Arc<GraphView>),
+}
+
+impl OpenView {
+    /// The relations, as samplers read them.
+    pub(crate) fn lists(&self) -> GraphLists<'_> {
+        match self {
+            Self::Store(view, shape) => GraphLists { shape, views: vec![view] },
+            Self::Graph(view) => view.lists(),
+        }
+    }
+
+    /// The node at a position, and its type. In a store, the position is the node; whether there is one is not checked.
+    #[inline]
+    pub fn locate(&self, position: NodeId) -> (usize, NodeId) {
+        match self {
+            Self::Store(..) => (0, position),
+            Self::Graph(view) => view.positions().locate(position.0),
+        }
+    }
+
+    /// Fails if the partition does not own the node at a position.
+    ///
+    /// # Errors
+    /// If there is such a node, and another partition owns it.
+    pub(crate) fn check_seed(&self, position: NodeId) -> Result<()> {
+        let (owned, nodes) = match self {
+            Self::Store(view, _) => (view.owned(), view.nodes()),
+            Self::Graph(view) => (view.owned(), view.nodes()),
+        };
+        owned.check_seed(position, nodes)
     }
 }

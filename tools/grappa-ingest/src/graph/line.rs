@@ -40,7 +40,7 @@ const NODE_OPTIONS: [&str; 25] = [
 ];
 
 /// Options of edges. The name before a value is the name of a relation, alone or between its types.
-const EDGE_OPTIONS: [&str; 16] = [
+const EDGE_OPTIONS: [&str; 21] = [
     "format",
     "header",
     "separator",
@@ -57,10 +57,15 @@ const EDGE_OPTIONS: [&str; 16] = [
     "dedup",
     "merge",
     "self-loops",
+    "edge-split",
+    "edge-split-seed",
+    "edge-split-by",
+    "val-edges",
+    "test-edges",
 ];
 
 /// Options for one node type or relation only, so the name is needed.
-const OF_ONE: [&str; 14] = [
+const OF_ONE: [&str; 19] = [
     "features",
     "labels",
     "label",
@@ -75,10 +80,18 @@ const OF_ONE: [&str; 14] = [
     "edge-features",
     "edge-features-from",
     "schema-of",
+    "edge-split",
+    "edge-split-seed",
+    "edge-split-by",
+    "val-edges",
+    "test-edges",
 ];
 
+/// Options of all relations of triples: edges of each are held out in the same way.
+pub const TRIPLES: [&str; 5] = ["edge-split", "edge-split-seed", "edge-split-by", "val-edges", "test-edges"];
+
 /// Options that graphs with types do not have.
-const NOT_OF_TYPES: [&str; 6] = ["ogb", "edge-split", "edge-split-seed", "edge-split-by", "val-edges", "test-edges"];
+const NOT_OF_TYPES: [&str; 1] = ["ogb"];
 
 /// Options that this module reads itself.
 const OF_GRAPHS: [&str; 8] = ["nodes", "edges", "reverse", "tables", "key", "foreign-key", "link-table", "triples"];
@@ -228,7 +241,9 @@ impl GraphLine {
             };
             for value in &option.values {
                 let scope = value.split_once('=').map(|(scope, _)| scope);
-                if (OF_ONE.contains(&name) || name == "reverse") && !scope.is_some_and(is_known) {
+                // Files of triples have the edges of all relations.
+                let is_of_one = OF_ONE.contains(&name) && !(self.has("triples") && TRIPLES.contains(&name));
+                if (is_of_one || name == "reverse") && !scope.is_some_and(is_known) {
                     bail!(
                         "--{name} {value}: say which {of} it is for, as in --{name} {}={}; there are {}",
                         known.first().map_or("NAME", String::as_str),

@@ -22,7 +22,8 @@ const LINE_BYTES_MAX: usize = 1 << 16;
 
 /// The relations of some files of triples, in the order of their names.
 pub fn read(line: &mut GraphLine, files: &[String]) -> Result<Vec<RelationIngest>> {
-    let names = relations_of(files)?;
+    let held_out = ["val-edges", "test-edges"].into_iter().flat_map(|name| line.values(name)).map(str::to_owned);
+    let names = relations_of(&files.iter().cloned().chain(held_out).collect::<Vec<_>>())?;
     let keys: Vec<_> = names.iter().map(|name| [ENTITY, name, ENTITY].map(str::to_owned)).collect();
     line.add_names(&[ENTITY.to_owned()], &keys);
     line.check(&[ENTITY.to_owned()], &keys)?;

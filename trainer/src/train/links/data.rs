@@ -15,8 +15,8 @@ use grappa_run::{
 use grappa_sampling::{
     Loader, NodeSet,
     links::{
-        Candidates, ExcludedEdges, KnownEdges, LinkTask, Negatives, PartEdges, Positives, RankCandidates,
-        WithoutNegative,
+        Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives,
+        RankCandidates, WithoutNegative,
     },
     policy::EDGE_LIST,
 };
@@ -127,6 +127,7 @@ impl LinkData {
         let listed = destinations.as_ref().map(|destinations| destinations.len());
         let task = LinkTask {
             store: store.clone(),
+            relation: LinkRelation::default(),
             negatives: match config.negative_sampling {
                 NegativeSampling::Uniform | NegativeSampling::Degree => Negatives::Destinations(negatives),
                 NegativeSampling::Shared | NegativeSampling::InBatch => Negatives::Shared(negatives),

@@ -17,7 +17,10 @@ mod plan;
 
 use std::sync::{Mutex, PoisonError};
 
-use grappa_formats::graph::{GraphManifest, NodeTypeEntry, RelationEntry};
+use grappa_formats::{
+    graph::{GraphManifest, NodeTypeEntry, RelationEntry},
+    manifest::Manifest,
+};
 use grappa_input::Reading;
 use grappa_io::{Result, durable::Destination, ledger::Ledger, progress::Progress};
 use grappa_storage::{files, read_schema, writer::StoreFolder};
@@ -78,9 +81,15 @@ fn write_members(
     for number in 0..options.node_types.len() {
         types.push(job.write_node_type(plan, number)?);
     }
-    let mut relations = Vec::new();
+    let mut relations: Vec<Manifest> = Vec::new();
     for number in 0..plan.relations.len() {
-        relations.push(job.write_relation(plan, number, &types)?);
+        let written = job.write_relation(plan, number, &types)?;
+        if let Some(other) = plan.relations[number].reverse_of.map(|other| &relations[other as usize])
+            && other.edges != written.edges
+        {
+            return Err(plan.not_a_reverse(options, number, [other.edges, written.edges]));
+        }
+        relations.push(written);
     }
     let named = options.node_types.iter().zip(&types);
     let node_types = named.map(|(of, member)| NodeTypeEntry { name: of.name.clone(), digest: member.digest() });

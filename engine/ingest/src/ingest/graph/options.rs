@@ -48,12 +48,14 @@ pub struct RelationIngest {
     pub name: String,
     /// The type of destinations.
     pub destination: String,
-    /// Its edges. A row without an id at one end is no edge.
+    /// Its edges. A row without an id at one end is no edge. Edges that are held out leave the reverse relation, too.
     pub edges: EdgeIngest,
     /// How the columns of edge features become numbers.
     pub encoding: EncodingOptions,
     /// The name of a second relation, with the same edges in the other direction.
     pub reverse: Option<String>,
+    /// An earlier relation of the options, by its place, if this one has the same edges in the other direction. It holds the same edges out.
+    pub reverse_of: Option<usize>,
 }
 
 impl GraphIngestOptions {
@@ -89,6 +91,7 @@ impl RelationIngest {
             edges,
             encoding: EncodingOptions::default(),
             reverse: None,
+            reverse_of: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use grappa_io::{Error, Result, progress::Progress, text::printable};
 use super::options::{GraphIngestOptions, NodeTypeIngest, RelationIngest};
 use crate::ingest::{
     edge_ingest::{EdgeReader, EndNodes},
+    edge_split::EdgeSplit,
     edge_values::EdgeValues,
     fingerprint::Fingerprint,
     id_columns::IdColumns,
@@ -49,6 +50,8 @@ pub struct RelationPlan {
     pub reverse_of: Option<u32>,
     /// The relation of the options.
     pub input: usize,
+    /// Whether its edges are those of the options in the other direction.
+    pub is_turned: bool,
 }
 
 /// The same options with the files of folders, the columns of schemas, and what the columns of edge features become.
@@ -87,6 +90,7 @@ pub fn fingerprint(options: &GraphIngestOptions) -> Result<BTreeMap<String, Stri
         fingerprint.add_edges(&relation.edges)?;
         fingerprint.add_encoding(&relation.encoding);
         fingerprint.add_some("--reverse", relation.reverse.as_ref());
+        fingerprint.add_some("--reverse of", relation.reverse_of.as_ref());
     }
     fingerprint.add_run(&options.resources, &options.writer);
     Ok(fingerprint.values)
@@ -161,7 +165,7 @@ impl GraphPlan {
 
     /// The numbers of the types at the ends of a relation of the options: source, destination.
     fn ends(&self, input: usize) -> [usize; 2] {
-        let relation = self.relations.iter().find(|relation| relation.input == input && relation.reverse_of.is_none());
+        let relation = self.relations.iter().find(|relation| relation.input == input && !relation.is_turned);
         relation
             .map(|relation| [relation.source, relation.destination])
             .expect("every relation of the options is planned")
@@ -201,6 +205,19 @@ impl GraphPlan {
         let share = if self.ends(input).into_iter().any(has_table) { 2 } else { 1 };
         let resources = &options.resources;
         IngestBudget::new(resources.memory / share, share, resources.threads)
+    }
+
+    /// The error of a relation that has not as many edges as the relation that it should be the reverse of.
+    pub fn not_a_reverse(&self, options: &GraphIngestOptions, number: usize, edges: [u64; 2]) -> Error {
+        let relation = &options.relations[self.relations[number].input];
+        let other = &options.relations[relation.reverse_of.expect("it is a reverse")];
+        let problem = format!(
+            "it has {} edges, and {}, whose reverse it is, has {}",
+            edges[1],
+            printable(&relation_name(other)),
+            edges[0]
+        );
+        conflict(&relation_name(relation), problem, "give both the same edges, or do not call one the reverse of the other")
     }
 
     /// Warns about types to which no relation leads: nothing can be computed for their nodes from neighbors.
@@ -243,11 +260,13 @@ fn check(options: &GraphIngestOptions) -> Result<Vec<RelationPlan>> {
         let (source, destination) = (source?, destination?);
         check_edges(relation)?;
         let number = relations.len() as u32;
+        let reverse_of = relation.reverse_of.map(|other| reversed(options, input, other, &relations)).transpose()?;
         let name = relation.name.clone();
-        relations.push(RelationPlan { source, name, destination, reverse_of: None, input });
+        relations.push(RelationPlan { source, name, destination, reverse_of, input, is_turned: false });
         if let Some(name) = relation.reverse.clone() {
             let (source, destination) = (destination, source);
-            relations.push(RelationPlan { source, name, destination, reverse_of: Some(number), input });
+            let reverse_of = Some(number);
+            relations.push(RelationPlan { source, name, destination, reverse_of, input, is_turned: true });
         }
     }
     for (at, relation) in relations.iter().enumerate() {
@@ -270,6 +289,29 @@ fn check(options: &GraphIngestOptions) -> Result<Vec<RelationPlan>> {
         ));
     }
     Ok(relations)
+}
+
+/// The number of the earlier relation `other` of the options, of which relation `input` is the reverse.
+fn reversed(options: &GraphIngestOptions, input: usize, other: usize, planned: &[RelationPlan]) -> Result<u32> {
+    let relation = &options.relations[input];
+    let name = relation_name(relation);
+    let earlier = options.relations[..input].get(other).ok_or_else(|| {
+        conflict(&name, "it is the reverse of a relation that does not come before it", "list the other relation first")
+    })?;
+    if [&relation.source, &relation.destination] != [&earlier.destination, &earlier.source] {
+        let problem = format!("it is no reverse of {}, which joins other types", printable(&relation_name(earlier)));
+        return Err(conflict(&name, problem, "name a relation between the same types in the other direction"));
+    }
+    if relation.reverse.is_some() || earlier.reverse.is_some() || earlier.reverse_of.is_some() {
+        return Err(conflict(&name, "one of both relations has another reverse", "omit it"));
+    }
+    let splits = [&earlier.edges.split, &relation.edges.split];
+    if splits[0] != splits[1] || splits.iter().any(|split| matches!(split, Some(EdgeSplit::Files { .. }))) {
+        let problem = format!("it is the reverse of {}, and holds other edges out", printable(&relation_name(earlier)));
+        return Err(conflict(&name, problem, "hold the same edges out, by shares"));
+    }
+    let number = planned.iter().position(|relation| relation.input == other).expect("earlier relations are planned");
+    Ok(number as u32)
 }
 
 /// Fails if the order of the nodes of a type follows from edges.
@@ -297,9 +339,6 @@ fn check_edges(relation: &RelationIngest) -> Result<()> {
     }
     if options.undirected && relation.reverse.is_some() {
         return Err(conflict(&name, "with --undirected, the relation has both directions already", "omit its reverse"));
-    }
-    if relation.edges.split.is_some() {
-        return Err(conflict(&name, "edges of relations are not held out", "omit the split of edges"));
     }
     if relation.edges.files.is_empty() {
         return Err(conflict(&name, "the relation has no files", "give at least one file with edges"));

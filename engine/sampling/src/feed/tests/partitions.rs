@@ -7,7 +7,7 @@ use grappa_formats::PartitionId;
 use super::*;
 use crate::{
     partition::{Owned, Share},
-    sample::{Fanouts, Join, JoinScratch, Sampler, Scratch},
+    sample::{Fanouts, GraphShape, Join, JoinScratch, Sampler, Scratch},
     view::{PartitionView, ViewOptions, ViewSource},
 };
 
@@ -285,7 +285,8 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
             }
             let (mut expected, mut batch) = (Minibatch::default(), Minibatch::default());
             let (mut tables, mut join) = (Scratch::default(), JoinScratch::default());
-            Minibatch::join(&minibatches, Join::SharedInput, NODES, &mut tables, &mut join, &mut expected).unwrap();
+            let (shape, out) = (GraphShape::of_store(NODES), std::slice::from_mut(&mut expected));
+            Minibatch::join(&minibatches, Join::SharedInput, &shape, &mut tables, &mut join, out).unwrap();
             steps.sample(step, &mut scratch, std::slice::from_mut(&mut batch)).unwrap();
             assert_eq!(batch, expected, "step {step}, {concurrent} partitions");
             seeds_max = seeds_max.max(batch.seeds as u64);

@@ -1,16 +1,22 @@
 //! Minibatches of graphs with types, next to a naive sampler.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use grappa_formats::PartitionId;
-use grappa_formats::assignment::{Assignment, Owners};
+use grappa_formats::{
+    EdgePart, PartitionId,
+    assignment::{Assignment, Owners},
+};
 use grappa_io::Error;
 
 use super::*;
 use crate::{
     feed::Batch,
+    links::{
+        Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives, WithoutNegative,
+    },
+    sample::Join,
     sample::{Fanouts, tests::statistics::assert_uniform},
-    view::tests::types::TypedGraph,
+    view::{shape_of, tests::types::TypedGraph},
 };
 
 fn typed_options(fanouts: &[&[i64]], view: ViewKind, memory: u64) -> LoaderOptions {
@@ -32,17 +38,15 @@ fn one(graph: &grappa_storage::Graph) -> Assignment {
 /// The nodes of each type and the blocks of the relations into it, as lists: sources by destination, for each relation and hop.
 type Sampled = (Vec<Vec<NodeId>>, BTreeMap<(usize, usize), Vec<Vec<NodeId>>>);
 
-fn sampled_types(graph: &TypedGraph, batch: &Batch, hops: usize) -> Sampled {
+fn sampled_types((graph, opened): (&TypedGraph, &grappa_storage::Graph), batch: &Batch, hops: usize) -> Sampled {
     let types = batch.minibatches();
     let nodes = types.iter().map(|minibatch| minibatch.nodes.clone()).collect();
     let mut lists = BTreeMap::new();
+    let shape = shape_of(opened);
+    assert_eq!(shape.hops(types), hops);
     for (number, relation) in graph.relations.iter().enumerate() {
-        let into = |other: &usize| graph.relations[*other].destination == relation.destination;
-        let (before, all) = ((0..number).filter(into).count(), (0..graph.relations.len()).filter(into).count());
-        let minibatch = &types[relation.destination];
-        assert_eq!(minibatch.blocks.len(), hops * all);
         for hop in 0..hops {
-            let block = &minibatch.blocks[hop * all + before];
+            let block = shape.block(types, number, hop);
             let sources = &types[relation.source].nodes[..block.sources];
             let of = |destination| block.edges_of(destination).map(|edge| sources[block.indices[edge] as usize]);
             lists.insert((hop, number), (0..block.destinations).map(|at| of(at).collect()).collect());
@@ -110,7 +114,7 @@ fn all_neighbors_of_each_relation_come_in_the_order_of_hops() {
         let mut count = 0;
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap();
-            assert_eq!(sampled_types(&graph, &batch, 2), all_neighbors(&graph, &seeds(&batch), 2));
+            assert_eq!(sampled_types((&graph, &opened), &batch, 2), all_neighbors(&graph, &seeds(&batch), 2));
             assert_features(&graph, &batch);
             count += seeds(&batch).iter().map(Vec::len).sum::<usize>();
         }
@@ -130,7 +134,7 @@ fn each_relation_has_its_fanouts_and_draws_uniformly() {
     for epoch in 0..400 {
         for batch in loader.epoch(epoch).unwrap() {
             let batch = batch.unwrap();
-            let (nodes, lists) = sampled_types(&graph, &batch, 2);
+            let (nodes, lists) = sampled_types((&graph, &opened), &batch, 2);
             for (&(hop, number), of_relation) in &lists {
                 let relation = &graph.relations[number];
                 for (at, list) in of_relation.iter().enumerate() {
@@ -181,7 +185,7 @@ fn batches_do_not_depend_on_threads_memory_or_the_kind_of_view() {
         for batch in loader.epoch(3).unwrap() {
             let batch = batch.unwrap();
             assert_features(&graph, &batch);
-            batches.push(sampled_types(&graph, &batch, 2));
+            batches.push(sampled_types((&graph, &opened), &batch, 2));
         }
         (batches, loader.feed().unwrap().is_resident())
     };
@@ -228,7 +232,7 @@ fn partitions_own_chunks_of_all_types() {
         for batch in loader.deliver(&batches) {
             let batch = batch.unwrap();
             let partition = batches.places(batch.index())[0].partition.0;
-            let (nodes, lists) = sampled_types(&graph, &batch, 2);
+            let (nodes, lists) = sampled_types((&graph, &opened), &batch, 2);
             for ((_, number), of_relation) in &lists {
                 let relation = &graph.relations[*number];
                 for (at, list) in of_relation.iter().enumerate() {
@@ -257,4 +261,168 @@ fn fanouts_of_different_hops_are_refused() {
     let fanouts = [vec![2], vec![2, 2]].map(|fanouts| Fanouts::new(&fanouts).unwrap());
     let sampler = Sampler::uniform(fanouts[0].clone(), false).with_relation_fanouts(fanouts.to_vec());
     assert!(sampler.unwrap_err().to_string().contains("for 1 hops, another relation for 2"));
+}
+
+/// The edges of a relation, each as source and destination.
+fn edges_of(graph: &TypedGraph, relation: usize) -> BTreeSet<(NodeId, NodeId)> {
+    let lists = (0..).map(NodeId).zip(&graph.relations[relation].lists);
+    lists.flat_map(|(target, list)| list.iter().map(move |&source| (NodeId(source), target))).collect()
+}
+
+/// A loader of the edges of a relation.
+fn link_loader(opened: &grappa_storage::Graph, view: ViewKind, relation: LinkRelation, negatives: Negatives) -> Loader {
+    let store = opened.relations()[relation.number].clone();
+    let task = LinkTask {
+        store: store.clone(),
+        relation,
+        negatives,
+        candidates: Candidates::Uniform,
+        destinations: None,
+        without_negative: WithoutNegative::Refused("list fewer edges"),
+        known: Some(KnownEdges::default()),
+        excluded: ExcludedEdges::WithReverses,
+    };
+    let mut options = typed_options(&[&[-1, -1][..]; 5], view, 64 << 20);
+    options.minibatches.links = Some(Arc::new(task));
+    let mut loader = Loader::of_graph(opened, options);
+    loader.partition(&one(opened), &Seeds::All, &Silent).unwrap();
+    let edges = PartEdges::all(&store, EdgePart::Graph);
+    let positives = Positives::of_part(edges, None, 1 << 20, &Silent).unwrap();
+    let count = positives.len();
+    loader.set_positives(vec![Arc::new(positives)], &[count]);
+    loader
+}
+
+/// Relation 0 leads from type 1 to type 0, relation 1 back, and relation 2 from type 0 to itself.
+#[test]
+fn links_of_a_relation_leave_its_messages_and_those_of_its_reverse() {
+    let mut graph = TypedGraph::library();
+    for (source, target) in edges_of(&graph, 0) {
+        let list = &mut graph.relations[1].lists[source.0 as usize];
+        list.push(target.0);
+        list.sort_unstable();
+        list.dedup();
+    }
+    let (_folder, opened) = graph.write();
+    let with_reverse = LinkRelation { number: 0, reverse: Some(1) };
+    let alone = LinkRelation { number: 2, reverse: None };
+    for (relation, view) in
+        [(with_reverse, ViewKind::Memory), (with_reverse, ViewKind::Mapped), (alone, ViewKind::Memory)]
+    {
+        for negatives in [Negatives::Pairs(1.0), Negatives::Destinations(2)] {
+            let mut loader = link_loader(&opened, view, relation, negatives);
+            let ends = &graph.relations[relation.number];
+            let edges = edges_of(&graph, relation.number);
+            let mut positives = BTreeSet::new();
+            let mut left_out = [0; 2];
+            for batch in loader.epoch(1).unwrap() {
+                let batch = batch.unwrap();
+                let types = batch.minibatches();
+                let links = &types[ends.destination].links;
+                assert_eq!(links.source_type, ends.source);
+                let pairs = |pairs: &[[u32; 2]]| -> Vec<(NodeId, NodeId)> {
+                    let nodes = |node_type: usize, at: u32| types[node_type].nodes[at as usize];
+                    pairs.iter().map(|pair| (nodes(ends.source, pair[0]), nodes(ends.destination, pair[1]))).collect()
+                };
+                let of_batch: BTreeSet<_> = pairs(&links.positives).into_iter().collect();
+                let drawn = pairs(&links.negatives);
+                assert_eq!(drawn.len(), links.positives.len() * if negatives == Negatives::Pairs(1.0) { 1 } else { 2 });
+                assert!(drawn.iter().all(|pair| !edges.contains(pair)), "a negative is an edge");
+                assert!(ends.source != ends.destination || drawn.iter().all(|(source, target)| source != target));
+                // All in-neighbors are drawn, so messages have all edges but those that are left out.
+                let (nodes, lists) = sampled_types((&graph, &opened), &batch, 2);
+                for (number, other) in graph.relations.iter().enumerate() {
+                    let mut messages: BTreeSet<(NodeId, NodeId)> = BTreeSet::new();
+                    let mut expected = messages.clone();
+                    for (at, list) in lists[&(1, number)].iter().enumerate() {
+                        let node = nodes[other.destination][at];
+                        messages.extend(list.iter().map(|&source| (source, node)));
+                        messages
+                            .extend(lists[&(0, number)].get(at).into_iter().flatten().map(|&source| (source, node)));
+                        expected.extend(other.lists[node.0 as usize].iter().map(|&source| (NodeId(source), node)));
+                    }
+                    let before = expected.len();
+                    if number == relation.number {
+                        expected.retain(|edge| !of_batch.contains(edge));
+                    }
+                    if Some(number) == relation.reverse.or((ends.source == ends.destination).then_some(relation.number))
+                    {
+                        expected.retain(|&(source, target)| !of_batch.contains(&(target, source)));
+                        left_out[1] += before - expected.len();
+                    }
+                    left_out[0] += before - expected.len();
+                    assert!(messages == expected, "relation {number}");
+                }
+                positives.extend(of_batch);
+            }
+            assert_eq!(positives, edges);
+            assert!(left_out[0] > left_out[1] && left_out[1] > 0, "{left_out:?}");
+        }
+    }
+}
+
+#[test]
+fn negatives_of_a_relation_are_uniform_among_the_nodes_of_each_type() {
+    let graph = TypedGraph::library();
+    let (_folder, opened) = graph.write();
+    let mut loader =
+        link_loader(&opened, ViewKind::Memory, LinkRelation { number: 3, reverse: None }, Negatives::Pairs(1.0));
+    let mut sources = vec![0; 40];
+    for epoch in 0..40 {
+        for batch in loader.epoch(epoch).unwrap() {
+            let batch = batch.unwrap();
+            let types = batch.minibatches();
+            for pair in &types[0].links.negatives {
+                let (source, target) = (types[2].nodes[pair[0] as usize], types[0].nodes[pair[1] as usize]);
+                if graph.relations[3].lists[target.0 as usize].is_empty() {
+                    sources[source.0 as usize] += 1;
+                }
+            }
+        }
+    }
+    assert_uniform(&sources, "sources of negatives");
+}
+
+/// Each seed of a batch, with the nodes of its part, against a batch of this seed alone.
+#[test]
+fn disjoint_seeds_of_several_types_have_neighborhoods_of_their_own() {
+    let graph = TypedGraph::library();
+    let (_folder, opened) = graph.write();
+    let mut options = typed_options(&[&[-1, -1][..]; 5], ViewKind::Memory, 256 << 20);
+    options.minibatches =
+        MinibatchOptions { batch: 7, disjoint: true, join_steps: Some(Join::Apart), ..options.minibatches };
+    let mut loader = Loader::of_graph(&opened, options);
+    let list: Vec<NodeId> = [0, 1, 3, 640, 700, 701, 999, 1000, 1039].map(NodeId).to_vec();
+    loader.partition(&one(&opened), &Seeds::List(list.into()), &Silent).unwrap();
+    for batch in loader.epoch(0).unwrap() {
+        let batch = batch.unwrap();
+        assert_features(&graph, &batch);
+        let (nodes, lists) = sampled_types((&graph, &opened), &batch, 2);
+        let of_seeds: Vec<(usize, NodeId)> = seeds(&batch)
+            .into_iter()
+            .enumerate()
+            .flat_map(|(node_type, seeds)| seeds.into_iter().map(move |seed| (node_type, seed)))
+            .collect();
+        let mut all = vec![0; nodes.len()];
+        let mut edges = 0;
+        for (node_type, seed) in of_seeds {
+            let mut alone = vec![Vec::new(); nodes.len()];
+            alone[node_type].push(seed);
+            let (of_seed, lists_of_seed) = all_neighbors(&graph, &alone, 2);
+            for (count, nodes) in all.iter_mut().zip(of_seed) {
+                *count += nodes.len();
+            }
+            edges += lists_of_seed.values().flatten().map(Vec::len).sum::<usize>();
+        }
+        assert_eq!(nodes.iter().map(Vec::len).collect::<Vec<_>>(), all);
+        assert_eq!(lists.values().flatten().map(Vec::len).sum::<usize>(), edges);
+        // Every edge of the batch is an edge of the graph.
+        for ((_, number), of_relation) in &lists {
+            let relation = &graph.relations[*number];
+            for (at, list) in of_relation.iter().enumerate() {
+                let sources = &relation.lists[nodes[relation.destination][at].0 as usize];
+                assert!(list.iter().all(|source| sources.contains(&source.0)));
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Joined minibatches have the nodes and edges of their parts, and no others.
 
 use super::*;
-use crate::sample::{Block, Join, JoinScratch};
+use crate::sample::{Block, GraphShape, Join, JoinScratch};
 
 /// The nodes of each part in the order of the joined minibatch: seeds of all parts, then what the first hop added.
 fn order(parts: &[Minibatch]) -> Vec<(usize, usize)> {
@@ -83,7 +83,8 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
     ];
     let (mut tables, mut scratch, mut joined) = (Scratch::default(), JoinScratch::default(), Minibatch::default());
     let mut join = |parts: &[Minibatch], how, out: &mut Minibatch| {
-        Minibatch::join(parts, how, graph.nodes(), &mut tables, &mut scratch, out).unwrap();
+        let shape = GraphShape::of_store(graph.nodes());
+        Minibatch::join(parts, how, &shape, &mut tables, &mut scratch, std::slice::from_mut(out)).unwrap();
         check_joined(parts, how, out);
     };
     for sampler in &samplers {
