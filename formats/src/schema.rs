@@ -137,6 +137,19 @@ impl Schema {
         self.edge_features.iter().flat_map(Column::dimensions).collect()
     }
 
+    /// The types of edges, if they have one: the place of its number among the values of edge features, and the names. They are the first
+    /// column that is the index of a category.
+    pub fn edge_types(&self) -> Option<(usize, &[String])> {
+        let mut place = 0;
+        self.edge_features.iter().find_map(|column| match &column.encoding {
+            Encoding::Category { values, form: CategoryForm::Index } => Some((place, &values[..])),
+            encoding => {
+                place += encoding.dim() as usize;
+                None
+            }
+        })
+    }
+
     /// Number of dimensions of the features. 0 if they have no names.
     pub fn dim(&self) -> u64 {
         self.features.iter().map(|column| column.encoding.dim()).sum()

@@ -41,6 +41,8 @@ class Block:
     #: The features of the edges: shape (e, num_edge_features), float32. None if the store has none, or with
     #: ``edge_features=False``.
     edge_attr: Any = field(default=None, repr=False)
+    #: The number of the type of each edge, as `Store.relation_names` names them: shape (e,), int64. None if edges have no types.
+    edge_type: Any = field(default=None, repr=False)
     #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
     e_id: Any = field(default=None, repr=False)
 
@@ -76,6 +78,8 @@ class Batch:
     #: The features of the edges: shape (e, num_edge_features), float32. None if the store has none, or with
     #: ``edge_features=False``.
     edge_attr: Any = field(default=None, repr=False)
+    #: The number of the type of each edge, as `Store.relation_names` names them: shape (e,), int64. None if edges have no types.
+    edge_type: Any = field(default=None, repr=False)
     #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
     e_id: Any = field(default=None, repr=False)
     #: With ``disjoint=True``, the index of each node's seed: shape (n,), int64. Otherwise None.

@@ -44,7 +44,8 @@ class NeighborLoader(NodeLoader[Data]):
     ``batch_size`` seeds.
 
     Of a graph with types, batches are `torch_geometric.data.HeteroData` with all types and relations of the graph: ``x``, ``y``,
-    ``n_id`` and ``num_sampled_nodes`` of each type, ``edge_index``, ``edge_weight``, ``e_id`` and ``num_sampled_edges`` of each relation.
+    ``n_id`` and ``num_sampled_nodes`` of each type, ``edge_index``, ``edge_weight``, ``edge_attr``, ``e_id`` and ``num_sampled_edges`` of
+    each relation, as far as it has them.
     The types of seeds have ``batch_size`` and ``input_id``. A node draws in-neighbors by each relation into its type.
 
     Args:
@@ -304,8 +305,8 @@ class Graph:
 
 
 def _add_reverse_edges(data):
-    """Each edge in both directions, once. A reversed edge has the weight, features and id of the sampled edge."""
-    values = {name: data[name] for name in ("edge_weight", "edge_attr", "e_id") if name in data}
+    """Each edge in both directions, once. A reversed edge has the weight, features, type and id of the sampled edge."""
+    values = {name: data[name] for name in ("edge_weight", "edge_attr", "edge_type", "e_id") if name in data}
     row, col = data.edge_index
     edges = torch.arange(len(row), device=row.device) if values else None
     row, col, edges = to_bidirectional(row, col, row, col, edges, edges)

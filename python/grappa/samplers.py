@@ -50,6 +50,8 @@ class Block(NamedTuple):
     edge_weight: torch.Tensor | None = None
     #: The features of the edges: shape (e, num_edge_features), float32. None if the batch has none.
     edge_attr: torch.Tensor | None = None
+    #: The number of the type of each edge: shape (e,), int64. None if edges have no types.
+    edge_type: torch.Tensor | None = None
     #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
     e_id: torch.Tensor | None = None
 

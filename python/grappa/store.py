@@ -104,6 +104,12 @@ class Store:
         return self._store.edge_feature_names
 
     @property
+    def relation_names(self) -> list[str]:
+        """The names of the types of edges, as of the triples of a knowledge graph: batches have their numbers in ``edge_type``. They are the
+        first feature of edges that is the index of a category. Empty if there is none."""
+        return self._store.edge_types
+
+    @property
     def num_features(self) -> int:
         """Values per feature row; 0 without features."""
         return self._store.num_features

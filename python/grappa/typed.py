@@ -34,18 +34,20 @@ class TypedLoader(Loader[BatchT]):
         return store
 
     def _drawn(self, num_neighbors, edge_weights, edge_features):
-        if edge_features:
-            raise ValueError("edge_features: batches of graphs with types have no features of edges; leave it out")
         relations = [self.store[edge_type] for edge_type in self.store.edge_types]
         any_weights = any(relation.has_edge_weights for relation in relations)
         weights = any_weights if edge_weights is None else flag("edge_weights", edge_weights)
         if weights and not any_weights:
             raise ValueError("edge_weights: no relation has edge weights; leave it out")
-        has_values = any_weights or any(relation.num_edge_features for relation in relations)
+        any_features = any(relation.num_edge_features for relation in relations)
+        features = any_features if edge_features is None else flag("edge_features", edge_features)
+        if features and not any_features:
+            raise ValueError("edge_features: no relation has features of edges; leave it out")
         return {
             "fanouts": relation_fanouts(num_neighbors, self.store.edge_types),
             "edge_weights": weights,
-            "edge_ids": has_values,
+            "edge_ids": any_weights or any_features,
+            "edge_features": features,
         }
 
     def _open_with(self, links):

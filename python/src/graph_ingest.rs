@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use grappa_engine::ingest::{
-    EdgeForm, EdgeIngest, EdgeSplit, GraphIngestOptions, Input, NodeData, NodeIngest, NodeSplits, NodeTypeIngest, RelationIngest,
-    Resources, SplitFile, StoreLayout, ingest_graph as ingest,
+    EdgeForm, EdgeIngest, EdgeSplit, GraphIngestOptions, Input, NodeData, NodeIngest, NodeSplits, NodeTypeIngest,
+    RelationIngest, Resources, SplitFile, StoreLayout, ingest_graph as ingest,
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 

@@ -38,6 +38,19 @@ pub struct EdgeParts {
     pub ids: bool,
     /// The number of features of an edge, if batches have them.
     pub dim: Option<usize>,
+    /// The place among these features of the number of an edge's type, if edges have types.
+    pub type_place: Option<usize>,
+}
+
+impl EdgeParts {
+    /// The number of features of an edge of a store, and the place of its type.
+    ///
+    /// # Errors
+    /// If the schema cannot be read.
+    pub fn features_of(store: &Store) -> Result<(Option<usize>, Option<usize>)> {
+        let dim = store.edge_features().map(|layout| layout.dim as usize);
+        Ok((dim, store.schema()?.edge_types().map(|(place, _)| place)))
+    }
 }
 
 enum Kind {
@@ -104,11 +117,9 @@ impl Drawing {
                 )));
             }
         };
-        let edges = EdgeParts {
-            weights: self.edge_weights,
-            ids: self.edge_ids,
-            dim: store.edge_features().filter(|_| self.edge_features).map(|layout| layout.dim as usize),
-        };
+        let (dim, type_place) = EdgeParts::features_of(store).map_err(exception)?;
+        let dim = dim.filter(|_| self.edge_features);
+        let edges = EdgeParts { weights: self.edge_weights, ids: self.edge_ids, dim, type_place };
         // What induced edges have is read with these.
         let is_sampled = !matches!(kind, Kind::Induced(_));
         let mut sampler = sampler;
@@ -164,6 +175,8 @@ pub struct Coo {
     ids: Option<Vec<i64>>,
     /// With the number of features of an edge.
     features: Option<(Vec<f32>, usize)>,
+    /// The place of the number of an edge's type among them.
+    type_place: Option<usize>,
 }
 
 impl Neighborhood {
@@ -271,7 +284,7 @@ impl Coo {
             let of_blocks: Vec<_> = blocks.iter().map(|block| &block.edge_features[..]).collect();
             features = Some((joined(&of_blocks, BATCH)?, dim));
         }
-        Ok(Self { index, weights, ids, features })
+        Ok(Self { index, weights, ids, features, type_place: parts.type_place })
     }
 
     /// All edges among `nodes`, by destination.
@@ -306,7 +319,7 @@ impl Coo {
         if let Some(dim) = wanted.dim {
             features = Some((joined(&parts.iter().map(|part| &part.features[..]).collect::<Vec<_>>(), BATCH)?, dim));
         }
-        Ok(Self { index: joined(&ends, BATCH)?, weights, ids, features })
+        Ok(Self { index: joined(&ends, BATCH)?, weights, ids, features, type_place: wanted.type_place })
     }
 
     pub fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
@@ -319,6 +332,11 @@ impl Coo {
             dict.set_item("e_id", Array::vector(ids))?;
         }
         if let Some((features, dim)) = self.features {
+            if let Some(place) = self.type_place {
+                // Numbers of types are whole, and below 2^24.
+                let types = features.iter().skip(place).step_by(dim).map(|&number| number as i64);
+                dict.set_item("edge_type", Array::vector(collected(types, edges, BATCH).map_err(exception)?))?;
+            }
             dict.set_item("edge_attr", Array::new(features, &[edges, dim]))?;
         }
         Ok(())
@@ -351,7 +369,7 @@ impl InducedEdges {
         nodes: &[NodeId],
         first: usize,
         indices: &HashMap<NodeId, i64>,
-        EdgeParts { weights, ids, dim }: EdgeParts,
+        EdgeParts { weights, ids, dim, .. }: EdgeParts,
     ) -> Result<Induced> {
         let mut found = Induced::default();
         for (&node, destination) in nodes.iter().zip(first as i64..) {

@@ -296,8 +296,8 @@ impl RelationStores {
     pub fn edges_of_part(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
         let part: EdgePart = part.parse().map_err(PyValueError::new_err)?;
         background::run(py, None, |progress| {
-            let edges =
-                Positives::of_part(PartEdges::all(&self.relation, part), None, u64::MAX, &*progress).map_err(exception)?;
+            let edges = Positives::of_part(PartEdges::all(&self.relation, part), None, u64::MAX, &*progress)
+                .map_err(exception)?;
             let count = edges.edges().len();
             let sources = collected(edges.edges().iter().map(|edge| edge.0), count, PARTS).map_err(exception)?;
             let targets = collected(edges.edges().iter().map(|edge| edge.1), count, PARTS).map_err(exception)?;

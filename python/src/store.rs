@@ -16,14 +16,13 @@ use grappa_engine::{
 };
 use pyo3::{
     buffer::PyBuffer,
-    exceptions::{PyKeyError, PyValueError},
+    exceptions::PyKeyError,
     prelude::*,
     types::{PyBytes, PyList},
 };
 
 use crate::{
     array::Array,
-    background,
     edge_values::EdgeValues,
     error::{Error, exception},
     in_edges::InEdges,
@@ -130,6 +129,13 @@ impl Store {
     #[getter]
     fn path(&self) -> PathBuf {
         self.store.path().to_owned()
+    }
+
+    /// The names of the types of edges; empty if they have none.
+    #[getter]
+    fn edge_types(&self) -> PyResult<Vec<String>> {
+        let schema = self.store.schema().map_err(exception)?;
+        Ok(schema.edge_types().map_or_else(Vec::new, |(_, names)| names.to_vec()))
     }
 
     #[getter]

@@ -38,6 +38,8 @@ pub struct TypedDrawing {
     /// Whether batches have the weights and the ids of edges, where relations have them.
     edge_weights: bool,
     edge_ids: bool,
+    /// Whether batches have the features of edges, where relations have them.
+    edge_features: bool,
     layout: String,
     /// Whether each seed has a neighborhood of its own.
     disjoint: bool,
@@ -112,16 +114,21 @@ pub fn open_graph(
     progress: &dyn Progress,
 ) -> PyResult<Delivery<GraphBatches>> {
     let (sampler, has_blocks) = drawing.sampler(&graph)?;
-    let edges = graph.relations().iter().map(|store| EdgeParts {
-        weights: drawing.edge_weights && store.manifest().weighted,
-        ids: drawing.edge_ids && store.has_edge_data(),
-        dim: None,
+    let edges = graph.relations().iter().map(|store| {
+        let (dim, type_place) = EdgeParts::features_of(store).map_err(exception)?;
+        Ok(EdgeParts {
+            weights: drawing.edge_weights && store.manifest().weighted,
+            ids: drawing.edge_ids && store.has_edge_data(),
+            dim: dim.filter(|_| drawing.edge_features),
+            type_place,
+        })
     });
-    let edges = edges.collect();
+    let edges = edges.collect::<PyResult<_>>()?;
     let mut loading: LoaderOptions = options.loading(sampler);
     let has_features = graph.node_types().iter().any(|store| store.manifest().features.is_some());
     loading.minibatches.join_steps = Some(Join::Apart);
     loading.minibatches.disjoint = drawing.disjoint;
+    loading.edge_features = drawing.edge_features;
     loading.rows.features = options.features && has_features;
     loading.threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
     partitions.apply(&mut loading, Halo::Stop)?;
@@ -141,7 +148,8 @@ pub fn open_graph(
     let labels_all = options.labels.as_deref() == Some("all");
     let (shape, disjoint) = (shape_of(&graph), drawing.disjoint);
     let by_position = options.by_position;
-    let batches = GraphBatches { graph, shape, has_blocks, disjoint, by_position, edges, labels, labels_all, starts, seeds };
+    let batches =
+        GraphBatches { graph, shape, has_blocks, disjoint, by_position, edges, labels, labels_all, starts, seeds };
     Ok(Delivery { source, batches })
 }
 
@@ -239,7 +247,7 @@ impl TypedDrawing {
         if self.edge_weights && has(|store| store.manifest().weighted) {
             sampler = sampler.with_edge_weights();
         }
-        if self.edge_ids && has(Store::has_edge_data) {
+        if (self.edge_ids || self.edge_features) && has(Store::has_edge_data) {
             sampler = sampler.with_edge_ids();
         }
         Ok((sampler, has_blocks))

@@ -358,6 +358,7 @@ def test_links_are_those_of_pytorch_geometric(data, graph):
     assert batch["author"].src_index.shape == (16,)
     assert batch["paper"].dst_pos_index.shape == (16,) and batch["paper"].dst_neg_index.shape == (16, 2)
     again = pickle.loads(pickle.dumps(triplets))
+    again.set_epoch(0)
     assert torch.equal(next(iter(again))["paper"].n_id, batch["paper"].n_id)
     labels = torch.arange(30)
     labelled = grappa.pyg.LinkNeighborLoader(graph, [3], (edge_type, pairs), labels, batch_size=8)
@@ -513,3 +514,45 @@ def test_impossible_inference_is_named(graph):
         grappa.inference(graph, normalized, [normalized], nodes="paper")
     with pytest.raises(ValueError, match="no rows of the type 'author'"):
         grappa.inference(graph, model, [HeteroConv({("paper", "cites", "paper"): SAGEConv(9, 4)})], nodes="author")
+
+
+@pytest.mark.parametrize("memory", [None, "64MiB"])
+@pytest.mark.parametrize("layout", ["hops", "blocks"])
+def test_edges_bring_their_features_and_weights(tmp_path, memory, layout):
+    """Features say which edge they are of, so that none can be at another edge."""
+    random = torch.Generator().manual_seed(5)
+    data = HeteroData()
+    data["user"].num_nodes, data["item"].num_nodes = 200, 90
+    rated, follows = ("user", "rates", "item"), ("user", "follows", "user")
+    for edge_type, count in [(rated, 1200), (follows, 700), (("item", "like", "item"), 200)]:
+        ends = [torch.randint(0, data[end].num_nodes, (count,), generator=random) for end in (edge_type[0], edge_type[2])]
+        data[edge_type].edge_index = torch.unique(torch.stack(ends), dim=1)
+    row, col = data[rated].edge_index
+    data[rated].edge_attr = torch.stack([row, col, row * col], dim=1).float()
+    row, col = data[follows].edge_index
+    data[follows].edge_attr = (1000 * row + col).float().unsqueeze(1)
+    data[follows].edge_weight = (1 + row + 2 * col).float()
+    data = ToUndirected()(data)
+    graph = grappa.ingest(data, out=tmp_path / "rated.grappa")
+    loader = grappa.pyg.NeighborLoader(graph, [5, 3], "item", batch_size=30, layout=layout, memory=memory)
+    seen = 0
+    for batch in loader:
+        for edge_type, dim in {rated: 3, follows: 1, ("item", "rev_rates", "user"): 3}.items():
+            parts = batch[edge_type].blocks if layout == "blocks" else [batch[edge_type]]
+            for part in parts:
+                row, col = part.edge_index
+                sources, destinations = batch[edge_type[0]].n_id[row], batch[edge_type[2]].n_id[col]
+                assert part.edge_attr.shape == (len(row), dim) and part.edge_attr.dtype == torch.float32
+                if edge_type == rated:
+                    expected = torch.stack([sources, destinations, sources * destinations], dim=1)
+                elif edge_type == follows:
+                    # ToUndirected adds up the features of edges that are there in both directions.
+                    continue
+                else:
+                    expected = torch.stack([destinations, sources, sources * destinations], dim=1)
+                assert torch.equal(part.edge_attr, expected.float())
+                seen += len(row)
+        assert "edge_attr" not in batch["item", "like", "item"]
+    assert seen > 0
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [5], "item", batch_size=30, edge_features=False)))
+    assert "edge_attr" not in batch[rated]

@@ -40,6 +40,7 @@ mod separator;
 mod sparse;
 mod spread;
 mod table;
+mod triples;
 mod zip;
 
 #[cfg(test)]
@@ -63,3 +64,4 @@ pub use nodes::{
 pub use reading::{ColumnReading, Reading};
 pub use separator::Separator;
 pub use table::{EncodingOptions, MissingOption, MissingOptions, Replacement};
+pub use triples::relations_of_triples;

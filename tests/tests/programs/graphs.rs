@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use grappa_engine::{ExternalId, Graph, NodeId};
+use grappa_engine::{EdgePart, ExternalId, Graph, NodeId, Store};
 use grappa_tests::{
     folder::ProgramFolder,
     parquet::{Column, write_described, write_table},
@@ -232,23 +232,126 @@ fn triples_are_a_relation_for_each_name() {
     assert_eq!(edges_of(&path, "entity:knows:entity"), pairs(&[("ann", "bob"), ("cy", "ann")]));
     assert_eq!(edges_of(&path, "entity:likes:entity"), pairs(&[("bob", "ice cream")]));
     assert_eq!(edges_of(&path, "entity:liked_by:entity"), pairs(&[("ice cream", "bob")]));
-    let many: String = (0..65).map(|k| format!("a\tr{k}\tb\n")).collect();
-    folder.write("many.tsv", many);
-    folder.run("ingest --triples many.tsv --out h.grappa").failure(&["many.tsv:65", "at most 64"]);
+    folder.write("valid.tsv", "bob\tknows\tcy\nann\tlikes\tcy\n");
+    folder.run("ingest --triples kb.tsv --val-edges valid.tsv --out v.grappa").success();
+    let graph = Graph::open(&folder.path("v.grappa")).unwrap();
+    let held_out = graph.relations().iter().map(|relation| relation.part_edges(EdgePart::Val).unwrap());
+    assert_eq!(held_out.collect::<Vec<_>>(), [1, 1]);
     folder.write("two.tsv", "a\tb\n");
     folder.run("ingest --triples two.tsv --out h.grappa").failure(&["two.tsv:1", "separated by tabs"]);
 }
 
-/// DBLP, four areas: the folder of its files, if it is here.
-fn dblp() -> Option<PathBuf> {
+/// The types of edges of a store by external ids: source, type, destination; sorted.
+fn triples_of(path: &Path) -> Vec<(String, String, String)> {
+    let store = Store::open(path).unwrap();
+    let schema = store.schema().unwrap();
+    let (place, names) = schema.edge_types().unwrap();
+    let id = |node: u64| store.external_id(NodeId(node)).unwrap().to_string();
+    let mut triples = Vec::new();
+    for chunk in store.present_chunks() {
+        let chunk = store.chunk_in_order(chunk).unwrap();
+        let (first, rows, features) = (chunk.span().first_node.0, chunk.rows(), chunk.edge_features().unwrap());
+        let mut values = vec![0.0; features.meta().layout.dim as usize];
+        let mut edge = 0;
+        for (node, row) in (first..).zip(rows.range(0..rows.rows())) {
+            for source in row.unwrap().iter() {
+                features.copy(edge..edge + 1, &mut values).unwrap();
+                triples.push((id(source), names[values[place] as usize].clone(), id(node)));
+                edge += 1;
+            }
+        }
+    }
+    triples.sort();
+    triples
+}
+
+#[test]
+fn triples_of_many_relations_are_edges_with_types() {
+    let folder = ProgramFolder::new();
+    let mut expected: Vec<(String, String, String)> =
+        (0..300).map(|k| (format!("e{}", k % 7), format!("/r/{:03}", k % 100), format!("e{}", k * k % 11))).collect();
+    expected.sort();
+    let lines: String = expected.iter().map(|(head, relation, tail)| format!("{head}\t{relation}\t{tail}\n")).collect();
+    folder.write("many.tsv", lines);
+    folder.write("valid.tsv", "e1\t/r/zzz\te2\n");
+    folder.run("ingest --triples many.tsv --val-edges valid.tsv --out g.grappa").success();
+    folder.run("store verify g.grappa").success();
+    assert_eq!(triples_of(&folder.path("g.grappa")), expected);
+    let store = Store::open(&folder.path("g.grappa")).unwrap();
+    assert_eq!(store.schema().unwrap().edge_types().unwrap().1.len(), 101);
+    assert_eq!(store.part_edges(EdgePart::Val).unwrap(), 1);
+    folder.run("ingest --triples many.tsv --reverse --out h.grappa").failure(&["100 relations", "omit --reverse"]);
+}
+
+#[test]
+fn edges_of_a_relation_are_held_out_by_name() {
+    let folder = papers();
+    folder.run(&format!("ingest {PAPERS} --reverse --edge-split writes=50/50/0 --out g.grappa")).success();
+    folder.run("store verify g.grappa").success();
+    let graph = Graph::open(&folder.path("g.grappa")).unwrap();
+    let counts: Vec<(String, u64, bool)> = (0..)
+        .zip(graph.relations())
+        .map(|(number, relation)| {
+            let held_out = relation.manifest().held_out().iter().map(|&part| relation.part_edges(part).unwrap());
+            (
+                graph.manifest().relation_name(number),
+                relation.manifest().edges + held_out.sum::<u64>(),
+                relation.manifest().held_out().is_empty(),
+            )
+        })
+        .collect();
+    let all = |name: &str| counts.iter().find(|(of, ..)| of == name).map(|&(_, edges, whole)| (edges, whole)).unwrap();
+    assert_eq!(all("author:writes:paper"), (4, false));
+    assert_eq!(all("paper:rev_writes:author"), (4, false));
+    assert_eq!(all("paper:in:venue"), (3, true));
+    folder
+        .run(&format!("ingest {PAPERS} --edge-split 80/10/10 --out h.grappa"))
+        .failure(&["say which relation", "--edge-split writes=80/10/10"]);
+}
+
+/// The folder of a real graph, if it is here.
+fn real_data(name: &str, file: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
-    let folder = std::env::var_os("GRAPPA_DATA").map_or_else(beside, PathBuf::from).join("dblp-four-area");
-    folder.join("paper_author.txt.gz").exists().then_some(folder)
+    let folder = std::env::var_os("GRAPPA_DATA").map_or_else(beside, PathBuf::from).join(name);
+    folder.join(file).exists().then_some(folder)
+}
+
+#[test]
+fn knowledge_graphs_have_their_triples() {
+    let folder = ProgramFolder::new();
+    for (name, entities, edges, relations) in
+        [("fb15k-237", 14_541, [272_115, 17_535, 20_466], 237), ("wn18rr", 40_943, [86_835, 3_034, 3_134], 11)]
+    {
+        let Some(data) = real_data(name, "train.tsv.gz") else {
+            grappa_skip::skip!("{name} is not here; GRAPPA_DATA names the folder of graphs");
+        };
+        let [train, valid, test] = ["train", "valid", "test"].map(|part| data.join(format!("{part}.tsv.gz")));
+        folder
+            .run(&format!(
+                "ingest --triples {} --val-edges {} --test-edges {} --out {name}.grappa",
+                train.display(),
+                valid.display(),
+                test.display()
+            ))
+            .success();
+        folder.run(&format!("store verify {name}.grappa")).success();
+        let graph = Graph::open(&folder.path(&format!("{name}.grappa"))).unwrap();
+        assert_eq!(graph.node_types()[0].manifest().nodes, entities);
+        let parts = [EdgePart::Graph, EdgePart::Val, EdgePart::Test];
+        let found = parts
+            .map(|part| graph.relations().iter().filter_map(|relation| relation.part_edges(part).ok()).sum::<u64>());
+        assert_eq!(found, edges);
+        let types = match graph.has_types() {
+            true => graph.relations().len(),
+            false => graph.relations()[0].schema().unwrap().edge_types().unwrap().1.len(),
+        };
+        assert_eq!(types, relations);
+    }
 }
 
 #[test]
 fn dblp_has_its_types_relations_and_labels() {
-    let Some(data) = dblp() else {
+    let Some(data) = real_data("dblp-four-area", "paper_author.txt.gz") else {
         grappa_skip::skip!("dblp-four-area is not here; GRAPPA_DATA names the folder of graphs");
     };
     let file = |name: &str| data.join(name).display().to_string();

@@ -23,7 +23,7 @@ pub use self::data::DataPlace;
 use self::{
     args::IngestArgs,
     data::Data,
-    graph::GraphLine,
+    graph::{GraphLine, line_of_store},
     kept::tell_what_is_kept,
     readings::{DryRun, Input},
 };
@@ -31,14 +31,14 @@ use self::{
 /// The program, with its command line. Returns the exit code.
 pub fn main(line: impl IntoIterator<Item = OsString>) -> u8 {
     let line: Vec<OsString> = line.into_iter().collect();
-    grappa_console::code_of(|| match GraphLine::from_line(&line)? {
-        Some(mut graph) => {
+    grappa_console::code_of(|| match Job::from_line(line)? {
+        Job::Graph(mut graph) => {
             graph::run(&mut graph, Data::default(), None).map_err(|error| match error.downcast::<clap::Error>() {
                 Ok(wrong_options) => wrong_options.exit(),
                 Err(error) => error,
             })
         }
-        None => {
+        Job::Store(line) => {
             let args = IngestArgs::parse_from(&line);
             run(&args, HashMap::new(), &args.console.open())
         }
@@ -61,9 +61,27 @@ pub fn call(
     console: &Console,
 ) -> anyhow::Result<()> {
     let line: Vec<OsString> = line.into_iter().collect();
-    match GraphLine::from_line(&line)? {
-        Some(mut graph) => graph::run(&mut graph, Data(data), Some(console)),
-        None => run(&IngestArgs::try_parse_from(&line)?, data, console),
+    match Job::from_line(line)? {
+        Job::Graph(mut graph) => graph::run(&mut graph, Data(data), Some(console)),
+        Job::Store(line) => run(&IngestArgs::try_parse_from(&line)?, data, console),
+    }
+}
+
+/// What a command line builds.
+enum Job {
+    /// A graph with types.
+    Graph(GraphLine),
+    /// A store, with this command line.
+    Store(Vec<OsString>),
+}
+
+impl Job {
+    fn from_line(line: Vec<OsString>) -> anyhow::Result<Self> {
+        let Some(graph) = GraphLine::from_line(&line)? else { return Ok(Self::Store(line)) };
+        Ok(match line_of_store(&graph)? {
+            Some(line) => Self::Store(line),
+            None => Self::Graph(graph),
+        })
     }
 }
 

@@ -7,7 +7,10 @@ use grappa_formats::{NodeId, random};
 use grappa_io::{Result, heap};
 
 use super::{in_flight::InFlightBatch, rows::RowFormat, source::BatchSource};
-use crate::sample::{Block, LinkPairs, Minibatch};
+use crate::{
+    sample::{Block, LinkPairs, Minibatch},
+    view::EdgeFeatures,
+};
 
 /// The purpose of the memory, in errors.
 pub(super) const MINIBATCH: &str = "a minibatch";
@@ -80,13 +83,17 @@ impl MinibatchDemand {
 
     /// Samples a few minibatches. The first demand adds an eighth to the largest: minibatches of 1024 seeds differ by a
     /// few per cent. It adds a half if only some of the minibatches may be sampled in advance. The others add less and
-    /// less, for memory that is too small for that, and the last one adds nothing. Edges have `edge_dim` features.
-    pub fn measure(source: &impl BatchSource, edge_dim: usize) -> Result<[Self; Self::MARGINS]> {
-        Self::measure_keeping(source, edge_dim, Self::KEPT_NODES)
+    /// less, for memory that is too small for that, and the last one adds nothing.
+    pub fn measure(source: &impl BatchSource, edge_features: Option<&EdgeFeatures>) -> Result<[Self; Self::MARGINS]> {
+        Self::measure_keeping(source, edge_features, Self::KEPT_NODES)
     }
 
     /// [`measure`](Self::measure) that keeps about `kept_nodes` of the sampled nodes.
-    fn measure_keeping(source: &impl BatchSource, edge_dim: usize, kept_nodes: usize) -> Result<[Self; Self::MARGINS]> {
+    fn measure_keeping(
+        source: &impl BatchSource,
+        edge_features: Option<&EdgeFeatures>,
+        kept_nodes: usize,
+    ) -> Result<[Self; Self::MARGINS]> {
         let mut demand = Self { batches: source.batches(), ..Self::default() };
         let from = source.probes();
         let batches = from.end - from.start;
@@ -103,7 +110,10 @@ impl MinibatchDemand {
                 false => Self::spread(probe, batches),
             };
             source.sample(from.start + batch, &mut scratch, &mut minibatches)?;
-            demand.cover(&minibatches, edge_dim);
+            if let Some(edges) = edge_features {
+                edges.make_room(&mut minibatches);
+            }
+            demand.cover(&minibatches);
             let of_batch = minibatches.iter().map(|minibatch| minibatch.nodes.len()).sum::<usize>();
             if probe == 0 {
                 let expected = Self::PROBE_NODES.max(Self::PROBES as usize * of_batch);
@@ -145,12 +155,12 @@ impl MinibatchDemand {
         random::scale(probe.wrapping_mul(random::GOLDEN), end)
     }
 
-    fn cover(&mut self, minibatches: &[Minibatch], edge_dim: usize) {
+    fn cover(&mut self, minibatches: &[Minibatch]) {
         self.nodes.resize(minibatches.len(), 0);
         self.blocks.resize_with(minibatches.len(), Vec::new);
         for (node_type, minibatch) in minibatches.iter().enumerate() {
             self.nodes[node_type] = self.nodes[node_type].max(minibatch.nodes.len());
-            self.cover_blocks(node_type, minibatch, edge_dim);
+            self.cover_blocks(node_type, minibatch);
         }
         let Some(links_type) = minibatches.iter().position(|minibatch| !minibatch.links.positives.is_empty()) else {
             return;
@@ -162,7 +172,7 @@ impl MinibatchDemand {
         self.is_negative = self.is_negative.max(links.is_negative.len());
     }
 
-    fn cover_blocks(&mut self, node_type: usize, minibatch: &Minibatch, edge_dim: usize) {
+    fn cover_blocks(&mut self, node_type: usize, minibatch: &Minibatch) {
         let sizes = &mut self.blocks[node_type];
         sizes.resize_with(sizes.len().max(minibatch.blocks.len()), BlockSize::default);
         for (size, block) in sizes.iter_mut().zip(&minibatch.blocks) {
@@ -170,7 +180,7 @@ impl MinibatchDemand {
             size.edges = size.edges.max(block.indices.len());
             size.weighted |= !block.edge_weights.is_empty();
             if !block.edge_ids.is_empty() {
-                size.edge_dim = Some(edge_dim);
+                size.edge_dim = Some(block.edge_features.len() / block.edge_ids.len());
             }
             size.has_own |= !block.own.is_empty();
         }

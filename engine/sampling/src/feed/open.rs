@@ -253,8 +253,7 @@ impl FeedInputs {
         if let Err(refused) = self.divided(of_seeds, "the feature feed, even if minibatches had only seeds") {
             return Ok(Err(refused));
         }
-        let edge_dim = self.options.edge_features.as_ref().map_or(0, |edges| edges.dim());
-        let margins = MinibatchDemand::measure(source, edge_dim)?.into_iter();
+        let margins = MinibatchDemand::measure(source, self.options.edge_features.as_deref())?.into_iter();
         // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and
         // should not be refused.
         let allowed = if self.options.keeps_margin { 1 } else { margins.len() };

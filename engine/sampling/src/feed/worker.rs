@@ -73,9 +73,7 @@ impl Worker<'_> {
         }
         if let Some(edges) = &self.0.edge_features {
             // Reserved with the minibatch, and filled when it is assembled.
-            for block in batch.minibatches.iter_mut().flat_map(|minibatch| &mut minibatch.blocks) {
-                block.edge_features.resize(edges.dim() * block.edge_ids.len(), 0.0);
-            }
+            edges.make_room(&mut batch.minibatches);
         }
         Ok(())
     }
@@ -159,10 +157,7 @@ impl Worker<'_> {
             _ => Ok(()),
         };
         let gathered = gathered.and_then(|()| match &self.0.edge_features {
-            Some(edges) => {
-                let mut blocks = batch.minibatches.iter_mut().flat_map(|minibatch| &mut minibatch.blocks);
-                blocks.try_for_each(|block| edges.gather(&block.edge_ids, &mut block.edge_features))
-            }
+            Some(edges) => edges.gather(&mut batch.minibatches),
             None => Ok(()),
         });
         match gathered {

@@ -101,8 +101,8 @@ impl Loader {
         self.open = OpenPartitions::default();
         let (owned, seeds) = owned_and_seeds(&self.graph, &self.options, assignment, seeds)?;
         if self.options.edge_features {
-            let bytes = self.options.edge_feature_bytes(&self.store);
-            self.open.edge_features = Some(Arc::new(EdgeFeatures::open(&self.store, bytes, &self.open.mapped)?));
+            let bytes = self.options.edge_feature_bytes(&self.graph);
+            self.open.edge_features = Some(Arc::new(EdgeFeatures::open(&self.graph, bytes, &self.open.mapped)?));
         }
         if self.options.halo == Halo::Neighbors && seeds.len() > 1 {
             if self.graph.has_types() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grappa_formats::NodeId;
 use grappa_io::{ledger::MemoryShare, machine::free_memory_bytes, read};
-use grappa_storage::{Graph, Store};
+use grappa_storage::Graph;
 use roaring::RoaringTreemap;
 
 use crate::{
@@ -105,7 +105,7 @@ impl LoaderOptions {
     /// The memory that adjacency lists share with the features of `store`.
     pub(super) fn lists_budget(&self, graph: &Graph) -> ListsBudget {
         ListsBudget {
-            memory: self.memory.saturating_sub(self.edge_feature_bytes(&graph.relations()[0])),
+            memory: self.memory.saturating_sub(self.edge_feature_bytes(graph)),
             feature_bytes: self.feature_bytes(graph),
         }
     }
@@ -116,8 +116,9 @@ impl LoaderOptions {
     }
 
     /// Bytes of memory for the features of edges: all, if they take at most half of it, or a share. 0 if they are not loaded.
-    pub(super) fn edge_feature_bytes(&self, store: &Store) -> u64 {
-        match (self.edge_features, store.edge_feature_bytes()) {
+    pub(super) fn edge_feature_bytes(&self, graph: &Graph) -> u64 {
+        let bytes = graph.relations().iter().map(|store| store.edge_feature_bytes()).sum();
+        match (self.edge_features, bytes) {
             (false, _) => 0,
             (true, bytes) if bytes <= EDGE_FEATURES.bytes(self.memory) => bytes,
             (true, _) => LISTS.bytes(self.memory),

@@ -172,6 +172,18 @@ impl GraphLine {
         }
     }
 
+    /// The command line with another name of an option, and with more options.
+    pub fn renamed(&self, from: &str, to: &str, more: Vec<(String, String)>) -> Vec<OsString> {
+        let mut words = self.flags.clone();
+        for option in &self.options {
+            let name = if option.name == from { to } else { &option.name };
+            words.push(format!("--{name}"));
+            words.extend(option.values.iter().cloned());
+        }
+        words.extend(more.into_iter().flat_map(|(name, value)| [name, value]));
+        [self.program.clone()].into_iter().chain(words.into_iter().map(OsString::from)).collect()
+    }
+
     /// The values of an option.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.options

@@ -14,8 +14,8 @@ use grappa_engine::ingest::{
     TableSchema, examine_graph, ingest_graph,
 };
 
-pub use self::line::GraphLine;
 use self::summary::{BuiltGraph, GraphDryRun};
+pub use self::{line::GraphLine, triples::line_of_store};
 use crate::{data::Data, kept::tell_what_is_kept};
 
 /// Builds the graph of a command line.

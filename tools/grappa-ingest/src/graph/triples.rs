@@ -1,14 +1,14 @@
 //! `--triples`: lines of head, relation and tail. Heads and tails are nodes of one type.
+//!
+//! Each relation is one of the graph. A graph has at most 64, so the triples of more relations become a store whose edges have the number of
+//! their relation as a feature.
 
-use std::{
-    collections::BTreeSet,
-    fs::File,
-    io::{BufRead, BufReader},
+use std::ffi::OsString;
+
+use anyhow::{Result, ensure};
+use grappa_engine::ingest::{
+    Comments, EdgeColumnOptions, EdgeFormat, HeaderLine, Input, RelationIngest, Separator, relations_of_triples,
 };
-
-use anyhow::{Context, Result, bail, ensure};
-use grappa_console::printable;
-use grappa_engine::ingest::{Comments, EdgeColumnOptions, EdgeFormat, HeaderLine, Input, RelationIngest, Separator};
 
 use super::line::GraphLine;
 use crate::data::Data;
@@ -17,13 +17,47 @@ use crate::data::Data;
 pub const ENTITY: &str = "entity";
 /// The most relations of a graph.
 const RELATIONS_MAX: usize = 64;
-/// The longest line, in bytes.
-const LINE_BYTES_MAX: usize = 1 << 16;
+/// How a store reads triples: the options and their values, besides the number of relations.
+const AS_EDGES: [(&str, &str); 8] = [
+    ("--format", "tsv"),
+    ("--separator", "tab"),
+    ("--header", "no"),
+    ("--comments", "no"),
+    ("--src", "1"),
+    ("--dst", "3"),
+    ("--edge-features-from", "2"),
+    ("--categories", "index"),
+];
+
+/// The command line of a store whose edges have the relations of `line` as a feature. None if it has no triples, or few relations.
+///
+/// # Errors
+/// If a file cannot be read, or is none of triples.
+pub fn line_of_store(line: &GraphLine) -> Result<Option<Vec<OsString>>> {
+    if !line.has("triples") {
+        return Ok(None);
+    }
+    let relations = all_relations(line)?.len();
+    if relations <= RELATIONS_MAX {
+        return Ok(None);
+    }
+    ensure!(
+        !line.has("reverse"),
+        "--reverse: the triples have {relations} relations, and a graph at most {RELATIONS_MAX}, so the relation becomes a \
+         feature of edges; omit --reverse"
+    );
+    let mut options: Vec<(String, String)> =
+        AS_EDGES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    options.push(("--categories-max".to_owned(), relations.to_string()));
+    if !line.has("ids") {
+        options.push(("--ids".to_owned(), "string".to_owned()));
+    }
+    Ok(Some(line.renamed("triples", "edges", options)))
+}
 
 /// The relations of some files of triples, in the order of their names.
 pub fn read(line: &mut GraphLine, files: &[String]) -> Result<Vec<RelationIngest>> {
-    let held_out = ["val-edges", "test-edges"].into_iter().flat_map(|name| line.values(name)).map(str::to_owned);
-    let names = relations_of(&files.iter().cloned().chain(held_out).collect::<Vec<_>>())?;
+    let names = all_relations(line)?;
     let keys: Vec<_> = names.iter().map(|name| [ENTITY, name, ENTITY].map(str::to_owned)).collect();
     line.add_names(&[ENTITY.to_owned()], &keys);
     line.check(&[ENTITY.to_owned()], &keys)?;
@@ -46,45 +80,11 @@ pub fn read(line: &mut GraphLine, files: &[String]) -> Result<Vec<RelationIngest
     relations.collect()
 }
 
-/// The names of all relations.
-fn relations_of(files: &[String]) -> Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for path in files {
-        let file = File::open(path).with_context(|| format!("cannot open {path}"))?;
-        ensure!(file.metadata()?.is_file(), "{path}: expected a file with lines of head, relation and tail");
-        let (mut file, mut text, mut number) = (BufReader::new(file), Vec::new(), 0);
-        loop {
-            text.clear();
-            if file.read_until(b'\n', &mut text).with_context(|| format!("cannot read {path}"))? == 0 {
-                break;
-            }
-            number += 1;
-            ensure!(text.len() <= LINE_BYTES_MAX, "{path}:{number}: the line is longer than {LINE_BYTES_MAX} bytes");
-            let text =
-                std::str::from_utf8(&text).map_err(|_| anyhow::anyhow!("{path}:{number}: the line is not UTF-8"))?;
-            let text = text.trim_end_matches(['\n', '\r']);
-            if text.is_empty() {
-                continue;
-            }
-            let fields: Vec<&str> = text.split('\t').collect();
-            let &[_, relation, _] = fields.as_slice() else {
-                bail!(
-                    "{path}:{number}: expected head, relation and tail, separated by tabs, found {} columns: {}",
-                    fields.len(),
-                    printable(text)
-                );
-            };
-            ensure!(!relation.trim().is_empty(), "{path}:{number}: the relation is empty");
-            if !names.contains(relation) {
-                names.insert(relation.to_owned());
-            }
-            ensure!(
-                names.len() <= RELATIONS_MAX,
-                "{path}:{number}: this is the relation number {}, and a graph has at most {RELATIONS_MAX}; give the triples of fewer relations",
-                names.len()
-            );
-        }
-    }
+/// The names of the relations of all triples, also of those that are held out.
+fn all_relations(line: &GraphLine) -> Result<Vec<String>> {
+    let files: Vec<&str> =
+        ["triples", "val-edges", "test-edges"].into_iter().flat_map(|name| line.values(name)).collect();
+    let names = relations_of_triples(&files)?;
     ensure!(!names.is_empty(), "{}: there are no triples", files.join(", "));
     Ok(names)
 }

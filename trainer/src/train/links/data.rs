@@ -15,8 +15,8 @@ use grappa_run::{
 use grappa_sampling::{
     Loader, NodeSet,
     links::{
-        Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives,
-        RankCandidates, WithoutNegative,
+        Candidates, ExcludedEdges, KnownEdges, LinkRelation, LinkTask, Negatives, PartEdges, Positives, RankCandidates,
+        WithoutNegative,
     },
     policy::EDGE_LIST,
 };

@@ -217,7 +217,11 @@ impl GraphPlan {
             printable(&relation_name(other)),
             edges[0]
         );
-        conflict(&relation_name(relation), problem, "give both the same edges, or do not call one the reverse of the other")
+        conflict(
+            &relation_name(relation),
+            problem,
+            "give both the same edges, or do not call one the reverse of the other",
+        )
     }
 
     /// Warns about types to which no relation leads: nothing can be computed for their nodes from neighbors.

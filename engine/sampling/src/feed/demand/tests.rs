@@ -34,7 +34,7 @@ impl BatchSource for Turns {
 
 #[test]
 fn minibatches_of_every_partition_are_measured() {
-    let demands = MinibatchDemand::measure(&Turns, 0).unwrap();
+    let demands = MinibatchDemand::measure(&Turns, None).unwrap();
     let rows = demands.each_ref().map(|demand| demand.nodes[0]);
     assert_eq!(rows, [2000 + 250 + 64, 2000 + 125 + 64, 2000 + 62 + 64, 2000]);
     for demand in demands {
@@ -76,7 +76,7 @@ impl BatchSource for Overlapping {
 
 #[test]
 fn a_sample_of_the_nodes_estimates_the_number_of_distinct_rows() {
-    let distinct = |kept_nodes| MinibatchDemand::measure_keeping(&Overlapping, 0, kept_nodes).unwrap()[0].distinct;
+    let distinct = |kept_nodes| MinibatchDemand::measure_keeping(&Overlapping, None, kept_nodes).unwrap()[0].distinct;
     let (all, part) = (distinct(usize::MAX), distinct(1 << 13));
     assert!((0.5..0.95).contains(&all.growth), "{all:?}");
     assert!((part.each / all.each - 1.0).abs() < 0.05, "{part:?}, {all:?}");
