@@ -14,7 +14,7 @@ use grappa_io::{
     blocks::{blocks_at_once, round_len, write_in_order},
     progress::{Progress, check_stopped},
 };
-use grappa_storage::Store;
+use grappa_storage::{Store, StoreIds};
 
 use crate::export::{
     Budget, Exported,
@@ -78,7 +78,8 @@ struct EdgeTable<'a> {
     edges: u64,
     columns: EdgeColumns,
     format: TableFormat,
-    ids: Option<IdColumn<'a>>,
+    /// The ids of sources, and of targets.
+    ids: Option<[IdColumn<'a>; 2]>,
     weights: Option<ValueColumns>,
     features: Option<ValueColumns>,
     /// Weights and features of an edge.
@@ -105,7 +106,11 @@ impl<'a> EdgeTable<'a> {
             _ => 0,
         };
         let edges = store.part_edges(part)?;
-        let ids = has_ids.then(|| IdColumn::new(store, format, StringIds::OfEdges(format))).transpose()?;
+        let column = |ids: &'a StoreIds| IdColumn::new(ids, store.path(), format, StringIds::OfEdges(format));
+        let ids = match has_ids {
+            true => Some([column(store.source_ids())?, column(store.ids())?]),
+            false => None,
+        };
         let weights = has_weights.then(|| ValueColumns::Named(vec!["weight".to_owned()]));
         let names = store.schema()?.edge_feature_names();
         let features = has_features.then(|| match format {
@@ -114,7 +119,8 @@ impl<'a> EdgeTable<'a> {
             _ => ValueColumns::Named(names),
         });
         // Edges come by target, so targets repeat.
-        let ends = ids.iter().flat_map(|ids| [ids.field("source"), repeating(ids.field("target"))]);
+        let ends =
+            ids.iter().flat_map(|[sources, targets]| [sources.field("source"), repeating(targets.field("target"))]);
         let values = weights.iter().chain(&features).flat_map(|columns| columns.fields(&DataType::Float32));
         let schema = Arc::new(Schema::new(ends.chain(values).collect::<Vec<_>>()));
         let width = u64::from(has_weights) + u64::from(dim);
@@ -134,10 +140,9 @@ impl<'a> EdgeTable<'a> {
     fn block_edges(&self, id_bytes: u64, shape: &TableShape, budget: &Budget) -> Result<u64> {
         let width = self.width;
         let in_file = self.array_bytes().unwrap_or(2 * id_bytes + TEXT_BYTES * width.max(1));
-        let in_batch = match self.store.manifest().ids.external {
-            ExternalIds::String if self.ids.is_some() => 2 * id_bytes,
-            _ => 0,
-        };
+        let are_strings =
+            [self.store.source_ids(), self.store.ids()].iter().any(|ids| ids.kind() == ExternalIds::String);
+        let in_batch = if are_strings && self.ids.is_some() { 2 * id_bytes } else { 0 };
         let group_bytes = match self.format {
             TableFormat::Parquet => shape.group_rows().saturating_mul(shape.row_bytes).saturating_mul(GROUP_COPIES),
             _ => 0,
@@ -156,14 +161,15 @@ impl<'a> EdgeTable<'a> {
 
     /// The length of an external id as text: of the longest one among many.
     fn id_bytes(&self) -> Result<u64> {
-        let nodes = self.store.manifest().nodes;
         let (mut longest, mut text) = (0, Vec::new());
-        let step = nodes.div_ceil(MEASURED_IDS).max(1);
-        // From the last one on, which is the longest if ids are integers.
-        for before in (0..nodes).step_by(step as usize) {
-            text.clear();
-            self.store.ids().append_text_at(DenseId(nodes - 1 - before), &mut text)?;
-            longest = longest.max(text.len() as u64);
+        for ids in [self.store.source_ids(), self.store.ids()] {
+            let step = ids.nodes().div_ceil(MEASURED_IDS).max(1);
+            // From the last one on, which is the longest if ids are integers.
+            for before in (0..ids.nodes()).step_by(step as usize) {
+                text.clear();
+                ids.append_text_at(DenseId(ids.nodes() - 1 - before), &mut text)?;
+                longest = longest.max(text.len() as u64);
+            }
         }
         Ok(longest)
     }
@@ -211,7 +217,7 @@ impl<'a> EdgeTable<'a> {
     }
 
     /// The sources and the targets of the edges of a span.
-    fn ends(&self, ids: &IdColumn<'_>, span: &Span) -> Result<[ArrayRef; 2]> {
+    fn ends(&self, [source_ids, target_ids]: &[IdColumn<'_>; 2], span: &Span) -> Result<[ArrayRef; 2]> {
         let first_node = span.chunk.span().first_node.0;
         // A target has a number of edges.
         let (mut sources, mut targets, mut edges) = (Vec::with_capacity(span.edges as usize), Vec::new(), Vec::new());
@@ -231,8 +237,8 @@ impl<'a> EdgeTable<'a> {
             skipped = 0;
         }
         let sources: Vec<NodeId> = sources.into_iter().map(NodeId).collect();
-        let dense_ids = |nodes: &[NodeId]| self.store.ids().dense_ids(nodes).map(|ids| ids.into_iter().map(DenseId));
-        Ok([ids.array(dense_ids(&sources)?)?, ids.repeated(dense_ids(&targets)?.zip(edges))?])
+        let targets = self.store.ids().dense_ids(&targets)?.into_iter().map(DenseId);
+        Ok([source_ids.of_nodes(&sources)?, target_ids.repeated(targets.zip(edges))?])
     }
 
     /// The weights and the features of the edges of a span.

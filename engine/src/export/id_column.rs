@@ -1,13 +1,13 @@
 //! Columns of external ids.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use arrow_array::{ArrayRef, Int64Array, UInt64Array, builder::BinaryBuilder};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field};
-use grappa_formats::{DenseId, manifest::ExternalIds};
+use grappa_formats::{DenseId, NodeId, manifest::ExternalIds};
 use grappa_io::{Error, Position, Result};
-use grappa_storage::Store;
+use grappa_storage::StoreIds;
 
 use crate::export::table::TableFormat;
 
@@ -26,29 +26,36 @@ pub(super) enum StringIds {
 
 /// A column of external ids: strings, or integers, signed ones if these are large enough, as most programs expect.
 pub(super) struct IdColumn<'a> {
-    store: &'a Store,
+    ids: &'a StoreIds,
+    /// The folder of the store, for errors.
+    path: &'a Path,
     data_type: DataType,
     strings: StringIds,
 }
 
 impl<'a> IdColumn<'a> {
     /// # Errors
-    /// If the store has strings, and the table is an array.
-    pub fn new(store: &'a Store, format: TableFormat, strings: StringIds) -> Result<Self> {
-        let nodes = store.manifest().nodes;
-        let data_type = match store.manifest().ids.external {
+    /// If ids are strings, and the table is an array.
+    pub fn new(ids: &'a StoreIds, path: &'a Path, format: TableFormat, strings: StringIds) -> Result<Self> {
+        let nodes = ids.nodes();
+        let data_type = match ids.kind() {
             ExternalIds::String if format == TableFormat::Npy => {
                 let problem =
                     "ids are strings, which a .npy of integers cannot hold; export to a file called .tsv, .csv or .txt";
-                return Err(Error::input(store.path(), Position::Whole, problem));
+                return Err(Error::input(path, Position::Whole, problem));
             }
             ExternalIds::String => DataType::Binary,
-            ExternalIds::Sparse if nodes > 0 && i64::try_from(store.ids().integer_at(DenseId(nodes - 1))?).is_err() => {
+            ExternalIds::Sparse if nodes > 0 && i64::try_from(ids.integer_at(DenseId(nodes - 1))?).is_err() => {
                 DataType::UInt64
             }
             ExternalIds::Dense | ExternalIds::Sparse => DataType::Int64,
         };
-        Ok(Self { store, data_type, strings })
+        Ok(Self { ids, path, data_type, strings })
+    }
+
+    /// The external ids of nodes.
+    pub fn of_nodes(&self, nodes: &[NodeId]) -> Result<ArrayRef> {
+        self.array(self.ids.dense_ids(nodes)?.into_iter().map(DenseId))
     }
 
     pub fn field(&self, name: &str) -> Field {
@@ -65,7 +72,7 @@ impl<'a> IdColumn<'a> {
         if self.data_type != DataType::Binary {
             let mut integers = Vec::with_capacity(ids.size_hint().0);
             for (id, rows) in ids {
-                let integer = self.store.ids().integer_at(id)?;
+                let integer = self.ids.integer_at(id)?;
                 match rows {
                     1 => integers.push(integer),
                     _ => integers.extend(std::iter::repeat_n(integer, rows)),
@@ -80,7 +87,7 @@ impl<'a> IdColumn<'a> {
         let (mut strings, mut text) = (BinaryBuilder::new(), Vec::new());
         for (id, rows) in ids {
             text.clear();
-            self.store.ids().append_text_at(id, &mut text)?;
+            self.ids.append_text_at(id, &mut text)?;
             let fitting = self.fitting(&text)?;
             (0..rows).for_each(|_| strings.append_value(&fitting));
         }
@@ -106,6 +113,6 @@ impl<'a> IdColumn<'a> {
             _ => return Ok(id.into()),
         };
         let problem = format!("the id \"{}\" cannot stand in a line{remedy}", id.escape_ascii());
-        Err(Error::input(self.store.path(), Position::Whole, problem))
+        Err(Error::input(self.path, Position::Whole, problem))
     }
 }

@@ -137,7 +137,8 @@ impl NodeTable<'_> {
             _ => StringIds::Verbatim,
         };
         let has_ids = self.format != TableFormat::Npy || self.columns.is_empty();
-        let ids = has_ids.then(|| IdColumn::new(self.store, self.format, strings)).transpose()?;
+        let ids =
+            has_ids.then(|| IdColumn::new(self.store.ids(), self.store.path(), self.format, strings)).transpose()?;
         let columns = ids.iter().map(|ids| ids.field(ID)).chain(self.columns.iter().cloned());
         let schema = Arc::new(Schema::new(columns.collect::<Vec<_>>()));
         let shape = TableShape {

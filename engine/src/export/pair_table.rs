@@ -36,7 +36,7 @@ pub fn write_scored_pairs<E: From<Error>>(
 ) -> std::result::Result<u64, E> {
     let format = out.format(TableFormat::Csv);
     let strings = if format == TableFormat::Parquet { StringIds::Escaped } else { StringIds::Verbatim };
-    let ids = IdColumn::new(store, format, strings)?;
+    let ids = IdColumn::new(store.ids(), store.path(), format, strings)?;
     let score = Field::new("score", DataType::Float32, false);
     let schema = Arc::new(Schema::new(vec![repeating(ids.field("source")), ids.field("target"), score]));
     let shape = TableShape { format, schema: schema.clone(), rows: rows_max, row_bytes: ROW_BYTES };

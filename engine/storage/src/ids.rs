@@ -108,6 +108,20 @@ impl StoreIds {
         Ok(())
     }
 
+    /// Number of nodes.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// The kind of external ids.
+    pub fn kind(&self) -> ExternalIds {
+        match self.dictionary {
+            Dictionary::Dense => ExternalIds::Dense,
+            Dictionary::Integers(_) => ExternalIds::Sparse,
+            Dictionary::Strings(_) => ExternalIds::String,
+        }
+    }
+
     /// The dense id of a node.
     ///
     /// # Panics

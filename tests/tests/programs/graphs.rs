@@ -292,11 +292,12 @@ fn edges_of_a_relation_are_held_out_by_name() {
     let counts: Vec<(String, u64, bool)> = (0..)
         .zip(graph.relations())
         .map(|(number, relation)| {
-            let held_out = relation.manifest().held_out().iter().map(|&part| relation.part_edges(part).unwrap());
+            let parts = relation.manifest().held_out();
+            let held_out = parts.iter().map(|&part| relation.part_edges(part).unwrap());
             (
                 graph.manifest().relation_name(number),
                 relation.manifest().edges + held_out.sum::<u64>(),
-                relation.manifest().held_out().is_empty(),
+                parts.is_empty(),
             )
         })
         .collect();
@@ -307,6 +308,38 @@ fn edges_of_a_relation_are_held_out_by_name() {
     folder
         .run(&format!("ingest {PAPERS} --edge-split 80/10/10 --out h.grappa"))
         .failure(&["say which relation", "--edge-split writes=80/10/10"]);
+}
+
+#[test]
+fn types_and_relations_are_exported_and_read_again() {
+    let folder = papers();
+    folder.run(&format!("ingest {PAPERS} --out g.grappa")).success();
+    let export = |options: &str| folder.run(&format!("store export g.grappa {options}"));
+    let stdout = export("--relation writes --edges -").success().stdout;
+    assert_eq!(lines_of(&stdout), ["ann\tp1\t1", "ann\tp2\t1", "ann\tp2\t4", "bob\tp1\t2"]);
+    let stdout = export("--type author --ids -").success().stdout;
+    assert_eq!(lines_of(&stdout), ["ann", "bob"]);
+    export("--type paper --features papers.parquet --labels areas.csv").success();
+    export("--relation author:writes:paper --edges again.parquet").success();
+    export("--relation in --edges in-again.csv").success();
+    folder
+        .run(
+            "ingest --nodes paper=papers.parquet venue=3 --labels paper=areas.csv --edges author:writes:paper=again.parquet \
+             --edge-features-from writes=rank --edges paper:in:venue=in-again.csv --ids author=string --out h.grappa",
+        )
+        .success();
+    for name in ["author:writes:paper", "paper:in:venue"] {
+        assert_eq!(edges_of(&folder.path("h.grappa"), name), edges_of(&folder.path("g.grappa"), name));
+    }
+    export("--edges e.tsv").failure(&["several node types", "--type author", "--relation author:writes:paper"]);
+    export("--type writer --ids -").failure(&["no node type writer", "author, paper, venue"]);
+    export("--relation reads --edges -").failure(&["no such relation", "paper:in:venue"]);
+}
+
+fn lines_of(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// The folder of a real graph, if it is here.

@@ -415,6 +415,12 @@ pub struct ExportArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
+    /// In a graph with several node types: the node type whose features, labels, ids and splits are exported
+    #[arg(long = "type", value_name = "NAME", conflicts_with_all = ["relation", "edges", "val_edges", "test_edges", "weights", "edge_features"])]
+    pub node_type: Option<String>,
+    /// In a graph with several node types: the relation whose edges are exported, such as author:writes:paper
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["features", "labels", "ids", "split"])]
+    pub relation: Option<String>,
     /// Export edges, source before destination: .npy, .parquet, .csv, or other names for text with tabs
     ///
     /// Here and below, - prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.

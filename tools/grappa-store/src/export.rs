@@ -3,13 +3,14 @@
 use std::{
     io::Write,
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
-    EdgePart, Store,
+    EdgePart, Graph, Store,
     export::{
         Budget, Exported,
         columns::{export_features, export_labels},
@@ -58,7 +59,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     let requests = requests(options);
     requests.iter().try_for_each(|(data, path)| check_name(*data, path))?;
     signals::stops_by_itself("removing the unfinished file");
-    let store = Store::open(&options.store)?;
+    let store = opened(options)?;
     check_requests(&store, &requests)?;
     let budget = Budget { threads: options.threads.get()?, memory: options.memory.0 };
     if let Some((data, _)) = requests.iter().find(|(_, path)| is_stdout(path)) {
@@ -95,6 +96,43 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     }
     drop(bars);
     console.finish(&WrittenExport { files, seconds: begin.elapsed().as_secs_f64(), peak_rss_bytes: peak_rss_bytes() })
+}
+
+/// The store, or the node type or relation of a graph.
+fn opened(options: &args::ExportArgs) -> anyhow::Result<Arc<Store>> {
+    let graph = Graph::open(&options.store)?;
+    let manifest = graph.manifest();
+    let types: Vec<_> = manifest.node_types.iter().map(|entry| entry.name.clone()).collect();
+    let relations: Vec<_> = (0..manifest.relations.len()).map(|number| manifest.relation_name(number)).collect();
+    let found = match (&options.node_type, &options.relation) {
+        (Some(name), _) => types.iter().position(|other| other == name).map(|number| &graph.node_types()[number]),
+        (None, Some(name)) => {
+            let is_named = |number: &usize| relations[*number] == *name || manifest.relations[*number].name == *name;
+            let named: Vec<usize> = (0..relations.len()).filter(is_named).collect();
+            if let [first, _, ..] = named[..] {
+                bail!(
+                    "--relation {}: several relations have this name; give --relation {}",
+                    printable(name),
+                    relations[first]
+                );
+            }
+            named.first().map(|&number| &graph.relations()[number])
+        }
+        (None, None) if !graph.has_types() => graph.node_types().first(),
+        (None, None) => bail!(
+            "{}: the graph has several node types or relations; name one with --type {} or --relation {}",
+            options.store.display(),
+            printable(&types[0]),
+            relations.first().map_or("NAME", String::as_str)
+        ),
+    };
+    found.cloned().with_context(|| {
+        let place = options.store.display();
+        match &options.node_type {
+            Some(name) => format!("{place}: there is no node type {}; it has {}", printable(name), types.join(", ")),
+            None => format!("{place}: there is no such relation; it has {}", relations.join(", ")),
+        }
+    })
 }
 
 /// What to export, and the name of its file.
