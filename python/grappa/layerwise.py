@@ -90,30 +90,31 @@ def inference(
     """
     import torch
 
-    graph = typed_graph(store)
-    store = graph or (store if isinstance(store, Store) else Store(store))
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; give a torch.nn.Module, and its layers as layers=[...]")
+    graph = typed_graph(store)
     if graph is not None:
-        weighted = [graph[edge_type].has_edge_weights for edge_type in graph.edge_types]
+        path, relations = graph.path, [graph[edge_type] for edge_type in graph.edge_types]
         reader: Reader = GraphReader(graph, batch_size, threads)
         node_type, nodes = _type_and_nodes(graph, nodes)
-        has_edge_features = any(graph[edge_type].num_edge_features for edge_type in graph.edge_types)
+        has_weights = any(relation.has_edge_weights for relation in relations)
+        has_edge_features = any(relation.num_edge_features for relation in relations)
     else:
-        if store.num_features == 0:
-            raise ValueError(f"{store.path} has no features; ingest with features=...")
-        weighted, reader, node_type = [store.has_edge_weights], StoreReader(store, batch_size, threads), NODE
-        has_edge_features = store.num_edge_features > 0
-    if edge_weights is None and any(weighted):
+        opened = store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
+        path, node_type, reader = opened.path, NODE, StoreReader(opened, batch_size, threads)
+        if opened.num_features == 0:
+            raise ValueError(f"{path} has no features; ingest with features=...")
+        has_weights, has_edge_features = opened.has_edge_weights, opened.num_edge_features > 0
+    if edge_weights is None and has_weights:
         raise ValueError(
-            f"{store.path} has edge weights; give edge_weights=True if the model was trained with them, or edge_weights=False"
+            f"{path} has edge weights; give edge_weights=True if the model was trained with them, or edge_weights=False"
         )
-    if edge_weights and not any(weighted):
-        raise ValueError(f"edge_weights=True: {store.path} has no edge weights; ingest with weights=..., or leave edge_weights out")
+    if edge_weights and not has_weights:
+        raise ValueError(f"edge_weights=True: {path} has no edge weights; ingest with weights=..., or leave edge_weights out")
     if has_edge_features:
-        warnings.warn(f"{store.path} has edge features, and inference does not pass them to layers", stacklevel=2)
+        warnings.warn(f"{path} has edge features, and inference does not pass them to layers", stacklevel=2)
     layers = _layers(model, layers, graph)
-    folder = os.path.dirname(os.path.abspath(store.path if out is None else out))
+    folder = os.path.dirname(os.path.abspath(path if out is None else out))
     scratch = folder if scratch is None else scratch
     run = _Run(reader, _bytes(memory) or _grappa.default_memory(), scratch, bool(edge_weights))
     wanted, order = (None, None) if nodes is None else reader.positions(node_type, nodes)

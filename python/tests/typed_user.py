@@ -37,6 +37,8 @@ def build() -> None:
 
 
 def train_typed(graph: grappa.Graph) -> None:
+    for linked in grappa.pyg.HeteroLinkNeighborLoader(graph, [10, 5], ("author", "writes", "paper"), neg_sampling="binary"):
+        linked["author", "writes", "paper"].edge_label_index
     for batch in grappa.pyg.HeteroNeighborLoader(graph, [10, 5], ("paper", "train"), batch_size=64):
         assert_type(batch, HeteroData)
     assert_type(graph.edge_types, list[tuple[str, str, str]])
