@@ -53,6 +53,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "grappa-engine",
             "grappa-formats",
             "grappa-io",
+            "grappa-kernels",
             "grappa-report",
             "grappa-run",
             "grappa-sampling",

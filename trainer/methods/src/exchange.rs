@@ -5,6 +5,9 @@ use tch::{Kind, Tensor};
 use super::boundary::Boundary;
 use grappa_trainer::Result;
 
+/// Values whose squares are added up at once: 1 MiB as f64.
+const SQUARED_AT_ONCE: i64 = 1 << 17;
+
 /// Bytes that partitions sent each other in a step, by what they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TransferBytes {
@@ -135,6 +138,8 @@ impl RowsError {
     }
 }
 
+/// The sum of the squares of all values. By parts, because each operator writes a tensor of its own.
 fn squares(rows: &Tensor) -> f64 {
-    rows.square().sum(Kind::Double).double_value(&[])
+    let parts = rows.reshape([-1]).split(SQUARED_AT_ONCE, 0);
+    parts.iter().map(|part| part.square().sum(Kind::Double).double_value(&[])).sum()
 }
