@@ -4,14 +4,14 @@
 //! for each group of destinations:
 //!     prefetch the heads of their adjacency lists
 //!     read the heads; prefetch what is read for degrees
-//!     read the degrees; draw positions
+//!     read the degrees; draw positions (by weight: prefetch the weights first)
 //!     prefetch the sources at the positions
 //!     read the sources
 //!     relabel the sources, prefetching the table some edges ahead
 //! ```
 
 use grappa_formats::NodeId;
-use grappa_io::{Result, heap};
+use grappa_io::{Result, heap, prefetch::prefetch};
 use grappa_storage::StoreIds;
 
 use super::{
@@ -27,6 +27,11 @@ use crate::view::adjacency::{AdjacencyLists, weight_max};
 
 /// The purpose of the memory, in errors.
 const SAMPLED: &str = "the edges and nodes of a minibatch";
+
+/// Weights of a cache line.
+const LINE: usize = 64 / size_of::<f32>();
+/// Weights of a short list that are prefetched. The processor prefetches the rest, because they are read in order.
+const PREFETCHED: usize = 4 * LINE;
 
 /// How neighbors are chosen at a hop.
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +105,9 @@ impl NeighborHop<'_> {
         block: &mut Block,
     ) -> Result<()> {
         group.locate(nodes.iter().copied())?;
+        if self.by_weight {
+            self.prefetch_weights(group, first);
+        }
         for (index, node) in nodes.iter().enumerate() {
             let degrees = group.degrees(index);
             block.visible.push(degrees.visible);
@@ -121,6 +129,21 @@ impl NeighborHop<'_> {
         }
         group.prefetch();
         Ok(())
+    }
+
+    /// Prefetches the weights that draws from each list read first, if they are in memory.
+    fn prefetch_weights<A: AdjacencyLists>(&self, group: &Group<'_, A>, first: usize) {
+        let Some(fanout) = self.fanout.filter(|&fanout| fanout > 0) else { return };
+        for (index, place) in group.places.iter().enumerate() {
+            let Some((weights, _)) = group.lists.weights_in_memory(place) else { continue };
+            let pool = weights.len() as u64;
+            if weighted::is_long(pool, fanout) {
+                let draws = self.key.draws((first + index) as u64);
+                weighted::first_tries(draws, pool, fanout, |at| prefetch(weights, at as usize));
+            } else {
+                (0..weights.len().min(PREFETCHED)).step_by(LINE).for_each(|at| prefetch(weights, at));
+            }
+        }
     }
 
     #[inline(always)]

@@ -25,6 +25,18 @@ pub(super) fn is_long(degree: u64, k: u32) -> bool {
     k <= REJECTION_DRAWS_MAX && degree >= LONG_LIST * u64::from(k)
 }
 
+/// Calls `each` with the positions that [`by_rejection`] tries first, if it draws `k` positions below `degree`.
+#[inline(always)]
+pub(super) fn first_tries(mut draws: Draws, degree: u64, k: u32, mut each: impl FnMut(u64)) {
+    (0..tried_together(k as usize)).for_each(|_| each(draws.below(degree)));
+}
+
+/// Number of positions that are tried together if `missing` are missing.
+#[inline(always)]
+fn tried_together(missing: usize) -> usize {
+    (2 * missing).min(TOGETHER)
+}
+
 /// Draws up to `k` positions below `degree` one after another, each with a probability proportional to its weight. With
 /// `replace`, positions may repeat; otherwise the probability is among those that were not drawn. Stops early after some
 /// tries. Replaces `drawn` by them.
@@ -44,14 +56,21 @@ pub(super) fn by_rejection(
         if missing == 0 {
             return;
         }
-        let mut tries = [(0, 0.0f32); TOGETHER];
-        let tries = &mut tries[..(2 * missing).min(TOGETHER)];
-        tries.iter_mut().for_each(|(at, _)| *at = draws.below(degree));
-        tries.iter_mut().for_each(|(at, value)| *value = weight(*at));
-        for &mut (at, weight) in tries {
+        let (mut tries, mut weights) = ([0; TOGETHER], [0.0f32; TOGETHER]);
+        let tries = &mut tries[..tried_together(missing)];
+        let weights = &mut weights[..tries.len()];
+        tries.iter_mut().for_each(|at| *at = draws.below(degree));
+        tries.iter().zip(&mut *weights).for_each(|(&at, value)| *value = weight(at));
+        // Half of the tries of even weights are kept, so a branch for each would be mispredicted.
+        let mut kept = 0;
+        for index in 0..tries.len() {
             // The unit is above 0, so weights of 0 are rejected.
-            let is_kept = draws.unit() * f64::from(largest) <= f64::from(weight);
-            if is_kept && drawn.len() < k as usize && (replace || !drawn.contains(&at)) {
+            let is_kept = draws.unit() * f64::from(largest) <= f64::from(weights[index]);
+            tries[kept] = tries[index];
+            kept += usize::from(is_kept);
+        }
+        for &at in &tries[..kept] {
+            if drawn.len() < k as usize && (replace || !drawn.contains(&at)) {
                 drawn.push(at);
             }
         }

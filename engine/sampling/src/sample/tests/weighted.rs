@@ -1,6 +1,6 @@
 //! Neighbors drawn by edge weight.
 
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap};
 
 use super::*;
 
@@ -154,5 +154,22 @@ fn blocks_keep_the_weights_of_drawn_edges() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn the_positions_that_are_prefetched_are_tried_first() {
+    use crate::sample::{random, weighted};
+    for (degree, k) in [(100, 1), (100, 7), (1 << 33, 64)] {
+        let (mut first, mut drawn) = (Vec::new(), Vec::new());
+        weighted::first_tries(random::draws(5), degree, k, |at| first.push(at));
+        let tried = RefCell::new(Vec::new());
+        let weight = |at| {
+            tried.borrow_mut().push(at);
+            0.0
+        };
+        weighted::by_rejection(&mut random::draws(5), (degree, k, false), 1.0, weight, &mut drawn);
+        assert_eq!(tried.into_inner()[..first.len()], first, "{k} of {degree}");
+        assert!(first.len() as u32 >= k.min(32) && drawn.is_empty());
     }
 }
