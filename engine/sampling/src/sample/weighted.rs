@@ -63,9 +63,9 @@ pub(super) fn by_rejection(
         tries.iter().zip(&mut *weights).for_each(|(&at, value)| *value = weight(at));
         // Half of the tries of even weights are kept, so a branch for each would be mispredicted.
         let mut kept = 0;
-        for index in 0..tries.len() {
+        for (index, &weight) in weights.iter().enumerate() {
             // The unit is above 0, so weights of 0 are rejected.
-            let is_kept = draws.unit() * f64::from(largest) <= f64::from(weights[index]);
+            let is_kept = draws.unit() * f64::from(largest) <= f64::from(weight);
             tries[kept] = tries[index];
             kept += usize::from(is_kept);
         }
