@@ -68,6 +68,12 @@ pub const FIRST_INPUTS: MemoryShare = MemoryShare::one(
     "inputs of the first layer stay from one evaluation to the next if they take at most 1/32: they save time only where evaluations \
      are small, and the feed does not leave room for them; chosen, not measured",
 );
+/// The share of memory that pre-aggregation takes before training begins.
+pub const PREAGGREGATION: MemoryShare = MemoryShare::fraction(
+    "pre-aggregation",
+    [7, 8],
+    "libtorch is loaded before, and nothing else of the run is in memory; chosen, not measured",
+);
 /// The embeddings of an evaluation of links are in memory if they take at most this share of it.
 pub const EMBEDDINGS: MemoryShare = MemoryShare::one(
     "embeddings of all nodes",

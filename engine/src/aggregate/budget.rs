@@ -34,7 +34,7 @@ pub(super) const COPIED_PIECE: MemoryShare = MemoryShare::one(
     "three pieces take 3/8 of a small budget, and at most 48 MiB; chosen, not measured",
 );
 /// Rows in memory as f32.
-const ROWS: MemoryShare = MemoryShare::one(
+pub(super) const ROWS: MemoryShare = MemoryShare::one(
     "rows in memory",
     2,
     "rows that take at most 1/2 are read once and stay, and the rest of the memory is for states and edges; chosen, not measured",

@@ -33,6 +33,21 @@ const AHEAD: usize = 8;
 /// Values in a cache line.
 const LINE_VALUES: usize = 16;
 
+/// Destinations of a tile, with `memory` bytes beside the rows.
+fn tile_nodes<R: Reduce>(memory: u64, reduce: &R) -> u64 {
+    (TILE_IN_MEMORY.bytes(memory) / node_bytes(reduce).max(1)).clamp(1, TILE_NODES)
+}
+
+/// Bytes of the state and the own row of a destination.
+fn node_bytes<R: Reduce>(reduce: &R) -> u64 {
+    4 * (reduce.state_width() + reduce.own_width()) as u64
+}
+
+/// Bytes of a tile, with `memory` bytes beside the rows.
+pub(super) fn tile_bytes<R: Reduce>(memory: u64, reduce: &R) -> u64 {
+    tile_nodes(memory, reduce) * node_bytes(reduce)
+}
+
 pub(super) struct InMemory<'a, R> {
     pub aggregation: &'a Aggregation<'a>,
     /// The rows of all sources, by position.
@@ -45,9 +60,7 @@ impl<R: Reduce> InMemory<'_, R> {
     /// Aggregates for the destinations from position `first` on, as [`Aggregation::run`] says.
     pub(super) fn run(&self, first: u64, own: &mut Option<&mut OwnRows<'_>>, sink: &mut Sink<'_>) -> Result<()> {
         let (width, own_width) = (self.reduce.state_width(), self.reduce.own_width());
-        let node_bytes = 4 * (width + own_width) as u64;
-        let tile_nodes =
-            (TILE_IN_MEMORY.bytes(self.aggregation.budget.memory) / node_bytes.max(1)).clamp(1, TILE_NODES);
+        let tile_nodes = tile_nodes(self.aggregation.budget.memory, self.reduce);
         let end = self.aggregation.destinations.len();
         let (mut states, mut own_rows) = (Vec::new(), Vec::new());
         let (mut nodes, mut later) = (Vec::new(), Vec::new());

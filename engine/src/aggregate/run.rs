@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use grappa_io::{Result, progress::Progress};
+use grappa_formats::manifest::FeatureDtype;
+use grappa_io::{Result, ledger::Lease, progress::Progress};
 
 use super::{
     aggregation::{Aggregation, OwnRows, Sink, SinkWithRows},
     blocks::Blocks,
-    budget::Budget,
-    in_memory::InMemory,
+    budget::{BLOCK, Budget, OWN_ROWS, ROWS, TILE_IN_MEMORY},
+    in_memory::{self, InMemory},
     reduce::Reduce,
     rows::{NodeRows, StateRows, in_ranges},
     stream::{BegunAggregation, Stream},
@@ -109,18 +110,57 @@ impl Aggregation<'_> {
         Ok(BegunAggregation { tile: stream.next()?, stream })
     }
 
+    /// Who takes how much of the budget in [`Aggregation::run`].
+    pub fn leases<R: Reduce>(&self, reduce: &R) -> Vec<Lease> {
+        let memory = self.budget.memory;
+        if !self.streams() {
+            let rows = match self.rows.in_memory() {
+                // Others own them.
+                Some(_) => 0,
+                None => StateRows::bytes_of(self.sources.len(), self.rows.width(), FeatureDtype::F32),
+            };
+            let tile = in_memory::tile_bytes(memory.saturating_sub(rows), reduce);
+            return vec![ROWS.lease_of(rows), TILE_IN_MEMORY.lease_of(tile)];
+        }
+        let blocks = Blocks::new(self.sources.len(), self.rows.layout().stride, memory).bytes();
+        let (_, own_rows) = tile::own_rows(reduce, memory);
+        let tile = memory.saturating_sub(blocks + own_rows);
+        vec![
+            BLOCK.lease_of(blocks),
+            OWN_ROWS.lease_of(own_rows),
+            Lease::new(
+                "states and edges of a tile",
+                tile,
+                "all that is left: larger tiles read the sources fewer times",
+            ),
+        ]
+    }
+
     /// About how many times [`Aggregation::run`] reads all rows.
     ///
     /// # Errors
     /// If in-degrees are damaged.
     pub(super) fn passes<R: Reduce>(&self, reduce: &R) -> Result<u64> {
-        let Budget { memory, threads } = self.budget;
         if !self.streams() {
             return Ok(1);
         }
-        let edges = self.lists.edges_to(self.destinations, threads)?;
-        let bytes = tile::bytes_of(self.destinations.len(), edges, reduce);
-        let blocks = Blocks::new(self.sources.len(), self.rows.layout().stride, memory);
-        Ok(bytes.div_ceil(memory.saturating_sub(blocks.bytes()).max(1)))
+        let edges = self.lists.edges_to(self.destinations, self.budget.threads)?;
+        let stride = self.rows.layout().stride;
+        Ok(self.budget.passes((self.sources.len(), stride), (self.destinations.len(), edges), reduce))
+    }
+}
+
+impl Budget {
+    /// About how many times streamed rows are read: those of a number of sources, of `stride` bytes each, which are reduced to the states of
+    /// a number of destinations with a number of edges.
+    pub fn passes<R: Reduce>(
+        self,
+        (sources, stride): (u64, u32),
+        (destinations, edges): (u64, u64),
+        reduce: &R,
+    ) -> u64 {
+        let bytes = tile::bytes_of(destinations, edges, reduce);
+        let blocks = Blocks::new(sources, stride, self.memory);
+        bytes.div_ceil(self.memory.saturating_sub(blocks.bytes()).max(1))
     }
 }

@@ -66,7 +66,7 @@ fn aggregate<R: Reduce>(
     sink: &mut Sink<'_>,
 ) -> Result<()> {
     let graph = WholeGraph { store, rows, edge_values: EdgeValues::Nothing, budget, scratch: Some(store.path()) };
-    graph.run(reduce, first, &Silent, sink)
+    graph.run(reduce, first, &Silent, sink).map(drop)
 }
 
 fn aggregated<R: Reduce>(

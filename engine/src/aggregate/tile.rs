@@ -139,7 +139,7 @@ fn edge_bytes<R: Reduce>(reduce: &R) -> u64 {
 }
 
 /// The number of destinations whose own rows are in memory at a time, and the bytes of these rows.
-fn own_rows<R: Reduce>(reduce: &R, memory: u64) -> (u64, u64) {
+pub fn own_rows<R: Reduce>(reduce: &R, memory: u64) -> (u64, u64) {
     let row_bytes = 4 * reduce.own_width() as u64;
     let nodes = OWN_ROWS.bytes(memory).checked_div(row_bytes).unwrap_or(u64::MAX).max(1);
     (nodes, nodes.saturating_mul(row_bytes))

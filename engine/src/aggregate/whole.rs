@@ -3,7 +3,7 @@
 use std::{ops::Range, path::Path, slice::ChunksExact};
 
 use grappa_formats::NodeId;
-use grappa_io::{Error, Position, Result, progress::Progress};
+use grappa_io::{Error, Position, Result, ledger::Lease, progress::Progress};
 use grappa_sampling::{EdgeValues, InNeighbors, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
@@ -36,14 +36,21 @@ pub struct WholeGraph<'a> {
 }
 
 impl WholeGraph<'_> {
-    /// Aggregates for the nodes from `first` on. `sink` receives ranges of nodes in order.
+    /// Aggregates for the nodes from `first` on. `sink` receives ranges of nodes in order. Returns who took how much of the budget: nothing if
+    /// there are no nodes from `first` on.
     ///
     /// # Errors
     /// As [`Aggregation::run`], and if the store is a slice.
     ///
     /// # Panics
     /// As [`Aggregation::run`].
-    pub fn run<R: Reduce>(&self, reduce: &R, first: u64, progress: &dyn Progress, sink: &mut Sink<'_>) -> Result<()> {
+    pub fn run<R: Reduce>(
+        &self,
+        reduce: &R,
+        first: u64,
+        progress: &dyn Progress,
+        sink: &mut Sink<'_>,
+    ) -> Result<Vec<Lease>> {
         if !self.store.manifest().is_whole() {
             let problem =
                 "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
@@ -52,7 +59,7 @@ impl WholeGraph<'_> {
         let nodes = self.store.manifest().nodes;
         if first == nodes {
             // An earlier run made all.
-            return Ok(());
+            return Ok(Vec::new());
         }
         let all = NodeSet::all(nodes);
         let chunks = MappedChunks::open(self.store)?;
@@ -62,7 +69,7 @@ impl WholeGraph<'_> {
             true => lists.destinations(self.budget.threads)?,
             false => all.clone(),
         };
-        let held = if destinations.is_all() { 0 } else { sets };
+        let set_bytes = if destinations.is_all() { 0 } else { sets };
         // A larger budget may be the first that holds sets, which take at most their share of it.
         let mut aggregation = Aggregation {
             store: self.store,
@@ -70,7 +77,7 @@ impl WholeGraph<'_> {
             sources: &all,
             rows: self.rows,
             destinations: &destinations,
-            budget: Budget { memory: self.budget.memory - held, ..self.budget },
+            budget: Budget { memory: self.budget.memory - set_bytes, ..self.budget },
         };
         let copy = self.copy(&aggregation, reduce, progress)?;
         if let Some((sources, rows)) = &copy {
@@ -91,7 +98,8 @@ impl WholeGraph<'_> {
         aggregation.run(reduce, destinations.position(NodeId(first)), None, progress, &mut take).map_err(
             Error::in_budget(self.budget.memory, |least| least + sets.min(SETS.budget_beside(least) - least)),
         )?;
-        filled.fill_to(nodes)
+        filled.fill_to(nodes)?;
+        Ok([aggregation.leases(reduce), vec![SETS.lease_of(set_bytes)]].concat())
     }
 
     /// A copy of the rows that are needed, and their nodes, if that saves reading.

@@ -27,6 +27,7 @@ use grappa_formats::{
 use grappa_io::{
     Error, Position, Result,
     durable::{self, FolderLock},
+    ledger::{Lease, Ledger, leased_bytes},
     machine::free_disk_bytes,
     progress::Progress,
 };
@@ -69,7 +70,7 @@ impl AggregateOptions {
 }
 
 /// The result of [`preaggregate`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Aggregated {
     /// Nodes; each has one row.
     pub nodes: u64,
@@ -77,6 +78,8 @@ pub struct Aggregated {
     pub bytes: u64,
     /// Chunks that an earlier run had finished.
     pub chunks_kept: u32,
+    /// Who took how much of the memory. Without phases if an earlier run had finished all chunks.
+    pub memory: Ledger,
 }
 
 /// The bytes that pre-aggregated features of a store take on disk, in the type of its features and without headers.
@@ -124,7 +127,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     };
     let made =
         check_disk(store, layout, &partial).and_then(|()| make(store, options, &*features, &mut writer, progress));
-    let (files, kept) = match made {
+    let AggregateFiles { files, chunks_kept, memory } = match made {
         Err(error) if error.is_disk_full() => {
             drop(writer);
             durable::remove_folder(&partial)?;
@@ -157,22 +160,36 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     Ok(Aggregated {
         nodes: store.manifest().nodes,
         bytes: files.iter().map(|file| file.bytes).sum(),
-        chunks_kept: kept,
+        chunks_kept,
+        memory,
     })
 }
 
-/// Computes the missing rows and writes the index. Returns the files, and the number of those that were there before.
+/// The files of all rows, before they get their names.
+struct AggregateFiles {
+    files: Vec<AggregateFile>,
+    /// The number of files that were there before.
+    chunks_kept: u32,
+    memory: Ledger,
+}
+
+/// Computes the missing rows and writes the index.
 fn make(
     store: &Store,
     options: &AggregateOptions,
     features: &dyn NodeRows,
     writer: &mut FeatureRowsWriter,
     progress: &dyn Progress,
-) -> Result<(Vec<AggregateFile>, u32)> {
+) -> Result<AggregateFiles> {
     let first = writer.keep_finished(options.budget.threads, progress)?;
-    let kept = writer.finished().len() as u32;
+    let chunks_kept = writer.finished().len() as u32;
     let sums = weight_sums(store, options)?;
-    let (width, beside) = (features.width(), writer.memory() + size_of_val(&sums[..]) as u64);
+    let width = features.width();
+    let mut leases = vec![
+        writer.lease(),
+        Lease::new("sums of edge weights", size_of_val(&sums[..]) as u64, "weighted GCN divides by one sum per node"),
+    ];
+    let beside = leased_bytes(&leases);
     let budget = Budget { memory: options.budget.memory.saturating_sub(beside), ..options.budget };
     let folder = writer.folder().to_owned();
     let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| {
@@ -184,7 +201,7 @@ fn make(
         false => EdgeValues::Nothing,
     };
     let graph = |rows| WholeGraph { store, rows, edge_values, budget, scratch: Some(&folder) };
-    match options.kind {
+    let aggregation = match options.kind {
         AggregateKind::Mean => graph(features).run(&Mean { width }, first, progress, sink),
         AggregateKind::Sum => graph(features).run(&Sum { width }, first, progress, sink),
         AggregateKind::Gcn => {
@@ -199,6 +216,9 @@ fn make(
         }
     }
     .map_err(Error::in_budget(options.budget.memory, |least| least + beside))?;
+    leases.extend(aggregation);
+    let mut memory = Ledger::new(options.budget.memory);
+    memory.enter("aggregation", leases)?;
     writer.complete()?;
     let files = writer.finished().to_vec();
     let index = AggregateIndex {
@@ -207,7 +227,7 @@ fn make(
         files: files.iter().copied().map(Some).collect(),
     };
     durable::write_file(&writer.folder().join(files::AGGREGATE_INDEX), &index.encode())?;
-    Ok((files, kept))
+    Ok(AggregateFiles { files, chunks_kept, memory })
 }
 
 /// Fails if a weighted kind finds edges without weights.

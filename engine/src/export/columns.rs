@@ -25,7 +25,7 @@ use crate::export::{
     Budget, Exported,
     arrays::{ValueColumns, values},
     node_table::{self, DenseIds, NodeTable},
-    order::{Column, READ_BYTES, RowSink, read_in_order},
+    order::{Column, READ_BYTES, RowSink, read_in_order, sort_lease},
     pool,
     table::{TableFormat, TableOut, repeating},
 };
@@ -52,24 +52,27 @@ pub fn export_features<'a>(
     let floats = |bytes: &[u8]| columns.arrays::<Float32Type>(values(bytes));
     if spec.source == FeatureSource::Procedural {
         let generator = Generator::new(Recipe::from_json(&store.manifest().generator)?)?;
-        check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
+        let leases = check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
         if let (TableOut::File(file), true) = (&out, is_array) {
             // All threads compute blocks of the array.
             let bytes = pool(budget.threads)?.install(|| write_features(&generator, dim, *file, progress))?;
-            return Ok(Exported { rows: store.manifest().nodes, bytes });
+            return Ok(Exported { rows: store.manifest().nodes, bytes, leases });
         }
         let read = |sink: &mut RowSink<'_>| read_procedural(&generator, dim, progress, sink);
-        return write_rows(store, (out, format), columns.fields(&DataType::Float32), 4 * dim, read, floats);
+        let fields = columns.fields(&DataType::Float32);
+        return Ok(Exported { leases, ..write_rows(store, (out, format), fields, 4 * dim, read, floats)? });
     }
     let column = FeatureColumn::new(store, spec, !is_array);
     let (scratch, row_bytes) = (out.scratch().to_owned(), column.row_bytes());
+    let leases = vec![sort_lease(store, row_bytes, column.name(), budget)?];
     let read = |sink: &mut RowSink<'_>| read_in_order(store, &column, &scratch, budget, progress, sink);
-    match is_array && spec.dtype == FeatureDtype::F16 {
+    let exported = match is_array && spec.dtype == FeatureDtype::F16 {
         false => write_rows(store, (out, format), columns.fields(&DataType::Float32), row_bytes, read, floats),
         true => write_rows(store, (out, format), columns.fields(&DataType::Float16), row_bytes, read, |bytes| {
             columns.arrays::<Float16Type>(values(bytes))
         }),
-    }
+    }?;
+    Ok(Exported { leases, ..exported })
 }
 
 /// A column of `dim` values for each row; or, in a table, a column for each value if all have names that the column of ids does not have.
@@ -133,9 +136,10 @@ pub fn export_labels<'a>(
     };
     let fields = |data_type| columns.fields(data_type).into_iter().map(repeating).collect();
     let (scratch, row_bytes) = (out.scratch().to_owned(), column.row_bytes());
+    let leases = vec![sort_lease(store, row_bytes, column.name(), budget)?];
     let read = |sink: &mut RowSink<'_>| read_in_order(store, &column, &scratch, budget, progress, sink);
     let out = (out, format);
-    match column.spec.kind {
+    let exported = match column.spec.kind {
         LabelKind::Single if is_array || !can_divide(&names) => {
             let label = repeating(Field::new("label", DataType::Int64, false));
             write_rows(store, out, vec![label], row_bytes, read, |bytes| vec![Arc::new(values::<Int64Type>(bytes))])
@@ -159,7 +163,8 @@ pub fn export_labels<'a>(
         LabelKind::Multi => write_rows(store, out, fields(&DataType::Int64), row_bytes, read, |bytes| {
             columns.arrays::<Int64Type>(values::<Int8Type>(bytes).unary(i64::from))
         }),
-    }
+    }?;
+    Ok(Exported { leases, ..exported })
 }
 
 /// Writes a table of all nodes with some columns.
@@ -173,7 +178,7 @@ fn write_rows(
 ) -> Result<Exported> {
     let ids = DenseIds::All(store.manifest().nodes);
     let table = NodeTable { store, format, ids: &ids, columns, escapes_ids: false };
-    Ok(Exported { rows: ids.len(), bytes: table.write(out, row_bytes, read, arrays)? })
+    Ok(Exported { rows: ids.len(), bytes: table.write(out, row_bytes, read, arrays)?, leases: Vec::new() })
 }
 
 struct FeatureColumn<'a> {

@@ -12,6 +12,7 @@ use grappa_formats::{DenseId, EdgePart, NodeId, manifest::ExternalIds};
 use grappa_io::{
     Error, Position, Result,
     blocks::{blocks_at_once, round_len, write_in_order},
+    ledger::Lease,
     progress::{Progress, check_stopped},
 };
 use grappa_storage::{Store, StoreIds};
@@ -133,11 +134,12 @@ impl<'a> EdgeTable<'a> {
         (self.format == TableFormat::Npy).then_some(bytes)
     }
 
-    /// Edges of a block, so that all blocks that the pool of threads has at once fit the budget. `id_bytes` is the length of an id as text.
+    /// Edges of a block, so that all blocks that the pool of threads has at once fit the budget, and the leases of memory. `id_bytes` is
+    /// the length of an id as text.
     ///
     /// # Errors
     /// [`Error::Budget`] if not even small blocks fit.
-    fn block_edges(&self, id_bytes: u64, shape: &TableShape, budget: &Budget) -> Result<u64> {
+    fn block_edges(&self, id_bytes: u64, shape: &TableShape, budget: &Budget) -> Result<(u64, [Lease; 2])> {
         let width = self.width;
         let in_file = self.array_bytes().unwrap_or(2 * id_bytes + TEXT_BYTES * width.max(1));
         let are_strings =
@@ -155,7 +157,19 @@ impl<'a> EdgeTable<'a> {
                 least: group_bytes + BLOCK_EDGES_MIN * edge_bytes,
                 remedy: "raise --memory, or give fewer --threads",
             }),
-            edges => Ok(edges.min(BLOCK_EDGES_MAX)),
+            edges => {
+                let edges = edges.min(BLOCK_EDGES_MAX);
+                let blocks =
+                    "blocks of edges, which are made, encoded and written at the same time; 16 Ki edges each, or fewer";
+                let group = "Parquet files have groups of rows, which are encoded column by column";
+                Ok((
+                    edges,
+                    [
+                        Lease::new("blocks of edges", edges * edge_bytes, blocks),
+                        Lease::new("group of rows", group_bytes, group),
+                    ],
+                ))
+            }
         }
     }
 
@@ -183,11 +197,11 @@ impl<'a> EdgeTable<'a> {
             EdgeColumns::Weights => "writing weights",
             EdgeColumns::Features => "writing edge features",
         };
-        let bytes = pool(budget.threads)?.install(|| {
-            let block_edges = self.block_edges(id_bytes, &shape, budget)?;
+        let (bytes, leases) = pool(budget.threads)?.install(|| {
+            let (block_edges, leases) = self.block_edges(id_bytes, &shape, budget)?;
             let mut spans = Spans::new(self.store, self.part, self.edges, block_edges);
             progress.stage(stage, self.array_bytes().map(|bytes| self.edges * bytes));
-            write_table(out, &shape, |writer| {
+            let bytes = write_table(out, &shape, |writer| {
                 write_in_order(
                     round_len(),
                     || spans.next(),
@@ -200,9 +214,10 @@ impl<'a> EdgeTable<'a> {
                         check_stopped(progress)
                     },
                 )
-            })
+            })?;
+            Ok::<_, Error>((bytes, leases))
         })?;
-        Ok(Exported { rows: self.edges, bytes })
+        Ok(Exported { rows: self.edges, bytes, leases: leases.to_vec() })
     }
 
     /// The edges of a span.

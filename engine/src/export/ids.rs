@@ -1,7 +1,7 @@
 //! Exports lists of external ids: of all nodes, or of a split.
 
 use grappa_formats::NodeId;
-use grappa_io::{Error, Position, Result, progress::Progress};
+use grappa_io::{Error, Position, Result, ledger::Lease, progress::Progress};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
@@ -37,7 +37,9 @@ pub fn export_ids<'a>(
     };
     progress.stage(&split.map_or("writing ids".to_owned(), |name| format!("writing the split {name}")), None);
     let table = NodeTable { store, format, ids: &ids, columns: Vec::new(), escapes_ids: false };
-    Ok(Exported { rows: ids.len(), bytes: table.write_ids(out, progress)? })
+    let set_bytes = if let DenseIds::Set(set) = &ids { set.serialized_size() as u64 } else { 0 };
+    let set = Lease::new("ids of the split", set_bytes, "a set of ids takes about as much as the split in the store");
+    Ok(Exported { rows: ids.len(), bytes: table.write_ids(out, progress)?, leases: vec![set.beside_limit()] })
 }
 
 fn split_ids(store: &Store, name: &str) -> Result<DenseIds> {

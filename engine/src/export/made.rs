@@ -10,6 +10,7 @@ use std::{
 use grappa_formats::ChunkSpan;
 use grappa_io::{
     Error, Result,
+    ledger::Lease,
     progress::{Progress, check_stopped},
     unnamed::unnamed_file,
 };
@@ -17,7 +18,7 @@ use grappa_storage::Store;
 
 use crate::export::{
     Budget,
-    order::{Column, READ_BYTES, RowSink, check_memory, read_in_order},
+    order::{Column, READ_BYTES, RowSink, read_in_order, sort_lease},
 };
 
 /// A row of bytes for each node, in an unnamed file that disappears when this is dropped.
@@ -48,12 +49,12 @@ impl MadeRows {
         self.row_bytes
     }
 
-    /// Fails if the memory is too small for [`MadeRows::read_in_order`]. For a check before the rows are made.
+    /// The lease of [`MadeRows::read_in_order`]. For a check before the rows are made.
     ///
     /// # Errors
     /// [`Error::Budget`], with a sufficient budget.
-    pub fn check_memory(&self, store: &Store, budget: &Budget) -> Result<()> {
-        check_memory(store, self.row_bytes, self.name, budget)
+    pub fn sort_lease(&self, store: &Store, budget: &Budget) -> Result<Lease> {
+        sort_lease(store, self.row_bytes, self.name, budget)
     }
 
     /// Writes the rows from `first` on.

@@ -28,19 +28,21 @@ pub mod table;
 
 use std::io;
 
-use grappa_io::{Error, Position, Result, workers};
+use grappa_io::{Error, Position, Result, ledger::Lease, workers};
 use grappa_storage::Store;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 pub use crate::aggregate::Budget;
 
 /// The result of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
     /// Number of edges or nodes.
     pub rows: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
+    /// Who took how much of the memory.
+    pub leases: Vec<Lease>,
 }
 
 fn pool(threads: usize) -> Result<ThreadPool> {

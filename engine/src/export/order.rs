@@ -17,6 +17,7 @@ use grappa_formats::{ChunkId, ChunkSpan, NodeId};
 use grappa_io::{
     Error, Result,
     blocks::{Planned, write_in_order},
+    ledger::{Lease, MemoryShare},
     progress::{Progress, check_stopped},
     workers,
 };
@@ -34,6 +35,15 @@ pub type RowSink<'a> = dyn FnMut(&[u8]) -> Result<()> + Send + 'a;
 pub(super) const READ_BYTES: usize = 1 << 20;
 /// Shards in memory for each worker: one is put in order, and one is passed on.
 const SHARDS_PER_WORKER: u64 = 2;
+/// The shards of a worker, and its buffers for rows of other shards.
+const SHARDS: MemoryShare = MemoryShare::one(
+    "rows in order of ids",
+    2,
+    "larger shards are fewer, so buffers, which have the other half, write longer pieces; chosen, not measured",
+);
+/// The part of its shards that a worker reads at a time.
+const READ: MemoryShare =
+    MemoryShare::one("rows that are read", 2, "in a small budget, reads are shorter than 1 MiB; chosen, not measured");
 /// Larger spill buffers would not be faster.
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
 
@@ -87,7 +97,7 @@ impl Shards {
     /// Divides them so that each worker can hold its shards in half of its share of the memory. The other half is for
     /// buffers. If there is less memory than for a row of each shard, it takes more.
     fn within(nodes: u64, row_bytes: usize, budget: &Budget) -> Self {
-        let share = budget.memory / budget.threads as u64 / 2;
+        let share = SHARDS.bytes(budget.memory / budget.threads as u64);
         let rows = (share / SHARDS_PER_WORKER / row_bytes as u64).clamp(1, nodes.max(1));
         let record_bytes = 8 * record_words(row_bytes) as u64;
         let buffer_bytes = (share / nodes.div_ceil(rows).max(1)).min(BUFFER_BYTES_MAX);
@@ -96,7 +106,7 @@ impl Shards {
             row_bytes,
             rows,
             buffer_records: (buffer_bytes / record_bytes).max(1),
-            read_records: ((share / 2).min(READ_BYTES as u64) / record_bytes).max(1),
+            read_records: (READ.bytes(share).min(READ_BYTES as u64) / record_bytes).max(1),
         }
     }
 
@@ -127,9 +137,13 @@ fn record_words(row_bytes: usize) -> usize {
     1 + row_bytes.div_ceil(8)
 }
 
-/// Fails if the memory is too small to sort rows of `row_bytes` bytes, one for each node.
-pub(super) fn check_memory(store: &Store, row_bytes: usize, name: &str, budget: &Budget) -> Result<()> {
-    Shards::new(store.manifest().nodes, row_bytes, name, budget).map(drop)
+/// The lease for sorting rows of `row_bytes` bytes, one for each node.
+///
+/// # Errors
+/// [`Error::Budget`], with a sufficient budget.
+pub(super) fn sort_lease(store: &Store, row_bytes: usize, name: &str, budget: &Budget) -> Result<Lease> {
+    let shards = Shards::new(store.manifest().nodes, row_bytes, name, budget)?;
+    Ok(SHARDS.lease_of(shards.bytes(budget.threads)))
 }
 
 /// Passes the rows of a column to `sink`, in the order of external ids. In between they are in an unnamed file in the folder `scratch`.

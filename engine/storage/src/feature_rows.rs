@@ -17,6 +17,7 @@ use grappa_io::{
     Error, Result,
     container::{ContainerFile, ContainerWriter},
     durable,
+    ledger::Lease,
     progress::Progress,
 };
 
@@ -64,6 +65,15 @@ impl<'a> FeatureRowsWriter<'a> {
     pub fn memory(&self) -> u64 {
         let beside = self.features.map_or(0, |features| u64::from(features.stride));
         Self::memory_of(self.layout) + ENCODE_ROWS as u64 * beside
+    }
+
+    /// The lease of its memory.
+    pub fn lease(&self) -> Lease {
+        Lease::new(
+            "encoded rows",
+            self.memory(),
+            "some rows and the buffer of a file, 1 MiB: larger ones are not faster",
+        )
     }
 
     /// Approximate bytes of memory that a writer of rows in `layout` takes.

@@ -17,6 +17,19 @@ fn assert_within(mib: u64, ran: &Ran) {
     assert!(peak < (mib << 20) + PROGRAM_BYTES, "{peak}");
 }
 
+/// Checks that the leases of each phase of a program add up to its limit at most.
+#[track_caller]
+fn assert_leased(ran: &Ran) {
+    let json = ran.json();
+    let (limit, phases) = (json["memory"]["limit"].as_u64().unwrap(), json["memory"]["phases"].as_array().unwrap());
+    assert!(!phases.is_empty(), "{json}");
+    for phase in phases {
+        let leases = phase["leases"].as_array().unwrap();
+        let leased: u64 = leases.iter().map(|lease| lease["bytes"].as_u64().unwrap()).sum();
+        assert!(0 < leased && leased <= limit, "{phase}");
+    }
+}
+
 /// A folder with a graph with few edges.
 fn few_edges(nodes: usize, dim: usize) -> ProgramFolder {
     let folder = ProgramFolder::new();
@@ -94,7 +107,9 @@ fn wide_rows_are_aggregated_within_the_budget() {
         ("", "add-features graph --kind fastrp --dim 4096 --hops 2"),
     ] {
         let folder = rmat_on_disk(&format!("--scale 13 --edge-factor 4 {features}"));
-        assert_within(24, &folder.success(&format!("store {aggregate} --memory 24MiB --threads 2 --json")));
+        let aggregated = folder.success(&format!("store {aggregate} --memory 24MiB --threads 2 --json"));
+        assert_within(24, &aggregated);
+        assert_leased(&aggregated);
     }
 }
 
@@ -111,7 +126,9 @@ fn edges_are_exported_within_the_budget_on_many_threads_or_refused_with_one_that
         let least = least_memory(&refused);
         assert!(least.trim_end_matches("MiB").parse::<u64>().unwrap() < 16, "{least}");
         for (number, memory) in [(3, &*least), (4, "16MiB")] {
-            assert_within(16, &export(number, memory, 24).success());
+            let exported = export(number, memory, 24).success();
+            assert_within(16, &exported);
+            assert_leased(&exported);
         }
         let files = [1, 3, 4].map(|number| folder.bytes(&format!("{number}.{kind}")));
         assert!(files[1] == files[0] && files[2] == files[0]);

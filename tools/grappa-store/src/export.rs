@@ -18,7 +18,7 @@ use grappa_engine::{
         ids::export_ids,
         table::{TableFormat, TableOut},
     },
-    io::durable::Destination,
+    io::{durable::Destination, ledger::Ledger},
 };
 use serde::Serialize;
 
@@ -30,6 +30,8 @@ const OTHER_FORMATS: [&str; 7] = ["npz", "gz", "zst", "zip", "pt", "json", "feat
 #[derive(Serialize)]
 struct WrittenExport {
     files: Vec<ExportedFile>,
+    /// Who may take how much of `--memory`, and why: a phase for each kind of file.
+    memory: Ledger,
     seconds: f64,
     peak_rss_bytes: Option<u64>,
 }
@@ -72,6 +74,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     requests.iter().try_for_each(|&(_, path)| Destination { path, replaces }.check())?;
     let bars = console.bars();
     let mut files = Vec::new();
+    let mut memory = Ledger::new(budget.memory);
     for (data, path) in requests {
         let exported = export(&store, data, Destination { path, replaces }.into(), &budget, &bars)?;
         if data == ExportedData::Edges(EdgePart::Graph) && has_extension(path, &["npy"]) {
@@ -87,6 +90,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
                 }
             }
         }
+        memory.enter(data.phase(), exported.leases)?;
         files.push(ExportedFile {
             path: path.display().to_string(),
             content: data.name().to_owned(),
@@ -95,7 +99,8 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
         });
     }
     drop(bars);
-    console.finish(&WrittenExport { files, seconds: begin.elapsed().as_secs_f64(), peak_rss_bytes: peak_rss_bytes() })
+    let seconds = begin.elapsed().as_secs_f64();
+    console.finish(&WrittenExport { files, memory, seconds, peak_rss_bytes: peak_rss_bytes() })
 }
 
 /// The store, or the node type or relation of a graph.
@@ -248,6 +253,14 @@ fn has_extension(path: &Path, extensions: &[&str]) -> bool {
 impl ExportedData<'_> {
     fn name(&self) -> &str {
         match self {
+            Self::Split(name) => name,
+            others => others.phase(),
+        }
+    }
+
+    /// The phase of the export in the ledger.
+    fn phase(&self) -> &'static str {
+        match self {
             Self::Edges(EdgePart::Graph) => "edges",
             Self::Edges(EdgePart::Val) => "val-edges",
             Self::Edges(EdgePart::Test) => "test-edges",
@@ -256,7 +269,7 @@ impl ExportedData<'_> {
             Self::Features => "features",
             Self::Labels => "labels",
             Self::Ids => "ids",
-            Self::Split(name) => name,
+            Self::Split(_) => "splits",
         }
     }
 

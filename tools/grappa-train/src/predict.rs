@@ -9,7 +9,10 @@ use std::{io::Write, time::Instant};
 use anyhow::{Context, bail};
 use grappa_console::{Console, Summary, count, printable, signals, table::aligned};
 use grappa_engine::{
-    ExternalId, NodeId, Store, aggregate::Budget, formats::manifest::ExternalIds, io::durable::Destination,
+    ExternalId, NodeId, Store,
+    aggregate::Budget,
+    formats::manifest::ExternalIds,
+    io::{durable::Destination, ledger::Ledger},
     node_list::read_nodes,
 };
 use grappa_run::{
@@ -48,6 +51,8 @@ struct NodePredictions {
     /// Of a split or a list of ids; null for nodes of the command line, and without labels of the model's classes.
     scores: Option<PredictionScores>,
     model: PredictingModel,
+    /// Who may take how much of `--memory`, and why.
+    memory: Ledger,
 }
 
 /// The scores of predictions for labelled nodes. Those that are undefined are null.
@@ -121,7 +126,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     if let (true, Some(out)) = (asks_for_links, &options.out) {
         let predicted = links::predict(options, out, &trained, &store, budget, &bars)?;
         drop(bars);
-        return links::tell(&predicted, out, model, begin, console);
+        return links::tell(predicted, out, model, begin, console);
     }
     if let Some(out) = &options.out {
         let listed = ids.as_ref().map(|path| read_nodes(&store, path)).transpose()?;
@@ -145,7 +150,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
         drop(bars);
         warn_of_nan(&store, predicted.nan, predicted.nodes);
         return console.finish(&WrittenPredictions {
-            file: WrittenFile::new(out, predicted.bytes, begin),
+            file: WrittenFile::new(out, predicted.bytes, predicted.memory, begin),
             nodes: predicted.nodes,
             scores: predicted.scores.and_then(|report| PredictionScores::from_report(&report, trained.task())),
             model,
@@ -170,6 +175,7 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
             .map(|prediction| node(&trained, &store, &names_of_labels, prediction))
             .collect::<anyhow::Result<_>>()?,
         model,
+        memory: predictions.memory,
     })
 }
 
@@ -354,6 +360,7 @@ mod tests {
             }],
             scores: None,
             model: model("r\x1b[1m", 1, None),
+            memory: Ledger::default(),
         };
         assert_eq!(
             told.text(),
@@ -388,6 +395,7 @@ mod tests {
                 task: Task::MultiClass,
             }),
             model: model("web.run", 12, Some(0.763_21)),
+            memory: Ledger::default(),
         };
         assert_eq!(
             told.text(),

@@ -8,7 +8,7 @@ use grappa_io::{
 };
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::LinkEmbeddings;
+use super::{LinkEmbeddings, memory::BLOCK};
 use crate::{Result, shim};
 
 /// Rows of a block: its keys and the scores of a group stay in the cache of the processor.
@@ -41,7 +41,7 @@ pub(super) fn score_blocks<S: Send>(
     let are_all = nodes == embeddings.nodes.len();
     // The rows and their keys, and the scores of a group.
     let row_bytes = 2 * embeddings.row_bytes() + (GROUP_SOURCES * size_of::<f32>()) as u64;
-    let block = (embeddings.memory / 2 / row_bytes).clamp(1, BLOCK_ROWS);
+    let block = (BLOCK.bytes(embeddings.memory) / row_bytes).clamp(1, BLOCK_ROWS);
     let rows = Tensor::empty([if are_all { block.min(nodes) } else { 0 } as i64, width], (Kind::Float, Device::Cpu));
     for first in (0..nodes).step_by(block as usize) {
         check_stopped(progress)?;

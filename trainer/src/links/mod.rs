@@ -10,6 +10,7 @@
 //! ```
 
 mod blocks;
+mod memory;
 mod rank;
 mod search;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use grappa_kernels::for_each;
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor, no_grad};
 
+use self::memory::{PAIRS, PIECE};
 pub use self::{
     rank::{DrawnPart, RankedEdges},
     search::Search,
@@ -78,9 +80,9 @@ impl LinkEmbeddings<'_> {
         {
             return self.score_in_memory(rows, &decoder, pairs, progress);
         }
-        let part = (self.memory / 2 / (self.row_bytes() + PAIR_BYTES)).max(1);
+        let part = (PAIRS.bytes(self.memory) / (self.row_bytes() + PAIR_BYTES)).max(1);
         // Two gathered rows, their product, and the rows of destinations.
-        let piece = (self.memory / 2 / (4 * self.row_bytes())).clamp(1, PIECE_PAIRS);
+        let piece = (PIECE.bytes(self.memory) / (4 * self.row_bytes())).clamp(1, PIECE_PAIRS);
         let mut scores = vec![0.0; pairs.len()];
         for (pairs, scores) in pairs.chunks(part as usize).zip(scores.chunks_mut(part as usize)) {
             let sources = self.list(pairs.iter().map(|pair| pair.0))?;

@@ -13,6 +13,7 @@ use super::{
     LinkEmbeddings,
     blocks::{BlockScores, score_blocks},
     distinct,
+    memory::{KNOWN, RANKED, SCORED},
 };
 use crate::{Result, shim};
 
@@ -92,7 +93,7 @@ impl LinkEmbeddings<'_> {
     /// If files cannot be read, memory is too small for the known edges of a source, or `progress` asks to stop.
     pub fn rank(&self, edges: &RankedEdges<'_>, progress: &dyn Progress) -> Result<LinkScores> {
         let mut scores = LinkScores::default();
-        let share = self.memory / 2;
+        let share = RANKED.bytes(self.memory);
         let pairs = 2 + 2 * u64::from(edges.candidates.count.unwrap_or(0));
         let edge_bytes = pairs * PAIR_BYTES + 2 * self.row_bytes();
         if edge_bytes > share && edges.candidates.count.is_some() {
@@ -183,9 +184,9 @@ impl LinkEmbeddings<'_> {
             let others = (0..ranked.raw.len()).filter(|&at| !is_filtered(ranked, at));
             pairs.extend(others.map(|at| (edge.0, ranked.raw[at])));
         }
-        let half = Self { memory: self.memory / 2, ..*self };
-        let mut of_pairs = half.score(&pairs, progress)?.into_iter();
-        let mut next = || of_pairs.next().expect("a score for each pair");
+        let scoring = Self { memory: SCORED.bytes(self.memory), ..*self };
+        let mut scores = scoring.score(&pairs, progress)?.into_iter();
+        let mut next = || scores.next().expect("a score for each pair");
         let scored = drawn.iter().map(|DrawnPart { ranked, .. }| {
             let edge = next();
             let pair = ranked.pair.map(|_| next());
@@ -216,7 +217,7 @@ impl LinkEmbeddings<'_> {
             return Ok(Vec::new());
         }
         let sources = distinct(edges.edges.iter().map(|edge| edge.0));
-        known_edges_of(edges.store, edges.parts, &sources, self.memory / 4, progress)
+        known_edges_of(edges.store, edges.parts, &sources, KNOWN.bytes(self.memory), progress)
     }
 
     /// Ranks edges among all destinations but their own; filtered, also without the source and its known destinations.

@@ -6,7 +6,10 @@ use grappa_run::scores::{RANKED_MAX, SourceScores};
 use grappa_sampling::links::known_edges_of;
 use grappa_storage::Store;
 
-use super::{LinkEmbeddings, destinations_of, distinct};
+use super::{
+    LinkEmbeddings, destinations_of, distinct,
+    memory::{KNOWN, RESULTS, SEARCH},
+};
 use crate::Result;
 
 /// Bytes of a found destination: in the list of its source and in the rows to write.
@@ -47,15 +50,13 @@ impl LinkEmbeddings<'_> {
         progress: &dyn Progress,
         mut each: impl FnMut(&[NodeId], Found) -> Result<()>,
     ) -> Result<()> {
-        // Half is for known edges and for results. The other half finds the best.
-        let share = self.search_share();
-        let finding = Self { memory: self.memory / 2, ..*self };
+        let finding = Self { memory: SEARCH.bytes(self.memory), ..*self };
         let found_bytes = (search.k as u64).min(self.destinations.len()).saturating_mul(FOUND_BYTES) + SOURCE_BYTES;
-        let mut at_once = (share / found_bytes).max(1) as usize;
+        let mut at_once = (RESULTS.bytes(self.memory) / found_bytes).max(1) as usize;
         let mut left = search.sources;
         while !left.is_empty() {
             let block = &left[..at_once.min(left.len())];
-            let known = match search.known_edges(block, share, progress) {
+            let known = match search.known_edges(block, KNOWN.bytes(self.memory), progress) {
                 // Fewer sources have fewer known edges.
                 Err(EngineError::Budget { .. }) if block.len() > 1 => {
                     at_once = block.len() / 2;
@@ -72,7 +73,7 @@ impl LinkEmbeddings<'_> {
 
     /// The largest number of destinations of a source that memory has room for.
     pub fn search_max(&self) -> u64 {
-        self.search_share().saturating_sub(SOURCE_BYTES) / FOUND_BYTES
+        RESULTS.bytes(self.memory).saturating_sub(SOURCE_BYTES) / FOUND_BYTES
     }
 
     /// Ranks all destinations of the sources of edges, which ascend, without their other known edges. A node is no destination of itself.
@@ -103,10 +104,6 @@ impl LinkEmbeddings<'_> {
             Ok(())
         })?;
         Ok(scores)
-    }
-
-    fn search_share(&self) -> u64 {
-        self.memory / 4
     }
 }
 

@@ -6,6 +6,7 @@ use grappa_io::progress::Progress;
 use super::{
     LinkEmbeddings,
     blocks::{BlockScores, score_blocks},
+    memory::BEST,
 };
 use crate::Result;
 
@@ -81,7 +82,7 @@ impl LinkEmbeddings<'_> {
         assert!(k > 0, "at least one destination");
         let k = k.min(self.destinations.len().max(1) as usize);
         // A source has its embedding twice, and up to 2 k scores and positions.
-        let part = (self.memory / 2 / (2 * self.row_bytes() + 32 * k as u64)).max(1);
+        let part = (BEST.bytes(self.memory) / (2 * self.row_bytes() + 32 * k as u64)).max(1);
         let mut all = Vec::with_capacity(sources.len());
         for sources in sources.chunks(part as usize) {
             let rows = self.read_any(sources.iter().copied())?;

@@ -13,6 +13,7 @@ use grappa_engine::{
 use grappa_formats::{DenseId, NodeId};
 use grappa_io::{
     durable::{self, Destination},
+    ledger::Ledger,
     progress::Progress,
 };
 use grappa_run::{model::Task, scores::ScoreReport};
@@ -22,6 +23,7 @@ use roaring::RoaringTreemap;
 
 use super::{
     encoding::Encoding,
+    memory::PredictionMemory,
     nan::{NanOutputs, NanRows},
     options::{FileNodes, FileOptions, Values},
     scored::Scored,
@@ -48,6 +50,8 @@ pub struct Predicted {
     pub scores: Option<ScoreReport>,
     /// The nodes whose outputs are NaN, if there are any.
     pub nan: Option<NanOutputs>,
+    /// Who may take how much of the memory, by stage.
+    pub memory: Ledger,
 }
 
 /// Predicts nodes of a store and writes their values to the new file `out`, a `.npy`, `.parquet` or `.csv` as the [module](super)
@@ -128,13 +132,13 @@ fn predict_to(
     };
     let encoding = Encoding::new(values, trained.task());
     let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
-    // The rest is for the model, and for what libtorch and the results need.
-    let inference = Budget { memory: budget.memory / 4 * 3, ..budget };
-    let order = Budget { memory: budget.memory / 2, ..budget };
+    let mut memory = PredictionMemory::new(budget);
+    let order = memory.order();
+    let inference = memory.inference()?;
     if some.is_none() {
         // Before the inference, which may take hours.
-        made.check_memory(store, &order)
-            .map_err(grappa_io::Error::in_budget(budget.memory, |least| least.saturating_mul(2)))?;
+        let lease = memory.in_order(made.sort_lease(store, &order))?;
+        memory.enter_order(lease)?;
     }
     let mut bytes = Vec::new();
     let mut nan = NanRows::default();
@@ -189,7 +193,7 @@ fn predict_to(
         },
         |bytes| table_columns.arrays(bytes),
     )?;
-    Ok(Predicted { nodes: ids.len(), bytes, scores, nan })
+    Ok(Predicted { nodes: ids.len(), bytes, scores, nan, memory: memory.ledger })
 }
 
 /// The nodes of a split.

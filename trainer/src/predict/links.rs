@@ -7,10 +7,11 @@ use grappa_engine::{
     export::{pair_table::write_scored_pairs, table::TableOut},
 };
 use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype};
-use grappa_io::progress::Progress;
+use grappa_io::{ledger::Ledger, progress::Progress};
 use grappa_sampling::NodeSet;
 use grappa_storage::Store;
 
+use super::memory::PredictionMemory;
 use crate::{
     Error, Result,
     links::{LinkEmbeddings, Search},
@@ -48,6 +49,8 @@ pub struct PredictedLinks {
     pub bytes: u64,
     /// Sources with fewer destinations than wanted: they have edges to the others, or scores are NaN.
     pub short: u64,
+    /// Who may take how much of the memory, by stage.
+    pub memory: Ledger,
 }
 
 /// Predicts links and writes them to a table with the columns `source`, `target` and `score`. Each embedding is computed once. Scratch files
@@ -88,7 +91,9 @@ pub fn predict_links(
         }
         LinkRequest::TopK { .. } => NodeSet::all(all),
     };
-    let rows = embeddings(trained, store, &nodes, scratch, budget, progress)?;
+    let mut memory = PredictionMemory::new(budget);
+    let rows = embeddings(trained, store, &nodes, scratch, &mut memory, progress)?;
+    let comparisons = memory.comparisons()?;
     let embeddings = LinkEmbeddings {
         decoder,
         rows: &rows,
@@ -97,10 +102,11 @@ pub fn predict_links(
             LinkRequest::TopK { among: Some(among), .. } => among,
             _ => &nodes,
         },
-        memory: (budget.memory - rows.memory()) / 2,
-        threads: budget.threads,
+        memory: comparisons.memory,
+        threads: comparisons.threads,
         device: trained.device(),
     };
+    let memory = memory.ledger;
     match request {
         LinkRequest::Pairs(pairs) => {
             let scores = embeddings.score(pairs, progress)?;
@@ -108,7 +114,7 @@ pub fn predict_links(
             let scored: Vec<_> = pairs.map(|(&(source, target), score)| (source, target, score)).collect();
             let bytes =
                 write_scored_pairs(store, out, scored.len() as u64, progress, |write| Ok::<_, Error>(write(&scored)?))?;
-            Ok(PredictedLinks { rows: scored.len() as u64, bytes, short: 0 })
+            Ok(PredictedLinks { rows: scored.len() as u64, bytes, short: 0, memory })
         }
         LinkRequest::TopK { sources, k, excludes_known, .. } => {
             let known = match excludes_known {
@@ -116,18 +122,20 @@ pub fn predict_links(
                 false => Vec::new(),
             };
             let search = Search { store, sources, k, known: &known, held_out: &[] };
-            write_best(&embeddings, out, &search, progress)
+            let (bytes, [rows, short]) = write_best(&embeddings, out, &search, progress)?;
+            Ok(PredictedLinks { rows, bytes, short, memory })
         }
     }
 }
 
-/// Finds the best destinations and writes them.
+/// Finds the best destinations and writes them. Returns the length of the table in bytes, the number of rows, and the number of sources with
+/// too few.
 fn write_best(
     embeddings: &LinkEmbeddings<'_>,
     out: TableOut<'_>,
     search: &Search<'_>,
     progress: &dyn Progress,
-) -> Result<PredictedLinks> {
+) -> Result<(u64, [u64; 2])> {
     let (k, k_max) = (search.k as u64, embeddings.search_max());
     if k.min(embeddings.destinations.len()) > k_max {
         return Err(Error::Options(format!(
@@ -147,7 +155,7 @@ fn write_best(
             Ok(write(&scored)?)
         })
     })?;
-    Ok(PredictedLinks { rows, bytes, short })
+    Ok((bytes, [rows, short]))
 }
 
 /// The embeddings of nodes, in memory if they take at most half of it.
@@ -156,14 +164,14 @@ fn embeddings(
     store: &Store,
     nodes: &NodeSet,
     scratch: &Path,
-    budget: Budget,
+    memory: &mut PredictionMemory,
     progress: &dyn Progress,
 ) -> Result<StateRows> {
-    let mut room = budget.memory / 2;
+    let mut room = memory.embeddings_max();
     let width = trained.model().options().outputs;
     let mut rows = StateRows::create(scratch, nodes.len(), width, FeatureDtype::F32, &mut room)?;
-    // The rest is for the model, and for what libtorch needs.
-    let inference = Budget { memory: (budget.memory - rows.memory()) / 4 * 3, ..budget };
+    memory.hold_embeddings(rows.memory());
+    let inference = memory.inference()?;
     // The outputs of a model with a decoder are embeddings.
     let wanted = Wanted { nodes: nodes.clone(), output: Output::Logits };
     trained.infer(store, wanted, inference, scratch, progress, &mut |positions, states| {

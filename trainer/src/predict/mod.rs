@@ -26,6 +26,7 @@
 mod encoding;
 mod file;
 mod links;
+mod memory;
 mod nan;
 mod nodes;
 mod options;

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use grappa_engine::aggregate::Budget;
 use grappa_formats::NodeId;
-use grappa_io::progress::Progress;
+use grappa_io::{ledger::Ledger, progress::Progress};
 use grappa_run::{model::Task, scores::ScoreReport};
 use grappa_sampling::NodeSet;
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use super::{
+    memory::PredictionMemory,
     nan::{NanOutputs, NanRows},
     probability::predicted,
     scored::Scored,
@@ -35,6 +36,8 @@ pub struct Predictions {
     pub scores: Option<ScoreReport>,
     /// As [`Predicted::nan`](super::Predicted::nan).
     pub nan: Option<NanOutputs>,
+    /// Who may take how much of the memory, by stage.
+    pub memory: Ledger,
 }
 
 /// The prediction for a node.
@@ -83,7 +86,8 @@ pub fn predict_nodes(
     let mut scored = Scored::new(trained, store, &set)?;
     let mut predictions = Vec::with_capacity(sorted.len());
     let mut nan = NanRows::default();
-    trained.infer(store, wanted, budget, scratch, progress, &mut |positions, rows| {
+    let mut memory = PredictionMemory::new(budget);
+    trained.infer(store, wanted, memory.inference_of_few()?, scratch, progress, &mut |positions, rows| {
         if let Some(scored) = &mut scored {
             scored.add(rows)?;
         }
@@ -105,6 +109,7 @@ pub fn predict_nodes(
         nodes: places.map(|place| predictions[place.expect("all nodes were computed")].clone()).collect(),
         scores: scored.map(Scored::report),
         nan: nan.found(Some(&set)),
+        memory: memory.ledger,
     })
 }
 

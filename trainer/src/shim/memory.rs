@@ -10,8 +10,14 @@
 //! The C library's heap has no such bound: free blocks between used ones stay. With a budget of 64 MiB and large blocks from 32 MiB on,
 //! training took 60 MiB more than its live blocks. So a large block is a small share of the budget.
 
-/// A block is large from this share of the budget on, but never below or above these sizes. The C library admits no larger threshold.
-const LARGE_SHARE: u64 = 64;
+use grappa_io::ledger::MemoryShare;
+
+/// A block is large from this part of the budget on, but never below or above these sizes. The C library admits no larger threshold.
+const LARGE: MemoryShare = MemoryShare::one(
+    "large block",
+    64,
+    "free blocks of the heap stay between used ones: with a threshold of 1/2, training took as much as its budget beside it",
+);
 const LARGE_MIN: u64 = 1 << 20;
 const LARGE_MAX: u64 = 32 << 20;
 
@@ -33,7 +39,7 @@ pub(crate) struct BlockBytes {
 
 /// Makes the allocators keep freed memory, for the rest of the process, which has a budget of `memory` bytes.
 pub(crate) fn keep_freed(memory: u64) {
-    let large = (memory / LARGE_SHARE).clamp(LARGE_MIN, LARGE_MAX) as usize;
+    let large = LARGE.bytes(memory).clamp(LARGE_MIN, LARGE_MAX) as usize;
     #[cfg(target_env = "gnu")]
     keep_small_blocks(large);
     grappa_keep_blocks(large);

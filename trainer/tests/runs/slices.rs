@@ -287,7 +287,7 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
     let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
     let val: Vec<NodeId> = split_of(&store, "val").unwrap().iter().map(NodeId).collect();
     let predict = |nodes: &[NodeId]| predict_nodes(&trained, &store, nodes, BUDGET, &path("run"), &Silent);
-    let Predictions { nodes: predicted, scores, nan } = predict(&val).unwrap();
+    let Predictions { nodes: predicted, scores, nan, .. } = predict(&val).unwrap();
     assert_eq!(nan, None);
     let is_right = |prediction: &&Prediction| prediction.labels == Some(vec![prediction.classes[0].0]);
     let right = predicted.iter().filter(is_right).count();

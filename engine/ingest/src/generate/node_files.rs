@@ -6,6 +6,7 @@ use grappa_io::{
     Error, Result,
     blocks::{NewFile, Planned, blocks_at_once},
     durable::Destination,
+    ledger::{Lease, split_at_limit},
     npy,
     progress::Progress,
 };
@@ -15,12 +16,26 @@ use grappa_synthetic::{Generator, Split};
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Fails if [`write_features`] with the rayon threads of the caller takes more than `memory` bytes because of the features'
-/// mean of each class, which is in memory all the time. Its blocks alone, a few MB per thread, are not refused.
-pub fn check_features_memory(generator: &Generator, dim: usize, memory: u64, remedy: &'static str) -> Result<()> {
+/// mean of each class, which is in memory all the time. Its blocks alone, a few MB per thread, are not refused. Returns the leases of
+/// memory.
+pub fn check_features_memory(
+    generator: &Generator,
+    dim: usize,
+    memory: u64,
+    remedy: &'static str,
+) -> Result<Vec<Lease>> {
     let means = generator.features_memory(dim);
     let blocks = blocks_at_once() as u64 * BLOCK_BYTES.max(4 * dim as u64);
     if means <= blocks || means + blocks <= memory {
-        return Ok(());
+        let leases = vec![
+            Lease::new(
+                "means of classes",
+                means,
+                "each class has a mean, which all rows of its nodes are drawn around",
+            ),
+            Lease::new("blocks of rows", blocks, "1 MiB each, some for each thread: smaller ones are slower to write"),
+        ];
+        return Ok(split_at_limit(memory, leases));
     }
     Err(Error::Budget {
         operation: "the features' mean of each class".to_owned(),

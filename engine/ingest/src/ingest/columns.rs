@@ -26,6 +26,7 @@ use grappa_io::{
     Error, Position, Result,
     container::{ContainerWriter, WrittenFile},
     heap,
+    ledger::MemoryShare,
     memory::{MemoryGate, SpareBuffers},
     progress::check_stopped,
     workers::{self, ReadAhead, Worker},
@@ -149,6 +150,10 @@ const READ_BYTES: usize = 1 << 20;
 const READ_MEMORY: u64 = 2 * READ_BYTES as u64;
 /// Bytes of memory per record word that pass 2 needs: 8 for its place in the output, and some to spare.
 const PLACE_COST: u64 = 10;
+
+/// The rows of a shard that are put in their places at a time, if memory is less than a few reads.
+const ROWS_AT_ONCE: MemoryShare =
+    MemoryShare::one("rows of a shard", 2, "a tiny budget still divides between rows and reads; chosen, not measured");
 
 /// The phase in the ledger.
 const PHASE: &str = "reading rows of nodes";
@@ -319,7 +324,7 @@ impl Column<'_> {
     /// The number of rows of a shard that are put in their places at a time: all, unless the run was begun with more memory
     /// than `memory`. The spill files are read once for each range of rows.
     fn rows_at_once(&self, rows: u64, memory: u64) -> u64 {
-        let bytes = memory.saturating_sub(READ_MEMORY).max(memory / 2);
+        let bytes = memory.saturating_sub(READ_MEMORY).max(ROWS_AT_ONCE.bytes(memory));
         (bytes / self.form.row_bytes as u64).clamp(1, rows.max(1))
     }
 

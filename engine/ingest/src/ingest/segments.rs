@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use grappa_formats::{NodeId, dictionary::KeyKind};
-use grappa_io::Result;
+use grappa_io::{Result, ledger::MemoryShare};
 use grappa_storage::NodePermutation;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,19 @@ use crate::{
         stage::{EdgeEnd, Stage},
     },
 };
+
+/// A segment of average size, of the memory of a table.
+const AVERAGE_SEGMENT: MemoryShare = MemoryShare::fraction(
+    "segment of average size",
+    [15, 16],
+    "keys are spread by a hash, so segments are almost equal, and 1/16 covers the largest",
+);
+/// The buffers of all segments while keys are written.
+const KEY_BUFFERS: MemoryShare = MemoryShare::one(
+    "buffers of segments",
+    4,
+    "the dictionary, which is read meanwhile, has the rest; chosen, not measured",
+);
 
 /// Records per read.
 pub const READ_RECORDS: u64 = 1 << 16;
@@ -142,10 +155,9 @@ pub fn segment_of(key: u64, segments: u32) -> (u32, u64) {
     ((product >> 64) as u32, product as u64)
 }
 
-/// The number of segments with which a table takes at most `memory` bytes. Leaves room for a segment that is 1/15 larger
-/// than the average.
+/// The number of segments with which a table takes at most `memory` bytes.
 pub fn count(ids: &IdMap, memory: u64) -> u32 {
-    ids.table_memory().div_ceil((memory - memory / 16).max(1)) as u32
+    ids.table_memory().div_ceil(AVERAGE_SEGMENT.bytes(memory).max(1)) as u32
 }
 
 /// Writes the key and node of each id of the dictionary to the file of the key's segment.
@@ -163,7 +175,8 @@ pub fn cut(
     let files = keys.folder(scratch);
     // A cut that was not finished, or with another budget, may have had more segments.
     files.remove_any()?;
-    let buffer_bytes = (memory / 4 / u64::from(segments)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize;
+    let buffer_bytes =
+        (KEY_BUFFERS.bytes(memory) / u64::from(segments)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize;
     loop {
         let mut writer = SpillWriter::new(files.clone(), 0, segments, buffer_bytes)?;
         dictionary.for_each_key(|key, dense_id| {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use grappa_formats::{ChunkId, manifest::Manifest};
-use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_io::{Error, Result, ledger::Lease, progress::Progress, workers};
 use grappa_storage::{
     Store,
     feature_rows::{ENCODE_ROWS, FeatureRowsWriter},
@@ -41,7 +41,7 @@ fn has_direction(manifest: &Manifest) -> bool {
     !manifest.edge_options.undirected
 }
 
-/// Writes the feature rows of the nodes from `first` on.
+/// Writes the feature rows of the nodes from `first` on. Returns who took how much of the memory.
 ///
 /// # Errors
 /// If the memory is below 1 MiB, or files cannot be read or written.
@@ -51,7 +51,7 @@ pub fn make(
     first: u64,
     budget: Budget,
     progress: &dyn Progress,
-) -> Result<()> {
+) -> Result<Vec<Lease>> {
     let memory = budget.memory.saturating_sub(out.memory());
     if memory < MEMORY_MIN {
         return Err(Error::Budget {
@@ -61,7 +61,17 @@ pub fn make(
             remedy: "raise --memory",
         });
     }
-    make_by(store, out, first, memory / COUNTER_BYTES, budget.threads, progress)
+    make_by(store, out, first, memory / COUNTER_BYTES, budget.threads, progress)?;
+    let counters = if has_direction(store.manifest()) { store.manifest().nodes - first } else { 0 };
+    let counter_bytes = counters.saturating_mul(COUNTER_BYTES).min(memory);
+    Ok(vec![
+        out.lease(),
+        Lease::new(
+            "counters of out-edges",
+            counter_bytes,
+            "all that is left: all edges are read for each range of nodes with counters",
+        ),
+    ])
 }
 
 /// The same with a given number of counters.

@@ -24,7 +24,7 @@ use grappa_formats::{
     manifest::{ExternalIds, FeatureDtype},
     random::scale,
 };
-use grappa_io::{Error, Result, progress::Progress};
+use grappa_io::{Error, Result, ledger::Lease, progress::Progress};
 use grappa_sampling::EdgeValues;
 use grappa_storage::{
     Store,
@@ -80,7 +80,8 @@ impl fmt::Display for FastRp {
     }
 }
 
-/// Writes the feature rows of the nodes from `first` on. `folder` creates the folder of an earlier hop, from 1 on.
+/// Writes the feature rows of the nodes from `first` on. `folder` creates the folder of an earlier hop, from 1 on. Returns who took how much
+/// of the memory in the last hop, which takes most.
 ///
 /// # Errors
 /// If the memory is too small, or files cannot be read or written.
@@ -92,7 +93,7 @@ pub fn make(
     first: u64,
     budget: Budget,
     progress: &dyn Progress,
-) -> Result<()> {
+) -> Result<Vec<Lease>> {
     let source = Source::new(options.seed, Purpose::Projection);
     let projection = Projection { store, source, width: options.dim as usize };
     let scaled = ScaledRows::new(&projection, store)?;
@@ -121,6 +122,10 @@ pub fn make(
         earlier.push(StoredRows::new(store, files.collect::<Result<_>>()?, layout));
     }
 
+    let mut leases = vec![
+        Lease { bytes: beside - Sum::memory_of(options), ..out.lease() },
+        Lease::new("sum of all hops", Sum::memory_of(options), "some rows of the sum and of an earlier hop at a time"),
+    ];
     let mut sum = Sum::new(options, &earlier);
     let last_budget = less(budget, beside);
     let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
@@ -135,7 +140,8 @@ pub fn make(
         Ok(())
     };
     let graph = WholeGraph { rows, budget: last_budget, scratch: Some(&scratch), ..graph };
-    graph.run(&reduce, first, progress, sink).map_err(whole_budget())
+    leases.extend(graph.run(&reduce, first, progress, sink).map_err(whole_budget())?);
+    Ok(leases)
 }
 
 fn less(budget: Budget, bytes: u64) -> Budget {

@@ -36,6 +36,7 @@ use grappa_formats::{
 use grappa_io::{
     Error, Position, Result,
     durable::{self, FolderLock},
+    ledger::Ledger,
     progress::Progress,
     regular,
 };
@@ -78,7 +79,7 @@ pub struct AddFeatures {
 }
 
 /// The result of [`add_features`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AddedFeatures {
     /// Nodes, one row each.
     pub nodes: u64,
@@ -88,6 +89,8 @@ pub struct AddedFeatures {
     pub bytes: u64,
     /// Chunks whose features an earlier run had finished.
     pub chunks_kept: u32,
+    /// Who took how much of the memory. Without phases if an earlier run had finished all chunks.
+    pub memory: Ledger,
 }
 
 impl FeatureKind {
@@ -152,12 +155,13 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
 
     // An earlier run may have written it.
     let kept = regular::read_if_there(&partial.manifest())?.and_then(|bytes| Manifest::decode(&bytes).ok());
+    let mut memory = Ledger::new(options.budget.memory);
     let (next, chunks_kept) = match kept {
         Some(next) if partial.place(&next).is_ok() && partial.is_sound(&manifest, &next, options, progress)? => {
             (next, store.chunks().chunks())
         }
         _ => {
-            let (files, chunks_kept) = match partial.make(store, options, progress) {
+            let (files, chunks_kept) = match partial.make(store, options, &mut memory, progress) {
                 Err(error) if error.is_disk_full() => {
                     partial.remove();
                     return Err(Error::DiskFull { source: Box::new(error), remedy: full_disk_remedy(store, options) });
@@ -178,6 +182,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
         dim: options.kind.dim(&next),
         bytes: added.map(|file| file.bytes).sum(),
         chunks_kept,
+        memory,
     })
 }
 
@@ -279,27 +284,32 @@ impl Partial<'_> {
     }
 
     /// Computes the rows of all chunks. Returns their files, and the number of those that were there before.
-    fn make(&self, store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<(Vec<AggregateFile>, u32)> {
+    fn make(
+        &self,
+        store: &Store,
+        options: &AddFeatures,
+        memory: &mut Ledger,
+        progress: &dyn Progress,
+    ) -> Result<(Vec<AggregateFile>, u32)> {
         let layout = FeatureLayout::new(options.dtype, options.kind.dim(store.manifest()));
         let folder = self.folder(ROWS)?;
         let mut rows = FeatureRowsWriter::new(store, &folder, layout);
         let first = rows.keep_finished(options.budget.threads, progress)?;
         let kept = rows.finished().len() as u32;
         if kept < store.chunks().chunks() {
-            match &options.kind {
+            let leases = match &options.kind {
                 FeatureKind::Degrees => degrees::make(store, &mut rows, first, options.budget, progress)?,
-                FeatureKind::FastRp(fastrp) => {
-                    fastrp::make(
-                        store,
-                        fastrp,
-                        &|number| self.folder(&format!("hop-{number}")),
-                        &mut rows,
-                        first,
-                        options.budget,
-                        progress,
-                    )?;
-                }
-            }
+                FeatureKind::FastRp(fastrp) => fastrp::make(
+                    store,
+                    fastrp,
+                    &|number| self.folder(&format!("hop-{number}")),
+                    &mut rows,
+                    first,
+                    options.budget,
+                    progress,
+                )?,
+            };
+            memory.enter("computing features", leases)?;
             rows.complete()?;
         }
         Ok((rows.finished().to_vec(), kept))

@@ -39,7 +39,7 @@ impl Summary for WrittenLinks {
 
 /// Tells what was predicted, unless the links went to stdout.
 pub fn tell(
-    predicted: &PredictedLinks,
+    predicted: PredictedLinks,
     out: &Path,
     model: PredictingModel,
     begin: Instant,
@@ -54,7 +54,8 @@ pub fn tell(
     if out.as_os_str() == "-" {
         return Ok(());
     }
-    console.finish(&WrittenLinks { file: WrittenFile::new(out, predicted.bytes, begin), links: predicted.rows, model })
+    let file = WrittenFile::new(out, predicted.bytes, predicted.memory, begin);
+    console.finish(&WrittenLinks { file, links: predicted.rows, model })
 }
 
 pub fn predict(

@@ -6,6 +6,7 @@ use std::{
 };
 
 use grappa_console::{ByteSize, duration, peak_rss_bytes, printable};
+use grappa_engine::io::ledger::Ledger;
 use serde::Serialize;
 
 use super::model::PredictingModel;
@@ -17,16 +18,19 @@ pub struct WrittenFile {
     bytes: u64,
     seconds: f64,
     peak_rss_bytes: Option<u64>,
+    /// Who may take how much of `--memory`, and why.
+    memory: Ledger,
 }
 
 impl WrittenFile {
     /// A file that is finished by a program that began at `begin`.
-    pub fn new(path: &Path, bytes: u64, begin: Instant) -> Self {
+    pub fn new(path: &Path, bytes: u64, memory: Ledger, begin: Instant) -> Self {
         Self {
             path: path.display().to_string(),
             bytes,
             seconds: begin.elapsed().as_secs_f64(),
             peak_rss_bytes: peak_rss_bytes(),
+            memory,
         }
     }
 

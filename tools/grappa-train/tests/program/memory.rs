@@ -21,9 +21,17 @@ fn folder(nodes: u64) -> TrainFolder {
     folder
 }
 
-/// The peak memory of a command, if the kernel tells it.
+/// The peak memory of a command, if the kernel tells it. The leases of the command add up to its limit at most.
 fn peak(folder: &TrainFolder, arguments: &str) -> Option<u64> {
-    run(folder.program(arguments).words("--threads 2 --json")).success().json()["peak_rss_bytes"].as_u64()
+    let json = run(folder.program(arguments).words("--threads 2 --json")).success().json();
+    let (limit, phases) = (json["memory"]["limit"].as_u64().unwrap(), json["memory"]["phases"].as_array().unwrap());
+    assert!(!phases.is_empty(), "{json}");
+    for phase in phases {
+        let leases = phase["leases"].as_array().unwrap().iter().filter(|lease| lease["beside_limit"] == false);
+        let leased: u64 = leases.map(|lease| lease["bytes"].as_u64().unwrap()).sum();
+        assert!(leased <= limit, "{phase}");
+    }
+    json["peak_rss_bytes"].as_u64()
 }
 
 /// The messages and states of all nodes take several times the budget, and so would the tensors of a tile's

@@ -5,6 +5,7 @@
 
 use grappa_engine::aggregate::StateRows;
 use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype};
+use grappa_io::ledger::MemoryShare;
 use grappa_run::{
     config::Evaluate,
     scores::{LinkReport, LinkScores, ScoreReport},
@@ -17,6 +18,13 @@ use crate::{
     Result,
     links::{LinkEmbeddings, RankedEdges},
 };
+
+/// The edges of a part, which are ranked by pieces.
+const HELD_OUT: MemoryShare = MemoryShare::one(
+    "held-out edges",
+    2,
+    "all edges of the part at 16 bytes; candidates and scores of some of them have the other 1/2; chosen, not measured",
+);
 
 /// Scores the edges for validation, and the edges for test if `improves` says that the monitored number is better than all before, or there are
 /// no edges for validation. None on ranks other than 0.
@@ -90,7 +98,7 @@ fn scores(
     part: EdgePart,
 ) -> Result<LinkScores> {
     let (store, progress) = (&on.data.store, on.progress);
-    let edges = links.held_out(part, embeddings.memory / 2, progress)?;
+    let edges = links.held_out(part, HELD_OUT.bytes(embeddings.memory), progress)?;
     let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
     let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
     let [start, end] = [rank, rank + 1].map(|rank| edges.edges().len() * rank / ranks);

@@ -7,6 +7,7 @@
 use std::{path::Path, slice};
 
 use grappa_io::{
+    ledger::MemoryShare,
     machine::free_disk_bytes,
     size::{ByteSize, count},
 };
@@ -44,6 +45,12 @@ const TOGETHER_FROM_FILES: f64 = 2.0;
 /// The inputs of the first layer for the validation nodes, and the inputs for the test nodes, stay in a file if they take at most this
 /// share of the free disk.
 const FIRST_INPUTS_DISK_SHARE: u64 = 8;
+/// Feature rows that evaluations read once.
+const ROWS_IN_MEMORY: MemoryShare = MemoryShare::one(
+    "feature rows of evaluations",
+    2,
+    "larger features are read from files by each inference, which then takes longer than its work says; chosen, not measured",
+);
 
 /// The nodes to compute for the scores of the validation and of the test nodes.
 #[derive(Debug)]
@@ -292,7 +299,7 @@ fn choose_inferences(
     if val == 0 || test == 0 {
         return Ok(work_of(on, &[VAL, TEST], samples, work_max)?.map(|(work, needed)| (true, work, needed)));
     }
-    let from_files = on.partitions.loader.feature_bytes() > on.config.memory.0 / 2;
+    let from_files = on.partitions.loader.feature_bytes() > ROWS_IN_MEMORY.bytes(on.config.memory.0);
     // If there are at most as many test nodes as validation nodes, scoring both takes about twice the work of scoring the validation nodes
     // at most. To find the nodes that scores depend on takes a good part of the time of an evaluation, so it is not done once more to know
     // this exactly. Ranks with different slices may differ in `from_files`.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use grappa_engine::{node_list::read_nodes, pair_list::read_pairs};
 use grappa_formats::{EdgePart, NodeId, random};
-use grappa_io::{Error as EngineError, Position};
+use grappa_io::{Error as EngineError, Position, ledger::MemoryShare};
 use grappa_sampling::{
     NodeSet,
     links::{KnownEdges, ListedPairs, Positives},
@@ -13,6 +13,10 @@ use grappa_storage::Store;
 
 use crate::{Error, Result};
 
+/// Hard negatives before their reverses are added.
+const READ_NEGATIVES: MemoryShare =
+    MemoryShare::one("hard negatives as they were read", 2, "an undirected graph adds the reverse of each");
+
 /// Reads hard negatives. In an undirected graph, a pair is for both of its nodes. Takes a lookup of an adjacency list for each pair, in the
 /// order of the lists.
 ///
@@ -20,7 +24,7 @@ use crate::{Error, Result};
 /// If the file cannot be read, has no pairs, has a pair that is an edge of the graph or a node with itself, or needs more than `memory`
 /// bytes.
 pub fn hard_negatives(store: &Store, path: &Path, memory: u64) -> Result<ListedPairs> {
-    let mut pairs = read(store, path, memory / 2)?;
+    let mut pairs = read(store, path, READ_NEGATIVES.bytes(memory))?;
     check_no_edges(store, path, &pairs)?;
     if store.manifest().edge_options.undirected {
         let reverses: Vec<_> = pairs.iter().map(|&(source, destination)| (destination, source)).collect();

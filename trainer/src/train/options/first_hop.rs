@@ -16,6 +16,7 @@ use grappa_run::{
     config::{FirstHop, TrainConfig},
     model::{EdgeInput, LayerKind},
 };
+use grappa_sampling::policy::PREAGGREGATION;
 use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
 use crate::train::data::edge_data;
@@ -178,11 +179,7 @@ fn make(
         kind,
         dtype: None,
         with_features,
-        budget: Budget {
-            // Libtorch is loaded, and nothing else is held yet.
-            memory: config.memory.0 / 8 * 7,
-            threads: config.threads(),
-        },
+        budget: Budget { memory: PREAGGREGATION.bytes(config.memory.0), threads: config.threads() },
         replace: false,
     };
     preaggregate(store, &options, progress)?;

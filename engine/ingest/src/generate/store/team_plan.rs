@@ -1,5 +1,7 @@
 //! The division of threads and memory.
 
+use grappa_io::ledger::MemoryShare;
+
 use super::pieces::PIECE_EDGES;
 
 /// Bytes of memory per edge while its adjacency list is generated and encoded, at worst: the source, its copy while the list
@@ -9,6 +11,12 @@ pub(super) const EDGE_COST: u64 = 8 + 8 + 5;
 pub(super) const COLUMN_WINDOW_BYTES: u64 = 1 << 20;
 /// The maximum window of a team in edges.
 const WINDOW_EDGES_MAX: u64 = 1 << 21;
+/// The windows of all teams.
+const WINDOWS: MemoryShare = MemoryShare::one(
+    "windows of edges",
+    4,
+    "the other 3/4 are for adjacency lists that exceed a window, one after the other; chosen, not measured",
+);
 
 /// Teams of threads, and the memory of each.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +33,7 @@ pub(super) struct TeamPlan {
 impl TeamPlan {
     pub(super) fn new(memory: u64, threads: usize, chunks: usize) -> Self {
         let teams = Self::teams(threads, chunks);
-        let window = (memory / 4 / teams as u64 / EDGE_COST).clamp(PIECE_EDGES, WINDOW_EDGES_MAX);
+        let window = (WINDOWS.bytes(memory) / teams as u64 / EDGE_COST).clamp(PIECE_EDGES, WINDOW_EDGES_MAX);
         Self {
             teams,
             team_threads: threads.div_ceil(teams),
