@@ -26,6 +26,7 @@ use grappa_formats::features::FeatureLayout;
 use grappa_io::{
     Result,
     ledger::{Lease, Ledger, leased_bytes, split_at_limit},
+    read,
 };
 use grappa_sampling::{
     HaloDraws, NodeSet,
@@ -64,8 +65,6 @@ const DESTINATION_BYTES: f64 = 22.0;
 const EDGE_BYTES: f64 = 4.5;
 /// Feature buffers.
 const BUFFERS: f64 = 4.0;
-/// Buffers of the read engine.
-const ENGINE_BYTES_MAX: u64 = 32 << 20;
 /// Resident memory of the program without graph and model: code, libtorch, buffers.
 const BASE_BYTES: f64 = 650e6;
 /// Bytes of a training node.
@@ -164,8 +163,9 @@ impl<'a> Planner<'a> {
         let adjacency = self.adjacency_in_memory(partitions, concurrent, lists) + halo.list_bytes();
         let room = (self.machine.memory as f64 - adjacency).max(0.0);
         let rows = self.rows_per_node() * self.feature_bytes;
-        let is_resident = rows <= 0.9 * room;
-        let features = if is_resident { rows } else { 0.9 * room };
+        let rows_max = (room - leased_bytes(&self.feed_leases(&minibatch)) as f64).max(0.0);
+        let is_resident = rows <= rows_max;
+        let features = rows.min(rows_max);
 
         let mut opening = self.stage(0.0, 0.0, START_SECONDS);
         if lists == ViewKind::Memory {
@@ -191,7 +191,7 @@ impl<'a> Planner<'a> {
             processor += copies * self.graph.edges as f64 * self.machine.rates.load_edge_ns * 1e-9 / self.threads;
         }
         if !is_resident {
-            read += self.missing_bytes(&minibatch, steps * concurrent, room);
+            read += self.missing_bytes(&minibatch, steps * concurrent, rows_max);
         }
         if lists == ViewKind::Mapped {
             let expanded = minibatch.expanded * (steps * concurrent) as f64;
@@ -435,7 +435,7 @@ impl<'a> Planner<'a> {
         let memory = self.machine.memory;
         let buffer = VALUE * f64::from(self.graph.features.0) * self.rows_per_node() * minibatch.nodes;
         [
-            READ_BUFFERS.lease_of(ENGINE_BYTES_MAX.min(READ_BUFFERS.bytes(memory))),
+            READ_BUFFERS.lease_of(read::Options::default().memory_bytes().min(READ_BUFFERS.bytes(memory))),
             RESERVE.lease(memory),
             Lease::new(
                 "feature buffers",
@@ -466,18 +466,16 @@ impl<'a> Planner<'a> {
         Ok(ledger)
     }
 
-    /// Bytes of the feature files that an epoch of some minibatches reads if the rows do not fit in `room` bytes.
+    /// Bytes of the feature files that an epoch of some minibatches reads if rows and waiting minibatches have `free` bytes.
     ///
     /// Minibatches wait for their rows while a window is read, and the pool has the rows of two windows: memory is
     /// divided between the two as by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill
     /// half of the pool. What is left of the pool has the rows that are used most.
-    fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, room: f64) -> f64 {
-        let beside = leased_bytes(&self.feed_leases(minibatch)) as f64;
+    fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, free: f64) -> f64 {
         let slot = self.row_bytes * self.rows_per_node() + SLOT_BYTES;
         let distinct = |window: f64| minibatch.missing(&self.reach, window, 0.0);
         let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();
         let waiting = NODE_BYTES * minibatch.nodes + DESTINATION_BYTES * destinations + EDGE_BYTES * minibatch.edges();
-        let free = (room - beside).max(0.0);
         let most =
             (LOOKAHEAD_MAX as f64).max(LOOKAHEAD_NODES as f64 / minibatch.nodes).min(minibatches as f64).max(1.0);
         let balanced = largest(most, |window| 2.0 * window * waiting + distinct(2.0 * window) * slot <= free);

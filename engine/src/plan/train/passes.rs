@@ -2,9 +2,10 @@
 
 use std::ops::Add;
 
-use grappa_sampling::policy::{EMBEDDINGS, FIRST_INPUTS, STATE_WORK};
+use grappa_sampling::policy::{EMBEDDINGS, FIRST_INPUTS, PREAGGREGATION, STATE_WORK};
 
 use super::{COALESCING_GAP, Layer, LinkOptions, Minibatch, PAGE_BYTES, Planner, StagePlan, VALUE};
+use crate::aggregate::{Budget, Mean};
 
 /// Bytes of a value of a state in a scratch file: bf16.
 const STATE_VALUE: f64 = 2.0;
@@ -257,14 +258,13 @@ impl Planner<'_> {
         if !self.makes_aggregates() {
             return StagePlan::default();
         }
-        let (nodes, edges) = (self.graph.nodes as f64, self.graph.edges as f64);
-        let row = f64::from(self.graph.features.0) * VALUE;
-        // Rows may take half of the budget; tiles take three quarters, with the edges.
-        let budget = self.machine.memory as f64 * 0.875;
+        let (nodes, edges, width) = (self.graph.nodes as f64, self.graph.edges, self.graph.features.0 as usize);
+        let budget = Budget::new(PREAGGREGATION.bytes(self.machine.memory), self.machine.threads);
         let with_in_edges = self.reach.sample(nodes, &[Some(1)], 1.0).edges();
-        let passes = match nodes * row <= budget / 2.0 {
-            true => 1.0,
-            false => ((with_in_edges * row + VALUE * edges) / (0.75 * budget)).ceil(),
+        let sources = (self.graph.nodes, self.row_bytes as u32);
+        let passes = match budget.streams(self.graph.nodes, width) {
+            true => budget.passes(sources, (with_in_edges as u64, edges), &Mean { width }) as f64,
+            false => 1.0,
         };
         let per_edge = self.machine.rates.load_edge_ns
             + f64::from(self.graph.features.0) * VALUE * self.machine.rates.infer_byte_ns;
@@ -280,7 +280,7 @@ impl Planner<'_> {
         // Features that are beside aggregates are copied.
         let beside = self.aggregate_bytes() - self.feature_bytes;
         let written = self.aggregate_bytes() + copy;
-        self.pass(read + beside, written, edges * per_edge * 1e-9 / self.threads)
+        self.pass(read + beside, written, edges as f64 * per_edge * 1e-9 / self.threads)
     }
 
     /// A pass over the graph. Edges are listed before rows are read, and results are written after them.
