@@ -291,7 +291,9 @@ fn open_together(
     })? {
         return Ok(Opened::Finished(finished.map(Box::new)));
     }
-    let (at, folder) = workers::share_folder(group, &config, || open_folder(found, path, &config, options.force))?;
+    let (at, folder) = workers::share_folder(group, config.digest(), config.out.as_deref(), || {
+        open_folder(found, path, &config, options.force)
+    })?;
     Ok(Opened::Run(at, folder, Box::new(config)))
 }
 

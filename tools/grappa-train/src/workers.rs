@@ -18,10 +18,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use grappa_console::{log, printable, signals};
-use grappa_run::{
-    config::TrainConfig,
-    folder::{CONFIG, RunFolder, config_of, log_of_rank},
-};
+use grappa_run::folder::{CONFIG, RunFolder, config_of, log_of_rank};
 use grappa_trainer::{
     Error,
     distributed::{LAUNCHER, Place, ProcessGroup, StoreServer, Waits},
@@ -261,10 +258,11 @@ fn told(status: ExitStatus) -> String {
 }
 
 /// Passes the folder of the run from rank 0, which opens it, to the others, and opens the log of this rank in it. All ranks have agreed
-/// on `config`.
+/// on the options with this digest. `out` is the folder that this rank was given.
 pub fn share_folder(
     group: &ProcessGroup,
-    config: &TrainConfig,
+    digest: u64,
+    out: Option<&Path>,
     open: impl FnOnce() -> anyhow::Result<RunFolder>,
 ) -> anyhow::Result<(PathBuf, Option<RunFolder>)> {
     let mut opened = None;
@@ -275,10 +273,10 @@ pub fn share_folder(
     })?;
     let path = PathBuf::from(OsString::from_vec(name));
     if opened.is_none() {
-        wait_to_see(group, &path, config.digest())?;
+        wait_to_see(group, &path, digest)?;
     }
     log::open_file(&path.join(log_of_rank(group.place().rank)))?;
-    if let Some(own) = config.out.as_deref().filter(|_| opened.is_none())
+    if let Some(own) = out.filter(|_| opened.is_none())
         && own.canonicalize().ok() != path.canonicalize().ok()
     {
         tracing::warn!(

@@ -1,7 +1,5 @@
 //! The exchange of each method.
 
-use grappa_run::config::TrainConfig;
-
 use super::{
     adaqp::AdaQp,
     bns::Bns,
@@ -13,13 +11,20 @@ use super::{
     wire::Wire,
 };
 
+/// The options of a run that exchanges depend on.
+pub(crate) struct RunShape {
+    pub epochs: u64,
+    pub layers: usize,
+    pub seed: u64,
+}
+
 /// The exchange of a method, over a wire if several processes train. None for methods without one.
 ///
 /// # Panics
 /// If there is a wire, and the method trains in one process.
 pub(crate) fn exchange_of(
     options: &MethodConfig,
-    config: &TrainConfig,
+    run: RunShape,
     wire: Option<Wire>,
 ) -> Option<Box<dyn BoundaryExchange>> {
     assert!(wire.is_none() || options.method.may_have_processes(), "one process");
@@ -30,13 +35,13 @@ pub(crate) fn exchange_of(
             let options = VarcoOptions {
                 schedule: options.rate_schedule,
                 unit: options.rate_unit,
-                epochs: config.epochs,
-                seed: config.seed,
+                epochs: run.epochs,
+                seed: run.seed,
             };
-            Box::new(Varco::new(options, config.layers, wire))
+            Box::new(Varco::new(options, run.layers, wire))
         }
-        Method::AdaQp => Box::new(AdaQp::new(options.message_bits, config.layers, config.seed)),
-        Method::Bns => Box::new(Bns::new(options.boundary_share, config.seed)),
-        Method::PipeGcn => Box::new(PipeGcn::new(options.smoothing, config.layers)),
+        Method::AdaQp => Box::new(AdaQp::new(options.message_bits, run.layers, run.seed)),
+        Method::Bns => Box::new(Bns::new(options.boundary_share, run.seed)),
+        Method::PipeGcn => Box::new(PipeGcn::new(options.smoothing, run.layers)),
     })
 }

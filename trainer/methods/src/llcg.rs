@@ -41,13 +41,18 @@ impl LocalParts {
     /// `parts` are the partitions, each with its own nodes and edges.
     pub(crate) fn new(inputs: &FullGraphInputs<'_>, parts: Vec<FullStep>, steps: u64) -> Self {
         let with_seeds = parts.into_iter().filter(|part| !part.graph.seed_nodes.is_empty());
+        let config = inputs.config;
+        let decay = (&config.weight_decay, config.layers);
         Self {
             parts: with_seeds
-                .map(|step| Part { step, optimizer: Optimizer::new(inputs.config, inputs.model.parameters()) })
+                .map(|step| Part {
+                    step,
+                    optimizer: Optimizer::new(config.optimizer, config.momentum, decay, inputs.model.parameters()),
+                })
                 .collect(),
             steps,
-            seed: inputs.config.seed,
-            clip: inputs.config.clip,
+            seed: config.seed,
+            clip: config.clip,
         }
     }
 

@@ -9,7 +9,7 @@ use grappa_trainer::{
 };
 
 use super::{
-    choice::exchange_of,
+    choice::{RunShape, exchange_of},
     config::{Method, MethodConfig},
     exchange::Kept,
     features::NodeFeatures,
@@ -84,7 +84,8 @@ impl FullGraphMethod for FullTraining {
         let rows = NodeFeatures::read(inputs.store, &graph.nodes)?;
         let mut step = FullStep::new(inputs, graph, &rows)?;
         let wire = inputs.group.map(|group| Wire::new(group.clone(), inputs.ranks.clone()));
-        step.exchange = exchange_of(&self.options, inputs.config, wire);
+        let &TrainConfig { epochs, layers, seed, .. } = inputs.config;
+        step.exchange = exchange_of(&self.options, RunShape { epochs, layers, seed }, wire);
         let parts = parts.into_iter().map(|part| FullStep::new(inputs, part, &rows)).collect::<Result<Vec<_>>>()?;
         let mut counts = step.counts();
         inputs.group.map_or(Ok(()), |group| group.sum(&mut counts, progress))?;

@@ -8,7 +8,7 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    config::{LrSchedule, TrainConfig},
+    config::{LrSchedule, RateOptions},
     early_stopping::EarlyStopping,
 };
 
@@ -31,32 +31,32 @@ impl LearningRate {
     ///
     /// Schedules use the time at which the step begins, so the first step has the full `lr`. The warmup uses the time at which it
     /// ends, so the first step is not wasted with a rate of 0.
-    pub fn at(&self, config: &TrainConfig, epoch: u64, step: u64, steps: u64) -> f64 {
+    pub fn at(&self, options: &RateOptions, epoch: u64, step: u64, steps: u64) -> f64 {
         let begin = epoch as f64 + step as f64 / steps as f64;
         let end = epoch as f64 + (step + 1) as f64 / steps as f64;
-        let decayed = match config.lr_schedule {
-            LrSchedule::Constant => config.lr,
+        let decayed = match options.lr_schedule {
+            LrSchedule::Constant => options.lr,
             LrSchedule::Cosine => {
                 // The cosine starts after the warmup.
-                let length = (config.epochs as f64 - config.warmup).max(f64::MIN_POSITIVE);
-                let done = ((begin - config.warmup) / length).clamp(0.0, 1.0);
-                config.lr_min + (config.lr - config.lr_min) * (1.0 + (PI * done).cos()) / 2.0
+                let length = (options.epochs as f64 - options.warmup).max(f64::MIN_POSITIVE);
+                let done = ((begin - options.warmup) / length).clamp(0.0, 1.0);
+                options.lr_min + (options.lr - options.lr_min) * (1.0 + (PI * done).cos()) / 2.0
             }
-            LrSchedule::Step => config.lr * config.lr_factor.powf((epoch / config.lr_step) as f64),
-            LrSchedule::Plateau => config.lr * self.factor,
+            LrSchedule::Step => options.lr * options.lr_factor.powf((epoch / options.lr_step) as f64),
+            LrSchedule::Plateau => options.lr * self.factor,
         };
-        let warm = if end < config.warmup { end / config.warmup } else { 1.0 };
-        decayed.max(config.lr_min) * warm
+        let warm = if end < options.warmup { end / options.warmup } else { 1.0 };
+        decayed.max(options.lr_min) * warm
     }
 
     /// Takes the validation score of an evaluation (higher is better). After more than `lr-patience` evaluations without a
     /// better one, `plateau` reduces the learning rate and starts to count again.
-    pub fn observe(&mut self, config: &TrainConfig, score: f64) {
-        if config.lr_schedule == LrSchedule::Plateau {
+    pub fn observe(&mut self, options: &RateOptions, score: f64) {
+        if options.lr_schedule == LrSchedule::Plateau {
             self.watch.observe(score);
-            if self.watch.waited > config.lr_patience {
+            if self.watch.waited > options.lr_patience {
                 self.watch.waited = 0;
-                self.factor *= config.lr_factor;
+                self.factor *= options.lr_factor;
             }
         }
     }
@@ -65,12 +65,13 @@ impl LearningRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::TrainConfig;
 
-    fn config(lr_schedule: LrSchedule) -> TrainConfig {
-        TrainConfig { lr: 0.1, lr_schedule, epochs: 100, ..TrainConfig::default() }
+    fn config(lr_schedule: LrSchedule) -> RateOptions {
+        RateOptions { lr: 0.1, lr_schedule, epochs: 100, ..TrainConfig::default().rate_options() }
     }
 
-    fn at(config: &TrainConfig, epoch: u64, step: u64) -> f64 {
+    fn at(config: &RateOptions, epoch: u64, step: u64) -> f64 {
         LearningRate::default().at(config, epoch, step, 10)
     }
 
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_warmup_rises_step_by_step_from_more_than_nothing() {
-        let config = TrainConfig { warmup: 1.5, ..config(LrSchedule::Constant) };
+        let config = RateOptions { warmup: 1.5, ..config(LrSchedule::Constant) };
         for step in 0..20 {
             let expected = (0.1 * (step + 1) as f64 / 15.0).min(0.1);
             assert_close(at(&config, step / 10, step % 10), expected);
@@ -89,14 +90,14 @@ mod tests {
 
     #[test]
     fn schedules_have_these_rates_after_the_warmup() {
-        let with = |schedule, warmup| TrainConfig { warmup, ..config(schedule) };
+        let with = |schedule, warmup| RateOptions { warmup, ..config(schedule) };
         let constant = with(LrSchedule::Constant, 0.0);
         // The warmup ends within a step.
         let short = with(LrSchedule::Constant, 0.15);
-        let cosine = TrainConfig { lr_min: 0.02, ..with(LrSchedule::Cosine, 20.0) };
+        let cosine = RateOptions { lr_min: 0.02, ..with(LrSchedule::Cosine, 20.0) };
         // The warmup is as long as the run.
         let long = with(LrSchedule::Cosine, 100.0);
-        let steps = TrainConfig { lr_step: 30, lr_factor: 0.1, lr_min: 0.0005, ..with(LrSchedule::Step, 0.0) };
+        let steps = RateOptions { lr_step: 30, lr_factor: 0.1, lr_min: 0.0005, ..with(LrSchedule::Step, 0.0) };
         for (config, epoch, step, expected) in [
             (&constant, 0, 0, 0.1),
             (&constant, 99, 9, 0.1),
@@ -122,7 +123,7 @@ mod tests {
     /// As PyTorch's ReduceLROnPlateau of the same patience with `mode="max"` and `threshold=0`.
     #[test]
     fn a_plateau_lowers_it_when_patience_is_over_and_then_waits_again() {
-        let config = TrainConfig { lr_patience: 2, lr_factor: 0.5, ..config(LrSchedule::Plateau) };
+        let config = RateOptions { lr_patience: 2, lr_factor: 0.5, ..config(LrSchedule::Plateau) };
         let mut rate = LearningRate::default();
         let rates: Vec<f64> = [0.5, 0.5, 0.4, 0.5, 0.5, 0.5, 0.5, 0.6, 0.1, 0.1, 0.1]
             .map(|score| {

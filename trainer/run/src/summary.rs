@@ -176,7 +176,7 @@ impl Summary {
             Some(record) => [record.partitions, record.concurrent],
             None if state.epoch == 0 => [0, 0],
             // All records were lost.
-            None => state.partitions(config),
+            None => state.partitions([config.partitions(), config.concurrent()]),
         };
         let mut summary = Self {
             test_accuracy: at_best.and_then(|record| record.test_accuracy),
@@ -211,7 +211,7 @@ impl Summary {
             evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: state.best.map(|best| best.epoch),
             epochs: state.epoch,
-            early_stopping_epoch: state.ended_early(config).then_some(state.epoch),
+            early_stopping_epoch: state.ended_early(config.epochs, config.early_stopping).then_some(state.epoch),
             seconds_total: 0.0,
             seconds_by_stage: StageSeconds::default(),
             seconds_per_epoch: ratio(training, records.len() as f64),

@@ -2,7 +2,7 @@
 //!
 //! Losses are not reduced to their mean, because each may be multiplied by a factor (coverage) before they are added up.
 
-use grappa_run::{config::TrainConfig, model::Task, scores::TargetLoss};
+use grappa_run::{model::Task, scores::TargetLoss};
 use tch::{Kind, Reduction, Tensor};
 
 use super::Model;
@@ -39,18 +39,15 @@ impl Loss {
         Self { task, smoothing, gamma: None, weights: None, target_loss: TargetLoss::Squared, deviations: None }
     }
 
-    /// The loss of a run, with weights of classes, f32 of `[outputs]`. It follows the deviations of the model's targets.
-    ///
-    /// # Panics
-    /// As [`Loss::of_classes`].
-    pub fn of_run(task: Task, config: &TrainConfig, model: &Model, weights: Option<Tensor>) -> Self {
-        Self {
-            gamma: config.focal_gamma(),
-            weights,
-            target_loss: config.target_loss(),
-            deviations: model.target_moments().map(|(_, deviation)| deviation.shallow_clone()),
-            ..Self::of_classes(task, config.label_smoothing)
-        }
+    /// The same with the exponent `gamma` of focal loss, and with weights of classes, f32 of `[outputs]`.
+    pub fn with_weights(self, gamma: Option<f64>, weights: Option<Tensor>) -> Self {
+        Self { gamma, weights, ..self }
+    }
+
+    /// The same with a loss of targets, in units of the deviations of the model's targets.
+    pub fn with_targets(self, target_loss: TargetLoss, model: &Model) -> Self {
+        let deviations = model.target_moments().map(|(_, deviation)| deviation.shallow_clone());
+        Self { target_loss, deviations, ..self }
     }
 
     /// The loss of each seed, f32 of `[seeds]`, from the outputs `[seeds, outputs]`. Labels are int64 of `[seeds]` for one class per

@@ -322,7 +322,7 @@ impl Trainer {
     /// A checkpoint of the current state. With `whole` it has all that a resumed run needs, otherwise the model only.
     pub fn checkpoint(&self, state: &RunState, whole: bool) -> Checkpoint {
         let mut state = state.clone();
-        state.note_partitions(&self.config);
+        state.note_partitions([self.config.partitions(), self.config.concurrent()]);
         state.note_task(self.data.task());
         first_hop::note(&mut state, self.config.knows_first_hop());
         state.partial = self.partial;
@@ -414,6 +414,6 @@ fn warnings_of_processes(processes: &Processes, config: &ResolvedConfig, paramet
              {ranks}: --norm layer does not"
         ));
     }
-    warnings.extend(gradient_exchange::warnings(config, ranks, parameters));
+    warnings.extend(gradient_exchange::warnings(config.compression(), ranks, parameters));
     warnings
 }

@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::{
     boundary::{Boundary, Channel},
-    choice,
+    choice::{self, RunShape},
     config::{Method, MethodConfig},
     exchange::{BoundaryExchange, BoundaryRows, TransferBytes},
 };
@@ -31,8 +31,8 @@ fn boundary() -> Boundary {
 fn exchange_of(method: Method, change: impl FnOnce(&mut MethodConfig)) -> Box<dyn BoundaryExchange> {
     let mut options = MethodConfig { method, ..MethodConfig::default() };
     change(&mut options);
-    let config = TrainConfig { layers: 2, epochs: 10, ..TrainConfig::default() };
-    choice::exchange_of(&options, &config, None).unwrap()
+    let run = RunShape { epochs: 10, layers: 2, seed: TrainConfig::default().seed };
+    choice::exchange_of(&options, run, None).unwrap()
 }
 
 fn rows(seed: i64) -> Tensor {

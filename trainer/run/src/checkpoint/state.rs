@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    config::TrainConfig,
+    config::RateOptions,
     early_stopping::EarlyStopping,
     learning_rate::LearningRate,
     model::{EdgeInput, Task},
@@ -46,7 +46,7 @@ const SELF_LOOPS_VALUES: [SelfLoops; 3] = [SelfLoops::Keep, SelfLoops::Drop, Sel
 /// an uninterrupted one. It has no random generator, because random numbers are functions of the seed, the epoch and the step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunState {
-    /// Digest of the options that must not change ([`TrainConfig::digest`]).
+    /// Digest of the options that must not change ([`digest`](crate::config::TrainConfig::digest)).
     pub config_digest: u64,
     /// Digest of the store.
     pub store_digest: u64,
@@ -232,18 +232,18 @@ impl RunState {
         }
     }
 
-    /// Notes the numbers of partitions, and of those per step, of a configuration in which none is `auto`.
-    pub fn note_partitions(&mut self, config: &TrainConfig) {
-        let numbers = [(PARTITIONS, config.partitions()), (CONCURRENT, config.concurrent())];
+    /// Notes the number of partitions, and of partitions per step.
+    pub fn note_partitions(&mut self, [partitions, concurrent]: [u32; 2]) {
+        let numbers = [(PARTITIONS, partitions), (CONCURRENT, concurrent)];
         let counters = numbers.map(|(name, number)| (name.to_owned(), number.into()));
         self.counters.extend(counters);
     }
 
-    /// The number of partitions, and of those per step. Those of the configuration if none are noted.
-    pub fn partitions(&self, config: &TrainConfig) -> [u32; 2] {
-        [(PARTITIONS, config.partitions()), (CONCURRENT, config.concurrent())].map(|(name, of_config)| {
+    /// The number of partitions, and of partitions per step. The arguments if none are noted.
+    pub fn partitions(&self, [partitions, concurrent]: [u32; 2]) -> [u32; 2] {
+        [(PARTITIONS, partitions), (CONCURRENT, concurrent)].map(|(name, configured)| {
             let noted = self.counters.get(name).copied();
-            noted.and_then(|number| number.try_into().ok()).unwrap_or(of_config)
+            noted.and_then(|number| number.try_into().ok()).unwrap_or(configured)
         })
     }
 
@@ -273,14 +273,14 @@ impl RunState {
     }
 
     /// Whether early stopping ended the run before its last epoch.
-    pub fn ended_early(&self, config: &TrainConfig) -> bool {
-        self.epoch < config.epochs && self.early_stopping.is_over(config.early_stopping)
+    pub fn ended_early(&self, epochs: u64, early_stopping: u64) -> bool {
+        self.epoch < epochs && self.early_stopping.is_over(early_stopping)
     }
 
     /// Takes the score of an evaluation of the last finished epoch, and the test score. Returns whether it is the best one.
-    pub fn observe(&mut self, config: &TrainConfig, score: f64, test: Option<f64>) -> bool {
+    pub fn observe(&mut self, rate: &RateOptions, score: f64, test: Option<f64>) -> bool {
         let is_best = self.early_stopping.observe(score);
-        self.learning_rate.observe(config, score);
+        self.learning_rate.observe(rate, score);
         if is_best {
             self.best = Some(Best { epoch: self.epoch, step: self.step, val: score, test });
         }

@@ -42,6 +42,7 @@ pub use self::{
     per_layer::PerLayer,
     preset::Preset,
     rank_among::RankAmong,
+    resolved::{Compression, RateOptions},
     task::check_labels,
 };
 pub use crate::option_value::ValueKind;

@@ -8,7 +8,9 @@ use grappa_sampling::{
 };
 use toml::Value;
 
-use super::{Auto, Compress, CompressRate, ExcludeTargets, LossKind, NegativeSampling, TaskChoice, TrainConfig};
+use super::{
+    Auto, Compress, CompressRate, ExcludeTargets, LossKind, LrSchedule, NegativeSampling, TaskChoice, TrainConfig,
+};
 use crate::{
     Error, Result,
     model::{EdgeInput, FeatureNorm, LayerKind, ModelOptions, NormKind, Task},
@@ -25,6 +27,38 @@ const HUBER_DELTA: f64 = 1.0;
 
 /// Negatives that the sources of a minibatch share, by default.
 const SHARED_NEGATIVES: u32 = 100;
+
+/// Options of the learning rate, in the words of [`TrainConfig`].
+#[derive(Debug, Clone, Copy)]
+pub struct RateOptions {
+    /// The highest rate.
+    pub lr: f64,
+    /// The schedule.
+    pub lr_schedule: LrSchedule,
+    /// The lowest rate after the warmup.
+    pub lr_min: f64,
+    /// The factor of each reduction.
+    pub lr_factor: f64,
+    /// Epochs between two reductions of the schedule `step`.
+    pub lr_step: u64,
+    /// Evaluations without a better score before `plateau` reduces the rate.
+    pub lr_patience: u64,
+    /// Epochs of the warmup.
+    pub warmup: f64,
+    /// Epochs of the run.
+    pub epochs: u64,
+}
+
+/// How gradients are encoded.
+#[derive(Debug, Clone, Copy)]
+pub struct Compression {
+    /// The encoding.
+    pub encoding: Compress,
+    /// The part of the values that is sent.
+    pub rate: CompressRate,
+    /// The number of machines for which one process encodes gradients, if it does.
+    pub machines: Option<u32>,
+}
 
 impl TrainConfig {
     /// The shape of the model, for a store with `inputs` features per node and `outputs` classes or targets. [`StoredEdges::input`](super::StoredEdges::input)
@@ -259,8 +293,16 @@ impl TrainConfig {
         self.other_method().is_some()
     }
 
-    /// Whether one process encodes gradients as the machines of its partitions would.
-    pub fn encodes_for_machines(&self) -> bool {
-        self.trains_full_graph() && self.partitions() > 1 && self.compress != Compress::None
+    /// How gradients are encoded. In full-graph training, one process encodes them as the machines of its partitions would.
+    pub fn compression(&self) -> Compression {
+        let (encoding, partitions) = (self.compress, self.partitions());
+        let encodes = self.trains_full_graph() && partitions > 1 && encoding != Compress::None;
+        Compression { encoding, rate: self.compress_rate(), machines: encodes.then_some(partitions) }
+    }
+
+    /// The options of the learning rate.
+    pub fn rate_options(&self) -> RateOptions {
+        let &Self { lr, lr_schedule, lr_min, lr_factor, lr_step, lr_patience, warmup, epochs, .. } = self;
+        RateOptions { lr, lr_schedule, lr_min, lr_factor, lr_step, lr_patience, warmup, epochs }
     }
 }

@@ -11,11 +11,12 @@ mod tests;
 use std::{collections::BTreeMap, path::Path, time::SystemTime};
 
 use grappa_io::{durable, regular};
+use toml::Table;
 
 use self::appended::Appended;
 pub(crate) use self::events::EVENTS;
 pub use self::record::EpochRecord;
-use crate::{Result, config::TrainConfig};
+use crate::Result;
 
 /// The file with one line per epoch.
 pub const METRICS: &str = "metrics.jsonl";
@@ -41,13 +42,13 @@ impl Journal {
         Ok(Self { metrics, events, records })
     }
 
-    /// Adds the options of the run for TensorBoard's plugin HParams. Options that are `auto` have their value in `chosen`, if it
+    /// Adds the `options` of the run, by their keys in its configuration, for TensorBoard's plugin HParams. Options that are `auto` have their value in `chosen`, if it
     /// is there.
     ///
     /// # Errors
     /// If the event file cannot be written to.
-    pub fn start(&mut self, config: &TrainConfig, chosen: &BTreeMap<&'static str, String>) -> Result<()> {
-        let fill = |summary: &mut _, seconds| hparams::start(summary, config.table(), chosen, seconds);
+    pub fn start(&mut self, options: Table, chosen: &BTreeMap<&'static str, String>) -> Result<()> {
+        let fill = |summary: &mut _, seconds| hparams::start(summary, options, chosen, seconds);
         self.events.append(&events::summary(SystemTime::now(), fill))
     }
 

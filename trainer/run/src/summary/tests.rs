@@ -102,7 +102,7 @@ fn the_number_of_partitions_is_known_without_any_record() {
     let given = TrainConfig { partitions: Auto::Value(8), concurrent: Auto::Value(2), ..auto.clone() };
     let mut state = state(None);
     assert_eq!(numbers(&state, &given), [8, 2]);
-    state.note_partitions(&given);
+    state.note_partitions([given.partitions(), given.concurrent()]);
     assert_eq!(numbers(&state, &auto), [8, 2], "what auto became");
 }
 

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc};
 use grappa_run::{
     checkpoint::{Checkpoint, NamedTensor},
     codecs::top_k,
-    config::{Compress, TrainConfig},
+    config::{Compress, Compression},
 };
 
 use tch::Tensor;
@@ -42,14 +42,13 @@ pub(crate) struct GradientExchange {
 
 impl GradientExchange {
     /// An exchange of gradients of `parameters` values.
-    pub fn new(group: Option<&Arc<ProcessGroup>>, config: &TrainConfig, parameters: usize) -> Self {
-        let (compress, rate) = (config.compress, config.compress_rate());
-        let exchange: Box<dyn Exchange> = match (group, compress) {
-            (None, Compress::None) => Box::new(InProcess),
-            (None, _) if config.encodes_for_machines() => Box::new(Encoded::new(compress, rate, config.partitions())),
-            (None, _) => Box::new(InProcess),
-            (Some(group), Compress::None) => Box::new(AllReduce(group.clone())),
-            (Some(group), _) => Box::new(Compressed::new(compress, rate, group.clone())),
+    pub fn new(group: Option<&Arc<ProcessGroup>>, compression: Compression, parameters: usize) -> Self {
+        let Compression { encoding, rate, machines } = compression;
+        let exchange: Box<dyn Exchange> = match (group, machines) {
+            (None, Some(machines)) => Box::new(Encoded::new(encoding, rate, machines)),
+            (None, None) => Box::new(InProcess),
+            (Some(group), _) if encoding == Compress::None => Box::new(AllReduce(group.clone())),
+            (Some(group), _) => Box::new(Compressed::new(encoding, rate, group.clone())),
         };
         Self { residual: exchange.has_feedback().then(|| vec![0.0; parameters]), exchange, collected: None }
     }
@@ -152,13 +151,13 @@ impl GradientExchange {
 }
 
 /// Warnings about a compression that saves nothing with this number of ranks.
-pub(crate) fn warnings(config: &TrainConfig, ranks: u32, parameters: usize) -> Vec<String> {
-    let (compress, rate) = (config.compress, config.compress_rate());
+pub(crate) fn warnings(compression: Compression, ranks: u32, parameters: usize) -> Vec<String> {
+    let Compression { encoding, rate, machines } = compression;
     let mut warnings = Vec::new();
-    if compress != Compress::None && ranks == 1 && !config.encodes_for_machines() {
-        warnings.push(format!("--compress {compress} has no effect with one process, which sends no gradients"));
+    if encoding != Compress::None && ranks == 1 && machines.is_none() {
+        warnings.push(format!("--compress {encoding} has no effect with one process, which sends no gradients"));
     }
-    if compress == Compress::TopK {
+    if encoding == Compress::TopK {
         let whole = AllReduce::sent_bytes(4 * parameters as u64, ranks.into());
         let count = top_k::count(rate.last(), parameters);
         let sent = u64::from(ranks - 1) * top_k::encoded_bytes(count, parameters) as u64;

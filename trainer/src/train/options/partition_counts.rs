@@ -35,7 +35,7 @@ impl ChosenNumbers {
         processes: &Processes,
     ) -> Result<Self> {
         if let Some(state) = from {
-            let [partitions, concurrent] = state.partitions(config);
+            let [partitions, concurrent] = state.partitions([config.partitions(), config.concurrent()]);
             return Ok(Self { partitions, concurrent, reason: None });
         }
         match processes.with_slices() {

@@ -85,7 +85,7 @@ fn epochs(trainer: &mut Trainer, state: &mut RunState, group: &ProcessGroup, wat
     while !state.is_over(config.epochs, config.early_stopping) {
         watcher.begin(state.epoch + 1, config.epochs);
         let (learning_rate, epoch) = (state.learning_rate, state.epoch);
-        let rate = &|step, steps| learning_rate.at(&config, epoch, step, steps);
+        let rate = &|step, steps| learning_rate.at(&config.rate_options(), epoch, step, steps);
         let trained = trainer.epoch(epoch, rate, watcher.progress());
         tell_warnings(trainer, watcher);
         trained?;
@@ -101,7 +101,7 @@ fn epochs(trainer: &mut Trainer, state: &mut RunState, group: &ProcessGroup, wat
         state.epoch += 1;
         state.step = trainer.steps();
         if let Some(score) = score {
-            state.observe(&config, score, None);
+            state.observe(&config.rate_options(), score, None);
         }
         trainer.collect_residuals(false)?;
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use grappa_run::{
     Error as RunError,
     checkpoint::{Checkpoint, Checkpoints, RunState},
-    config::{LrSchedule, TrainConfig},
+    config::{LrSchedule, RateOptions},
     folder,
     journal::EpochRecord,
     model::Task,
@@ -75,24 +75,24 @@ pub(super) fn check_best(checkpoints: &Checkpoints, latest: &Checkpoint, watcher
 
 /// A warning if the learning rate is much larger than the rate of the last epoch, `last`: more epochs stretch the cosine schedule, which
 /// had come to its end.
-pub(super) fn rise_of_rate(state: &RunState, config: &TrainConfig, last: f64) -> Option<String> {
-    let next = state.learning_rate.at(config, state.epoch, 0, 1);
-    let rises = config.lr_schedule == LrSchedule::Cosine && state.epoch < config.epochs && next > RISE_NOTED * last;
+pub(super) fn rise_of_rate(state: &RunState, options: &RateOptions, last: f64) -> Option<String> {
+    let next = state.learning_rate.at(options, state.epoch, 0, 1);
+    let rises = options.lr_schedule == LrSchedule::Cosine && state.epoch < options.epochs && next > RISE_NOTED * last;
     rises.then(|| {
         format!(
             "the learning rate rises from {last:.2e} to {next:.2e}, because --epochs {} stretches the cosine schedule; accuracy may \
              fall for some epochs",
-            config.epochs
+            options.epochs
         )
     })
 }
 
 /// Says where training continues.
-pub(super) fn tell(state: &RunState, config: &TrainConfig, path: &Path, watcher: &mut dyn Watcher) {
-    let (done, epochs) = (state.epoch, config.epochs);
+pub(super) fn tell(state: &RunState, [epochs, early_stopping]: [u64; 2], path: &Path, watcher: &mut dyn Watcher) {
+    let done = state.epoch;
     if done > epochs {
         watcher.tell(&format!("nothing is left to train: {done} epochs are finished, and --epochs is {epochs}"));
-    } else if done < epochs && !state.ended_early(config) {
+    } else if done < epochs && !state.ended_early(epochs, early_stopping) {
         let steps = match state.partial {
             Some(partial) => format!(" and {} step(s) of the next", partial.steps),
             None => String::new(),
@@ -126,7 +126,10 @@ mod tests {
     use std::fs;
 
     use grappa_io::progress::{Progress, Silent};
-    use grappa_run::checkpoint::{Best, NamedTensor};
+    use grappa_run::{
+        checkpoint::{Best, NamedTensor},
+        config::TrainConfig,
+    };
     use tempfile::tempdir;
 
     use super::*;
@@ -198,9 +201,8 @@ mod tests {
     #[test]
     fn a_resumed_run_says_where_it_continues_or_that_nothing_is_left() {
         let told = |epochs| {
-            let config = TrainConfig { epochs, ..TrainConfig::default() };
             let mut told = Told::default();
-            tell(&checkpoint(30, 20).state, &config, Path::new("run/step-30"), &mut told);
+            tell(&checkpoint(30, 20).state, [epochs, 0], Path::new("run/step-30"), &mut told);
             told.told
         };
         assert_eq!(told(9), ["continues after epoch 3 of 9, from run/step-30"]);
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn more_epochs_after_the_end_of_a_cosine_are_a_warning() {
-        let config = |epochs, lr_schedule| TrainConfig { epochs, lr_schedule, ..TrainConfig::default() };
+        let config = |epochs, lr_schedule| TrainConfig { epochs, lr_schedule, ..TrainConfig::default() }.rate_options();
         let state = RunState { epoch: 20, ..RunState::default() };
         let ended = state.learning_rate.at(&config(20, LrSchedule::Cosine), 19, 9, 10);
         let warning = rise_of_rate(&state, &config(40, LrSchedule::Cosine), ended).expect("it rises");

@@ -50,12 +50,12 @@ impl RunInProgress<'_, '_> {
     pub(super) fn train(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
         self.prepare(watcher)?;
         let chosen = run_facts::chosen(&self.trainer);
-        let started = self.output.journal.start(self.trainer.config.given(), &chosen);
+        let started = self.output.journal.start(self.trainer.config.given().table(), &chosen);
         survive(watcher, "no options in the event file", started);
         while !self.is_over() {
             self.epoch(watcher)?;
         }
-        if self.output.state.ended_early(&self.trainer.config) {
+        if self.output.state.ended_early(self.trainer.config.epochs, self.trainer.config.early_stopping) {
             watcher.tell(&format!(
                 "early stopping ended the run after epoch {} of {}: {} evaluation(s) without a better one",
                 self.output.state.epoch, self.trainer.config.epochs, self.output.state.early_stopping.waited
@@ -94,7 +94,7 @@ impl RunInProgress<'_, '_> {
         let config = self.trainer.config.clone();
         let trained = self.trainer.saved_epoch(
             epoch,
-            &|step, steps| learning_rate.at(&config, epoch, step, steps),
+            &|step, steps| learning_rate.at(&config.rate_options(), epoch, step, steps),
             Some(&mut self.output),
             watcher.progress(),
         );
@@ -104,7 +104,8 @@ impl RunInProgress<'_, '_> {
             Err(error) if error.is_stopped() => return Err(self.stopped(watcher)),
             trained => trained?,
         };
-        let last_rate = learning_rate.at(&config, epoch, stats.steps.saturating_sub(1), stats.steps.max(1));
+        let last_rate =
+            learning_rate.at(&config.rate_options(), epoch, stats.steps.saturating_sub(1), stats.steps.max(1));
         let evaluation = match self.trainer.config.is_evaluated(epoch) {
             true => self.evaluate(watcher)?,
             false => None,
@@ -170,7 +171,7 @@ impl RunInProgress<'_, '_> {
         let mut is_best = false;
         if let Some(score) = evaluation.score(self.trainer.config.monitor) {
             let config = &self.trainer.config;
-            is_best = self.output.state.observe(config, score, evaluation.test_score());
+            is_best = self.output.state.observe(&config.rate_options(), score, evaluation.test_score());
         }
         if is_best || self.output.state.best.is_none() {
             self.output.state.scores = Some(scored(evaluation));

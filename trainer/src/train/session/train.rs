@@ -72,14 +72,14 @@ impl NewRun {
         let started = self.start(latest.found, Some(writer), watcher)?;
         let (state, config) = (started.state, started.trainer.config.clone());
         match &started.resumed {
-            Some(path) => resume::tell(&state, &config, path, watcher),
+            Some(path) => resume::tell(&state, [config.epochs, config.early_stopping], path, watcher),
             None if resume => watcher.tell("there is no checkpoint to continue from: training starts with epoch 1"),
             None => {}
         }
         let journal = folder.journal(state.epoch, state.step)?;
         if started.resumed.is_some()
             && let Some(last) = journal.records().last()
-            && let Some(rise) = resume::rise_of_rate(&state, &config, last.learning_rate)
+            && let Some(rise) = resume::rise_of_rate(&state, &config.rate_options(), last.learning_rate)
         {
             watcher.warn(&rise);
         }

@@ -82,17 +82,22 @@ impl Learner {
         };
         let on_device = weights.as_deref().map(|weights| Tensor::from_slice(weights).to_device(config.device));
         let (group, parameters) = (processes.group.as_ref(), model.parameters().count());
+        let decay = (&config.weight_decay, config.layers);
         Ok(Self {
-            optimizer: Optimizer::new(config, model.parameters()),
+            optimizer: Optimizer::new(config.optimizer, config.momentum, decay, model.parameters()),
             denominator: Denominator::default(),
-            gradients: GradientExchange::new(group, config, parameters),
+            gradients: GradientExchange::new(group, config.compression(), parameters),
             objective: match data.links() {
                 Some(links) => {
                     let is_shared = matches!(links.task.negatives, Negatives::Shared(_));
                     let loss = LinkLoss::new(config.loss, config.temperature(), config.negatives(), is_shared);
                     Objective::Links(loss)
                 }
-                None => Objective::Nodes(Loss::of_run(data.task(), config, &model, on_device)),
+                None => {
+                    let loss = Loss::of_classes(data.task(), config.label_smoothing);
+                    let loss = loss.with_weights(config.focal_gamma(), on_device);
+                    Objective::Nodes(loss.with_targets(config.target_loss(), &model))
+                }
             },
             class_weights: weights.as_deref().map(digest),
             model,

@@ -3,7 +3,7 @@
 //! On a processor Adam is one loop ([`adam`]), because each of its ten operators would wake threads.
 
 use grappa_kernels::update::{Moments, Rates, adam};
-use grappa_run::config::{Optimizer as Kind, TrainConfig};
+use grappa_run::config::{Optimizer as Kind, PerLayer};
 use tch::{Device, Tensor, no_grad};
 
 use crate::{nn::Parameters, shim};
@@ -25,13 +25,13 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// An optimizer without steps.
-    pub fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
+    /// An optimizer without steps. `decay` is the weight decay of each layer, and the number of layers.
+    pub fn new(kind: Kind, momentum: f64, decay: (&PerLayer, usize), parameters: &Parameters) -> Self {
         let values = parameters.flat_values();
         Self {
-            kind: config.optimizer,
-            decay: Decay::new(config, parameters),
-            momentum: config.momentum,
+            kind,
+            decay: Decay::new(decay, parameters),
+            momentum,
             steps: 0,
             first: values.zeros_like(),
             second: values.zeros_like(),
@@ -117,13 +117,13 @@ enum Decay {
 }
 
 impl Decay {
-    fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
-        match config.weight_decay.uniform() {
+    fn new((per_layer, layers): (&PerLayer, usize), parameters: &Parameters) -> Self {
+        match per_layer.uniform() {
             Some(0.0) => Self::None,
             Some(decay) => Self::Uniform(decay),
             None => {
                 let parts = parameters.named().iter().map(|(name, tensor)| {
-                    let decay = config.weight_decay.at_layer(layer_of(name, config.layers));
+                    let decay = per_layer.at_layer(layer_of(name, layers));
                     tensor.detach().full_like(decay).view([-1])
                 });
                 Self::Each(Tensor::cat(&parts.collect::<Vec<_>>(), 0))

@@ -140,14 +140,14 @@ fn ranks_take_the_same_decisions_also_after_a_score_that_is_not_finite() {
             let told = score_of_first(&group, || score).unwrap();
             assert_eq!(told.map(f64::to_bits), score.map(f64::to_bits));
             if let Some(score) = told {
-                state.observe(&config, score, None);
+                state.observe(&config.rate_options(), score, None);
             }
         }
         state
     });
     assert_eq!(of_each[0], of_each[1]);
     assert!(of_each[0].early_stopping.is_over(config.early_stopping));
-    let rate = of_each[0].learning_rate.at(&config, 4, 0, 1);
+    let rate = of_each[0].learning_rate.at(&config.rate_options(), 4, 0, 1);
     assert!(rate < 0.02 * config.lr, "{rate}");
 }
 
