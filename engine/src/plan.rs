@@ -41,7 +41,7 @@ use grappa_formats::{
 };
 use grappa_ingestion::ingest::{
     RandomSplit, Shares, ValueShape,
-    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map, held_memory},
+    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map, directory_memory},
 };
 use grappa_io::{Error, Result, sort::bits_for};
 use serde::{Deserialize, Serialize};
@@ -261,7 +261,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     let chunks = chunk_map(options.nodes, options.chunks)?;
     check_buckets(&chunks, u64::from(chunks.chunks()))?;
     let budget = IngestBudget::new(options.memory, 1, options.threads);
-    held_memory(&chunks, 1 + options.held_out_parts, &budget)?;
+    directory_memory(&chunks, 1 + options.held_out_parts, &budget)?;
     let shape = ValueShape {
         width: usize::from(options.weighted) + options.edge_features.map_or(0, |(dim, _)| dim as usize),
         is_ordered: false,
@@ -313,8 +313,8 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
         names += 1;
     }
     // A part has its own directories. Its edges are among the edges that are counted above.
-    let of_part = file_bytes(FileKind::DEGREES, RowsMeta::BYTES, rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64);
-    bytes.degrees += files * options.held_out_parts * of_part;
+    let part_bytes = file_bytes(FileKind::DEGREES, RowsMeta::BYTES, rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64);
+    bytes.degrees += files * options.held_out_parts * part_bytes;
     names *= 1 + options.held_out_parts;
     if let Some(layout) = layout {
         bytes.features = files * file_bytes(FileKind::FEATURES, FeaturesMeta::BYTES, rows * u64::from(layout.stride));

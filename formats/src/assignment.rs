@@ -111,7 +111,7 @@ impl Assignment {
         Self::from_rows(generation, partitions, schedule, keys, |row, rows| {
             let cell = [row.base.0, row.variable.map_or(NONE, |p| p.0)];
             assert!(is_cell(cell, partitions), "a chunk is owned by {row:?} of {partitions}");
-            rows.extend(owners.iter().map(|of_source| seen(cell, of_source)));
+            rows.extend(owners.iter().map(|source| seen(cell, source)));
         })
     }
 
@@ -229,11 +229,11 @@ impl Assignment {
             if checked[row as usize].replace(owners[i]) == Some(owners[i]) {
                 continue;
             }
-            let of_destination = [owners[i].base.0, owners[i].variable.map_or(NONE, |p| p.0)];
+            let destination = [owners[i].base.0, owners[i].variable.map_or(NONE, |p| p.0)];
             let cells = &self.rows[row as usize * self.chunks as usize..][..self.chunks as usize];
-            for (j, (of_source, &cell)) in owners.iter().zip(cells).enumerate() {
-                let expected = seen(of_destination, of_source);
-                let ([base, variable], [found_base, found_variable]) = (expected.map(Entry), cell.map(Entry));
+            for (j, (source, &cell)) in owners.iter().zip(cells).enumerate() {
+                let expected = seen(destination, source);
+                let ([base, variable], [found_base, found_variable]) = (expected.map(ShownOwner), cell.map(ShownOwner));
                 invalid_if!(
                     cell != expected,
                     self.cell_offset(row, j),
@@ -402,15 +402,15 @@ impl Current {
 }
 
 /// The owners of a destination chunk that also own the source chunk, `NONE` for the others.
-fn seen(of_destination: [u32; 2], of_source: &Owners) -> [u32; 2] {
-    let owners = [Some(of_source.base), of_source.variable];
-    of_destination.map(|p| if owners.contains(&Some(PartitionId(p))) { p } else { NONE })
+fn seen(destination: [u32; 2], source: &Owners) -> [u32; 2] {
+    let owners = [Some(source.base), source.variable];
+    destination.map(|p| if owners.contains(&Some(PartitionId(p))) { p } else { NONE })
 }
 
 /// Displays an entry of the table.
-struct Entry(u32);
+struct ShownOwner(u32);
 
-impl std::fmt::Display for Entry {
+impl std::fmt::Display for ShownOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             NONE => f.write_str("none"),

@@ -59,8 +59,8 @@ pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
         "the file is of the split \"{}\", expected {name:?}; were files swapped?",
         found_name.escape_ascii()
     );
-    let (of_nodes, count) = (fields.u64(), fields.u64());
-    invalid_if!(of_nodes != nodes, 72, "the split is of a graph of {of_nodes} nodes, but the store has {nodes}");
+    let (universe, count) = (fields.u64(), fields.u64());
+    invalid_if!(universe != nodes, 72, "the split is of a graph of {universe} nodes, but the store has {nodes}");
     let at = header.payload_offset;
     let set = RoaringTreemap::deserialize_from(payload)
         .map_err(|e| FormatError::invalid(at, format!("the split is not a valid roaring bitmap: {e}")))?;

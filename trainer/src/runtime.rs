@@ -84,7 +84,7 @@ pub fn keep_freed_memory(memory: u64) {
 
 /// Returns freed memory to the operating system if it is more than `bytes`.
 pub(crate) fn release_memory_above(bytes: u64) {
-    if memory::block_bytes().kept + memory::free_heap_bytes() > bytes {
+    if memory::block_bytes().spare + memory::free_heap_bytes() > bytes {
         release_memory();
     }
 }

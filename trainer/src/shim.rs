@@ -124,30 +124,30 @@ pub(crate) fn with_gradient(
     inputs: &[&Tensor],
     mut backward: impl FnMut(&Tensor, &[bool]) -> Vec<Option<Tensor>> + Send + 'static,
 ) -> Tensor {
-    with_gradients(&[&output], inputs, move |gradients, wanted| match gradients {
-        [Some(gradient)] => backward(&gradient.contiguous(), wanted),
-        _ => wanted.iter().map(|_| None).collect(),
+    with_gradients(&[&output], inputs, move |gradients, needs_gradient| match gradients {
+        [Some(gradient)] => backward(&gradient.contiguous(), needs_gradient),
+        _ => needs_gradient.iter().map(|_| None).collect(),
     });
     output
 }
 
 /// # Safety
 /// `context` is a [`Context`] that nothing else uses meanwhile; `gradients` are tensors or null, as many as its outputs;
-/// `wanted` and `results` are as many as its inputs.
+/// `needs_gradient` and `results` are as many as its inputs.
 unsafe extern "C" fn run_backward(
     context: *mut c_void,
     gradients: *const *mut c_void,
-    wanted: *const bool,
+    needs_gradient: *const bool,
     results: *mut *mut c_void,
 ) -> bool {
     // SAFETY: as promised. Autograd runs a node once at a time.
-    let (context, gradients, wanted, results) = unsafe {
+    let (context, gradients, needs_gradient, results) = unsafe {
         let context = &mut *context.cast::<Context>();
         let (outputs, inputs) = (context.outputs, context.inputs);
         (
             context,
             slice::from_raw_parts(gradients, outputs),
-            slice::from_raw_parts(wanted, inputs),
+            slice::from_raw_parts(needs_gradient, inputs),
             slice::from_raw_parts_mut(results, inputs),
         )
     };
@@ -157,8 +157,8 @@ unsafe extern "C" fn run_backward(
     });
     let gradients: Vec<Option<Tensor>> = gradients.collect();
     let Ok(computed) = catch_unwind(AssertUnwindSafe(|| {
-        let computed = (context.backward)(&gradients, wanted);
-        assert_eq!(computed.len(), wanted.len(), "a gradient for each input");
+        let computed = (context.backward)(&gradients, needs_gradient);
+        assert_eq!(computed.len(), needs_gradient.len(), "a gradient for each input");
         computed
     })) else {
         return false;

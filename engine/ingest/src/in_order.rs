@@ -154,8 +154,8 @@ mod tests {
             let (made, taken) = (AtomicU64::new(0), AtomicU64::new(0));
             let mut order = Vec::new();
             let make = |n: u64| {
-                let held = made.fetch_add(cost(n), SeqCst) + cost(n) - taken.load(SeqCst);
-                assert!(held <= 30, "{held} in memory");
+                let waiting = made.fetch_add(cost(n), SeqCst) + cost(n) - taken.load(SeqCst);
+                assert!(waiting <= 30, "{waiting} in memory");
                 if n.is_multiple_of(11) {
                     std::thread::yield_now();
                 }

@@ -42,10 +42,10 @@ impl MemberCrc {
     /// Adds the member's `bytes` at `offset`. Fails with the CRC of all bytes if they are now known and
     /// it is not the expected one.
     pub fn note(&self, offset: u64, bytes: &[u8]) -> Result<(), u32> {
-        let wanted = offset..offset + bytes.len() as u64;
+        let requested = offset..offset + bytes.len() as u64;
         // Hashed outside the lock. Another thread may hash the same bytes in the meantime; the first result is kept.
         loop {
-            let gap = gap_in(&self.lock(), &wanted);
+            let gap = gap_in(&self.lock(), &requested);
             let Some(gap) = gap else { break };
             let crc = crc32fast::hash(&bytes[(gap.start - offset) as usize..(gap.end - offset) as usize]);
             let mut spans = self.lock();

@@ -169,8 +169,8 @@ impl Pieces {
 impl Read for Pieces {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let at = self.consumed.load(Ordering::Relaxed);
-        let wanted = (into.len() as u64).min(self.extent.bytes - at) as usize;
-        let read = self.extent.file.read_at(&mut into[..wanted], self.extent.offset + at)?;
+        let part_bytes = (into.len() as u64).min(self.extent.bytes - at) as usize;
+        let read = self.extent.file.read_at(&mut into[..part_bytes], self.extent.offset + at)?;
         self.consumed.fetch_add(read as u64, Ordering::Relaxed);
         if self.extent.compression == Compression::None {
             self.extent.note(at, &into[..read]).map_err(io::Error::other)?;
@@ -231,10 +231,10 @@ impl Stream {
         let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
         let mut skipped = 0;
         while skipped < bytes {
-            let wanted = (bytes - skipped).min(piece.len() as u64) as usize;
-            let read = self.read_full(&mut piece[..wanted])?;
+            let part_bytes = (bytes - skipped).min(piece.len() as u64) as usize;
+            let read = self.read_full(&mut piece[..part_bytes])?;
             skipped += read as u64;
-            if read < wanted {
+            if read < part_bytes {
                 break;
             }
         }

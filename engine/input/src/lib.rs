@@ -58,8 +58,8 @@ pub use folder::{files_of, files_of_all};
 pub use input::{Input, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, ReadAt};
 pub use messages::read_ids_from_one;
 pub use nodes::{
-    ColumnSchema, ColumnValues, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite, PartSource,
-    Place, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids,
+    ColumnSchema, ColumnValues, InputPlace, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite,
+    PartSource, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids,
 };
 pub use reading::{ColumnReading, Reading};
 pub use separator::Separator;

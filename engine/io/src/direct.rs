@@ -63,8 +63,8 @@ impl DirectFile {
         while !into.is_empty() {
             let start = offset / ALIGN * ALIGN;
             let before = (offset - start) as usize;
-            let wanted = (before + into.len()).next_multiple_of(ALIGN as usize).min(PIECE_BYTES);
-            let read = match self.0.read_at(&mut piece[..wanted], start) {
+            let read_bytes = (before + into.len()).next_multiple_of(ALIGN as usize).min(PIECE_BYTES);
+            let read = match self.0.read_at(&mut piece[..read_bytes], start) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };

@@ -74,8 +74,8 @@ pub enum MemoryLimit {
 pub fn memory_limit() -> Option<MemoryLimit> {
     let machine = kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     let limits = groups().into_iter().filter_map(|group| group.limit_bytes());
-    let of_group = limits.filter(|&limit| limit < machine).min();
-    Some(of_group.map_or(MemoryLimit::OfMachine(machine), MemoryLimit::OfGroup))
+    let group_limit = limits.filter(|&limit| limit < machine).min();
+    Some(group_limit.map_or(MemoryLimit::OfMachine(machine), MemoryLimit::OfGroup))
 }
 
 /// The most that the page cache can hold for this process: the memory that is available, within the memory limits of its
@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn peak_memory_of_this_process_is_at_least_its_allocations() {
-        let held = vec![1_u8; 32 << 20];
-        assert!(held.iter().all(|&byte| byte == 1));
+        let buffer = vec![1_u8; 32 << 20];
+        assert!(buffer.iter().all(|&byte| byte == 1));
         assert!(peak_rss_bytes().expect("the kernel reports it") >= 32 << 20);
     }
 }

@@ -79,7 +79,7 @@ struct Spare<'g, B> {
 /// A buffer of [`SpareBuffers`]; dropping it gives it back. It has the contents that its last user left.
 pub struct Lent<'s, 'g, B> {
     from: &'s SpareBuffers<'g, B>,
-    held: Option<(B, Taken<'g>)>,
+    loan: Option<(B, Taken<'g>)>,
 }
 
 impl<'g, B: Default> SpareBuffers<'g, B> {
@@ -101,9 +101,9 @@ impl<'g, B: Default> SpareBuffers<'g, B> {
         if let Some((buffer, mut taken)) = reused
             && taken.grow(bytes)
         {
-            return Lent { from: self, held: Some((buffer, taken)) };
+            return Lent { from: self, loan: Some((buffer, taken)) };
         }
-        Lent { from: self, held: Some((B::default(), self.take_from_gate(spare, bytes))) }
+        Lent { from: self, loan: Some((B::default(), self.take_from_gate(spare, bytes))) }
     }
 
     /// Takes `bytes` without a buffer, once that much memory is free.
@@ -132,22 +132,22 @@ impl<B> Deref for Lent<'_, '_, B> {
     type Target = B;
 
     fn deref(&self) -> &B {
-        &self.held.as_ref().expect("held until it is dropped").0
+        &self.loan.as_ref().expect("held until it is dropped").0
     }
 }
 
 impl<B> DerefMut for Lent<'_, '_, B> {
     fn deref_mut(&mut self) -> &mut B {
-        &mut self.held.as_mut().expect("held until it is dropped").0
+        &mut self.loan.as_mut().expect("held until it is dropped").0
     }
 }
 
 impl<B> Drop for Lent<'_, '_, B> {
     fn drop(&mut self) {
-        let held = self.held.take();
+        let loan = self.loan.take();
         let mut spare = self.from.lock();
         if spare.waiting == 0 {
-            spare.buffers.extend(held);
+            spare.buffers.extend(loan);
         }
     }
 }

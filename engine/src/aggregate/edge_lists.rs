@@ -49,12 +49,12 @@ pub struct EdgeLists {
     /// Words in segments.
     used: usize,
     segment_words: usize,
-    lists: Vec<List>,
+    lists: Vec<BlockList>,
 }
 
 /// The edges of a block.
 #[derive(Debug, Clone, Default)]
-struct List {
+struct BlockList {
     /// The destination of the last edge.
     destination: u32,
     /// The free part of the last segment.
@@ -74,14 +74,14 @@ impl EdgeLists {
     /// Words of a segment of edges with `width` values, if there are lists of `blocks` blocks for each of `threads` threads, in `memory`
     /// bytes.
     pub fn segment_words(width: usize, blocks: u64, threads: u64, memory: u64) -> u64 {
-        let (words, of_edge) = (memory / size_of::<u32>() as u64, Self::edge_words(width));
-        let edges = SEGMENTS.bytes(words) / (blocks * threads) / of_edge;
-        edges.clamp(SEGMENT_WORDS_MIN, SEGMENT_WORDS_MAX) * of_edge
+        let (words, words_per_edge) = (memory / size_of::<u32>() as u64, Self::edge_words(width));
+        let edges = SEGMENTS.bytes(words) / (blocks * threads) / words_per_edge;
+        edges.clamp(SEGMENT_WORDS_MIN, SEGMENT_WORDS_MAX) * words_per_edge
     }
 
     /// Bytes of the lists of `blocks` blocks without edges: a segment that is not full, and where it is.
     pub fn bytes_of_lists(blocks: u64, segment_words: u64) -> u64 {
-        blocks * (size_of::<u32>() as u64 * segment_words + size_of::<List>() as u64)
+        blocks * (size_of::<u32>() as u64 * segment_words + size_of::<BlockList>() as u64)
     }
 
     /// The most bytes that the lists of `blocks` or fewer blocks take without edges for all threads, in `memory` bytes.
@@ -125,7 +125,7 @@ impl EdgeLists {
             },
             used: 0,
             segment_words: segment_words as usize,
-            lists: vec![List::default(); blocks as usize],
+            lists: vec![BlockList::default(); blocks as usize],
         })
     }
 
@@ -172,7 +172,7 @@ impl EdgeLists {
     }
 }
 
-impl List {
+impl BlockList {
     /// Goes on in a new segment.
     #[cold]
     fn grow(&mut self, segment: Range<usize>) {

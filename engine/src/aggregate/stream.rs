@@ -61,13 +61,13 @@ impl<'a, R: Reduce> Stream<'a, R> {
         let (rows, threads) = (aggregation.rows, aggregation.budget.threads);
         let layout = rows.layout();
         self.tiler.begin(tile, own)?;
-        let wanted: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
-        for (i, &block) in wanted.iter().enumerate() {
+        let used_blocks: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
+        for (i, &block) in used_blocks.iter().enumerate() {
             check_stopped(progress)?;
             if self.loaded != Some(block) {
                 read(rows, blocks.positions(block), &mut self.front, threads)?;
             }
-            let next = wanted.get(i + 1).copied();
+            let next = used_blocks.get(i + 1).copied();
             thread::scope(|scope| {
                 let back = &mut self.back;
                 let reader = next
@@ -97,8 +97,8 @@ impl<'a, R: Reduce> Stream<'a, R> {
     /// Passes a tile that has all rows to `sink`.
     fn pass(&mut self, mut tile: Tile, sink: &mut SinkWithRows<'_>) -> Result<()> {
         let (positions, edges) = (tile.positions.clone(), tile.edges());
-        let (states, kept) = self.tiler.finish(&mut tile)?;
-        sink(positions, states, kept)?;
+        let (states, kept_rows) = self.tiler.finish(&mut tile)?;
+        sink(positions, states, kept_rows)?;
         self.tiler.take_back(tile);
         self.tiler.progress.advance(0, edges);
         Ok(())

@@ -361,7 +361,7 @@ struct ListedEdges {
     /// The number of adjacency lists whose edges are all listed.
     whole: usize,
     /// The number of listed edges of the next one.
-    of_next: u64,
+    next_edges: u64,
     /// The state that the next edge is added to.
     state: u32,
 }
@@ -371,22 +371,22 @@ impl ListedEdges {
     fn add(&mut self, decoded: &mut DecodedEdges, lists: &mut EdgeLists, all: &NodeSet) {
         let (mut positions, mut left) = (all.positions(&decoded.sources).enumerate(), decoded.sources.len() as u64);
         while let Some(size) = self.sizes.get(self.whole) {
-            let of_part = PART - self.of_next % PART;
-            let count = left.min(size.added - self.of_next).min(of_part);
+            let part_edges = PART - self.next_edges % PART;
+            let count = left.min(size.added - self.next_edges).min(part_edges);
             for (edge, position) in positions.by_ref().take(count as usize) {
                 let values = &decoded.values[edge * self.width..][..self.width];
                 lists.push(self.state, position, values);
             }
             left -= count;
-            self.of_next += count;
-            let is_whole = self.of_next == size.added;
+            self.next_edges += count;
+            let is_whole = self.next_edges == size.added;
             if is_whole {
                 self.whole += 1;
-                self.of_next = 0;
-            } else if left == 0 && count < of_part {
+                self.next_edges = 0;
+            } else if left == 0 && count < part_edges {
                 break;
             }
-            self.state += u32::from(is_whole || count == of_part);
+            self.state += u32::from(is_whole || count == part_edges);
         }
         drop(positions);
         decoded.clear();

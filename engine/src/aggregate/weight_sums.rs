@@ -41,8 +41,8 @@ impl AllWeights<'_> {
     /// As [`AllWeights::check`].
     pub fn sums(&self) -> Result<Arc<[f32]>> {
         let sums = Mutex::new(vec![0.0; self.chunks.map().nodes() as usize]);
-        self.pass(&|first, of_rows| {
-            sums.lock().expect("no thread panics")[first as usize..][..of_rows.len()].copy_from_slice(of_rows);
+        self.pass(&|first, row_sums| {
+            sums.lock().expect("no thread panics")[first as usize..][..row_sums.len()].copy_from_slice(row_sums);
         })?;
         Ok(sums.into_inner().expect("no thread panicked").into())
     }
@@ -56,7 +56,7 @@ impl AllWeights<'_> {
         workers::for_each(self.threads, &chunks, |id| {
             let Some(chunk) = self.chunks.chunk(id) else { return Ok(()) };
             let first = map.range(id).start;
-            let found = chunk_sums(chunk, least, |row, of_rows| take(first + row, of_rows))?;
+            let found = chunk_sums(chunk, least, |row, row_sums| take(first + row, row_sums))?;
             if let Some((row, weight)) = found {
                 *wrong.lock().expect("no thread panics") = Some((NodeId(first + row), weight));
             }

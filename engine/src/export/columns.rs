@@ -25,7 +25,7 @@ use crate::export::{
     Budget, Exported,
     arrays::{ValueColumns, values},
     node_table::{self, DenseIds, NodeTable},
-    order::{Column, READ_BYTES, RowSink, read_in_order, sort_lease},
+    order::{NodeColumn, READ_BYTES, RowSink, read_in_order, sort_lease},
     pool,
     table::{TableFormat, TableOut, repeating},
 };
@@ -204,7 +204,7 @@ impl<'a> FeatureColumn<'a> {
     }
 }
 
-impl Column for FeatureColumn<'_> {
+impl NodeColumn for FeatureColumn<'_> {
     fn name(&self) -> &'static str {
         "features"
     }
@@ -262,7 +262,7 @@ impl<'a> LabelColumn<'a> {
     }
 }
 
-impl Column for LabelColumn<'_> {
+impl NodeColumn for LabelColumn<'_> {
     fn name(&self) -> &'static str {
         "labels"
     }

@@ -23,7 +23,7 @@ use crate::export::{
     edge_spans::{Span, Spans, damaged},
     id_column::{IdColumn, StringIds},
     pool,
-    table::{Block, TableFormat, TableOut, TableShape, repeating, write_table},
+    table::{EncodedBlock, TableFormat, TableOut, TableShape, repeating, write_table},
 };
 
 /// The most edges in a block; 256 KiB in binary. The columns of a larger one would leave the processor's cache before they are encoded.
@@ -205,7 +205,7 @@ impl<'a> EdgeTable<'a> {
                 write_in_order(
                     round_len(),
                     || spans.next(),
-                    |span, (): &mut (), block: &mut Block| {
+                    |span, (): &mut (), block: &mut EncodedBlock| {
                         block.encode(self.format, self.batch(span)?);
                         Ok(())
                     },

@@ -4,7 +4,7 @@
 //!
 //! - [`edges`]: a row for each edge, in the order of the store;
 //! - [`columns`]: features and labels, one row for each node, sorted by external id. Dense ids are 0, 1, 2, ...;
-//! - [`made`]: values that a program made for each node, in the same order or in another;
+//! - [`scratch_rows`]: values that a program computed for each node, in the same order or in another;
 //! - [`ids`]: the sorted ids of all nodes, or of the nodes of a split;
 //! - [`node_table`] and [`pair_table`]: tables with a row for each node, or for pairs of nodes.
 //!
@@ -19,10 +19,10 @@ mod edge_spans;
 pub mod edges;
 mod id_column;
 pub mod ids;
-pub mod made;
 pub mod node_table;
 mod order;
 pub mod pair_table;
+pub mod scratch_rows;
 mod spill;
 pub mod table;
 

@@ -48,7 +48,7 @@ const READ: MemoryShare =
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
 
 /// A column of the store: feature rows or labels, encoded for the array.
-pub(super) trait Column: Sync {
+pub(super) trait NodeColumn: Sync {
     /// The name of the column in errors.
     fn name(&self) -> &'static str;
 
@@ -114,12 +114,12 @@ impl Shards {
     fn bytes(&self, threads: usize) -> u64 {
         let record_words = record_words(self.row_bytes);
         let (shards, threads) = (self.nodes.div_ceil(self.rows), threads as u64);
-        let (of_shard, of_buffer) = Spill::bytes_of_shard(record_words, self.buffer_records);
+        let (region_bytes, buffer_bytes_per_shard) = Spill::bytes_of_shard(record_words, self.buffer_records);
         let read = (8 * record_words as u64).saturating_mul(self.read_records.min(self.rows));
         let rows = self.rows.saturating_mul(self.row_bytes as u64).saturating_mul(SHARDS_PER_WORKER);
-        let buffers = of_buffer.saturating_mul(shards);
-        let of_worker = buffers.max(rows.saturating_add(read));
-        of_worker.saturating_mul(threads).saturating_add(of_shard * shards)
+        let buffers = buffer_bytes_per_shard.saturating_mul(shards);
+        let worker_bytes = buffers.max(rows.saturating_add(read));
+        worker_bytes.saturating_mul(threads).saturating_add(region_bytes * shards)
     }
 
     fn count(&self) -> u32 {
@@ -149,7 +149,7 @@ pub(super) fn sort_lease(store: &Store, row_bytes: usize, name: &str, budget: &B
 /// Passes the rows of a column to `sink`, in the order of external ids. In between they are in an unnamed file in the folder `scratch`.
 pub(super) fn read_in_order(
     store: &Store,
-    column: &dyn Column,
+    column: &dyn NodeColumn,
     scratch: &Path,
     budget: &Budget,
     progress: &dyn Progress,
@@ -188,7 +188,7 @@ pub(super) fn read_in_order(
 
 struct Work<'a> {
     store: &'a Store,
-    column: &'a dyn Column,
+    column: &'a dyn NodeColumn,
     shards: Shards,
     spill: Spill,
     progress: &'a dyn Progress,

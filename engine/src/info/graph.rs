@@ -100,7 +100,7 @@ pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
     let relations = graph.relations().iter().enumerate().map(|(number, store)| {
         let RelationEntry { source, name, destination, reverse_of, .. } = &manifest.relations[number];
         let [source, destination] = [source, destination].map(|&end| manifest.node_types[end as usize].name.clone());
-        let of_files = bytes(store, 0)?;
+        let file_bytes = bytes(store, 0)?;
         let Manifest { edges, edges_read, rejected, weighted, edge_options, .. } = *store.manifest();
         Ok(RelationInfo {
             name: manifest.relation_name(number),
@@ -112,11 +112,11 @@ pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
             edges_read,
             rejected,
             weighted,
-            edge_features: edge_features_info(store, &of_files),
+            edge_features: edge_features_info(store, &file_bytes),
             undirected: edge_options.undirected,
             dedup: edge_options.dedup,
             self_loops: self_loops_name(edge_options.self_loops),
-            bytes: of_files.total,
+            bytes: file_bytes.total,
         })
     });
     let relations = relations.collect::<Result<Vec<_>>>()?;
@@ -135,18 +135,18 @@ pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
 }
 
 fn node_type_info(name: &str, store: &Store) -> Result<NodeTypeInfo> {
-    let (manifest, schema, of_files) = (store.manifest(), store.schema()?, bytes(store, 0)?);
+    let (manifest, schema, file_bytes) = (store.manifest(), store.schema()?, bytes(store, 0)?);
     Ok(NodeTypeInfo {
         name: name.to_owned(),
         nodes: manifest.nodes,
         chunks: store.chunks().chunks(),
         ids: ids_name(manifest),
-        features: features_info(manifest, &of_files),
+        features: features_info(manifest, &file_bytes),
         feature_names: schema.feature_names(),
         classes: manifest.labels.map(|labels| labels.classes),
         labels: labels_name(manifest),
         class_names: schema.classes,
         splits: splits_info(manifest),
-        bytes: of_files.total,
+        bytes: file_bytes.total,
     })
 }

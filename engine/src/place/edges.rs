@@ -79,8 +79,8 @@ impl EdgesInside<'_> {
     /// Number of edges of a chunk that are kept.
     pub fn edges_of(&self, chunk: ChunkId) -> u64 {
         let buckets = &self.store.manifest().chunks[chunk.0 as usize].bucket_edges;
-        let kept = buckets.iter().zip(&self.is_present).filter(|(_, present)| **present);
-        kept.map(|(edges, _)| edges).sum()
+        let present_edges = buckets.iter().zip(&self.is_present).filter(|(_, present)| **present);
+        present_edges.map(|(edges, _)| edges).sum()
     }
 
     /// About how many bytes the files of a chunk take.
@@ -126,7 +126,7 @@ impl EdgesInside<'_> {
         let (rows, weights, features) = (files.rows(), files.weights(), files.edge_features());
         let layout = features.as_ref().map(|features| features.meta().layout);
         let mut writer = AdjacencyWriter::create(folder, map, chunk, weights.is_some(), layout)?;
-        let (mut sources, mut kept_weights, mut of_list) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut sources, mut kept_weights, mut list_weights) = (Vec::new(), Vec::new(), Vec::new());
         let mut kept_features: Vec<u8> = Vec::new();
         let stride = layout.map_or(1, |layout| layout.stride as usize);
         let bytes_of_row = self.bytes_of(chunk) as f64 / rows.rows().max(1) as f64;
@@ -137,8 +137,8 @@ impl EdgesInside<'_> {
                 sources.clear();
                 kept_weights.clear();
                 if let Some(weights) = &weights {
-                    of_list.resize(list.degree() as usize, 0.0);
-                    weights.copy(weights.range(row, &rows)?, &mut of_list)?;
+                    list_weights.resize(list.degree() as usize, 0.0);
+                    weights.copy(weights.range(row, &rows)?, &mut list_weights)?;
                 }
                 kept_features.clear();
                 let rows_of_list = match &features {
@@ -148,7 +148,7 @@ impl EdgesInside<'_> {
                 for (at, source) in list.iter().enumerate() {
                     if self.is_present[map.chunk_of(NodeId(source)).0 as usize] {
                         sources.push(source);
-                        kept_weights.extend(of_list.get(at));
+                        kept_weights.extend(list_weights.get(at));
                         kept_features.extend(rows_of_list.chunks_exact(stride).nth(at).into_iter().flatten());
                     }
                 }

@@ -158,11 +158,11 @@ impl<'a> Placement<'a> {
         for range in &options.chunks {
             store.span(ChunkId(*range.end()))?;
         }
-        let wanted: BTreeSet<u32> = options.chunks.iter().cloned().flatten().collect();
-        if wanted.is_empty() {
+        let chosen_chunks: BTreeSet<u32> = options.chunks.iter().cloned().flatten().collect();
+        if chosen_chunks.is_empty() {
             return Err(Error::out_of_range("--chunks", "at least one chunk", "none"));
         }
-        for &chunk in &wanted {
+        for &chunk in &chosen_chunks {
             store.span(ChunkId(chunk))?;
         }
         let mut manifest = store.manifest().clone();
@@ -172,10 +172,10 @@ impl<'a> Placement<'a> {
                 "place all edges (--edges all), or ingest without --edge-split",
             ));
         }
-        let halo = if options.halo_features { halo_chunks(store, options, &wanted)? } else { BTreeSet::new() };
+        let halo = if options.halo_features { halo_chunks(store, options, &chosen_chunks)? } else { BTreeSet::new() };
         let mut degrees = HaloDegrees { store, chunks: BTreeSet::new(), threads: options.threads, progress };
         for (chunk, entry) in (0..).zip(&mut manifest.chunks) {
-            if wanted.contains(&chunk) {
+            if chosen_chunks.contains(&chunk) {
                 continue;
             }
             *entry = ChunkEntry::absent(halo.contains(&chunk));
@@ -196,7 +196,7 @@ impl<'a> Placement<'a> {
         let mut written: BTreeSet<String> = manifest.splits.iter().map(|entry| files::split(&entry.name)).collect();
         written.extend(degrees.chunks.iter().map(|&chunk| files::of_chunk(ChunkId(chunk), "degrees")));
         if inside.is_some() {
-            let chunks = wanted.iter().copied().map(ChunkId);
+            let chunks = chosen_chunks.iter().copied().map(ChunkId);
             written.extend(chunks.flat_map(|chunk| edges::FILES.map(|name| files::of_chunk(chunk, name))));
         }
         let shared = files::required(&manifest).into_iter().filter(|(path, _)| !written.contains(path));
@@ -388,11 +388,11 @@ fn of_aggregates(indexes: &[AggregateIndex]) -> impl Iterator<Item = (FileEntry,
     indexes.iter().flat_map(aggregates::files_of).map(|file| (file, FileKind::FEATURES))
 }
 
-/// The chunks that edges into the chunks `wanted` come from, without these.
+/// The chunks that edges into the chunks `chosen_chunks` come from, without these.
 ///
 /// # Errors
 /// If the slice is to have no such edges, features are not stored, or the store is a slice that lacks the features of such a chunk.
-fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) -> Result<BTreeSet<u32>> {
+fn halo_chunks(store: &Store, options: &PlaceOptions, chosen_chunks: &BTreeSet<u32>) -> Result<BTreeSet<u32>> {
     if options.edges == SliceEdges::Inside {
         return Err(Error::conflict(
             "--halo-features is for edges from other chunks, and --edges inside leaves these out",
@@ -407,11 +407,11 @@ fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) ->
         ));
     }
     let mut chunks = BTreeSet::new();
-    for &chunk in wanted {
+    for &chunk in chosen_chunks {
         let buckets = (0..).zip(&manifest.chunks[chunk as usize].bucket_edges);
         chunks.extend(buckets.filter(|(_, edges)| **edges > 0).map(|(source, _)| source));
     }
-    chunks.retain(|chunk| !wanted.contains(chunk));
+    chunks.retain(|chunk| !chosen_chunks.contains(chunk));
     chunks.iter().try_for_each(|&chunk| store.feature_span(ChunkId(chunk)).map(drop))?;
     Ok(chunks)
 }

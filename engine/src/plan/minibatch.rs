@@ -89,8 +89,8 @@ impl Minibatch {
         Self { hops, nodes, ..self.clone() }
     }
 
-    /// The number of different nodes of several minibatches, without the `kept` ones that are used most.
-    pub fn missing(&self, reach: &Reach, minibatches: f64, kept: f64) -> f64 {
+    /// The number of different nodes of several minibatches, without the `pooled` ones that are used most.
+    pub fn missing(&self, reach: &Reach, minibatches: f64, pooled: f64) -> f64 {
         let mut classes: Vec<_> = self
             .reached
             .iter()
@@ -99,12 +99,12 @@ impl Minibatch {
             .zip(self.distinct_by_class(reach, minibatches))
             .collect();
         classes.sort_by(|a, b| b.0.0.total_cmp(&a.0.0));
-        let mut room = kept;
+        let mut room = pooled;
         let mut missing = 0.0;
         for ((_, nodes), distinct) in classes {
-            let kept = room.min(nodes);
-            room -= kept;
-            missing += distinct * (1.0 - kept / nodes);
+            let pooled = room.min(nodes);
+            room -= pooled;
+            missing += distinct * (1.0 - pooled / nodes);
         }
         missing
     }

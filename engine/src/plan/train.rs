@@ -159,7 +159,7 @@ impl<'a> Planner<'a> {
         let seeds = options.train as f64 / (steps * concurrent) as f64;
         let halo = self.halo(partitions, seeds, steps * concurrent);
         let minibatch = self.minibatch(seeds, partitions, halo);
-        let of_step = minibatch.sharing(&self.reach, concurrent as f64);
+        let step_batch = minibatch.sharing(&self.reach, concurrent as f64);
         let adjacency = self.adjacency_in_memory(partitions, concurrent, lists) + halo.list_bytes();
         let room = (self.machine.memory as f64 - adjacency).max(0.0);
         let rows = self.rows_per_node() * self.feature_bytes;
@@ -175,7 +175,7 @@ impl<'a> Planner<'a> {
         if is_resident {
             opening = opening.and(self.stage(rows, 0.0, 0.0));
         }
-        let step_seconds = self.step_seconds(&of_step, concurrent as f64);
+        let step_seconds = self.step_seconds(&step_batch, concurrent as f64);
         let mut read = 0.0;
         let mut processor = steps as f64 * step_seconds;
         if let Some(links) = options.links {
@@ -211,7 +211,7 @@ impl<'a> Planner<'a> {
         let is_exact = options.links.is_some()
             || exact.work <= exact_evaluation_work_max(epoch_work, options.train as f64, options.scored as f64);
         let preaggregation = self.preaggregation();
-        let step_bytes = self.step_bytes(&of_step) * concurrent as f64;
+        let step_bytes = self.step_bytes(&step_batch) * concurrent as f64;
         let nodes =
             self.example_bytes() * options.train as f64 + (layers as u64 * NodeSet::bytes_of(self.graph.nodes)) as f64;
         let evaluation =
@@ -224,7 +224,7 @@ impl<'a> Planner<'a> {
             lists,
             expands_halo: partitions == 1 || matches!(halo, HaloData::Lists { .. }),
             steps,
-            step_nodes: of_step.nodes * concurrent as f64,
+            step_nodes: step_batch.nodes * concurrent as f64,
             step_edges: minibatch.edges() * concurrent as f64,
             preaggregation,
             opening,
@@ -481,8 +481,8 @@ impl<'a> Planner<'a> {
         let balanced = largest(most, |window| 2.0 * window * waiting + distinct(2.0 * window) * slot <= free);
         let slots = (free - 2.0 * balanced * waiting).max(0.0) / slot;
         let window = largest(balanced, |window| distinct(window) <= slots / 2.0);
-        let kept = (slots - distinct(window)).max(0.0);
-        let missing = minibatch.missing(&self.reach, window, kept);
+        let pooled = (slots - distinct(window)).max(0.0);
+        let missing = minibatch.missing(&self.reach, window, pooled);
         let bytes = self.rows_per_node() * self.feature_bytes * self.touched(missing, COALESCING_GAP);
         bytes * minibatches as f64 / window
     }

@@ -25,7 +25,7 @@ use crate::export::{
     columns::{export_features, export_labels},
     edges::{EdgeColumns, export_edges},
     ids::export_ids,
-    made::MadeRows,
+    scratch_rows::ScratchRows,
     table::{TableFormat, TableOut},
 };
 
@@ -179,7 +179,7 @@ fn columns_come_in_the_order_of_external_ids() {
 fn rows_that_were_made_come_in_the_order_of_external_ids() {
     for sample in [Sample::ALL_PARTS, Sample::STRINGS] {
         let (folder, store) = in_folder(|folder| Store::open(&sample.write(folder)).unwrap());
-        let made = MadeRows::create(folder.path(), "numbers", 12).unwrap();
+        let made = ScratchRows::create(folder.path(), "numbers", 12).unwrap();
         for node in 0..NODES {
             let row = [node as u32, 7, !(node as u32)];
             made.write(node, bytemuck::cast_slice(&row)).unwrap();

@@ -78,7 +78,7 @@ pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<Ve
 
 /// The unit of work of a thread.
 #[derive(Clone, Copy)]
-enum Part<'a> {
+enum WorkUnit<'a> {
     Chunk(ChunkId),
     /// The features and in-degrees of a chunk that a slice lacks.
     Halo(ChunkId),
@@ -131,51 +131,54 @@ impl StoreCheck<'_> {
         let sources = manifest.source_map().unwrap_or_else(|| chunks.clone());
         let ends = EndChunks { destinations: &chunks, sources: &sources };
         let required = files::required(manifest);
-        let mut parts: Vec<Part<'_>> = (0..)
+        let mut parts: Vec<WorkUnit<'_>> = (0..)
             .map(ChunkId)
             .zip(&manifest.chunks)
             .filter_map(|(chunk, entry)| match entry.present {
-                true => Some(Part::Chunk(chunk)),
-                false => entry.halo.then_some(Part::Halo(chunk)),
+                true => Some(WorkUnit::Chunk(chunk)),
+                false => entry.halo.then_some(WorkUnit::Halo(chunk)),
             })
             .collect();
         // Long units that cannot be divided come first.
-        parts.splice(0..0, [Part::Dictionary, Part::Permutation, Part::Splits, Part::Schema]);
+        parts.splice(0..0, [WorkUnit::Dictionary, WorkUnit::Permutation, WorkUnit::Splits, WorkUnit::Schema]);
         let kinds = stray.iter().filter_map(|found| files::aggregates_of(found));
         for kind in kinds {
-            parts.push(Part::Aggregates(kind));
+            parts.push(WorkUnit::Aggregates(kind));
             // Another part reports an index that cannot be read.
             let index = stored_aggregates::read_index(self.root, kind, &chunks);
             let files = index.into_iter().flat_map(|index| index.files);
             parts.extend(
-                (0..).map(ChunkId).zip(files).filter_map(|(chunk, file)| Some(Part::AggregatesOf(kind, chunk, file?))),
+                (0..)
+                    .map(ChunkId)
+                    .zip(files)
+                    .filter_map(|(chunk, file)| Some(WorkUnit::AggregatesOf(kind, chunk, file?))),
             );
         }
-        parts.extend(assignments.iter().map(|name| Part::Assignment(name)));
+        parts.extend(assignments.iter().map(|name| WorkUnit::Assignment(name)));
         let others = manifest.files.iter().filter(|file| !required.contains_key(&file.path));
-        parts.extend(others.map(Part::Other));
+        parts.extend(others.map(WorkUnit::Other));
         let total = manifest.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
         self.progress.stage("verifying", Some(total));
         workers::for_each(threads, &parts, |part| {
             match part {
-                Part::Chunk(chunk) => self.chunk(manifest, ends, chunk),
-                Part::Halo(chunk) => {
+                WorkUnit::Chunk(chunk) => self.chunk(manifest, ends, chunk),
+                WorkUnit::Halo(chunk) => {
                     let span = ChunkSpan::for_chunk(&chunks, chunk);
                     self.stored_features(manifest, span);
                     // A slice may have no in-degrees of the chunk.
                     let path = files::of_chunk(chunk, "degrees");
                     self.content(manifest, &path, |file| rows::halo_degrees(manifest, span, file));
                 }
-                Part::Dictionary => self.content(manifest, files::DICTIONARY, |file| dictionary(manifest, file)),
-                Part::Permutation => self.content(manifest, files::PERMUTATION, |file| permutation(manifest, file)),
-                Part::Splits => self.splits(manifest),
-                Part::Schema => {
+                WorkUnit::Dictionary => self.content(manifest, files::DICTIONARY, |file| dictionary(manifest, file)),
+                WorkUnit::Permutation => self.content(manifest, files::PERMUTATION, |file| permutation(manifest, file)),
+                WorkUnit::Splits => self.splits(manifest),
+                WorkUnit::Schema => {
                     self.content(manifest, files::SCHEMA, |_| read_schema(self.root, manifest).map(drop));
                 }
-                Part::Assignment(path) => assignments::assignment(self, manifest, path),
-                Part::Aggregates(kind) => aggregates::indexed(self, manifest, &chunks, kind),
-                Part::AggregatesOf(kind, chunk, file) => aggregates::of_chunk(self, &chunks, kind, chunk, &file),
-                Part::Other(entry) => drop(self.file(entry)),
+                WorkUnit::Assignment(path) => assignments::assignment(self, manifest, path),
+                WorkUnit::Aggregates(kind) => aggregates::indexed(self, manifest, &chunks, kind),
+                WorkUnit::AggregatesOf(kind, chunk, file) => aggregates::of_chunk(self, &chunks, kind, chunk, &file),
+                WorkUnit::Other(entry) => drop(self.file(entry)),
             }
             Ok(())
         })
@@ -210,8 +213,8 @@ impl StoreCheck<'_> {
                 .map(|name| self.listed(manifest, &files::of_chunk(chunk, &part.file(name))));
             if let (Some(edges), Some(degrees)) = (&edges, &degrees) {
                 let rows = RowsCheck { check: self, manifest, sources: ends.sources, span, part };
-                let of_edges: Vec<_> = weights.iter().chain(&features).collect();
-                rows.run(edges, degrees, &of_edges);
+                let edge_values: Vec<_> = weights.iter().chain(&features).collect();
+                rows.run(edges, degrees, &edge_values);
             }
         }
         self.stored_features(manifest, span);
@@ -320,15 +323,15 @@ fn permutation(manifest: &Manifest, file: &ContainerFile) -> Result<()> {
     let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
     // Both tables have the same pairs if each is the inverse of the other. Sums of the pairs' hashes say whether they do, and take one
     // pass from front to back over each table. Lookups in any order would take a page fault each.
-    let (mut of_ids, mut of_nodes) = (0u64, 0u64);
+    let (mut id_digest, mut node_digest) = (0u64, 0u64);
     let rows = RELEASE_BYTES / ENTRY_BYTES as u64;
     in_parts(meta.nodes, rows, &mapped, |part| {
-        of_ids = of_ids.wrapping_add(table.sum_of_ids(part.clone())?);
-        of_nodes = of_nodes.wrapping_add(table.sum_of_nodes(part)?);
+        id_digest = id_digest.wrapping_add(table.sum_of_ids(part.clone())?);
+        node_digest = node_digest.wrapping_add(table.sum_of_nodes(part)?);
         Ok(())
     })
     .map_err(Error::format(file.path()))?;
-    if of_ids == of_nodes {
+    if id_digest == node_digest {
         return Ok(());
     }
     // Finds the entry. Each reverse lookup may bring in another page.

@@ -58,8 +58,8 @@ pub(super) struct RowsCheck<'a> {
 
 impl RowsCheck<'_> {
     /// Checks the adjacency lists, and the files with a row for each edge.
-    pub fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, of_edges: &[&ContainerFile]) {
-        if let Err(error) = self.rows(edges, degrees, of_edges) {
+    pub fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, edge_values: &[&ContainerFile]) {
+        if let Err(error) = self.rows(edges, degrees, edge_values) {
             // The error names the file that it is about.
             let name = match &error {
                 Error::Format { path, .. } | Error::Io { path, .. } | Error::Input { path, .. } => path.file_name(),
@@ -70,7 +70,7 @@ impl RowsCheck<'_> {
         }
     }
 
-    fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, of_edges: &[&ContainerFile]) -> Result<()> {
+    fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, edge_values: &[&ContainerFile]) -> Result<()> {
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
         expect_adjacency(&meta, self.span, self.sources.nodes()).map_err(Error::format(edges.path()))?;
         if degrees.header().meta != edges.header().meta {
@@ -90,7 +90,7 @@ impl RowsCheck<'_> {
 
         let mut bucket_edges = vec![0u64; self.sources.chunks() as usize];
         let mut wrong_row = None;
-        let (mut released, mut told) = (0, 0);
+        let (mut released, mut reported) = (0, 0);
         let mut edges_seen = 0;
         let checked = rows.check(|row, sources| {
             self.count(sources, &mut bucket_edges);
@@ -98,9 +98,9 @@ impl RowsCheck<'_> {
                 wrong_row = self.wrong_row(row, sources).map(|problem| (row, problem));
             }
             edges_seen += sources.len() as u64;
-            if edges_seen - told >= PROGRESS_EDGES {
-                self.check.progress.advance(0, edges_seen - told);
-                told = edges_seen;
+            if edges_seen - reported >= PROGRESS_EDGES {
+                self.check.progress.advance(0, edges_seen - reported);
+                reported = edges_seen;
             }
             let at = rows.locate(row).extent().start;
             if at - released >= RELEASE_BYTES {
@@ -109,7 +109,7 @@ impl RowsCheck<'_> {
                 released = at;
             }
         });
-        self.check.progress.advance(0, edges_seen - told);
+        self.check.progress.advance(0, edges_seen - reported);
         checked.map_err(|problem| {
             let file = match problem.part {
                 RowsPart::Edges => edges,
@@ -130,7 +130,7 @@ impl RowsCheck<'_> {
             );
             return Err(Error::format(edges.path())(FormatError::invalid(64, problem)));
         }
-        of_edges.iter().try_for_each(|file| self.edge_rows(&rows, file))
+        edge_values.iter().try_for_each(|file| self.edge_rows(&rows, file))
     }
 
     /// Adds the sources of an adjacency list to the edge counts of their chunks.
@@ -194,8 +194,8 @@ impl RowsCheck<'_> {
         let meta = EdgeRowsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
         meta.span.expect(&self.span).map_err(Error::format(file.path()))?;
         let mapped = MappedPayload::new(file, Access::Sequential)?;
-        let of_edges = EdgeRows::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
+        let edge_values = EdgeRows::new(mapped.header(), mapped.unchecked()).map_err(Error::format(file.path()))?;
         let degrees = rows.range(0..rows.meta.rows).map(|row| row.degree());
-        of_edges.check(degrees).map_err(Error::format(file.path()))
+        edge_values.check(degrees).map_err(Error::format(file.path()))
     }
 }

@@ -140,7 +140,7 @@ impl DirectoryWriter {
 
 /// The directory's entry for a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RowEntry {
     /// Its first bit.
     pub start: u64,
     /// Its size in bits.
@@ -184,7 +184,7 @@ impl<'a> Directory<'a> {
 
     /// The place of a row. `size_of` gives the size of a row whose code is an exception.
     #[inline]
-    pub(super) fn place(&self, row: u64, size_of: impl Fn(u64) -> u64) -> Place {
+    pub(super) fn place(&self, row: u64, size_of: impl Fn(u64) -> u64) -> RowEntry {
         let (line, slot) = self.line(row);
         let (start, exceptions) = self.before(line, slot, &size_of);
         self.place_at(line, slot, start, exceptions, &size_of)
@@ -195,7 +195,7 @@ impl<'a> Directory<'a> {
         &self,
         rows: Range<u64>,
         size_of: F,
-    ) -> impl Iterator<Item = Place> + use<'_, 'a, F> {
+    ) -> impl Iterator<Item = RowEntry> + use<'_, 'a, F> {
         let mut next = None;
         rows.map(move |row| {
             let (line, slot) = self.line(row);
@@ -244,14 +244,14 @@ impl<'a> Directory<'a> {
         start: u64,
         exceptions: u64,
         size_of: impl Fn(u64) -> u64,
-    ) -> Place {
+    ) -> RowEntry {
         let mut code = u64::from(codes(line)[slot]);
         let mut bits = u64::from(self.sizes[code as usize]);
         if code == EXCEPTION {
             code = self.exception(line, exceptions);
             bits = size_of(code);
         }
-        Place { start, bits, code }
+        RowEntry { start, bits, code }
     }
 
     #[inline(always)]

@@ -43,7 +43,7 @@ pub use self::{
     meta::{RowCodec, RowsMeta},
 };
 use self::{
-    directory::{Directory, Place, SizeTable},
+    directory::{Directory, RowEntry, SizeTable},
     elias_fano::{EliasFanoRow, Shape, Upper},
     gap::{GapRow, Walker},
 };
@@ -177,7 +177,7 @@ impl<'a> Rows<'a> {
     }
 
     #[inline(always)]
-    fn place(&self, row: u64, place: Place) -> RowPlace {
+    fn place(&self, row: u64, place: RowEntry) -> RowPlace {
         let shape = match self.meta.codec {
             RowCodec::EliasFano => Shape::for_degree(place.code, self.source_max),
             RowCodec::Gap(_) => Shape::default(),
@@ -264,7 +264,7 @@ impl<'a> Rows<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowPlace {
     row: u64,
-    place: Place,
+    place: RowEntry,
     /// In Elias-Fano code, its layout.
     shape: Shape,
 }

@@ -10,8 +10,8 @@ pub fn choices<T: Clone + Send + Sync + 'static, const N: usize>(
     choices: [(&'static str, &'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
     let names = choices.each_ref().map(|(name, help, _)| PossibleValue::new(*name).help(*help));
-    PossibleValuesParser::new(names).map(move |given| {
-        let found = choices.iter().find(|(name, ..)| *name == given);
+    PossibleValuesParser::new(names).map(move |choice| {
+        let found = choices.iter().find(|(name, ..)| *name == choice);
         found.expect("clap accepts no other name").2.clone()
     })
 }

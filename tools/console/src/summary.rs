@@ -65,11 +65,11 @@ impl Summary for Built {
     fn text(&self) -> String {
         let mut line = format!("{}: {} nodes, {} edges", printable(&self.name), count(self.nodes), count(self.edges));
         if self.chunks > 0 {
-            let of_slice = match self.chunks_present < self.chunks {
+            let slice_note = match self.chunks_present < self.chunks {
                 true => format!("{} of ", self.chunks_present),
                 false => String::new(),
             };
-            line += &format!(" in {of_slice}{} chunk{}", self.chunks, if self.chunks == 1 { "" } else { "s" });
+            line += &format!(" in {slice_note}{} chunk{}", self.chunks, if self.chunks == 1 { "" } else { "s" });
         }
         line += &format!(
             ", {} on disk; {} ({} edges/s",

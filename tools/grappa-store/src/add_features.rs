@@ -19,7 +19,7 @@ const HOPS: u32 = 3;
 const SEED: u64 = 1;
 
 #[derive(Serialize)]
-struct Made {
+struct FeaturesSummary {
     kind: String,
     #[serde(flatten)]
     added: AddedFeatures,
@@ -40,8 +40,8 @@ pub fn run(options: &args::AddFeaturesArgs, console: &Console) -> anyhow::Result
         writer: concat!("grappa-store ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
     signals::leaves_folder(partial_folder(&store), "rerun the command to continue");
-    let added = add_features(&store, &add, &console.bars()).map_err(told)?;
-    console.finish(&Made {
+    let added = add_features(&store, &add, &console.bars()).map_err(explain)?;
+    console.finish(&FeaturesSummary {
         kind: add.kind.name().to_owned(),
         added,
         seconds: begin.elapsed().as_secs_f64(),
@@ -51,7 +51,7 @@ pub fn run(options: &args::AddFeaturesArgs, console: &Console) -> anyhow::Result
 }
 
 /// Adds to an I/O error, such as a full disk, that no data is lost.
-fn told(error: Error) -> anyhow::Error {
+fn explain(error: Error) -> anyhow::Error {
     match error {
         Error::Io { .. } => {
             anyhow!("{error}; the store is unchanged and finished work is kept: fix the cause, then rerun the command")
@@ -63,13 +63,13 @@ fn told(error: Error) -> anyhow::Error {
 fn kind(options: &args::AddFeaturesArgs) -> anyhow::Result<FeatureKind> {
     match options.kind {
         args::FeatureKind::Degrees => {
-            for (name, given) in [
+            for (name, is_set) in [
                 ("--dim", options.dim.is_some()),
                 ("--hops", options.hops.is_some()),
                 ("--hop-weights", !options.hop_weights.is_empty()),
                 ("--seed", options.seed.is_some()),
             ] {
-                if given {
+                if is_set {
                     bail!("{name} is for --kind fastrp: the features of --kind degrees are fixed");
                 }
             }
@@ -86,14 +86,14 @@ fn kind(options: &args::AddFeaturesArgs) -> anyhow::Result<FeatureKind> {
     }
 }
 
-impl Summary for Made {
+impl Summary for FeaturesSummary {
     fn text(&self) -> String {
-        let kept = match self.added.chunks_kept {
+        let note = match self.added.chunks_kept {
             0 => String::new(),
             chunks => format!(", {chunks} chunks of an earlier run kept"),
         };
         format!(
-            "{}: {} features added, {} values for each of {} nodes, {} on disk; {}{kept}",
+            "{}: {} features added, {} values for each of {} nodes, {} on disk; {}{note}",
             printable(&self.store),
             self.kind,
             self.added.dim,

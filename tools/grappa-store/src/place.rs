@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::args;
 
 #[derive(Serialize)]
-struct Made {
+struct PlaceSummary {
     #[serde(flatten)]
     placed: Placed,
     seconds: f64,
@@ -44,7 +44,7 @@ pub fn run(options: &args::PlaceArgs, console: &Console) -> anyhow::Result<()> {
             options.to.display()
         );
     }
-    console.finish(&Made {
+    console.finish(&PlaceSummary {
         placed,
         seconds: begin.elapsed().as_secs_f64(),
         peak_rss_bytes: peak_rss_bytes(),
@@ -52,7 +52,7 @@ pub fn run(options: &args::PlaceArgs, console: &Console) -> anyhow::Result<()> {
     })
 }
 
-impl Summary for Made {
+impl Summary for PlaceSummary {
     fn text(&self) -> String {
         let Placed {
             nodes_present,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args;
 
 #[derive(Serialize)]
-struct Made {
+struct AggregatesSummary {
     kind: &'static str,
     #[serde(flatten)]
     made: Aggregated,
@@ -36,7 +36,7 @@ pub fn run(options: &args::PreaggregateArgs, console: &Console) -> anyhow::Resul
     let partial = partial_folder(&store, options.kind);
     signals::leaves_folder(partial, "rerun the command to continue");
     let made = preaggregate(&store, &aggregate, &console.bars())?;
-    console.finish(&Made {
+    console.finish(&AggregatesSummary {
         kind: options.kind.name(),
         made,
         seconds: begin.elapsed().as_secs_f64(),
@@ -45,14 +45,14 @@ pub fn run(options: &args::PreaggregateArgs, console: &Console) -> anyhow::Resul
     })
 }
 
-impl Summary for Made {
+impl Summary for AggregatesSummary {
     fn text(&self) -> String {
-        let kept = match self.made.chunks_kept {
+        let note = match self.made.chunks_kept {
             0 => String::new(),
             chunks => format!(", {chunks} chunks of an earlier run kept"),
         };
         format!(
-            "{}: {} of the in-neighbors of {} nodes, {} on disk; {}{kept}",
+            "{}: {} of the in-neighbors of {} nodes, {} on disk; {}{note}",
             printable(&self.store),
             self.kind,
             count(self.made.nodes),

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::{args, partitions};
 
 #[derive(Serialize)]
-struct Made {
+struct RepartitionSummary {
     generation: u64,
     schedule: String,
     partitions: u32,
@@ -39,7 +39,7 @@ pub fn run(options: &args::RepartitionArgs, console: &Console) -> anyhow::Result
         },
     )?;
     let seconds = begin.elapsed().as_secs_f64();
-    console.finish(&Made {
+    console.finish(&RepartitionSummary {
         generation: made.assignment.generation(),
         schedule: made.assignment.schedule().to_owned(),
         partitions: made.assignment.partitions(),
@@ -51,7 +51,7 @@ pub fn run(options: &args::RepartitionArgs, console: &Console) -> anyhow::Result
     })
 }
 
-impl Summary for Made {
+impl Summary for RepartitionSummary {
     fn text(&self) -> String {
         let s = if self.partitions == 1 { "" } else { "s" };
         format!(

@@ -160,8 +160,8 @@ fn partitions(store: &Store, options: &args::SampleArgs) -> anyhow::Result<Assig
     })
 }
 
-fn seeds(store: &Store, wanted: &args::Seeds) -> anyhow::Result<Seeds> {
-    Ok(match wanted {
+fn seeds(store: &Store, choice: &args::Seeds) -> anyhow::Result<Seeds> {
+    Ok(match choice {
         args::Seeds::All => Seeds::All,
         args::Seeds::Train => {
             let train = store.split("train")?.with_context(|| {

@@ -72,7 +72,7 @@ pub struct Sources {
     #[arg(long, help_heading = RUN, value_name = "RUN.toml")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    given: Given<false>,
+    flags: OptionFlags<false>,
 }
 
 impl Sources {
@@ -83,18 +83,18 @@ impl Sources {
 
     /// The configuration of a new run.
     pub fn configuration(&self) -> Result<TrainConfig> {
-        MethodConfig::checked(defaults().layered(self.preset()?, self.config.as_deref(), &self.given.0)?)
+        MethodConfig::checked(defaults().layered(self.preset()?, self.config.as_deref(), &self.flags.0)?)
     }
 
     /// The options as given to resume a run. They are not checked, because they override the options of the run.
     pub fn unchecked(&self) -> Result<TrainConfig> {
-        defaults().unchecked(self.preset()?, self.config.as_deref(), &self.given.0)
+        defaults().unchecked(self.preset()?, self.config.as_deref(), &self.flags.0)
     }
 
     /// The configuration of a resumed run that was started with `before`.
     pub fn resumed(&self, before: &TrainConfig) -> Result<TrainConfig> {
         let before = MethodConfig::all_in(before);
-        MethodConfig::checked(before.resumed(self.preset()?, self.config.as_deref(), &self.given.0)?)
+        MethodConfig::checked(before.resumed(self.preset()?, self.config.as_deref(), &self.flags.0)?)
     }
 }
 
@@ -105,9 +105,9 @@ pub fn defaults() -> TrainConfig {
 
 /// The options of training that the user gave; with `SHARED`, only those that several runs share. Files and defaults fill in the others.
 #[derive(Debug, Clone)]
-pub struct Given<const SHARED: bool>(pub Table);
+pub struct OptionFlags<const SHARED: bool>(pub Table);
 
-impl<const SHARED: bool> Given<SHARED> {
+impl<const SHARED: bool> OptionFlags<SHARED> {
     /// The options, in the order of the help.
     fn options() -> Vec<&'static TrainOption> {
         let all = [TrainOption::all(), MethodConfig::options()];
@@ -124,7 +124,7 @@ impl<const SHARED: bool> Given<SHARED> {
     }
 }
 
-impl<const SHARED: bool> Args for Given<SHARED> {
+impl<const SHARED: bool> Args for OptionFlags<SHARED> {
     fn augment_args(command: Command) -> Command {
         let defaults = defaults().table();
         let flag = |option: &'static TrainOption| flag(option, defaults.get(&option.name)).hide_short_help(SHARED);
@@ -136,11 +136,11 @@ impl<const SHARED: bool> Args for Given<SHARED> {
     }
 }
 
-impl<const SHARED: bool> FromArgMatches for Given<SHARED> {
+impl<const SHARED: bool> FromArgMatches for OptionFlags<SHARED> {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let value = |option: &TrainOption| matches.get_one::<Value>(&option.name).cloned();
-        let given = Self::options().into_iter().filter_map(|option| Some((option.name.clone(), value(option)?)));
-        Ok(Self(given.collect()))
+        let flags = Self::options().into_iter().filter_map(|option| Some((option.name.clone(), value(option)?)));
+        Ok(Self(flags.collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args;
 
 #[derive(Serialize)]
-struct Written {
+struct ExportSummary {
     path: String,
     #[serde(flatten)]
     exported: Exported,
@@ -33,10 +33,10 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     trained.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     signals::stops_by_itself("finishing the file, which takes a moment");
     let exported = export(&trained, Destination { path: &options.out, replaces: options.force })?;
-    console.finish(&Written { path: options.out.display().to_string(), exported, epoch: trained.state().epoch })
+    console.finish(&ExportSummary { path: options.out.display().to_string(), exported, epoch: trained.state().epoch })
 }
 
-impl Summary for Written {
+impl Summary for ExportSummary {
     fn text(&self) -> String {
         format!(
             "{}: {} parameters in {} tensors, {}, as after epoch {}",

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::args;
 
 #[derive(Serialize)]
-struct Written {
+struct ReportSummary {
     path: String,
     /// The folders of the runs.
     runs: Vec<String>,
@@ -33,13 +33,13 @@ pub fn run(options: &args::ReportArgs, console: &Console) -> anyhow::Result<()> 
             .context("cannot write to stdout");
     }
     comparison.write(Destination { path: &options.out, replaces: options.force })?;
-    console.finish(&Written {
+    console.finish(&ReportSummary {
         path: options.out.display().to_string(),
         runs: options.runs.iter().map(|run| run.display().to_string()).collect(),
     })
 }
 
-impl Summary for Written {
+impl Summary for ReportSummary {
     fn text(&self) -> String {
         format!("{}: {} runs on one page; open it in a browser", printable(&self.path), self.runs.len())
     }

@@ -307,8 +307,8 @@ fn finished_run(store: &Store, begun: Option<&RunFolder>, config: &TrainConfig) 
 /// after the others have ended would wait for them in vain.
 fn left_finished(store: &Store, path: &Path, options: &args::TrainArgs) -> Option<Finished> {
     options.resume.filter(|&resume| resume == Resume::Auto)?;
-    let given = options.sources.unchecked().ok()?.out;
-    let folder = given.or_else(|| RunFolder::last(path))?;
+    let requested = options.sources.unchecked().ok()?.out;
+    let folder = requested.or_else(|| RunFolder::last(path))?;
     // An error shows when all ranks open the run.
     let before = config_of(&folder).ok()?;
     let config = configured(options, Some(&before)).ok()?;
@@ -353,8 +353,8 @@ impl Watcher for Screen {
     }
 
     fn command(&self) -> String {
-        let given = std::env::args_os().skip(1).map(word);
-        let words: Vec<String> = std::iter::once("grappa-train".to_owned()).chain(given).collect();
+        let requested = std::env::args_os().skip(1).map(word);
+        let words: Vec<String> = std::iter::once("grappa-train".to_owned()).chain(requested).collect();
         shell_line(&words)
     }
 

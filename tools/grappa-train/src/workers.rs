@@ -115,14 +115,14 @@ pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
             }
         }
     }
-    let Some(Failure { rank, status, killed }) = running.wait(&store, timeout) else { return Ok(()) };
+    let Some(FailedWorkers { rank, status, killed }) = running.wait(&store, timeout) else { return Ok(()) };
     let message = match stopped_by(status) {
         _ if signals::stop_requested() => "the workers have ended".to_owned(),
         Some(signal) => {
             signals::stopped_elsewhere(signal);
             format!("worker {rank} was asked to stop")
         }
-        None => format!("worker {rank} {}", told(status)),
+        None => format!("worker {rank} {}", describe(status)),
     };
     let late = killed.iter().map(|rank| format!("; worker {rank} did not end with the others, and was killed"));
     Err(anyhow!("{message}{}", late.collect::<String>()))
@@ -172,7 +172,7 @@ struct Running(Arc<Mutex<Vec<(u32, Child)>>>);
 
 /// Workers that did not succeed.
 #[derive(Debug)]
-struct Failure {
+struct FailedWorkers {
     /// The first of them; one that was asked to stop, if there is one.
     rank: u32,
     status: ExitStatus,
@@ -186,7 +186,7 @@ impl Running {
     }
 
     /// Waits for the end of all. Returns those that did not succeed.
-    fn wait(&self, store: &StoreServer, timeout: Duration) -> Option<Failure> {
+    fn wait(&self, store: &StoreServer, timeout: Duration) -> Option<FailedWorkers> {
         let (mut failed, mut failed_at, mut passed_on) = (None::<(u32, ExitStatus)>, None, false);
         let mut killed = Vec::new();
         loop {
@@ -195,7 +195,7 @@ impl Running {
                 Ok(Some(status)) if status.success() => false,
                 Ok(Some(status)) => {
                     if status.signal().is_some() {
-                        store.announce(*rank, &told(status));
+                        store.announce(*rank, &describe(status));
                     }
                     if failed.is_none_or(|(_, first)| stopped_by(first).is_none() && stopped_by(status).is_some()) {
                         failed = Some((*rank, status));
@@ -208,7 +208,7 @@ impl Running {
                 Err(_) => false,
             });
             if running.is_empty() {
-                return failed.map(|(rank, status)| Failure { rank, status, killed });
+                return failed.map(|(rank, status)| FailedWorkers { rank, status, killed });
             }
             if let Some(signal) = signals::received().filter(|_| !passed_on) {
                 let signal = if signal == Signal::INT.as_raw() { Signal::INT } else { Signal::TERM };
@@ -246,7 +246,7 @@ fn stopped_by(status: ExitStatus) -> Option<i32> {
 }
 
 /// How a process ended, as the rest of a sentence.
-fn told(status: ExitStatus) -> String {
+fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (_, Some(signal)) if signal == Signal::KILL.as_raw() => {

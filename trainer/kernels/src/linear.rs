@@ -53,7 +53,7 @@ enum Weight<I> {
 }
 
 /// The number and the result of a tile, and for each term, where to keep the nonzero values of its rows.
-type Tile<'a, T> = (usize, (&'a mut [T], Vec<Option<&'a mut NonzeroRows>>));
+type TileResult<'a, T> = (usize, (&'a mut [T], Vec<Option<&'a mut NonzeroRows>>));
 
 /// Rows and the weight matrix that they are multiplied by.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +70,7 @@ pub struct Term<'a, T> {
 
 /// The gradients to compute, and where gradients of rows go.
 #[derive(Debug, Default)]
-pub struct Wanted<'a, T> {
+pub struct RequestedGradients<'a, T> {
     /// For each term, its destination `[rows, inputs]`; none if not wanted.
     pub x: Vec<Option<&'a mut [T]>>,
     /// For each term, whether the gradient of its weight matrix is wanted.
@@ -131,11 +131,11 @@ pub fn backward<T: Number>(
     products: Products<'_, T>,
     gradient: &[T],
     result: &[T],
-    wanted: Wanted<'_, T>,
+    requested: RequestedGradients<'_, T>,
 ) -> Gradients {
     match products.instructions.has_pairs() {
-        true => backward_with::<T, T::WithPairs>(products, gradient, result, wanted),
-        false => backward_with::<T, Single>(products, gradient, result, wanted),
+        true => backward_with::<T, T::WithPairs>(products, gradient, result, requested),
+        false => backward_with::<T, Single>(products, gradient, result, requested),
     }
 }
 
@@ -169,7 +169,7 @@ fn forward_with<T: Element, N: Numbers<T>>(
         .map(|result| (result, kept_by_term.iter_mut().map(Iterator::next).collect()))
         .enumerate()
         .collect();
-    for_each(parts, |(tile, (result, mut kept)): Tile<'_, T>| {
+    for_each(parts, |(tile, (result, mut kept)): TileResult<'_, T>| {
         let first = tile * TILE;
         // Without padding, the sums are where the result is.
         match T::as_f32s(result).filter(|_| columns == outputs) {
@@ -241,7 +241,7 @@ fn backward_with<T: Element, N: Numbers<T>>(
     products: Products<'_, T>,
     gradient: &[T],
     result: &[T],
-    wanted: Wanted<'_, T>,
+    requested: RequestedGradients<'_, T>,
 ) -> Gradients {
     let Products { terms, outputs, .. } = products;
     let rows = gradient.len() / outputs;
@@ -255,7 +255,7 @@ fn backward_with<T: Element, N: Numbers<T>>(
         result,
         sparse: terms.iter().map(|term| term.is_sparse(SPARSITY)).collect(),
         weights: weights.collect(),
-        wants_weight: &wanted.weights,
+        wants_weight: &requested.weights,
     };
     let part_rows = part_rows(rows, backward.sparse.contains(&true));
     let mut parts: Vec<RowRange<'_, T>> = (0..rows.div_ceil(part_rows))
@@ -266,7 +266,7 @@ fn backward_with<T: Element, N: Numbers<T>>(
             sums: Sums::default(),
         })
         .collect();
-    for (term, mut rest) in terms.iter().zip(wanted.x) {
+    for (term, mut rest) in terms.iter().zip(requested.x) {
         for part in &mut parts {
             let x;
             (x, rest) = rest.map(|values| values.split_at_mut(part.rows * term.inputs)).unzip();
@@ -322,7 +322,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
         let weights = self.products.terms.iter().zip(self.wants_weight).zip(&self.sparse);
         Sums {
             weights: weights
-                .map(|((term, wanted), is_sparse)| match (wanted, is_sparse) {
+                .map(|((term, requested), is_sparse)| match (requested, is_sparse) {
                     (false, _) => Aligned::zeros(0),
                     (true, false) => Aligned::zeros(self.products.outputs * padded(term.inputs)),
                     (true, true) => Aligned::zeros(term.inputs * padded(self.products.outputs)),

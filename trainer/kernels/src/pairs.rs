@@ -51,7 +51,7 @@ impl Weights<'_> {
 pub fn attend(edges: Edges<'_>, pairs: Pairs<'_>, factors: Option<&[f32]>, [softmax, results]: [&mut [f32]; 2]) {
     let (width, heads, head_width) = (edges.width, edges.heads, edges.width / edges.heads);
     let parts = divide(edges, softmax, results);
-    for_each(parts, |(range, softmax, results): Part<'_>| {
+    for_each(parts, |(range, softmax, results): DestinationPart<'_>| {
         let first = edges.offsets[range.start] as usize;
         let mut totals = vec![0.0; 2 * heads];
         let (largest, sums) = totals.split_at_mut(heads);
@@ -105,7 +105,7 @@ pub fn attend_backward(
     let parts = divide(edges, &mut of_logits, of_destinations);
     let mut of_attention = vec![vec![0.0; width]; parts.len()];
     let parts = parts.into_iter().zip(&mut of_attention);
-    for_each(parts.collect(), |((range, of_logits, results), of_attention): (Part<'_>, &mut Vec<f32>)| {
+    for_each(parts.collect(), |((range, of_logits, results), of_attention): (DestinationPart<'_>, &mut Vec<f32>)| {
         let first = edges.offsets[range.start] as usize;
         let mut means = vec![0.0; heads];
         for (destination, result) in range.zip(results.chunks_exact_mut(width)) {
@@ -171,10 +171,10 @@ pub fn attend_backward(
 }
 
 /// A range of destinations, with the values of its edges and of itself.
-type Part<'a> = (Range<usize>, &'a mut [f32], &'a mut [f32]);
+type DestinationPart<'a> = (Range<usize>, &'a mut [f32], &'a mut [f32]);
 
 /// The parts of values of edges, a value for each head, and of rows of destinations.
-fn divide<'a>(edges: Edges<'_>, mut of_edges: &'a mut [f32], mut rows: &'a mut [f32]) -> Vec<Part<'a>> {
+fn divide<'a>(edges: Edges<'_>, mut of_edges: &'a mut [f32], mut rows: &'a mut [f32]) -> Vec<DestinationPart<'a>> {
     let divided = split(edges.offsets).into_iter().map(|range| {
         let count = (edges.offsets[range.end] - edges.offsets[range.start]) as usize;
         let of_edges = of_edges.split_off_mut(..count * edges.heads).expect("values of all edges");

@@ -62,7 +62,7 @@ pub fn weighted_sum(edges: Edges<'_>, linear: Linear<'_>, rows: &[f32], weights:
     let (layer, ranges) = (Layer::new(linear), ranges(edges.offsets));
     let parts = divide(&ranges, results, |range| range.len() * linear.width());
     for_each(ranges.iter().cloned().zip(parts).collect(), |(range, results): (Range<usize>, &mut [f32])| {
-        let mut tile = Tile::new(linear);
+        let mut tile = HeadRows::new(linear);
         for (destinations, results) in tiles(range).zip(results.chunks_mut(TILE * linear.width())) {
             tile.sum(edges, rows, weights, destinations);
             layer.apply(&mut tile, results);
@@ -84,7 +84,7 @@ pub fn weighted_sum_backward(
     let parts = divide(&ranges, of_weights, |range| edge_count(edges, range) * linear.heads);
     let parts = ranges.iter().cloned().zip(parts).zip(&mut sums);
     for_each(parts.collect(), |((range, of_weights), of_linear): ((Range<usize>, &mut [f32]), &mut Aligned<f32>)| {
-        let (mut tile, mut pulled) = (Tile::new(linear), Tile::new(linear));
+        let (mut tile, mut pulled) = (HeadRows::new(linear), HeadRows::new(linear));
         let first = edges.offsets[range.start] as usize;
         for destinations in tiles(range) {
             let gradient = &gradient[destinations.start * linear.width()..destinations.end * linear.width()];
@@ -112,7 +112,7 @@ pub fn products(edges: Edges<'_>, linear: Linear<'_>, rows: &[f32], queries: &[f
     let (layer, ranges) = (Layer::new(linear), ranges(edges.offsets));
     let parts = divide(&ranges, results, |range| edge_count(edges, range) * linear.heads);
     for_each(ranges.iter().cloned().zip(parts).collect(), |(range, results): (Range<usize>, &mut [f32])| {
-        let mut pulled = Tile::new(linear);
+        let mut pulled = HeadRows::new(linear);
         let first = edges.offsets[range.start] as usize;
         for destinations in tiles(range) {
             layer.pull(&mut pulled, &queries[destinations.start * linear.width()..destinations.end * linear.width()]);
@@ -144,7 +144,7 @@ pub fn products_backward(
     let parts = divide(&ranges, of_queries, |range| range.len() * linear.width());
     let parts = ranges.iter().cloned().zip(parts).zip(&mut sums);
     for_each(parts.collect(), |((range, of_queries), of_linear): ((Range<usize>, &mut [f32]), &mut Aligned<f32>)| {
-        let mut tile = Tile::new(linear);
+        let mut tile = HeadRows::new(linear);
         for (destinations, of_queries) in tiles(range).zip(of_queries.chunks_mut(TILE * linear.width())) {
             let queries = &queries[destinations.start * linear.width()..destinations.end * linear.width()];
             tile.sum(edges, rows, gradient, destinations);
@@ -169,7 +169,7 @@ pub fn rows_backward(
     let mut pulled = Aligned::zeros(destinations * heads * linear.inputs);
     let parts = gradient.chunks(TILE * linear.width()).zip(pulled.chunks_mut(TILE * heads * linear.inputs));
     for_each(parts.collect(), |(gradient, results): (&[f32], &mut [f32])| {
-        let mut tile = Tile::new(linear);
+        let mut tile = HeadRows::new(linear);
         layer.pull(&mut tile, gradient);
         for (place, results) in results.chunks_mut(heads * linear.inputs).enumerate() {
             for (head, result) in results.chunks_mut(linear.inputs).enumerate() {
@@ -221,7 +221,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Writes the products of the tile's rows to the rows of destinations.
-    fn apply(&self, tile: &mut Tile, results: &mut [f32]) {
+    fn apply(&self, tile: &mut HeadRows, results: &mut [f32]) {
         let Linear { inputs, outputs, heads, .. } = self.linear;
         let (rows, columns) = (results.len() / self.linear.width(), self.columns[0]);
         for head in 0..heads {
@@ -244,7 +244,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Fills a tile with the products of rows of destinations and the weights.
-    fn pull(&self, tile: &mut Tile, rows: &[f32]) {
+    fn pull(&self, tile: &mut HeadRows, rows: &[f32]) {
         let (width, outputs) = (self.linear.width(), self.linear.outputs);
         let count = rows.len() / width;
         tile.clear();
@@ -263,7 +263,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Adds the outer products of rows of destinations and the tile's rows to a gradient of the weights.
-    fn add_outer(&self, tile: &Tile, rows: &[f32], of_linear: &mut Aligned<f32>) {
+    fn add_outer(&self, tile: &HeadRows, rows: &[f32], of_linear: &mut Aligned<f32>) {
         let (width, outputs) = (self.linear.width(), self.linear.outputs);
         for head in 0..self.linear.heads {
             let factors = Factors {
@@ -297,7 +297,7 @@ impl<'a> Layer<'a> {
 }
 
 /// A row for each head of each destination of a tile: `[heads, TILE, stride]`.
-struct Tile {
+struct HeadRows {
     values: Aligned<f32>,
     /// Inputs with padding.
     stride: usize,
@@ -305,7 +305,7 @@ struct Tile {
     products: Aligned<f32>,
 }
 
-impl Tile {
+impl HeadRows {
     fn new(linear: Linear<'_>) -> Self {
         let stride = padded(linear.inputs);
         Self {

@@ -21,8 +21,8 @@ use super::{
     boundary::Boundary,
     config::MessageBits,
     exchange::{
-        BoundaryExchange, BoundaryRows, HAS_FEATURES, Kept, RowsError, TransferBytes, flag, is_set, kept_layers,
-        restored_layers,
+        BoundaryExchange, BoundaryRows, ExchangeState, HAS_FEATURES, RowsError, TransferBytes, flag, is_set,
+        kept_layers, restored_layers,
     },
 };
 use grappa_trainer::{Result, train::key};
@@ -142,13 +142,13 @@ impl Message {
         for channel in &boundary.channels {
             let mut copies: Vec<usize> = channel.copies.clone().collect();
             copies.sort_by(|&a, &b| score(a).total_cmp(&score(b)));
-            let of_group = copies.len().div_ceil(GROUPS);
-            let groups = copies.chunks(of_group).map(|copies| Group {
+            let group_copies = copies.len().div_ceil(GROUPS);
+            let groups = copies.chunks(group_copies).map(|copies| Group {
                 score: copies.iter().map(|&copy| score(copy)).sum(),
                 bytes: BITS.map(|bits| copies.len() as u64 * row_bytes(self.width, bits)),
             });
             channels.push(groups.collect::<Vec<_>>());
-            members.extend(copies.chunks(of_group).map(<[usize]>::to_vec));
+            members.extend(copies.chunks(group_copies).map(<[usize]>::to_vec));
         }
         for (copies, bits) in members.iter().zip(widths(&channels).concat()) {
             copies.iter().for_each(|&copy| self.bits[copy] = bits);
@@ -204,22 +204,22 @@ impl BoundaryExchange for AdaQp {
         Ok(arrived)
     }
 
-    fn kept(&self) -> Kept {
+    fn state(&self) -> ExchangeState {
         let messages = [("states", &self.states), ("gradients", &self.gradients)];
         let messages = messages.into_iter().flat_map(|(kind, messages)| {
             let bits: Vec<_> = messages.iter().map(Message::bits_tensor).collect();
             let variances: Vec<_> = messages.iter().map(Message::variances_tensor).collect();
-            let bits: Kept = kept_layers(&format!("{kind}.bits"), &bits).collect();
-            bits.into_iter().chain(kept_layers(&format!("{kind}.variances"), &variances)).collect::<Kept>()
+            let bits: ExchangeState = kept_layers(&format!("{kind}.bits"), &bits).collect();
+            bits.into_iter().chain(kept_layers(&format!("{kind}.variances"), &variances)).collect::<ExchangeState>()
         });
         messages.chain([flag(HAS_FEATURES, self.has_features)]).collect()
     }
 
-    fn restore(&mut self, kept: Kept) {
-        self.has_features = is_set(HAS_FEATURES, &kept);
+    fn restore(&mut self, state: ExchangeState) {
+        self.has_features = is_set(HAS_FEATURES, &state);
         for (kind, messages) in [("states", &mut self.states), ("gradients", &mut self.gradients)] {
-            let bits = restored_layers(&format!("{kind}.bits"), messages.len(), &kept);
-            let variances = restored_layers(&format!("{kind}.variances"), messages.len(), &kept);
+            let bits = restored_layers(&format!("{kind}.bits"), messages.len(), &state);
+            let variances = restored_layers(&format!("{kind}.variances"), messages.len(), &state);
             for ((message, bits), variances) in messages.iter_mut().zip(bits).zip(variances) {
                 message.restore(bits, variances);
             }

@@ -46,9 +46,9 @@ impl BoundaryExchange for Bns {
             let copies = channel.copies.len() as u64;
             let pair = (u64::from(channel.from) << 32) | u64::from(channel.to);
             let count = ((copies as f64 * self.share).round() as u64).max(1);
-            let mut of_pair: Vec<u64> = (0..count).collect();
-            Feistel::new(copies, key([self.seed, epoch, pair])).forward_all(&mut of_pair);
-            drawn.extend(of_pair.into_iter().map(|copy| (channel.copies.start as u64 + copy) as i64));
+            let mut pair_copies: Vec<u64> = (0..count).collect();
+            Feistel::new(copies, key([self.seed, epoch, pair])).forward_all(&mut pair_copies);
+            drawn.extend(pair_copies.into_iter().map(|copy| (channel.copies.start as u64 + copy) as i64));
             factors.resize(drawn.len(), copies as f32 / count as f32);
         }
         self.drawn = Tensor::from_slice(&drawn);

@@ -47,11 +47,11 @@ impl Boundary {
     pub(super) fn new(lists: &Lists, owners: &Owners, rows: &[u32]) -> Self {
         let (mut sent, mut arriving) = (Vec::new(), Vec::new());
         // The last partition that was found to need a node.
-        let mut needed_by = vec![u32::MAX; owners.of_nodes.len()];
+        let mut needed_by = vec![u32::MAX; owners.by_node.len()];
         for (to, members) in (0..).zip(&owners.members()) {
             let mut needed: Vec<(u32, u32)> = Vec::new();
             for &source in members.iter().flat_map(|&node| lists.list_of(node)) {
-                let owner = owners.of_nodes[source as usize];
+                let owner = owners.by_node[source as usize];
                 if owner != to && std::mem::replace(&mut needed_by[source as usize], to) != to {
                     needed.push((owner, source));
                 }

@@ -6,7 +6,7 @@ use grappa_run::{
     Error, Result,
     config::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Share},
-        Compress, FirstHop, Given, TaskChoice, TrainConfig, TrainOption, shown,
+        ChangedOptions, Compress, FirstHop, TaskChoice, TrainConfig, TrainOption, shown,
     },
     model::{JumpingKnowledge, LayerKind},
     named_enums, serde_text, text_option, train_options,
@@ -300,8 +300,9 @@ fn check(options: &MethodConfig, config: &TrainConfig) -> Result<()> {
     }
     let first_hop = (config.first_hop == FirstHop::Preaggregated).then_some("first-hop");
     let concurrent = (config.concurrent() != config.partitions()).then_some("concurrent");
-    let of_grappa = Given::from_config(config).first_of(&["fanouts", "batch", "halo", "correction", "steps-per-epoch"]);
-    if let Some(option) = of_grappa.map(|(option, _)| option).or(first_hop).or(concurrent) {
+    let sampling_option =
+        ChangedOptions::from_config(config).first_of(&["fanouts", "batch", "halo", "correction", "steps-per-epoch"]);
+    if let Some(option) = sampling_option.map(|(option, _)| option).or(first_hop).or(concurrent) {
         return refuse(format!(
             "{option} belongs to `--method grappa`, and method is {method}, whose steps take all nodes and edges: leave it out"
         ));

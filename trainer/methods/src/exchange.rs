@@ -40,7 +40,7 @@ pub(crate) struct BoundaryRows<'a> {
 }
 
 /// What an exchange keeps from epoch to epoch, by name.
-pub(crate) type Kept = Vec<(String, Tensor)>;
+pub(crate) type ExchangeState = Vec<(String, Tensor)>;
 
 /// What partitions receive of the rows that other partitions send.
 ///
@@ -66,12 +66,12 @@ pub(crate) trait BoundaryExchange: Send {
     fn observe(&mut self, _val_loss: f64) {}
 
     /// What later epochs depend on, for a checkpoint.
-    fn kept(&self) -> Kept {
+    fn state(&self) -> ExchangeState {
         Vec::new()
     }
 
     /// Continues from what an exchange of the same run [kept](Self::kept).
-    fn restore(&mut self, _kept: Kept) {}
+    fn restore(&mut self, _kept: ExchangeState) {}
 
     /// The error of the states that this process sent in this step. None if they arrive as they are.
     fn error(&self) -> Option<RowsError> {
@@ -93,8 +93,8 @@ pub(super) fn flag(name: &str, is_set: bool) -> (String, Tensor) {
 }
 
 /// Whether a [`flag`] is kept, and set.
-pub(super) fn is_set(name: &str, kept: &Kept) -> bool {
-    kept.iter().any(|(found, value)| found == name && value.double_value(&[0]) == 1.0)
+pub(super) fn is_set(name: &str, state: &ExchangeState) -> bool {
+    state.iter().any(|(found, value)| found == name && value.double_value(&[0]) == 1.0)
 }
 
 /// The kept rows of each layer, which have the names `KIND.LAYER`.
@@ -107,10 +107,10 @@ pub(super) fn kept_layers<'a>(
 }
 
 /// The rows of [`kept_layers`].
-pub(super) fn restored_layers(kind: &str, count: usize, kept: &Kept) -> Vec<Option<Tensor>> {
+pub(super) fn restored_layers(kind: &str, count: usize, state: &ExchangeState) -> Vec<Option<Tensor>> {
     let of_layer = |layer| {
         let name = format!("{kind}.{layer}");
-        kept.iter().find(|(found, _)| *found == name).map(|(_, rows)| rows.shallow_clone())
+        state.iter().find(|(found, _)| *found == name).map(|(_, rows)| rows.shallow_clone())
     };
     (0..count).map(of_layer).collect()
 }

@@ -19,13 +19,13 @@ impl NodeFeatures {
         let mut nodes = nodes.to_vec();
         nodes.sort_unstable();
         nodes.dedup();
-        let of_store = store_features(store)?;
-        let width = of_store.width();
+        let store_rows = store_features(store)?;
+        let width = store_rows.width();
         let mut values = vec![0.0; nodes.len() * width];
         let mut start = 0;
         for run in nodes.chunk_by(|a, b| a.0 + 1 == b.0) {
             let end = start + run.len() * width;
-            of_store.read(run[0].0..run[0].0 + run.len() as u64, &mut values[start..end])?;
+            store_rows.read(run[0].0..run[0].0 + run.len() as u64, &mut values[start..end])?;
             start = end;
         }
         let rows = Tensor::from_slice(&values).view([nodes.len() as i64, width as i64]);

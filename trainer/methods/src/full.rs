@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::{
-    exchange::{BoundaryExchange, BoundaryRows, HAS_FEATURES, Kept, bytes_of, flag, is_set},
+    exchange::{BoundaryExchange, BoundaryRows, ExchangeState, HAS_FEATURES, bytes_of, flag, is_set},
     wire::Wire,
 };
 use grappa_trainer::Result;
@@ -52,12 +52,12 @@ impl BoundaryExchange for Full {
         Ok(arrived.view([-1, width]))
     }
 
-    fn kept(&self) -> Kept {
+    fn state(&self) -> ExchangeState {
         vec![flag(HAS_FEATURES, self.has_features)]
     }
 
-    fn restore(&mut self, kept: Kept) {
+    fn restore(&mut self, state: ExchangeState) {
         // Several processes do send them again.
-        self.has_features = self.wire.is_none() && is_set(HAS_FEATURES, &kept);
+        self.has_features = self.wire.is_none() && is_set(HAS_FEATURES, &state);
     }
 }

@@ -199,17 +199,17 @@ mod tests {
 
     #[test]
     fn an_edge_is_in_the_tree_with_the_probability_that_is_its_effective_resistance() {
-        let (mut bridge, mut of_triangle) = (0, 0);
+        let (mut bridge, mut triangles) = (0, 0);
         const TREES: u64 = 3000;
         for seed in 0..TREES {
             let parents = paths(0).tree(&[0, 1, 2, 3, 4, 5, 6], key([seed]));
             let has = |a: u32, b: u32| parents[a as usize] == b || parents[b as usize] == a;
             bridge += u64::from(has(2, 3));
-            of_triangle += u64::from(has(0, 1));
+            triangles += u64::from(has(0, 1));
         }
         assert_eq!(bridge, TREES);
         // Two of the three edges of a triangle; the deviation is 0.5 / 55.
-        let share = of_triangle as f64 / TREES as f64;
+        let share = triangles as f64 / TREES as f64;
         assert!((share - 2.0 / 3.0).abs() < 0.045, "{share}");
     }
 }

@@ -60,9 +60,9 @@ impl PartitionedGraph {
     ) -> Result<Self> {
         check(options.method, inputs, owners)?;
         let lists = Lists::read(inputs, progress)?;
-        let nodes = owners.of_nodes.len();
+        let nodes = owners.by_node.len();
         match options.method {
-            Method::CoFree => Self::vertex_cut(options, inputs, &lists, &owners.of_nodes),
+            Method::CoFree => Self::vertex_cut(options, inputs, &lists, &owners.by_node),
             Method::Isolated => Self::edge_cut(inputs, &lists, owners, false),
             Method::Llcg => Self::edge_cut(inputs, &lists, &Owners::one(nodes), false),
             Method::Gern => {
@@ -81,12 +81,12 @@ impl PartitionedGraph {
     /// If adjacency lists are damaged.
     pub(crate) fn parts(inputs: &FullGraphInputs<'_>, owners: &Owners, progress: &dyn Progress) -> Result<Vec<Self>> {
         let lists = Lists::read(inputs, progress)?;
-        let (owners, members) = (&owners.of_nodes, owners.members());
+        let (owners, members) = (&owners.by_node, owners.members());
         let mut rows = vec![0u32; owners.len()];
         for members in &members {
             (0..).zip(members).for_each(|(row, &node)| rows[node as usize] = row);
         }
-        let of_members = members.iter().zip(0..).map(|(members, partition)| {
+        let placed_members = members.iter().zip(0..).map(|(members, partition)| {
             let mut edges = sample::Block { destinations: members.len(), offsets: vec![0], ..sample::Block::default() };
             for &node in members {
                 let inside = lists.list_of(node).iter().filter(|source| owners[**source as usize] == partition);
@@ -102,15 +102,15 @@ impl PartitionedGraph {
             let factors = vec![1.0; seeds.len()];
             Self::of_rows(inputs, nodes, Boundary::default(), vec![edges], seeds, factors)
         });
-        of_members.collect()
+        placed_members.collect()
     }
 
     /// The nodes of this process's partitions, each with its in-edges. `has_copies`: whether partitions get copies of the sources that they
     /// lack; otherwise these edges are missing.
     fn edge_cut(inputs: &FullGraphInputs<'_>, lists: &Lists, owners: &Owners, has_copies: bool) -> Result<Self> {
-        let mut rows = vec![u32::MAX; owners.of_nodes.len()];
+        let mut rows = vec![u32::MAX; owners.by_node.len()];
         let mut nodes: Vec<NodeId> = Vec::new();
-        for (node, &partition) in (0..).zip(&owners.of_nodes) {
+        for (node, &partition) in (0..).zip(&owners.by_node) {
             if owners.has(partition) {
                 rows[node as usize] = nodes.len() as u32;
                 nodes.push(NodeId(node));
@@ -123,13 +123,13 @@ impl PartitionedGraph {
         row_number(nodes.len() + boundary.arriving.len())?;
         let mut edges = sample::Block { destinations: nodes.len(), offsets: vec![0], ..sample::Block::default() };
         for node in &nodes {
-            let partition = owners.of_nodes[node.0 as usize];
+            let partition = owners.by_node[node.0 as usize];
             let sources = lists.list_of(node.0 as u32).iter().copied();
-            edges.indices.extend(sources.filter(|&source| has_copies || owners.of_nodes[source as usize] == partition));
+            edges.indices.extend(sources.filter(|&source| has_copies || owners.by_node[source as usize] == partition));
             edges.offsets.push(edges.indices.len() as u32);
         }
         // The place of the copy of each node in the partition whose edges are numbered.
-        let mut copy_of = vec![u32::MAX; owners.of_nodes.len()];
+        let mut copy_of = vec![u32::MAX; owners.by_node.len()];
         for (partition, members) in (0..).zip(&owners.members()).filter(|(owner, _)| owners.has(*owner)) {
             for channel in boundary.arriving_channels.iter().filter(|channel| channel.to == partition) {
                 for copy in channel.copies.clone() {
@@ -141,7 +141,7 @@ impl PartitionedGraph {
                 let weight = 1.0 / lists.list_of(node).len().max(1) as f32;
                 for index in &mut edges.indices[edges.offsets[row] as usize..edges.offsets[row + 1] as usize] {
                     let source = *index as usize;
-                    if owners.of_nodes[source] == partition {
+                    if owners.by_node[source] == partition {
                         *index = rows[source];
                     } else {
                         boundary.weights[copy_of[source] as usize] += weight;
@@ -256,8 +256,8 @@ impl PartitionedGraph {
 /// Names of rows. States of the same node in several partitions have different dropout.
 fn names(nodes: &[NodeId]) -> Vec<u64> {
     let is_once = nodes.is_sorted_by(|a, b| a < b);
-    let of_row = |(row, node): (u64, &NodeId)| if is_once { node.0 } else { random::combine(node.0, row) };
-    (0..).zip(nodes).map(of_row).collect()
+    let key_of_row = |(row, node): (u64, &NodeId)| if is_once { node.0 } else { random::combine(node.0, row) };
+    (0..).zip(nodes).map(key_of_row).collect()
 }
 
 /// A uniform number as a fraction from 0 to below 1.
@@ -293,7 +293,7 @@ fn check(method: Method, inputs: &FullGraphInputs<'_>, owners: &Owners) -> Resul
     let values = model.inputs as u64 + ROWS_OF_LAYER * (hidden + model.outputs as u64);
     let chunks = manifest.chunk_starts.windows(2).zip(&manifest.chunks);
     let own = chunks.filter(|(bounds, _)| {
-        let owner = owners.of_nodes.get(bounds[0] as usize);
+        let owner = owners.by_node.get(bounds[0] as usize);
         owner.is_some_and(|&partition| owners.has(partition))
     });
     let (nodes, edges) =

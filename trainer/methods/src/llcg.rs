@@ -20,11 +20,11 @@ use grappa_trainer::{
 };
 use tch::{Tensor, no_grad};
 
-use super::{exchange::Kept, step::FullStep};
+use super::{exchange::ExchangeState, step::FullStep};
 
 /// The partitions while they train apart from each other.
 pub(crate) struct LocalParts {
-    parts: Vec<Part>,
+    parts: Vec<TrainedPart>,
     steps: u64,
     seed: u64,
     /// The largest norm of a gradient; 0 if there is none.
@@ -32,7 +32,7 @@ pub(crate) struct LocalParts {
 }
 
 /// A partition with training nodes.
-struct Part {
+struct TrainedPart {
     step: FullStep,
     optimizer: Optimizer,
 }
@@ -45,7 +45,7 @@ impl LocalParts {
         let decay = (&config.weight_decay, config.layers);
         Self {
             parts: with_seeds
-                .map(|step| Part {
+                .map(|step| TrainedPart {
                     step,
                     optimizer: Optimizer::new(config.optimizer, config.momentum, decay, inputs.model.parameters()),
                 })
@@ -73,17 +73,17 @@ impl LocalParts {
                     names: pass.names.is_some().then(|| part.step.graph.names.clone()),
                     ..pass.clone()
                 };
-                let of_step = part.step.add_gradient(whole, &pass)?;
+                let step_sums = part.step.add_gradient(whole, &pass)?;
                 parameters.scale_gradient(1.0 / seeds);
                 if self.clip > 0.0 {
                     parameters.clip_gradient(self.clip);
                 }
                 part.optimizer.step(&values, &parameters.flat_gradient(), whole.rate);
                 parameters.zero_gradient();
-                sums.edges += of_step.edges;
+                sums.edges += step_sums.edges;
                 if step == self.steps {
-                    sums.loss += of_step.loss;
-                    sums.right += of_step.right;
+                    sums.loss += step_sums.loss;
+                    sums.right += step_sums.right;
                 }
             }
             no_grad(|| mean += &values * share);
@@ -109,16 +109,16 @@ impl LocalParts {
     }
 
     /// The optimizers, for a checkpoint.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn state(&self) -> ExchangeState {
         let parts = (0..).zip(&self.parts);
         parts.flat_map(|(number, part)| named_moments(number, &part.optimizer)).collect()
     }
 
     /// Continues after `rounds` rounds.
-    pub(crate) fn restore(&mut self, kept: &Kept, rounds: u64) {
+    pub(crate) fn restore(&mut self, state: &ExchangeState, rounds: u64) {
         for (number, part) in (0..).zip(&mut self.parts) {
             for (name, moment) in named_moments(number, &part.optimizer) {
-                if let Some((_, value)) = kept.iter().find(|(found, _)| *found == name) {
+                if let Some((_, value)) = state.iter().find(|(found, _)| *found == name) {
                     no_grad(|| moment.shallow_clone().copy_(value));
                 }
             }
@@ -128,7 +128,7 @@ impl LocalParts {
 }
 
 /// The moments of a partition's optimizer: the tensors themselves.
-fn named_moments(number: u32, optimizer: &Optimizer) -> Kept {
+fn named_moments(number: u32, optimizer: &Optimizer) -> ExchangeState {
     let moments = optimizer.moments();
     moments.into_iter().map(|(name, moment)| (format!("optimizer.{number}.{name}"), moment.shallow_clone())).collect()
 }

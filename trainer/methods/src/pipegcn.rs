@@ -10,7 +10,7 @@ use tch::Tensor;
 use super::{
     boundary::Boundary,
     exchange::{
-        BoundaryExchange, BoundaryRows, HAS_FEATURES, Kept, RowsError, bytes_of, flag, is_set, kept_layers,
+        BoundaryExchange, BoundaryRows, ExchangeState, HAS_FEATURES, RowsError, bytes_of, flag, is_set, kept_layers,
         restored_layers,
     },
 };
@@ -35,9 +35,9 @@ impl PipeGcn {
 }
 
 /// Returns the rows of the last epoch, and keeps those for the next one.
-fn late(kept: &mut Option<Tensor>, sent: &Tensor, smoothing: f64) -> Tensor {
-    let before = kept.take();
-    *kept = Some(match &before {
+fn late(state: &mut Option<Tensor>, sent: &Tensor, smoothing: f64) -> Tensor {
+    let before = state.take();
+    *state = Some(match &before {
         Some(before) if smoothing > 0.0 => before * smoothing + sent * (1.0 - smoothing),
         _ => sent.copy(),
     });
@@ -68,17 +68,17 @@ impl BoundaryExchange for PipeGcn {
         Ok(late(&mut self.gradients[sent.layer], &sent.rows, self.smoothing))
     }
 
-    fn kept(&self) -> Kept {
+    fn state(&self) -> ExchangeState {
         kept_layers("states", &self.states)
             .chain(kept_layers("gradients", &self.gradients))
             .chain([flag(HAS_FEATURES, self.has_features)])
             .collect()
     }
 
-    fn restore(&mut self, kept: Kept) {
-        self.states = restored_layers("states", self.states.len(), &kept);
-        self.gradients = restored_layers("gradients", self.gradients.len(), &kept);
-        self.has_features = is_set(HAS_FEATURES, &kept);
+    fn restore(&mut self, state: ExchangeState) {
+        self.states = restored_layers("states", self.states.len(), &state);
+        self.gradients = restored_layers("gradients", self.gradients.len(), &state);
+        self.has_features = is_set(HAS_FEATURES, &state);
     }
 
     fn error(&self) -> Option<RowsError> {

@@ -59,8 +59,8 @@ impl FullStep {
         pass: &Pass,
     ) -> Result<FullGraphSums> {
         let graph = &self.graph;
-        let of_epoch = graph.paths.as_ref().map(|paths| paths.block(epoch, self.features.device()));
-        let block = match &of_epoch {
+        let epoch_block = graph.paths.as_ref().map(|paths| paths.block(epoch, self.features.device()));
+        let block = match &epoch_block {
             Some(block) => block,
             None => &graph.blocks[epoch as usize % graph.blocks.len()],
         };

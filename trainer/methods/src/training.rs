@@ -11,7 +11,7 @@ use grappa_trainer::{
 use super::{
     choice::{RunShape, exchange_of},
     config::{Method, MethodConfig},
-    exchange::Kept,
+    exchange::ExchangeState,
     features::NodeFeatures,
     graph::PartitionedGraph,
     llcg::LocalParts,
@@ -112,19 +112,19 @@ impl FullGraphMethod for FullTraining {
         exchange.into_iter().for_each(|exchange| exchange.observe(val_loss));
     }
 
-    fn kept(&self) -> Kept {
-        let Some(graph) = &self.graph else { return Kept::new() };
-        let exchange = graph.step.exchange.iter().flat_map(|exchange| exchange.kept());
-        exchange.chain(graph.local.iter().flat_map(LocalParts::kept)).collect()
+    fn state(&self) -> ExchangeState {
+        let Some(graph) = &self.graph else { return ExchangeState::new() };
+        let exchange = graph.step.exchange.iter().flat_map(|exchange| exchange.state());
+        exchange.chain(graph.local.iter().flat_map(LocalParts::state)).collect()
     }
 
-    fn restore(&mut self, kept: Kept, epochs: u64) {
+    fn restore(&mut self, state: ExchangeState, epochs: u64) {
         let Some(graph) = &mut self.graph else { return };
         if let Some(local) = &mut graph.local {
-            local.restore(&kept, epochs);
+            local.restore(&state, epochs);
         }
         if let Some(exchange) = &mut graph.step.exchange {
-            exchange.restore(kept);
+            exchange.restore(state);
         }
     }
 }

@@ -12,7 +12,7 @@ use tch::{Device, Tensor};
 use super::{
     boundary::{Boundary, Channel},
     config::{RateSchedule, RateUnit},
-    exchange::{BoundaryExchange, BoundaryRows, Kept, RowsError, bytes_of},
+    exchange::{BoundaryExchange, BoundaryRows, ExchangeState, RowsError, bytes_of},
     wire::Wire,
 };
 use grappa_trainer::{Result, train::key};
@@ -93,7 +93,7 @@ impl Varco {
         }
         let per_row = self.units_of_row(width);
         let units_of = |channel: &Channel| channel.copies.len() as u64 * per_row;
-        let counts = channels.iter().map(|channel| kept(units_of(channel), self.rate) as usize);
+        let counts = channels.iter().map(|channel| units_to_send(units_of(channel), self.rate) as usize);
         let mut indices = vec![0; counts.clone().sum()];
         let mut rest = &mut indices[..];
         let parts = channels.iter().zip(counts).map(|(channel, count)| {
@@ -111,7 +111,7 @@ impl Varco {
     /// Number of values of a channel that travel.
     fn values_of(&self, width: i64, channel: &Channel) -> u64 {
         let per_row = self.units_of_row(width);
-        kept(channel.copies.len() as u64 * per_row, self.rate) * width as u64 / per_row
+        units_to_send(channel.copies.len() as u64 * per_row, self.rate) * width as u64 / per_row
     }
 
     fn units_of_row(&self, width: i64) -> u64 {
@@ -180,7 +180,7 @@ fn draw_ascending(order: &Feistel, first: u64, indices: &mut [i64]) {
 }
 
 /// The number of units of a message that travel.
-fn kept(units: u64, rate: f64) -> u64 {
+fn units_to_send(units: u64, rate: f64) -> u64 {
     (units as f64 / rate).ceil() as u64
 }
 
@@ -233,15 +233,15 @@ impl BoundaryExchange for Varco {
         }
     }
 
-    fn kept(&self) -> Kept {
+    fn state(&self) -> ExchangeState {
         let Stalls { lowest, waited, halvings } = self.stalls;
         let lowest = lowest.map(|lowest| (LOWEST.to_owned(), bits_of(lowest)));
         let counts = Tensor::from_slice(&[waited as f32, halvings as f32]);
         lowest.into_iter().chain([(STALLS.to_owned(), counts)]).collect()
     }
 
-    fn restore(&mut self, kept: Kept) {
-        for (name, value) in kept {
+    fn restore(&mut self, state: ExchangeState) {
+        for (name, value) in state {
             match &*name {
                 LOWEST => self.stalls.lowest = Some(of_bits(&value)),
                 _ => {

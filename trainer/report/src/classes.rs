@@ -163,7 +163,7 @@ impl<'a> Classes<'a> {
             options += &format!("<option value=\"{class}\">{}</option>", self.name(class));
         }
         let classes: Vec<_> = (0..matrix.len())
-            .map(|class| serde_json::json!({ "told": self.told(matrix, class), "others": others(matrix, class) }))
+            .map(|class| serde_json::json!({ "told": self.describe(matrix, class), "others": others(matrix, class) }))
             .collect();
         format!(
             "<section id=\"chooser\" hidden>\n<h2><label for=\"class\">One class</label></h2>\n\
@@ -176,7 +176,7 @@ impl<'a> Classes<'a> {
     }
 
     /// How many nodes of a class are predicted right.
-    fn told(&self, matrix: &[Vec<u64>], class: usize) -> String {
+    fn describe(&self, matrix: &[Vec<u64>], class: usize) -> String {
         let (right, nodes) = (matrix[class][class], self.nodes(class));
         let predicted = self.scores.per_class[class].predicted;
         let wrong = predicted.saturating_sub(right);

@@ -10,7 +10,7 @@ use grappa_run::{
 use crate::{html::escape, scale::Unit};
 
 /// A name and a value. Values that a run lacks have no tile.
-type Tile = (String, Option<String>);
+type NamedValue = (String, Option<String>);
 
 /// The tiles of a run with this number of partitions.
 pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: u32) -> String {
@@ -18,7 +18,7 @@ pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: 
     let leading = monitored_tiles(summary);
     let is_repeated = |title: &str| leading.iter().any(|(leading, value)| leading == title && value.is_some());
     let scores = score_tiles(summary, scores).into_iter().filter(|(title, _)| !is_repeated(title));
-    let scores: Vec<Tile> = scores.collect();
+    let scores: Vec<NamedValue> = scores.collect();
     for (title, value) in leading.into_iter().chain(scores).chain(others(summary, partitions)) {
         if let Some(value) = value {
             html += &format!("<div><span>{title}</span><b>{value}</b></div>\n");
@@ -28,7 +28,7 @@ pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: 
 }
 
 /// What decides which epoch is the best, unless it is the score of the task, which comes first anyway.
-fn monitored_tiles(summary: &Summary) -> Vec<Tile> {
+fn monitored_tiles(summary: &Summary) -> Vec<NamedValue> {
     let best = summary.monitored();
     let monitor = summary.config.monitor;
     if best.name == summary.task.score_name() {
@@ -40,7 +40,7 @@ fn monitored_tiles(summary: &Summary) -> Vec<Tile> {
     vec![tile("test", best.test), tile("val", best.val)]
 }
 
-fn link_tiles(summary: &Summary, split: &str) -> Vec<Tile> {
+fn link_tiles(summary: &Summary, split: &str) -> Vec<NamedValue> {
     let [test, val] = [summary.test_mrr, summary.val_mrr].map(number);
     let mut tiles = vec![("test MRR".to_owned(), test), ("val MRR".to_owned(), val)];
     if let Some(links) = &summary.links {
@@ -58,7 +58,7 @@ fn link_tiles(summary: &Summary, split: &str) -> Vec<Tile> {
 }
 
 /// Scores, each with the name of its split.
-fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
+fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<NamedValue> {
     let (score, is_single) = (summary.score(), summary.task == Task::MultiClass);
     let split = scores.map_or("test", |scores| &scores.split);
     let scored = escape(split);
@@ -88,7 +88,7 @@ fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
     ]
 }
 
-fn target_tiles(summary: &Summary, scored: &str, scores: Option<&ScoreReport>) -> Vec<Tile> {
+fn target_tiles(summary: &Summary, scored: &str, scores: Option<&ScoreReport>) -> Vec<NamedValue> {
     let baselines = scores.map(|scores| &scores.per_target[..]);
     let baseline = match baselines {
         Some([target]) => target.baseline_rmse,
@@ -109,7 +109,7 @@ fn target_tiles(summary: &Summary, scored: &str, scores: Option<&ScoreReport>) -
     shown.into_iter().chain([("evaluated".to_owned(), how)]).collect()
 }
 
-fn others(summary: &Summary, partitions: u32) -> Vec<Tile> {
+fn others(summary: &Summary, partitions: u32) -> Vec<NamedValue> {
     let gradient = summary.gradient_bytes_per_step.filter(|_| partitions > 1);
     let rate = summary.sampled_edges_per_second;
     let read = (summary.epochs > 0).then_some(summary.bytes_read);

@@ -64,8 +64,8 @@ impl Match {
         if !matches!(matched, Self::Same | Self::Reordered(_)) {
             return matched;
         }
-        let of_store: HashMap<String, Meaning<'_>> = Meaning::of_all(store).collect();
-        match Meaning::of_all(run).find(|(name, meaning)| of_store.get(name) != Some(meaning)) {
+        let meanings: HashMap<String, Meaning<'_>> = Meaning::of_all(store).collect();
+        match Meaning::of_all(run).find(|(name, meaning)| meanings.get(name) != Some(meaning)) {
             Some((name, _)) => Self::Encoded(name),
             None => matched,
         }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn columns_of_the_same_name_must_have_the_same_meaning() {
         let index = |values: &[&str]| Encoding::Category { values: names(values), form: CategoryForm::Index };
-        let of_column =
+        let column_meaning =
             |encoding| Schema { features: vec![Column { name: "c".into(), encoding }], ..Schema::default() };
         let missing = Missing::Refused;
         let mean = Missing::Mean(0.5);
@@ -198,7 +198,7 @@ mod tests {
             (Encoding::Date { missing }, Encoding::Date { missing: mean }, true),
             (Encoding::Date { missing }, Encoding::Number { missing }, false),
         ] {
-            let (run, store) = (of_column(run), of_column(store));
+            let (run, store) = (column_meaning(run), column_meaning(store));
             let matched = Match::of_features(&run, &store);
             assert_eq!(matched == Match::Same, is_same, "{run:?} {store:?}");
             assert_eq!(matched.is_other(), !is_same);

@@ -121,7 +121,7 @@ pub struct TargetScore {
 
 /// The mean of a score over the targets that have it. None if one has nodes, and lacks it.
 pub(super) fn mean_of(scores: &[TargetScore], score: impl Fn(&TargetScore) -> Option<f64>) -> Option<f64> {
-    let scores = scores.iter().filter(|of_target| of_target.nodes > 0);
+    let scores = scores.iter().filter(|target_scores| target_scores.nodes > 0);
     mean(&scores.map(score).collect::<Option<Vec<f64>>>()?)
 }
 

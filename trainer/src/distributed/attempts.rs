@@ -69,13 +69,13 @@ impl<'a> Attempts<'a> {
                 attempt += 1;
             }
             let is_begun = self.is_begun(attempt)?;
-            let of_same_rank = self.get(&format!("{attempt}/{}", keys::hello(self.place.rank)))?;
+            let greeting = self.get(&format!("{attempt}/{}", keys::hello(self.place.rank)))?;
             let is_left = self.get(&format!("{attempt}/{}", keys::LEFT))?.is_some();
-            if is_begun && of_same_rank.is_none() && !is_left {
+            if is_begun && greeting.is_none() && !is_left {
                 return Ok(attempt);
             }
             if Instant::now() > until {
-                return Err(match of_same_rank.filter(|_| !is_left) {
+                return Err(match greeting.filter(|_| !is_left) {
                     Some(found) => duplicate(self.place, &found),
                     None => never_came(&[0], self.place, self.timeout, None),
                 });

@@ -107,8 +107,8 @@ impl ProcessGroup {
             Some(lengths) => lengths.iter().map(|length| *length as i64).collect(),
             None => {
                 let one_each = vec![1; messages.len()];
-                let told = self.all_to_all_values(&Tensor::from_slice(&sent), &one_each, &one_each)?;
-                Vec::try_from(told).expect("a length of each rank")
+                let received_values = self.all_to_all_values(&Tensor::from_slice(&sent), &one_each, &one_each)?;
+                Vec::try_from(received_values).expect("a length of each rank")
             }
         };
         let output = self.all_to_all_values(&Tensor::from_slice(&messages.concat()), &sent, &received)?;

@@ -66,10 +66,10 @@ pub(super) fn compare(place: &Place, own: &Arrival, rank: u32, other: &[u8]) -> 
     }
     for (name, value) in &own.hello.same {
         let same = other.hello.same.iter().find(|(other, _)| other == name);
-        let of_other = same.map_or("none", |(_, value)| value);
-        if of_other != value {
+        let other_value = same.map_or("none", |(_, value)| value);
+        if other_value != value {
             return Err(Error::Distributed(format!(
-                "ranks differ in the {name}: rank {} has {value}, and rank {rank} on {} has {of_other}",
+                "ranks differ in the {name}: rank {} has {value}, and rank {rank} on {} has {other_value}",
                 place.rank, other.host
             )));
         }

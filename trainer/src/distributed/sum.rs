@@ -33,13 +33,13 @@ impl ProcessGroup {
         let slices = slices(flat.numel(), self.place().ranks as usize);
         let lengths: Vec<i64> = slices.iter().map(|slice| slice.len() as i64).collect();
         let own = slices[rank].len();
-        let of_each = vec![own as i64; slices.len()];
+        let slice_lengths = vec![own as i64; slices.len()];
         let mut parts = Tensor::empty([(own * slices.len()) as i64], (Kind::Float, Device::Cpu));
 
-        let of_own_slice = self.receive(&parts, &of_each, 0)?;
+        let slice_parts = self.receive(&parts, &slice_lengths, 0)?;
         // A rank sends the sum of its slice when it has all parts, so that part of the tensor has left by then.
         let sums = self.receive(&flat, &lengths, 1)?;
-        self.send(of_own_slice, &flat, Some(&lengths))?;
+        self.send(slice_parts, &flat, Some(&lengths))?;
         let mut own_slice = flat.narrow(0, slices[rank].start as i64, own as i64);
         add_up(shim::values_mut(&mut parts), shim::values_mut(&mut own_slice), rank);
         self.send(sums, &own_slice, None)

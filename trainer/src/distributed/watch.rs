@@ -64,9 +64,9 @@ impl Watch {
             alive: vec![(Vec::new(), now); place.ranks as usize],
         })));
         let beat = BEAT.min(timeout / BEATS_OF_TIMEOUT);
-        let of_thread = (store.clone(), place.clone(), seen.clone());
+        let captured = (store.clone(), place.clone(), seen.clone());
         let started = thread::Builder::new().name("watch".into()).spawn(move || {
-            let (store, place, seen) = of_thread;
+            let (store, place, seen) = captured;
             for beats in 1.. {
                 seen.note(seen.look(&store, &place, beats).as_ref().map(|_| ()).map_err(String::as_str));
                 if ended.recv_timeout(beat) != Err(RecvTimeoutError::Timeout) {

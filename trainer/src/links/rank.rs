@@ -232,18 +232,18 @@ impl LinkEmbeddings<'_> {
             self.read_any(edges.edges.iter().map(|edge| edge.0))?,
             self.read_any(edges.edges.iter().map(|edge| edge.1))?,
         ];
-        let [of_edges, magnitudes] = no_grad(|| {
+        let [edge_scores, magnitudes] = no_grad(|| {
             let products = self.decoder.queries(&from) * self.decoder.keys(&to);
             let magnitudes = products.abs().sum_dim_intlist([1i64].as_slice(), false, Kind::Float);
             [self.decoder.score(&from, &to), magnitudes]
         })
         .map(|tensor: Tensor| tensor.to_device(Device::Cpu).contiguous());
-        let of_edges = shim::values::<f32>(&of_edges).iter().zip(shim::values::<f32>(&magnitudes));
+        let edge_scores = shim::values::<f32>(&edge_scores).iter().zip(shim::values::<f32>(&magnitudes));
         let mut excluded: HashMap<NodeId, Arc<[u64]>> = HashMap::new();
         let mut ranks: Vec<AmongAll> = edges
             .edges
             .iter()
-            .zip(of_edges)
+            .zip(edge_scores)
             .map(|(&(source, destination), (&score, &magnitude))| {
                 let destination = self.destinations.position(destination);
                 let left_out = excluded.entry(source).or_insert_with(|| Arc::from(self.excluded(source, known)));

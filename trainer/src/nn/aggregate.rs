@@ -95,9 +95,9 @@ fn copies_with_kernel(backend: Backend, places: &Arc<Csr>, rows: &Tensor) -> Ten
 
 fn copies_of<T: Element>(backend: Backend, places: &Arc<Csr>, rows: &Tensor) -> Tensor {
     let rows = rows.contiguous();
-    let (kept, sources) = (Arc::clone(places), rows.size()[0]);
+    let (saved_places, sources) = (Arc::clone(places), rows.size()[0]);
     shim::with_gradient(copies::<T>(backend, places, &rows), &[&rows], move |gradient, _| {
-        vec![Some(sum_copies::<T>(backend, &kept, gradient, sources))]
+        vec![Some(sum_copies::<T>(backend, &saved_places, gradient, sources))]
     })
 }
 
@@ -259,12 +259,12 @@ fn sum_with_kernel<T: Element>(backend: Backend, block: &Block, factors: Factors
         Some(own) => copies::<T>(backend, own, &rows),
     };
     shim::with_gradients(&[&own, &aggregated], &[&rows], move |gradients, _| {
-        let [of_own, of_aggregated] = gradients else { unreachable!("two outputs") };
-        let of_own = of_own.as_ref().map(Tensor::contiguous).map(|of_own| match &own_places {
-            None => of_own,
-            Some(own) => sum_copies::<T>(backend, own, &of_own, own.sources as i64),
+        let [own_gradient, aggregated_gradient] = gradients else { unreachable!("two outputs") };
+        let own_gradient = own_gradient.as_ref().map(Tensor::contiguous).map(|own_gradient| match &own_places {
+            None => own_gradient,
+            Some(own) => sum_copies::<T>(backend, own, &own_gradient, own.sources as i64),
         });
-        let of_aggregated = match of_aggregated {
+        let aggregated_gradient = match aggregated_gradient {
             Some(gradient) => gradient.contiguous(),
             None => Tensor::zeros([destinations, width], (T::KIND, Device::Cpu)),
         };
@@ -277,10 +277,10 @@ fn sum_with_kernel<T: Element>(backend: Backend, block: &Block, factors: Factors
             edges: weights.as_deref(),
             inputs: factors.results.as_deref(),
             results: factors.sources.as_deref(),
-            added: of_own.as_ref().map_or(&[], shim::values),
+            added: own_gradient.as_ref().map_or(&[], shim::values),
             ..GatherPlan::from_lists(offsets, indices)
         };
-        sum::<T>(backend, &of_aggregated, plan, &mut result);
+        sum::<T>(backend, &aggregated_gradient, plan, &mut result);
         vec![Some(result)]
     });
     (own, aggregated)
@@ -307,13 +307,13 @@ fn operator_weights(block: &Block, kind: Aggregate, scaling: Scaling) -> Option<
         };
         if let Some(results) = &factors.results {
             for (factor, bounds) in results.iter().zip(csr.offsets.windows(2)) {
-                let of_result = &mut weights[bounds[0] as usize..bounds[1] as usize];
-                of_result.iter_mut().for_each(|weight| *weight *= factor);
+                let destination_weights = &mut weights[bounds[0] as usize..bounds[1] as usize];
+                destination_weights.iter_mut().for_each(|weight| *weight *= factor);
             }
         }
         if let Some(sources) = &factors.sources {
-            let of_sources = csr.indices.iter().map(|&source| sources[source as usize]);
-            weights.iter_mut().zip(of_sources).for_each(|(weight, factor)| *weight *= factor);
+            let source_factors = csr.indices.iter().map(|&source| sources[source as usize]);
+            weights.iter_mut().zip(source_factors).for_each(|(weight, factor)| *weight *= factor);
         }
         send_together(&[&weights], block.device()).pop()
     })
@@ -328,8 +328,8 @@ fn largest_with_kernel<T: Element>(block: &Block, messages: &Tensor) -> Tensor {
     let csr = Arc::clone(&block.csr);
     shim::with_gradient(result, &[&messages], move |gradient, _| {
         let mut result = Tensor::empty([csr.sources as i64, width], (T::KIND, Device::Cpu));
-        let (gradient, of_rows) = (shim::values(gradient), shim::values_mut(&mut result));
-        max::max_backward::<T>(gradient, width as usize, &winners, csr.transposed(), of_rows);
+        let (gradient, row_gradients) = (shim::values(gradient), shim::values_mut(&mut result));
+        max::max_backward::<T>(gradient, width as usize, &winners, csr.transposed(), row_gradients);
         vec![Some(result)]
     })
 }

@@ -34,14 +34,14 @@ pub(crate) fn sum_logits(backend: Backend, block: &Block, sources: &Tensor, dest
     let detached = scores.each_ref().map(Tensor::detach);
     let shape = Shape::new(block, sources, heads);
     let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
-    let [of_sources, of_destinations] = detached.each_ref().map(shim::values);
-    kernels::sum_logits(shape.edges(&block.csr), of_sources, of_destinations, shim::values_mut(&mut result));
-    let (csr, kept) = (Arc::clone(&block.csr), result.detach());
+    let [source_rows, destination_rows] = detached.each_ref().map(shim::values);
+    kernels::sum_logits(shape.edges(&block.csr), source_rows, destination_rows, shim::values_mut(&mut result));
+    let (csr, saved) = (Arc::clone(&block.csr), result.detach());
     shim::with_gradient(result, &scores.each_ref(), move |gradient, _| {
         let mut results = detached.each_ref().map(Tensor::empty_like);
-        let [logits, gradient] = [&kept, gradient].map(shim::values);
-        let of_scores = results.each_mut().map(shim::values_mut);
-        kernels::sum_logits_backward(shape.edges(&csr), csr.transposed(), logits, gradient, of_scores);
+        let [logits, gradient] = [&saved, gradient].map(shim::values);
+        let score_gradients = results.each_mut().map(shim::values_mut);
+        kernels::sum_logits_backward(shape.edges(&csr), csr.transposed(), logits, gradient, score_gradients);
         results.into_iter().map(Some).collect()
     })
 }
@@ -70,24 +70,24 @@ pub(crate) fn pair_logits(
     }
     let all = [sources, destinations, attention].into_iter().chain(rows_of_edges);
     let inputs: Vec<Tensor> = all.map(Tensor::contiguous).collect();
-    let kept: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
+    let saved: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
     let shape = Shape::new(block, sources, heads);
     let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
-    kernels::pair_logits(shape.edges(&block.csr), pairs(&kept), shim::values_mut(&mut result));
+    kernels::pair_logits(shape.edges(&block.csr), pairs(&saved), shim::values_mut(&mut result));
     let csr = Arc::clone(&block.csr);
-    shim::with_gradient(result, &inputs.iter().collect::<Vec<_>>(), move |gradient, wanted| {
-        let [mut of_sources, mut of_destinations, mut of_edges] =
-            [0, 1, 3].map(|input| (wanted.get(input) == Some(&true)).then(|| kept[input].empty_like()));
-        let of_attention = kernels::pair_logits_backward(
+    shim::with_gradient(result, &inputs.iter().collect::<Vec<_>>(), move |gradient, needs_gradient| {
+        let [mut source_rows, mut destination_rows, mut edge_rows] =
+            [0, 1, 3].map(|input| (needs_gradient.get(input) == Some(&true)).then(|| saved[input].empty_like()));
+        let attention_gradient = kernels::pair_logits_backward(
             shape.edges(&csr),
             csr.transposed(),
-            pairs(&kept),
+            pairs(&saved),
             shim::values(gradient),
-            [&mut of_edges, &mut of_sources, &mut of_destinations].map(|rows| rows.as_mut().map(shim::values_mut)),
+            [&mut edge_rows, &mut source_rows, &mut destination_rows].map(|rows| rows.as_mut().map(shim::values_mut)),
         );
-        let of_attention = wanted[2].then(|| Tensor::from_slice(&of_attention));
-        let mut gradients = vec![of_sources, of_destinations, of_attention, of_edges];
-        gradients.truncate(kept.len());
+        let attention_gradient = needs_gradient[2].then(|| Tensor::from_slice(&attention_gradient));
+        let mut gradients = vec![source_rows, destination_rows, attention_gradient, edge_rows];
+        gradients.truncate(saved.len());
         gradients
     })
 }
@@ -126,15 +126,15 @@ fn products(backend: Backend, block: &Block, sources: &Tensor, destinations: &Te
         return products.view([block.edges() as i64, heads, -1]).sum_dim_intlist([2i64].as_slice(), false, Kind::Float);
     }
     let inputs = [sources.contiguous(), destinations.contiguous()];
-    let kept = inputs.each_ref().map(Tensor::detach);
+    let saved = inputs.each_ref().map(Tensor::detach);
     let shape = Shape::new(block, sources, heads);
-    let result = shape.products(&block.csr, &kept[1], &kept[0]);
+    let result = shape.products(&block.csr, &saved[1], &saved[0]);
     let csr = Arc::clone(&block.csr);
-    shim::with_gradient(result, &inputs.each_ref(), move |gradient, wanted| {
-        let [sources, destinations] = &kept;
+    shim::with_gradient(result, &inputs.each_ref(), move |gradient, needs_gradient| {
+        let [sources, destinations] = &saved;
         vec![
-            wanted[0].then(|| shape.weighted_sum_backward(&csr, destinations, gradient, sources)),
-            wanted[1].then(|| shape.weighted_sum(&csr, sources, gradient)),
+            needs_gradient[0].then(|| shape.weighted_sum_backward(&csr, destinations, gradient, sources)),
+            needs_gradient[1].then(|| shape.weighted_sum(&csr, sources, gradient)),
         ]
     })
 }
@@ -186,10 +186,10 @@ fn softmax(backend: Backend, block: &Block, logits: &Tensor) -> Tensor {
     let shape = Shape::new(block, &logits, heads);
     let mut result = logits.detach().empty_like();
     kernels::softmax(shape.edges(&block.csr), shim::values(&logits), shim::values_mut(&mut result));
-    let (csr, kept) = (Arc::clone(&block.csr), result.detach());
+    let (csr, saved) = (Arc::clone(&block.csr), result.detach());
     shim::with_gradient(result, &[&logits], move |gradient, _| {
-        let mut result = kept.empty_like();
-        let [weights, gradient] = [&kept, gradient].map(shim::values);
+        let mut result = saved.empty_like();
+        let [weights, gradient] = [&saved, gradient].map(shim::values);
         kernels::softmax_backward(shape.edges(&csr), weights, gradient, shim::values_mut(&mut result));
         vec![Some(result)]
     })
@@ -205,15 +205,15 @@ fn weighted_sum(backend: Backend, block: &Block, rows: &Tensor, weights: &Tensor
         return zeros.index_add(0, &edges.destinations, &weighted);
     }
     let inputs = [rows.contiguous(), weights.contiguous()];
-    let kept = inputs.each_ref().map(Tensor::detach);
+    let saved = inputs.each_ref().map(Tensor::detach);
     let shape = Shape::new(block, rows, heads);
-    let result = shape.weighted_sum(&block.csr, &kept[0], &kept[1]);
+    let result = shape.weighted_sum(&block.csr, &saved[0], &saved[1]);
     let csr = Arc::clone(&block.csr);
-    shim::with_gradient(result, &inputs.each_ref(), move |gradient, wanted| {
-        let [rows, weights] = &kept;
+    shim::with_gradient(result, &inputs.each_ref(), move |gradient, needs_gradient| {
+        let [rows, weights] = &saved;
         vec![
-            wanted[0].then(|| shape.weighted_sum_backward(&csr, gradient, weights, rows)),
-            wanted[1].then(|| shape.products(&csr, gradient, rows)),
+            needs_gradient[0].then(|| shape.weighted_sum_backward(&csr, gradient, weights, rows)),
+            needs_gradient[1].then(|| shape.products(&csr, gradient, rows)),
         ]
     })
 }

@@ -5,7 +5,7 @@
 use grappa_formats::random;
 use grappa_kernels::{
     Instructions,
-    linear::{self as kernel, Gradients, Number, Products, Term, Wanted},
+    linear::{self as kernel, Gradients, Number, Products, RequestedGradients, Term},
     sparse::NonzeroRows,
 };
 use half::bf16;
@@ -58,12 +58,12 @@ fn apply_with_kernel<T: Element>(values: &Tensor, epilogue: Epilogue) -> Tensor 
     let columns = *values.size().last().expect("rows") as usize;
     let mut result = values.detach().empty_like();
     epilogue.forward_all(columns, shim::values::<T>(&values), shim::values_mut(&mut result));
-    let kept = result.detach();
+    let saved = result.detach();
     shim::with_gradient(result, &[&values], move |gradient, _| {
-        let mut of_values = gradient.empty_like();
-        let [kept, of_results] = [&kept, gradient].map(shim::values::<T>);
-        epilogue.backward_all(columns, kept, of_results, shim::values_mut(&mut of_values));
-        vec![Some(of_values)]
+        let mut values_gradient = gradient.empty_like();
+        let [saved, gradients] = [&saved, gradient].map(shim::values::<T>);
+        epilogue.backward_all(columns, saved, gradients, shim::values_mut(&mut values_gradient));
+        vec![Some(values_gradient)]
     })
 }
 
@@ -104,11 +104,11 @@ fn with_kernel<T: Number + Element>(
         shim::gradients_are_recorded(&inputs),
         shim::values_mut(&mut result),
     );
-    let kept = result.detach();
-    shim::with_gradient(result, &inputs, move |gradient, wanted| {
+    let saved = result.detach();
+    shim::with_gradient(result, &inputs, move |gradient, needs_gradient| {
         let terms = &as_terms(&detached, &nonzeros);
         let products = Products { instructions, terms, outputs: outputs as usize, epilogue: &epilogue };
-        backward::<T>(products, gradient, &kept, wanted)
+        backward::<T>(products, gradient, &saved, needs_gradient)
     })
 }
 
@@ -116,33 +116,34 @@ fn backward<T: Number + Element>(
     products: Products<'_, T>,
     gradient: &Tensor,
     result: &Tensor,
-    wanted: &[bool],
+    needs_gradient: &[bool],
 ) -> Vec<Option<Tensor>> {
     let [rows, outputs] = [0, 1].map(|dimension| gradient.size()[dimension]);
     let terms = products.terms;
-    let mut of_rows: Vec<Option<Tensor>> = terms
+    let mut row_gradients: Vec<Option<Tensor>> = terms
         .iter()
-        .zip(wanted.chunks(2))
-        .map(|(term, wanted)| {
+        .zip(needs_gradient.chunks(2))
+        .map(|(term, needs_gradient)| {
             let shape = [rows, term.inputs as i64];
-            wanted[0].then(|| Tensor::empty(shape, (T::KIND, Device::Cpu)))
+            needs_gradient[0].then(|| Tensor::empty(shape, (T::KIND, Device::Cpu)))
         })
         .collect();
     let Gradients { weights, bias } = kernel::backward(
         products,
         shim::values(gradient),
         shim::values(result),
-        Wanted {
-            x: of_rows.iter_mut().map(|x| x.as_mut().map(shim::values_mut)).collect(),
-            weights: wanted.chunks_exact(2).map(|wanted| wanted[1]).collect(),
+        RequestedGradients {
+            x: row_gradients.iter_mut().map(|x| x.as_mut().map(shim::values_mut)).collect(),
+            weights: needs_gradient.chunks_exact(2).map(|needs_gradient| needs_gradient[1]).collect(),
         },
     );
-    let of_weights = weights.iter().zip(terms).zip(wanted.chunks(2)).map(|((gradient, term), wanted)| {
-        wanted[1].then(|| Tensor::from_slice(gradient).view([outputs, term.inputs as i64]))
-    });
-    let of_terms = of_rows.into_iter().zip(of_weights).flat_map(|(x, weight)| [x, weight]);
-    let of_bias = (wanted.len() % 2 == 1).then(|| Some(Tensor::from_slice(&bias)));
-    of_terms.chain(of_bias).collect()
+    let weight_gradients =
+        weights.iter().zip(terms).zip(needs_gradient.chunks(2)).map(|((gradient, term), needs_gradient)| {
+            needs_gradient[1].then(|| Tensor::from_slice(gradient).view([outputs, term.inputs as i64]))
+        });
+    let term_gradients = row_gradients.into_iter().zip(weight_gradients).flat_map(|(x, weight)| [x, weight]);
+    let bias_gradient = (needs_gradient.len() % 2 == 1).then(|| Some(Tensor::from_slice(&bias)));
+    term_gradients.chain(bias_gradient).collect()
 }
 
 /// `nonzeros` is the result of the forward pass.

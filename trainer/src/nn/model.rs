@@ -321,17 +321,17 @@ impl Model {
         historical: Option<&HistoricalEmbeddings>,
         pass: &Pass,
     ) -> Tensor {
-        let of_destinations = Some((pass, RowsOf::Destinations));
+        let destination_dropout = Some((pass, RowsOf::Destinations));
         let (own, aggregated) = self.layers[layer].neighbors(Hop {
             block,
             sources,
             scaling: pass.scaling,
             historical,
-            dropout: dropout(self.options.attention_dropout, of_destinations, ATTENTION_DROPOUT + layer as u64),
+            dropout: dropout(self.options.attention_dropout, destination_dropout, ATTENTION_DROPOUT + layer as u64),
             wants_own: !matches!(self.residuals[layer], Residual::None),
         });
         let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
-        self.step_of(layer, Operands::Apart(&own, &aggregated, degrees), of_destinations)
+        self.step_of(layer, Operands::Apart(&own, &aggregated, degrees), destination_dropout)
     }
 
     /// Logits, or predicted targets in their unit, f32, from what the last layer makes.

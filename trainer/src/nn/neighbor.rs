@@ -91,11 +91,11 @@ impl Model {
     }
 
     /// The aggregate of a node if all its in-neighbors had the given states.
-    fn share(&self, layer: usize, states: &Tensor, of_node: &Tensor, of_neighbor: &Tensor) -> Tensor {
+    fn share(&self, layer: usize, states: &Tensor, node_part: &Tensor, neighbor_part: &Tensor) -> Tensor {
         let factors = match self.aggregate(layer) {
             Aggregate::Mean => return states.shallow_clone(),
-            Aggregate::Sum => of_node.shallow_clone(),
-            Aggregate::Gcn => of_node * ((of_node + 1.0) * (of_neighbor + 1.0)).rsqrt(),
+            Aggregate::Sum => node_part.shallow_clone(),
+            Aggregate::Gcn => node_part * ((node_part + 1.0) * (neighbor_part + 1.0)).rsqrt(),
             other => unreachable!("{other:?} has no neighbors"),
         };
         states * factors.unsqueeze(1).to_kind(states.kind())

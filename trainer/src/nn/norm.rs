@@ -67,8 +67,8 @@ impl Norm {
     fn layer_with_kernel(&self, values: &Tensor) -> Tensor {
         let mut result = values.detach().empty_like();
         let statistics = norm::layer_forward(shim::values(values), self.weights(), shim::values_mut(&mut result));
-        self.with_gradients(result, values, move |values, weight, gradient, of_values| {
-            norm::layer_backward(values, weight, &statistics, gradient, of_values)
+        self.with_gradients(result, values, move |values, weight, gradient, values_gradient| {
+            norm::layer_backward(values, weight, &statistics, gradient, values_gradient)
         })
     }
 
@@ -79,13 +79,14 @@ impl Norm {
         values: &Tensor,
         backward: impl Fn(&[f32], &[f32], &[f32], &mut [f32]) -> [Vec<f32>; 2] + Send + 'static,
     ) -> Tensor {
-        let kept = [values, &self.weight].map(Tensor::detach);
+        let saved = [values, &self.weight].map(Tensor::detach);
         shim::with_gradient(result, &[values, &self.weight, &self.bias], move |gradient, _| {
-            let mut of_values = gradient.empty_like();
-            let [values, weight] = kept.each_ref().map(shim::values);
-            let of_weights = backward(values, weight, shim::values(gradient), shim::values_mut(&mut of_values));
-            let of_weights = of_weights.map(|gradient| Tensor::from_slice(&gradient));
-            [of_values].into_iter().chain(of_weights).map(Some).collect()
+            let mut values_gradient = gradient.empty_like();
+            let [values, weight] = saved.each_ref().map(shim::values);
+            let weight_gradients =
+                backward(values, weight, shim::values(gradient), shim::values_mut(&mut values_gradient));
+            let weight_gradients = weight_gradients.map(|gradient| Tensor::from_slice(&gradient));
+            [values_gradient].into_iter().chain(weight_gradients).map(Some).collect()
         })
     }
 
@@ -110,16 +111,16 @@ impl Norm {
         }
         let mut result = values.detach().empty_like();
         norm::batch_forward(shim::values(values), self.weights(), &statistics, shim::values_mut(&mut result));
-        self.with_gradients(result, values, move |values, weight, gradient, of_values| {
-            norm::batch_backward(values, weight, &statistics, training, gradient, of_values)
+        self.with_gradients(result, values, move |values, weight, gradient, values_gradient| {
+            norm::batch_backward(values, weight, &statistics, training, gradient, values_gradient)
         })
     }
 }
 
 /// Moves running statistics towards the statistics of a batch.
-fn take_in(running: &Tensor, of_batch: &[f32], factor: f64) {
-    let of_batch = Tensor::from_slice(of_batch) * (factor * MOMENTUM);
-    let _ = running.shallow_clone().g_mul_scalar_(1.0 - MOMENTUM).g_add_(&of_batch);
+fn take_in(running: &Tensor, batch_moments: &[f32], factor: f64) {
+    let batch_moments = Tensor::from_slice(batch_moments) * (factor * MOMENTUM);
+    let _ = running.shallow_clone().g_mul_scalar_(1.0 - MOMENTUM).g_add_(&batch_moments);
 }
 
 #[cfg(test)]

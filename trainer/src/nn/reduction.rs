@@ -249,10 +249,10 @@ impl Attention {
 
     /// The logit of a head, from a source's row, the destination's query, and the features of their edge.
     fn logit(&self, head: usize, source: &[f32], query: &[f32], edge: &[f32]) -> f32 {
-        let of_head = head * self.heads.width..(head + 1) * self.heads.width;
+        let head_values = head * self.heads.width..(head + 1) * self.heads.width;
         if let (Some(attention), Some(edges)) = (&self.attention, &self.edges) {
-            let products = of_head.clone().step_by(STRIP).map(|at| {
-                let part = at..(at + STRIP).min(of_head.end);
+            let products = head_values.clone().step_by(STRIP).map(|at| {
+                let part = at..(at + STRIP).min(head_values.end);
                 let mut values = [0.0; STRIP];
                 let values = &mut values[..part.len()];
                 for (value, (source, own)) in
@@ -269,7 +269,8 @@ impl Attention {
         match &self.attention {
             None => leaky(source[self.heads.values() + head] + query[head]),
             Some(attention) => {
-                let values = source[of_head.clone()].iter().zip(&query[of_head.clone()]).zip(&attention[of_head]);
+                let values =
+                    source[head_values.clone()].iter().zip(&query[head_values.clone()]).zip(&attention[head_values]);
                 values.map(|((source, own), attention)| attention * leaky(source + own)).sum()
             }
         }
@@ -297,8 +298,8 @@ impl Reduce for Attention {
     }
 
     fn state_width(&self) -> usize {
-        let of_edges = self.edges.as_ref().map_or(0, |edges| self.heads.values() + edges.features);
-        self.heads.values() + 2 * self.heads.count + self.query_width() + of_edges
+        let edge_values = self.edges.as_ref().map_or(0, |edges| self.heads.values() + edges.features);
+        self.heads.values() + 2 * self.heads.count + self.query_width() + edge_values
     }
 
     fn edge_width(&self) -> usize {
@@ -308,21 +309,21 @@ impl Reduce for Attention {
     fn begin(&self, own: &[f32], state: &mut [f32]) {
         let (source, query) = own.split_at(self.source_width());
         if self.edges.is_some() {
-            let (kept, rest) = self.heads.begin(state).split_at_mut(query.len());
+            let (stored_query, rest) = self.heads.begin(state).split_at_mut(query.len());
             let (own_row, features) = rest.split_at_mut(source.len());
-            kept.copy_from_slice(query);
+            stored_query.copy_from_slice(query);
             own_row.copy_from_slice(source);
             features.fill(0.0);
             return;
         }
-        let [sums, largest, weights, kept] = self.heads.split(state);
+        let [sums, largest, weights, stored_query] = self.heads.split(state);
         // The node itself is the first neighbor.
         sums.copy_from_slice(&source[..sums.len()]);
         for (head, largest) in largest.iter_mut().enumerate() {
             *largest = self.logit(head, source, query, &[]);
         }
         weights.iter_mut().zip(&*largest).for_each(|(weight, logit)| *weight = softmax::weight_of_largest(*logit));
-        kept.copy_from_slice(query);
+        stored_query.copy_from_slice(query);
     }
 
     fn begin_part(&self, own: &[f32], state: &mut [f32]) {

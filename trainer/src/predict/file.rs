@@ -5,8 +5,8 @@ use std::{io::Write, path::Path};
 use grappa_engine::{
     aggregate::Budget,
     export::{
-        made::MadeRows,
         node_table::{DenseIds, NodeTable},
+        scratch_rows::ScratchRows,
         table::{TableFormat, TableOut},
     },
 };
@@ -34,7 +34,7 @@ use crate::{
     train::{
         host_values,
         inference::check_sets,
-        trained_model::{Output, Trained, Wanted},
+        trained_model::{InferenceRequest, Output, Trained},
     },
 };
 
@@ -131,7 +131,7 @@ fn predict_to(
         _ => (options.outputs, Output::Logits),
     };
     let encoding = Encoding::new(values, trained.task());
-    let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
+    let made = ScratchRows::create(folder, "predictions", encoding.row_bytes(columns))?;
     let mut memory = PredictionMemory::new(budget);
     let order = memory.order();
     let inference = memory.inference()?;
@@ -147,14 +147,14 @@ fn predict_to(
         _ => None,
     };
     let all = store.manifest().nodes;
-    let wanted = Wanted {
+    let request = InferenceRequest {
         nodes: match &some {
             None => NodeSet::all(all),
             Some(some) => NodeSet::from_members(all, some.iter().map(NodeId)),
         },
         output,
     };
-    trained.infer(store, wanted, inference, folder, progress, &mut |positions, rows| {
+    trained.infer(store, request, inference, folder, progress, &mut |positions, rows| {
         bytes.clear();
         let rows_of_values = host_values(rows);
         nan.add(positions.start, &rows_of_values, columns);

@@ -18,7 +18,7 @@ use crate::{
     train::{
         host_values,
         inference::check_sets,
-        trained_model::{Output, Trained, Wanted},
+        trained_model::{InferenceRequest, Output, Trained},
     },
 };
 
@@ -173,8 +173,8 @@ fn embeddings(
     memory.hold_embeddings(rows.memory());
     let inference = memory.inference()?;
     // The outputs of a model with a decoder are embeddings.
-    let wanted = Wanted { nodes: nodes.clone(), output: Output::Logits };
-    trained.infer(store, wanted, inference, scratch, progress, &mut |positions, states| {
+    let inference_request = InferenceRequest { nodes: nodes.clone(), output: Output::Logits };
+    trained.infer(store, inference_request, inference, scratch, progress, &mut |positions, states| {
         Ok(rows.write(positions.start, &host_values(states))?)
     })?;
     Ok(rows)

@@ -23,7 +23,7 @@ use crate::{
         host_values,
         inference::check_sets,
         labels::NodeLabels,
-        trained_model::{Output, Trained, Wanted},
+        trained_model::{InferenceRequest, Output, Trained},
     },
 };
 
@@ -80,14 +80,15 @@ pub fn predict_nodes(
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
     let labels = store.manifest().labels.map(|_| NodeLabels::new(store)).transpose()?;
     let columns = trained.model().options().outputs;
-    let wanted = Wanted { nodes: NodeSet::from_members(count, nodes.iter().copied()), output: Output::Logits };
+    let request =
+        InferenceRequest { nodes: NodeSet::from_members(count, nodes.iter().copied()), output: Output::Logits };
     let sorted = distinct(nodes.iter().copied());
     let set: RoaringTreemap = sorted.iter().map(|node| node.0).collect();
     let mut scored = Scored::new(trained, store, &set)?;
     let mut predictions = Vec::with_capacity(sorted.len());
     let mut nan = NanRows::default();
     let mut memory = PredictionMemory::new(budget);
-    trained.infer(store, wanted, memory.inference_of_few()?, scratch, progress, &mut |positions, rows| {
+    trained.infer(store, request, memory.inference_of_few()?, scratch, progress, &mut |positions, rows| {
         if let Some(scored) = &mut scored {
             scored.add(rows)?;
         }

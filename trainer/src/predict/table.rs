@@ -27,7 +27,7 @@ pub(super) struct Columns<'a> {
     width: usize,
     is_array: bool,
     /// The columns of the values of a row, if there are any.
-    of_values: ValueColumns,
+    value_columns: ValueColumns,
 }
 
 impl<'a> Columns<'a> {
@@ -39,7 +39,7 @@ impl<'a> Columns<'a> {
             let classes = 0..width as u64;
             ValueColumns::Named(classes.map(|class| format!("{name}_{}", trained.class_name(class))).collect())
         };
-        let of_values = match (values, task) {
+        let value_columns = match (values, task) {
             (Values::Logits, _) => lists("logits"),
             (Values::Embeddings, _) => lists("embedding"),
             (Values::Classes, Task::Regression) if width == 1 => ValueColumns::Named(vec!["prediction".to_owned()]),
@@ -48,7 +48,7 @@ impl<'a> Columns<'a> {
             (Values::Probabilities, _) => named("probability"),
             (Values::Classes, _) => ValueColumns::Named(Vec::new()),
         };
-        Self { values, task, class_names: trained.class_names(), width, is_array, of_values }
+        Self { values, task, class_names: trained.class_names(), width, is_array, value_columns }
     }
 
     /// The columns beside the id.
@@ -62,15 +62,15 @@ impl<'a> Columns<'a> {
         match (self.values, self.task) {
             (Values::Classes, Task::MultiClass) if self.is_array => vec![Field::new("class", DataType::Int64, false)],
             (Values::Classes, Task::MultiClass) => vec![repeating(classes), Field::new("probability", float, false)],
-            (Values::Classes, Task::MultiLabel) if self.is_array => self.of_values.fields(&DataType::Int8),
+            (Values::Classes, Task::MultiLabel) if self.is_array => self.value_columns.fields(&DataType::Int8),
             (Values::Classes, Task::MultiLabel) => {
                 let probabilities = Field::new("probabilities", DataType::List(element(&float)), true);
                 vec![repeating(classes), probabilities]
             }
             (Values::Probabilities, _) if !self.is_array => {
-                [vec![repeating(classes)], self.of_values.fields(&float)].concat()
+                [vec![repeating(classes)], self.value_columns.fields(&float)].concat()
             }
-            _ => self.of_values.fields(&float),
+            _ => self.value_columns.fields(&float),
         }
     }
 
@@ -88,13 +88,13 @@ impl<'a> Columns<'a> {
                     true => vec![-1; self.width],
                     false => row.iter().map(|logit| i8::from(*logit > 0.0)).collect(),
                 };
-                self.of_values.arrays(rows.flat_map(row).collect::<Int8Array>())
+                self.value_columns.arrays(rows.flat_map(row).collect::<Int8Array>())
             }
             (Values::Classes, Task::MultiLabel) => self.sets(rows.values()).into(),
             (Values::Probabilities, task) => {
                 let logits = rows.values();
                 let all = logits.chunks_exact(self.width).flat_map(|row| probabilities(task, row));
-                let all = self.of_values.arrays(all.collect::<Float32Array>());
+                let all = self.value_columns.arrays(all.collect::<Float32Array>());
                 if self.is_array {
                     return all;
                 }
@@ -107,7 +107,7 @@ impl<'a> Columns<'a> {
                 };
                 [vec![classes], all].concat()
             }
-            _ => self.of_values.arrays(rows),
+            _ => self.value_columns.arrays(rows),
         }
     }
 

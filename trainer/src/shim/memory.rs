@@ -26,7 +26,7 @@ const LARGE_MAX: u64 = 32 << 20;
 unsafe extern "C" {
     safe fn grappa_keep_blocks(smallest: usize);
     safe fn grappa_release_blocks();
-    safe fn grappa_block_bytes(of_tensors: &mut usize, of_kept: &mut usize);
+    safe fn grappa_block_bytes(used_bytes: &mut usize, kept_bytes: &mut usize);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct BlockBytes {
     /// Blocks that tensors use.
     pub(crate) used: u64,
     /// Blocks that are kept for later tensors.
-    pub(crate) kept: u64,
+    pub(crate) spare: u64,
 }
 
 /// Makes the allocators keep freed memory, for the rest of the process, which has a budget of `memory` bytes.
@@ -85,9 +85,9 @@ pub(crate) fn free_heap_bytes() -> u64 {
 
 /// Bytes of large blocks; zeros before [`keep_freed`].
 pub(crate) fn block_bytes() -> BlockBytes {
-    let (mut used, mut kept) = (0, 0);
-    grappa_block_bytes(&mut used, &mut kept);
-    BlockBytes { used: used as u64, kept: kept as u64 }
+    let (mut used, mut spare) = (0, 0);
+    grappa_block_bytes(&mut used, &mut spare);
+    BlockBytes { used: used as u64, spare: spare as u64 }
 }
 
 /// Makes the C library's allocator take blocks of less than `large` bytes from its heap, which does not shrink until it is trimmed.
@@ -135,7 +135,7 @@ mod tests {
     fn blocks_are_kept_for_tensors_of_about_their_size_and_never_take_more_than_tensors_did() {
         let before = block_bytes();
         let mib =
-            |used: i64, kept: i64| BlockBytes { used: before.used + (used * MIB) as u64, kept: (kept * MIB) as u64 };
+            |used: i64, spare: i64| BlockBytes { used: before.used + (used * MIB) as u64, spare: (spare * MIB) as u64 };
         release_kept();
 
         let small = tensor(31);

@@ -43,8 +43,8 @@ impl Trainer {
         }
         self.clock.enter(Stage::Exchange);
         let seeds = sums.drawn.unwrap_or(self.data.splits.of_all()[0]) as f64;
-        let of_process = sums.drawn.unwrap_or(sums.nodes) as f64;
-        let weights = LossWeights { factors: of_process, seeds: of_process };
+        let own_nodes = sums.drawn.unwrap_or(sums.nodes) as f64;
+        let weights = LossWeights { factors: own_nodes, seeds: own_nodes };
         let done = epoch as f64 / self.config.epochs as f64;
         let summed = learner.update(weights, seeds, rate, done)?;
         partial.steps = 1;
@@ -65,20 +65,20 @@ impl Trainer {
 
     /// What the exchange between partitions keeps from epoch to epoch, for a checkpoint.
     pub(super) fn kept_messages(&self) -> Vec<NamedTensor> {
-        let kept = self.method.as_ref().map_or_else(Vec::new, |method| method.kept());
-        kept.iter().map(|(name, tensor)| to_named(&format!("{MESSAGES}{name}"), tensor)).collect()
+        let state = self.method.as_ref().map_or_else(Vec::new, |method| method.state());
+        state.iter().map(|(name, tensor)| to_named(&format!("{MESSAGES}{name}"), tensor)).collect()
     }
 
     /// Restores what the exchange kept in a checkpoint.
     pub(super) fn restore_messages(&mut self, checkpoint: &Checkpoint, progress: &dyn Progress) -> Result<()> {
         self.open_full_graph(progress)?;
         let Some(method) = &mut self.method else { return Ok(()) };
-        let kept = checkpoint.historical.iter().filter_map(|tensor| {
+        let state = checkpoint.historical.iter().filter_map(|tensor| {
             let shape: Vec<i64> = tensor.shape.iter().map(|&size| size as i64).collect();
             let values = Tensor::from_slice(&tensor.to_f32()?).view(&*shape);
             Some((tensor.name.strip_prefix(MESSAGES)?.to_owned(), values.to_device(self.config.device)))
         });
-        method.restore(kept.collect(), self.learner.step);
+        method.restore(state.collect(), self.learner.step);
         Ok(())
     }
 

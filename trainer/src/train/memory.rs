@@ -148,14 +148,14 @@ impl TrainingMemory<'_> {
         InferenceBudget {
             room,
             step_tensors: (!reads_files && inference >= least).then_some(step_tensors),
-            leases: split_at_limit(self.config.given().memory.0, leases),
+            leases: split_at_limit(self.config.requested().memory.0, leases),
         }
     }
 
     /// Memory that the run takes before the graph.
     fn leases_of_all_phases(&self) -> [Lease; 2] {
         let weight_sums = self.data.degrees.weight_sums().map_or(0, |sums| size_of_val(&**sums) as u64);
-        let before_graph = self.config.given().memory.0.saturating_sub(self.config.memory.0);
+        let before_graph = self.config.requested().memory.0.saturating_sub(self.config.memory.0);
         [
             Lease::new(
                 "sums of edge weights",

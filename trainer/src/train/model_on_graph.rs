@@ -91,14 +91,14 @@ impl ModelOnGraph<'_> {
     /// files. Views in turn are freed too: a pass over rows in files reads all of them once for each part of its results that fits the
     /// memory.
     ///
-    /// `held` are the bytes of historical embeddings, and of what evaluations left for the next ones.
-    pub fn make_room(&mut self, held: u64, keeps: bool) -> Result<Room> {
+    /// `retained` are the bytes of historical embeddings, and of what evaluations left for the next ones.
+    pub fn make_room(&mut self, retained: u64, keeps: bool) -> Result<Room> {
         let loader = &mut self.partitions.loader;
         loader.close_feed_on_disk();
         let views = loader.free_views_in_turn();
         let (config, data, uses_history) = (self.config, self.data, self.uses_history);
         let memory = TrainingMemory { config, data, loader, uses_history };
-        let budget = memory.divide_for_inference(views, held, keeps);
+        let budget = memory.divide_for_inference(views, retained, keeps);
         match budget.step_tensors {
             Some(bytes) => release_memory_above(bytes),
             None => release_memory(),

@@ -44,12 +44,14 @@ impl Processes {
     /// Tells the other ranks of `group` which chunks `store` has, and how much `memory` this rank may take. All ranks must call it.
     pub fn meet(store: &Store, group: Option<Arc<ProcessGroup>>, memory: u64) -> Result<Self> {
         let train = store.split(TRAIN)?.unwrap_or_default();
-        let held = held_chunks(store.manifest(), &train);
+        let chunk_counts = held_chunks(store.manifest(), &train);
         // Ranks that have the whole store have compared its digest.
         let hosts = match &group {
-            Some(group) if !store.manifest().is_whole() => Hosts::of_workers(&group.gather_all("chunks", held)?)?,
-            Some(group) => Hosts::one(&held, group.place().ranks),
-            None => Hosts::one(&held, 1),
+            Some(group) if !store.manifest().is_whole() => {
+                Hosts::of_workers(&group.gather_all("chunks", chunk_counts)?)?
+            }
+            Some(group) => Hosts::one(&chunk_counts, group.place().ranks),
+            None => Hosts::one(&chunk_counts, 1),
         };
         let least_memory = match &group {
             Some(group) => group.gather_all("memory", memory)?.into_iter().fold(memory, u64::min),
@@ -114,7 +116,9 @@ impl Processes {
             return store_digest(store);
         }
         let chunks = self.hosts.trained();
-        let numbers = chunks.flat_map(|(chunk, held)| [chunk.0.into(), held.nodes, held.edges, held.seeds]);
+        let numbers = chunks.flat_map(|(chunk, chunk_counts)| {
+            [chunk.0.into(), chunk_counts.nodes, chunk_counts.edges, chunk_counts.seeds]
+        });
         Ok(numbers.fold(store.manifest().graph_digest(), random::combine))
     }
 
@@ -188,8 +192,8 @@ impl Processes {
         if lacks == [0] {
             return done;
         }
-        let of_each = group.gather_all("lack", lack)?;
-        let first = (0..).zip(of_each).find_map(|(rank, lack)| Some((rank, lack?)));
+        let all_lacks = group.gather_all("lack", lack)?;
+        let first = (0..).zip(all_lacks).find_map(|(rank, lack)| Some((rank, lack?)));
         let (rank, (resource, message)) = first.expect("a rank lacks something");
         match done {
             Err(error) if rank == group.place().rank => Err(error),
@@ -218,9 +222,9 @@ impl Processes {
             return None;
         }
         let (mut nodes, mut edges) = (0, 0);
-        for (_, held) in self.hosts.trained() {
-            nodes += held.nodes;
-            edges += held.edges;
+        for (_, chunk_counts) in self.hosts.trained() {
+            nodes += chunk_counts.nodes;
+            edges += chunk_counts.edges;
         }
         let absent = match self.hosts.has_all() {
             true => String::new(),

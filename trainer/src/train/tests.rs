@@ -317,8 +317,8 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
 
 /// Memory for an inference.
 fn room(trainer: &mut Trainer) -> Room {
-    let held = trainer.history.memory() + trainer.evaluations.memory();
-    trainer.on_graph(&Silent).0.make_room(held, false).unwrap()
+    let retained = trainer.history.memory() + trainer.evaluations.memory();
+    trainer.on_graph(&Silent).0.make_room(retained, false).unwrap()
 }
 
 /// Whether the inference after an epoch also refreshes historical embeddings.
@@ -389,7 +389,7 @@ fn what_an_evaluation_leaves_to_save_time_is_freed_before_a_feed_opens() {
         trainer.end_epoch();
         match epoch {
             // Other tests of this process keep less.
-            0 => assert!(left(&trainer) == 0 && block_bytes().kept < 64 << 20, "{}", block_bytes().kept),
+            0 => assert!(left(&trainer) == 0 && block_bytes().spare < 64 << 20, "{}", block_bytes().spare),
             // Features that are all in memory leave the feed open.
             _ => assert_eq!(left(&trainer), before),
         }

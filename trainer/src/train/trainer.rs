@@ -114,7 +114,7 @@ impl Trainer {
         Ok(Self {
             partitions: OpenPartitions::new(&config, &data, &processes)?,
             overlaps: config.device != Device::Cpu,
-            ledger: Ledger::new(config.given().memory.0),
+            ledger: Ledger::new(config.requested().memory.0),
             config: Arc::new(config),
             processes,
             data: Arc::new(data),
@@ -253,9 +253,9 @@ impl Trainer {
 
     /// Refreshes the historical embeddings of the open partitions.
     pub(super) fn refresh(&mut self, progress: &dyn Progress) -> Result<()> {
-        let held = self.evaluations.memory();
+        let retained = self.evaluations.memory();
         let (mut on, history, _) = self.on_graph(progress);
-        history.refresh(&mut on, held, None)
+        history.refresh(&mut on, retained, None)
     }
 
     /// Refreshes the historical embeddings if `epoch` begins with that.

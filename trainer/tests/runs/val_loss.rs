@@ -16,7 +16,7 @@ use grappa_sampling::NodeSet;
 use grappa_storage::{MappedLabels, Store};
 use grappa_trainer::{
     nn::Loss,
-    train::trained_model::{Output, Trained, Wanted},
+    train::trained_model::{InferenceRequest, Output, Trained},
 };
 use tch::{Device, Kind, Tensor};
 
@@ -31,15 +31,17 @@ fn run(store: &Arc<Store>, folder: &Path, config: &TrainConfig) -> (Summary, Vec
 fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
     let trained = Trained::open(run, Device::Cpu).unwrap();
     let nodes: Vec<NodeId> = store.split("val").unwrap().unwrap().iter().map(NodeId).collect();
-    let wanted =
-        Wanted { nodes: NodeSet::from_members(store.manifest().nodes, nodes.iter().copied()), output: Output::Logits };
+    let request = InferenceRequest {
+        nodes: NodeSet::from_members(store.manifest().nodes, nodes.iter().copied()),
+        output: Output::Logits,
+    };
     let budget = Budget::new(64 << 20, 2);
     let mut parts = Vec::new();
     let mut take = |_: std::ops::Range<u64>, logits: &Tensor| {
         parts.push(logits.copy());
         Ok(())
     };
-    trained.infer(store, wanted, budget, run, &Silent, &mut take).unwrap();
+    trained.infer(store, request, budget, run, &Silent, &mut take).unwrap();
     let logits = Tensor::cat(&parts, 0);
     let labels: Vec<MappedLabels> =
         store.present_chunks().map(|chunk| store.labels(chunk, Access::Random).unwrap().unwrap()).collect();

@@ -92,10 +92,10 @@ pub fn print_edge_list(generator: &Generator, out: &mut (impl Write + Send), pro
             span.append_tsv(generator, buffer, out);
             Ok(())
         },
-        |block, of_block| {
+        |block, lines| {
             out.write_all(block).map_err(Error::io("write to", "standard output"))?;
-            edges += of_block;
-            progress.advance(block.len() as u64, of_block);
+            edges += lines;
+            progress.advance(block.len() as u64, lines);
             check_stopped(progress)
         },
     )?;

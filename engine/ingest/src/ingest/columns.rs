@@ -126,7 +126,7 @@ impl RowBlocks<'_> {
 }
 
 /// A column to ingest.
-struct Column<'a> {
+struct IngestedColumn<'a> {
     job: &'a IngestJob<'a>,
     input: &'a dyn ColumnInput,
     form: ColumnForm,
@@ -176,7 +176,7 @@ pub fn write(job: &IngestJob<'_>, input: &dyn ColumnInput, chunks: &ChunkMap, ro
     };
     let (stage, name, bytes) = (form.stage, form.name, form.rows * form.row_bytes as u64);
     let spill = SpillFolder::new(job.store.lasting_scratch(), name, record_words);
-    let column = Column { job, input, form, chunks, rows, budget, spill, plan, shards: plan.shards(chunks) };
+    let column = IngestedColumn { job, input, form, chunks, rows, budget, spill, plan, shards: plan.shards(chunks) };
     job.progress.stage(&format!("reading {name}"), Some(bytes));
     // If chunks were written, an earlier run has read and checked all rows, perhaps in other blocks.
     if before.chunks.is_empty() {
@@ -198,7 +198,7 @@ pub fn write(job: &IngestJob<'_>, input: &dyn ColumnInput, chunks: &ChunkMap, ro
     )
 }
 
-impl Column<'_> {
+impl IngestedColumn<'_> {
     /// Rows per block. A thread holds a block that is read and a block that is spilled, in the memory that is planned for
     /// blocks of edges, which are read later.
     fn block_rows(&self) -> u64 {

@@ -50,7 +50,7 @@ pub fn scan(columns: &[IdColumns<'_>], budget: &IngestBudget, progress: &dyn Pro
                     edges.fetch_add(count, Ordering::Relaxed);
                     progress.advance(block.input_bytes(), count);
                     check_stopped(progress)?;
-                    let max = columns.of([0, 1]).filter_map(|end| batch.integers(end).max()).max();
+                    let max = columns.select([0, 1]).filter_map(|end| batch.integers(end).max()).max();
                     let found = max.map(|id| (id, Reverse((number, block.id()))));
                     let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
                     *largest = found.max(*largest);

@@ -111,9 +111,9 @@ fn rules(edges: &EdgeIngest, source: &EdgeSource, columns: &[Column]) -> Result<
             None => Ok(Vec::new()),
         };
     }
-    let given = &edges.form.columns.features;
+    let listed = &edges.form.columns.features;
     let numbers: Vec<String> = (1..=source.features()).map(|number| number.to_string()).collect();
-    let names = if given.is_empty() { &numbers } else { given };
+    let names = if listed.is_empty() { &numbers } else { listed };
     let mut rules: Vec<Option<Merge>> = vec![None; names.len()];
     let mut weight = Merge::Sum;
     for option in &edges.merge {

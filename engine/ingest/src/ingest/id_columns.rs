@@ -14,7 +14,7 @@ pub struct IdColumns<'a> {
 
 impl IdColumns<'_> {
     /// The values of the ends that are such nodes.
-    pub fn of<T>(&self, values: [T; 2]) -> impl Iterator<Item = T> {
+    pub fn select<T>(&self, values: [T; 2]) -> impl Iterator<Item = T> {
         values.into_iter().zip(self.ends).filter_map(|(value, is_read)| is_read.then_some(value))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use grappa_formats::NodeId;
-use grappa_input::{IdKind, Keys, Place, SplitSource};
+use grappa_input::{IdKind, InputPlace, Keys, SplitSource};
 use grappa_io::{Result, workers};
 
 use crate::{
@@ -100,7 +100,7 @@ pub fn for_each_node(
     open: impl Fn() -> Result<SplitSource>,
     kind: IdKind,
     lookup: &Lookup<'_>,
-    mut each: impl FnMut(u64, Place<'_>, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
+    mut each: impl FnMut(u64, InputPlace<'_>, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
 ) -> Result<()> {
     let mut source = open()?;
     if let Some(join) = lookup.join
@@ -140,7 +140,7 @@ fn for_each_by_segment(
     kind: IdKind,
     lookup: &Lookup<'_>,
     Join { plan, scratch }: Join<'_>,
-    mut each: impl FnMut(u64, Place<'_>, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
+    mut each: impl FnMut(u64, InputPlace<'_>, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
 ) -> Result<()> {
     let mut table = plan.table()?;
     for segment in 0..plan.segments() {
@@ -166,7 +166,7 @@ fn for_each_by_segment(
 }
 
 /// The place of the first id of `source` with this text.
-pub fn place_of<'a>(source: &'a mut SplitSource, kind: IdKind, id: &str) -> Result<Option<Place<'a>>> {
+pub fn place_of<'a>(source: &'a mut SplitSource, kind: IdKind, id: &str) -> Result<Option<InputPlace<'a>>> {
     let mut batch = Batch::new(kind);
     while batch.read(source)? {
         let found = (0..batch.len()).find(|&index| batch.get(index).to_string() == id);

@@ -221,10 +221,10 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput, options: &In
         _ => GraphIds::of_layout(job, scan.nodes)?,
     };
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
-    let held = plan::held_memory(&ids.chunks, job.edges.parts(), &job.budget)?;
+    let directory_bytes = plan::directory_memory(&ids.chunks, job.edges.parts(), &job.budget)?;
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;
     let input = InputEdges { reader, source: &edges, values: &values, edges: scan.edges, is_reversed: false };
-    edges::write(job, &input, &mut EdgeEnds::of_one_type(&mut ids), held)?;
+    edges::write(job, &input, &mut EdgeEnds::of_one_type(&mut ids), directory_bytes)?;
     commit::commit(job, &edges, values, ids, node_data, options)
 }

@@ -38,7 +38,7 @@ impl NodeFiles {
         let data = &options.data;
         let splits = open_split_columns(data)?;
         if let Some(splits) = &splits {
-            check_held(splits.path(), splits.held_bytes(), budget)?;
+            check_table(splits.path(), splits.held_bytes(), budget)?;
         }
         if let Some(schema) = &data.encoding.schema
             && schema.features.is_empty()
@@ -52,7 +52,7 @@ impl NodeFiles {
         let features = data.features.as_ref();
         let mut features = features.map(|input| MatrixSource::open_with(input, &data.tables)).transpose()?;
         if let Some(matrix) = &mut features {
-            check_held(matrix.path(), matrix.held_bytes(), budget)?;
+            check_table(matrix.path(), matrix.held_bytes(), budget)?;
             let missing = data.encoding.missing.without(&edges.columns.features);
             let encoding = EncodingOptions { missing, ..data.encoding.clone() };
             matrix.fit(&encoding, data.allow_nan, id_kind(options.ids), progress)?;
@@ -76,7 +76,7 @@ impl NodeFiles {
             if let Some(schema) = &data.encoding.schema {
                 labels.use_classes_of(schema)?;
             }
-            check_held(labels.path(), labels.held_bytes(), budget)?;
+            check_table(labels.path(), labels.held_bytes(), budget)?;
         }
         if data.labels.is_none() && data.label_type != LabelType::Classes {
             return Err(Error::conflict(
@@ -302,14 +302,14 @@ fn check_schema(path: &Path, schema: &Schema) -> Result<()> {
 }
 
 /// Refuses a file that holds more than half of the memory while it is read.
-fn check_held(path: &Path, held: u64, budget: &IngestBudget) -> Result<()> {
-    if held <= TABLE_OF_IDS.bytes(budget.memory) {
+fn check_table(path: &Path, table_bytes: u64, budget: &IngestBudget) -> Result<()> {
+    if table_bytes <= TABLE_OF_IDS.bytes(budget.memory) {
         return Ok(());
     }
     let operation = format!("the parts of {} that stay in memory, which may take half of it", path.display());
     Err(budget.too_small(
         operation,
-        TABLE_OF_IDS.budget_of(held),
+        TABLE_OF_IDS.budget_of(table_bytes),
         "raise --memory, or write a table again with one column of lists, or with smaller row groups, or a sparse matrix in \
          format csr",
     ))

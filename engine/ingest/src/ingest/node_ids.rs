@@ -194,14 +194,14 @@ fn part_sizes(job: &IngestJob<'_>, nodes: u64, path: &Path) -> Result<Vec<u64>> 
 /// Fails if the table of the node permutation does not fit the budget.
 pub fn check_table(job: &IngestJob<'_>, nodes: u64) -> Result<()> {
     // Half of the user's budget is for the table, and the budget of the job is the other half.
-    let wanted = permutation::memory(nodes);
-    if wanted <= job.budget.memory {
+    let needed = permutation::memory(nodes);
+    if needed <= job.budget.memory {
         return Ok(());
     }
     Err(Error::Budget {
         operation: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
         given: job.resources.memory,
-        least: 2 * wanted,
+        least: 2 * needed,
         remedy: "raise --memory, or choose another --assign, which takes none",
     })
 }

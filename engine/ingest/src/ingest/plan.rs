@@ -141,7 +141,7 @@ pub fn buckets_memory<'a>(chunks: impl Into<EndChunks<'a>>, present: u64) -> u64
 ///
 /// # Errors
 /// If they exceed half of the budget, or the manifest exceeds the budget. The error names a budget that suffices.
-pub fn held_memory<'a>(chunks: impl Into<EndChunks<'a>>, parts: u64, budget: &IngestBudget) -> Result<u64> {
+pub fn directory_memory<'a>(chunks: impl Into<EndChunks<'a>>, parts: u64, budget: &IngestBudget) -> Result<u64> {
     let ends = chunks.into();
     let chunks = ends.destinations;
     let buckets = buckets_memory(ends, chunks.chunks().into());
@@ -392,26 +392,26 @@ mod tests {
     fn chunks_whose_directories_exceed_the_budget_are_refused_with_one_that_would_do() {
         let budget = |memory, threads| IngestBudget::new(memory, 2, threads);
         let one = ChunkMap::uniform(1 << 24, 1);
-        let [given, least] = budgets(held_memory(&one, 1, &budget(32 << 20, 4)));
+        let [given, least] = budgets(directory_memory(&one, 1, &budget(32 << 20, 4)));
         assert_eq!(given, 64 << 20);
         // One thread writes the chunk: 64 bytes per 54 nodes, in half of the memory.
         let bytes = (1u64 << 24).div_ceil(54) * 64;
         assert_eq!(least, (bytes + 8) * 2 * 2);
-        assert_eq!(held_memory(&one, 1, &budget(least / 2, 4)).unwrap(), bytes + 8);
+        assert_eq!(directory_memory(&one, 1, &budget(least / 2, 4)).unwrap(), bytes + 8);
         let more = ChunkMap::uniform(1 << 24, 64);
-        assert!(held_memory(&more, 1, &budget(32 << 20, 4)).unwrap() < 2 << 20);
+        assert!(directory_memory(&more, 1, &budget(32 << 20, 4)).unwrap() < 2 << 20);
     }
 
     #[test]
     fn edge_buckets_that_exceed_the_budget_are_refused_with_one_that_would_do() {
         let budget = |memory| IngestBudget::new(memory, 2, 2);
         let chunks = ChunkMap::uniform(1 << 20, 4096);
-        let refused = || held_memory(&chunks, 1, &budget(64 << 20));
+        let refused = || directory_memory(&chunks, 1, &budget(64 << 20));
         let text = refused().unwrap_err().to_string();
         assert!(text.contains("4096 x 4096 pairs of chunks") && text.contains("--chunks"), "{text}");
         let ([given, least], buckets) = (budgets(refused()), 4096 * 4096 * 8);
         assert_eq!([given, least], [128 << 20, 2 * 3 * buckets]);
-        assert!(held_memory(&chunks, 1, &budget(least / 2)).unwrap() > buckets);
+        assert!(directory_memory(&chunks, 1, &budget(least / 2)).unwrap() > buckets);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use grappa_formats::{
     manifest::ExternalIds,
     permutation_table::{ENTRY_BYTES, entry},
 };
-use grappa_input::Place;
+use grappa_input::InputPlace;
 use grappa_io::{Error, Position, Result, progress::check_stopped, unnamed::unnamed_file};
 use grappa_storage::NodePermutation;
 
@@ -209,7 +209,7 @@ struct Unknown {
 
 impl Unknown {
     /// Notes an id. Rows come in any order.
-    fn add(&mut self, row: u64, place: Place<'_>, id: &dyn Fn() -> String) {
+    fn add(&mut self, row: u64, place: InputPlace<'_>, id: &dyn Fn() -> String) {
         self.count += 1;
         if self.first.as_ref().is_none_or(|&(first, ..)| row < first) {
             self.first = Some((row, place.path.to_owned(), place.position, id()));

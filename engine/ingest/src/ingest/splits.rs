@@ -4,7 +4,7 @@ use grappa_formats::{
     NodeId,
     manifest::{ExternalIds, SplitEntry},
 };
-use grappa_input::{Conversion, IdKind, IdLimit, Input, Place, SplitSource};
+use grappa_input::{Conversion, IdKind, IdLimit, Input, InputPlace, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
@@ -146,7 +146,7 @@ fn is_first_line(input: &Input, id: &str) -> Result<bool> {
 /// The place of the first `id` of a split, for a message. It reads the file again.
 fn first_place(mut source: SplitSource, kind: IdKind, id: &str) -> Result<String> {
     let list = source.path().to_owned();
-    let Some(Place { path, position }) = id_lists::place_of(&mut source, kind, id)? else {
+    let Some(InputPlace { path, position }) = id_lists::place_of(&mut source, kind, id)? else {
         return Ok("before".to_owned());
     };
     let suffix = match path == list {

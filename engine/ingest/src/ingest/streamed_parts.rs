@@ -109,10 +109,10 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     // The store has dense ids only.
     ids.spec.external = ExternalIds::Dense;
     let nested = IngestJob { edges: &edges, store: &store, journal, ..*job };
-    let held = plan::held_memory(&ids.chunks, 1, &nested.budget)?;
+    let directory_bytes = plan::directory_memory(&ids.chunks, 1, &nested.budget)?;
     let values = EdgeValues::none();
     let input = InputEdges { reader, source: &source, values: &values, edges: scan.edges, is_reversed: false };
-    edges::write(&nested, &input, &mut EdgeEnds::of_one_type(&mut ids), held)?;
+    edges::write(&nested, &input, &mut EdgeEnds::of_one_type(&mut ids), directory_bytes)?;
     store.commit(&manifest_of_edges(&nested, &ids, WRITER))?;
     Store::open(&path)
 }

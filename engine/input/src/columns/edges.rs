@@ -72,10 +72,10 @@ impl EdgeColumns {
         if options.rows_are_sources {
             return Self::of_rows(names, options);
         }
-        let source = given(names, options.source.as_deref(), "--src")?;
-        let target = given(names, options.target.as_deref(), "--dst")?;
+        let source = find_named(names, options.source.as_deref(), "--src")?;
+        let target = find_named(names, options.target.as_deref(), "--dst")?;
         let weight = options.weight.as_deref().filter(|&weight| weight != NONE);
-        let weight = given(names, weight, "--weight")?;
+        let weight = find_named(names, weight, "--weight")?;
         let features = features(names, options)?;
         let [named_source, named_target] =
             [named(names, SOURCE_NAMES, target.or(weight)), named(names, TARGET_NAMES, source.or(weight))]
@@ -112,7 +112,7 @@ impl EdgeColumns {
         let weight = match (weight, &options.weight) {
             (None, None) => named(names, WEIGHT_NAME, None)
                 .filter(|&column| !ends.contains(&Some(column)) && !features.contains(&column)),
-            (given, _) => given,
+            (named, _) => named,
         };
         let order = order(names, weight, options)?;
         let relation = relation(names, options)?;
@@ -140,10 +140,10 @@ impl EdgeColumns {
 
     /// The columns of a table whose rows are sources: the column of targets stands for both.
     fn of_rows(names: &[&str], options: &EdgeColumnOptions) -> Result<Self, String> {
-        let Some(target) = given(names, options.target.as_deref(), "--dst")? else {
+        let Some(target) = find_named(names, options.target.as_deref(), "--dst")? else {
             return Err("rows are sources, so the column of targets is needed; give --dst".to_owned());
         };
-        let weight = given(names, options.weight.as_deref().filter(|&weight| weight != NONE), "--weight")?;
+        let weight = find_named(names, options.weight.as_deref().filter(|&weight| weight != NONE), "--weight")?;
         Ok(Self { source: target, target, weight, features: features(names, options)?, order: None, relation: None })
     }
 
@@ -215,15 +215,15 @@ impl EdgeColumns {
     }
 }
 
-fn given(names: &[&str], wanted: Option<&str>, option: &str) -> Result<Option<usize>, String> {
-    wanted.map(|wanted| find(names, wanted, option)).transpose()
+fn find_named(names: &[&str], column_name: Option<&str>, option: &str) -> Result<Option<usize>, String> {
+    column_name.map(|column_name| find(names, column_name, option)).transpose()
 }
 
 /// The column with the order of the edges. `weight` is the name of the column of weights, whatever the table calls it.
 fn order(names: &[&str], weight: Option<usize>, options: &EdgeColumnOptions) -> Result<Option<usize>, String> {
     match options.order.as_deref() {
         Some(WEIGHT_NAME) if weight.is_some() => Ok(weight),
-        wanted => given(names, wanted, "--edge-split-by"),
+        column_name => find_named(names, column_name, "--edge-split-by"),
     }
 }
 
@@ -235,8 +235,8 @@ fn relation(names: &[&str], options: &EdgeColumnOptions) -> Result<Option<(usize
 
 /// The columns of features that the user names.
 fn features(names: &[&str], options: &EdgeColumnOptions) -> Result<Vec<usize>, String> {
-    let wanted = options.features.iter();
-    wanted.map(|wanted| find(names, wanted, "--edge-features-from")).collect()
+    let column_names = options.features.iter();
+    column_names.map(|column_name| find(names, column_name, "--edge-features-from")).collect()
 }
 
 /// Whether there are names of a column of sources and of one of targets.
@@ -314,15 +314,15 @@ mod tests {
         assert_eq!(named("src,dst,weight", &features(&["weight"])), Ok((None, vec![2])));
         assert_eq!(named("src,dst,amount", &features(&["amount"])), Ok((None, vec![2])));
         assert_eq!(named("src,time,dst,weight", &features(&["time"])), Ok((Some(3), vec![1])));
-        for (wanted, part) in [
+        for (column_name, part) in [
             (&["src"][..], "has the sources already"),
             (&["time", "time"], "is there twice"),
             (&["hour"], "give --edge-features-from one of src, dst, time"),
         ] {
-            let error = named("src,dst,time", &features(wanted)).unwrap_err();
+            let error = named("src,dst,time", &features(column_name)).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
-        let numbered = |width, wanted: &[&str]| EdgeColumns::numbered(width, &features(wanted));
+        let numbered = |width, column_names: &[&str]| EdgeColumns::numbered(width, &features(column_names));
         let columns = numbered(4, &["4", "3"]).unwrap();
         assert_eq!((columns.weight, columns.features), (None, vec![3, 2]));
         assert!(numbered(5, &["4"]).is_err());
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn names_and_options_give_the_columns() {
         let none = EdgeColumnOptions::default();
-        for (names, given, expected) in [
+        for (names, named, expected) in [
             ("src,dst", none.clone(), (0, 1, None)),
             ("weight,to,from", none.clone(), (2, 1, Some(0))),
             ("who,whom", none.clone(), (0, 1, None)),
@@ -380,14 +380,14 @@ mod tests {
             ("src,dst,weight", options("src", "dst", ""), (0, 1, Some(2))),
             ("user,to,x", options("user", "", "x"), (0, 1, Some(2))),
         ] {
-            assert_eq!(columns(names, &given), Ok(expected), "{names} {given:?}");
+            assert_eq!(columns(names, &named), Ok(expected), "{names} {named:?}");
         }
     }
 
     #[test]
     fn an_error_has_the_options_that_say_it() {
         let none = EdgeColumnOptions::default();
-        for (names, given, part) in [
+        for (names, named, part) in [
             ("tail,head", none.clone(), "--src tail --dst head"),
             ("head,relation,tail", none.clone(), "--src head --dst tail"),
             ("src,dst,time", none.clone(), "--src src --dst dst --weight time"),
@@ -397,7 +397,7 @@ mod tests {
             ("a,b", options("from", "", ""), "give --src one of a, b"),
             ("a,b", options("a", "a", ""), "two columns"),
         ] {
-            let error = columns(names, &given).unwrap_err();
+            let error = columns(names, &named).unwrap_err();
             assert!(error.contains(part), "{names}: {error}");
         }
         for (width, expected) in [(2, None), (3, Some(2))] {

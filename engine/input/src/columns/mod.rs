@@ -19,9 +19,9 @@ use crate::messages::in_shell;
 /// The word that gives a role to no column.
 const NONE: &str = "none";
 
-/// The column that the user calls `wanted`: its name, its name in other letters if that is the only one, or its number, from 1.
-fn find(names: &[&str], wanted: &str, option: &str) -> Result<usize, String> {
-    let same: Vec<usize> = (0..names.len()).filter(|&column| names[column] == wanted).collect();
+/// The column that the user calls `column_name`: its name, its name in other letters if that is the only one, or its number, from 1.
+fn find(names: &[&str], column_name: &str, option: &str) -> Result<usize, String> {
+    let same: Vec<usize> = (0..names.len()).filter(|&column| names[column] == column_name).collect();
     match same[..] {
         [] => {}
         [column] => return Ok(column),
@@ -30,24 +30,24 @@ fn find(names: &[&str], wanted: &str, option: &str) -> Result<usize, String> {
             return Err(format!(
                 "{} columns are called {}; give {option} the number of one: {}",
                 same.len(),
-                in_shell(wanted),
+                in_shell(column_name),
                 numbers.join(", ")
             ));
         }
     }
-    let mut alike = (0..names.len()).filter(|&column| names[column].eq_ignore_ascii_case(wanted));
+    let mut alike = (0..names.len()).filter(|&column| names[column].eq_ignore_ascii_case(column_name));
     if let (Some(column), None) = (alike.next(), alike.next()) {
         return Ok(column);
     }
-    match wanted.parse() {
+    match column_name.parse() {
         Ok(number) if (1..=names.len()).contains(&number) => Ok(number - 1),
-        _ => Err(format!("there is no column {}; give {option} one of {}", in_shell(wanted), listed(names, ", "))),
+        _ => Err(format!("there is no column {}; give {option} one of {}", in_shell(column_name), listed(names, ", "))),
     }
 }
 
-/// The columns of a header in which the user names one. `wanted` are names, not numbers.
-pub(crate) fn names_one_of<'a>(names: &[&str], mut wanted: impl Iterator<Item = &'a str>) -> bool {
-    wanted.any(|wanted| wanted.parse::<usize>().is_err() && find(names, wanted, "").is_ok())
+/// The columns of a header in which the user names one. `column_names` are names, not numbers.
+pub(crate) fn names_one_of<'a>(names: &[&str], mut column_names: impl Iterator<Item = &'a str>) -> bool {
+    column_names.any(|column_name| column_name.parse::<usize>().is_err() && find(names, column_name, "").is_ok())
 }
 
 /// Names for people, quoted for a shell where they need it.
@@ -67,11 +67,11 @@ mod tests {
     #[test]
     fn a_column_is_found_by_name_else_by_number() {
         let names = ["src", "Dst", "3", "x", "X"];
-        for (wanted, expected) in [("src", 0), ("dst", 1), ("2", 1), ("3", 2), ("X", 4)] {
-            assert_eq!(find(&names, wanted, "--src"), Ok(expected), "{wanted}");
+        for (column_name, expected) in [("src", 0), ("dst", 1), ("2", 1), ("3", 2), ("X", 4)] {
+            assert_eq!(find(&names, column_name, "--src"), Ok(expected), "{column_name}");
         }
-        for wanted in ["to", "0", "6", ""] {
-            let error = find(&names, wanted, "--src").unwrap_err();
+        for column_name in ["to", "0", "6", ""] {
+            let error = find(&names, column_name, "--src").unwrap_err();
             assert!(error.contains("give --src one of src, Dst, 3, x, X"), "{error}");
         }
         let error = find(&["a", "b", "a"], "a", "--src").unwrap_err();

@@ -92,7 +92,7 @@ impl Roles {
         let data = match purpose {
             Purpose::Features => table.features(id)?,
             Purpose::Labels => table.labels(id)?,
-            Purpose::Splits => table.given(&options.split, "--split-column")?,
+            Purpose::Splits => table.find_named(&options.split, "--split-column")?,
         };
         let left_out = (0..columns.len()).filter(|column| Some(*column) != id && !data.contains(column));
         Ok(Self { id, left_out: left_out.filter(|&column| table.named(column) != Named::Index).collect(), data })
@@ -129,30 +129,30 @@ impl Table<'_> {
     }
 
     /// The columns of some options. Each must exist.
-    fn given(&self, wanted: &[String], option: &str) -> Result<Vec<usize>, String> {
-        wanted.iter().map(|wanted| find(&self.names, wanted, option)).collect()
+    fn find_named(&self, column_names: &[String], option: &str) -> Result<Vec<usize>, String> {
+        column_names.iter().map(|column_name| find(&self.names, column_name, option)).collect()
     }
 
-    fn is_given_as(&self, column: usize, wanted: &[String]) -> bool {
-        wanted.iter().any(|wanted| find(&self.names, wanted, "") == Ok(column))
+    fn is_one_of(&self, column: usize, column_names: &[String]) -> bool {
+        column_names.iter().any(|column_name| find(&self.names, column_name, "") == Ok(column))
     }
 
     /// The column of ids, by option, by name, or as the only one of strings.
     fn id(&self) -> Result<Option<usize>, String> {
         if !self.options.id.is_empty() {
-            let mut wanted = self.options.id.iter().filter(|wanted| *wanted != NONE);
-            let found = wanted.clone().find_map(|wanted| find(&self.names, wanted, "").ok());
-            return match (found, wanted.next()) {
-                (None, Some(wanted)) if !self.options.id.iter().any(|id| id == NONE) => {
-                    find(&self.names, wanted, "--id").map(Some)
+            let mut column_names = self.options.id.iter().filter(|column_name| *column_name != NONE);
+            let found = column_names.clone().find_map(|column_name| find(&self.names, column_name, "").ok());
+            return match (found, column_names.next()) {
+                (None, Some(column_name)) if !self.options.id.iter().any(|id| id == NONE) => {
+                    find(&self.names, column_name, "--id").map(Some)
                 }
                 (found, _) => Ok(found),
             };
         }
         let TableOptions { label, features, split, .. } = self.options;
-        let given = [label, features, split];
+        let named = [label, features, split];
         let free: Vec<usize> =
-            self.all().filter(|&column| !given.iter().any(|given| self.is_given_as(column, given))).collect();
+            self.all().filter(|&column| !named.iter().any(|named| self.is_one_of(column, named))).collect();
         let mut strings = free.clone();
         strings.retain(|&column| {
             self.kind(column) == Kind::Strings && !matches!(self.named(column), Named::Label | Named::Split)
@@ -223,8 +223,8 @@ impl Table<'_> {
 
     /// Whether a column has data that is never a feature, and everyone knows it.
     fn is_other_data(&self, column: usize) -> bool {
-        self.is_given_as(column, &self.options.label)
-            || self.is_given_as(column, &self.options.split)
+        self.is_one_of(column, &self.options.label)
+            || self.is_one_of(column, &self.options.split)
             || matches!(self.named(column), Named::Label | Named::Split | Named::Index)
     }
 
@@ -234,7 +234,7 @@ impl Table<'_> {
             .options
             .schema
             .iter()
-            .map(|wanted| (wanted, self.names.iter().position(|name| name == wanted)))
+            .map(|column_name| (column_name, self.names.iter().position(|name| name == column_name)))
             .partition(|(_, found)| found.is_some());
         if lacking.is_empty() {
             return Ok(found.into_iter().filter_map(|(_, column)| column).collect());
@@ -252,7 +252,7 @@ impl Table<'_> {
         let options = self.options;
         if !options.features.is_empty() || !options.schema.is_empty() {
             let features = match options.schema.is_empty() {
-                true => self.given(&options.features, "--features-from")?,
+                true => self.find_named(&options.features, "--features-from")?,
                 false => self.of_schema()?,
             };
             let others = self.all().filter(|column| !features.contains(column));
@@ -307,18 +307,18 @@ impl Table<'_> {
 
     fn labels(&self, id: Option<usize>) -> Result<Vec<usize>, String> {
         let options = self.options;
-        let given = self.given(&options.label, "--label")?;
+        let named = self.find_named(&options.label, "--label")?;
         let by_name = LABEL_NAMES.iter().find_map(|name| {
             self.all().find(|&column| self.names[column].eq_ignore_ascii_case(name)).filter(|_| self.header)
         });
-        let labels = match (given.is_empty(), by_name) {
-            (false, _) => given,
+        let labels = match (named.is_empty(), by_name) {
+            (false, _) => named,
             (true, Some(column)) => vec![column],
             (true, None) => {
                 let others = self.all().filter(|&column| Some(column) != id);
                 others
                     .filter(|&column| !matches!(self.named(column), Named::Split | Named::Index))
-                    .filter(|&column| !self.is_given_as(column, &options.split))
+                    .filter(|&column| !self.is_one_of(column, &options.split))
                     .collect()
             }
         };
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn known_columns_get_their_roles() {
-        for (table, purpose, given, id, data) in grappa_skip::cases![
+        for (table, purpose, named, id, data) in grappa_skip::cases![
             "user_id:i,f0:n,f1:n", Purpose::Features, ["", "", ""], Some(0), &[1, 2][..];
             "f0:n,f1:n,id:i", Purpose::Features, ["", "", ""], Some(2), &[0, 1];
             "f0:n,f1:i,label:n", Purpose::Features, ["", "", ""], None, &[0, 1];
@@ -413,14 +413,14 @@ mod tests {
             "label:n", Purpose::Labels, ["", "", ""], None, &[0];
             "y:n,node_label:n", Purpose::Labels, ["", "", ""], None, &[1];
         ] {
-            let given = options(given[0], given[1], given[2]);
-            assert_eq!(roles(table, purpose, &given), Ok((id, data.to_vec())), "{table} {given:?}");
+            let named = options(named[0], named[1], named[2]);
+            assert_eq!(roles(table, purpose, &named), Ok((id, data.to_vec())), "{table} {named:?}");
         }
     }
 
     #[test]
     fn an_uncertain_role_is_an_error_with_the_options_that_say_it() {
-        for (table, purpose, given, part) in grappa_skip::cases![
+        for (table, purpose, named, part) in grappa_skip::cases![
             "customer:i,a:n", Purpose::Features, ["", "", ""], "--id customer if they are, or --id none";
             "customer:i,a:n", Purpose::Features, ["", "", "a"], "--id customer";
             "customer:i,label:n", Purpose::Labels, ["", "", ""], "--id customer";
@@ -436,8 +436,8 @@ mod tests {
             "src:i,dst:i", Purpose::Features, ["", "", ""], "--edges";
             "id:i,kind:s,a:n", Purpose::Labels, ["", "", ""], "--label with one of kind, a";
         ] {
-            let given = options(given[0], given[1], given[2]);
-            let error = roles(table, purpose, &given).unwrap_err();
+            let named = options(named[0], named[1], named[2]);
+            let error = roles(table, purpose, &named).unwrap_err();
             assert!(error.contains(part), "{table}: {error}");
         }
     }

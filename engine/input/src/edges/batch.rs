@@ -2,7 +2,7 @@
 
 use grappa_io::{Position, Result, heap};
 
-use super::{BadEdge, order::Place};
+use super::{BadEdge, order::EdgePlace};
 
 /// The purpose of the memory, in errors.
 pub(super) const BLOCK: &str = "a block of edges";
@@ -30,7 +30,7 @@ pub struct EdgeOrder {
 }
 
 impl EdgeOrder {
-    pub(super) fn push(&mut self, place: Place) {
+    pub(super) fn push(&mut self, place: EdgePlace) {
         self.values.push(place.value);
         self.kinds |= place.kind;
     }

@@ -15,7 +15,7 @@ use super::{
     bad_edge::Checked,
     edge_array::EdgeArray,
     options::KeyForm,
-    order::Place,
+    order::EdgePlace,
     picked_columns::PickedColumns,
     row_check::{Fault, OnBadRow, RowCheck, faults_of, ids_of_floats, not_finite, weight_of},
     table::share,
@@ -49,7 +49,7 @@ fn cell_of(column: &Values, row: usize) -> Checked<Cell<'_>> {
 }
 
 /// The arrays of a block, one for each column that is read.
-struct Block {
+struct BlockArrays {
     /// The rows, numbered in the file.
     rows: Range<u64>,
     ids: [ArrayRef; 2],
@@ -58,7 +58,7 @@ struct Block {
     order: Option<(ArrayRef, ValueType)>,
 }
 
-impl Block {
+impl BlockArrays {
     fn len(&self) -> usize {
         (self.rows.end - self.rows.start) as usize
     }
@@ -119,7 +119,7 @@ impl ColumnFile {
         }
     }
 
-    fn block(&self, block: u64) -> Result<Block> {
+    fn block(&self, block: u64) -> Result<BlockArrays> {
         let rows = self.rows_of(block);
         let PickedColumns { ids, values, order, .. } = &self.columns;
         let columns: Vec<usize> = ids.iter().chain(values).copied().chain(*order).collect();
@@ -131,7 +131,7 @@ impl ColumnFile {
         }
         let values = arrays.by_ref().take(values.len()).collect();
         let order = order.and_then(|column| Some((arrays.next()?, ValueType::from_field(self.table.column(column)))));
-        Ok(Block { rows, ids, values, order })
+        Ok(BlockArrays { rows, ids, values, order })
     }
 
     pub fn rows(&self) -> u64 {
@@ -203,15 +203,15 @@ impl ColumnFile {
     pub fn parse_text(&self, block: u64, ids: KeyForm, into: &mut TextBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
         let block = &self.block(block)?;
         let mut faults = Vec::new();
-        let mut of_integers = EdgeBatch::default();
+        let mut integer_edges = EdgeBatch::default();
         for (end, kind) in ids.kinds.into_iter().enumerate() {
             match kind {
                 IdKind::String => note_missing_ids(&block.ids[end], &mut faults),
-                IdKind::Integer => *of_integers.end_mut(end) = integers(block, end, &mut faults),
+                IdKind::Integer => *integer_edges.end_mut(end) = integers(block, end, &mut faults),
             }
         }
         // Ends with strings are 0, which is in every range.
-        (0..2).for_each(|end| of_integers.end_mut(end).resize(block.len(), 0));
+        (0..2).for_each(|end| integer_edges.end_mut(end).resize(block.len(), 0));
         let (mut values, width) = (Vec::new(), self.width());
         self.read_values(block, &mut faults, &mut values)?;
         let mut places = Vec::new();
@@ -225,7 +225,7 @@ impl ColumnFile {
         };
         for row in 0..block.len() {
             let fault = faults.get(row).copied().unwrap_or_default();
-            let numbers = [of_integers.sources[row], of_integers.targets[row]];
+            let numbers = [integer_edges.sources[row], integer_edges.targets[row]];
             let packed = numbers.map(u64::to_be_bytes);
             let [source, target] = [0, 1].map(|end| match ids.kinds[end] {
                 IdKind::String => text(&block.ids[end], row).unwrap_or_default(),
@@ -271,7 +271,7 @@ impl ColumnFile {
     }
 
     /// Reads the values of a block's edges from their columns and files.
-    fn read_values(&self, block: &Block, faults: &mut Vec<Fault>, into: &mut Vec<f32>) -> Result<()> {
+    fn read_values(&self, block: &BlockArrays, faults: &mut Vec<Fault>, into: &mut Vec<f32>) -> Result<()> {
         let (rows, width) = (block.len(), self.width());
         into.resize(rows * width, 0.0);
         for array in &self.arrays {
@@ -341,7 +341,7 @@ impl ColumnFile {
 }
 
 /// The integers of a column of ids. What is wrong with a row becomes a fault.
-fn integers(block: &Block, end: usize, faults: &mut Vec<Fault>) -> Vec<u64> {
+fn integers(block: &BlockArrays, end: usize, faults: &mut Vec<Fault>) -> Vec<u64> {
     let array = &block.ids[end];
     let Ids { mut words, float_digits } = Ids::new(array);
     note_missing_ids(array, faults);
@@ -372,17 +372,17 @@ fn note_missing_ids(array: &dyn Array, faults: &mut Vec<Fault>) {
 }
 
 /// Calls `each` with the number and the place of each row, if edges have an order. A row without a place is a fault.
-fn read_order(block: &Block, faults: &mut Vec<Fault>, mut each: impl FnMut(usize, Place)) {
+fn read_order(block: &BlockArrays, faults: &mut Vec<Fault>, mut each: impl FnMut(usize, EdgePlace)) {
     let Some((array, value_type)) = &block.order else {
         return;
     };
     let values = Values::new(array, *value_type);
     for row in 0..block.len() {
-        match cell_of(&values, row).and_then(Place::from_cell) {
+        match cell_of(&values, row).and_then(EdgePlace::from_cell) {
             Ok(place) => each(row, place),
             Err(bad) => {
                 faults_of(faults, block.len())[row].other.get_or_insert(bad);
-                each(row, Place::of_number(0.0));
+                each(row, EdgePlace::of_number(0.0));
             }
         }
     }

@@ -6,7 +6,7 @@ use grappa_formats::features::ElementType;
 use grappa_io::Result;
 
 use super::{
-    order::{Place, WEIGHT, no_such_value},
+    order::{EdgePlace, WEIGHT, no_such_value},
     row_check::weight_of,
 };
 use crate::{
@@ -136,11 +136,11 @@ impl ArrayColumn {
     }
 
     /// Appends the places of the rows in the bytes of its array.
-    pub fn places(self, array: &EdgeArray, bytes: &[u8]) -> impl Iterator<Item = Place> {
+    pub fn places(self, array: &EdgeArray, bytes: &[u8]) -> impl Iterator<Item = EdgePlace> {
         let element = array.reader.array.element;
         let size = element.bytes();
         bytes
             .chunks_exact(array.row_bytes())
-            .map(move |row| Place::of_number(element.to_f64(&row[self.column * size..][..size])))
+            .map(move |row| EdgePlace::of_number(element.to_f64(&row[self.column * size..][..size])))
     }
 }

@@ -13,7 +13,7 @@ use super::{
     batch::EdgeOrder,
     encoded::EdgeEncoder,
     options::KeyForm,
-    order::Place,
+    order::EdgePlace,
 };
 use crate::{
     columns::EdgeColumns,
@@ -117,7 +117,7 @@ impl LineForm {
                 return Err(BadEdge::OtherRelation);
             }
             if order_column == Some(found) {
-                match Place::from_cell(cell_of(&field)?) {
+                match EdgePlace::from_cell(cell_of(&field)?) {
                     Ok(place) => order.push(place),
                     Err(fault) => bad = bad.or(Some(fault)),
                 }

@@ -34,9 +34,9 @@ impl EdgeSource {
     /// # Errors
     /// All problems of all columns: missing values without a replacement, text among numbers, and the like.
     pub fn fit(&self, options: &EncodingOptions, progress: &dyn Progress) -> Result<Option<Vec<ColumnReading>>> {
-        let given = &self.options().columns.features;
+        let option_names = &self.options().columns.features;
         let names = self.feature_names();
-        let names = if names.is_empty() { given } else { &names };
+        let names = if names.is_empty() { option_names } else { &names };
         if let Some(schema) =
             options.schema.as_ref().filter(|schema| !schema.edge_features.is_empty() && !names.is_empty())
         {

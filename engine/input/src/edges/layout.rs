@@ -109,9 +109,9 @@ fn mark_of(line: &Line) -> usize {
 
 impl TextLayout {
     /// The bytes of a block: an entry of a symmetric matrix is two edges.
-    pub fn block_bytes(&self, wanted: usize) -> usize {
+    pub fn block_bytes(&self, bytes_max: usize) -> usize {
         let edges = if self.matrix.is_some_and(|matrix| matrix.symmetric) { 2 } else { 1 };
-        (wanted / edges).max(1)
+        (bytes_max / edges).max(1)
     }
 
     /// Reads up to the first well-formed edge. None if there are only comments. `csv`: the file is called so.

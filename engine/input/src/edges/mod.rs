@@ -192,15 +192,15 @@ impl EdgeSource {
     /// Warnings about columns of features, among the edges parsed so far, that lose their differences as 32-bit floats.
     pub fn loss_warnings(&self) -> Vec<String> {
         let columns = self.feature_columns();
-        let of_files = self.files.iter().filter_map(|file| match &file.content {
+        let file_spreads = self.files.iter().filter_map(|file| match &file.content {
             Content::Columns(file) => Some(file.spreads()),
             content => Some(content.layout()?.form.spreads()),
         });
-        let of_all = Spread::columns(self.features);
-        for spreads in of_files.chain(self.feature_array.as_ref().map(|array| &*array.spreads)) {
-            of_all.iter().zip(spreads).for_each(|(all, spread)| all.merge(spread));
+        let whole = Spread::columns(self.features);
+        for spreads in file_spreads.chain(self.feature_array.as_ref().map(|array| &*array.spreads)) {
+            whole.iter().zip(spreads).for_each(|(all, spread)| all.merge(spread));
         }
-        Spread::warnings(&of_all, |column| match columns.get(column) {
+        Spread::warnings(&whole, |column| match columns.get(column) {
             Some(column) => format!("edge feature {}", described(column)),
             None => format!("edge feature {}", column + 1),
         })

@@ -26,12 +26,12 @@ pub(super) fn no_such_value(name: &str, known: &[String]) -> String {
 
 /// The place of an edge.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Place {
+pub(super) struct EdgePlace {
     pub value: f64,
     pub kind: u8,
 }
 
-impl Place {
+impl EdgePlace {
     /// The place that a number says.
     pub fn of_number(value: f64) -> Self {
         Self { value, kind: NUMBER }

@@ -22,7 +22,7 @@ use super::{
     fields::{LineForm, edge_of, float, is_zero, keys_of, selected_edge_of},
     matrix_market::Matrix,
     options::KeyForm,
-    order::Place,
+    order::EdgePlace,
 };
 use crate::{
     line_reader::LINE_BYTES_MAX,
@@ -185,7 +185,7 @@ pub(super) fn parse_entries(
                     into.push((column, row, value), form.weighted());
                 }
                 if form.columns.order.is_some() {
-                    (0..=usize::from(is_doubled)).for_each(|_| into.order.push(Place::of_number(value.into())));
+                    (0..=usize::from(is_doubled)).for_each(|_| into.order.push(EdgePlace::of_number(value.into())));
                 }
             }
             Err(bad) => on_bad(at, line, bad)?,

@@ -96,7 +96,7 @@ impl RowCheck<'_> {
         {
             return Ok(());
         }
-        let mut kept = 0;
+        let mut sound = 0;
         let rows = into.sources.len();
         let width = into.values.len() / rows.max(1);
         for row in 0..rows {
@@ -107,17 +107,17 @@ impl RowCheck<'_> {
                 on_bad(self.first_row + row as u64, line.as_bytes(), bad)?;
                 continue;
             }
-            [into.sources[kept], into.targets[kept]] = ids;
-            into.values.copy_within(row * width..(row + 1) * width, kept * width);
+            [into.sources[sound], into.targets[sound]] = ids;
+            into.values.copy_within(row * width..(row + 1) * width, sound * width);
             if let Some(&place) = into.order.values.get(row) {
-                into.order.values[kept] = place;
+                into.order.values[sound] = place;
             }
-            kept += 1;
+            sound += 1;
         }
-        into.sources.truncate(kept);
-        into.targets.truncate(kept);
-        into.values.truncate(kept * width);
-        into.order.values.truncate(kept);
+        into.sources.truncate(sound);
+        into.targets.truncate(sound);
+        into.values.truncate(sound * width);
+        into.order.values.truncate(sound);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub(super) struct ClassNames {
     /// Whether a column of a text file has numbers. Then it has no names.
     has_numbers: AtomicBool,
     /// Whether they are the names of another store.
-    given: AtomicBool,
+    is_given: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -45,12 +45,12 @@ impl ClassNames {
         let mut names = self.names();
         names.classes = classes.iter().cloned().zip(0..).collect();
         names.complete = true;
-        self.given.store(true, Ordering::Relaxed);
+        self.is_given.store(true, Ordering::Relaxed);
     }
 
     /// Whether they are the names of another store.
     pub fn are_given(&self) -> bool {
-        self.given.load(Ordering::Relaxed)
+        self.is_given.load(Ordering::Relaxed)
     }
 
     /// The class of a value of a column of text, NaN if it means that there is none, and [`NO_CLASS`] if [`Self::problem`] says what

@@ -13,7 +13,7 @@ use grappa_io::{Error, Position, Result};
 use super::{
     class_names::ClassNames,
     column_rows::{Chosen, ColumnRows, EachCells, EachRow},
-    forms::{Forms, Layout, Place, TableForm},
+    forms::{Forms, InputPlace, Layout, TableForm},
 };
 use crate::{
     columnar::ColumnTable,
@@ -25,7 +25,7 @@ pub(super) struct ColumnParts {
     forms: &'static Forms,
     form: TableForm,
     /// Those that have rows, or one that has none.
-    parts: Vec<Part>,
+    parts: Vec<PartRows>,
     pub bytes: u64,
     /// Bytes of memory that stay in use between reads: a page of each column of a part.
     pub held_bytes: u64,
@@ -37,7 +37,7 @@ pub(super) struct ColumnParts {
     open: Mutex<Option<(usize, ColumnRows)>>,
 }
 
-struct Part {
+struct PartRows {
     path: PathBuf,
     /// Number of rows before it.
     first_row: u64,
@@ -66,7 +66,7 @@ impl ColumnParts {
                 first.get_or_insert(table);
                 continue;
             }
-            parts.push(Part { path: file.path().to_owned(), first_row: rows, rows: table.rows() });
+            parts.push(PartRows { path: file.path().to_owned(), first_row: rows, rows: table.rows() });
             rows += table.rows();
             match &first {
                 Some(first) if first.rows() > 0 => table.check_like(first)?,
@@ -75,7 +75,7 @@ impl ColumnParts {
         }
         let first = first.expect("a table has files");
         if parts.is_empty() {
-            parts.push(Part { path: first.path().to_owned(), first_row: 0, rows: 0 });
+            parts.push(PartRows { path: first.path().to_owned(), first_row: 0, rows: 0 });
         }
         let layout = first.layout(forms, parts.len() - 1);
         let table = Self {
@@ -96,9 +96,9 @@ impl ColumnParts {
         self.parts.last().map_or(0, |part| part.first_row + part.rows)
     }
 
-    pub fn place(&self, row: u64) -> Place<'_> {
+    pub fn place(&self, row: u64) -> InputPlace<'_> {
         let part = &self.parts[self.part_of(row)];
-        Place { path: &part.path, position: Position::Row(row - part.first_row) }
+        InputPlace { path: &part.path, position: Position::Row(row - part.first_row) }
     }
 
     fn part_of(&self, row: u64) -> usize {
@@ -144,7 +144,7 @@ impl ColumnParts {
             Some((open_number, table)) if open_number == number => table,
             closed => {
                 drop(closed);
-                let Part { path, rows, .. } = &self.parts[number];
+                let PartRows { path, rows, .. } = &self.parts[number];
                 let part = open_part(path)?;
                 if are_large(self.bytes) {
                     part.file.read_past_cache();

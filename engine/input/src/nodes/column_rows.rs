@@ -69,7 +69,7 @@ impl Chosen {
         if names_of(table) != self.all {
             return None;
         }
-        let position = |wanted: &String| table.names().position(|name| name == wanted);
+        let position = |option: &String| table.names().position(|name| name == option);
         let id = match &self.id {
             Some(id) => Some(position(id)?),
             None => None,

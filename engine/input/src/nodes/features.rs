@@ -24,7 +24,7 @@ use grappa_io::{
 };
 
 use super::{
-    forms::{Forms, Place, TableForm},
+    forms::{Forms, InputPlace, TableForm},
     node_file::{Content, NodeFile},
     split::SplitSource,
 };
@@ -253,7 +253,7 @@ impl MatrixSource {
             columns: &self.layout.names,
             id: id_of_row,
             place: &|row| {
-                let Place { path, position } = self.place(row);
+                let InputPlace { path, position } = self.place(row);
                 let suffix = match path == self.path() {
                     true => String::new(),
                     false => format!(" of {}", path.display()),

@@ -57,14 +57,14 @@ impl Layout {
 
 /// A place in an input file, which may be a part of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct InputPlace<'a> {
     /// The file.
     pub path: &'a Path,
     /// The line, row or offset in it.
     pub position: Position,
 }
 
-impl Place<'_> {
+impl InputPlace<'_> {
     /// The error about what is there.
     pub fn error(self, problem: impl Into<String>) -> Error {
         Error::input(self.path, self.position, problem)

@@ -18,7 +18,7 @@ mod text_table;
 
 pub use self::{
     features::{MatrixSource, NonFinite},
-    forms::{Place, TableForm},
+    forms::{InputPlace, TableForm},
     labels::{LabelBatch, LabelSource, LabelType},
     node_file::NodeFile,
     parts::PartSource,

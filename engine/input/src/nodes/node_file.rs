@@ -6,7 +6,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     column_parts::{ColumnParts, open_part},
-    forms::{Forms, Layout, Place, TableForm},
+    forms::{Forms, InputPlace, Layout, TableForm},
     sparse::Sparse,
     text_rows::TextRows,
 };
@@ -137,11 +137,11 @@ impl NodeFile {
     }
 
     /// The place of a row.
-    pub fn place(&self, row: u64) -> Place<'_> {
+    pub fn place(&self, row: u64) -> InputPlace<'_> {
         match &self.content {
             Content::Columns(table) => table.place(row),
-            Content::Text(text) => Place { path: self.path(), position: text.position(row) },
-            Content::Dense(_) | Content::Sparse(_) => Place { path: self.path(), position: Position::Row(row) },
+            Content::Text(text) => InputPlace { path: self.path(), position: text.position(row) },
+            Content::Dense(_) | Content::Sparse(_) => InputPlace { path: self.path(), position: Position::Row(row) },
         }
     }
 

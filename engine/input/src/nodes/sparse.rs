@@ -31,10 +31,10 @@ enum Entries {
     /// In compressed rows, in the file.
     Stored(Box<StoredRows>),
     /// In memory, in the order of their rows.
-    Held(Vec<Entry>),
+    InMemory(Vec<SparseValue>),
 }
 
-struct Entry {
+struct SparseValue {
     row: u64,
     column: u64,
     value: f32,
@@ -60,7 +60,7 @@ impl Sparse {
                     file.remedy(Conversion::SparseToCsr)
                 )));
             }
-            _ => Entries::Held(held(arrays)?),
+            _ => Entries::InMemory(sorted_entries(arrays)?),
         };
         Ok(Self { rows, columns, element, entries })
     }
@@ -68,7 +68,7 @@ impl Sparse {
     pub fn is_sequential(&self) -> bool {
         match &self.entries {
             Entries::Stored(stored) => stored.data.is_sequential(),
-            Entries::Held(_) => false,
+            Entries::InMemory(_) => false,
         }
     }
 
@@ -76,7 +76,7 @@ impl Sparse {
     pub fn held_bytes(&self) -> u64 {
         match &self.entries {
             Entries::Stored(_) => 0,
-            Entries::Held(held) => (held.capacity() * size_of::<Entry>()) as u64,
+            Entries::InMemory(sorted_entries) => (sorted_entries.capacity() * size_of::<SparseValue>()) as u64,
         }
     }
 
@@ -87,7 +87,7 @@ impl Sparse {
                 [&stored.starts, &stored.others, &stored.data].into_iter().try_for_each(ArrayReader::check)
             }
             // They were checked when they were read.
-            Entries::Held(_) => Ok(()),
+            Entries::InMemory(_) => Ok(()),
         }
     }
 
@@ -95,10 +95,10 @@ impl Sparse {
     pub fn read_rows(&self, first: u64, count: usize, out: &mut [f32]) -> Result<()> {
         match &self.entries {
             Entries::Stored(stored) => stored.read_rows(first, count, out),
-            Entries::Held(held) => {
-                let start = held.partition_point(|entry| entry.row < first);
-                let end = held.partition_point(|entry| entry.row < first + count as u64);
-                for entry in &held[start..end] {
+            Entries::InMemory(sorted_entries) => {
+                let start = sorted_entries.partition_point(|entry| entry.row < first);
+                let end = sorted_entries.partition_point(|entry| entry.row < first + count as u64);
+                for entry in &sorted_entries[start..end] {
                     out[((entry.row - first) * self.columns + entry.column) as usize] += entry.value;
                 }
                 Ok(())
@@ -108,7 +108,7 @@ impl Sparse {
 }
 
 /// All entries, in the order of their rows.
-fn held(arrays: SparseArrays) -> Result<Vec<Entry>> {
+fn sorted_entries(arrays: SparseArrays) -> Result<Vec<SparseValue>> {
     let (entries, data) = (arrays.entries(), arrays.data.reader());
     let places = EntryReader::new(arrays);
     let mut all = Vec::with_capacity(entries as usize);
@@ -122,7 +122,7 @@ fn held(arrays: SparseArrays) -> Result<Vec<Entry>> {
         values.resize(count, 0.0);
         data.array.element.to_f32(&bytes, &mut values);
         let read = rows.iter().zip(&columns).zip(&values);
-        all.extend(read.map(|((&row, &column), &value)| Entry { row: row as u64, column: column as u64, value }));
+        all.extend(read.map(|((&row, &column), &value)| SparseValue { row: row as u64, column: column as u64, value }));
     }
     places.check()?;
     data.check()?;

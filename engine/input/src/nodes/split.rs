@@ -12,7 +12,7 @@ use grappa_io::{Error, Position, Result};
 use super::{
     column_ids::ColumnIds,
     column_parts::open_part,
-    forms::{Place, TableForm},
+    forms::{InputPlace, TableForm},
     text_table::{IdColumn, TextTable},
 };
 use crate::{
@@ -297,8 +297,8 @@ impl SplitSource {
     }
 
     /// The place of the id at `index` of the last batch.
-    pub fn place(&self, index: usize) -> Place<'_> {
-        Place { path: self.file.path(), position: self.positions[index] }
+    pub fn place(&self, index: usize) -> InputPlace<'_> {
+        InputPlace { path: self.file.path(), position: self.positions[index] }
     }
 
     /// Goes to the next file of a folder if the ids of one have ended.

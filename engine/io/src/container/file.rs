@@ -106,13 +106,13 @@ impl ContainerFile {
         let mut prefix = vec![0; file_bytes.min(256) as usize];
         file.read_exact_at(&mut prefix, 0).map_err(Error::io("read", path))?;
         if let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() {
-            let wanted = Header::prefix_bytes(fixed).map_err(Error::format(path))?;
-            if wanted > file_bytes {
-                let error = FormatError::Length { part: "file", expected: wanted, found: file_bytes };
+            let needed_bytes = Header::prefix_bytes(fixed).map_err(Error::format(path))?;
+            if needed_bytes > file_bytes {
+                let error = FormatError::Length { part: "file", expected: needed_bytes, found: file_bytes };
                 return Err(Error::format(path)(error));
             }
-            if wanted > prefix.len() as u64 {
-                prefix.resize(wanted as usize, 0);
+            if needed_bytes > prefix.len() as u64 {
+                prefix.resize(needed_bytes as usize, 0);
                 file.read_exact_at(&mut prefix, 0).map_err(Error::io("read", path))?;
             }
         }

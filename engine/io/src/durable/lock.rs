@@ -188,10 +188,10 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("folder");
         assert!(FolderLock::acquire(&path, Patience::None).unwrap().is_none(), "the folder does not exist");
-        let held = FolderLock::wait(&path).unwrap();
+        let folder_lock = FolderLock::wait(&path).unwrap();
         let error = FolderLock::acquire(&path, Patience::None).unwrap_err().to_string();
         assert!(error.contains("another process") && error.contains("choose another name"), "{error}");
-        drop(held);
+        drop(folder_lock);
         FolderLock::acquire(&path, Patience::None).unwrap().unwrap();
     }
 
@@ -199,7 +199,7 @@ mod tests {
     fn a_folder_renamed_during_the_wait_is_not_locked() {
         let parent = tempfile::tempdir().unwrap();
         let [path, renamed] = ["folder", "renamed"].map(|name| parent.path().join(name));
-        let held = FolderLock::wait(&path).unwrap();
+        let folder_lock = FolderLock::wait(&path).unwrap();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| FolderLock::acquire(&path, Patience::Forever).unwrap());
             // Some file systems list their locks under other numbers. The outcome is the same, then, but waited for less.
@@ -210,7 +210,7 @@ mod tests {
                 thread::sleep(POLL);
             }
             fs::rename(&path, &renamed).unwrap();
-            drop(held);
+            drop(folder_lock);
             assert!(waiting.join().unwrap().is_none());
         });
     }
@@ -219,7 +219,7 @@ mod tests {
     fn nothing_is_changed_in_a_folder_that_replaced_a_watched_one() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("folder");
-        let held = FolderLock::wait(&path).unwrap().watch(&path).unwrap();
+        let folder_lock = FolderLock::wait(&path).unwrap().watch(&path).unwrap();
         let file = path.join("file");
         drop(create_file(&file).unwrap());
         fs::remove_dir_all(&path).unwrap();
@@ -236,7 +236,7 @@ mod tests {
         taken(remove_folder(&path));
         taken(rename_new(&path, &parent.path().join("finished")));
         assert_eq!(fs::read(&file).unwrap(), b"of another process");
-        drop(held);
+        drop(folder_lock);
         remove_folder(&path).unwrap();
     }
 
@@ -251,13 +251,13 @@ mod tests {
     fn a_lock_tells_whether_its_folder_still_has_its_name() {
         let parent = tempfile::tempdir().unwrap();
         let [path, renamed, link] = ["folder", "renamed", "link"].map(|name| parent.path().join(name));
-        let held = FolderLock::wait(&path).unwrap();
+        let folder_lock = FolderLock::wait(&path).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(held.is_at(&path).unwrap() && held.is_at(&link).unwrap());
+        assert!(folder_lock.is_at(&path).unwrap() && folder_lock.is_at(&link).unwrap());
         fs::rename(&path, &renamed).unwrap();
-        assert!(held.is_at(&renamed).unwrap() && !held.is_at(&path).unwrap());
+        assert!(folder_lock.is_at(&renamed).unwrap() && !folder_lock.is_at(&path).unwrap());
         fs::create_dir(&path).unwrap();
-        assert!(!held.is_at(&path).unwrap() && !held.is_at(&link).unwrap());
+        assert!(!folder_lock.is_at(&path).unwrap() && !folder_lock.is_at(&link).unwrap());
     }
 
     #[test]

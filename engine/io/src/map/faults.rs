@@ -4,7 +4,7 @@ use std::{io::Write, mem::MaybeUninit, sync::OnceLock};
 
 use libc::{c_int, c_void, siginfo_t};
 
-use super::table::{self, Place};
+use super::table::{self, MappedPlace};
 
 /// The previous action of the signal.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
@@ -70,7 +70,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _context: *mut c
 }
 
 /// The message and its length in bytes. Allocates nothing.
-fn line(place: &Place) -> ([u8; LINE_BYTES], usize) {
+fn line(place: &MappedPlace) -> ([u8; LINE_BYTES], usize) {
     let mut line = [0; LINE_BYTES];
     let mut rest = &mut line[..];
     let why = "it was truncated or its disk failed while it was mapped; restore it and run again";

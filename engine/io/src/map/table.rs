@@ -18,7 +18,7 @@ const ENTRIES_PER_BLOCK: usize = 64;
 
 /// A mapped file and its addresses.
 #[derive(Debug)]
-struct Entry {
+struct MappedEntry {
     version: AtomicU64,
     start: AtomicUsize,
     /// 0 if the entry is free.
@@ -29,30 +29,30 @@ struct Entry {
     name_bytes: AtomicUsize,
 }
 
-struct Block {
-    entries: [Entry; ENTRIES_PER_BLOCK],
-    next: OnceLock<Box<Block>>,
+struct EntryBlock {
+    entries: [MappedEntry; ENTRIES_PER_BLOCK],
+    next: OnceLock<Box<EntryBlock>>,
 }
 
-static TABLE: Block = Block::new();
+static TABLE: EntryBlock = EntryBlock::new();
 static WRITERS: Mutex<()> = Mutex::new(());
 
 /// Keeps a mapping in the table until this is dropped.
 #[derive(Debug)]
 pub(super) struct Listed {
     /// None if the mapping is empty: it has no address.
-    entry: Option<&'static Entry>,
+    entry: Option<&'static MappedEntry>,
 }
 
 /// A place in a mapped file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MappedPlace {
     name: [u8; NAME_BYTES],
     name_bytes: usize,
     pub(super) offset: usize,
 }
 
-impl Place {
+impl MappedPlace {
     /// The file's path, or the end of it.
     pub(super) fn name(&self) -> &[u8] {
         &self.name[..self.name_bytes]
@@ -69,7 +69,7 @@ pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
     let entry = loop {
         match block.entries.iter().find(|entry| entry.bytes.load(Ordering::Relaxed) == 0) {
             Some(entry) => break entry,
-            None => block = block.next.get_or_init(|| Box::new(Block::new())),
+            None => block = block.next.get_or_init(|| Box::new(EntryBlock::new())),
         }
     };
     let name = path.as_os_str().as_encoded_bytes();
@@ -78,9 +78,9 @@ pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
 }
 
 /// Finds the file that is mapped at an address. Safe to call in a signal handler.
-pub(super) fn find(address: usize) -> Option<Place> {
+pub(super) fn find(address: usize) -> Option<MappedPlace> {
     let mut block = Some(&TABLE);
-    while let Some(Block { entries, next }) = block {
+    while let Some(EntryBlock { entries, next }) = block {
         if let Some(place) = entries.iter().find_map(|entry| entry.place(address)) {
             return Some(place);
         }
@@ -98,13 +98,13 @@ impl Drop for Listed {
     }
 }
 
-impl Block {
+impl EntryBlock {
     const fn new() -> Self {
-        Self { entries: [const { Entry::new() }; ENTRIES_PER_BLOCK], next: OnceLock::new() }
+        Self { entries: [const { MappedEntry::new() }; ENTRIES_PER_BLOCK], next: OnceLock::new() }
     }
 }
 
-impl Entry {
+impl MappedEntry {
     const fn new() -> Self {
         Self {
             version: AtomicU64::new(0),
@@ -131,14 +131,14 @@ impl Entry {
         self.version.store(version + 2, Ordering::Release);
     }
 
-    fn place(&self, address: usize) -> Option<Place> {
+    fn place(&self, address: usize) -> Option<MappedPlace> {
         let version = self.version.load(Ordering::Acquire);
         let offset = address.wrapping_sub(self.start.load(Ordering::Relaxed));
         let within = offset < self.bytes.load(Ordering::Relaxed);
         if !within {
             return None;
         }
-        let place = Place {
+        let place = MappedPlace {
             name: std::array::from_fn(|at| self.name[at].load(Ordering::Relaxed)),
             name_bytes: self.name_bytes.load(Ordering::Relaxed),
             offset: self.first.load(Ordering::Relaxed) + offset,

@@ -118,13 +118,13 @@ pub struct Reordered {
     seed: u64,
     steps: u64,
     /// Completed reads that are not delivered yet.
-    held: VecDeque<(Read, Vec<u8>)>,
+    delayed: VecDeque<(Read, Vec<u8>)>,
 }
 
 impl Reordered {
     /// Holds back completions of `engine`, at random.
     pub fn new(engine: Box<dyn ReadEngine>, seed: u64) -> Self {
-        Self { engine, seed, steps: 0, held: VecDeque::new() }
+        Self { engine, seed, steps: 0, delayed: VecDeque::new() }
     }
 
     fn random(&mut self) -> u64 {
@@ -143,29 +143,29 @@ impl ReadEngine for Reordered {
     }
 
     fn in_flight(&self) -> usize {
-        self.engine.in_flight() + self.held.len()
+        self.engine.in_flight() + self.delayed.len()
     }
 
     fn submit(&mut self, reads: &[Read]) -> Result<usize> {
         let count = reads.len().min(self.options().depth - self.in_flight());
-        self.engine.submit(&reads[..count]).inspect_err(|_| self.held.clear())
+        self.engine.submit(&reads[..count]).inspect_err(|_| self.delayed.clear())
     }
 
     fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize> {
         let mut completed = Vec::new();
-        if self.held.is_empty() || self.random().is_multiple_of(2) {
+        if self.delayed.is_empty() || self.random().is_multiple_of(2) {
             let result = self.engine.complete(&mut |read, bytes| completed.push((*read, bytes.to_vec())));
-            result.inspect_err(|_| self.held.clear())?;
+            result.inspect_err(|_| self.delayed.clear())?;
         }
         for entry in completed {
-            let place = self.random() as usize % (self.held.len() + 1);
-            self.held.insert(place, entry);
+            let place = self.random() as usize % (self.delayed.len() + 1);
+            self.delayed.insert(place, entry);
         }
-        if self.held.is_empty() {
+        if self.delayed.is_empty() {
             return Ok(0);
         }
-        let count = 1 + self.random() as usize % self.held.len();
-        for (read, bytes) in self.held.drain(..count) {
+        let count = 1 + self.random() as usize % self.delayed.len();
+        for (read, bytes) in self.delayed.drain(..count) {
             done(&read, &bytes);
         }
         Ok(count)

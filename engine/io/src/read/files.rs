@@ -92,13 +92,13 @@ pub(super) struct Descriptors {
     files: Arc<[ReadFile]>,
     direct: bool,
     capacity: usize,
-    cells: Vec<Cell>,
+    cells: Vec<FileCell>,
     /// The open files, in the order of the second-chance clock.
     clock: VecDeque<FileIndex>,
 }
 
 #[derive(Default)]
-struct Cell {
+struct FileCell {
     open: Option<Arc<Open>>,
     /// Whether the file was used since the clock's hand last passed.
     used: bool,
@@ -119,7 +119,13 @@ impl Descriptors {
                 );
             });
         }
-        Self { direct, capacity, cells: files.iter().map(|_| Cell::default()).collect(), clock: VecDeque::new(), files }
+        Self {
+            direct,
+            capacity,
+            cells: files.iter().map(|_| FileCell::default()).collect(),
+            clock: VecDeque::new(),
+            files,
+        }
     }
 
     pub(super) fn files(&self) -> &[ReadFile] {

@@ -30,7 +30,7 @@ pub struct Pread {
     descriptors: Descriptors,
     /// None only during drop.
     jobs: Option<Sender<PreadJob>>,
-    finished: Receiver<Finished>,
+    finished: Receiver<FinishedRead>,
     in_flight: usize,
     /// Free buffers.
     spare: Vec<Vec<u8>>,
@@ -44,9 +44,9 @@ struct PreadJob {
     buffer: Vec<u8>,
 }
 
-struct Finished {
+struct FinishedRead {
     read: Read,
-    wanted: io::Result<Range<usize>>,
+    requested: io::Result<Range<usize>>,
     buffer: Vec<u8>,
 }
 
@@ -118,15 +118,15 @@ impl Pread {
 }
 
 impl PreadJob {
-    fn run(mut self, options: &Options) -> Finished {
+    fn run(mut self, options: &Options) -> FinishedRead {
         let read = self.transfer.read;
-        let wanted = self.transfer.run(&mut self.buffer, |offset, part| {
+        let requested = self.transfer.run(&mut self.buffer, |offset, part| {
             let answer = self.file.file.read_at(part, offset);
             options.answer(read.file, offset, part, answer)
         });
         // Close the file before the engine gets the result, so that a waiting read finds a free descriptor.
         drop(self.file);
-        Finished { read, wanted, buffer: self.buffer }
+        FinishedRead { read, requested, buffer: self.buffer }
     }
 }
 
@@ -153,9 +153,9 @@ impl ReadEngine for Pread {
         }
         let mut next = Some(self.finished.recv().expect("the reading threads live as long as the engine"));
         let mut count = 0;
-        while let Some(Finished { read, wanted, buffer }) = next {
+        while let Some(FinishedRead { read, requested, buffer }) = next {
             self.in_flight -= 1;
-            let shown = wanted.map(|wanted| done(&read, &buffer[wanted]));
+            let shown = requested.map(|requested| done(&read, &buffer[requested]));
             self.spare.push(buffer);
             if let Err(source) = shown {
                 self.abandon();

@@ -65,7 +65,7 @@ impl Transfer {
     }
 
     /// Range of the wanted bytes in the buffer.
-    pub(super) fn wanted(&self) -> Range<usize> {
+    pub(super) fn requested(&self) -> Range<usize> {
         let begin = (self.read.offset - self.start()) as usize;
         begin..begin + self.read.length as usize
     }
@@ -76,7 +76,7 @@ impl Transfer {
         let refused = match answer {
             Ok(count) => {
                 let reached = self.filled as usize + count;
-                if reached >= self.wanted().end {
+                if reached >= self.requested().end {
                     return Ok(true);
                 }
                 let aligned = reached as u32 - reached as u32 % self.align;
@@ -87,7 +87,7 @@ impl Transfer {
                 }
                 let times = if self.same_end.0 == reached { self.same_end.1 + 1 } else { 1 };
                 self.same_end = (reached, times);
-                let found = reached.saturating_sub(self.wanted().start);
+                let found = reached.saturating_sub(self.requested().start);
                 if count == 0 || times >= SAME_ENDS_MAX {
                     return Err(ended(&self.read, found as u64));
                 }
@@ -120,7 +120,7 @@ impl Transfer {
             let (offset, part) = self.next();
             let answer = read_at(offset, &mut buffer[part]);
             if self.advance(answer)? {
-                return Ok(self.wanted());
+                return Ok(self.requested());
             }
         }
     }
@@ -167,7 +167,7 @@ mod tests {
             prop_assert!(transfer.span() <= Transfer::span_max(length, align));
             let mut buffer = vec![255; transfer.span()];
             let mut answers = answers.into_iter();
-            let wanted = transfer.run(&mut buffer, |from, part| {
+            let requested = transfer.run(&mut buffer, |from, part| {
                 assert_eq!(from % u64::from(align), 0);
                 assert_eq!(part.len() % align as usize, 0);
                 let there = part.len().min((bytes - from) as usize);
@@ -182,7 +182,7 @@ mod tests {
                 }
                 Ok(count)
             });
-            let found = &buffer[wanted.unwrap()];
+            let found = &buffer[requested.unwrap()];
             prop_assert_eq!(found, (offset..bytes).map(value).collect::<Vec<_>>());
         }
     }

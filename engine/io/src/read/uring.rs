@@ -138,10 +138,10 @@ impl Uring {
         while self.in_flight() > 0 {
             self.take_answers()?;
             while let Some((slot, answer)) = self.answered.pop_front() {
-                if let Some((read, wanted)) = self.settle(slot, answer)? {
+                if let Some((read, requested)) = self.settle(slot, answer)? {
                     // SAFETY: the kernel has completed this slot's read, and gets the slot again only by a later
                     // submission.
-                    done(&read, unsafe { self.buffers.part(slot, wanted) });
+                    done(&read, unsafe { self.buffers.part(slot, requested) });
                     count += 1;
                 }
             }
@@ -197,10 +197,10 @@ impl Uring {
             self.describe(number)?;
             return Ok(None);
         }
-        let wanted = slot.transfer.wanted();
+        let requested = slot.transfer.requested();
         self.slots[number as usize] = None;
         self.free.push(number);
-        Ok(Some((read, wanted)))
+        Ok(Some((read, requested)))
     }
 
     /// Queues the next submission of a slot. The next `enter` hands it to the kernel.

@@ -14,12 +14,12 @@ use super::{NodeRows, StateRows};
 #[derive(Debug)]
 pub struct GrowingRows {
     rows: StateRows,
-    written: Mutex<Written>,
+    written: Mutex<WrittenRows>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Written {
+struct WrittenRows {
     /// The rows before this position are written.
     end: u64,
     /// Whether no more follow.
@@ -45,7 +45,7 @@ impl GrowingRows {
         RowsWriter(self)
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
+    fn written(&self) -> MutexGuard<'_, WrittenRows> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -125,7 +125,8 @@ pub fn read_each(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32], thread
 /// caller computes.
 pub fn read_each_ahead(rows: &dyn NodeRows, positions: &[u64]) {
     if rows.file_bytes() > 0 {
-        Runs::from_positions(rows, positions, READ_BYTES).for_each(|(first, last, _)| rows.read_ahead(first..last + 1));
+        ReadRuns::from_positions(rows, positions, READ_BYTES)
+            .for_each(|(first, last, _)| rows.read_ahead(first..last + 1));
     }
 }
 
@@ -176,33 +177,33 @@ fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) ->
     let stride = rows.layout().stride as usize;
     let mut bytes = Vec::<u32>::new();
     let (reads, mut ahead) =
-        (Runs::from_positions(rows, positions, READ_BYTES), Runs::from_positions(rows, positions, READ_BYTES));
+        (ReadRuns::from_positions(rows, positions, READ_BYTES), ReadRuns::from_positions(rows, positions, READ_BYTES));
     let mut read_ahead = || {
         if let Some((first, last, _)) = ahead.next() {
             rows.read_ahead(first..last + 1);
         }
     };
     (0..READS_AHEAD).for_each(|_| read_ahead());
-    for (first, last, of_run) in reads {
+    for (first, last, run_rows) in reads {
         read_ahead();
         let count = (last - first + 1) as usize;
         bytes.resize(count * stride / size_of::<u32>(), 0);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
         rows.read_encoded(first..last + 1, bytes)?;
-        of_run.iter().for_each(|position| each(&bytes[(position - first) as usize * stride..][..stride]));
+        run_rows.iter().for_each(|position| each(&bytes[(position - first) as usize * stride..][..stride]));
     }
     Ok(())
 }
 
 /// Cuts ascending positions into runs that are read together: the first and the last position of each, and all of them.
-struct Runs<'a> {
+struct ReadRuns<'a> {
     rows: &'a dyn NodeRows,
     positions: &'a [u64],
     gap: u64,
     most: u64,
 }
 
-impl<'a> Runs<'a> {
+impl<'a> ReadRuns<'a> {
     /// Runs of at most `bytes_max` bytes, or of one row.
     fn from_positions(rows: &'a dyn NodeRows, positions: &'a [u64], bytes_max: usize) -> Self {
         let stride = rows.layout().stride as usize;
@@ -210,7 +211,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-impl<'a> Iterator for Runs<'a> {
+impl<'a> Iterator for ReadRuns<'a> {
     type Item = (u64, u64, &'a [u64]);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -27,7 +27,7 @@ use grappa_io::{
 };
 use grappa_sampling::NodeSet;
 
-use super::{NodeRows, Runs, StoredRows, read_each, read_each_ahead, read_each_encoded};
+use super::{NodeRows, ReadRuns, StoredRows, read_each, read_each_ahead, read_each_encoded};
 
 /// Parts that are read at a time.
 const PARTS: usize = 2;
@@ -37,7 +37,7 @@ const READ_BYTES_MAX: u32 = 256 << 10;
 
 /// Rows of nodes, part by part.
 pub struct RowScan<'a> {
-    columns: Vec<Column<'a>>,
+    columns: Vec<OpenColumn<'a>>,
     nodes: &'a NodeSet,
     /// Nodes of a part. The last one may have fewer.
     part_nodes: u64,
@@ -47,7 +47,7 @@ pub struct RowScan<'a> {
     /// None if no column is read past the system's cache.
     direct: Option<Direct>,
     /// The parts that were begun and not returned, and the number of the first of them.
-    parts: VecDeque<Part>,
+    parts: VecDeque<PartBytes>,
     first_part: u64,
     /// The position of the first node of the next part.
     next: u64,
@@ -70,13 +70,13 @@ pub struct ScannedPart {
     pub columns: Vec<Vec<f32>>,
 }
 
-struct Column<'a> {
+struct OpenColumn<'a> {
     scanned: ScannedColumn<'a>,
-    source: Source<'a>,
+    source: RowSource<'a>,
 }
 
 /// Where the rows of a column come from.
-enum Source<'a> {
+enum RowSource<'a> {
     /// Through the system's cache, or from memory.
     Cached,
     /// From files that the engine reads. The indices of the files, by chunk.
@@ -108,7 +108,7 @@ struct Run {
 }
 
 /// A part that is being read.
-struct Part {
+struct PartBytes {
     positions: Range<u64>,
     nodes: Vec<u64>,
     /// The rows of each column.
@@ -131,8 +131,10 @@ impl<'a> RowScan<'a> {
         threads: usize,
     ) -> Result<Self> {
         let mut files = Vec::new();
-        let columns: Vec<Column<'_>> =
-            columns.iter().map(|&scanned| Column::open(scanned, columns, memory, &mut files)).collect::<Result<_>>()?;
+        let columns: Vec<OpenColumn<'_>> = columns
+            .iter()
+            .map(|&scanned| OpenColumn::open(scanned, columns, memory, &mut files))
+            .collect::<Result<_>>()?;
         Ok(Self {
             columns,
             nodes,
@@ -197,8 +199,8 @@ impl<'a> RowScan<'a> {
         for (column, rows) in self.columns.iter().zip(&mut part.columns) {
             let (scanned, threads) = (column.scanned, self.threads);
             match (&column.source, self.encoded) {
-                (Source::Direct(..) | Source::Beside { .. }, _) => {}
-                (Source::Cached, true) => {
+                (RowSource::Direct(..) | RowSource::Beside { .. }, _) => {}
+                (RowSource::Cached, true) => {
                     read_each_encoded(
                         scanned.rows,
                         &scanned.places(&part.nodes),
@@ -206,7 +208,7 @@ impl<'a> RowScan<'a> {
                         threads,
                     )?;
                 }
-                (Source::Cached, false) => read_each(scanned.rows, &scanned.places(&part.nodes), rows, threads)?,
+                (RowSource::Cached, false) => read_each(scanned.rows, &scanned.places(&part.nodes), rows, threads)?,
             }
         }
         Ok(Some(ScannedPart { positions: part.positions, columns: part.columns }))
@@ -218,7 +220,7 @@ impl<'a> RowScan<'a> {
         self.nodes.nodes_at(positions.clone(), &mut nodes);
         let nodes: Vec<u64> = nodes.into_iter().map(|node| node.0).collect();
         let encoded = self.encoded;
-        let mut part = Part {
+        let mut part = PartBytes {
             columns: self.columns.iter().map(|column| vec![0.0; nodes.len() * column.numbers(encoded)]).collect(),
             files: BTreeSet::new(),
             missing: 0,
@@ -229,16 +231,16 @@ impl<'a> RowScan<'a> {
         let number = self.first_part + self.parts.len() as u64;
         for (column, of_column) in self.columns.iter().enumerate() {
             let (rows, files) = match &of_column.source {
-                Source::Direct(rows, files) => (rows, files),
-                Source::Beside { .. } => continue,
-                Source::Cached => {
+                RowSource::Direct(rows, files) => (rows, files),
+                RowSource::Beside { .. } => continue,
+                RowSource::Cached => {
                     read_each_ahead(of_column.scanned.rows, &of_column.scanned.places(&part.nodes));
                     continue;
                 }
             };
             let direct = self.direct.as_mut().expect("the engine reads the files");
             let mut places = 0;
-            for (first, last, of_run) in Runs::from_positions(*rows, &part.nodes, run_bytes(rows)) {
+            for (first, last, of_run) in ReadRuns::from_positions(*rows, &part.nodes, run_bytes(rows)) {
                 let (chunk, row) = rows.place(first)?;
                 let chunk = chunk.0 as usize;
                 let index = files[chunk].expect("the chunk is there");
@@ -280,7 +282,7 @@ impl ScannedColumn<'_> {
     }
 }
 
-impl<'a> Column<'a> {
+impl<'a> OpenColumn<'a> {
     /// A column of a scan of `all` columns. Adds the files that the engine reads for it to `files`.
     fn open(
         scanned: ScannedColumn<'a>,
@@ -289,11 +291,11 @@ impl<'a> Column<'a> {
         files: &mut Vec<ReadFile>,
     ) -> Result<Self> {
         let Some(rows) = direct_rows(scanned, memory) else {
-            return Ok(Self { scanned, source: Source::Cached });
+            return Ok(Self { scanned, source: RowSource::Cached });
         };
         for (column, &other) in all.iter().enumerate() {
             if let Some(offset) = direct_rows(other, memory).and_then(|other| rows.offset_in(other)) {
-                return Ok(Self { scanned, source: Source::Beside { column, offset } });
+                return Ok(Self { scanned, source: RowSource::Beside { column, offset } });
             }
         }
         let mut add = |file: &ClosedFile| {
@@ -303,7 +305,7 @@ impl<'a> Column<'a> {
             Ok::<_, Error>(FileIndex(files.len() as u32 - 1))
         };
         let indices = rows.files().iter().map(|file| file.as_ref().map(&mut add).transpose());
-        Ok(Self { source: Source::Direct(rows, indices.collect::<Result<_>>()?), scanned })
+        Ok(Self { source: RowSource::Direct(rows, indices.collect::<Result<_>>()?), scanned })
     }
 
     /// Numbers of a row in a part.
@@ -317,8 +319,8 @@ impl<'a> Column<'a> {
     /// The offset of the column in the rows that the engine reads for another column, if it comes from them.
     fn offset_in(&self, number: usize, read: usize) -> Option<usize> {
         match self.source {
-            Source::Direct(..) if number == read => Some(0),
-            Source::Beside { column, offset } if column == read => Some(offset),
+            RowSource::Direct(..) if number == read => Some(0),
+            RowSource::Beside { column, offset } if column == read => Some(offset),
             _ => None,
         }
     }
@@ -343,8 +345,15 @@ fn run_bytes(rows: &StoredRows<'_>) -> usize {
 }
 
 /// Verifies the bytes of a completed read, and takes the rows of `run` for all columns that are in them.
-fn take(columns: &[Column<'_>], run: &Run, part: &mut Part, offset: u64, bytes: &[u8], encoded: bool) -> Result<()> {
-    let Source::Direct(rows, _) = columns[run.column].source else {
+fn take(
+    columns: &[OpenColumn<'_>],
+    run: &Run,
+    part: &mut PartBytes,
+    offset: u64,
+    bytes: &[u8],
+    encoded: bool,
+) -> Result<()> {
+    let RowSource::Direct(rows, _) = columns[run.column].source else {
         unreachable!("the engine reads the column");
     };
     let file = rows.files()[run.chunk].as_ref().expect("the chunk is there");

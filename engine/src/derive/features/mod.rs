@@ -154,9 +154,9 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
     partial.begin(&recipe(options, manifest_digest(root)?))?;
 
     // An earlier run may have written it.
-    let kept = regular::read_if_there(&partial.manifest())?.and_then(|bytes| Manifest::decode(&bytes).ok());
+    let stored = regular::read_if_there(&partial.manifest())?.and_then(|bytes| Manifest::decode(&bytes).ok());
     let mut memory = Ledger::new(options.budget.memory);
-    let (next, chunks_kept) = match kept {
+    let (next, chunks_kept) = match stored {
         Some(next) if partial.place(&next).is_ok() && partial.is_sound(&manifest, &next, options, progress)? => {
             (next, store.chunks().chunks())
         }
@@ -295,8 +295,8 @@ impl Partial<'_> {
         let folder = self.folder(ROWS)?;
         let mut rows = FeatureRowsWriter::new(store, &folder, layout);
         let first = rows.keep_finished(options.budget.threads, progress)?;
-        let kept = rows.finished().len() as u32;
-        if kept < store.chunks().chunks() {
+        let chunks_kept = rows.finished().len() as u32;
+        if chunks_kept < store.chunks().chunks() {
             let leases = match &options.kind {
                 FeatureKind::Degrees => degrees::make(store, &mut rows, first, options.budget, progress)?,
                 FeatureKind::FastRp(fastrp) => fastrp::make(
@@ -312,7 +312,7 @@ impl Partial<'_> {
             memory.enter("computing features", leases)?;
             rows.complete()?;
         }
-        Ok((rows.finished().to_vec(), kept))
+        Ok((rows.finished().to_vec(), chunks_kept))
     }
 
     /// Renames the files to their places unless they are there, and checks that `next` lists them.

@@ -68,14 +68,14 @@ impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for TableOut<'a> {
 
 /// Rows in the encoding of a format.
 #[derive(Default)]
-pub(super) struct Block {
+pub(super) struct EncodedBlock {
     /// The rows, unless the format is Parquet. Their capacity is reused.
     bytes: Vec<u8>,
     /// The rows in Parquet, which are encoded in groups.
     batch: Option<RecordBatch>,
 }
 
-impl Block {
+impl EncodedBlock {
     /// Encodes rows. [`TableWriter::write_block`] writes them.
     pub(super) fn encode(&mut self, format: TableFormat, batch: RecordBatch) {
         self.bytes.clear();
@@ -91,7 +91,7 @@ impl Block {
 pub struct TableWriter<'a> {
     format: TableFormat,
     sink: Sink<'a>,
-    block: Block,
+    block: EncodedBlock,
 }
 
 enum Sink<'a> {
@@ -103,7 +103,7 @@ impl<'a> TableWriter<'a> {
     /// Writes the header.
     fn new(out: Box<dyn Write + Send + 'a>, path: &'a Path, shape: &TableShape) -> Result<Self, Error> {
         let format = shape.format;
-        let mut block = Block::default();
+        let mut block = EncodedBlock::default();
         let sink = match format {
             TableFormat::Parquet => Sink::Parquet(Box::new(ParquetWriter::new(out, path, shape)?)),
             _ => Sink::Bytes { out, path, bytes: 0 },
@@ -113,7 +113,7 @@ impl<'a> TableWriter<'a> {
             TableFormat::Csv | TableFormat::Tsv => text::append_header(format, &shape.schema, &mut block.bytes),
             TableFormat::Lines | TableFormat::Parquet => {}
         }
-        let mut writer = Self { format, sink, block: Block::default() };
+        let mut writer = Self { format, sink, block: EncodedBlock::default() };
         writer.write_block(&mut block)?;
         Ok(writer)
     }
@@ -131,7 +131,7 @@ impl<'a> TableWriter<'a> {
     }
 
     /// Writes the next rows. Returns the number of bytes, 0 for Parquet.
-    pub(super) fn write_block(&mut self, block: &mut Block) -> Result<u64, Error> {
+    pub(super) fn write_block(&mut self, block: &mut EncodedBlock) -> Result<u64, Error> {
         match &mut self.sink {
             Sink::Bytes { out, path, bytes } => {
                 out.write_all(&block.bytes).map_err(Error::io("write", *path))?;

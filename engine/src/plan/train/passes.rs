@@ -100,11 +100,11 @@ impl Planner<'_> {
         let seconds_of_adding =
             |layer: &Layer| layer.edges * layer.inputs * VALUE * rates.infer_byte_ns * 1e-9 / self.threads;
         let first = self.layers(&sets).next().expect("a model has a layer");
-        let of_features = (transfer.read - 2.0 * lists) / self.machine.disk_bandwidth;
+        let feature_seconds = (transfer.read - 2.0 * lists) / self.machine.disk_bandwidth;
         // Rows are read while those before are added.
         let mut overlapped = match self.model.preaggregated {
             true => 0.0,
-            false => of_features.min(seconds_of_adding(&first)),
+            false => feature_seconds.min(seconds_of_adding(&first)),
         };
         if scratch <= self.machine.memory as f64 / 2.0 {
             scratch = 0.0;
@@ -116,7 +116,7 @@ impl Planner<'_> {
                 if index == 1 && self.model.preaggregated {
                     // The first tile takes the states as they are made.
                     let products = 4.0 * first.destinations * first.inputs * first.outputs / rates.product_flops;
-                    let made = of_features + states / self.machine.disk_bandwidth;
+                    let made = feature_seconds + states / self.machine.disk_bandwidth;
                     overlapped += made.min(products / self.threads + adding / tiles);
                     (reads, adding) = (tiles - 1.0, adding * (1.0 - 1.0 / tiles));
                 }
@@ -192,8 +192,8 @@ impl Planner<'_> {
         if inputs <= FIRST_INPUTS.bytes(self.machine.memory) as f64 {
             return (stage(found, features, 0.0), stage(lists, 0.0, 0.0));
         }
-        let kept = Pages { bytes: lists.bytes + inputs, ..lists };
-        (stage(found, features, inputs), stage(kept, 0.0, 0.0))
+        let later = Pages { bytes: lists.bytes + inputs, ..lists };
+        (stage(found, features, inputs), stage(later, 0.0, 0.0))
     }
 
     /// Pages of the adjacency lists of the nodes that a sample reaches.

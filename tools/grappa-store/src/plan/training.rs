@@ -48,7 +48,7 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
         .iter()
         .filter(|file| matches!(files::kind_of(&file.path), Some(FileKind::ROWS | FileKind::DEGREES)));
     let kind = if manifest.weighted { AggregateKind::WeightedMean } else { AggregateKind::Mean };
-    let source = Source {
+    let source = PlannedGraph {
         graph: TrainGraph {
             nodes: store.present_nodes(),
             edges: manifest.edges,
@@ -82,7 +82,7 @@ pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::
         let [_, val, test] = split.fractions();
         ((val + test) * plan.edges as f64) as u64
     });
-    let source = Source {
+    let source = PlannedGraph {
         graph: TrainGraph {
             nodes: plan.nodes,
             edges: plan.edges - held_out,
@@ -105,7 +105,7 @@ pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::
 }
 
 /// A graph, and what its store says about the examples of a run.
-struct Source {
+struct PlannedGraph {
     graph: TrainGraph,
     is_whole: bool,
     classes: u32,
@@ -117,7 +117,7 @@ struct Source {
     undirected: bool,
 }
 
-impl Source {
+impl PlannedGraph {
     /// A share of the nodes, at least one.
     fn part(&self, share: f64) -> u64 {
         ((share * self.graph.nodes as f64) as u64).max(1)
@@ -135,7 +135,7 @@ fn present_sources(store: &Store) -> f64 {
     present as f64 / manifest.edges.max(1) as f64
 }
 
-fn of_source(options: &args::PlanArgs, source: Source, speed: &Speed) -> anyhow::Result<TrainOptions> {
+fn of_source(options: &args::PlanArgs, source: PlannedGraph, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let graph = &source.graph;
     let training = &options.training;
     let is_link = training.is_link;
@@ -211,7 +211,7 @@ fn of_source(options: &args::PlanArgs, source: Source, speed: &Speed) -> anyhow:
 }
 
 /// The edges that an epoch asks about.
-fn training_edges(training: &Training, source: &Source) -> anyhow::Result<u64> {
+fn training_edges(training: &Training, source: &PlannedGraph) -> anyhow::Result<u64> {
     if source.held_out == 0 {
         bail!("--task link scores edges that are held out: give --edge-split, or a store that was ingested with it");
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use grappa_methods::{Comparison, Method, MethodConfig, MethodSpec, PlannedRun};
 use grappa_run::{Result, config::Preset};
 
-use crate::args::{Given, defaults};
+use crate::args::{OptionFlags, defaults};
 
 /// A store, methods to compare on it, and the options of training that all of them have.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "RUN.toml")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    shared: Given<true>,
+    shared: OptionFlags<true>,
 }
 
 impl CompareArgs {

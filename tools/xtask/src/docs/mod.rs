@@ -37,8 +37,11 @@ pub fn docs(profile: &str) -> Result<()> {
     let begin = Instant::now();
     let work = target_folder().join("docs");
     remove(&work)?;
-    let place =
-        Place { programs: target_folder().join(profile), python: extras::pyg_python(), packages: wheel::package()? };
+    let place = ProgramFolders {
+        programs: target_folder().join(profile),
+        python: extras::pyg_python(),
+        packages: wheel::package()?,
+    };
     let mut skipped = Vec::new();
     for page in pages()? {
         let folder = work.join(page.replace('/', "-"));
@@ -75,7 +78,7 @@ fn pages() -> Result<Vec<String>> {
 }
 
 /// Where commands find programs.
-struct Place {
+struct ProgramFolders {
     programs: PathBuf,
     /// A Python with PyTorch Geometric.
     python: Option<PathBuf>,
@@ -83,7 +86,7 @@ struct Place {
     packages: PathBuf,
 }
 
-impl Place {
+impl ProgramFolders {
     /// Runs a block in the folder of its page, which the first one makes.
     fn run(&self, folder: &Path, at: &str, block: &Block) -> Result<()> {
         if !folder.exists() {

@@ -8,7 +8,7 @@ use grappa_trainer::{
 };
 
 use super::*;
-use crate::{exchange::Kept, graph::PartitionedGraph, owners::Owners};
+use crate::{exchange::ExchangeState, graph::PartitionedGraph, owners::Owners};
 
 /// Trains in one process, and returns the metrics of the epochs and the parameters.
 fn run(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> (Vec<EpochStats>, Tensor) {
@@ -127,8 +127,8 @@ impl FullGraphMethod for VertexCut {
         assert_eq!(graph.blocks.len(), 3);
         let edges = inputs.store.manifest().edges as f64;
         for block in &graph.blocks {
-            let kept = block.edges() as f64 / edges;
-            assert!((kept - 0.5).abs() < 0.05, "{kept}");
+            let share = block.edges() as f64 / edges;
+            assert!((share - 0.5).abs() < 0.05, "{share}");
         }
         Ok("checked".into())
     }
@@ -139,11 +139,11 @@ impl FullGraphMethod for VertexCut {
 
     fn observe(&mut self, _: f64) {}
 
-    fn kept(&self) -> Kept {
-        Kept::new()
+    fn state(&self) -> ExchangeState {
+        ExchangeState::new()
     }
 
-    fn restore(&mut self, _: Kept, _: u64) {}
+    fn restore(&mut self, _: ExchangeState, _: u64) {}
 }
 
 #[test]

@@ -127,12 +127,12 @@ impl Comparison {
         let task = self.runs[0].state.task();
         let (score, unit) = (task.score_name(), Unit::for_task(task));
         let (loss, number) = (loss_axis(task), Unit::Number);
-        let of_score = |split: usize| move |record: &EpochRecord| record.scores(task)[split];
+        let score_at = |split: usize| move |record: &EpochRecord| record.scores(task)[split];
         let curve =
             |id, title: &str, (axis, unit), value: EpochValue| Curve { id, title: title.to_owned(), axis, unit, value };
         [
-            curve("val", &format!("Validation {score}"), (score, unit), Box::new(of_score(0))),
-            curve("test", &format!("Test {score}"), (score, unit), Box::new(of_score(1))),
+            curve("val", &format!("Validation {score}"), (score, unit), Box::new(score_at(0))),
+            curve("test", &format!("Test {score}"), (score, unit), Box::new(score_at(1))),
             curve(TRAIN_LOSS, "Training loss", (loss, number), Box::new(|record| Some(record.loss))),
             curve("val-loss", "Validation loss", (loss, number), Box::new(|record| record.val_loss)),
         ]

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A cell: its text, and the number by which it sorts.
-type Cell = (String, Option<f64>);
+type SortedCell = (String, Option<f64>);
 
 pub(super) fn results(runs: &[ComparedRun]) -> String {
     let score = runs[0].summary.score().name;
@@ -45,7 +45,7 @@ pub(super) fn results(runs: &[ComparedRun]) -> String {
     wide("results", "Results", "sorts", &rows)
 }
 
-fn cells(run: &ComparedRun) -> [Cell; 9] {
+fn cells(run: &ComparedRun) -> [SortedCell; 9] {
     let summary = &run.summary;
     let score = summary.score();
     [
@@ -61,11 +61,11 @@ fn cells(run: &ComparedRun) -> [Cell; 9] {
     ]
 }
 
-fn cell(unit: Unit, value: Option<f64>) -> Cell {
+fn cell(unit: Unit, value: Option<f64>) -> SortedCell {
     (unit.format(value.unwrap_or(f64::NAN)), value)
 }
 
-fn whole(value: Option<u64>) -> Cell {
+fn whole(value: Option<u64>) -> SortedCell {
     let text = value.map_or_else(|| "–".to_owned(), |value| value.to_string());
     (text, value.map(|value| value as f64))
 }

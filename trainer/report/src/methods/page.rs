@@ -45,12 +45,12 @@ pub(super) fn html(store: &str, score: &'static str, rows: &[Row]) -> String {
     let mut costs = Vec::new();
     for number in machines(rows) {
         // A method without partitions is in all plots.
-        let of_number: Vec<&Row> =
+        let rows_of_count: Vec<&Row> =
             rows.iter().filter(|row| [1, number].contains(&row.machines) && !row.curve.is_empty()).collect();
-        let plots = plots(score, number, &of_number);
+        let plots = plots(score, number, &rows_of_count);
         let figures: String = plots.iter().filter(|plot| plot.has_values()).map(Plot::html).collect();
         main += &format!("<h2>{}</h2>\n<div class=\"plots triples\">\n{figures}</div>\n", partitions(number));
-        costs.push(costs_of_figure(number, &of_number));
+        costs.push(costs_of_figure(number, &rows_of_count));
     }
     let bandwidths: Vec<_> = BANDWIDTHS.iter().map(|(bits, name)| serde_json::json!([bits, name])).collect();
     let json = data(&serde_json::json!({ "bandwidths": bandwidths, "figures": costs }));
@@ -219,7 +219,7 @@ fn place(point: &Point, machines: u32, across: Across) -> f64 {
 /// the points to mark.
 fn costs_of_figure(machines: u32, rows: &[&Row]) -> serde_json::Value {
     let unit = unit(rows);
-    let of_rows = rows.iter().map(|row| {
+    let html_rows = rows.iter().map(|row| {
         let points = row.curve.iter().map(|point| {
             let [seconds, bytes] = of_machine(&point.costs, row.machines);
             serde_json::json!([seconds, bytes, unit.format(point.score)])
@@ -227,5 +227,5 @@ fn costs_of_figure(machines: u32, rows: &[&Row]) -> serde_json::Value {
         serde_json::Value::Array(points.collect())
     });
     let marks: Vec<Vec<usize>> = rows.iter().map(|row| marked(&row.curve)).collect();
-    serde_json::json!({ "id": format!("seconds-{machines}"), "series": of_rows.collect::<Vec<_>>(), "marks": marks })
+    serde_json::json!({ "id": format!("seconds-{machines}"), "series": html_rows.collect::<Vec<_>>(), "marks": marks })
 }

@@ -129,9 +129,9 @@ impl PartialEpoch {
         self.bytes_read += other.bytes_read;
         self.feature_bytes += other.feature_bytes;
         self.activation_bytes += other.activation_bytes;
-        if let (Some([errors, squares]), Some(of_other)) = (&mut self.message_errors, other.message_errors) {
-            *errors += of_other[0];
-            *squares += of_other[1];
+        if let (Some([errors, squares]), Some(other_errors)) = (&mut self.message_errors, other.message_errors) {
+            *errors += other_errors[0];
+            *squares += other_errors[1];
         }
     }
 

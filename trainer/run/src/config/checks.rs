@@ -1,6 +1,6 @@
 //! Checks of options: the range of each, and combinations that contradict each other.
 
-use super::{Auto, Bound, Compress, FirstHop, Given, Optimizer, TrainConfig, TrainOption, links, task};
+use super::{Auto, Bound, ChangedOptions, Compress, FirstHop, Optimizer, TrainConfig, TrainOption, links, task};
 use crate::{Error, Result, error::refuse, model::JumpingKnowledge};
 
 /// Checks all that can be checked of a configuration without a store and a machine: ranges, and options against each other.
@@ -76,7 +76,7 @@ pub fn check_ranges(options: &[TrainOption], numbers: &[Option<f64>]) -> Result<
 
 /// Checks the options of the model and its parameters against each other.
 fn check_model(config: &TrainConfig) -> Result<()> {
-    let attention = Given::from_config(config).first_of(&["attention-dropout", "last-heads"]);
+    let attention = ChangedOptions::from_config(config).first_of(&["attention-dropout", "last-heads"]);
     if let Some((option, value)) = attention
         && !config.model.attends()
     {

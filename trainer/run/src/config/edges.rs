@@ -57,18 +57,18 @@ impl StoredEdges {
 
     /// Sentences about the weights and the features of edges that a store has: whether the model takes them. Those that are not used
     /// against the user's expectation come second.
-    pub fn told(self, config: &TrainConfig) -> [Vec<String>; 2] {
-        let (mut told, mut warned) = (Vec::new(), Vec::new());
+    pub fn describe_use(self, config: &TrainConfig) -> [Vec<String>; 2] {
+        let (mut used, mut warned) = (Vec::new(), Vec::new());
         for values in [EdgeValues::Weight, EdgeValues::Features] {
             let data = name(values);
             match self.unused(values, config) {
                 _ if !self.has(values) => {}
-                None => told.push(format!("{data} are used: the layers of {} take them", config.model)),
-                Some(why) if config.edge_data == EdgeData::Ignore => told.push(format!("{data} are not used: {why}")),
+                None => used.push(format!("{data} are used: the layers of {} take them", config.model)),
+                Some(why) if config.edge_data == EdgeData::Ignore => used.push(format!("{data} are not used: {why}")),
                 Some(why) => warned.push(format!("{data} are not used: {why}")),
             }
         }
-        [told, warned]
+        [used, warned]
     }
 
     /// Why the model does not take these values. None if it takes them.
@@ -160,22 +160,22 @@ mod tests {
         let extension = [("method".to_owned(), "full".into())].into_iter().collect();
         let full = TrainConfig { extension, ..config_of(LayerKind::Sage, EdgeData::Auto) };
         assert_eq!(BOTH.input(&full).unwrap(), EdgeInput::Nothing);
-        assert!(BOTH.told(&full)[1][0].contains("--method full takes no edge weights"));
+        assert!(BOTH.describe_use(&full)[1][0].contains("--method full takes no edge weights"));
     }
 
     #[test]
     fn nothing_is_ignored_silently() {
-        let [told, warned] = BOTH.told(&config_of(LayerKind::Sage, EdgeData::Auto));
-        assert_eq!(told, ["edge weights are used: the layers of sage take them"]);
+        let [used, warned] = BOTH.describe_use(&config_of(LayerKind::Sage, EdgeData::Auto));
+        assert_eq!(used, ["edge weights are used: the layers of sage take them"]);
         assert!(
             matches!(&warned[..], [one] if one.contains("edge features are not used: the model sage takes no edge features"))
         );
-        let [told, warned] = BOTH.told(&config_of(LayerKind::Gat, EdgeData::Auto));
-        assert!(told.is_empty() && warned.len() == 2, "{warned:?}");
+        let [used, warned] = BOTH.describe_use(&config_of(LayerKind::Gat, EdgeData::Auto));
+        assert!(used.is_empty() && warned.len() == 2, "{warned:?}");
         assert!(warned[0].contains("these do: sage, gcn, gin"), "{}", warned[0]);
-        let [told, warned] = BOTH.told(&config_of(LayerKind::Gcn, EdgeData::Ignore));
-        assert!(told.len() == 2 && warned.is_empty(), "{told:?}");
-        assert_eq!(NONE.told(&config_of(LayerKind::Gcn, EdgeData::Auto)), [const { Vec::<String>::new() }; 2]);
+        let [used, warned] = BOTH.describe_use(&config_of(LayerKind::Gcn, EdgeData::Ignore));
+        assert!(used.len() == 2 && warned.is_empty(), "{used:?}");
+        assert_eq!(NONE.describe_use(&config_of(LayerKind::Gcn, EdgeData::Auto)), [const { Vec::<String>::new() }; 2]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Warnings about options that have no effect or cost accuracy.
 
-use super::{Correction, Given, HaloMode, LossKind, LrSchedule, TrainConfig};
+use super::{ChangedOptions, Correction, HaloMode, LossKind, LrSchedule, TrainConfig};
 use crate::model::{JumpingKnowledge, LayerKind};
 
 /// Warnings about options that have no effect because of other options, and about what costs accuracy.
@@ -53,22 +53,22 @@ fn halo_of_one_layer(config: &TrainConfig, knows_first_hop: bool) -> Option<Stri
     if config.model == LayerKind::PinSage || (config.halo == HaloMode::None && !knows_first_hop) {
         return None;
     }
-    let given = Given::from_config(config);
-    let given = given.flag("halo").or_else(|| given.flag("halo-neighbors"))?;
+    let changed = ChangedOptions::from_config(config);
+    let changed = changed.flag("halo").or_else(|| changed.flag("halo-neighbors"))?;
     let why = match knows_first_hop {
         true => "1 layer and a pre-aggregated first hop, which has the features of all in-neighbors",
         false => "--layers 1, which takes the features of halo nodes and nothing else of them",
     };
-    Some(format!("--{given} has no effect with {why}"))
+    Some(format!("--{changed} has no effect with {why}"))
 }
 
 /// Warnings about options that have no effect on a store without validation nodes.
 pub fn warnings_without_validation(config: &TrainConfig) -> Vec<String> {
-    let given = Given::from_config(config);
+    let changed = ChangedOptions::from_config(config);
     let schedule = (config.lr_schedule == LrSchedule::Plateau).then_some("lr-schedule");
     let options = ["early-stopping"].into_iter().chain(schedule).chain(["monitor"]);
     options
-        .filter_map(|option| given.flag(option))
+        .filter_map(|option| changed.flag(option))
         .map(|option| {
             format!(
                 "--{option} has no effect: the store has no validation nodes; leave it out, or create the store with some, such as by \
@@ -80,7 +80,7 @@ pub fn warnings_without_validation(config: &TrainConfig) -> Vec<String> {
 
 /// Warnings about options that have no effect because of other options. One with its default value may not have been given.
 fn without_effect(config: &TrainConfig) -> Vec<String> {
-    let mut idle = IdleOptions { given: Given::from_config(config), warnings: Vec::new() };
+    let mut idle = IdleOptions { changed: ChangedOptions::from_config(config), warnings: Vec::new() };
     if config.layers == 1 && config.jumping_knowledge == JumpingKnowledge::None {
         let why = "--layers 1, which has no hidden layer";
         idle.note(&["activation"], "--layers 1: no layer follows the first");
@@ -139,15 +139,15 @@ fn without_effect(config: &TrainConfig) -> Vec<String> {
 }
 
 struct IdleOptions {
-    given: Given,
+    changed: ChangedOptions,
     warnings: Vec<String>,
 }
 
 impl IdleOptions {
     /// Warns about each of the options that was given.
     fn note(&mut self, options: &[&str], why: &str) {
-        let given = options.iter().filter_map(|option| self.given.flag(option));
-        let warnings = given.map(|given| format!("--{given} has no effect with {why}"));
+        let changed = options.iter().filter_map(|option| self.changed.flag(option));
+        let warnings = changed.map(|changed| format!("--{changed} has no effect with {why}"));
         self.warnings.extend(warnings);
     }
 }

@@ -36,8 +36,8 @@ impl TrainConfig {
         let mut table = self.table();
         table.extend(preset.map(Preset::options).unwrap_or_default());
         if let Some(file) = file {
-            let (_, given) = parse(file, &read_text(file)?, Some(&self.extension))?;
-            table.extend(given);
+            let (_, requested) = parse(file, &read_text(file)?, Some(&self.extension))?;
+            table.extend(requested);
         }
         for option in flags.keys() {
             assert!(is_known(option, &self.extension), "unknown option {option}");
@@ -57,14 +57,15 @@ impl TrainConfig {
     /// # Panics
     /// If `flags` has an unknown key.
     pub fn resumed(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
-        let wanted = self.unchecked(preset, file, flags)?;
-        let Some((option, values)) = self.fixed_difference(&wanted) else {
-            check(&wanted)?;
-            return Ok(wanted);
+        let merged = self.unchecked(preset, file, flags)?;
+        let Some((option, values)) = self.fixed_difference(&merged) else {
+            check(&merged)?;
+            return Ok(merged);
         };
-        let [run, given] = values.map(|value| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string()));
+        let [run, requested] =
+            values.map(|value| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string()));
         Err(Error::ChangedOption(format!(
-            "the run to resume has {option} {run}, and {option} {given} was given: leave it out, or start a new run without \
+            "the run to resume has {option} {run}, and {option} {requested} was given: leave it out, or start a new run without \
              --resume; options that may change are {}",
             changeable().join(", ")
         )))
@@ -145,9 +146,9 @@ fn checked(file: &Path, text: &str, extension: Option<&Table>) -> Result<TrainCo
 
 /// Parses the text of a file, as a configuration and as the keys that it has. Keys may be options or in `extension`, if it is given.
 fn parse(file: &Path, text: &str, extension: Option<&Table>) -> Result<(TrainConfig, Table)> {
-    let given: Table = toml::from_str(text).map_err(|error| wrong(file, text, &error, one_line(&error)))?;
+    let requested: Table = toml::from_str(text).map_err(|error| wrong(file, text, &error, one_line(&error)))?;
     if let Some(extension) = extension
-        && let Some(key) = given.keys().find(|key| !is_known(key, extension))
+        && let Some(key) = requested.keys().find(|key| !is_known(key, extension))
     {
         let has_key = |line: &str| line.trim_start_matches([' ', '\t', '"', '\'']).starts_with(key.as_str());
         let line = text.lines().position(has_key).map_or(Position::Whole, |line| Position::Line(line as u64 + 1));
@@ -155,10 +156,10 @@ fn parse(file: &Path, text: &str, extension: Option<&Table>) -> Result<(TrainCon
     }
     let config = toml::from_str(text).map_err(|error: toml::de::Error| {
         let span = error.span();
-        let typed = span.and_then(|span| wrong_type(&text[..span.start], &given, &error));
+        let typed = span.and_then(|span| wrong_type(&text[..span.start], &requested, &error));
         wrong(file, text, &error, typed.unwrap_or_else(|| one_line(&error)))
     })?;
-    Ok((config, given))
+    Ok((config, requested))
 }
 
 fn is_known(option: &str, extension: &Table) -> bool {
@@ -174,13 +175,13 @@ fn wrong(file: &Path, text: &str, error: &toml::de::Error, problem: String) -> E
 
 /// An error about a value of another type than its option, without names of Rust's types. `before` is the text before
 /// the value.
-fn wrong_type(before: &str, given: &Table, error: &toml::de::Error) -> Option<String> {
+fn wrong_type(before: &str, requested: &Table, error: &toml::de::Error) -> Option<String> {
     if !error.message().starts_with("invalid type: ") && !error.message().starts_with("invalid value: ") {
         return None;
     }
     let key = before.lines().last()?.trim_end().strip_suffix('=')?;
     let key = key.trim().trim_matches(['"', '\'']);
-    let value = given.get(key)?;
+    let value = requested.get(key)?;
     let expected = match TrainConfig::default().table().get(key)? {
         Value::Integer(example) => format!("a whole number, 0 or more, such as {example}"),
         Value::Float(example) => format!("a number, such as {example}"),

@@ -1,8 +1,8 @@
 //! Checks of the options of link prediction, and of other options that do not go with it.
 
 use super::{
-    Auto, Evaluate, ExcludeTargets, FirstHop, Given, HaloMode, LossKind, Monitor, NegativeSampling, TaskChoice,
-    TrainConfig,
+    Auto, ChangedOptions, Evaluate, ExcludeTargets, FirstHop, HaloMode, LossKind, Monitor, NegativeSampling,
+    TaskChoice, TrainConfig,
 };
 use crate::{Result, error::refuse, model::Task};
 
@@ -11,11 +11,11 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
     if config.task != TaskChoice::Link {
         return Ok(());
     }
-    let of_nodes = ["class-weights", "label-smoothing", "focal-gamma", "huber-delta", "class-names", "correction"];
-    let given = Given::from_config(config);
+    let node_options = ["class-weights", "label-smoothing", "focal-gamma", "huber-delta", "class-names", "correction"];
+    let changed = ChangedOptions::from_config(config);
     let sampled = (config.evaluate == Evaluate::Sampled).then(|| format!("evaluate {}", config.evaluate));
-    if let Some(given) = of_nodes.iter().find_map(|option| given.flag(option)).or(sampled) {
-        return refuse(format!("{given} does not go with --task link: leave it out"));
+    if let Some(changed) = node_options.iter().find_map(|option| changed.flag(option)).or(sampled) {
+        return refuse(format!("{changed} does not go with --task link: leave it out"));
     }
     if !config.loss.is_of_links() && config.loss != LossKind::Auto {
         return refuse(format!("loss {} is no loss of links: use bce, bpr or softmax", config.loss));
@@ -79,7 +79,7 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
 
 /// Refuses options of links for a task of nodes.
 pub(super) fn check_absent(config: &TrainConfig, task: Task) -> Result<()> {
-    let of_links = [
+    let link_options = [
         "decoder",
         "embedding",
         "negatives",
@@ -92,15 +92,15 @@ pub(super) fn check_absent(config: &TrainConfig, task: Task) -> Result<()> {
         "exclude-targets",
         "edges-per-epoch",
     ];
-    let given = Given::from_config(config);
+    let changed = ChangedOptions::from_config(config);
     let loss = config.loss.is_of_links().then(|| format!("loss {}", config.loss));
     let is_of_links =
         matches!(config.monitor, Monitor::Mrr | Monitor::HitsAt10) || config.monitor.is_of_all_destinations();
     let monitor = is_of_links.then(|| format!("monitor {}", config.monitor));
-    let options = of_links.iter().filter_map(|option| given.flag(option));
+    let options = link_options.iter().filter_map(|option| changed.flag(option));
     match loss.into_iter().chain(options).chain(monitor).next() {
-        Some(given) => refuse(format!(
-            "{given} is for links, and the task of the labels is {}: add --task link, or leave it out",
+        Some(changed) => refuse(format!(
+            "{changed} is for links, and the task of the labels is {}: add --task link, or leave it out",
             match task {
                 Task::Regression => "regression",
                 Task::MultiClass | Task::MultiLabel | Task::Links => "classes",

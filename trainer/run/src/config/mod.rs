@@ -9,13 +9,13 @@
 //! An option that depends on others can be `auto`. Methods of the same name resolve it: [`TrainConfig::fanouts`],
 //! [`TrainConfig::batch`] and so on. Options that depend on the store or the machine are resolved elsewhere.
 
+mod changed_options;
 mod checks;
 mod choices;
 mod compress_rate;
 mod declare;
 mod edges;
 mod effects;
-mod given;
 mod layers;
 mod links;
 mod options;
@@ -28,6 +28,7 @@ mod task;
 mod tests;
 
 pub use self::{
+    changed_options::{ChangedOptions, shown},
     checks::{check, check_ranges},
     choices::{
         Auto, ClassWeights, Compress, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop, HaloMode,
@@ -37,7 +38,6 @@ pub use self::{
     declare::{Bound, OptionScope, TrainOption},
     edges::StoredEdges,
     effects::{warnings, warnings_without_validation},
-    given::{Given, shown},
     options::TrainConfig,
     per_layer::PerLayer,
     preset::Preset,

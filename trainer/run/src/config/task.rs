@@ -34,8 +34,8 @@ pub fn check_labels(config: &TrainConfig, labels: LabelSpec) -> Result<()> {
         }
         TaskChoice::Auto | TaskChoice::Classes | TaskChoice::Regression | TaskChoice::Link => {}
     }
-    let of_numbers = matches!(config.loss, LossKind::Mse | LossKind::Mae | LossKind::Huber);
-    if config.loss != LossKind::Auto && of_numbers != is_regression {
+    let is_for_numbers = matches!(config.loss, LossKind::Mse | LossKind::Mae | LossKind::Huber);
+    if config.loss != LossKind::Auto && is_for_numbers != is_regression {
         let fitting = match task {
             Task::MultiClass | Task::MultiLabel => "cross-entropy or focal",
             Task::Regression | Task::Links => "mse, mae or huber",

@@ -59,9 +59,9 @@ fn only_a_run_is_replaced_and_nobody_works_on_it() {
     let path = folder.path().join("run");
     let config = TrainConfig::default();
     begun_run(&path, 1);
-    let held = RunFolder::resume(&path).unwrap();
+    let first = RunFolder::resume(&path).unwrap();
     error(RunFolder::replace(&path, &config));
-    drop(held);
+    drop(first);
     fs::write(path.join("letter.txt"), "dear").unwrap();
     let text = error(RunFolder::replace(&path, &config));
     assert!(text.contains("letter.txt") && text.contains("--force does not replace"), "{text}");

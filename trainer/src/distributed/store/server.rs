@@ -189,11 +189,11 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         }
         shared.strangers.fetch_add(1, SeqCst);
-        let of_thread = shared.clone();
+        let shared_by_thread = shared.clone();
         let started = thread::Builder::new()
             .name("store client".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || of_thread.attend(&stream, from));
+            .spawn(move || shared_by_thread.attend(&stream, from));
         if let Err(error) = started {
             shared.strangers.fetch_sub(1, SeqCst);
             shared.refuse(from, &error.to_string());

@@ -73,15 +73,15 @@ impl Layer for Gat {
         let looped = hop.block.with_own(0);
         let scores = self.scores(hop.sources);
         let heads = self.heads.count;
-        let of_destinations = own_states(Backend::Fastest, hop.block, &scores.narrow(1, heads, heads));
-        let logits = sum_logits(Backend::Fastest, looped, &scores.narrow(1, 0, heads), &of_destinations);
+        let destination_scores = own_states(Backend::Fastest, hop.block, &scores.narrow(1, heads, heads));
+        let logits = sum_logits(Backend::Fastest, looped, &scores.narrow(1, 0, heads), &destination_scores);
         let own = hop.wanted_own_states();
         hop.attended(own, looped, [&transformed, &logits], None)
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {
-        let of_sources = self.scores(sources).narrow(1, 0, self.heads.count);
-        Tensor::cat(&[self.transformed(sources), of_sources], 1)
+        let source_scores = self.scores(sources).narrow(1, 0, self.heads.count);
+        Tensor::cat(&[self.transformed(sources), source_scores], 1)
     }
 
     fn queries(&self, own: &Tensor) -> Option<Tensor> {

@@ -63,14 +63,14 @@ impl Layer for Gatv2 {
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
         let features = self.edges.as_ref().map_or(0, LinearLayer::inputs);
         let looped = hop.block.with_own(features as usize);
-        let of_edges = self.edges.as_ref().map(|layer| rows_of_edges(looped, layer));
+        let edge_rows = self.edges.as_ref().map(|layer| rows_of_edges(looped, layer));
         let transformed = self.sources.in_f32(hop.sources);
         let own = hop.of_destinations(&self.destinations);
         let logits = pair_logits(
             Backend::Fastest,
             looped,
             [&transformed, &own],
-            of_edges.as_ref(),
+            edge_rows.as_ref(),
             &self.attention.view([-1]),
             self.heads.count,
         );

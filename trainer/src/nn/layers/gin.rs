@@ -54,8 +54,8 @@ impl Gin {
         let own = own.detach();
         shim::with_gradient(sum.detach(), &[&sum, &self.epsilon], move |gradient, _| {
             let factors = [gradient, &own].map(|factor| float(factor).contiguous());
-            let of_epsilon = dot(shim::values(&factors[0]), shim::values(&factors[1])) as f32;
-            vec![Some(gradient.shallow_clone()), Some(Tensor::from_slice(&[of_epsilon]))]
+            let epsilon_gradient = dot(shim::values(&factors[0]), shim::values(&factors[1])) as f32;
+            vec![Some(gradient.shallow_clone()), Some(Tensor::from_slice(&[epsilon_gradient]))]
         })
     }
 }

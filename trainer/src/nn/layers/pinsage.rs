@@ -53,9 +53,10 @@ impl Layer for PinSage {
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let (hidden, LinearLayer { weight, bias }) = (self.message.outputs(), &self.update);
-        let of_aggregated = weight.narrow(1, 0, hidden);
-        let of_own = weight.narrow(1, hidden, own.size()[1]);
-        let result = float(&linear(&[(aggregated, &of_aggregated), (own, &of_own)], bias.as_ref(), Epilogue::RELU));
+        let aggregated_weight = weight.narrow(1, 0, hidden);
+        let own_weight = weight.narrow(1, hidden, own.size()[1]);
+        let result =
+            float(&linear(&[(aggregated, &aggregated_weight), (own, &own_weight)], bias.as_ref(), Epilogue::RELU));
         let square = result.square().sum_dim_intlist([1i64].as_slice(), true, Kind::Float);
         // Rows of zeros stay. The square root has no gradient at 0.
         let length = square.where_self(&square.gt(0.0), &square.ones_like()).sqrt();

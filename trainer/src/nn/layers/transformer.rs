@@ -65,12 +65,12 @@ impl Layer for Transformer {
         let Hop { block, sources, .. } = hop;
         let queries = hop.of_destinations(&self.query);
         let [keys, values] = [&self.key, &self.value].map(|layer| layer.in_f32(sources));
-        let of_edges = self.edges.as_ref().map(|layer| rows_of_edges(block, layer));
+        let edge_rows = self.edges.as_ref().map(|layer| rows_of_edges(block, layer));
         let rows = [&keys, &queries];
-        let logits = dot_logits(Backend::Fastest, block, rows, of_edges.as_ref(), self.heads.count);
+        let logits = dot_logits(Backend::Fastest, block, rows, edge_rows.as_ref(), self.heads.count);
         let logits = logits / (self.heads.width as f64).sqrt();
         let own = hop.own_states();
-        hop.attended(own, block, [&values, &logits], of_edges.as_ref())
+        hop.attended(own, block, [&values, &logits], edge_rows.as_ref())
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {

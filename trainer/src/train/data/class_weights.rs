@@ -20,11 +20,11 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 /// # Errors
 /// If a class has no training nodes and weights are balanced, or the file has no weight for each class.
 pub(crate) fn class_weights(
-    wanted: &ClassWeights,
+    choice: &ClassWeights,
     data: &TrainingData,
     processes: &Processes,
 ) -> Result<Option<Vec<f32>>> {
-    let given = match wanted {
+    let listed = match choice {
         ClassWeights::None => return Ok(None),
         ClassWeights::Balanced => None,
         ClassWeights::File(path) => {
@@ -33,28 +33,28 @@ pub(crate) fn class_weights(
     };
     let [inside, outside] = count(data.splits.train(), data, processes)?;
     let task = data.task();
-    if let (None, Some(class)) = (&given, inside.iter().position(|&nodes| nodes == 0)) {
+    if let (None, Some(class)) = (&listed, inside.iter().position(|&nodes| nodes == 0)) {
         return Err(Error::Options(format!(
             "class-weights is balanced, and class {} has no training nodes, so it has no weight: add some of its nodes to --train of \
              grappa-ingest, or give --class-weights a file with one number per line",
             class_names::name(&data.store.schema()?.classes, class as u64)
         )));
     }
-    Ok(Some(match (task, given) {
-        (Task::MultiClass, given) => {
-            let weights = given.unwrap_or_else(|| inside.iter().map(|&nodes| 1.0 / nodes as f64).collect());
+    Ok(Some(match (task, listed) {
+        (Task::MultiClass, listed) => {
+            let weights = listed.unwrap_or_else(|| inside.iter().map(|&nodes| 1.0 / nodes as f64).collect());
             let sum: f64 = weights.iter().zip(&inside).map(|(weight, &nodes)| weight * nodes as f64).sum();
             let nodes: u64 = inside.iter().sum();
             let mean = sum / nodes as f64;
             if mean <= 0.0 {
                 return Err(Error::Options(format!(
-                    "class-weights {wanted} has weight 0 for the classes of all training nodes, so there is nothing to learn: give \
+                    "class-weights {choice} has weight 0 for the classes of all training nodes, so there is nothing to learn: give \
                      them weights above 0"
                 )));
             }
             weights.iter().map(|weight| (weight / mean) as f32).collect()
         }
-        (_, Some(given)) => given.iter().map(|&weight| weight as f32).collect(),
+        (_, Some(listed)) => listed.iter().map(|&weight| weight as f32).collect(),
         (_, None) => {
             let sides = inside.iter().zip(&outside);
             sides.map(|(&inside, &outside)| (outside as f64 / inside as f64) as f32).collect()

@@ -47,8 +47,8 @@ pub(crate) fn measure_features(
         )));
     }
     if let Some(group) = processes.with_slices() {
-        let of_each = group.gather_all("moments of features", moments)?;
-        moments = of_each.into_iter().reduce(Moments::merged).expect("there is a rank");
+        let all_moments = group.gather_all("moments of features", moments)?;
+        moments = all_moments.into_iter().reduce(Moments::merged).expect("there is a rank");
     }
     no_grad(|| {
         mean.shallow_clone().copy_(&Tensor::from_slice(&moments.means()));
@@ -74,8 +74,8 @@ pub(crate) fn measure_targets(model: &Model, data: &TrainingData, processes: &Pr
     }
     let mut moments: Vec<Moments> = columns.iter().map(TargetMoments::moments).collect();
     if let Some(group) = processes.with_slices() {
-        let of_each = group.gather_all("moments of targets", moments)?;
-        moments = of_each
+        let all_moments = group.gather_all("moments of targets", moments)?;
+        moments = all_moments
             .into_iter()
             .reduce(|all, other| all.into_iter().zip(other).map(|(own, other)| own.merged(other)).collect())
             .expect("there is a rank");
@@ -230,10 +230,10 @@ mod tests {
         let rows = Rows(vec![[1.0, 5.0, 1e6], [3.0, 5.0, 1e6 + 1.0], [5.0, 5.0, 1e6 + 2.0]]);
         let together = moments(&rows, [0..2, 2..3].into_iter(), &Silent).unwrap();
         // Of several hosts; some have no nodes.
-        let of_host = |range: Range<u64>| {
+        let host_moments = |range: Range<u64>| {
             moments(&rows, std::iter::once(range).filter(|range| !range.is_empty()), &Silent).unwrap()
         };
-        let apart = [0..0, 1..3, 0..0, 0..1].map(of_host).into_iter().reduce(Moments::merged).unwrap();
+        let apart = [0..0, 1..3, 0..0, 0..1].map(host_moments).into_iter().reduce(Moments::merged).unwrap();
         for moments in [together, apart] {
             assert_eq!(moments.rows, 3);
             assert_eq!(moments.means(), [3.0, 5.0, 1e6 + 1.0]);

@@ -43,8 +43,8 @@ impl Splits {
             trained_nodes(store, "val", processes)?,
             trained_nodes(store, "test", processes)?,
         ];
-        let of_host = nodes.each_ref().map(|nodes| nodes.len());
-        let splits = Self { of_all: processes.sum_of_hosts(of_host)?, nodes };
+        let host_nodes = nodes.each_ref().map(|nodes| nodes.len());
+        let splits = Self { of_all: processes.sum_of_hosts(host_nodes)?, nodes };
         if splits.of_all[0] == 0 {
             return Err(Error::NoLabels(format!(
                 "{}: there are no nodes to train on; ingest them with --train, or with --split 60/20/20",
@@ -210,12 +210,12 @@ impl<'a> SplitScores<'a> {
     pub fn as_words(&mut self) -> Vec<u32> {
         let mut words = Vec::new();
         for split in &mut self.splits {
-            let of_split = split.scores.as_words();
+            let split_words = split.scores.as_words();
             // No node has the largest number.
             let first = split.first_undecided.map_or(u64::MAX, |node| node.0);
             words.extend([first as u32, (first >> 32) as u32]);
-            words.push(u32::try_from(of_split.len()).expect("memory holds fewer"));
-            words.extend(of_split);
+            words.push(u32::try_from(split_words.len()).expect("memory holds fewer"));
+            words.extend(split_words);
         }
         words
     }
@@ -229,8 +229,8 @@ impl<'a> SplitScores<'a> {
             let (&[low, high, length], rest) = words.split_first_chunk().expect("words of the same splits");
             let first = u64::from(low) | u64::from(high) << 32;
             split.note(NodeId(first), first != u64::MAX);
-            let (of_split, rest) = rest.split_at(length as usize);
-            split.scores.merge_words(of_split);
+            let (split_words, rest) = rest.split_at(length as usize);
+            split.scores.merge_words(split_words);
             words = rest;
         }
     }

@@ -125,11 +125,11 @@ impl TrainingData {
 /// Refuses a model that this machine has no memory to train.
 fn check_memory(model: &ModelOptions, compress: Compress) -> Result<()> {
     // Its value, its gradient, and two moments of the optimizer; for compressed gradients also a residual, and its successor.
-    let of_parameter = match compress {
+    let bytes_per_value = match compress {
         Compress::Int8 | Compress::TopK => 6,
         Compress::None | Compress::Bf16 | Compress::Lossless => 4,
     };
-    let parameter_bytes = of_parameter * size_of::<f32>() as u64;
+    let parameter_bytes = bytes_per_value * size_of::<f32>() as u64;
     let needed = model.parameters_min().saturating_mul(parameter_bytes);
     match free_memory_bytes() {
         Some(free) if needed > free => Err(Error::TooLarge(format!(

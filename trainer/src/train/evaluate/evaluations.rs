@@ -87,16 +87,16 @@ impl Evaluations {
     ) -> Result<String> {
         let is_auto = on.config.evaluate == Evaluate::Auto;
         let method = before.filter(|_| is_auto).unwrap_or(on.config.evaluate);
-        let held = history.memory() + self.memory();
+        let retained = history.memory() + self.memory();
         let mut scored = ScoredNodes::choose(on, method)?;
-        let mut checked = scored.check_disk(on, held);
+        let mut checked = scored.check_disk(on, retained);
         if let Err(error) = &checked
             && error.is_disk_full()
             && scored.method() == Evaluate::Exact
             && is_auto
         {
             scored = ScoredNodes::of_samples(on)?;
-            checked = scored.check_disk(on, held);
+            checked = scored.check_disk(on, retained);
         }
         match checked {
             // Minibatches need no disk.
@@ -105,9 +105,9 @@ impl Evaluations {
             }
             checked => checked?,
         }
-        let told = scored.describe(on, held)?;
+        let sentence = scored.describe(on, retained)?;
         self.scored = Some(scored);
-        Ok(told)
+        Ok(sentence)
     }
 
     /// Evaluates the model after `epoch`, as [`Evaluations::prepare`] planned. `improves` says whether a validation score is better than
@@ -198,28 +198,28 @@ fn evaluate_and_refresh(on: &mut ModelOnGraph<'_>, history: &mut History) -> Res
 
 fn evaluate_nodes(
     on: &mut ModelOnGraph<'_>,
-    held: u64,
+    retained: u64,
     scored: &ScoredNodes,
     improves: &dyn Fn(f64) -> bool,
 ) -> Result<Option<Evaluation>> {
-    let (of_val, of_test) = match scored {
+    let (val_nodes, test_nodes) = match scored {
         ScoredNodes::Minibatches => (None, None),
         ScoredNodes::Apart(both) => (Some(&both[VAL]), Some(&both[TEST])),
         ScoredNodes::Together(both) => {
             let [val, test] = &on.data.scored_splits;
-            let room = on.make_room(held, false)?;
+            let room = on.make_room(retained, false)?;
             let scores = scores(on, room, both, &[val, test]);
             let reports = reports(on, scores)?;
             return Ok(reports.map(|reports| together(reports, scored.method())));
         }
     };
-    let val = report(on, held, VAL, of_val)?;
+    let val = report(on, retained, VAL, val_nodes)?;
     let is_tested = on.processes.broadcast("test", || {
         let val = val.as_ref().expect("rank 0 has the scores");
         Ok(on.config.monitor.value_in(val).is_none_or(improves))
     })?;
     let test = match is_tested {
-        true => report(on, held, TEST, of_test)?,
+        true => report(on, retained, TEST, test_nodes)?,
         false => None,
     };
     let method = scored.method();
@@ -227,13 +227,18 @@ fn evaluate_nodes(
 }
 
 /// The scores of the validation or of the test nodes, by an inference or, without one, by minibatches. None on ranks other than 0.
-fn report(on: &mut ModelOnGraph<'_>, held: u64, split: usize, scored: Option<&Scored>) -> Result<Option<ScoreReport>> {
+fn report(
+    on: &mut ModelOnGraph<'_>,
+    retained: u64,
+    split: usize,
+    scored: Option<&Scored>,
+) -> Result<Option<ScoreReport>> {
     let data = on.data;
     let scores = match scored {
         // The processes of a host divide the minibatches, not the nodes.
         None => sampled_scores(on, [data.splits.val(), data.splits.test()][split]),
         Some(scored) => {
-            let room = on.make_room(held, false)?;
+            let room = on.make_room(retained, false)?;
             scores(on, room, scored, &[&data.scored_splits[split]])
         }
     };
@@ -266,7 +271,7 @@ fn scores<'a>(
 ) -> Result<SplitScores<'a>> {
     let labels = &on.data.labels();
     let mut scores = SplitScores::new(splits.iter().copied(), labels.spec(), true, on.target_scale().as_ref());
-    let mut take = scores.receiver(scored.needed.wanted(), labels);
+    let mut take = scores.receiver(scored.needed.results(), labels);
     let room = Room { inference: room.inference.saturating_sub(scored.first_inputs.bytes()), ..room };
     on.with_inference(room, |inference, model| {
         let inference = Inference { first_inputs: Some(&scored.first_inputs), ..inference };

@@ -173,19 +173,19 @@ impl ScoredNodes {
         Ok(inferences.unwrap_or(Self::Minibatches))
     }
 
-    /// A sentence about the evaluations. `held` are the bytes of memory that historical embeddings and an earlier evaluation take.
-    pub(crate) fn describe(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<String> {
+    /// A sentence about the evaluations. `retained` are the bytes of memory that historical embeddings and an earlier evaluation take.
+    pub(crate) fn describe(&self, on: &mut ModelOnGraph<'_>, retained: u64) -> Result<String> {
         let [_, val, test] = on.data.splits.of_all();
         let nodes = match (val, test) {
             (0, 0) => return Ok("there are no validation and test nodes; the model of the last epoch is kept".into()),
             (0, _) => format!("{} test nodes", count(test)),
             _ => format!("{} validation and {} test nodes", count(val), count(test)),
         };
-        let (best, kept) = match val {
+        let (best, note) = match val {
             0 => ("last", "; there are no validation nodes, so the model of the last epoch is kept"),
             _ => ("best", ""),
         };
-        let files = match self.scratch_bytes(on, held)? {
+        let files = match self.scratch_bytes(on, retained)? {
             0 => String::new(),
             bytes => format!(", with {} of scratch files", ByteSize(bytes)),
         };
@@ -196,7 +196,7 @@ impl ScoredNodes {
                 }
                 _ => String::new(),
             };
-            return Ok(format!("evaluations sample the neighbors of {nodes}{files}{last}{kept}"));
+            return Ok(format!("evaluations sample the neighbors of {nodes}{files}{last}{note}"));
         };
         let work = match on.work_of_epoch()? {
             epoch if epoch > 0.0 => match first.work / epoch {
@@ -205,25 +205,25 @@ impl ScoredNodes {
             },
             _ => String::new(),
         };
-        Ok(format!("evaluations are exact: {nodes}{work}{files}{kept}"))
+        Ok(format!("evaluations are exact: {nodes}{work}{files}{note}"))
     }
 
     /// Bytes of the scratch files of an evaluation.
-    fn scratch_bytes(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<u64> {
-        let room = on.make_room(held, false)?;
-        let of_inferences = self.all().iter().map(|scored| {
+    fn scratch_bytes(&self, on: &mut ModelOnGraph<'_>, retained: u64) -> Result<u64> {
+        let room = on.make_room(retained, false)?;
+        let inference_bytes = self.all().iter().map(|scored| {
             let bytes = on.with_inference(room, |inference, model| {
                 let inference = Inference { first_inputs: Some(&scored.first_inputs), ..inference };
                 Ok(inference.scratch_bytes(model, &scored.needed))
             });
             bytes.unwrap_or(0)
         });
-        Ok(of_inferences.sum())
+        Ok(inference_bytes.sum())
     }
 
     /// Refuses an evaluation whose scratch files do not fit the disk, of this process or of another one.
-    pub(crate) fn check_disk(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<()> {
-        let bytes = self.scratch_bytes(on, held)?;
+    pub(crate) fn check_disk(&self, on: &mut ModelOnGraph<'_>, retained: u64) -> Result<()> {
+        let bytes = self.scratch_bytes(on, retained)?;
         let checked = match free_disk_bytes(&on.config.folder) {
             Some(free) if bytes > free => Err(Error::Lack {
                 rank: None,
@@ -340,9 +340,9 @@ fn work_of(
     let Some(group) = on.processes.with_slices() else {
         return Ok(needed.map(|needed| (needed.work(), needed)));
     };
-    let mut of_all = [u64::from(needed.is_none()), needed.as_ref().map_or(0, |needed| needed.work() as u64)];
-    group.sum(&mut of_all, on.progress)?;
-    let [exceeded, work] = of_all;
+    let mut sums = [u64::from(needed.is_none()), needed.as_ref().map_or(0, |needed| needed.work() as u64)];
+    group.sum(&mut sums, on.progress)?;
+    let [exceeded, work] = sums;
     // Limits follow from memory and features, which may differ: all keep to the lowest.
     let mut refused = [u64::from(exceeded > 0 || work as f64 > work_max)];
     group.sum(&mut refused, on.progress)?;

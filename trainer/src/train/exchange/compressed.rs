@@ -136,9 +136,9 @@ impl Compressed {
 
     /// Sends a message to each rank. Returns the messages of all ranks, and the bytes that left this one.
     fn all_to_all(&self, messages: &[Vec<u8>], lengths: Option<&[usize]>) -> Result<(Vec<Vec<u8>>, u64)> {
-        let told = if lengths.is_none() { LENGTH_BYTES } else { 0 };
+        let length_bytes = if lengths.is_none() { LENGTH_BYTES } else { 0 };
         let to_others = messages.iter().enumerate().filter(|(rank, _)| *rank != self.own());
-        let sent: usize = to_others.map(|(_, message)| told + message.len()).sum();
+        let sent: usize = to_others.map(|(_, message)| length_bytes + message.len()).sum();
         let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
         Ok((self.group.all_to_all(&messages, lengths)?, sent as u64))
     }
@@ -323,7 +323,7 @@ mod tests {
             }
             for (_, residual) in &of_ranks {
                 let residual = residual.iter().flatten();
-                lacking.iter_mut().zip(residual).for_each(|(lacking, kept)| *lacking -= f64::from(*kept));
+                lacking.iter_mut().zip(residual).for_each(|(lacking, carried)| *lacking -= f64::from(*carried));
             }
             let most = if compress == Compress::Bf16 { 0.1 } else { 1e-5 };
             let worst = lacking.iter().fold(0.0_f64, |worst, lacking| worst.max(lacking.abs()));

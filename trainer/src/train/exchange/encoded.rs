@@ -39,8 +39,8 @@ impl Encoded {
 impl Exchange for Encoded {
     fn sum(&self, gradient: &Tensor, weights: LossWeights, done: f64, residual: &mut Unsent) -> Result<Summed> {
         let mut values = values_of(gradient);
-        let kept = residual.iter().flatten();
-        values.iter_mut().zip(kept).for_each(|(value, kept)| *value += kept);
+        let carried = residual.iter().flatten();
+        values.iter_mut().zip(carried).for_each(|(value, carried)| *value += carried);
         let (mut message, mut decoded) = (Vec::new(), vec![0.0; values.len()]);
         let encoded_bytes = match self.dense() {
             Some(codec) => {
@@ -93,13 +93,13 @@ mod tests {
                 let gradient = Tensor::from_slice(&[&values[..], &room].concat());
                 let summed = encoded.sum(&gradient, weights, 0.5, &mut residual).unwrap();
                 assert!(bytes.contains(&summed.encoded_bytes.unwrap()), "{compress}: {summed:?}");
-                let of_step = values_of(&gradient);
-                applied.iter_mut().zip(of_step).for_each(|(sum, value)| *sum += value);
+                let step_values = values_of(&gradient);
+                applied.iter_mut().zip(step_values).for_each(|(sum, value)| *sum += value);
             }
-            let kept = residual.unwrap_or_else(|| vec![0.0; values.len()]);
-            let lacking = values.iter().zip(&applied).zip(&kept);
-            let worst =
-                lacking.fold(0f32, |worst, ((value, applied), kept)| worst.max((3.0 * value - applied - kept).abs()));
+            let carried = residual.unwrap_or_else(|| vec![0.0; values.len()]);
+            let lacking = values.iter().zip(&applied).zip(&carried);
+            let worst = lacking
+                .fold(0f32, |worst, ((value, applied), carried)| worst.max((3.0 * value - applied - carried).abs()));
             let most = if compress == Compress::Bf16 { 0.02 } else { 1e-5 };
             assert!(worst < most, "{compress}: {worst}");
         }

@@ -44,7 +44,7 @@ pub(crate) struct RefreshPlan {
     /// The halo nodes in reach of one hop, of two, ..., of the partitions that this process serves.
     reached: Vec<NodeSet>,
     /// The number of each partition's own ones, summed.
-    of_partitions: Vec<u64>,
+    partition_nodes: Vec<u64>,
     /// The nodes that their aggregates depend on.
     needed: Needed,
     /// The nodes that these and the scores of an evaluation depend on, if an inference computed both.
@@ -91,7 +91,7 @@ impl History {
     pub fn plan(&mut self, on: &mut ModelOnGraph<'_>) -> Result<()> {
         self.plan = match keep(on) {
             Keep::Nothing => None,
-            _ => RefreshPlan::of_partitions(on)?,
+            _ => RefreshPlan::partition_nodes(on)?,
         };
         Ok(())
     }
@@ -131,11 +131,11 @@ impl History {
     }
 
     /// Computes the historical embeddings of the open partitions that this process serves from the current parameters, and with them the
-    /// scores of its nodes of the splits of `scores`, if there are any. `held` are the bytes that evaluations left for the next ones.
+    /// scores of its nodes of the splits of `scores`, if there are any. `retained` are the bytes that evaluations left for the next ones.
     pub fn refresh(
         &mut self,
         on: &mut ModelOnGraph<'_>,
-        held: u64,
+        retained: u64,
         scores: Option<&mut SplitScores<'_>>,
     ) -> Result<()> {
         // Frees the old rows before it writes the new ones.
@@ -144,13 +144,13 @@ impl History {
         let (chunks, threads) = (&on.data.chunks, on.config.threads());
         let nodes = HistoricalNodes::new(chunks, plan.reached.clone(), keep(on), threads, on.progress)?;
         let needed = plan.needed_for(&nodes, scores.is_some(), on)?;
-        let room = on.make_room(held, true)?;
-        let mut take = scores.map(|scores| scores.receiver(needed.wanted(), on.data.labels()));
+        let room = on.make_room(retained, true)?;
+        let mut take = scores.map(|scores| scores.receiver(needed.results(), on.data.labels()));
         let rows = on.with_inference(room, |inference, model| {
             let on_logits = take.as_mut().map(|take| take as &mut OnRows<'_>);
             inference.historical(model, &nodes, &needed, on_logits, on.progress)
         })?;
-        on.partitions.halo_bytes += rows.bytes_of_partitions(&nodes, &plan.of_partitions);
+        on.partitions.halo_bytes += rows.bytes_of_partitions(&nodes, &plan.partition_nodes);
         self.rows = Some(Arc::new(rows));
         self.origin = Some(HistoricalOrigin::now(on.learner));
         Ok(())
@@ -159,7 +159,7 @@ impl History {
 
 impl RefreshPlan {
     /// Plans the refreshes of the open partitions. None if they would be too much work.
-    fn of_partitions(on: &mut ModelOnGraph<'_>) -> Result<Option<Self>> {
+    fn partition_nodes(on: &mut ModelOnGraph<'_>) -> Result<Option<Self>> {
         let (config, progress) = (on.config, on.progress);
         let steps = match config.model {
             LayerKind::PinSage => config.walk_steps as usize,
@@ -167,27 +167,27 @@ impl RefreshPlan {
         };
         let hops = [config.layers - 2, steps];
         let (chunks, served) = (&on.data.chunks, on.partitions.loader.served());
-        let (reached, of_partitions) = halo_in_reach(chunks, served, hops, config.threads(), progress)?;
+        let (reached, partition_nodes) = halo_in_reach(chunks, served, hops, config.threads(), progress)?;
         let everywhere = on.processes.united(&reached, progress)?;
         let epoch = refresh_work_max(on.work_of_epoch()?);
         let work_max = match config.halo {
             HaloMode::Auto => epoch * config.repartition_every as f64,
             _ => f64::INFINITY,
         };
-        let mut of_all = None;
+        let mut total = None;
         let work = on.processes.broadcast("work of a refresh", || {
-            of_all = needed_for_halo(on, everywhere, work_max)?;
-            Ok(of_all.as_ref().map(Needed::work))
+            total = needed_for_halo(on, everywhere, work_max)?;
+            Ok(total.as_ref().map(Needed::work))
         })?;
         let Some(work) = work else { return Ok(None) };
-        let needed = match of_all.filter(|_| on.processes.group.is_none()) {
+        let needed = match total.filter(|_| on.processes.group.is_none()) {
             Some(needed) => needed,
             None => needed_for_halo(on, reached.clone(), f64::INFINITY)?.expect("there is no limit"),
         };
         let interval = (work / epoch).ceil();
         Ok(Some(Self {
             reached,
-            of_partitions,
+            partition_nodes,
             interval: (interval as u64).clamp(1, config.repartition_every),
             needed,
             with_scores: None,
@@ -269,11 +269,11 @@ impl HistoricalOrigin {
     pub fn load(learner: &Learner, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
         let parameters = learner.model.parameters();
         for (prefix, tensors) in [(PARAMETERS, parameters.named()), (BUFFERS, parameters.buffers())] {
-            let of_then = checkpoint.historical.iter().filter_map(|tensor| {
+            let saved = checkpoint.historical.iter().filter_map(|tensor| {
                 let name = tensor.name.strip_prefix(prefix)?.to_owned();
                 Some(NamedTensor { name, ..tensor.clone() })
             });
-            load(path, tensors, &of_then.collect::<Vec<_>>())?;
+            load(path, tensors, &saved.collect::<Vec<_>>())?;
         }
         Ok(())
     }

@@ -18,12 +18,12 @@ pub(crate) fn halo_in_reach<'a>(
 ) -> Result<(Vec<NodeSet>, Vec<u64>)> {
     let nodes = chunks.map().nodes();
     let mut halo = vec![NodeSet::from_members(nodes, []); hops];
-    let mut of_partitions = vec![0; hops];
+    let mut partition_nodes = vec![0; hops];
     for partition in partitions {
         let owned = partition.view.owned();
         let mut expanded = NodeSet::from_members(nodes, partition.seeds.iter());
         let mut own = NodeSet::from_members(nodes, []);
-        for (halo, of_partitions) in halo.iter_mut().zip(&mut of_partitions) {
+        for (halo, partition_nodes) in halo.iter_mut().zip(&mut partition_nodes) {
             for _ in 0..steps {
                 let (reached, _) = InNeighbors::all(chunks).with_sources(&expanded, threads, progress)?;
                 let (inside, outside) = reached.split(owned.runs());
@@ -31,8 +31,8 @@ pub(crate) fn halo_in_reach<'a>(
                 expanded = inside;
             }
             *halo = halo.union(&own);
-            *of_partitions += own.len();
+            *partition_nodes += own.len();
         }
     }
-    Ok((halo, of_partitions))
+    Ok((halo, partition_nodes))
 }

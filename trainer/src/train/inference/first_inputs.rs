@@ -79,14 +79,14 @@ pub struct FirstInputs {
     memory_max: u64,
     folder: PathBuf,
     disk_max: u64,
-    held: OnceCell<Held>,
+    stored: OnceCell<StoredInputs>,
     /// Memory of states and messages, which the next inference takes.
     memory: RefCell<Vec<StateRows>>,
 }
 
 /// Contents of the space.
 #[derive(Debug)]
-enum Held {
+enum StoredInputs {
     Updates(Kept),
     /// Features as f32, if messages have parameters.
     Features(StateRows),
@@ -106,21 +106,21 @@ pub(super) enum Kept {
 impl FirstInputs {
     /// Empty space of at most `memory_max` bytes of memory, or else at most `disk_max` bytes of a scratch file in `folder`.
     pub fn new(memory_max: u64, folder: &Path, disk_max: u64) -> Self {
-        Self { memory_max, folder: folder.to_owned(), disk_max, held: OnceCell::new(), memory: RefCell::default() }
+        Self { memory_max, folder: folder.to_owned(), disk_max, stored: OnceCell::new(), memory: RefCell::default() }
     }
 
     /// Gives up what is kept, and its space.
     pub fn clear(&mut self) {
-        self.held.take();
+        self.stored.take();
         self.memory.take();
     }
 
     /// Bytes of memory that the inputs take, apart from in-degrees.
     pub fn bytes(&self) -> u64 {
-        match self.held.get() {
-            Some(Held::Updates(Kept::Memory(parts))) => parts.iter().map(|part| part.rows.bytes()).sum(),
-            Some(Held::Features(rows)) => rows.memory(),
-            Some(Held::Updates(Kept::File { .. })) | None => 0,
+        match self.stored.get() {
+            Some(StoredInputs::Updates(Kept::Memory(parts))) => parts.iter().map(|part| part.rows.bytes()).sum(),
+            Some(StoredInputs::Features(rows)) => rows.memory(),
+            Some(StoredInputs::Updates(Kept::File { .. })) | None => 0,
         }
     }
 
@@ -151,7 +151,7 @@ impl FirstInputs {
         progress: &dyn Progress,
     ) -> Result<Option<&StateRows>> {
         let (count, width) = (nodes.len(), features.width());
-        if self.held.get().is_none() && bytes_of(count, [width, 0]) <= self.memory_max {
+        if self.stored.get().is_none() && bytes_of(count, [width, 0]) <= self.memory_max {
             // Keeping them only saves time.
             let Ok(mut kept) = StateRows::new(count, width) else {
                 return Ok(None);
@@ -165,10 +165,10 @@ impl FirstInputs {
                 read_each(features, &positions, values, threads)?;
             }
             // Both would be of the same nodes.
-            let _ = self.held.set(Held::Features(kept));
+            let _ = self.stored.set(StoredInputs::Features(kept));
         }
-        Ok(match self.held.get() {
-            Some(Held::Features(rows)) => Some(rows),
+        Ok(match self.stored.get() {
+            Some(StoredInputs::Features(rows)) => Some(rows),
             _ => None,
         })
     }
@@ -190,8 +190,8 @@ impl FirstInputs {
 
     /// The inputs, if an inference left them.
     pub(super) fn get(&self) -> Option<&Kept> {
-        match self.held.get() {
-            Some(Held::Updates(kept)) => Some(kept),
+        match self.stored.get() {
+            Some(StoredInputs::Updates(kept)) => Some(kept),
             _ => None,
         }
     }
@@ -199,7 +199,7 @@ impl FirstInputs {
     /// Keeps the inputs of all updates. Nothing happens if there are some.
     pub(super) fn set(&self, kept: Kept) {
         // Both would be of the same nodes.
-        let _ = self.held.set(Held::Updates(kept));
+        let _ = self.stored.set(StoredInputs::Updates(kept));
     }
 
     /// Memory for rows, with any values, if an inference left some for as many of the same layout.

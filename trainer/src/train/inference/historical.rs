@@ -235,12 +235,12 @@ impl HistoricalRows {
         })
     }
 
-    /// Bytes of the rows that partitions get: a partition gets the rows of its own halo nodes in reach. `of_partitions` has the
+    /// Bytes of the rows that partitions get: a partition gets the rows of its own halo nodes in reach. `partition_nodes` has the
     /// numbers of these nodes, summed over the partitions, for one hop, two, ...
-    pub(in crate::train) fn bytes_of_partitions(&self, nodes: &HistoricalNodes, of_partitions: &[u64]) -> u64 {
+    pub(in crate::train) fn bytes_of_partitions(&self, nodes: &HistoricalNodes, partition_nodes: &[u64]) -> u64 {
         let all = self.layers.iter().flatten().chain(&self.inputs);
         let bytes = all.map(|rows| {
-            let own = nodes.sets().iter().rev().zip(of_partitions);
+            let own = nodes.sets().iter().rev().zip(partition_nodes);
             let own = own.filter(|(set, _)| Arc::ptr_eq(set, &rows.nodes));
             own.map(|(_, nodes)| nodes).sum::<u64>() * u64::from(KEPT_AS.row_bytes(rows.rows.width() as u32))
         });

@@ -20,7 +20,7 @@ use crate::{Result, train::tensors::host_values};
 pub(super) struct Keeper<'a> {
     inference: &'a Inference<'a>,
     nodes: &'a HistoricalNodes,
-    kept: HistoricalRows,
+    rows_kept: HistoricalRows,
     /// Memory that is left for rows, in bytes.
     memory: u64,
     /// The rows of the current layer.
@@ -30,14 +30,19 @@ pub(super) struct Keeper<'a> {
 impl<'a> Keeper<'a> {
     /// A keeper that has the inputs of neighbors, which are known before the first layer.
     pub(super) fn new(inference: &'a Inference<'a>, nodes: &'a HistoricalNodes, degrees: &Degrees) -> Result<Self> {
-        let mut keeper =
-            Self { inference, nodes, kept: HistoricalRows::default(), memory: inference.kept_memory, current: None };
+        let mut keeper = Self {
+            inference,
+            nodes,
+            rows_kept: HistoricalRows::default(),
+            memory: inference.kept_memory,
+            current: None,
+        };
         if !nodes.drawn().is_empty() {
             let first_hop = inference.first_hop.expect("aggregates of features");
             let rows = Beside(inference.features, first_hop);
             let all = NodeSet::all(inference.store.manifest().nodes);
             let first = keeper.gathered(&Beside(&rows, degrees), &all, 0)?;
-            keeper.kept.inputs = keeper.chain(first, 0)?;
+            keeper.rows_kept.inputs = keeper.chain(first, 0)?;
         }
         Ok(keeper)
     }
@@ -65,17 +70,17 @@ impl<'a> Keeper<'a> {
         let width = current.rows.width();
         let outputs = pass.nodes(positions).into_iter().zip(rows.chunks_exact(state_width));
         let wanted: Vec<(NodeId, &[f32])> = outputs.filter(|(node, _)| current.nodes.contains(*node)).collect();
-        let widths = self.kept.inputs.iter().map(|rows| rows.rows.width());
+        let widths = self.rows_kept.inputs.iter().map(|rows| rows.rows.width());
         let widest = widths.max().unwrap_or(0).max(width);
         for piece in wanted.chunks(self.inference.step_nodes(widest) as usize) {
             check_stopped(pass.progress)?;
             let nodes: Vec<NodeId> = piece.iter().map(|(node, _)| *node).collect();
             let mut aggregates: Vec<f32> = piece.iter().flat_map(|(_, row)| &row[..width]).copied().collect();
-            if !self.kept.inputs.is_empty() {
+            if !self.rows_kept.inputs.is_empty() {
                 let (device, threads) = (self.inference.device, self.inference.budget.threads);
                 let degrees = as_kept(&pass.degrees.of_each(nodes.iter().copied())?).to_device(device);
                 let neighbor = self
-                    .kept
+                    .rows_kept
                     .neighbor(pass.layer, degrees, |rows| Ok(rows.of_sorted(&nodes, threads)?.to_device(device)))?;
                 let shares = host_values(&no_grad(|| pass.model.neighbor_share(pass.layer, &neighbor)));
                 aggregates.iter_mut().zip(&*shares).for_each(|(all, share)| *all -= share);
@@ -90,13 +95,13 @@ impl<'a> Keeper<'a> {
     pub(super) fn end(&mut self, layer: usize) -> Result<()> {
         if let Some(rows) = self.current.take() {
             let chain = self.chain(rows, layer - 1)?;
-            self.kept.layers.push(chain);
+            self.rows_kept.layers.push(chain);
         }
         Ok(())
     }
 
     pub(super) fn finish(self) -> HistoricalRows {
-        self.kept
+        self.rows_kept
     }
 
     /// Rows of the nodes of the set `at`, then rows of their neighbors, of the neighbors of these, and so on.

@@ -65,19 +65,19 @@ impl Needed {
         Self { sets: vec![all; layers + 1], edges: vec![store.manifest().edges; layers], samples: Vec::new() }
     }
 
-    /// Finds the nodes that the results of `wanted` depend on. None if that is more work than [`NeededOptions::work_max`]: the search
+    /// Finds the nodes that the states of the nodes `results` depend on. None if that is more work than [`NeededOptions::work_max`]: the search
     /// then ends early.
     ///
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.
     pub fn compute(
         chunks: &MappedChunks,
-        wanted: NodeSet,
+        results: NodeSet,
         options: &NeededOptions<'_>,
         progress: &dyn Progress,
     ) -> Result<Option<Self>> {
         let threads = options.threads;
-        let mut sets = vec![Arc::new(wanted)];
+        let mut sets = vec![Arc::new(results)];
         let mut edges = Vec::new();
         let mut work = 0.0;
         for layer in (0..options.layers).rev() {
@@ -91,7 +91,7 @@ impl Needed {
             if work > options.work_max {
                 return Ok(None);
             }
-            let (inputs, of_layer) = match is_known {
+            let (inputs, layer_nodes) = match is_known {
                 true => (outputs.clone(), 0),
                 false => {
                     let (inputs, edges) = lists.with_sources(outputs, threads, progress)?;
@@ -104,7 +104,7 @@ impl Needed {
                 }
             };
             sets.push(inputs);
-            edges.push(of_layer);
+            edges.push(layer_nodes);
         }
         sets.reverse();
         edges.reverse();
@@ -138,7 +138,7 @@ impl Needed {
     }
 
     /// The nodes whose results are wanted.
-    pub fn wanted(&self) -> &NodeSet {
+    pub fn results(&self) -> &NodeSet {
         self.sets.last().expect("there is one")
     }
 

@@ -83,7 +83,7 @@ impl LayerPass<'_> {
         if passes_states && reduction.own_width() == 0 {
             return self.take_tiles(take, |sink| aggregation.run_with_rows(&reduction, self.progress, sink));
         }
-        let failure = Failure::default();
+        let failure = DeferredError::default();
         let mut queries = |positions: Range<u64>, out: &mut [f32]| failure.caught(self.queries(positions, out));
         let own = (reduction.own_width() > 0).then_some(&mut queries as &mut OwnRows<'_>);
         let done = self.take_tiles(take, |sink| {
@@ -123,7 +123,7 @@ impl LayerPass<'_> {
         take: &mut Take<'_>,
         run: impl FnOnce(&mut SinkWithRows<'_>) -> grappa_io::Result<()>,
     ) -> Result<()> {
-        let failure = Failure::default();
+        let failure = DeferredError::default();
         let layout = self.rows.layout();
         let done = run(&mut |positions, states, own| {
             let own = own.map(|bytes| EncodedStates { bytes, layout });
@@ -292,9 +292,9 @@ impl LayerPass<'_> {
 
 /// An error of this crate in a callback of the engine, whose errors are others. It waits here until the engine has returned.
 #[derive(Default)]
-struct Failure(Cell<Option<Error>>);
+struct DeferredError(Cell<Option<Error>>);
 
-impl Failure {
+impl DeferredError {
     fn caught<T>(&self, done: Result<T>) -> grappa_io::Result<T> {
         done.map_err(|error| {
             self.0.set(Some(error));

@@ -62,7 +62,7 @@ pub enum Output {
 
 /// The results to compute.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct InferenceRequest {
     /// The nodes.
     pub nodes: NodeSet,
     /// The output for each of them.
@@ -307,14 +307,14 @@ impl Trained {
     pub fn infer(
         &self,
         store: &Store,
-        wanted: Wanted,
+        request: InferenceRequest,
         budget: Budget,
         scratch: &Path,
         progress: &dyn Progress,
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
         self.check_store(store)?;
-        let layers = match wanted.output {
+        let layers = match request.output {
             Output::Logits => self.model.options().layers,
             Output::Embeddings => self.model.options().layers - 1,
         };
@@ -323,7 +323,7 @@ impl Trained {
                 "a model with one layer has no embeddings, which are the input of the last layer: choose logits".into(),
             ));
         }
-        check_present(store, &wanted.nodes)?;
+        check_present(store, &request.nodes)?;
         let chunks = Arc::new(MappedChunks::open(store)?);
         let features = store_features(store)?;
         let order = match Match::of_features(&self.schema, &store.schema()?) {
@@ -368,9 +368,9 @@ impl Trained {
                 work_max: f64::INFINITY,
                 threads: budget.threads,
             };
-            let needed = Needed::compute(&chunks, wanted.nodes, &options, progress)?;
+            let needed = Needed::compute(&chunks, request.nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
-            inference.run_needed(&self.model, &needed, progress, &mut |positions, rows| match wanted.output {
+            inference.run_needed(&self.model, &needed, progress, &mut |positions, rows| match request.output {
                 Output::Logits => on_rows(positions, rows),
                 Output::Embeddings => on_rows(positions, &rows.narrow(1, 0, self.model.options().hidden as i64)),
             })
@@ -421,10 +421,10 @@ pub(crate) fn find(
         Err(_) if best.is_some() => Latest::default(),
         latest => latest?,
     };
-    let of_run = latest.found.as_ref().map(|(_, checkpoint)| checkpoint.state.clone());
+    let last_state = latest.found.as_ref().map(|(_, checkpoint)| checkpoint.state.clone());
     let has_step = best.as_ref().map(|(_, checkpoint)| checkpoint.state.step);
-    let missing = of_run.as_ref().and_then(|state| state.best);
-    let missing = missing.filter(|wanted| has_step.is_none_or(|step| step < wanted.step));
+    let missing = last_state.as_ref().and_then(|state| state.best);
+    let missing = missing.filter(|request| has_step.is_none_or(|step| step < request.step));
     if best.is_none() {
         warnings.extend(latest.warnings);
     }
@@ -440,8 +440,8 @@ pub(crate) fn find(
         );
         return Err(Error::run_file(&path, problem));
     }
-    if let Some(of_run) = &of_run {
-        state.check_same_run(&path, of_run)?;
+    if let Some(last_state) = &last_state {
+        state.check_same_run(&path, last_state)?;
     }
     if let Some(missing) = missing {
         warnings.push(format!(
@@ -455,14 +455,14 @@ pub(crate) fn find(
 }
 
 /// Refuses nodes of chunks that a slice lacks.
-fn check_present(store: &Store, wanted: &NodeSet) -> Result<()> {
+fn check_present(store: &Store, request: &NodeSet) -> Result<()> {
     let chunks = store.chunks();
     for chunk in (0..chunks.chunks()).map(ChunkId).filter(|&chunk| !store.is_present(chunk)) {
         let range = chunks.range(chunk);
         let Some(last) = range.clone().last().map(NodeId) else {
             continue;
         };
-        let is_wanted = wanted.contains(last) || wanted.position(NodeId(range.start)) < wanted.position(last);
+        let is_wanted = request.contains(last) || request.position(NodeId(range.start)) < request.position(last);
         if is_wanted {
             store.span(chunk)?;
         }

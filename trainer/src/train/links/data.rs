@@ -190,7 +190,7 @@ impl LinkData {
     /// A sentence about the edges.
     pub fn describe(&self) -> String {
         let [graph, val, test] = self.edges.map(count);
-        let told = format!(
+        let examples = format!(
             "links: {graph} edges to learn, {val} for validation and {test} for test, each ranked among {}, filtered and raw; evaluations \
              are exact",
             self.ranked_among()
@@ -199,7 +199,7 @@ impl LinkData {
             let all = LinkCandidates { count: None, ..self.ranked_among() };
             format!("each evaluation compares the sources of these edges with {all}, without known edges, for Recall@K, MAP@K and NDCG@K")
         });
-        [Some(told), ranked, self.listed.clone(), self.hard.clone()]
+        [Some(examples), ranked, self.listed.clone(), self.hard.clone()]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
@@ -229,13 +229,13 @@ impl LinkData {
             Candidates::Listed(listed) => Some(lists::digest(listed)),
             _ => None,
         });
-        let of_pairs = match lists {
+        let pair_note = match lists {
             [None, None] => None,
             lists => Some(lists.into_iter().map(Option::unwrap_or_default).fold(0, random::combine)),
         };
         match self.destinations() {
-            Some(among) => Some(among.iter().map(|node| node.0).fold(of_pairs.unwrap_or(0), random::combine)),
-            None => of_pairs,
+            Some(among) => Some(among.iter().map(|node| node.0).fold(pair_note.unwrap_or(0), random::combine)),
+            None => pair_note,
         }
     }
 
@@ -305,7 +305,7 @@ impl LinkData {
         processes.sum(&mut counts, progress)?;
         let all = counts.iter().sum();
         let shares: Vec<u64> = match self.edges_per_epoch {
-            Some(wanted) if wanted < all => shares(wanted, &counts),
+            Some(sampled) if sampled < all => shares(sampled, &counts),
             _ => counts.clone(),
         };
         let (mut positives, mut memory) = (Vec::with_capacity(owned.len()), self.memory);
@@ -349,8 +349,8 @@ fn rank_candidates(
 
 /// Bytes of the candidates of `edges` edges, at most. 0 if edges are ranked among all nodes.
 fn drawn_bytes(edges: u64, count: Option<u32>) -> u64 {
-    let of_edge = size_of::<DrawnPart>() as u64 + CANDIDATE_BYTES * u64::from(count.unwrap_or(0));
-    if count.is_some() { edges.saturating_mul(of_edge) } else { 0 }
+    let edge_bytes = size_of::<DrawnPart>() as u64 + CANDIDATE_BYTES * u64::from(count.unwrap_or(0));
+    if count.is_some() { edges.saturating_mul(edge_bytes) } else { 0 }
 }
 
 /// The number of edges of each part that end at listed destinations, of those that have any. Reads all edges.
@@ -364,14 +364,14 @@ fn counts_among(store: &Store, destinations: &NodeSet, all: [u64; 3]) -> Result<
     Ok(counts)
 }
 
-/// Divides `wanted` edges among partitions in proportion to their numbers of edges.
-fn shares(wanted: u64, counts: &[u64]) -> Vec<u64> {
+/// Divides `sampled` edges among partitions in proportion to their numbers of edges.
+fn shares(sampled: u64, counts: &[u64]) -> Vec<u64> {
     let all: u128 = counts.iter().map(|&count| u128::from(count)).sum();
     let mut end = 0;
     let mut taken = 0;
     let shares = counts.iter().map(|&count| {
         end += u128::from(count);
-        let until = (u128::from(wanted) * end / all) as u64;
+        let until = (u128::from(sampled) * end / all) as u64;
         until - std::mem::replace(&mut taken, until)
     });
     shares.collect()

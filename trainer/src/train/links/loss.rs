@@ -89,8 +89,8 @@ impl LinkLoss {
             }
             // log(1 + exp(n)) = -log sigmoid(-n).
             _ => {
-                let of_negatives = sum_of_rows(&((-negatives).log_sigmoid() * &counted));
-                -(edges.log_sigmoid() + of_negatives) / (count + 1.0)
+                let negative_loss = sum_of_rows(&((-negatives).log_sigmoid() * &counted));
+                -(edges.log_sigmoid() + negative_loss) / (count + 1.0)
             }
         }
     }

@@ -111,7 +111,7 @@ pub(crate) fn memory_advice(
 /// A warning about budgets of `processes` processes of this host that leave no room for libtorch in its memory, or in the memory of a container
 /// or job.
 pub(crate) fn limit_warning(memory: ByteSize, processes: u32, limit: Option<MemoryLimit>) -> Option<String> {
-    let (bytes, of_what) = match limit? {
+    let (bytes, owner) = match limit? {
         MemoryLimit::OfMachine(bytes) => (bytes, "memory of this machine"),
         MemoryLimit::OfGroup(bytes) => (bytes, "memory limit of this container or job"),
     };
@@ -123,7 +123,7 @@ pub(crate) fn limit_warning(memory: ByteSize, processes: u32, limit: Option<Memo
         _ => format!(" for each of the {processes} processes of this host,"),
     };
     Some(format!(
-        "--memory {memory}, and about {} for libtorch and a small model,{each} exceed {}, the {of_what}: the kernel may end training \
+        "--memory {memory}, and about {} for libtorch and a small model,{each} exceed {}, the {owner}: the kernel may end training \
          without a word; give a smaller --memory",
         ByteSize(PROCESS_BYTES),
         ByteSize(bytes)

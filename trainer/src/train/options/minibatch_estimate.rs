@@ -36,8 +36,8 @@ pub(crate) fn check(
     train_nodes: u64,
     share: Share,
 ) -> Result<Option<String>> {
-    let nodes = hosts.trained().map(|(_, held)| held.nodes).sum::<u64>() as f64;
-    let edges = hosts.trained().map(|(_, held)| held.edges).sum::<u64>() as f64;
+    let nodes = hosts.trained().map(|(_, counts)| counts.nodes).sum::<u64>() as f64;
+    let edges = hosts.trained().map(|(_, counts)| counts.edges).sum::<u64>() as f64;
     let expected = expect(nodes, edges, config, model, train_nodes, config.knows_first_hop());
     // A step computes the minibatches of its partitions together, as far as this process serves them.
     let partitions = config.concurrent().div_ceil(share.workers());

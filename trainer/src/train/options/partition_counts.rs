@@ -49,35 +49,35 @@ impl ChosenNumbers {
     /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks
     /// must call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
     fn choose(store: &Arc<Store>, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
-        let given = [config.partitions.value(), config.concurrent.value()];
-        if let [Some(partitions), Some(concurrent)] = given {
+        let requested = [config.partitions.value(), config.concurrent.value()];
+        if let [Some(partitions), Some(concurrent)] = requested {
             return Ok(Self { partitions, concurrent, reason: None });
         }
         let edges = edge_data::stored(store).input(config)?;
         let (workers, share) = (processes.share().workers(), processes.share_within());
-        let of_host = given.map(|number| Some(share_of_host(number?, share.workers(), workers)));
+        let host_numbers = requested.map(|number| Some(share_of_host(number?, share.workers(), workers)));
         let options = NumberOptions {
-            partitions: of_host[0],
+            partitions: host_numbers[0],
             schedule: config.schedule,
             super_epochs: config.epochs.div_ceil(config.repartition_every),
             expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
         };
         let mut loader = LoaderOptions {
-            concurrent: of_host[1].map(|concurrent| concurrent as usize),
+            concurrent: host_numbers[1].map(|concurrent| concurrent as usize),
             share,
             ..loader_options(config, None, edges)?
         };
         loader.minibatches.sampler = edge_data::with_values(config.sampler(knows_first_hop)?, edges.values()).into();
         let mut chosen = PartitionNumbers::choose(store, &loader, &options)?;
         if let Some(group) = processes.with_slices() {
-            let of_rank = [chosen.partitions, chosen.concurrent].map(|number| number.div_ceil(share.workers()));
-            let of_each = group.gather_all("numbers of partitions", of_rank)?;
-            let most = of_each.into_iter().reduce(|[a, b], [c, d]| [a.max(c), b.max(d)]);
-            let [partitions, concurrent] = most.unwrap_or(of_rank);
+            let rank_numbers = [chosen.partitions, chosen.concurrent].map(|number| number.div_ceil(share.workers()));
+            let rank_choices = group.gather_all("numbers of partitions", rank_numbers)?;
+            let most = rank_choices.into_iter().reduce(|[a, b], [c, d]| [a.max(c), b.max(d)]);
+            let [partitions, concurrent] = most.unwrap_or(rank_numbers);
             // Each partition needs a chunk.
             let partitions = partitions.min(processes.hosts.partitions_of_worker_max()).max(1);
-            chosen.partitions = given[0].unwrap_or(partitions * workers);
-            chosen.concurrent = given[1].unwrap_or((concurrent * workers).min(chosen.partitions));
+            chosen.partitions = requested[0].unwrap_or(partitions * workers);
+            chosen.concurrent = requested[1].unwrap_or((concurrent * workers).min(chosen.partitions));
         }
         Ok(Self {
             partitions: chosen.partitions,

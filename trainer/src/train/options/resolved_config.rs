@@ -19,7 +19,7 @@ use crate::train::{data::edge_data, links, ranks::Processes};
 ///
 /// Dereferences to the options. Their numbers of partitions and threads are values.
 pub(crate) struct ResolvedConfig {
-    given: TrainConfig,
+    requested: TrainConfig,
     options: TrainConfig,
     /// The kind of pre-aggregated features that the first layer takes; none if its neighbors are sampled.
     pub aggregates: Option<AggregateKind>,
@@ -31,45 +31,45 @@ pub(crate) struct ResolvedConfig {
 }
 
 impl ResolvedConfig {
-    /// Resolves the `given` options. A run that continues `from` a checkpoint keeps what was chosen at its start. All ranks must call it.
+    /// Resolves the `requested` options. A run that continues `from` a checkpoint keeps what was chosen at its start. All ranks must call it.
     pub fn new(
         store: &Arc<Store>,
-        given: TrainConfig,
+        requested: TrainConfig,
         from: Option<&RunState>,
         aggregates: Option<AggregateKind>,
         device: Device,
         folder: PathBuf,
         processes: &Processes,
     ) -> Result<Self> {
-        config::check(&given)?;
-        let numbers = ChosenNumbers::of_run(store, &given, aggregates.is_some(), from, processes)?;
-        let edges = edge_data::stored(store).input(&given)?;
+        config::check(&requested)?;
+        let numbers = ChosenNumbers::of_run(store, &requested, aggregates.is_some(), from, processes)?;
+        let edges = edge_data::stored(store).input(&requested)?;
         let mut options = TrainConfig {
             partitions: Auto::Value(numbers.partitions),
             concurrent: Auto::Value(numbers.concurrent),
-            threads: NonZeroUsize::new(given.threads()).map_or(Auto::Auto, Auto::Value),
+            threads: NonZeroUsize::new(requested.threads()).map_or(Auto::Auto, Auto::Value),
             memory: ByteSize(
-                given
+                requested
                     .memory
                     .0
-                    .saturating_sub(edge_data::weight_sum_bytes(store.manifest().nodes, given.model, edges))
+                    .saturating_sub(edge_data::weight_sum_bytes(store.manifest().nodes, requested.model, edges))
                     .max(1),
             ),
             // Methods train in memory, and an exact evaluation is one more pass.
-            evaluate: match given.evaluate {
-                Evaluate::Auto if given.trains_full_graph() => Evaluate::Exact,
+            evaluate: match requested.evaluate {
+                Evaluate::Auto if requested.trains_full_graph() => Evaluate::Exact,
                 evaluate => evaluate,
             },
-            ..given.clone()
+            ..requested.clone()
         };
         config::check(&options)?;
         options.memory.0 -= links::budgeted_bytes(&options, store, processes.count())?;
-        Ok(Self { given, options, aggregates, device, folder, reason: numbers.reason })
+        Ok(Self { requested, options, aggregates, device, folder, reason: numbers.reason })
     }
 
     /// The options as the user gave them.
-    pub fn given(&self) -> &TrainConfig {
-        &self.given
+    pub fn requested(&self) -> &TrainConfig {
+        &self.requested
     }
 
     /// Whether the aggregates of the first layer are known, so that no neighbors are sampled for it.

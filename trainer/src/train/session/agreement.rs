@@ -62,8 +62,8 @@ pub fn agree_on_options(group: &ProcessGroup, config: &TrainConfig) -> Result<()
         .filter(|(option, _)| TrainOption::named(option).is_none_or(|option| option.scope != OptionScope::Process))
         .map(|(option, value)| (option, value.to_string()))
         .collect();
-    let of_each = group.gather_all("options", own.clone())?;
-    for (rank, other) in of_each.iter().enumerate() {
+    let rank_options = group.gather_all("options", own.clone())?;
+    for (rank, other) in rank_options.iter().enumerate() {
         if let Some((option, value)) = own.iter().find(|(option, value)| other.get(*option) != Some(value)) {
             return Err(Error::Distributed(format!(
                 "ranks differ in the option --{option}: rank {} has {value}, and rank {rank} has {}: give all ranks the same",
@@ -106,14 +106,14 @@ pub fn agree_on_first_hop(
         return chosen_first_hop(store, config, from, watcher);
     };
     let chosen = group.in_turn("first hop", || chosen_first_hop(store, config, from, watcher))?;
-    let of_first = group.share("choice", || Ok(chosen.is_some()))?;
-    if chosen.is_some() != of_first {
+    let first_has_choice = group.share("choice", || Ok(chosen.is_some()))?;
+    if chosen.is_some() != first_has_choice {
         let names = ["sampled", "pre-aggregated"];
         return Err(Error::Distributed(format!(
             "the first hop is {} on rank {} and {} on rank 0: choose the same with --first-hop sampled or preaggregated",
             names[usize::from(chosen.is_some())],
             group.place().rank,
-            names[usize::from(of_first)]
+            names[usize::from(first_has_choice)]
         )));
     }
     Ok(chosen)

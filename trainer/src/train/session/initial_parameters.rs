@@ -24,8 +24,8 @@ impl Initial {
     /// Reads the parameters of the `run` in a folder for a model. The store has the names of features and classes in `schema`.
     /// Warnings are added to `warnings`.
     pub fn read(run: &Path, model: &ModelOptions, schema: &Schema, warnings: &mut Vec<String>) -> Result<Self> {
-        let of_run = folder::config_of(run)?;
-        let Some((path, checkpoint)) = trained_model::find(run, of_run.digest(), warnings)? else {
+        let run_config = folder::config_of(run)?;
+        let Some((path, checkpoint)) = trained_model::find(run, run_config.digest(), warnings)? else {
             return Err(Error::run_file(run, "the run has no checkpoint yet: resume it with --resume"));
         };
         let state = &checkpoint.state;
@@ -34,7 +34,7 @@ impl Initial {
         check_classes(run, &named, schema)?;
         let theirs = ModelOptions {
             edges: state.edge_input(),
-            ..of_run.model_options(state.inputs as usize, state.outputs as usize, state.task())
+            ..run_config.model_options(state.inputs as usize, state.outputs as usize, state.task())
         };
         let differences = differences(model, &theirs);
         if !differences.is_empty() {

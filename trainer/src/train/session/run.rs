@@ -50,7 +50,7 @@ impl RunInProgress<'_, '_> {
     pub(super) fn train(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
         self.prepare(watcher)?;
         let chosen = run_facts::chosen(&self.trainer);
-        let started = self.output.journal.start(self.trainer.config.given().table(), &chosen);
+        let started = self.output.journal.start(self.trainer.config.requested().table(), &chosen);
         survive(watcher, "no options in the event file", started);
         while !self.is_over() {
             self.epoch(watcher)?;
@@ -231,7 +231,7 @@ impl RunInProgress<'_, '_> {
     pub(super) fn summary(&mut self) -> Summary {
         let seconds = self.output.before + self.trainer.clock.seconds();
         let mut summary =
-            Summary::new(self.output.journal.records(), &self.output.state, self.trainer.config.given(), seconds);
+            Summary::new(self.output.journal.records(), &self.output.state, self.trainer.config.requested(), seconds);
         summary.processes = self.trainer.processes.count();
         summary.memory = Some(self.trainer.ledger.clone()).filter(|ledger| !ledger.phases.is_empty());
         summary

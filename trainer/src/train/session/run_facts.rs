@@ -25,8 +25,8 @@ pub(crate) fn facts(trainer: &Trainer, command: &str, started: SystemTime) -> Ru
 
 fn dataset(trainer: &Trainer) -> Vec<Fact> {
     let manifest = trainer.data.store.manifest();
-    let trained: Vec<HeldChunk> = trainer.processes.hosts.trained().map(|(_, held)| held).collect();
-    let edges = edges(manifest, trained.iter().map(|held| held.edges).sum());
+    let trained: Vec<HeldChunk> = trainer.processes.hosts.trained().map(|(_, counts)| counts).collect();
+    let edges = edges(manifest, trained.iter().map(|counts| counts.edges).sum());
     let mut facts = vec![("nodes", count(manifest.nodes)), ("edges", edges)];
     if let Some(features) = &manifest.features {
         facts.push(("features", format!("{} x {}", features.dim, features.dtype.name())));
@@ -76,7 +76,7 @@ fn of_labels(trainer: &Trainer) -> Vec<Fact> {
 
 /// The values of options that are `auto`, as far as they are known now.
 pub(crate) fn chosen(trainer: &Trainer) -> BTreeMap<&'static str, String> {
-    let (config, given) = (&trainer.config, trainer.config.given());
+    let (config, requested) = (&trainer.config, trainer.config.requested());
     let batch = match config.full_graph {
         true if trainer.data.links().is_some() => "all training edges".to_owned(),
         true => "all training nodes".to_owned(),
@@ -97,19 +97,19 @@ pub(crate) fn chosen(trainer: &Trainer) -> BTreeMap<&'static str, String> {
     let is_top_k = config.compress == Compress::TopK;
     let evaluated = trainer.evaluations.scored.as_ref();
     let all = [
-        ("last-heads", given.last_heads == Auto::Auto, config.model.attends().then_some(last_heads)),
-        ("norm", given.norm == Auto::Auto, Some(config.norm().to_string())),
-        ("fanouts", given.fanouts == Auto::Auto, Some(config.fanouts().to_string())),
-        ("batch", given.batch == Auto::Auto, Some(batch)),
-        ("partitions", given.partitions == Auto::Auto, Some(config.partitions().to_string())),
-        ("concurrent", given.concurrent == Auto::Auto, Some(config.concurrent().to_string())),
-        ("threads", given.threads == Auto::Auto, Some(config.threads().to_string())),
-        ("compress-rate", given.compress_rate == Auto::Auto, is_top_k.then(|| config.compress_rate().to_string())),
-        ("first-hop", given.first_hop == FirstHop::Auto, Some(first_hop.to_string())),
-        ("halo", given.halo == HaloMode::Auto, has_halo.then(|| halo.to_string())),
-        ("device", given.device == DeviceChoice::Auto, Some(device_name(config.device))),
-        ("lookahead", given.lookahead == Auto::Auto, loader.feed().map(|feed| feed.lookahead().to_string())),
-        ("evaluate", given.evaluate == Evaluate::Auto, evaluated.map(|scored| scored.method().to_string())),
+        ("last-heads", requested.last_heads == Auto::Auto, config.model.attends().then_some(last_heads)),
+        ("norm", requested.norm == Auto::Auto, Some(config.norm().to_string())),
+        ("fanouts", requested.fanouts == Auto::Auto, Some(config.fanouts().to_string())),
+        ("batch", requested.batch == Auto::Auto, Some(batch)),
+        ("partitions", requested.partitions == Auto::Auto, Some(config.partitions().to_string())),
+        ("concurrent", requested.concurrent == Auto::Auto, Some(config.concurrent().to_string())),
+        ("threads", requested.threads == Auto::Auto, Some(config.threads().to_string())),
+        ("compress-rate", requested.compress_rate == Auto::Auto, is_top_k.then(|| config.compress_rate().to_string())),
+        ("first-hop", requested.first_hop == FirstHop::Auto, Some(first_hop.to_string())),
+        ("halo", requested.halo == HaloMode::Auto, has_halo.then(|| halo.to_string())),
+        ("device", requested.device == DeviceChoice::Auto, Some(device_name(config.device))),
+        ("lookahead", requested.lookahead == Auto::Auto, loader.feed().map(|feed| feed.lookahead().to_string())),
+        ("evaluate", requested.evaluate == Evaluate::Auto, evaluated.map(|scored| scored.method().to_string())),
     ];
     let chosen = all.into_iter().filter(|&(_, is_auto, _)| is_auto);
     chosen.filter_map(|(option, _, value)| Some((option, value?))).collect()

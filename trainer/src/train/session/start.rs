@@ -115,12 +115,12 @@ impl NewRun {
         }
         warn_of_limits(&config, &data, &processes, from.is_some(), watcher)?;
         let mut state =
-            RunState { config_digest: config.given().digest(), store_digest: digest, ..RunState::default() };
+            RunState { config_digest: config.requested().digest(), store_digest: digest, ..RunState::default() };
         let mut trainer = Trainer::of_processes(config, data, processes, method, warnings)?;
         trainer.clock = self.clock;
         if is_first {
-            let [told, warned] = edge_data::stored(&trainer.data.store).told(&trainer.config);
-            told.iter().for_each(|message| watcher.tell(message));
+            let [used, warned] = edge_data::stored(&trainer.data.store).describe_use(&trainer.config);
+            used.iter().for_each(|message| watcher.tell(message));
             warned.iter().for_each(|message| watcher.warn(message));
         }
         tell_warnings(&mut trainer, watcher);

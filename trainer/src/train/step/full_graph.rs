@@ -43,10 +43,10 @@ pub trait FullGraphMethod: Send {
     fn observe(&mut self, val_loss: f64);
 
     /// What later epochs depend on, by name, for a checkpoint.
-    fn kept(&self) -> Vec<(String, Tensor)>;
+    fn state(&self) -> Vec<(String, Tensor)>;
 
     /// Continues after some `epochs` from what they [kept](Self::kept).
-    fn restore(&mut self, kept: Vec<(String, Tensor)>, epochs: u64);
+    fn restore(&mut self, state: Vec<(String, Tensor)>, epochs: u64);
 }
 
 /// The options of a run, the method that they name, and the processes that train together.

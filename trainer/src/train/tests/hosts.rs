@@ -60,11 +60,11 @@ impl Slices {
     }
 
     fn hosts(&self) -> Hosts {
-        let held = |slice: usize| {
+        let slice_chunks = |slice: usize| {
             let store = &self.slices[slice];
             held_chunks(store.manifest(), &store.split("train").unwrap().unwrap())
         };
-        Hosts::of_workers(&SLICE_OF_RANK.map(held)).unwrap()
+        Hosts::of_workers(&SLICE_OF_RANK.map(slice_chunks)).unwrap()
     }
 }
 

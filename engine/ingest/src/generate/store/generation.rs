@@ -58,10 +58,10 @@ pub(super) struct Generation<'a> {
     pub(super) permutation: Option<Feistel>,
     pub(super) chunks: ChunkMap,
     /// The chunks to generate.
-    wanted: BTreeSet<u32>,
+    chosen_chunks: BTreeSet<u32>,
     pub(super) features: Option<FeatureLayout>,
     pub(super) labels: Option<LabelSpec>,
-    held: HeldMemory,
+    reserved: ReservedMemory,
     pub(super) teams: TeamPlan,
     /// The memory for adjacency lists that exceed a window.
     pub(super) gate: MemoryGate,
@@ -75,21 +75,21 @@ impl<'a> Generation<'a> {
         let generator = Generator::new(options.recipe.clone())?;
         let nodes = generator.nodes();
         let chunks = options.chunk_map(&generator)?;
-        let wanted = options.wanted(&chunks)?;
+        let chosen_chunks = options.chosen_chunks(&chunks)?;
         let labels = (generator.classes() > 0).then(|| LabelSpec::new(LabelKind::Single, generator.classes()));
         let features = options.features.as_ref().map(|f| FeatureLayout::new(f.dtype, f.dim));
-        let held = HeldMemory::new(options, &generator, &chunks, &wanted);
-        let memory = options.memory.saturating_sub(held.total());
-        let teams = TeamPlan::new(memory, options.threads, wanted.len());
+        let reserved = ReservedMemory::new(options, &generator, &chunks, &chosen_chunks);
+        let memory = options.memory.saturating_sub(reserved.total());
+        let teams = TeamPlan::new(memory, options.threads, chosen_chunks.len());
         let run = Self {
             options,
             permutation: options.random_permutation.then(|| Feistel::new(nodes, options.recipe.seed)),
             features,
             generator,
             chunks,
-            wanted,
+            chosen_chunks,
             labels,
-            held,
+            reserved,
             teams,
             gate: MemoryGate::new(teams.spare),
             progress,
@@ -104,14 +104,14 @@ impl<'a> Generation<'a> {
         if self.features.is_some() || self.labels.is_some() {
             least = least.max(COLUMN_WINDOW_BYTES * (self.teams.team_threads * self.teams.teams) as u64);
         }
-        let buckets = self.held.buckets * plan::BUCKET_COPIES;
-        let least = (least + self.held.total()).max(buckets);
+        let buckets = self.reserved.buckets * plan::BUCKET_COPIES;
+        let least = (least + self.reserved.total()).max(buckets);
         if self.options.memory < least {
-            let (operation, remedy) = if self.held.class_means > least / 2 {
+            let (operation, remedy) = if self.reserved.class_means > least / 2 {
                 let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
                 ("the features' mean of each class".to_owned(), remedy)
             } else if buckets > least / 2 {
-                let operation = plan::edge_buckets(&self.chunks, self.wanted.len() as u64);
+                let operation = plan::edge_buckets(&self.chunks, self.chosen_chunks.len() as u64);
                 (operation, "raise --memory, or give fewer --chunks, or make fewer of them with --only-chunks")
             } else {
                 let remedy = "raise --memory, give more --chunks, or use fewer --threads";
@@ -122,12 +122,12 @@ impl<'a> Generation<'a> {
         let largest = match self.generator.largest_degree_estimate() {
             estimate if self.teams.holds_list(estimate) => 0,
             // The estimate is about the whole graph. A slice need not have the largest adjacency list.
-            estimate if self.wanted.len() == self.chunks.chunks() as usize => estimate,
+            estimate if self.chosen_chunks.len() == self.chunks.chunks() as usize => estimate,
             _ => self.largest_degree()?,
         };
         if !self.teams.holds_list(largest) {
-            let (threads, chunks) = (self.options.threads, self.wanted.len());
-            let memory = TeamPlan::memory_for_list(largest, threads, chunks, self.held.total());
+            let (threads, chunks) = (self.options.threads, self.chosen_chunks.len());
+            let memory = TeamPlan::memory_for_list(largest, threads, chunks, self.reserved.total());
             return Err(Error::Budget {
                 operation: format!("the adjacency list of a node with up to {largest} in-edges"),
                 given: self.options.memory,
@@ -136,7 +136,7 @@ impl<'a> Generation<'a> {
             });
         }
         if self.labels.is_some() {
-            let nodes: u64 = self.wanted.iter().map(|&chunk| self.chunks.len(ChunkId(chunk))).sum();
+            let nodes: u64 = self.chosen_chunks.iter().map(|&chunk| self.chunks.len(ChunkId(chunk))).sum();
             let bytes = nodes.div_ceil(8) * SPLIT_COST;
             if bytes > self.options.memory {
                 return Err(Error::Budget {
@@ -153,9 +153,9 @@ impl<'a> Generation<'a> {
     /// The largest in-degree of the chunks to generate, or 0 if none exceeds the window.
     fn largest_degree(&self) -> Result<u64> {
         self.progress.stage("looking for large adjacency lists", None);
-        let wanted: Vec<_> = self.wanted.iter().copied().map(ChunkId).collect();
+        let chosen_chunks: Vec<_> = self.chosen_chunks.iter().copied().map(ChunkId).collect();
         let largest = AtomicU64::new(0);
-        workers::for_each(self.options.threads, &wanted, |chunk| {
+        workers::for_each(self.options.threads, &chosen_chunks, |chunk| {
             let labels = LabelBlocks::new(self.permutation.as_ref(), self.chunks.range(chunk));
             let mut found = 0;
             for label in labels {
@@ -207,7 +207,7 @@ impl<'a> Generation<'a> {
 
     /// Everything that the store depends on. A run can be resumed only with an equal fingerprint.
     fn fingerprint(&self) -> BTreeMap<String, String> {
-        let chunks: Vec<_> = self.wanted.iter().collect();
+        let chunks: Vec<_> = self.chosen_chunks.iter().collect();
         let chunks = match chunks.len() == self.chunks.chunks() as usize {
             true => "all".to_owned(),
             false => chunks.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
@@ -286,9 +286,9 @@ impl<'a> Generation<'a> {
         done: BTreeMap<u32, ChunkDone>,
     ) -> Result<BTreeMap<u32, ChunkDone>> {
         let missing: Vec<_> =
-            self.wanted.iter().copied().filter(|chunk| !done.contains_key(chunk)).map(ChunkId).collect();
+            self.chosen_chunks.iter().copied().filter(|chunk| !done.contains_key(chunk)).map(ChunkId).collect();
         // Without a permutation, the first chunks may have much longer adjacency lists, so the size of a slice is unknown.
-        let known = self.options.random_permutation || self.wanted.len() == self.chunks.chunks() as usize;
+        let known = self.options.random_permutation || self.chosen_chunks.len() == self.chunks.chunks() as usize;
         let nodes: u64 = missing.iter().map(|&chunk| self.chunks.len(chunk)).sum();
         let edge_bytes = self.generator.expected_edges() * 8.0 / self.chunks.nodes() as f64;
         let bytes = known.then(|| (nodes as f64 * edge_bytes) as u64 + nodes * self.column_bytes());
@@ -329,11 +329,11 @@ impl<'a> Generation<'a> {
             return Ok(Vec::new());
         }
         self.progress.stage("writing splits", None);
-        let wanted: Vec<_> = self.wanted.iter().copied().map(ChunkId).collect();
+        let chosen_chunks: Vec<_> = self.chosen_chunks.iter().copied().map(ChunkId).collect();
         let mut entries = Vec::new();
         for split in SPLITS {
             let set = Mutex::new(RoaringTreemap::new());
-            workers::for_each(self.options.threads, &wanted, |chunk| {
+            workers::for_each(self.options.threads, &chosen_chunks, |chunk| {
                 let range = self.chunks.range(chunk);
                 let mut labels = LabelBlocks::new(self.permutation.as_ref(), range.clone());
                 let nodes =
@@ -353,7 +353,7 @@ impl<'a> Generation<'a> {
 
 /// Bytes of memory that are held while chunks are generated, beside adjacency lists and rows.
 #[derive(Debug, Clone, Copy)]
-struct HeldMemory {
+struct ReservedMemory {
     /// The directories of the chunks that all teams encode at the same time.
     directories: u64,
     /// The features' mean of each class.
@@ -362,15 +362,15 @@ struct HeldMemory {
     buckets: u64,
 }
 
-impl HeldMemory {
-    fn new(options: &StoreOptions, generator: &Generator, chunks: &ChunkMap, wanted: &BTreeSet<u32>) -> Self {
-        let largest = wanted.iter().map(|&chunk| chunks.len(ChunkId(chunk))).max().unwrap_or(0);
-        let teams = TeamPlan::teams(options.threads, wanted.len()) as u64;
+impl ReservedMemory {
+    fn new(options: &StoreOptions, generator: &Generator, chunks: &ChunkMap, chosen_chunks: &BTreeSet<u32>) -> Self {
+        let largest = chosen_chunks.iter().map(|&chunk| chunks.len(ChunkId(chunk))).max().unwrap_or(0);
+        let teams = TeamPlan::teams(options.threads, chosen_chunks.len()) as u64;
         let features = options.stored_features();
         Self {
             directories: teams * AdjacencyWriter::directory_bytes(largest),
             class_means: features.map_or(0, |features| generator.features_memory(features.dim as usize)),
-            buckets: plan::buckets_memory(chunks, wanted.len() as u64),
+            buckets: plan::buckets_memory(chunks, chosen_chunks.len() as u64),
         }
     }
 

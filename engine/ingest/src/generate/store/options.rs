@@ -64,7 +64,7 @@ impl StoreOptions {
     /// before, to report such mistakes as usage errors.
     pub fn check(&self) -> Result<()> {
         let generator = Generator::new(self.recipe.clone())?;
-        self.wanted(&self.chunk_map(&generator)?).map(drop)
+        self.chosen_chunks(&self.chunk_map(&generator)?).map(drop)
     }
 
     /// The features, if they are stored.
@@ -77,7 +77,7 @@ impl StoreOptions {
     }
 
     /// The chunks to generate.
-    pub(super) fn wanted(&self, chunks: &ChunkMap) -> Result<BTreeSet<u32>> {
+    pub(super) fn chosen_chunks(&self, chunks: &ChunkMap) -> Result<BTreeSet<u32>> {
         let Some(only) = &self.only_chunks else {
             plan::check_buckets(chunks, u64::from(chunks.chunks()))?;
             return Ok((0..chunks.chunks()).collect());
@@ -92,12 +92,12 @@ impl StoreOptions {
                 named,
             ));
         }
-        let wanted: BTreeSet<_> = only.iter().cloned().flatten().collect();
-        if wanted.is_empty() {
+        let chosen_chunks: BTreeSet<_> = only.iter().cloned().flatten().collect();
+        if chosen_chunks.is_empty() {
             return Err(Error::out_of_range("--only-chunks", "at least one chunk", "none"));
         }
-        plan::check_buckets(chunks, wanted.len() as u64)?;
-        Ok(wanted)
+        plan::check_buckets(chunks, chosen_chunks.len() as u64)?;
+        Ok(chosen_chunks)
     }
 }
 

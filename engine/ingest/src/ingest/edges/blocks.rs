@@ -212,21 +212,21 @@ impl InputBlocks<'_, '_> {
 /// Removes these edges, ascending, from a batch whose edges have `width` values each.
 pub fn remove_edges(batch: &mut EdgeBatch, edges: &[usize], width: usize) {
     let mut removed = edges.iter().copied().peekable();
-    let mut kept = 0;
+    let mut distinct = 0;
     for edge in 0..batch.sources.len() {
         if removed.next_if_eq(&edge).is_some() {
             continue;
         }
-        batch.sources[kept] = batch.sources[edge];
-        batch.targets[kept] = batch.targets[edge];
-        batch.values.copy_within(edge * width..(edge + 1) * width, kept * width);
+        batch.sources[distinct] = batch.sources[edge];
+        batch.targets[distinct] = batch.targets[edge];
+        batch.values.copy_within(edge * width..(edge + 1) * width, distinct * width);
         if let Some(&place) = batch.order.values.get(edge) {
-            batch.order.values[kept] = place;
+            batch.order.values[distinct] = place;
         }
-        kept += 1;
+        distinct += 1;
     }
-    batch.sources.truncate(kept);
-    batch.targets.truncate(kept);
-    batch.values.truncate(kept * width);
-    batch.order.values.truncate(kept);
+    batch.sources.truncate(distinct);
+    batch.targets.truncate(distinct);
+    batch.values.truncate(distinct * width);
+    batch.order.values.truncate(distinct);
 }

@@ -67,8 +67,8 @@ use crate::ingest::{
 /// The name of pass 2.
 const SORTING: &str = "sorting and writing adjacency lists";
 
-/// Runs both passes. Pass 2 has `held` bytes of memory less than the budget.
-pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_>, held: u64) -> Result<()> {
+/// Runs both passes. Pass 2 has `directory_bytes` bytes of memory less than the budget.
+pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_>, directory_bytes: u64) -> Result<()> {
     let InputEdges { source, values, is_reversed, .. } = *input;
     let edge_options = job.edges.options;
     // The key and the values.
@@ -125,10 +125,10 @@ pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_
 
     let spilled = job.journal.stage(Stage::Edges);
     let bytes = spilled.records() * record_words * 8;
-    job.enter(SORTING, sort_leases(&job.budget, held))?;
+    job.enter(SORTING, sort_leases(&job.budget, directory_bytes))?;
     job.progress.stage(SORTING, Some(bytes));
     let parallel = (edge_options.undirected && !edge_options.dedup).then(ParallelEdges::default);
-    let gate = MemoryGate::new(job.budget.memory - held);
+    let gate = MemoryGate::new(job.budget.memory - directory_bytes);
     let pass = SortPass {
         job,
         plan: &plan,
@@ -138,7 +138,7 @@ pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_
         values,
         ends,
         buffers: SpareBuffers::new(&gate),
-        held,
+        directory_bytes,
         parallel: parallel.as_ref(),
         has_dropped: AtomicBool::new(false),
     };
@@ -161,16 +161,16 @@ pub fn write(job: &IngestJob<'_>, input: &InputEdges<'_>, ends: &mut EdgeEnds<'_
 }
 
 /// The memory of pass 2 by consumer.
-fn sort_leases(budget: &IngestBudget, held: u64) -> Vec<Lease> {
+fn sort_leases(budget: &IngestBudget, directory_bytes: u64) -> Vec<Lease> {
     vec![
         Lease::new(
             "edge buckets and directories",
-            held,
+            directory_bytes,
             "a count for each pair of chunks, and the directories of the chunks that are written at the same time; refused above 1/2",
         ),
         Lease::new(
             "shards that are sorted",
-            budget.memory - held,
+            budget.memory - directory_bytes,
             "records, their copies for the sort and the encoded lists; threads wait for each other if a shard needs more than its part",
         ),
     ]

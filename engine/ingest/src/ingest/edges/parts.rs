@@ -96,7 +96,7 @@ impl HeldOut<'_> {
         weights: &mut Vec<f32>,
         features: &mut Vec<u8>,
     ) -> Result<()> {
-        let (mut kept, stride) = (0, self.stride);
+        let (mut kept_edges, stride) = (0, self.stride);
         for at in 0..sources.len() {
             let weight = weights.get(at).copied();
             let (source, part) = match self.split {
@@ -112,12 +112,12 @@ impl HeldOut<'_> {
                 }
             }
             if part == EdgePart::Graph {
-                sources[kept] = source;
+                sources[kept_edges] = source;
                 if let Some(weight) = weight {
-                    weights[kept] = weight;
+                    weights[kept_edges] = weight;
                 }
-                features.copy_within(at * stride..(at + 1) * stride, kept * stride);
-                kept += 1;
+                features.copy_within(at * stride..(at + 1) * stride, kept_edges * stride);
+                kept_edges += 1;
             } else if (!self.undirected || source <= target.0)
                 && let Some(writer) = self.parts.iter_mut().find(|writer| writer.part == part)
             {
@@ -126,9 +126,9 @@ impl HeldOut<'_> {
                 writer.features.extend_from_slice(&features[at * stride..(at + 1) * stride]);
             }
         }
-        sources.truncate(kept);
-        weights.truncate(kept);
-        features.truncate(kept * stride);
+        sources.truncate(kept_edges);
+        weights.truncate(kept_edges);
+        features.truncate(kept_edges * stride);
         for PartWriter { writer, sources, weights, features, .. } in &mut self.parts {
             writer.push(sources, weights, features)?;
             sources.clear();

@@ -61,7 +61,7 @@ pub struct SortPass<'a> {
     /// Buffers for the records of a shard. Shards share the memory of their gate.
     pub buffers: SpareBuffers<'a, SortBuffers>,
     /// Bytes of memory for the directories and edge buckets of the chunks, beside the gate's total.
-    pub held: u64,
+    pub directory_bytes: u64,
     /// Counts parallel edges, if reverse edges were added and parallel edges stay.
     pub parallel: Option<&'a ParallelEdges>,
     /// Whether the graph lost edges because they are also held out.
@@ -94,7 +94,7 @@ pub struct SortBuffers {
 }
 
 /// The edges of one adjacency list.
-struct List {
+struct SortedList {
     sources: Vec<u64>,
     weights: Vec<f32>,
     /// The encoded rows of features.
@@ -219,7 +219,7 @@ impl<'a> SortPass<'a> {
         let has_records = shape.width > 0 && !shape.is_payload();
         let keys = if has_records { &buffers.keys } else { &buffers.words };
         let records = SortedRecords { shape, keys, payload: &buffers.payload, records: &buffers.words };
-        let mut list = List {
+        let mut list = SortedList {
             sources: std::mem::take(&mut buffers.scratch),
             weights: cast_vec(std::mem::take(&mut buffers.payload_scratch)),
             features: Vec::new(),
@@ -249,7 +249,13 @@ impl<'a> SortPass<'a> {
         Ok(())
     }
 
-    fn fill_list(&self, records: &SortedRecords<'_>, edges: Range<usize>, node: NodeId, list: &mut List) -> Result<()> {
+    fn fill_list(
+        &self,
+        records: &SortedRecords<'_>,
+        edges: Range<usize>,
+        node: NodeId,
+        list: &mut SortedList,
+    ) -> Result<()> {
         let dedup = self.job.edges.options.dedup;
         let width = self.values.shape.width;
         list.sources.clear();
@@ -317,7 +323,7 @@ impl<'a> SortPass<'a> {
     }
 
     /// Adds the edge from a node to itself. Its weight is 1, and its features are 0.
-    fn add_self_loop(&self, node: NodeId, list: &mut List) {
+    fn add_self_loop(&self, node: NodeId, list: &mut SortedList) {
         let place = list.sources.partition_point(|&source| source < node.0);
         list.sources.insert(place, node.0);
         if self.values.weighted {
@@ -351,7 +357,7 @@ impl<'a> SortPass<'a> {
                 self.ends.map(EdgeEnd::Target).external(NodeId(part.first_node + part.targets.start))?
             );
             let budget = &self.job.budget;
-            return Err(budget.too_small(operation, bytes + self.held, "raise --memory"));
+            return Err(budget.too_small(operation, bytes + self.directory_bytes, "raise --memory"));
         }
         let groups = targets.min(DIVIDE_GROUPS_MAX);
         let mut counts = vec![0u64; groups as usize];

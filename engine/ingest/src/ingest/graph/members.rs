@@ -105,14 +105,14 @@ impl GraphJob<'_> {
             };
             let present = ends.chunks().destinations.chunks();
             plan::check_buckets(ends.chunks(), present.into())?;
-            let held = plan::held_memory(ends.chunks(), edges.parts(), &job.budget)?;
+            let directory_bytes = plan::directory_memory(ends.chunks(), edges.parts(), &job.budget)?;
             let reader = self.reader_of_types(plan, relation.input, types);
             let opened = reader.open(job.budget.block_bytes)?;
             let values = EdgeValues::from_source(edges, &opened)?;
             let count = edges_of(&opened);
             let is_reversed = relation.is_turned;
             let input = InputEdges { reader, source: &opened, values: &values, edges: count, is_reversed };
-            edges::write(job, &input, &mut ends, held)?;
+            edges::write(job, &input, &mut ends, directory_bytes)?;
             let rejects = rejects_path(&options.out, number);
             let manifest = commit::commit_relation(job, &opened, values, &ends, &options.writer, &rejects)?;
             let unknown = job.journal.unknown_nodes();

@@ -115,7 +115,7 @@ impl Population<'_> {
     /// Calls `each` with the node, class and key of each node of a chunk that is split.
     fn for_each(&self, chunk: ChunkId, mut each: impl FnMut(u64, usize, u64)) -> Result<()> {
         let range = self.chunks.range(chunk);
-        let mut keys = Keys::new(self, range.clone());
+        let mut keys = NodeKeys::new(self, range.clone());
         let Some(labels) = self.labels else {
             return range.into_iter().try_for_each(|node| {
                 each(node, 0, keys.key_of(node)?);
@@ -241,14 +241,14 @@ impl Population<'_> {
 }
 
 /// The keys of ascending nodes.
-struct Keys<'a> {
+struct NodeKeys<'a> {
     population: &'a Population<'a>,
     end: u64,
     block: Range<u64>,
     dense_ids: Vec<u64>,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> NodeKeys<'a> {
     fn new(population: &'a Population<'a>, nodes: Range<u64>) -> Self {
         Self { population, end: nodes.end, block: nodes.start..nodes.start, dense_ids: Vec::new() }
     }

@@ -139,7 +139,7 @@ impl<'a> IntegerCollector<'a> {
 pub struct StringCollector<'a> {
     runs: &'a Runs,
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<IdEntry>,
     /// Two slots per entry, on huge pages: most lookups would miss the TLB too. They grow with the entries, because few strings would touch
     /// all pages of many slots.
     slots: Arena,
@@ -149,7 +149,7 @@ pub struct StringCollector<'a> {
 type Slot = [u32; 2];
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct IdEntry {
     /// When entries are sorted: the first bytes after those that are equal in all.
     prefix: u64,
     start: u32,
@@ -228,13 +228,13 @@ impl<'a> StringCollector<'a> {
             self.grow()?;
             return self.add(id, hash);
         }
-        self.entries.push(Entry { prefix: 0, start: self.bytes.len() as u32, length: id.len() as u32 });
+        self.entries.push(IdEntry { prefix: 0, start: self.bytes.len() as u32, length: id.len() as u32 });
         self.bytes.extend_from_slice(id);
         self.slots.values_mut::<Slot>()[slot] = [tag, self.entries.len() as u32];
         Ok(())
     }
 
-    fn get(&self, entry: Entry) -> &[u8] {
+    fn get(&self, entry: IdEntry) -> &[u8] {
         &self.bytes[entry.start as usize..][..entry.length as usize]
     }
 
@@ -243,7 +243,7 @@ impl<'a> StringCollector<'a> {
     fn grow(&mut self) -> Result<()> {
         self.slots = slots_for((2 * self.entries.len()).min(self.entries.capacity()))?;
         let slots = self.slots.values_mut::<Slot>();
-        for (index, &Entry { start, length, .. }) in (1..).zip(&self.entries) {
+        for (index, &IdEntry { start, length, .. }) in (1..).zip(&self.entries) {
             let hash = xxh3_64(&self.bytes[start as usize..][..length as usize]);
             let mut slot = place(slots, hash);
             while slots[slot][1] != 0 {

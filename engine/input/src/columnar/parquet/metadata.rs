@@ -4,7 +4,7 @@
 
 use super::thrift::{BINARY, DOUBLE, FALSE, Field, I8, I16, I32, I64, LIST, STOP, STRUCT, TRUE, Walk};
 
-pub(super) enum Kind {
+pub(super) enum FieldType {
     /// A type without parts.
     Plain(u8),
     Bool,
@@ -13,21 +13,21 @@ pub(super) enum Kind {
     Struct(&'static [Self]),
 }
 
-use Kind::{Bool, List, Plain, Struct};
+use FieldType::{Bool, List, Plain, Struct};
 
-const INT: Kind = Plain(I32);
-const LONG: Kind = Plain(I64);
-const FLOAT: Kind = Plain(DOUBLE);
-const BYTES: Kind = Plain(BINARY);
+const INT: FieldType = Plain(I32);
+const LONG: FieldType = Plain(I64);
+const FLOAT: FieldType = Plain(DOUBLE);
+const BYTES: FieldType = Plain(BINARY);
 
-const KEY_VALUE: Kind = Struct(&[BYTES, BYTES]);
+const KEY_VALUE: FieldType = Struct(&[BYTES, BYTES]);
 
-const NO_FIELDS: Kind = Struct(&[]);
+const NO_FIELDS: FieldType = Struct(&[]);
 
 /// Whether it is in UTC, and the unit.
-const TIME: Kind = Struct(&[Bool, Struct(&[NO_FIELDS, NO_FIELDS, NO_FIELDS])]);
+const TIME: FieldType = Struct(&[Bool, Struct(&[NO_FIELDS, NO_FIELDS, NO_FIELDS])]);
 
-const LOGICAL_TYPE: Kind = Struct(&[
+const LOGICAL_TYPE: FieldType = Struct(&[
     NO_FIELDS,
     NO_FIELDS,
     NO_FIELDS,
@@ -53,12 +53,12 @@ const LOGICAL_TYPE: Kind = Struct(&[
 ]);
 
 /// An element of the schema: repetition, name, number of children and so on.
-pub(super) const SCHEMA_ELEMENT: &[Kind] = &[INT, INT, INT, BYTES, INT, INT, INT, INT, INT, LOGICAL_TYPE];
+pub(super) const SCHEMA_ELEMENT: &[FieldType] = &[INT, INT, INT, BYTES, INT, INT, INT, INT, INT, LOGICAL_TYPE];
 
 /// Minima and maxima, old and new, counts, and whether minimum and maximum are exact.
-const STATISTICS: Kind = Struct(&[BYTES, BYTES, LONG, LONG, BYTES, BYTES, Bool, Bool, LONG]);
+const STATISTICS: FieldType = Struct(&[BYTES, BYTES, LONG, LONG, BYTES, BYTES, Bool, Bool, LONG]);
 
-const COLUMN_METADATA: Kind = Struct(&[
+const COLUMN_METADATA: FieldType = Struct(&[
     INT,
     List(&INT),
     List(&BYTES),
@@ -81,7 +81,7 @@ const COLUMN_METADATA: Kind = Struct(&[
     Struct(&[Struct(&[FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT]), List(&INT)]),
 ]);
 
-const COLUMN_CHUNK: Kind = Struct(&[
+const COLUMN_CHUNK: FieldType = Struct(&[
     BYTES,
     LONG,
     COLUMN_METADATA,
@@ -94,7 +94,7 @@ const COLUMN_CHUNK: Kind = Struct(&[
     BYTES,
 ]);
 
-const ROW_GROUP: Kind = Struct(&[
+const ROW_GROUP: FieldType = Struct(&[
     List(&COLUMN_CHUNK),
     LONG,
     LONG,
@@ -106,9 +106,9 @@ const ROW_GROUP: Kind = Struct(&[
 ]);
 
 /// How a file is encrypted, by either of two algorithms.
-const ENCRYPTION: Kind = Struct(&[Struct(&[BYTES, BYTES, Bool]), Struct(&[BYTES, BYTES, Bool])]);
+const ENCRYPTION: FieldType = Struct(&[Struct(&[BYTES, BYTES, Bool]), Struct(&[BYTES, BYTES, Bool])]);
 
-pub(super) const FILE_METADATA: &[Kind] = &[
+pub(super) const FILE_METADATA: &[FieldType] = &[
     INT,
     List(&Struct(SCHEMA_ELEMENT)),
     LONG,
@@ -122,7 +122,7 @@ pub(super) const FILE_METADATA: &[Kind] = &[
 ];
 
 /// The header of a page: type, sizes, checksum, then one of data, index, dictionary, and data of version 2.
-pub(super) const PAGE_HEADER: &[Kind] = &[
+pub(super) const PAGE_HEADER: &[FieldType] = &[
     INT,
     INT,
     INT,
@@ -134,7 +134,7 @@ pub(super) const PAGE_HEADER: &[Kind] = &[
 ];
 
 /// Walks a struct with fields of these types. `None` if a field has another type, or the bytes end.
-pub(super) fn walk_struct(walk: &mut Walk<'_>, fields: &[Kind]) -> Option<()> {
+pub(super) fn walk_struct(walk: &mut Walk<'_>, fields: &[FieldType]) -> Option<()> {
     let mut id = 0;
     loop {
         let field = walk.field(id)?;
@@ -147,7 +147,7 @@ pub(super) fn walk_struct(walk: &mut Walk<'_>, fields: &[Kind]) -> Option<()> {
 }
 
 /// Walks the value of a field of such a struct. Fields of other ids may have any type.
-pub(super) fn walk_field(walk: &mut Walk<'_>, field: &Field, fields: &[Kind]) -> Option<()> {
+pub(super) fn walk_field(walk: &mut Walk<'_>, field: &Field, fields: &[FieldType]) -> Option<()> {
     let known = usize::try_from(field.id - 1).ok().and_then(|index| fields.get(index));
     match (field.kind, known) {
         (TRUE | FALSE, Some(Bool)) => Some(()),
@@ -157,7 +157,7 @@ pub(super) fn walk_field(walk: &mut Walk<'_>, field: &Field, fields: &[Kind]) ->
     }
 }
 
-impl Kind {
+impl FieldType {
     /// The type of an element of a list. None for booleans, which are in no list.
     fn of_element(&self) -> Option<u8> {
         match self {
@@ -170,7 +170,7 @@ impl Kind {
 }
 
 /// Walks a value that is not a boolean.
-fn walk_element(walk: &mut Walk<'_>, kind: &Kind) -> Option<()> {
+fn walk_element(walk: &mut Walk<'_>, kind: &FieldType) -> Option<()> {
     match kind {
         Plain(kind) => walk.skip(*kind),
         Bool => None,

@@ -18,12 +18,12 @@ use grappa_storage::Store;
 
 use crate::export::{
     Budget,
-    order::{Column, READ_BYTES, RowSink, read_in_order, sort_lease},
+    order::{NodeColumn, READ_BYTES, RowSink, read_in_order, sort_lease},
 };
 
 /// A row of bytes for each node, in an unnamed file that disappears when this is dropped.
 #[derive(Debug)]
-pub struct MadeRows {
+pub struct ScratchRows {
     name: &'static str,
     file: File,
     /// The folder that contains it, for errors and for other scratch files.
@@ -31,7 +31,7 @@ pub struct MadeRows {
     row_bytes: usize,
 }
 
-impl MadeRows {
+impl ScratchRows {
     /// Space for rows of `row_bytes` bytes, in a new file in `folder`. `name` names the rows in messages.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl MadeRows {
         self.row_bytes
     }
 
-    /// The lease of [`MadeRows::read_in_order`]. For a check before the rows are made.
+    /// The lease of [`ScratchRows::read_in_order`]. For a check before the rows are made.
     ///
     /// # Errors
     /// [`Error::Budget`], with a sufficient budget.
@@ -126,7 +126,7 @@ impl MadeRows {
     }
 }
 
-impl Column for MadeRows {
+impl NodeColumn for ScratchRows {
     fn name(&self) -> &'static str {
         self.name
     }

@@ -5,14 +5,14 @@ use toml::{Table, Value};
 use super::{TrainConfig, TrainOption};
 
 /// The options of a configuration that differ from their defaults.
-pub struct Given(Table);
+pub struct ChangedOptions(Table);
 
-impl Given {
+impl ChangedOptions {
     /// The options that `config` gives.
     pub fn from_config(config: &TrainConfig) -> Self {
-        let (mut given, default) = (config.table(), TrainConfig::default().table());
-        given.retain(|option, value| default.get(option) != Some(value));
-        Self(given)
+        let (mut changed, default) = (config.table(), TrainConfig::default().table());
+        changed.retain(|option, value| default.get(option) != Some(value));
+        Self(changed)
     }
 
     /// The option and its value as the flag has it. None if the value is the default.
