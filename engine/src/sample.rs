@@ -212,7 +212,7 @@
 
 pub use grappa_formats::assignment::{Assignment, Owners, Serves};
 pub use grappa_sampling::{
-    DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, ListsPlace, Loader, LoaderBuilder, LoaderOptions,
-    NeighborSample, NodeSet, NumberOptions, PartitionNumbers, Pieces, Remedy, Seeds, feed, links, partition, policy,
-    sample::*, view,
+    DecodedEdges, EdgeValues, GraphShape, InNeighbors, List, ListScratch, ListsPlace, Loader, LoaderBuilder,
+    LoaderOptions, NeighborSample, NodeSet, NumberOptions, PartitionNumbers, Pieces, RelationEnds, Remedy, Seeds, feed,
+    links, partition, policy, sample::*, view,
 };

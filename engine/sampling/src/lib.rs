@@ -22,6 +22,7 @@ pub mod partition;
 mod placement;
 pub mod policy;
 pub mod sample;
+mod shape;
 mod tags;
 pub mod view;
 
@@ -30,3 +31,4 @@ pub use in_neighbors::{DecodedEdges, EdgeValues, InNeighbors, List, ListScratch,
 pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, Seeds};
 pub use node_set::NodeSet;
 pub use placement::{ListsBudget, ListsPlace, NumberChoice, PartitionNumbers, PartitionSizes, Remedy};
+pub use shape::{GraphShape, RelationEnds};

@@ -12,12 +12,12 @@ use grappa_io::Error;
 
 use super::{
     access::RowAccess,
+    edge_features::GraphEdgeFeatures,
     reserve::MemoryReserve,
     rows::RowFormat,
     state::State,
     stats::{Counters, FeedStats},
 };
-use crate::view::EdgeFeatures;
 
 /// Everything that the threads of a feed, the consumer and its batches share.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct FeedCore {
     /// None if there are no features.
     pub format: Option<RowFormat>,
     /// The features of edges, if batches have them.
-    pub edge_features: Option<Arc<EdgeFeatures>>,
+    pub edge_features: Option<Arc<GraphEdgeFeatures>>,
     pub reserve: MemoryReserve,
     /// Bytes in the budget for the sampler state of a thread.
     pub scratch_bytes: u64,

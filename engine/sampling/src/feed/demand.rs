@@ -6,11 +6,8 @@ mod tests;
 use grappa_formats::{NodeId, random};
 use grappa_io::{Result, heap};
 
-use super::{in_flight::InFlightBatch, rows::RowFormat, source::BatchSource};
-use crate::{
-    sample::{Block, LinkPairs, Minibatch},
-    view::EdgeFeatures,
-};
+use super::{edge_features::GraphEdgeFeatures, in_flight::InFlightBatch, rows::RowFormat, source::BatchSource};
+use crate::sample::{Block, LinkPairs, Minibatch};
 
 /// The purpose of the memory, in errors.
 pub(super) const MINIBATCH: &str = "a minibatch";
@@ -84,14 +81,17 @@ impl MinibatchDemand {
     /// Samples a few minibatches. The first demand adds an eighth to the largest: minibatches of 1024 seeds differ by a
     /// few per cent. It adds a half if only some of the minibatches may be sampled in advance. The others add less and
     /// less, for memory that is too small for that, and the last one adds nothing.
-    pub fn measure(source: &impl BatchSource, edge_features: Option<&EdgeFeatures>) -> Result<[Self; Self::MARGINS]> {
+    pub fn measure(
+        source: &impl BatchSource,
+        edge_features: Option<&GraphEdgeFeatures>,
+    ) -> Result<[Self; Self::MARGINS]> {
         Self::measure_keeping(source, edge_features, Self::KEPT_NODES)
     }
 
     /// [`measure`](Self::measure) that keeps about `kept_nodes` of the sampled nodes.
     fn measure_keeping(
         source: &impl BatchSource,
-        edge_features: Option<&EdgeFeatures>,
+        edge_features: Option<&GraphEdgeFeatures>,
         kept_nodes: usize,
     ) -> Result<[Self; Self::MARGINS]> {
         let mut demand = Self { batches: source.batches(), ..Self::default() };

@@ -36,6 +36,7 @@ mod coalescing;
 mod core;
 mod delivery;
 mod demand;
+mod edge_features;
 mod files;
 mod in_flight;
 mod open;
@@ -64,6 +65,7 @@ pub use self::{
     budget::RESIDENT_ROWS,
     buffer::FeatureBuffer,
     delivery::{Epoch, Feed, Stopper},
+    edge_features::GraphEdgeFeatures,
     options::{FeedOptions, HostProcesses, OutputDtype, RegisterMemory, Registration, RowOptions},
     part::{Division, Part, Seeded},
     partitions::{BatchPlace, MinibatchOptions, PartitionBatches},

@@ -5,7 +5,7 @@ use std::{any::Any, fmt, sync::Arc};
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{Result, read};
 
-use crate::view::EdgeFeatures;
+use super::edge_features::GraphEdgeFeatures;
 
 /// The type of the delivered values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,7 +81,7 @@ pub struct FeedOptions {
     /// The feature rows to deliver.
     pub rows: RowOptions,
     /// Delivers the features of edges, too, by their [ids](crate::sample::Block). Their memory is not in `memory_bytes`.
-    pub edge_features: Option<Arc<EdgeFeatures>>,
+    pub edge_features: Option<Arc<GraphEdgeFeatures>>,
     /// The processes of this machine that open a feed of the same rows now, to share those in memory.
     pub host: Option<Arc<dyn HostProcesses>>,
     /// Whether memory is too little if it has no room for minibatches an eighth larger than those that are sampled in

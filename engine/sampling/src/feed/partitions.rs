@@ -13,7 +13,8 @@ use super::{
 use crate::{
     links::{LinkScratch, LinkTask, Positives},
     partition::Share,
-    sample::{BatchKey, GraphShape, Join, JoinScratch, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch},
+    shape::GraphShape,
     view::{Turns, TurnsEpoch, ViewSource},
 };
 

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     NodeSet,
-    sample::{BatchKey, GraphShape, LinkPairs, Minibatch, RelationEnds, Sampler, Scratch},
+    sample::{BatchKey, LinkPairs, Minibatch, Sampler, Scratch},
+    shape::{GraphShape, RelationEnds},
     view::GraphLists,
 };
 

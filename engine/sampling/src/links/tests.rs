@@ -16,7 +16,8 @@ use crate::{
     Loader, LoaderOptions, NodeSet, Seeds,
     feed::{BatchSource, MinibatchOptions, PartitionBatches, RowOptions},
     partition::{Owned, Schedule, assignment, chunk_sizes},
-    sample::{BatchKey, GraphShape, Join, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, Join, Minibatch, Sampler, Scratch},
+    shape::GraphShape,
     view::{
         GraphLists, PartitionView, ViewKind, ViewOptions,
         tests::graph::{Graph, TestStore},

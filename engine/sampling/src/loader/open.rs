@@ -13,15 +13,14 @@ use roaring::RoaringTreemap;
 
 use super::options::{EDGE_FEATURES, LoaderOptions, Seeds};
 use crate::{
-    feed::{Feed, Part, Seeded},
+    feed::{Feed, GraphEdgeFeatures, Part, Seeded},
     halo_neighbors::{HaloDraws, HaloNeighbors},
     links::Positives,
     partition::{Owned, SeedNodes, groups},
     placement::{ListSizes, ListsBudget},
     policy::LISTS,
     view::{
-        EdgeFeatures, GraphView, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions,
-        ViewSource,
+        GraphView, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource,
     },
 };
 
@@ -68,7 +67,7 @@ pub(super) struct OpenPartitions {
     /// The memory of all mapped files.
     mapped: Arc<MappedMemory>,
     /// The features of edges, if batches have them.
-    pub edge_features: Option<Arc<EdgeFeatures>>,
+    pub edge_features: Option<Arc<GraphEdgeFeatures>>,
 }
 
 impl Loader {
@@ -102,7 +101,7 @@ impl Loader {
         let (owned, seeds) = owned_and_seeds(&self.graph, &self.options, assignment, seeds)?;
         if self.options.edge_features {
             let bytes = self.options.edge_feature_bytes(&self.graph);
-            self.open.edge_features = Some(Arc::new(EdgeFeatures::open(&self.graph, bytes, &self.open.mapped)?));
+            self.open.edge_features = Some(Arc::new(GraphEdgeFeatures::open(&self.graph, bytes, &self.open.mapped)?));
         }
         if self.options.halo == Halo::Neighbors && seeds.len() > 1 {
             if self.graph.has_types() {

@@ -24,9 +24,9 @@ use super::{
     minibatch::{Block, Minibatch},
     relabel::RelabelTable,
     sampler::Scratch,
-    shape::{GraphShape, RelationEnds},
     size::check_size,
 };
+use crate::shape::{GraphShape, RelationEnds};
 
 /// The purpose of the memory, in errors.
 const JOINED: &str = "a minibatch of several parts";

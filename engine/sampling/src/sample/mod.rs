@@ -38,12 +38,12 @@ mod fanouts;
 mod find;
 mod group;
 mod join;
+mod levels;
 mod minibatch;
 mod neighbors;
 mod random;
 mod relabel;
 mod sampler;
-mod shape;
 mod size;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -60,7 +60,6 @@ pub use random::BatchKey;
 pub use random::draw_below;
 pub(crate) use random::{Draws, link_draws};
 pub use sampler::{Sampler, Scratch};
-pub use shape::{GraphShape, RelationEnds};
 #[cfg(test)]
 pub(crate) use size::MINIBATCH_NODES_MAX;
 pub use walks::RandomWalks;

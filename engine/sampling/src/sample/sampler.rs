@@ -12,11 +12,13 @@ use super::{
     neighbors::NeighborHop,
     random::{BatchKey, HopKey},
     relabel::{Relabel, RelabelTable},
-    shape::{GraphShape, RelationEnds},
     size::check_size,
     walks::{RandomWalks, WalkHop, WalkScratch},
 };
-use crate::view::{EdgeData, GraphLists, PartitionView, ViewLists, adjacency::AdjacencyLists};
+use crate::{
+    shape::{GraphShape, RelationEnds},
+    view::{EdgeData, GraphLists, PartitionView, ViewLists, adjacency::AdjacencyLists},
+};
 
 /// How neighbors are chosen.
 #[derive(Debug, Clone, PartialEq)]

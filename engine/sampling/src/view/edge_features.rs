@@ -8,93 +8,30 @@ use std::sync::Arc;
 
 use grappa_formats::{ChunkId, features::FeatureLayout};
 use grappa_io::{Error, Position, Result, map::FaultMeter};
-use grappa_storage::{CheckedEdgeRows, Graph, Store};
+use grappa_storage::{CheckedEdgeRows, Store};
 
-use super::{
-    files::{GroupsSeen, Mapped, MappedMemory},
-    graph_view::shape_of,
-};
-use crate::sample::{Block, GraphShape, Minibatch};
+use super::files::{GroupsSeen, Mapped, MappedMemory};
 
 /// Edges whose rows are prefetched together.
 const GROUP: usize = 64;
 
-/// The features of the edges of a graph, of each relation that has any. Shared by threads.
+/// The features of all edges of a store. Shared by threads.
 #[derive(Debug)]
 pub struct EdgeFeatures {
-    shape: GraphShape,
-    relations: Vec<Option<RelationFeatures>>,
-}
-
-/// The features of the edges of a relation.
-#[derive(Debug)]
-struct RelationFeatures {
     layout: FeatureLayout,
     mapped: Mapped,
 }
 
 impl EdgeFeatures {
-    /// Maps the features of all edges. Their resident pages, and the pages of others that share `memory`, may take the sum of their limits,
-    /// here `bytes`.
+    /// Maps the features of the edges of `store`. Their resident pages, and the pages of others that share `memory`, may take the sum of
+    /// their limits, here `bytes`.
     ///
     /// # Errors
-    /// If no edges have features, or a file cannot be opened.
-    pub(crate) fn open(graph: &Graph, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
-        let all: u128 = graph.relations().iter().map(|store| u128::from(store.edge_feature_bytes())).sum();
-        let relations = graph.relations().iter().map(|store| {
-            let share = u128::from(bytes) * u128::from(store.edge_feature_bytes()) / all.max(1);
-            store.edge_features().map(|_| RelationFeatures::open(store, share as u64, memory)).transpose()
-        });
-        let relations: Vec<_> = relations.collect::<Result<_>>()?;
-        if relations.iter().all(Option::is_none) {
-            let remedy = "ingest edges with --edge-features or --edge-features-from";
-            return Err(Error::missing("edge features", graph.path(), remedy));
-        }
-        Ok(Self { shape: shape_of(graph), relations })
-    }
-
-    /// The most bytes that their resident pages take.
-    pub fn bytes(&self) -> u64 {
-        self.relations.iter().flatten().map(|relation| relation.mapped.bytes).sum()
-    }
-
-    /// Sets the features of the edges of a minibatch of each node type to zeros, in blocks that have ids of edges.
-    pub(crate) fn make_room(&self, types: &mut [Minibatch]) {
-        self.for_each(types, |features, block| {
-            block.edge_features.resize(features.dim() * block.edge_ids.len(), 0.0);
-            Ok(())
-        })
-        .expect("nothing is read");
-    }
-
-    /// Reads the features of the edges that [`EdgeFeatures::make_room`] has made room for.
-    ///
-    /// # Errors
-    /// If a file is damaged, or the store has no such edge.
-    pub(crate) fn gather(&self, types: &mut [Minibatch]) -> Result<()> {
-        self.for_each(types, |features, block| features.gather(&block.edge_ids, &mut block.edge_features))
-    }
-
-    fn for_each(
-        &self,
-        types: &mut [Minibatch],
-        each: impl Fn(&RelationFeatures, &mut Block) -> Result<()>,
-    ) -> Result<()> {
-        let hops = self.shape.hops(types);
-        for (number, features) in self.relations.iter().enumerate() {
-            let (Some(features), destination) = (features, self.shape.relations[number].destination) else { continue };
-            for hop in 0..hops {
-                each(features, &mut types[destination].blocks[self.shape.block_place(number, hop)])?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl RelationFeatures {
-    /// Maps the features of the edges of a store that has them.
-    fn open(store: &Store, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
-        let layout = store.edge_features().expect("edges have features");
+    /// If edges have no features, or a file cannot be opened.
+    pub(crate) fn open(store: &Store, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
+        let layout = store.edge_features().ok_or_else(|| {
+            Error::missing("edge features", store.path(), "ingest edges with --edge-features or --edge-features-from")
+        })?;
         let mapped = Mapped::edge_features(store, bytes, memory)?;
         for (chunk, entry) in (0..).map(ChunkId).zip(&store.manifest().chunks) {
             let Some(rows) = mapped.edge_rows(chunk) else { continue };
@@ -108,12 +45,20 @@ impl RelationFeatures {
     }
 
     /// The number of features of an edge.
-    fn dim(&self) -> usize {
+    pub fn dim(&self) -> usize {
         self.layout.dim as usize
     }
 
+    /// The most bytes that their resident pages take.
+    pub fn bytes(&self) -> u64 {
+        self.mapped.bytes
+    }
+
     /// Puts the features of the edges with these ids into `values`, row by row.
-    fn gather(&self, ids: &[u64], values: &mut [f32]) -> Result<()> {
+    ///
+    /// # Errors
+    /// If a file is damaged, or the store has no such edge.
+    pub(crate) fn gather(&self, ids: &[u64], values: &mut [f32]) -> Result<()> {
         let chunks = self.mapped.chunk_ids().map(|chunk| self.mapped.edge_rows(chunk));
         let reader =
             Reader { features: self, chunks: chunks.collect(), faults: FaultMeter::start(), seen: GroupsSeen::start() };
@@ -124,7 +69,7 @@ impl RelationFeatures {
 
 /// The files of all chunks, ready to be read by one thread.
 struct Reader<'a> {
-    features: &'a RelationFeatures,
+    features: &'a EdgeFeatures,
     chunks: Vec<Option<CheckedEdgeRows<'a>>>,
     faults: FaultMeter,
     seen: GroupsSeen,
@@ -132,7 +77,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn gather(&self, ids: &[u64], values: &mut [f32]) -> Result<()> {
-        let RelationFeatures { layout, mapped } = self.features;
+        let EdgeFeatures { layout, mapped } = self.features;
         let from_disk = mapped.begin_group(&self.faults, &self.seen);
         let mut places = [None; GROUP];
         let (mut chunk, mut first, mut end) = (0, 0, 0);

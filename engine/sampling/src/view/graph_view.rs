@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     partition::Owned,
-    sample::{GraphShape, RelationEnds},
+    shape::{GraphShape, RelationEnds},
 };
 
 /// The part of a graph that a partition samples from. Its nodes have [positions](Positions) among the nodes of all types.

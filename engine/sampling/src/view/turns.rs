@@ -31,7 +31,7 @@ use super::{
     opened::{PartitionView, ViewOptions},
     spare::SpareArenas,
 };
-use crate::{partition::Owned, sample::GraphShape};
+use crate::{partition::Owned, shape::GraphShape};
 
 /// The number of groups that are in memory: one is sampled from, one is loaded.
 const GROUPS_IN_MEMORY: usize = 2;

@@ -7,7 +7,8 @@ use grappa_formats::PartitionId;
 use super::*;
 use crate::{
     partition::{Owned, Share},
-    sample::{Fanouts, GraphShape, Join, JoinScratch, Sampler, Scratch},
+    sample::{Fanouts, Join, JoinScratch, Sampler, Scratch},
+    shape::GraphShape,
     view::{PartitionView, ViewOptions, ViewSource},
 };
 

@@ -1,7 +1,10 @@
 //! Joined minibatches have the nodes and edges of their parts, and no others.
 
 use super::*;
-use crate::sample::{Block, GraphShape, Join, JoinScratch};
+use crate::{
+    sample::{Block, Join, JoinScratch},
+    shape::GraphShape,
+};
 
 /// The nodes of each part in the order of the joined minibatch: seeds of all parts, then what the first hop added.
 fn order(parts: &[Minibatch]) -> Vec<(usize, usize)> {
