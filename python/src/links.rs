@@ -273,7 +273,7 @@ pub struct RelationStores {
 
 impl RelationStores {
     /// A store as a relation between its nodes.
-    pub fn of_store(store: &Arc<Store>) -> Self {
+    pub fn untyped(store: &Arc<Store>) -> Self {
         Self { relation: store.clone(), source: store.clone(), destination: store.clone() }
     }
 

@@ -177,7 +177,7 @@ impl Store {
 
     /// The sources and destinations of the edges of a part, in the order in which loaders of links number them: shape (2, edges).
     fn edge_split(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
-        RelationStores::of_store(&self.store).edges_of_part(py, part)
+        RelationStores::untyped(&self.store).edges_of_part(py, part)
     }
 
     /// The position of the first node of each chunk, then the number of nodes.

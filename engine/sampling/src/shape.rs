@@ -23,7 +23,7 @@ pub struct RelationEnds {
 
 impl GraphShape {
     /// The shape of a store.
-    pub fn of_store(nodes: u64) -> Self {
+    pub fn untyped(nodes: u64) -> Self {
         Self { nodes: vec![nodes], relations: vec![RelationEnds { source: 0, destination: 0 }] }
     }
 

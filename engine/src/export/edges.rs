@@ -253,7 +253,7 @@ impl<'a> EdgeTable<'a> {
         }
         let sources: Vec<NodeId> = sources.into_iter().map(NodeId).collect();
         let targets = self.store.ids().dense_ids(&targets)?.into_iter().map(DenseId);
-        Ok([source_ids.of_nodes(&sources)?, target_ids.repeated(targets.zip(edges))?])
+        Ok([source_ids.node_ids(&sources)?, target_ids.repeated(targets.zip(edges))?])
     }
 
     /// The weights and the features of the edges of a span.

@@ -54,7 +54,7 @@ impl<'a> IdColumn<'a> {
     }
 
     /// The external ids of nodes.
-    pub fn of_nodes(&self, nodes: &[NodeId]) -> Result<ArrayRef> {
+    pub fn node_ids(&self, nodes: &[NodeId]) -> Result<ArrayRef> {
         self.array(self.ids.dense_ids(nodes)?.into_iter().map(DenseId))
     }
 

@@ -200,7 +200,7 @@ impl PartitionBatches {
             epoch,
             places,
             steps_of_partition,
-            shape: shape.unwrap_or_else(|| GraphShape::of_store(0)),
+            shape: shape.unwrap_or_else(|| GraphShape::untyped(0)),
         }
     }
 

@@ -106,7 +106,7 @@ impl Fixture {
         let view = PartitionView::open(&self.store, Owned::whole(&self.store), &ViewOptions::default()).unwrap();
         let sampled = task.sample(
             &Sampler::uniform("2".parse().unwrap(), false),
-            &GraphLists { shape: &GraphShape::of_store(NODES), views: vec![&view] },
+            &GraphLists { shape: &GraphShape::untyped(NODES), views: vec![&view] },
             &[(NodeId(1), NodeId(2))],
             key,
             (&mut LinkScratch::default(), &mut Scratch::default()),
@@ -435,7 +435,7 @@ impl BatchedView {
     fn negatives(&mut self, task: &LinkTask, positives: &[(NodeId, NodeId)]) -> Vec<(NodeId, NodeId)> {
         let key = BatchKey { seed: 5, epoch: 0, partition: PartitionId(0), batch: 0 };
         let (mut scratch, mut sampling, mut out) = (LinkScratch::default(), Scratch::default(), Minibatch::default());
-        let shape = GraphShape::of_store(NODES);
+        let shape = GraphShape::untyped(NODES);
         let graph = GraphLists { shape: &shape, views: vec![&self.view] };
         let out_of_types = std::slice::from_mut(&mut out);
         task.sample(&self.sampler, &graph, positives, key, (&mut scratch, &mut sampling), out_of_types).unwrap();

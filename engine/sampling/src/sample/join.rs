@@ -63,7 +63,7 @@ impl JoinScratch {
     /// Bytes of memory for parts of `nodes` nodes, or of as many as there were before.
     pub fn bytes(&self, nodes: usize) -> u64 {
         let before = |indices: fn(&TypeIndices) -> &Vec<u32>| self.types.iter().map(indices).map(Vec::capacity).sum();
-        let indices = nodes.max(before(|of_type| &of_type.places)) + nodes.max(before(|of_type| &of_type.rows));
+        let indices = nodes.max(before(|indices| &indices.places)) + nodes.max(before(|indices| &indices.rows));
         (indices * size_of::<u32>()) as u64
     }
 }
@@ -75,8 +75,8 @@ impl TypeIndices {
         starts.clear();
         starts.push(0);
         let mut nodes = 0;
-        starts.extend(nodes_of_parts.map(|of_part| {
-            nodes += of_part;
+        starts.extend(nodes_of_parts.map(|count| {
+            nodes += count;
             nodes
         }));
         for indices in [places, rows] {
@@ -88,7 +88,7 @@ impl TypeIndices {
     }
 
     /// The rows of a part if they are shared, or its places.
-    fn of_part(&self, part: usize, shared: bool) -> &[u32] {
+    fn indices(&self, part: usize, shared: bool) -> &[u32] {
         let indices = if shared { &self.rows } else { &self.places };
         &indices[self.starts[part]..self.starts[part + 1]]
     }
@@ -119,17 +119,17 @@ impl Minibatch {
         indices.resize_with(types, TypeIndices::default);
         for (node_type, indices) in indices.iter_mut().enumerate() {
             let out = &mut out[node_type];
-            let of_parts = || parts.iter().map(|part| &part[node_type]);
-            let nodes = of_parts().map(|part| part.nodes.len()).sum();
+            let minibatches = || parts.iter().map(|part| &part[node_type]);
+            let nodes = minibatches().map(|part| part.nodes.len()).sum();
             let blocks = parts[0][node_type].blocks.len();
             for place in 0..blocks {
-                check_size(of_parts().map(|part| part.blocks[place].indices.len()).sum(), nodes)?;
+                check_size(minibatches().map(|part| part.blocks[place].indices.len()).sum(), nodes)?;
             }
             check_size(0, nodes)?;
             out.clear();
             out.blocks.resize_with(blocks, Block::default);
-            out.seeds = of_parts().map(|part| part.seeds).sum();
-            indices.begin(of_parts().map(|part| part.nodes.len()))?;
+            out.seeds = minibatches().map(|part| part.seeds).sum();
+            indices.begin(minibatches().map(|part| part.nodes.len()))?;
             if join == Join::Apart {
                 heap::reserve(&mut out.nodes, nodes, JOINED)?;
             }
@@ -150,7 +150,7 @@ impl Minibatch {
                     }
                 }
                 // Parts of links may share seeds: the source of an edge is in any partition.
-                let may_share = of_parts().any(|part| !part.links.positives.is_empty());
+                let may_share = minibatches().any(|part| !part.links.positives.is_empty());
                 assert!(level > 0 || may_share || out.nodes.len() == out.seeds, "parts with the same seed");
             }
         }
@@ -158,26 +158,26 @@ impl Minibatch {
             for hop in 0..hops {
                 let place = shape.block_place(number, hop);
                 let is_shared = hop + 1 == hops && join == Join::SharedInput;
-                let of_parts = || parts.iter().map(|part| &part[destination].blocks[place]);
+                let part_blocks = || parts.iter().map(|part| &part[destination].blocks[place]);
                 let shared_sources = out[source].nodes.len();
                 let block = &mut out[destination].blocks[place];
-                block.begin(of_parts().map(|block| block.destinations).sum());
-                block.sources = if is_shared { shared_sources } else { of_parts().map(|block| block.sources).sum() };
-                block.reserve(of_parts())?;
+                block.begin(part_blocks().map(|block| block.destinations).sum());
+                block.sources = if is_shared { shared_sources } else { part_blocks().map(|block| block.sources).sum() };
+                block.reserve(part_blocks())?;
                 for level in 0..=hop {
                     for (at, part) in parts.iter().enumerate() {
                         let destinations = shape.level(part, destination, level);
                         block.append(
                             &part[destination].blocks[place],
                             destinations,
-                            indices[source].of_part(at, is_shared),
+                            indices[source].indices(at, is_shared),
                         );
                     }
                 }
                 if is_shared {
                     for level in 0..hops {
                         for (at, part) in parts.iter().enumerate() {
-                            let rows = indices[destination].of_part(at, true);
+                            let rows = indices[destination].indices(at, true);
                             block.own.extend_from_slice(&rows[shape.level(part, destination, level)]);
                         }
                     }
@@ -195,8 +195,8 @@ impl Minibatch {
                     continue;
                 }
                 let source = minibatch.links.source_type;
-                let of_ends = [source, node_type].map(|node_type| indices[node_type].of_part(at, is_shared));
-                out[node_type].links.append(&minibatch.links, of_ends);
+                let ends = [source, node_type].map(|node_type| indices[node_type].indices(at, is_shared));
+                out[node_type].links.append(&minibatch.links, ends);
             }
         }
         Ok(())

@@ -183,7 +183,7 @@ impl Sampler {
         out: &mut Minibatch,
     ) -> Result<()> {
         seeds.iter().try_for_each(|seed| view.owned().check_seed(*seed, view.nodes()))?;
-        let shape = GraphShape::of_store(view.nodes());
+        let shape = GraphShape::untyped(view.nodes());
         let graph = GraphLists { shape: &shape, views: vec![view] };
         self.sample_types(&graph, slice::from_ref(&seeds), key, scratch, slice::from_mut(out))
     }

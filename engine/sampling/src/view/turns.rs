@@ -327,13 +327,13 @@ impl ViewSource {
     /// # Errors
     /// As [`Turns::view`].
     pub fn open(&self) -> Result<OpenView> {
-        let of_store = |view: Arc<PartitionView>| {
-            let shape = GraphShape::of_store(view.nodes());
+        let untyped = |view: Arc<PartitionView>| {
+            let shape = GraphShape::untyped(view.nodes());
             OpenView::Store(view, shape)
         };
         match self {
-            Self::Open(view) => Ok(of_store(view.clone())),
-            Self::InTurn(turns, partition) => turns.view(*partition).map(of_store),
+            Self::Open(view) => Ok(untyped(view.clone())),
+            Self::InTurn(turns, partition) => turns.view(*partition).map(untyped),
             Self::Graph(view) => Ok(OpenView::Graph(view.clone())),
         }
     }
@@ -350,8 +350,8 @@ impl ViewSource {
     /// The shape of the graph.
     pub fn shape(&self) -> GraphShape {
         match self {
-            Self::Open(view) => GraphShape::of_store(view.nodes()),
-            Self::InTurn(turns, _) => GraphShape::of_store(turns.store.manifest().nodes),
+            Self::Open(view) => GraphShape::untyped(view.nodes()),
+            Self::InTurn(turns, _) => GraphShape::untyped(turns.store.manifest().nodes),
             Self::Graph(view) => view.lists().shape.clone(),
         }
     }

@@ -286,7 +286,7 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
             }
             let (mut expected, mut batch) = (Minibatch::default(), Minibatch::default());
             let (mut tables, mut join) = (Scratch::default(), JoinScratch::default());
-            let (shape, out) = (GraphShape::of_store(NODES), std::slice::from_mut(&mut expected));
+            let (shape, out) = (GraphShape::untyped(NODES), std::slice::from_mut(&mut expected));
             Minibatch::join(&minibatches, Join::SharedInput, &shape, &mut tables, &mut join, out).unwrap();
             steps.sample(step, &mut scratch, std::slice::from_mut(&mut batch)).unwrap();
             assert_eq!(batch, expected, "step {step}, {concurrent} partitions");

@@ -86,7 +86,7 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
     ];
     let (mut tables, mut scratch, mut joined) = (Scratch::default(), JoinScratch::default(), Minibatch::default());
     let mut join = |parts: &[Minibatch], how, out: &mut Minibatch| {
-        let shape = GraphShape::of_store(graph.nodes());
+        let shape = GraphShape::untyped(graph.nodes());
         Minibatch::join(parts, how, &shape, &mut tables, &mut scratch, std::slice::from_mut(out)).unwrap();
         check_joined(parts, how, out);
     };
