@@ -45,7 +45,7 @@ pub trait FullGraphMethod: Send {
     /// What later epochs depend on, by name, for a checkpoint.
     fn state(&self) -> Vec<(String, Tensor)>;
 
-    /// Continues after some `epochs` from what they [kept](Self::kept).
+    /// Continues after some `epochs` from their [state](Self::state).
     fn restore(&mut self, state: Vec<(String, Tensor)>, epochs: u64);
 }
 
