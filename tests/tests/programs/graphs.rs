@@ -332,7 +332,7 @@ fn types_and_relations_are_exported_and_read_again() {
         assert_eq!(edges_of(&folder.path("h.grappa"), name), edges_of(&folder.path("g.grappa"), name));
     }
     export("--edges e.tsv").failure(&["several node types", "--type paper", "--relation author:writes:paper"]);
-    export("--type writer --ids -").failure(&["no node type writer", "author, paper, venue"]);
+    export("--type writer --ids -").failure(&["no node type writer", "paper, venue, author"]);
     export("--relation reads --edges -").failure(&["no such relation", "paper:in:venue"]);
 }
 
