@@ -10,6 +10,7 @@ pub mod csr;
 mod element;
 pub mod epilogue;
 pub mod gather;
+pub mod keys;
 mod layout;
 pub mod linear;
 pub mod max;

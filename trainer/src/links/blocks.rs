@@ -6,6 +6,7 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
+use grappa_kernels::keys::Keys;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{LinkEmbeddings, memory::BLOCK};
@@ -39,8 +40,11 @@ pub(super) fn score_blocks<S: Send>(
     let (nodes, width) = (embeddings.destinations.len(), embeddings.rows.width() as i64);
     // Of all nodes, positions among the destinations are positions of rows.
     let are_all = nodes == embeddings.nodes.len();
-    // The rows and their keys, and the scores of a group.
-    let row_bytes = 2 * embeddings.row_bytes() + (GROUP_SOURCES * size_of::<f32>()) as u64;
+    // Products are scored where they are computed, in the cache.
+    let queries = (embeddings.device == Device::Cpu && embeddings.decoder.is_product())
+        .then(|| no_grad(|| embeddings.decoder.queries(sources).contiguous()));
+    // The rows, their keys and a copy of these, and the scores of a group.
+    let row_bytes = 3 * embeddings.row_bytes() + (GROUP_SOURCES * size_of::<f32>()) as u64;
     let block = (BLOCK.bytes(embeddings.memory) / row_bytes).clamp(1, BLOCK_ROWS);
     let rows = Tensor::empty([if are_all { block.min(nodes) } else { 0 } as i64, width], (Kind::Float, Device::Cpu));
     for first in (0..nodes).step_by(block as usize) {
@@ -59,16 +63,49 @@ pub(super) fn score_blocks<S: Send>(
             embeddings.destinations.nodes_at(positions.clone(), &mut chosen);
             embeddings.read(&chosen)?
         };
-        for (group, states) in states.chunks_mut(GROUP_SOURCES).enumerate() {
-            let start = (group * GROUP_SOURCES) as i64;
-            let scores = no_grad(|| {
-                let sources = sources.narrow(0, start, states.len() as i64);
-                embeddings.decoder.score_all(&sources, &rows)
-            });
-            let scores = scores.to_device(Device::Cpu).contiguous();
-            visit(shim::values(&scores), states, &positions, embeddings.threads, &each)?;
+        match &queries {
+            Some(queries) => visit_products(embeddings, queries, &rows, states, first, &each),
+            None => visit_groups(embeddings, sources, &rows, states, &positions, &each)?,
         }
         progress.advance(count as u64 * embeddings.row_bytes(), 0);
+    }
+    Ok(())
+}
+
+/// Calls `each` with the products of queries and the keys of a block that begins at position `first`.
+fn visit_products<S: Send>(
+    embeddings: &LinkEmbeddings<'_>,
+    queries: &Tensor,
+    rows: &Tensor,
+    states: &mut [S],
+    first: u64,
+    each: &(impl Fn(&mut S, BlockScores<'_>) + Sync),
+) {
+    let keys = no_grad(|| embeddings.decoder.keys(rows).contiguous());
+    let keys = Keys::new(shim::values(&keys), embeddings.rows.width());
+    keys.each_product(shim::values(queries), states, |state, range, scores| {
+        let positions = first + range.start as u64..first + range.end as u64;
+        each(state, BlockScores { positions, scores });
+    });
+}
+
+/// Calls `each` with the scores of any decoder on any device, which are a tensor for each group of sources.
+fn visit_groups<S: Send>(
+    embeddings: &LinkEmbeddings<'_>,
+    sources: &Tensor,
+    rows: &Tensor,
+    states: &mut [S],
+    positions: &Range<u64>,
+    each: &(impl Fn(&mut S, BlockScores<'_>) + Sync),
+) -> Result<()> {
+    for (group, states) in states.chunks_mut(GROUP_SOURCES).enumerate() {
+        let start = (group * GROUP_SOURCES) as i64;
+        let scores = no_grad(|| {
+            let sources = sources.narrow(0, start, states.len() as i64);
+            embeddings.decoder.score_all(&sources, rows)
+        });
+        let scores = scores.to_device(Device::Cpu).contiguous();
+        visit(shim::values(&scores), states, positions, embeddings.threads, each)?;
     }
     Ok(())
 }
