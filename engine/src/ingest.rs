@@ -200,9 +200,9 @@ pub use grappa_formats::{
 };
 pub use grappa_ingestion::ingest::{
     Assign, EdgeForm, EdgeIngest, EdgeSplit, GraphIngestOptions, GraphSummary, IngestOptions, Merge, MergeOption,
-    NodeData, NodeIngest, NodeSplits, NodeTypeIngest, NodeTypeSummary, PARTS_MAX, Partitioner, RandomSplit,
-    RelationIngest, RelationSummary, Resources, Shares, SplitFile, StoreLayout, Summary, examine, examine_graph,
-    ingest, ingest_graph,
+    NodeData, NodeIngest, NodeSplits, NodeTypeIngest, NodeTypeSummary, PARTS_MAX, Partitioner, RELATIONS_MAX,
+    RandomSplit, RelationIngest, RelationSummary, Resources, Shares, SplitFile, StoreLayout, Summary, examine,
+    examine_graph, ingest, ingest_graph,
 };
 pub use grappa_input::{
     ColumnReading, ColumnSchema, ColumnValues, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat,

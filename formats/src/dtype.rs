@@ -35,6 +35,17 @@ pub enum FeatureDtype {
 }
 
 impl FeatureDtype {
+    /// The largest number such that all whole numbers from 0 up to it are stored exactly. Rows of [`FeatureDtype::Int8`] have scales of
+    /// their own, so only 0 is.
+    pub fn whole_numbers_max(self) -> u64 {
+        match self {
+            Self::F32 => 1 << 24,
+            Self::F16 => 1 << 11,
+            Self::Bf16 => 1 << 8,
+            Self::Int8 => 0,
+        }
+    }
+
     /// All types. The index of a type is its number in files.
     pub(crate) const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::Int8];
 

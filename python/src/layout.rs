@@ -49,7 +49,7 @@ impl EdgeParts {
     /// If the schema cannot be read.
     pub fn features_of(store: &Store) -> Result<(Option<usize>, Option<usize>)> {
         let dim = store.edge_features().map(|layout| layout.dim as usize);
-        Ok((dim, store.schema()?.edge_types().map(|(place, _)| place)))
+        Ok((dim, store.edge_types()?.map(|(place, _)| place)))
     }
 }
 

@@ -134,8 +134,7 @@ impl Store {
     /// The names of the types of edges; empty if they have none.
     #[getter]
     fn edge_types(&self) -> PyResult<Vec<String>> {
-        let schema = self.store.schema().map_err(exception)?;
-        Ok(schema.edge_types().map_or_else(Vec::new, |(_, names)| names.to_vec()))
+        Ok(self.store.edge_types().map_err(exception)?.map_or_else(Vec::new, |(_, names)| names))
     }
 
     #[getter]

@@ -84,7 +84,7 @@ struct TypePart {
     input_ids: Vec<i64>,
     /// The number of seeds, then the number of nodes that each hop reaches first.
     nodes_of_hops: Vec<usize>,
-    /// The index of each node's seed among those of all types, if seeds have neighborhoods of their own.
+    /// The index of each node's seed among the seeds of all types, if seeds have neighborhoods of their own.
     seed_of_each: Option<Vec<i64>>,
     labels: Option<Array>,
 }

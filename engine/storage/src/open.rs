@@ -319,6 +319,19 @@ impl Store {
         splits::decode(&bytes, name, self.manifest.nodes).map(Some).map_err(Error::format(path))
     }
 
+    /// The types of edges: the place of its number among the features of an edge, and the names. None if edges have no types, or the
+    /// numbers of so many are not stored exactly.
+    ///
+    /// # Errors
+    /// As [`Store::schema`].
+    pub fn edge_types(&self) -> Result<Option<(usize, Vec<String>)>> {
+        let exact = self.edge_features.map_or(0, |layout| layout.dtype.whole_numbers_max());
+        let schema = self.schema()?;
+        // The number after the last name is a value that the schema lacks.
+        let types = schema.edge_types().filter(|(_, names)| names.len() as u64 <= exact);
+        Ok(types.map(|(place, names)| (place, names.to_vec())))
+    }
+
     /// The names of features, classes and edge features. Empty if the store has none. Reads and fully checks the file.
     pub fn schema(&self) -> Result<Schema> {
         if !self.manifest.has_schema() {

@@ -244,8 +244,7 @@ fn triples_are_a_relation_for_each_name() {
 /// The types of edges of a store by external ids: source, type, destination; sorted.
 fn triples_of(path: &Path) -> Vec<(String, String, String)> {
     let store = Store::open(path).unwrap();
-    let schema = store.schema().unwrap();
-    let (place, names) = schema.edge_types().unwrap();
+    let (place, names) = store.edge_types().unwrap().unwrap();
     let id = |node: u64| store.external_id(NodeId(node)).unwrap().to_string();
     let mut triples = Vec::new();
     for chunk in store.present_chunks() {
@@ -278,9 +277,15 @@ fn triples_of_many_relations_are_edges_with_types() {
     folder.run("store verify g.grappa").success();
     assert_eq!(triples_of(&folder.path("g.grappa")), expected);
     let store = Store::open(&folder.path("g.grappa")).unwrap();
-    assert_eq!(store.schema().unwrap().edge_types().unwrap().1.len(), 101);
+    assert_eq!(store.edge_types().unwrap().unwrap().1.len(), 101);
     assert_eq!(store.part_edges(EdgePart::Val).unwrap(), 1);
     folder.run("ingest --triples many.tsv --reverse --out h.grappa").failure(&["100 relations", "omit --reverse"]);
+    folder
+        .run("ingest --triples many.tsv --edge-feature-dtype f16 --out h.grappa")
+        .failure(&["--edge-feature-dtype", "numbers of relations"]);
+    let many: String = (0..65).map(|k| format!("--edges a:r{k}:b=in.csv ")).collect();
+    folder.write("in.csv", "0,1\n");
+    folder.run(&format!("ingest {many} --out h.grappa")).failure(&["65 relations", "64"]);
 }
 
 #[test]
@@ -376,7 +381,7 @@ fn knowledge_graphs_have_their_triples() {
         assert_eq!(found, edges);
         let types = match graph.has_types() {
             true => graph.relations().len(),
-            false => graph.relations()[0].schema().unwrap().edge_types().unwrap().1.len(),
+            false => graph.relations()[0].edge_types().unwrap().unwrap().1.len(),
         };
         assert_eq!(types, relations);
     }

@@ -77,8 +77,8 @@ enum Job {
 
 impl Job {
     fn from_line(line: Vec<OsString>) -> anyhow::Result<Self> {
-        let Some(graph) = GraphLine::from_line(&line)? else { return Ok(Self::Store(line)) };
-        Ok(match line_of_store(&graph)? {
+        let Some(mut graph) = GraphLine::from_line(&line)? else { return Ok(Self::Store(line)) };
+        Ok(match line_of_store(&mut graph)? {
             Some(line) => Self::Store(line),
             None => Self::Graph(graph),
         })

@@ -43,7 +43,7 @@ pub struct Factors<'a, N> {
 
 impl<N> Factors<'_, N> {
     /// # Panics
-    /// If `c` or a factor is too short, or neither the values of a row of `a` nor those of a column are adjacent.
+    /// If `c` or a factor is too short, or the values of `a` are adjacent neither in its rows nor in its columns.
     fn check(&self, c: &[f32], rows: usize, columns: usize) {
         assert!(columns.is_multiple_of(LANES), "{columns} columns are not padded");
         assert!(c.len() >= rows * columns, "c is too short");

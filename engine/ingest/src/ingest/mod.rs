@@ -85,8 +85,8 @@ pub use self::{
     edge_split::EdgeSplit,
     edge_values::ValueShape,
     graph::{
-        GraphIngestOptions, GraphSummary, NodeTypeIngest, NodeTypeSummary, RelationIngest, RelationSummary,
-        examine_graph, ingest_graph,
+        GraphIngestOptions, GraphSummary, NodeTypeIngest, NodeTypeSummary, RELATIONS_MAX, RelationIngest,
+        RelationSummary, examine_graph, ingest_graph,
     },
     merge::{Merge, MergeOption},
     node_ingest::{Assign, NodeData, NodeIngest, NodeSplits, PARTS_MAX, Partitioner, SplitFile, StoreLayout},

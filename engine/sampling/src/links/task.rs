@@ -180,7 +180,7 @@ impl LinkTask {
     }
 }
 
-/// Sets the pairs of a minibatch. `seeds` are those of sources and of destinations.
+/// Sets the pairs of a minibatch. `seeds` are the seeds of the source type, and of the destination type.
 fn put(links: &mut LinkPairs, samples: &LinkSamples, seeds: [&[NodeId]; 2]) -> Result<()> {
     let pairs = [(&mut links.positives, &samples.positives), (&mut links.negatives, &samples.negatives)];
     for (to, from) in pairs {

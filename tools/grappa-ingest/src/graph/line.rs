@@ -113,6 +113,8 @@ pub struct GraphLine {
     options: Vec<GivenOption>,
     /// The names that options may have before values, beside those in `--nodes` and `--edges`.
     names: Vec<String>,
+    /// The relations of `--triples`, after they were read.
+    triple_relations: Vec<String>,
     /// The name of the program, and words that are no options.
     program: OsString,
     flags: Vec<String>,
@@ -157,7 +159,7 @@ impl GraphLine {
             }
             options.push(GivenOption { name: name.to_owned(), values });
         }
-        let graph = Self { options, names: Vec::new(), program: program.clone(), flags };
+        let graph = Self { options, names: Vec::new(), triple_relations: Vec::new(), program: program.clone(), flags };
         let is_typed = graph.values("edges").any(|value| relation_of(value).is_some())
             || graph.values("nodes").any(|value| value.contains('='))
             || ["tables", "triples"].iter().any(|name| graph.has(name));
@@ -170,6 +172,16 @@ impl GraphLine {
         for [source, name, destination] in relations {
             self.names.extend([name.clone(), format!("{source}:{name}:{destination}")]);
         }
+    }
+
+    /// Keeps the relations of `--triples`, which are read once.
+    pub fn set_triple_relations(&mut self, relations: Vec<String>) {
+        self.triple_relations = relations;
+    }
+
+    /// The relations of `--triples`.
+    pub fn triple_relations(&self) -> &[String] {
+        &self.triple_relations
     }
 
     /// The command line with another name of an option, and with more options.

@@ -7,7 +7,8 @@ use std::ffi::OsString;
 
 use anyhow::{Result, ensure};
 use grappa_engine::ingest::{
-    Comments, EdgeColumnOptions, EdgeFormat, HeaderLine, Input, RelationIngest, Separator, relations_of_triples,
+    Comments, EdgeColumnOptions, EdgeFormat, FeatureDtype, HeaderLine, Input, RELATIONS_MAX, RelationIngest, Separator,
+    relations_of_triples,
 };
 
 use super::line::GraphLine;
@@ -15,10 +16,8 @@ use crate::data::Data;
 
 /// The type of all nodes.
 pub const ENTITY: &str = "entity";
-/// The most relations of a graph.
-const RELATIONS_MAX: usize = 64;
 /// How a store reads triples: the options and their values, besides the number of relations.
-const AS_EDGES: [(&str, &str); 8] = [
+const AS_EDGES: [(&str, &str); 9] = [
     ("--format", "tsv"),
     ("--separator", "tab"),
     ("--header", "no"),
@@ -27,24 +26,36 @@ const AS_EDGES: [(&str, &str); 8] = [
     ("--dst", "3"),
     ("--edge-features-from", "2"),
     ("--categories", "index"),
+    ("--edge-feature-dtype", "f32"),
 ];
 
 /// The command line of a store whose edges have the relations of `line` as a feature. None if it has no triples, or few relations.
 ///
 /// # Errors
 /// If a file cannot be read, or is none of triples.
-pub fn line_of_store(line: &GraphLine) -> Result<Option<Vec<OsString>>> {
+pub fn line_of_store(line: &mut GraphLine) -> Result<Option<Vec<OsString>>> {
     if !line.has("triples") {
         return Ok(None);
     }
-    let relations = all_relations(line)?.len();
+    let names = all_relations(line)?;
+    let relations = names.len();
     if relations <= RELATIONS_MAX {
+        line.set_triple_relations(names);
         return Ok(None);
     }
     ensure!(
         !line.has("reverse"),
         "--reverse: the triples have {relations} relations, and a graph at most {RELATIONS_MAX}, so the relation becomes a \
          feature of edges; omit --reverse"
+    );
+    ensure!(
+        !line.has("edge-feature-dtype"),
+        "--edge-feature-dtype: the triples have {relations} relations, and numbers of relations are stored as f32; omit it"
+    );
+    let relations_max = FeatureDtype::F32.whole_numbers_max();
+    ensure!(
+        relations as u64 <= relations_max,
+        "--triples: found {relations} relations, expected at most {relations_max}; give the triples of fewer relations"
     );
     let mut options: Vec<(String, String)> =
         AS_EDGES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -57,8 +68,7 @@ pub fn line_of_store(line: &GraphLine) -> Result<Option<Vec<OsString>>> {
 
 /// The relations of some files of triples, in the order of their names.
 pub fn read(line: &mut GraphLine, files: &[String]) -> Result<Vec<RelationIngest>> {
-    let names = all_relations(line)?;
-    let keys: Vec<_> = names.iter().map(|name| [ENTITY, name, ENTITY].map(str::to_owned)).collect();
+    let keys: Vec<_> = line.triple_relations().iter().map(|name| [ENTITY, name, ENTITY].map(str::to_owned)).collect();
     line.add_names(&[ENTITY.to_owned()], &keys);
     line.check(&[ENTITY.to_owned()], &keys)?;
     let relations = keys.iter().map(|key| {

@@ -28,6 +28,7 @@ use grappa_storage::{files, read_schema, writer::StoreFolder};
 pub use self::options::{
     GraphIngestOptions, GraphSummary, NodeTypeIngest, NodeTypeSummary, RelationIngest, RelationSummary,
 };
+pub use self::plan::RELATIONS_MAX;
 use self::{members::GraphJob, plan::GraphPlan};
 use crate::ingest::journal::IngestJournal;
 

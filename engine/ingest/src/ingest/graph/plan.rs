@@ -19,8 +19,8 @@ use crate::ingest::{
     plan::IngestBudget,
 };
 
-/// The most relations of a graph.
-const RELATIONS_MAX: usize = 64;
+/// The most relations of a graph, with reverses.
+pub const RELATIONS_MAX: usize = 64;
 
 /// The members of a graph.
 pub struct GraphPlan {
@@ -50,7 +50,7 @@ pub struct RelationPlan {
     pub reverse_of: Option<u32>,
     /// The relation of the options.
     pub input: usize,
-    /// Whether its edges are those of the options in the other direction.
+    /// Whether it turns the edges of the options around.
     pub is_turned: bool,
 }
 
@@ -295,7 +295,7 @@ fn check(options: &GraphIngestOptions) -> Result<Vec<RelationPlan>> {
     Ok(relations)
 }
 
-/// The number of the earlier relation `other` of the options, of which relation `input` is the reverse.
+/// The number of the relation that relation `input` of the options reverses: relation `other` of the options, which comes before it.
 fn reversed(options: &GraphIngestOptions, input: usize, other: usize, planned: &[RelationPlan]) -> Result<u32> {
     let relation = &options.relations[input];
     let name = relation_name(relation);
