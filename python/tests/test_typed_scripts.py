@@ -175,7 +175,7 @@ class Encoder(torch.nn.Module):
 
 
 def split_of(data):
-    """Edges to learn and to test, as `hetero_link_pred.py` divides them: the graph of both has the edges to learn alone."""
+    """Edges to learn and to test, as `hetero_link_pred.py` divides them, and the graph of both: it has the edges to learn alone."""
     transform = RandomLinkSplit(
         num_val=0.0,
         num_test=0.1,
@@ -185,17 +185,17 @@ def split_of(data):
     )
     torch.manual_seed(2)
     train, _, test = transform(data)
-    return train, test
+    learned = HeteroData({"user": {"x": train["user"].x}, "movie": {"x": train["movie"].x}})
+    for edge_type in train.edge_types:
+        learned[edge_type].edge_index = train[edge_type].edge_index
+    return train, test, learned
 
 
 def test_ratings_of_movies(loaders, movielens):
     """`hetero_link_pred.py`: ratings are labels of edges."""
     module, graph_of = loaders
-    train, test = split_of(movielens)
+    train, test, learned = split_of(movielens)
     relation = ("user", "rates", "movie")
-    learned = HeteroData({"user": {"x": train["user"].x}, "movie": {"x": train["movie"].x}})
-    for edge_type in train.edge_types:
-        learned[edge_type].edge_index = train[edge_type].edge_index
     graph = graph_of(learned)
 
     def loader(part, **kwargs):
@@ -238,11 +238,8 @@ def test_ratings_of_movies(loaders, movielens):
 def test_movies_that_users_rate(loaders, movielens):
     """`bipartite_sage.py`: edges against pairs at random."""
     module, graph_of = loaders
-    train, test = split_of(movielens)
+    train, test, learned = split_of(movielens)
     relation = ("user", "rates", "movie")
-    learned = HeteroData({"user": {"x": train["user"].x}, "movie": {"x": train["movie"].x}})
-    for edge_type in train.edge_types:
-        learned[edge_type].edge_index = train[edge_type].edge_index
     kwargs = {"num_neighbors": [10, 5], "batch_size": 2048, "neg_sampling": "binary"}
     graph = graph_of(learned)
     train_loader = module.LinkNeighborLoader(
