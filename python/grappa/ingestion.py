@@ -37,7 +37,8 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
             - a ``torch_geometric.data.Data``, with its ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``,
               ``edge_weight`` and ``edge_attr``;
             - a ``torch_geometric.data.HeteroData``, with the same of each node type and relation, and the options ``memory``,
-              ``threads``, ``tmp``, ``force``, ``resume``, ``chunks`` and ``seed``.
+              ``threads``, ``tmp``, ``force``, ``resume``, ``chunks``, ``seed``, and ``edge_split``, a dict with the shares of each
+              relation that holds edges out: ``{("user", "buys", "item"): "80/10/10"}``.
         out: Folder of the new store.
         progress: Whether to show a progress bar (needs tqdm), and then how the input was read.
         **options: ``val_edges`` and ``test_edges``, as `edges`, are edges that the graph does not have. ``features`` (shape (N,
