@@ -556,3 +556,20 @@ def test_edges_bring_their_features_and_weights(tmp_path, memory, layout):
     assert seen > 0
     batch = next(iter(grappa.pyg.NeighborLoader(graph, [5], "item", batch_size=30, edge_features=False)))
     assert "edge_attr" not in batch[rated]
+
+
+@pytest.mark.parametrize("layout", ["hops", "blocks", "induced"])
+def test_triples_of_many_relations_have_types_of_edges(tmp_path, layout):
+    triples = sorted({(f"e{k % 17}", f"r{k * 7 % 90:02}", f"e{k * k % 23}") for k in range(900)})
+    (tmp_path / "kb.tsv").write_text("".join("\t".join(triple) + "\n" for triple in triples))
+    store = grappa.ingest(triples=[str(tmp_path / "kb.tsv")], out=tmp_path / "kb.grappa")
+    assert store.relation_names == sorted({relation for _, relation, _ in triples})
+    seen = set()
+    for batch in grappa.NeighborLoader(store, [-1], 5, None, layout=layout):
+        for part in batch.blocks if layout == "blocks" else [batch]:
+            ends = store.ids(batch.n_id)
+            relations = np.array(store.relation_names)[part.edge_type]
+            edges = zip(ends[part.edge_index[0]], relations, ends[part.edge_index[1]], strict=True)
+            seen |= {tuple(map(str, edge)) for edge in edges}
+    assert seen <= set(triples) and (layout == "induced" or seen == set(triples))
+    assert next(iter(grappa.NeighborLoader(store, [1], edge_features=False, input_nodes=None))).edge_type is None
