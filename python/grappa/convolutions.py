@@ -95,14 +95,14 @@ def convolve_types(conv: HeteroConv, x: dict[str, torch.Tensor], batch: TypedLay
                 f"the relation {edge_type} has a GCNConv, which divides by degrees of sources; give another convolution, such as "
                 "SAGEConv or GraphConv"
             )
-        of_relation = LayerBatch(
+        edges = LayerBatch(
             batch.edge_index_dict[edge_type],
             batch.n_id_dict[source],
             batch.batch_size,
             batch.edge_weight_dict.get(edge_type),
             _no_degrees,
         )
-        rows.append(convolve(own, (x[source], x[destination][: batch.batch_size]), of_relation))
+        rows.append(convolve(own, (x[source], x[destination][: batch.batch_size]), edges))
     return {batch.node_type: group(rows, conv.aggr)} if rows else {}
 
 

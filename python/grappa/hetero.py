@@ -7,7 +7,7 @@ from typing import Any
 from torch_geometric.data import HeteroData
 
 from ._types import Links
-from .graph import Graph
+from .graph import EdgeType, Graph
 from .pyg_loaders import DropIn, EdgeLoader, NodeLoader, nodes_of_mask
 from .samplers import Block
 from .typed import TypedLoader, relation_named, seed_groups, typed_graph
@@ -64,9 +64,9 @@ class HeteroNeighborLoader(_HeteroLoader, NodeLoader[HeteroData]):
 
     def _batch(self, entries: dict[str, Any]) -> HeteroData:
         data = self._data(entries)
-        for name, of_mask in self._input_id.items():
-            if of_mask is not None and "input_id" in data[name]:
-                data[name].input_id = of_mask[data[name].input_id.cpu()].to(data[name].input_id.device)
+        for name, nodes in self._input_id.items():
+            if nodes is not None and "input_id" in data[name]:
+                data[name].input_id = nodes[data[name].input_id.cpu()].to(data[name].input_id.device)
         return data if self.transform is None else self.transform(data)
 
 
@@ -107,7 +107,7 @@ class HeteroLinkNeighborLoader(EdgeLoader[HeteroData], _HeteroLoader):
         return data if self.transform is None else self.transform(data)
 
 
-def _relation_and_positives(edge_label_index: Any, graph: Graph) -> tuple[Any, Links]:
+def _relation_and_positives(edge_label_index: Any, graph: Graph) -> tuple[EdgeType, Links]:
     """The relation among the forms that PyTorch Geometric knows, and its positives.
 
     Raises:
@@ -116,15 +116,17 @@ def _relation_and_positives(edge_label_index: Any, graph: Graph) -> tuple[Any, L
     """
     value = edge_label_index
     if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], (tuple, list, str)):
-        named = relation_named(value[0], graph.edge_types)
-        if named is not None:
-            return named, value[1]
+        return _known_relation(value[0], graph), value[1]
     if isinstance(value, str) or isinstance(value, (tuple, list)) and all(isinstance(part, str) for part in value):
-        named = relation_named(value, graph.edge_types)
-        if named is None:
-            raise KeyError(f"the graph has no relation {value!r}; it has {graph.edge_types}")
-        return named, "train"
+        return _known_relation(value, graph), "train"
     raise TypeError(
         f"edge_label_index: name the relation of the positives, such as edge_label_index={graph.edge_types[0]!r}, or give a pair of a "
         'relation and its positives: an array of shape (2, e), or "train", "val" or "test"'
     )
+
+
+def _known_relation(name: Any, graph: Graph) -> EdgeType:
+    edge_type = relation_named(name, graph.edge_types)
+    if edge_type is None:
+        raise KeyError(f"the graph has no relation {name!r}; it has {graph.edge_types}")
+    return edge_type

@@ -58,7 +58,8 @@ class LayerBatch:
 @dataclass
 class TypedLayerBatch:
     """The in-edges of some nodes of a type, the destinations, for a layer of a model with types. Nodes of each type are numbered from 0.
-    Destinations are the first nodes of their type.
+    Destinations are the first nodes of their type. Sources lack their own in-edges and degrees, so a layer that divides by degrees of
+    sources, such as ``GCNConv``, cannot be computed.
 
     Example:
         >>> import torch
@@ -81,7 +82,7 @@ class TypedLayerBatch:
     edge_weight_dict: dict[tuple[str, str, str], torch.Tensor]
 
     @classmethod
-    def of(cls, batch: Neighborhood, device: torch.device) -> TypedLayerBatch:
+    def from_neighborhood(cls, batch: Neighborhood, device: torch.device) -> TypedLayerBatch:
         import torch
 
         def tensors(parts, name):

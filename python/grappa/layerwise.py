@@ -199,8 +199,9 @@ class _Run:
             for neighborhood in self.read(node_type, nodes):
                 for name, of_type in neighborhood.nodes.items():
                     members[name][of_type["positions"]] = True
-        found = {name: None if is_member.all() else np.flatnonzero(is_member) for name, is_member in members.items()}
-        return {name: nodes for name, nodes in found.items() if nodes is None or len(nodes)}
+        # A type without members has no states.
+        members = {name: is_member for name, is_member in members.items() if is_member.any()}
+        return {name: None if is_member.all() else np.flatnonzero(is_member) for name, is_member in members.items()}
 
     def compute(self, layers, node_type, wanted, device, result):
         """Computes all layers. `result` gets the rows of the last layer."""
@@ -209,13 +210,13 @@ class _Run:
             sets.insert(0, self.with_sources(sets[0]))
         self.inputs = sets[0]
         states: dict[str, _States] = {}
-        for index, (layer, of_layer) in enumerate(zip(layers, sets)):
+        for index, (layer, destinations) in enumerate(zip(layers, sets)):
             is_last, sinks = index + 1 == len(layers), {}
-            for name, nodes in of_layer.items():
+            for name, nodes in destinations.items():
                 sink = result if is_last else _States(self.scratch, nodes)
                 if index == 0:
                     read = self.read(name, nodes, features=True, edge_weights=self.edge_weights)
-                    batches = ((batch, {of: part["x"] for of, part in batch.nodes.items() if "x" in part}) for batch in read)
+                    batches = ((batch, {other: part["x"] for other, part in batch.nodes.items() if "x" in part}) for batch in read)
                 else:
                     batches = _with_states(states, self.read(name, nodes, edge_weights=self.edge_weights), self.memory // SHARE)
                 for batch, x in batches:
@@ -232,15 +233,15 @@ class _Run:
             states = sinks
 
     def rows(self, layer, name, batch, x, device) -> np.ndarray | None:
-        """What a layer returns for a neighborhood. None if it returns a dict without the type, as for one that no relation leads to."""
+        """What a layer returns for a neighborhood. None if it returns a dict without the destinations' type, to which no relation may lead."""
         import torch
 
         size, node_type = batch.batch_size, batch.node_type
-        x = {of: torch.as_tensor(rows).to(device) for of, rows in x.items()}
+        x = {other: torch.as_tensor(rows).to(device) for other, rows in x.items()}
         if isinstance(self.reader, StoreReader):
             rows = layer((x[NODE], x[NODE][:size]), self._layer_batch(batch, device))
         else:
-            rows = layer(x, TypedLayerBatch.of(batch, device))
+            rows = layer(x, TypedLayerBatch.from_neighborhood(batch, device))
             if isinstance(rows, dict):
                 if node_type not in rows:
                     return None

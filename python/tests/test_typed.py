@@ -395,6 +395,8 @@ def test_a_model_learns_links_of_a_relation(graph):
     [
         (None, TypeError, "name the relation of the positives"),
         (("author", "reads", "paper"), KeyError, "no relation"),
+        ((("author", "reads", "paper"), [[0], [0]]), KeyError, "no relation"),
+        (("author", "paper"), KeyError, "no relation"),
         ((("author", "writes", "paper"), [[300], [0]]), IndexError, "300"),
         ((("author", "writes", "paper"), "val"), grappa.Error, "val"),
     ],

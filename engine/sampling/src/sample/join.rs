@@ -9,8 +9,9 @@
 //! joined             seeds 0, seeds 1,  level 1 of 0, of 1,     level 2 of 0, of 1
 //! ```
 //!
-//! Each node type has levels of its own. So the destinations and sources of its blocks are prefixes of this list, as in any minibatch. No edge joins two
-//! parts. A node that is in two parts is in the list twice, with the edges that each part drew for it.
+//! Each node type has levels of its own. So the destinations and sources of its blocks are prefixes of this list, as in any
+//! minibatch. No edge joins two parts. A node that is in two parts is in the list twice, with the edges that each part drew
+//! for it.
 //!
 //! With [`Join::SharedInput`], a node has its features once: [`Minibatch::nodes`] has it once, and the edges of the last
 //! block come from these nodes. The parts of 16 partitions may have ten times as many nodes together as there are

@@ -384,6 +384,59 @@ fn negatives_of_a_relation_are_uniform_among_the_nodes_of_each_type() {
     assert_uniform(&sources, "sources of negatives");
 }
 
+/// The edges of each relation at the last of two hops, with the number of copies.
+fn edge_counts(
+    (graph, opened): (&TypedGraph, &grappa_storage::Graph),
+    batch: &Batch,
+) -> BTreeMap<(usize, NodeId, NodeId), usize> {
+    let shape = shape_of(opened);
+    let types = batch.minibatches();
+    let mut counts = BTreeMap::new();
+    for (number, relation) in graph.relations.iter().enumerate() {
+        let block = shape.block(types, number, 1);
+        for destination in 0..block.destinations {
+            let row = block.own.get(destination).map_or(destination, |&row| row as usize);
+            for edge in block.edges_of(destination) {
+                let source = types[relation.source].nodes[block.indices[edge] as usize];
+                *counts.entry((number, source, types[relation.destination].nodes[row])).or_default() += 1;
+            }
+        }
+    }
+    counts
+}
+
+#[test]
+fn minibatches_of_a_step_are_joined_for_each_type() {
+    let graph = TypedGraph::library();
+    let (_folder, opened) = graph.write();
+    let owners = [0, 1, 0, 1, 0, 1].map(|partition| Owners { base: PartitionId(partition), variable: None });
+    let assignment = Assignment::from_owners(1, 2, "fixed", &owners);
+    let run = |join_steps| {
+        let mut options = typed_options(&[&[-1, -1][..]; 5], ViewKind::Memory, 256 << 20);
+        options.minibatches.join_steps = join_steps;
+        let mut loader = Loader::of_graph(&opened, options);
+        loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
+        let (mut counts, mut batches, mut nodes) = (BTreeMap::new(), 0, 0);
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap();
+            assert_features(&graph, &batch);
+            for (edge, count) in edge_counts((&graph, &opened), &batch) {
+                *counts.entry(edge).or_insert(0) += count;
+            }
+            batches += 1;
+            nodes += batch.minibatches().iter().map(|minibatch| minibatch.nodes.len()).sum::<usize>();
+        }
+        (counts, batches, nodes)
+    };
+    let (separate, of_parts, nodes) = run(None);
+    for join in [Join::Apart, Join::SharedInput] {
+        let (joined, of_steps, joined_nodes) = run(Some(join));
+        assert!(joined == separate, "{join:?}");
+        assert!(2 * of_steps == of_parts && !joined.is_empty());
+        assert_eq!(joined_nodes == nodes, join == Join::Apart, "nodes are shared in a shared input alone");
+    }
+}
+
 /// Each seed of a batch, with the nodes of its part, against a batch of this seed alone.
 #[test]
 fn disjoint_seeds_of_several_types_have_neighborhoods_of_their_own() {
