@@ -58,7 +58,7 @@ impl Features {
                 let class_of = PatternClasses::new(classes.count, *scale, seed);
                 (classes.count, classes.noise, ClassOf::Pattern(class_of))
             }
-            Model::Rmat(_) | Model::Er(_) => {
+            Model::Rmat(_) | Model::Er(_) | Model::Relation(_) => {
                 return Self {
                     dim,
                     noise,

@@ -13,6 +13,7 @@ use crate::{
     block::BlockSampler,
     poisson::Poisson,
     random::{Purpose, Source, Stream},
+    relation::RelationSampler,
     rmat::RmatSampler,
 };
 
@@ -37,6 +38,24 @@ enum Sampler {
     Rmat(RmatSampler),
     Er { nodes: u64, degrees: Poisson },
     Sbm(BlockSampler),
+    Relation(RelationSampler),
+}
+
+/// The in-degree of a node.
+enum InDegree<'a> {
+    /// The first number of the node's stream gives it.
+    Drawn(&'a Poisson),
+    Exact(u64),
+}
+
+impl InDegree<'_> {
+    #[inline]
+    fn draw(&self, stream: &mut Stream) -> u64 {
+        match self {
+            Self::Drawn(degrees) => degrees.draw(stream.next_number()),
+            Self::Exact(degree) => *degree,
+        }
+    }
 }
 
 impl Generator {
@@ -58,6 +77,7 @@ impl Generator {
             Model::Rmat(rmat) => Sampler::Rmat(RmatSampler::new(rmat, seed)),
             Model::Er(er) => Sampler::Er { nodes: er.nodes, degrees: Poisson::new(er.edge_factor) },
             Model::Sbm(block) => Sampler::Sbm(BlockSampler::new(block, seed)),
+            Model::Relation(relation) => Sampler::Relation(RelationSampler::new(relation, seed)),
         };
         Ok(Self { recipe, sampler, lists: Source::new(seed, Purpose::Row), splits: Source::new(seed, Purpose::Split) })
     }
@@ -72,7 +92,15 @@ impl Generator {
         self.recipe.model.nodes()
     }
 
-    /// Expected number of edges. The actual number is Poisson-distributed with this mean.
+    /// Number of nodes that are sources. Of a relation, those of another type.
+    pub fn sources_max(&self) -> u64 {
+        match &self.recipe.model {
+            Model::Relation(relation) => relation.sources,
+            _ => self.nodes(),
+        }
+    }
+
+    /// Expected number of edges. The actual number is Poisson-distributed with this mean. Of a relation, it is exact.
     pub fn expected_edges(&self) -> f64 {
         self.nodes() as f64 * self.recipe.model.edge_factor()
     }
@@ -84,6 +112,7 @@ impl Generator {
             Sampler::Rmat(rmat) => &rmat.degrees[..],
             Sampler::Er { degrees, .. } => std::slice::from_ref(degrees),
             Sampler::Sbm(block) => &block.degrees,
+            Sampler::Relation(relation) => return relation.largest_degree(),
         };
         degrees.iter().map(Poisson::largest).max().unwrap_or(0)
     }
@@ -92,7 +121,10 @@ impl Generator {
     /// if that is large.
     #[inline]
     pub fn degree_bound(&self, label: u64) -> u64 {
-        self.degrees(label).largest()
+        match self.degrees(label) {
+            InDegree::Drawn(degrees) => degrees.largest(),
+            InDegree::Exact(degree) => degree,
+        }
     }
 
     /// The in-degree of `label`, without drawing its sources.
@@ -102,7 +134,7 @@ impl Generator {
     #[inline]
     pub fn degree(&self, label: u64) -> u64 {
         assert!(label < self.nodes(), "label {label} of {} nodes", self.nodes());
-        self.degrees(label).draw(self.lists.stream(label).next_number())
+        self.degrees(label).draw(&mut self.lists.stream(label))
     }
 
     /// The labels of the sources of `label`'s in-edges as drawn: unsorted, with parallel edges and self-loops.
@@ -142,7 +174,7 @@ impl Generator {
             ends.push(sources.len());
         }
         self.map(permutation, sources);
-        let bits = bits_for(self.nodes());
+        let bits = bits_for(self.sources_max());
         let mut start = 0;
         for &end in &*ends {
             sort_keys(&mut sources[start..end], scratch, bits);
@@ -164,16 +196,17 @@ impl Generator {
         let AdjacencyBuffer { sources, scratch, .. } = buffer;
         sources.clear();
         let mut stream = self.lists.stream(label);
-        let mut left = self.degrees(label).draw(stream.next_number());
-        while left > 0 {
-            let draws = left.min(WINDOW_DRAWS);
+        let degree = self.degrees(label).draw(&mut stream);
+        let mut drawn = 0;
+        while drawn < degree {
+            let draws = (degree - drawn).min(WINDOW_DRAWS);
             scratch.clear();
-            self.draw(label, draws, &mut stream, scratch);
+            self.draw(label, drawn, draws, &mut stream, scratch);
             self.map(permutation, scratch);
             sources.extend(scratch.iter().filter(|source| window.contains(source)));
-            left -= draws;
+            drawn += draws;
         }
-        sort_keys(sources, scratch, bits_for(self.nodes()));
+        sort_keys(sources, scratch, bits_for(self.sources_max()));
         sources
     }
 
@@ -184,7 +217,7 @@ impl Generator {
         // The first number of the stream gave the in-degree.
         stream.skip(1 + skipped * self.numbers_per_edge());
         buffer.sources.clear();
-        self.draw(label, count, &mut stream, &mut buffer.sources);
+        self.draw(label, skipped, count, &mut stream, &mut buffer.sources);
         &buffer.sources
     }
 
@@ -194,7 +227,7 @@ impl Generator {
         match &self.sampler {
             Sampler::Sbm(block) => Some(block.class(label)),
             Sampler::Rmat(rmat) => rmat.class(label),
-            Sampler::Er { .. } => None,
+            Sampler::Er { .. } | Sampler::Relation(_) => None,
         }
     }
 
@@ -203,7 +236,7 @@ impl Generator {
         match &self.recipe.model {
             Model::Sbm(block) => block.classes,
             Model::Rmat(rmat) => rmat.classes.as_ref().map_or(0, |classes| classes.count),
-            Model::Er(_) => 0,
+            Model::Er(_) | Model::Relation(_) => 0,
         }
     }
 
@@ -237,29 +270,31 @@ impl Generator {
     }
 
     #[inline]
-    fn degrees(&self, label: u64) -> &Poisson {
-        match &self.sampler {
+    fn degrees(&self, label: u64) -> InDegree<'_> {
+        InDegree::Drawn(match &self.sampler {
             Sampler::Rmat(rmat) => rmat.degree(label),
             Sampler::Er { degrees, .. } => degrees,
             Sampler::Sbm(block) => block.degree(label),
-        }
+            Sampler::Relation(relation) => return InDegree::Exact(relation.degree(label)),
+        })
     }
 
     #[inline]
     fn draw_list(&self, label: u64, out: &mut Vec<u64>) {
         assert!(label < self.nodes(), "label {label} of {} nodes", self.nodes());
         let mut stream = self.lists.stream(label);
-        let degree = self.degrees(label).draw(stream.next_number());
-        self.draw(label, degree, &mut stream, out);
+        let degree = self.degrees(label).draw(&mut stream);
+        self.draw(label, 0, degree, &mut stream, out);
     }
 
-    /// Draws the labels of the next `count` sources and appends them to `out`.
+    /// Draws the labels of the next `count` sources after the first `drawn` and appends them to `out`.
     #[inline]
-    fn draw(&self, label: u64, count: u64, stream: &mut Stream, out: &mut Vec<u64>) {
+    fn draw(&self, label: u64, drawn: u64, count: u64, stream: &mut Stream, out: &mut Vec<u64>) {
         match &self.sampler {
             Sampler::Rmat(rmat) => rmat.draw(label, count, stream, out),
             Sampler::Er { nodes, .. } => out.extend((0..count).map(|_| scale(stream.next_number(), *nodes))),
             Sampler::Sbm(block) => block.draw(label, count, stream, out),
+            Sampler::Relation(relation) => relation.draw(label, drawn, count, out),
         }
     }
 
@@ -269,13 +304,15 @@ impl Generator {
             Sampler::Rmat(rmat) => rmat.numbers_per_edge(),
             Sampler::Er { .. } => 1,
             Sampler::Sbm(_) => BlockSampler::NUMBERS_PER_EDGE,
+            // Its edges are numbered.
+            Sampler::Relation(_) => 0,
         }
     }
 
     /// Replaces labels by nodes.
     fn map(&self, permutation: Option<&Feistel>, labels: &mut [u64]) {
         if let Some(permutation) = permutation {
-            assert_eq!(permutation.size(), self.nodes(), "a permutation of the graph's nodes");
+            assert_eq!(permutation.size(), self.sources_max(), "a permutation of the sources");
             permutation.forward_all(labels);
         }
     }

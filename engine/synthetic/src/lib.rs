@@ -33,20 +33,24 @@ mod alias;
 mod block;
 mod features;
 mod generator;
+mod graph;
 mod lists;
 mod patterns;
 mod poisson;
 pub mod random;
 mod recipe;
+mod relation;
 mod rmat;
 
 pub use self::{
     block::BlockModel,
     features::Features,
     generator::Generator,
+    graph::{GraphRecipe, NodeTypeRecipe, RelationMember, RelationRecipe},
     lists::{AdjacencyBuffer, AdjacencyLists},
     patterns::RmatClasses,
     recipe::{ErdosRenyi, Model, Recipe, Split, SplitShares},
+    relation::{Degrees, RelationModel},
     rmat::Rmat,
 };
 

@@ -28,6 +28,12 @@ pub enum Purpose {
     Projection = 7,
     /// Classes of R-MAT's patterns; index 0 only.
     Pattern = 8,
+    /// Seed of a node type of a graph, by its number.
+    NodeType = 9,
+    /// Seed of a relation of a graph, by its number.
+    RelationSeed = 10,
+    /// Seed of the permutation that joins the ends of a relation's edges; index 0 only.
+    Relation = 11,
 }
 
 /// The random numbers of a seed for one purpose.

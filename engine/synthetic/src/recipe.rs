@@ -4,7 +4,7 @@ use grappa_formats::NODES_MAX;
 use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockModel, Rmat, poisson::MEAN_MAX};
+use crate::{BlockModel, RelationModel, Rmat, poisson::MEAN_MAX};
 
 /// Everything that determines a graph. Manifests record it as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,8 @@ pub enum Model {
     Er(ErdosRenyi),
     /// Stochastic block model: has classes, and features from which they can be learned.
     Sbm(BlockModel),
+    /// A relation of a graph with types: edges from the nodes of one type to those of another.
+    Relation(RelationModel),
 }
 
 /// The Erdős–Rényi model: in-degrees are Poisson-distributed with mean `edge_factor`, and all sources are equally likely.
@@ -122,11 +124,12 @@ impl Recipe {
     /// The same recipe with other splits.
     #[must_use]
     pub fn with_splits(self, shares: SplitShares) -> Self {
-        Self {
-            // Recipes of equal graphs are equal.
-            splits: (shares != SplitShares::default()).then_some(shares),
-            ..self
-        }
+        Self { splits: Self::splits_of(shares), ..self }
+    }
+
+    /// The splits of a recipe with these shares. Recipes of equal graphs are equal.
+    pub fn splits_of(shares: SplitShares) -> Option<SplitShares> {
+        (shares != SplitShares::default()).then_some(shares)
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -149,13 +152,14 @@ impl Recipe {
 }
 
 impl Model {
-    /// Number of nodes.
+    /// Number of nodes. Of a relation, those of its destinations.
     pub fn nodes(&self) -> u64 {
         match self {
             // `check` rejects a scale that is too large.
             Self::Rmat(rmat) => 1u64.checked_shl(rmat.scale).unwrap_or(u64::MAX),
             Self::Er(er) => er.nodes,
             Self::Sbm(block) => block.nodes,
+            Self::Relation(relation) => relation.nodes,
         }
     }
 
@@ -165,10 +169,14 @@ impl Model {
             Self::Rmat(rmat) => rmat.edge_factor,
             Self::Er(er) => er.edge_factor,
             Self::Sbm(block) => block.edge_factor,
+            Self::Relation(relation) => relation.edges as f64 / relation.nodes as f64,
         }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
+        if let Self::Relation(relation) = self {
+            return relation.check();
+        }
         let (nodes, edge_factor) = (self.nodes(), self.edge_factor());
         if !(0.0..=MEAN_MAX).contains(&edge_factor) {
             return Err(Error::out_of_range("the edge factor", format!("0 to {MEAN_MAX}"), edge_factor));

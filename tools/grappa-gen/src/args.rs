@@ -1,5 +1,7 @@
 //! The command line, and its translation to the options of the engine.
 
+mod typed;
+
 use std::{ffi::OsString, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
 
 use anyhow::{anyhow, bail};
@@ -15,9 +17,11 @@ use grappa_engine::{
     formats::features::DIM_MAX,
     generate::{
         BlockModel, EdgeListFormat, EdgeOptions, ErdosRenyi, FeatureDtype, FeatureOptions, FeatureSource, Generator,
-        Model, Recipe, Rmat, RmatClasses, SelfLoops, SplitShares, StoreOptions,
+        GraphOptions, Model, Recipe, Rmat, RmatClasses, SelfLoops, SplitShares, StoreOptions,
     },
 };
+
+use self::typed::TypedArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -87,6 +91,19 @@ enum ModelArgs {
         #[command(flatten)]
         splits: Splits,
     },
+    /// A graph with several node types and relations
+    ///
+    /// A relation has an exact number of edges. Both ends of an edge are drawn alone, by degree. Features of a type with classes are noisy
+    /// points around a center of each class; edges do not depend on classes.
+    #[command(after_long_help = "\
+Examples:
+  A shop, with reverse relations:
+    grappa-gen typed --nodes user=100000 --nodes item=20000 --edges user:buys:item=1000000 --reverse --classes item=10 \
+     --feature-dim item=64 --out shop.grappa
+
+  A graph like ogbn-mag, of any size:
+    grappa-gen typed --preset mag --total-edges 20000000 --reverse --feature-dim paper=128 --classes paper=349 --out mag.grappa")]
+    Typed(TypedArgs),
 }
 
 #[derive(Debug, Args)]
@@ -284,6 +301,8 @@ pub enum Output {
     Store(StoreOptions),
     /// Files of edges and nodes.
     Files(FileOptions),
+    /// A graph with types.
+    Graph(GraphOptions),
 }
 
 /// Files of edges and nodes to make.
@@ -318,13 +337,14 @@ impl GenArgs {
         let matches = Self::command().try_get_matches_from(line)?;
         let args = Self::from_arg_matches(&matches)?;
         let (_, of_model) = matches.subcommand().expect("a model is required");
-        let mut given = OF_STORES.iter().filter(|id| of_model.value_source(id) == Some(ValueSource::CommandLine));
-        let output = match given.next() {
-            Some(id) if args.model.common().output.kind.is_some() => {
+        let makes_files = args.model.common().is_some_and(|common| common.output.kind.is_some());
+        let is_set = |id: &&&str| of_model.value_source(id) == Some(ValueSource::CommandLine);
+        let output = match OF_STORES.iter().filter(|_| makes_files).find(is_set) {
+            Some(id) => {
                 let option = id.replace('_', "-");
                 Err(anyhow!("--{option} is for stores only: leave it out, or use --as store"))
             }
-            _ => args.output(),
+            None => args.output(),
         };
         let output = output.map_err(|error| Self::command().error(ErrorKind::ValueValidation, error))?;
         Ok((args, output))
@@ -332,8 +352,11 @@ impl GenArgs {
 
     /// The job that the options describe.
     fn output(&self) -> anyhow::Result<Output> {
-        let common = self.model.common();
-        let recipe = Recipe::new(self.model.model()?, common.seed).with_splits(self.model.splits()?);
+        let common = match &self.model {
+            ModelArgs::Typed(typed) => return Ok(Output::Graph(typed.options()?)),
+            ModelArgs::Rmat { common, .. } | ModelArgs::Er { common } | ModelArgs::Sbm { common, .. } => common,
+        };
+        let recipe = Recipe::new(self.model.model(common)?, common.seed).with_splits(self.model.splits()?);
         let threads = common.threads.map_or_else(std::thread::available_parallelism, Ok)?;
         if let (FeatureSource::Procedural, FeatureDtype::F16 | FeatureDtype::Bf16 | FeatureDtype::Int8) =
             (&common.features.features, common.features.feature_dtype)
@@ -365,9 +388,9 @@ impl GenArgs {
         }))
     }
 
-    /// The least bytes that the output takes; the real size is larger. For a part of a graph, 0.
+    /// The least bytes that the output takes; the real size is larger. For a part of a graph, and for a graph with types, 0.
     pub fn least_bytes(&self) -> u64 {
-        let common = self.model.common();
+        let Some(common) = self.model.common() else { return 0 };
         if common.output.only_chunks.is_some() {
             return 0;
         }
@@ -416,18 +439,18 @@ impl Common {
 }
 
 impl ModelArgs {
-    fn common(&self) -> &Common {
+    /// The options of all graphs without types.
+    fn common(&self) -> Option<&Common> {
         match self {
-            Self::Rmat { common, .. } | Self::Er { common } | Self::Sbm { common, .. } => common,
+            Self::Rmat { common, .. } | Self::Er { common } | Self::Sbm { common, .. } => Some(common),
+            Self::Typed(_) => None,
         }
     }
 
     fn splits(&self) -> anyhow::Result<SplitShares> {
         let shares = match *self {
-            Self::Rmat { splits, .. } | Self::Sbm { splits, .. } => {
-                SplitShares { train: splits.train_fraction, val: splits.val_fraction, test: splits.test_fraction }
-            }
-            Self::Er { .. } => SplitShares::default(),
+            Self::Rmat { splits, .. } | Self::Sbm { splits, .. } => splits.shares(),
+            Self::Er { .. } | Self::Typed(_) => SplitShares::default(),
         };
         if let Self::Rmat { classes, .. } = self
             && classes.classes.is_none()
@@ -438,8 +461,7 @@ impl ModelArgs {
         Ok(shares)
     }
 
-    fn model(&self) -> anyhow::Result<Model> {
-        let Common { size, edge_factor, .. } = self.common();
+    fn model(&self, Common { size, edge_factor, .. }: &Common) -> anyhow::Result<Model> {
         let (nodes, edge_factor) = (size.nodes(), *edge_factor);
         Ok(match *self {
             Self::Rmat {
@@ -466,7 +488,14 @@ impl ModelArgs {
             Self::Sbm { blocks: Blocks { classes, homophily, degree_growth, noise }, .. } => {
                 Model::Sbm(BlockModel { nodes, edge_factor, classes, homophily, degree_growth, noise })
             }
+            Self::Typed(_) => unreachable!("a graph with types has no options of other models"),
         })
+    }
+}
+
+impl Splits {
+    fn shares(self) -> SplitShares {
+        SplitShares { train: self.train_fraction, val: self.val_fraction, test: self.test_fraction }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod args;
 mod files;
+mod graph;
 
 use std::{ffi::OsString, path::Path, time::Instant};
 
@@ -57,6 +58,7 @@ fn run(args: &GenArgs, output: Output, console: &Console) -> anyhow::Result<()> 
                 ..Built::new(name, begin.elapsed(), made.edges_drawn)
             }
         }
+        Output::Graph(options) => return graph::generate(&options, console),
         Output::Files(options) if options.edges.as_os_str() == "-" => {
             if console.json() {
                 bail!("--out - prints the edges on stdout, so --json is not possible; give --out a file");

@@ -4,6 +4,7 @@
 //! generated alone, in its final order, without an external sort.
 
 mod edge_list;
+pub mod graph;
 mod node_files;
 pub mod store;
 

@@ -34,8 +34,11 @@ impl Generation<'_> {
         features: Option<(FeatureLayout, &Features)>,
         chunk: ChunkId,
     ) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let (done, mut files) = self.adjacency(folder, chunk)?;
-        let span = ChunkSpan::for_chunk(&self.chunks, chunk);
+        let (done, mut files) = match self.has_edges {
+            true => self.adjacency(folder, chunk)?,
+            false => (ChunkDone { edges: 0, drawn: 0, bucket_edges: Vec::new(), files: Vec::new() }, Vec::new()),
+        };
+        let span = ChunkSpan::for_chunk(&self.nodes.chunks, chunk);
         if let Some((layout, features)) = features {
             let meta = FeaturesMeta { span, layout, with_features: false }.encode();
             let path = folder.chunk(chunk)?.join("features");
@@ -61,11 +64,12 @@ impl Generation<'_> {
 
     /// Writes the adjacency lists of a chunk.
     fn adjacency(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let mut writer = AdjacencyWriter::create(folder, &self.chunks, chunk, false, None)?;
+        let mut writer = AdjacencyWriter::create(folder, self.ends(), chunk, false, None)?;
         let mut drawn = 0;
         let pool = Mutex::new(Vec::new());
-        let nodes = self.chunks.range(chunk);
-        let (mut next_node, mut labels) = (nodes.start, LabelBlocks::new(self.permutation.as_ref(), nodes).peekable());
+        let nodes = self.nodes.chunks.range(chunk);
+        let (mut next_node, mut labels) =
+            (nodes.start, LabelBlocks::new(self.nodes.permutation.as_ref(), nodes).peekable());
         in_order(
             self.teams.team_threads,
             self.teams.window,
@@ -101,7 +105,8 @@ impl Generation<'_> {
         if piece.is_large {
             piece.reserved = Some(self.gate.take(piece.bound * EDGE_COST));
         }
-        self.generator.adjacency_lists(&piece.labels, self.permutation.as_ref(), &mut piece.lists);
+        let permutation = self.source_nodes().permutation.as_ref();
+        self.generator.adjacency_lists(&piece.labels, permutation, &mut piece.lists);
         piece.drawn = piece.lists.lists().edges() as u64;
         piece.lists.apply(self.options.edge_options, piece.first_node);
         if piece.is_large {
@@ -135,7 +140,7 @@ impl Generation<'_> {
             |nodes| {
                 let mut bytes = Vec::with_capacity((nodes.end - nodes.start) as usize * row_bytes as usize);
                 let mut state = S::default();
-                for label in LabelBlocks::new(self.permutation.as_ref(), nodes) {
+                for label in LabelBlocks::new(self.nodes.permutation.as_ref(), nodes) {
                     row(label, &mut state, &mut bytes);
                 }
                 Ok(bytes)

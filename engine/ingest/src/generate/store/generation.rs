@@ -21,8 +21,8 @@ use grappa_formats::{
 use grappa_io::{
     Error, Result, durable::Destination, journal::Journal, memory::MemoryGate, progress::Progress, workers,
 };
-use grappa_storage::writer::{AdjacencyWriter, JOURNAL, StoreFolder, finished};
-use grappa_synthetic::{Generator, Split};
+use grappa_storage::writer::{AdjacencyWriter, EndChunks, JOURNAL, StoreFolder, finished};
+use grappa_synthetic::{Generator, Model, Split};
 use roaring::RoaringTreemap;
 
 use super::{
@@ -44,19 +44,56 @@ const SPLITS: [Split; 3] = [Split::Train, Split::Val, Split::Test];
 /// If the options contradict each other, the budget does not hold the largest adjacency list, or a file can't be read or
 /// written. After an I/O error the unfinished store stays, and a run with `options.resume` continues it.
 pub fn generate_store(options: &StoreOptions, progress: &dyn Progress) -> Result<StoreSummary> {
-    let generation = Generation::new(options, progress)?;
+    if matches!(options.recipe.model, Model::Relation(_)) {
+        return Err(Error::conflict("a relation is a part of a graph with types", "generate the graph"));
+    }
+    let generation = Generation::new(options, Member::Store, progress)?;
     let out = Destination { path: &options.out, replaces: options.replace };
     let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
     generation.finish(&folder).map_err(|error| folder.failed(begun, error))
 }
 
-/// A store that is generated.
-pub(super) struct Generation<'a> {
-    pub(super) options: &'a StoreOptions,
-    pub(super) generator: Generator,
+/// The part of a graph that a store is.
+pub enum Member {
+    /// All of it: nodes and the edges between them.
+    Store,
+    /// The nodes of a type.
+    NodeType,
+    /// The edges from the nodes of one type to those of another.
+    Relation {
+        /// The nodes at the sources.
+        sources: NodeLayout,
+        /// The nodes at the destinations.
+        destinations: NodeLayout,
+    },
+}
+
+/// The order of the nodes of a store or type, and their chunks.
+#[derive(Clone)]
+pub struct NodeLayout {
     /// The node permutation. Without one, a node is its own label.
     pub(super) permutation: Option<Feistel>,
     pub(super) chunks: ChunkMap,
+}
+
+impl NodeLayout {
+    /// The layout of the nodes that the options describe.
+    pub fn new(options: &StoreOptions) -> Result<Self> {
+        let generator = Generator::new(options.recipe.clone())?;
+        let permutation = options.random_permutation.then(|| Feistel::new(generator.nodes(), options.recipe.seed));
+        Ok(Self { permutation, chunks: options.chunk_map(&generator)? })
+    }
+}
+
+/// A store that is generated.
+pub struct Generation<'a> {
+    pub(super) options: &'a StoreOptions,
+    pub(super) generator: Generator,
+    /// The nodes; of a relation, the destinations.
+    pub(super) nodes: NodeLayout,
+    /// The sources of a relation. Those of a store are its nodes.
+    sources: Option<NodeLayout>,
+    pub(super) has_edges: bool,
     /// The chunks to generate.
     chosen_chunks: BTreeSet<u32>,
     pub(super) features: Option<FeatureLayout>,
@@ -69,24 +106,30 @@ pub(super) struct Generation<'a> {
 }
 
 impl<'a> Generation<'a> {
-    fn new(options: &'a StoreOptions, progress: &'a dyn Progress) -> Result<Self> {
+    /// Checks the options and the memory.
+    pub fn new(options: &'a StoreOptions, member: Member, progress: &'a dyn Progress) -> Result<Self> {
         assert!(!options.edge_options.undirected, "generated graphs have no reverse edges");
         workers::check_threads(options.threads)?;
         let generator = Generator::new(options.recipe.clone())?;
-        let nodes = generator.nodes();
-        let chunks = options.chunk_map(&generator)?;
-        let chosen_chunks = options.chosen_chunks(&chunks)?;
+        let has_edges = !matches!(member, Member::NodeType);
+        let (nodes, sources) = match member {
+            Member::Store | Member::NodeType => (NodeLayout::new(options)?, None),
+            Member::Relation { sources, destinations } => (destinations, Some(sources)),
+        };
+        let chosen_chunks = options.chosen_chunks(&nodes.chunks)?;
+        let source_chunks = has_edges.then(|| &sources.as_ref().unwrap_or(&nodes).chunks);
         let labels = (generator.classes() > 0).then(|| LabelSpec::new(LabelKind::Single, generator.classes()));
         let features = options.features.as_ref().map(|f| FeatureLayout::new(f.dtype, f.dim));
-        let reserved = ReservedMemory::new(options, &generator, &chunks, &chosen_chunks);
+        let reserved = ReservedMemory::new(options, &generator, &nodes.chunks, source_chunks, &chosen_chunks);
         let memory = options.memory.saturating_sub(reserved.total());
         let teams = TeamPlan::new(memory, options.threads, chosen_chunks.len());
         let run = Self {
             options,
-            permutation: options.random_permutation.then(|| Feistel::new(nodes, options.recipe.seed)),
             features,
             generator,
-            chunks,
+            nodes,
+            sources,
+            has_edges,
             chosen_chunks,
             labels,
             reserved,
@@ -100,7 +143,7 @@ impl<'a> Generation<'a> {
 
     /// Fails if the smallest windows, the largest adjacency list or a split do not fit in the budget.
     fn check_memory(&self) -> Result<()> {
-        let mut least = PIECE_EDGES * EDGE_COST * self.teams.teams as u64;
+        let mut least = if self.has_edges { PIECE_EDGES * EDGE_COST * self.teams.teams as u64 } else { 0 };
         if self.features.is_some() || self.labels.is_some() {
             least = least.max(COLUMN_WINDOW_BYTES * (self.teams.team_threads * self.teams.teams) as u64);
         }
@@ -111,7 +154,7 @@ impl<'a> Generation<'a> {
                 let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
                 ("the features' mean of each class".to_owned(), remedy)
             } else if buckets > least / 2 {
-                let operation = plan::edge_buckets(&self.chunks, self.chosen_chunks.len() as u64);
+                let operation = plan::edge_buckets(self.ends(), self.chosen_chunks.len() as u64);
                 (operation, "raise --memory, or give fewer --chunks, or make fewer of them with --only-chunks")
             } else {
                 let remedy = "raise --memory, give more --chunks, or use fewer --threads";
@@ -122,7 +165,7 @@ impl<'a> Generation<'a> {
         let largest = match self.generator.largest_degree_estimate() {
             estimate if self.teams.holds_list(estimate) => 0,
             // The estimate is about the whole graph. A slice need not have the largest adjacency list.
-            estimate if self.chosen_chunks.len() == self.chunks.chunks() as usize => estimate,
+            estimate if self.chosen_chunks.len() == self.nodes.chunks.chunks() as usize => estimate,
             _ => self.largest_degree()?,
         };
         if !self.teams.holds_list(largest) {
@@ -136,7 +179,7 @@ impl<'a> Generation<'a> {
             });
         }
         if self.labels.is_some() {
-            let nodes: u64 = self.chosen_chunks.iter().map(|&chunk| self.chunks.len(ChunkId(chunk))).sum();
+            let nodes: u64 = self.chosen_chunks.iter().map(|&chunk| self.nodes.chunks.len(ChunkId(chunk))).sum();
             let bytes = nodes.div_ceil(8) * SPLIT_COST;
             if bytes > self.options.memory {
                 return Err(Error::Budget {
@@ -150,13 +193,23 @@ impl<'a> Generation<'a> {
         Ok(())
     }
 
+    /// The chunks of both ends of edges.
+    pub(super) fn ends(&self) -> EndChunks<'_> {
+        EndChunks { destinations: &self.nodes.chunks, sources: &self.source_nodes().chunks }
+    }
+
+    /// The nodes that are sources of edges.
+    pub(super) fn source_nodes(&self) -> &NodeLayout {
+        self.sources.as_ref().unwrap_or(&self.nodes)
+    }
+
     /// The largest in-degree of the chunks to generate, or 0 if none exceeds the window.
     fn largest_degree(&self) -> Result<u64> {
         self.progress.stage("looking for large adjacency lists", None);
         let chosen_chunks: Vec<_> = self.chosen_chunks.iter().copied().map(ChunkId).collect();
         let largest = AtomicU64::new(0);
         workers::for_each(self.options.threads, &chosen_chunks, |chunk| {
-            let labels = LabelBlocks::new(self.permutation.as_ref(), self.chunks.range(chunk));
+            let labels = LabelBlocks::new(self.nodes.permutation.as_ref(), self.nodes.chunks.range(chunk));
             let mut found = 0;
             for label in labels {
                 if self.generator.degree_bound(label) > found.max(self.teams.window) {
@@ -169,7 +222,8 @@ impl<'a> Generation<'a> {
         Ok(largest.into_inner())
     }
 
-    fn finish(&self, folder: &StoreFolder) -> Result<StoreSummary> {
+    /// Writes the store, or what is missing of it.
+    pub fn finish(&self, folder: &StoreFolder) -> Result<StoreSummary> {
         let path = folder.path().join(JOURNAL);
         let earlier = match path.exists() {
             true => Some(journal::resume(folder.path(), &self.fingerprint())?),
@@ -208,7 +262,7 @@ impl<'a> Generation<'a> {
     /// Everything that the store depends on. A run can be resumed only with an equal fingerprint.
     fn fingerprint(&self) -> BTreeMap<String, String> {
         let chunks: Vec<_> = self.chosen_chunks.iter().collect();
-        let chunks = match chunks.len() == self.chunks.chunks() as usize {
+        let chunks = match chunks.len() == self.nodes.chunks.chunks() as usize {
             true => "all".to_owned(),
             false => chunks.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         };
@@ -229,7 +283,7 @@ impl<'a> Generation<'a> {
         let values = [
             ("graph", self.options.recipe.to_json()),
             ("--assign", assign.to_owned()),
-            ("--chunks", self.chunks.chunks().to_string()),
+            ("--chunks", self.nodes.chunks.chunks().to_string()),
             ("--only-chunks", chunks),
             ("--self-loops", format!("{:?}", edge_options.self_loops).to_lowercase()),
             ("version", self.options.writer.clone()),
@@ -242,21 +296,25 @@ impl<'a> Generation<'a> {
         let edges = done.values().map(|chunk| chunk.edges).sum();
         let edges_read = done.values().map(|chunk| chunk.drawn).sum();
         // The edge buckets may take most of the memory, so they are moved, not copied.
-        let chunks = (0..self.chunks.chunks()).map(|chunk| match done.remove(&chunk) {
+        let chunks = (0..self.nodes.chunks.chunks()).map(|chunk| match done.remove(&chunk) {
             Some(done) => ChunkEntry::of_buckets(done.bucket_edges),
             None => ChunkEntry::absent(false),
         });
         let features = self.options.features.as_ref().zip(self.features);
         Manifest {
-            sources: Sources::Nodes,
+            sources: match (&self.sources, self.has_edges) {
+                (Some(sources), _) => Sources::Type(sources.chunks.starts().to_vec()),
+                (None, true) => Sources::Nodes,
+                (None, false) => Sources::None,
+            },
             writer: self.options.writer.clone(),
-            nodes: self.chunks.nodes(),
+            nodes: self.nodes.chunks.nodes(),
             edges,
-            chunk_starts: self.chunks.starts().to_vec(),
+            chunk_starts: self.nodes.chunks.starts().to_vec(),
             chunks: chunks.collect(),
             ids: IdSpec {
                 external: ExternalIds::Dense,
-                permutation: match self.options.random_permutation {
+                permutation: match self.options.random_permutation && self.sources.is_none() {
                     true => PermutationSpec::Feistel(self.options.recipe.seed),
                     false => PermutationSpec::Identity,
                 },
@@ -288,9 +346,9 @@ impl<'a> Generation<'a> {
         let missing: Vec<_> =
             self.chosen_chunks.iter().copied().filter(|chunk| !done.contains_key(chunk)).map(ChunkId).collect();
         // Without a permutation, the first chunks may have much longer adjacency lists, so the size of a slice is unknown.
-        let known = self.options.random_permutation || self.chosen_chunks.len() == self.chunks.chunks() as usize;
-        let nodes: u64 = missing.iter().map(|&chunk| self.chunks.len(chunk)).sum();
-        let edge_bytes = self.generator.expected_edges() * 8.0 / self.chunks.nodes() as f64;
+        let known = self.options.random_permutation || self.chosen_chunks.len() == self.nodes.chunks.chunks() as usize;
+        let nodes: u64 = missing.iter().map(|&chunk| self.nodes.chunks.len(chunk)).sum();
+        let edge_bytes = self.generator.expected_edges() * 8.0 / self.nodes.chunks.nodes() as f64;
         let bytes = known.then(|| (nodes as f64 * edge_bytes) as u64 + nodes * self.column_bytes());
         self.progress.stage("generating chunks", bytes);
         let features = self.stored_features().map(|layout| self.generator.features(layout.dim as usize));
@@ -334,8 +392,8 @@ impl<'a> Generation<'a> {
         for split in SPLITS {
             let set = Mutex::new(RoaringTreemap::new());
             workers::for_each(self.options.threads, &chosen_chunks, |chunk| {
-                let range = self.chunks.range(chunk);
-                let mut labels = LabelBlocks::new(self.permutation.as_ref(), range.clone());
+                let range = self.nodes.chunks.range(chunk);
+                let mut labels = LabelBlocks::new(self.nodes.permutation.as_ref(), range.clone());
                 let nodes =
                     range.filter(|_| labels.next().is_some_and(|label| self.generator.split(label) == Some(split)));
                 let part = RoaringTreemap::from_sorted_iter(nodes).expect("a range ascends");
@@ -343,7 +401,7 @@ impl<'a> Generation<'a> {
                 Ok(())
             })?;
             let set = set.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let (entry, file) = folder.write_split(split.name(), self.chunks.nodes(), &set)?;
+            let (entry, file) = folder.write_split(split.name(), self.nodes.chunks.nodes(), &set)?;
             entries.push(entry);
             files.push(file);
         }
@@ -363,14 +421,23 @@ struct ReservedMemory {
 }
 
 impl ReservedMemory {
-    fn new(options: &StoreOptions, generator: &Generator, chunks: &ChunkMap, chosen_chunks: &BTreeSet<u32>) -> Self {
+    /// `sources` are the chunks of the sources of edges, if there are edges.
+    fn new(
+        options: &StoreOptions,
+        generator: &Generator,
+        chunks: &ChunkMap,
+        sources: Option<&ChunkMap>,
+        chosen_chunks: &BTreeSet<u32>,
+    ) -> Self {
         let largest = chosen_chunks.iter().map(|&chunk| chunks.len(ChunkId(chunk))).max().unwrap_or(0);
         let teams = TeamPlan::teams(options.threads, chosen_chunks.len()) as u64;
         let features = options.stored_features();
         Self {
-            directories: teams * AdjacencyWriter::directory_bytes(largest),
+            directories: sources.map_or(0, |_| teams * AdjacencyWriter::directory_bytes(largest)),
             class_means: features.map_or(0, |features| generator.features_memory(features.dim as usize)),
-            buckets: plan::buckets_memory(chunks, chosen_chunks.len() as u64),
+            buckets: sources.map_or(0, |sources| {
+                plan::buckets_memory(EndChunks { destinations: chunks, sources }, chosen_chunks.len() as u64)
+            }),
         }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// One line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Record {
+pub enum Record {
     /// The run began. Has the fingerprint: name and value of each option that the store depends on.
     Started(BTreeMap<String, String>),
     /// The files of a chunk are on disk.
@@ -17,20 +17,17 @@ pub(super) enum Record {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct ChunkDone {
-    pub(super) edges: u64,
+pub struct ChunkDone {
+    pub edges: u64,
     /// Number of edges before the edge options were applied.
-    pub(super) drawn: u64,
+    pub drawn: u64,
     /// Number of edges by chunk of the source.
-    pub(super) bucket_edges: Vec<u64>,
-    pub(super) files: Vec<FileEntry>,
+    pub bucket_edges: Vec<u64>,
+    pub files: Vec<FileEntry>,
 }
 
 /// Reads the journal of an earlier run. Returns the chunks that it finished.
-pub(super) fn resume(
-    folder: &Path,
-    fingerprint: &BTreeMap<String, String>,
-) -> Result<(Journal, BTreeMap<u32, ChunkDone>)> {
+pub fn resume(folder: &Path, fingerprint: &BTreeMap<String, String>) -> Result<(Journal, BTreeMap<u32, ChunkDone>)> {
     let (journal, records) = resume_journal(folder, fingerprint, |first| match first {
         Record::Started(before) => Some(before),
         Record::Chunk(..) => None,

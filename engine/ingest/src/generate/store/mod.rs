@@ -30,6 +30,7 @@ mod pieces;
 mod team_plan;
 
 pub use self::{
-    generation::generate_store,
+    generation::{Generation, Member, NodeLayout, generate_store},
+    journal::{Record as GenerationRecord, resume as resume_generation},
     options::{FeatureOptions, StoreOptions, StoreSummary},
 };
