@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal, Sequence, TypedDict
+from typing import Any, Literal, Mapping, Sequence, TypedDict
 
 Path = str | os.PathLike[str]
 
@@ -136,7 +136,7 @@ class IngestOptions(TypedDict, total=False):
 
 
 class GenerateOptions(TypedDict, total=False):
-    """Options of `grappa.generate`, of all models."""
+    """Options of `grappa.generate`, of all models of one node type."""
 
     #: Probability that a bit of the source id is 0 and the same bit of the destination id is 0.
     a: float
@@ -190,6 +190,49 @@ class GenerateOptions(TypedDict, total=False):
     test_fraction: float
     #: Number of worker threads.
     threads: int
+    #: Share of the nodes to train on.
+    train_fraction: float
+    #: Share of the nodes for validation.
+    val_fraction: float
+
+
+class GenerateGraphOptions(TypedDict, total=False):
+    """Options of `grappa.generate` of a graph with several node types."""
+
+    #: Assignment of the nodes of a type to chunks.
+    assign: Literal["random", "range"]
+    #: Classes of a node type, such as paper=349; its nodes then have labels and splits, and features with a mean for each class.
+    classes: Mapping[str, int]
+    #: Degrees at both ends of relations: for all, or for one, as in writes=even.
+    degrees: str | Mapping[str, str]
+    #: A relation between two types and its number of edges.
+    edges: Mapping[tuple[str, str, str], int]
+    #: Features of a node type, such as paper=128.
+    feature_dim: Mapping[str, int]
+    #: Type of a stored feature value; procedural features are f32.
+    feature_dtype: Literal["f32", "f16", "bf16", "int8"]
+    #: Whether the store contains the features.
+    features: Literal["stored", "procedural"]
+    #: Replace the graph of out= when the new one is complete.
+    force: bool
+    #: Memory limit, such as 512MiB or 2GiB.
+    memory: int | str
+    #: A node type and its number of nodes, such as paper=700000.
+    nodes: Mapping[str, int]
+    #: Node types and relations like those of a known kind of graph; total_edges= is their size.
+    preset: Literal["mag", "shop"]
+    #: Continue a run that was stopped or killed, with the same options.
+    resume: bool
+    #: Give each relation R a reverse relation rev_R with the same edges in the other direction.
+    reverse: bool
+    #: Seed of the graph and of the random node permutations.
+    seed: int
+    #: Share of the nodes for the test; a node of none of the three shares is in no split.
+    test_fraction: float
+    #: Number of worker threads.
+    threads: int
+    #: Edges of all relations of the preset, without reverse relations.
+    total_edges: int
     #: Share of the nodes to train on.
     train_fraction: float
     #: Share of the nodes for validation.

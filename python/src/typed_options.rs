@@ -42,6 +42,16 @@ const OF_TRAIN: [(&str, &str, &str); 7] = [
     ("workers", "int", "Number of processes to start on this host"),
 ];
 
+/// The model of graphs with several node types, and its options that are mappings.
+const TYPED: &str = "typed";
+const OF_TYPES: [(&str, &str); 5] = [
+    ("classes", "Mapping[str, int]"),
+    ("degrees", "str | Mapping[str, str]"),
+    ("edges", "Mapping[tuple[str, str, str], int]"),
+    ("feature_dim", "Mapping[str, int]"),
+    ("nodes", "Mapping[str, int]"),
+];
+
 /// A type by the name of its option, with a description.
 type Declared = BTreeMap<String, (String, String)>;
 
@@ -58,7 +68,7 @@ const OF_PREDICT: [(&str, &str, &str); 4] = [
 pub fn typed_options() -> String {
     let (ingest, generate, store) = (grappa_ingest::command(), grappa_gen::command(), grappa_store::command());
     let mut text = "\"\"\"The options of the programs as keyword arguments. Generated from their declarations: `grappa._grappa.typed_options()`.\
-                    \"\"\"\n\nfrom __future__ import annotations\n\nimport os\nfrom typing import Any, Literal, Sequence, TypedDict\n\nPath = \
+                    \"\"\"\n\nfrom __future__ import annotations\n\nimport os\nfrom typing import Any, Literal, Mapping, Sequence, TypedDict\n\nPath = \
                     str | os.PathLike[str]\n"
         .to_owned();
     let mut of_ingest = declared(&ingest);
@@ -69,8 +79,17 @@ pub fn typed_options() -> String {
         }
     }
     text += &class("IngestOptions", "`grappa.ingest`", of_ingest);
-    let models = generate.get_subcommands().map(declared);
-    text += &class("GenerateOptions", "`grappa.generate`, of all models", models.flatten().collect());
+    let (typed, models): (Vec<_>, Vec<_>) = generate.get_subcommands().partition(|model| model.get_name() == TYPED);
+    let models = models.into_iter().flat_map(declared);
+    text += &class("GenerateOptions", "`grappa.generate`, of all models of one node type", models.collect());
+    let mut of_types: Declared = typed.into_iter().flat_map(declared).collect();
+    let edges = "A relation between two types and its number of edges";
+    of_types.insert("edges".to_owned(), (String::new(), edges.to_owned()));
+    for (name, kind) in OF_TYPES {
+        let (declared, _) = of_types.get_mut(name).expect("the model has this option");
+        kind.clone_into(declared);
+    }
+    text += &class("GenerateGraphOptions", "`grappa.generate` of a graph with several node types", of_types);
     for command in ["info", "verify", "repartition", "preaggregate", "add-features"] {
         let found = store.find_subcommand(command).expect("the program has this command");
         let name: String = command.split('-').map(capitalized).collect();

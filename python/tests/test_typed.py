@@ -277,6 +277,20 @@ def test_partitions_divide_the_seeds(data, graph, partitions):
     assert sorted(set(seen)) == data["paper"].train_mask.nonzero().flatten().tolist()
 
 
+def test_a_generated_graph_has_the_types_that_were_asked_for(tmp_path):
+    sizes, bought = {"user": 200, "item": 90}, ("user", "buys", "item")
+    options = {"nodes": sizes, "edges": {bought: 1500}, "feature_dim": {"item": 6}, "classes": {"item": 3}, "degrees": {"buys": "even"}}
+    graph = grappa.generate("typed", out=tmp_path / "shop.grappa", reverse=True, **options)
+    assert graph.edge_types == [bought, ("item", "rev_buys", "user")]
+    assert graph.ingested["node_types"] == [{"name": name, "nodes": nodes} for name, nodes in sizes.items()]
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1], ("item", "train"), batch_size=1000)))
+    items = batch["item"].batch_size
+    assert batch["item"].x.shape[1] == 6 and set(batch["item"].y[:items].tolist()) == {0, 1, 2}
+    assert torch.bincount(batch[bought].edge_index[1], minlength=items)[:items].max() == 17
+    with pytest.raises(ValueError, match="there is no node type thing"):
+        grappa.generate("typed", out=tmp_path / "other.grappa", nodes=sizes, edges={("user", "buys", "thing"): 5})
+
+
 def test_a_folder_of_tables_is_a_graph(tmp_path):
     tables = tmp_path / "shop"
     tables.mkdir()

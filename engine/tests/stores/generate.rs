@@ -2,6 +2,7 @@
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
+use grappa_engine::verify::verify;
 use grappa_formats::{
     NodeId,
     container::{self, FileKind},
@@ -14,13 +15,18 @@ use grappa_formats::{
 use grappa_ingestion::{
     generate::{
         EdgeListFormat,
+        graph::{GraphOptions, generate_graph},
         store::{FeatureOptions, StoreOptions, generate_store},
         write_classes, write_edge_list, write_features, write_split,
     },
     ingest::{Assign, IngestOptions, NodeData, NodeIngest, NodeSplits, SplitFile, StoreLayout, ingest},
 };
 use grappa_io::progress::Silent;
-use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, Split, SplitShares};
+use grappa_storage::Graph;
+use grappa_synthetic::{
+    BlockModel, Degrees, ErdosRenyi, Generator, GraphRecipe, Model, NodeTypeRecipe, Recipe, RelationRecipe, Rmat,
+    RmatClasses, Split, SplitShares,
+};
 
 use crate::common::{self, files_of, interrupted};
 
@@ -291,6 +297,85 @@ fn a_run_that_died_is_resumed_to_the_same_store() {
         generate_store(&with(&again, 40, true), &Silent).unwrap();
         assert!(files_of(&again) == whole, "died after {after} reports");
         fs::remove_dir_all(&again).unwrap();
+    }
+}
+
+fn graph_options(out: &Path) -> GraphOptions {
+    let node_type = |name: &str, nodes, classes| NodeTypeRecipe { name: name.to_owned(), nodes, classes, splits: None };
+    let relation = |source, name: &str, destination, edges, degrees| {
+        let reverse = Some(format!("rev_{name}"));
+        RelationRecipe { source, name: name.to_owned(), destination, edges, degrees, reverse }
+    };
+    let recipe = GraphRecipe {
+        version: Recipe::VERSION,
+        seed: 5,
+        node_types: vec![node_type("user", 3000, 0), node_type("item", 5000, 4)],
+        relations: vec![relation(0, "buys", 1, 20_000, Degrees::Skewed), relation(1, "like", 1, 7000, Degrees::Even)],
+    };
+    GraphOptions { features: vec![None, stored(6, FeatureDtype::F16)], ..GraphOptions::new(recipe, out) }
+}
+
+#[test]
+fn a_generated_graph_depends_on_its_recipe_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph");
+    let make = |threads, memory| {
+        let made = generate_graph(&GraphOptions { threads, memory, ..graph_options(&path) }, &Silent).unwrap();
+        assert_eq!(made.relations.iter().map(|(_, edges)| *edges).collect::<Vec<_>>(), [20_000, 20_000, 7000, 7000]);
+        let files = files_of(&path);
+        assert_eq!(made.bytes_on_disk, files.values().map(|bytes| bytes.len() as u64).sum::<u64>());
+        assert!(verify(&path, 2, &Silent).unwrap().is_ok());
+        fs::remove_dir_all(&path).unwrap();
+        files
+    };
+    let whole = make(1, 1 << 30);
+    assert!(whole == make(3, 16 << 20), "more threads and less memory");
+    for after in [1, 7, 20, 90, 200, 300] {
+        assert!(interrupted(after, |progress| generate_graph(&graph_options(&path), progress)), "after {after}");
+        assert!(!path.exists());
+        let other = GraphOptions { random_permutation: false, resume: true, ..graph_options(&path) };
+        let error = generate_graph(&other, &Silent).unwrap_err().to_string();
+        assert!(error.contains("--assign random"), "{error}");
+        generate_graph(&GraphOptions { resume: true, ..graph_options(&path) }, &Silent).unwrap();
+        assert!(files_of(&path) == whole, "died after {after} reports");
+        fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_reverse_relation_has_the_edges_of_its_relation() {
+    let folder = tempfile::tempdir().unwrap();
+    for random_permutation in [true, false] {
+        let path = folder.path().join(format!("graph-{random_permutation}"));
+        generate_graph(&GraphOptions { random_permutation, ..graph_options(&path) }, &Silent).unwrap();
+        let graph = Graph::open(&path).unwrap();
+        let edges = |number: usize| {
+            let relation = &graph.relations()[number];
+            let mut edges = Vec::new();
+            for chunk in relation.present_chunks() {
+                let chunk = relation.chunk_in_order(chunk).unwrap();
+                let first = chunk.span().first_node.0;
+                for (node, row) in (first..).zip(chunk.rows().range(0..chunk.rows().rows())) {
+                    edges.extend(row.unwrap().iter().map(|source| (source, node)));
+                }
+            }
+            edges
+        };
+        for number in [0, 2] {
+            let mut turned: Vec<_> = edges(number + 1).into_iter().map(|(source, node)| (node, source)).collect();
+            let mut forward = edges(number);
+            forward.sort_unstable();
+            turned.sort_unstable();
+            assert_eq!(forward, turned);
+            assert_eq!(graph.manifest().relations[number + 1].reverse_of, Some(number as u32));
+        }
+        // The labels, splits and features of a type are those of its recipe.
+        let items = &graph.node_types()[1];
+        let recipe = graph_options(&path).recipe.node_type(1);
+        let generator = Generator::new(recipe).unwrap();
+        let label = items.external_id(NodeId(17)).unwrap().to_string().parse().unwrap();
+        let found = items.split("train").unwrap().unwrap().contains(17);
+        assert_eq!(found, generator.split(label) == Some(Split::Train));
     }
 }
 

@@ -36,6 +36,25 @@ fn wrong_usage_is_code_2_and_leaves_nothing() {
 }
 
 #[test]
+fn a_graph_with_types_is_made_and_told() {
+    let folder = ProgramFolder::new();
+    let line = "gen typed --nodes user=500 --nodes item=200 --edges user:buys:item=3000 --reverse --classes item=5 \
+                --feature-dim item=8 --out g --json";
+    let told = folder.success(line).json();
+    assert_eq!((&told["nodes"], &told["edges"]), (&700.into(), &6000.into()));
+    assert_eq!(told["relations"][1]["name"], "item:rev_buys:user");
+    let bytes: usize = folder.files("g").values().map(Vec::len).sum();
+    assert_eq!(told["bytes_on_disk"], bytes);
+    folder.success("store verify g");
+    let info = folder.success("store info g --json").json();
+    assert_eq!(info["node_types"][1]["classes"], 5);
+    folder.run(line).failure(&["exists"]);
+    folder.success(&format!("{line} --force --features procedural"));
+    let least = least_memory(&folder.run(&format!("{line} --force --memory 1KiB")).failure(&[]));
+    folder.success(&format!("{line} --force --memory {least}"));
+}
+
+#[test]
 fn computed_features_have_no_other_type_than_f32() {
     let folder = ProgramFolder::new();
     let line = "gen sbm --nodes 100 --feature-dim 4 --features procedural --out g --feature-dtype";

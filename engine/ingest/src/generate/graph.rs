@@ -2,16 +2,13 @@
 
 use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf};
 
-use grappa_formats::{
-    graph::{GraphManifest, NodeTypeEntry, RelationEntry},
-    manifest::Manifest,
-};
-use grappa_io::{Result, durable::Destination, journal::Journal, progress::Progress};
+use grappa_formats::graph::{GraphManifest, NodeTypeEntry, RelationEntry};
+use grappa_io::{Error, Result, durable::Destination, journal::Journal, progress::Progress};
 use grappa_storage::{
     files, read_manifest_of_member,
     writer::{JOURNAL, StoreFolder},
 };
-use grappa_synthetic::GraphRecipe;
+use grappa_synthetic::{GraphRecipe, Recipe, RelationMember};
 
 use super::store::{FeatureOptions, Generation, GenerationRecord, Member, NodeLayout, StoreOptions, resume_generation};
 
@@ -72,7 +69,7 @@ impl GraphOptions {
     }
 
     /// The options of a member.
-    fn member(&self, recipe: grappa_synthetic::Recipe) -> StoreOptions {
+    fn member(&self, recipe: Recipe) -> StoreOptions {
         StoreOptions {
             random_permutation: self.random_permutation,
             memory: self.memory,
@@ -123,46 +120,92 @@ fn begin_journal(options: &GraphOptions, folder: &StoreFolder) -> Result<()> {
     Journal::create(&path)?.append(&GenerationRecord::Started(fingerprint))
 }
 
+/// A member of the graph to generate.
+struct PlannedMember {
+    folder: String,
+    options: StoreOptions,
+    member: Member,
+}
+
+/// The node types, then the relations.
+fn members(options: &GraphOptions) -> Result<(Vec<PlannedMember>, Vec<RelationMember>)> {
+    let (mut members, mut layouts) = (Vec::new(), Vec::new());
+    for number in 0..options.recipe.node_types.len() {
+        let store = options.node_type(number);
+        layouts.push(NodeLayout::new(&store)?);
+        members.push(PlannedMember {
+            folder: files::node_type_folder(number),
+            options: store,
+            member: Member::NodeType,
+        });
+    }
+    let relations = options.recipe.relation_members()?;
+    members.extend(relations.iter().enumerate().map(|(number, relation)| {
+        let [sources, destinations] =
+            [relation.source, relation.destination].map(|node_type| layouts[node_type as usize].clone());
+        PlannedMember {
+            folder: files::relation_folder(number),
+            options: options.member(relation.recipe.clone()),
+            member: Member::Relation { sources, destinations },
+        }
+    }));
+    Ok((members, relations))
+}
+
+/// Fails if the memory is too small for a member, with the memory that suffices for all.
+fn check_memory(members: &[PlannedMember], progress: &dyn Progress) -> Result<()> {
+    let mut largest: Option<(u64, Error)> = None;
+    for planned in members {
+        match Generation::new(&planned.options, planned.member.clone(), progress).map(drop) {
+            Err(error @ Error::Budget { least, .. }) => {
+                if largest.as_ref().is_none_or(|(other, _)| least > *other) {
+                    largest = Some((least, error));
+                }
+            }
+            checked => checked?,
+        }
+    }
+    largest.map_or(Ok(()), |(_, error)| Err(error))
+}
+
 /// Writes all members that are not complete, and completes the graph.
 fn write_members(options: &GraphOptions, folder: &StoreFolder, progress: &dyn Progress) -> Result<GeneratedGraph> {
     let recipe = &options.recipe;
-    let mut bytes_on_disk = 0;
-    let mut write = |name: String, store: &StoreOptions, member: Member| -> Result<Manifest> {
-        if folder.complete_member(&name, options.threads, progress)?.is_none() {
-            Generation::new(store, member, progress)?.finish(&folder.member(&name)?)?;
+    let (members, relations) = members(options)?;
+    check_memory(&members, progress)?;
+    let (mut manifests, mut bytes_on_disk) = (Vec::new(), 0);
+    for planned in members {
+        let name = &planned.folder;
+        if folder.complete_member(name, options.threads, progress)?.is_none() {
+            Generation::new(&planned.options, planned.member, progress)?.finish(&folder.member(name)?)?;
         }
         let manifest = read_manifest_of_member(&folder.path().join(name))?;
-        bytes_on_disk += manifest.files.iter().map(|file| file.bytes).sum::<u64>() + manifest.encode().len() as u64;
-        Ok(manifest)
+        let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();
+        bytes_on_disk += files + manifest.encode().len() as u64;
+        manifests.push(manifest);
+    }
+    let (of_types, of_relations) = manifests.split_at(recipe.node_types.len());
+    let node_types = recipe.node_types.iter().zip(of_types);
+    let node_types =
+        node_types.map(|(entry, member)| NodeTypeEntry { name: entry.name.clone(), digest: member.digest() });
+    let entries = relations.into_iter().zip(of_relations).map(|(relation, member)| RelationEntry {
+        source: relation.source,
+        name: relation.name,
+        destination: relation.destination,
+        reverse_of: relation.reverse_of,
+        digest: member.digest(),
+    });
+    let manifest = GraphManifest {
+        writer: options.writer.clone(),
+        node_types: node_types.collect(),
+        relations: entries.collect(),
+        generator: recipe.to_json(),
     };
-    let (mut node_types, mut layouts) = (Vec::new(), Vec::new());
-    for (number, entry) in recipe.node_types.iter().enumerate() {
-        let store = options.node_type(number);
-        let manifest = write(files::node_type_folder(number), &store, Member::NodeType)?;
-        node_types.push(NodeTypeEntry { name: entry.name.clone(), digest: manifest.digest() });
-        layouts.push(NodeLayout::new(&store)?);
-    }
-    let (mut relations, mut edges) = (Vec::new(), Vec::new());
-    for (number, relation) in recipe.relation_members()?.into_iter().enumerate() {
-        let [sources, destinations] =
-            [relation.source, relation.destination].map(|node_type| layouts[node_type as usize].clone());
-        let store = options.member(relation.recipe);
-        let member = Member::Relation { sources, destinations };
-        let manifest = write(files::relation_folder(number), &store, member)?;
-        edges.push(manifest.edges);
-        relations.push(RelationEntry {
-            source: relation.source,
-            name: relation.name,
-            destination: relation.destination,
-            reverse_of: relation.reverse_of,
-            digest: manifest.digest(),
-        });
-    }
-    let manifest = GraphManifest { writer: options.writer.clone(), node_types, relations, generator: recipe.to_json() };
     bytes_on_disk += folder.commit_graph(&manifest)?;
+    let edges = of_relations.iter().enumerate();
     Ok(GeneratedGraph {
         node_types: recipe.node_types.iter().map(|entry| (entry.name.clone(), entry.nodes)).collect(),
-        relations: edges.into_iter().enumerate().map(|(at, edges)| (manifest.relation_name(at), edges)).collect(),
+        relations: edges.map(|(number, member)| (manifest.relation_name(number), member.edges)).collect(),
         bytes_on_disk,
     })
 }

@@ -7,7 +7,7 @@ fn parse(line: &str) -> Result<Output, clap::Error> {
 fn store(line: &str) -> StoreOptions {
     match parse(line).expect(line) {
         Output::Store(options) => options,
-        Output::Files(options) => panic!("{options:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

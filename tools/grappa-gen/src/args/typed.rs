@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, str::FromStr};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, builder::TypedValueParser};
 use grappa_console::{
     ByteSize,
@@ -199,14 +199,14 @@ impl TypedArgs {
                     "--edges {}={}: name the types and the relation, as in author:writes:paper={}",
                     relation.name,
                     relation.number,
-                    relation.name
+                    relation.number
                 );
             };
             let number = |end: &str| {
-                let number = names.iter().position(|name| *name == end).ok_or_else(|| {
-                    anyhow!("--edges {}={}: there is no node type {end}", relation.name, relation.number)
-                });
-                number.with_context(|| format!("give --nodes {end}=N"))
+                names.iter().position(|name| *name == end).ok_or_else(|| {
+                    let (name, number) = (&relation.name, relation.number);
+                    anyhow!("--edges {name}={number}: there is no node type {end}; give --nodes {end}=N")
+                })
             };
             Ok(RelationRecipe {
                 source: number(source)? as u32,

@@ -54,6 +54,7 @@ pub fn generate_store(options: &StoreOptions, progress: &dyn Progress) -> Result
 }
 
 /// The part of a graph that a store is.
+#[derive(Clone)]
 pub enum Member {
     /// All of it: nodes and the edges between them.
     Store,
