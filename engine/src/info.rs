@@ -8,6 +8,7 @@ mod graph;
 
 use std::{
     fs, io,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
@@ -257,8 +258,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
         edges_read: manifest.edges_read,
         rejected: manifest.rejected,
         // Text that is not JSON is shown unchanged.
-        generator: (!manifest.generator.is_empty())
-            .then(|| serde_json::from_str(&manifest.generator).unwrap_or_else(|_| manifest.generator.clone().into())),
+        generator: recipe_json(&manifest.generator),
         writer: manifest.writer.clone(),
     })
 }
@@ -343,27 +343,38 @@ fn bytes(store: &Store, aggregates: u64) -> Result<Bytes> {
         *part += file.bytes;
         bytes.total += file.bytes;
     }
-    let folder = store.path().join(files::ASSIGNMENTS);
-    let mut others = vec![store.path().join(files::MANIFEST)];
     // Members of a graph have no assignments.
-    let assignments = match store.manifest().sources {
-        Sources::Nodes => Some(fs::read_dir(&folder).map_err(Error::io("list", &folder))?),
-        Sources::Type(_) | Sources::None => None,
+    let others = match store.manifest().sources {
+        Sources::Nodes => bytes_beside_members(store.path())?,
+        Sources::Type(_) | Sources::None => file_bytes(store.path().join(files::MANIFEST))?,
     };
-    for entry in assignments.into_iter().flatten() {
-        others.push(entry.map_err(Error::io("list", &folder))?.path());
-    }
-    for path in others {
-        let length = match fs::metadata(&path) {
-            Ok(file) => file.len(),
-            // An old generation, which a repartitioning removed meanwhile.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
-            Err(e) => return Err(Error::io("read the length of", path)(e)),
-        };
-        bytes.other += length;
-        bytes.total += length;
+    bytes.other += others;
+    bytes.total += others;
+    Ok(bytes)
+}
+
+/// The length of the manifest and the assignments of a store or graph in bytes.
+fn bytes_beside_members(path: &Path) -> Result<u64> {
+    let folder = path.join(files::ASSIGNMENTS);
+    let mut bytes = file_bytes(path.join(files::MANIFEST))?;
+    for entry in fs::read_dir(&folder).map_err(Error::io("list", &folder))? {
+        bytes += file_bytes(entry.map_err(Error::io("list", &folder))?.path())?;
     }
     Ok(bytes)
+}
+
+fn file_bytes(path: PathBuf) -> Result<u64> {
+    match fs::metadata(&path) {
+        Ok(file) => Ok(file.len()),
+        // An old generation, which a repartitioning removed meanwhile.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(e) => Err(Error::io("read the length of", path)(e)),
+    }
+}
+
+/// The recipe of a generated graph.
+fn recipe_json(generator: &str) -> Option<serde_json::Value> {
+    (!generator.is_empty()).then(|| serde_json::from_str(generator).unwrap_or_else(|_| generator.into()))
 }
 
 /// Counts of some chunks.

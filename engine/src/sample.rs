@@ -157,11 +157,11 @@
 //!
 //! ```
 //! # let (_cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{Silent, sample::partition::{CoverageOptions, coverage}};
+//! use grappa_engine::{Silent, sample::partition::{CoverageOptions, coverage}, store::Graph};
 //!
 //! let options = CoverageOptions { memory: 1 << 20, threads: 1 };
-//! let partitions = coverage(&store, store.assignment(), &options, &Silent)?;
-//! assert_eq!(partitions[0].coverage.one, 2708); // one partition sees all
+//! let partitions = coverage(&Graph::from_store(&store), store.assignment(), &options, &Silent)?;
+//! assert_eq!(partitions[0].by_relation[0].one, 2708); // one partition sees all
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
 //!
@@ -174,7 +174,7 @@
 //!     sample::partition::{LocalId, Owned, Schedule, assignment, chunk_sizes},
 //! };
 //!
-//! let assignment = assignment(Schedule::Shuffle, &chunk_sizes(store.manifest()), 4, 1, 0, 0)?;
+//! let assignment = assignment(Schedule::Shuffle, &[chunk_sizes(store.manifest())], 4, 1, 0, 0)?;
 //! let owned = Owned::new(&assignment, &store, PartitionId(2));
 //! assert_eq!(owned.base().len(), 4); // of 16 chunks
 //! let first = NodeId(store.chunks().range(owned.base()[0]).start);

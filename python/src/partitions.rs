@@ -8,7 +8,7 @@ use grappa_engine::{
         LoaderOptions, Seeds, coverage,
         feed::PartitionBatches,
         loss_weights,
-        partition::{RepartitionOptions, Schedule, Share, assign_graph},
+        partition::{RepartitionOptions, Schedule, Share, assign},
         policy::REPARTITION_EVERY,
         view::Halo,
     },
@@ -104,7 +104,7 @@ impl Partitions {
             seed: self.seed,
             super_epoch: Some(super_epoch),
         };
-        let opened = assign_graph(graph, &repartition, super_epoch + 1)
+        let opened = assign(graph, &repartition, super_epoch + 1)
             .and_then(|assignment| loader.partition(&assignment, &self.seeds, progress));
         if opened.is_err() {
             self.super_epoch = None;

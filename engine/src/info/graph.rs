@@ -1,14 +1,14 @@
 //! Describes a graph with node types and relations, from manifests and headers.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use grappa_formats::{graph::RelationEntry, manifest::Manifest};
-use grappa_io::{Error, Result};
-use grappa_storage::{Graph, Store, files};
+use grappa_io::Result;
+use grappa_storage::{Graph, Store};
 use serde::Serialize;
 
 use super::{
-    EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, bytes, edge_features_info, features_info, ids_name, labels_name,
+    EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, bytes, bytes_beside_members, edge_features_info, features_info, ids_name, labels_name, recipe_json,
     self_loops_name, splits_info,
 };
 
@@ -23,10 +23,18 @@ pub struct GraphInfo {
     pub node_types: Vec<NodeTypeInfo>,
     /// The relations.
     pub relations: Vec<RelationInfo>,
+    /// Generation of the assignment of edge buckets to partitions.
+    pub generation: u64,
+    /// Number of partitions.
+    pub partitions: u32,
+    /// The schedule that made them.
+    pub schedule: String,
     /// Length of all files in bytes.
     pub bytes: u64,
     /// The program that wrote the graph.
     pub writer: String,
+    /// The recipe of a generated graph.
+    pub generator: Option<serde_json::Value>,
 }
 
 /// A node type.
@@ -120,17 +128,20 @@ pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
         })
     });
     let relations = relations.collect::<Result<Vec<_>>>()?;
-    let file = path.join(files::MANIFEST);
-    let manifest_bytes = fs::metadata(&file).map_err(Error::io("read the length of", file))?.len();
+    let own_bytes = bytes_beside_members(path)?;
     let members =
         node_types.iter().map(|node_type| node_type.bytes).chain(relations.iter().map(|relation| relation.bytes));
     Ok(GraphInfo {
         nodes: node_types.iter().map(|node_type| node_type.nodes).sum(),
         edges: relations.iter().map(|relation| relation.edges).sum(),
-        bytes: manifest_bytes + members.sum::<u64>(),
+        generation: graph.assignment().generation(),
+        partitions: graph.assignment().partitions(),
+        schedule: graph.assignment().schedule().to_owned(),
+        bytes: own_bytes + members.sum::<u64>(),
         node_types,
         relations,
         writer: manifest.writer.clone(),
+        generator: recipe_json(&manifest.generator),
     })
 }
 

@@ -5,8 +5,7 @@
 
 use std::fs;
 
-use grappa_formats::manifest::Manifest;
-use grappa_sampling::partition::foreign;
+use grappa_sampling::partition::{ChunkTables, foreign};
 use grappa_storage::{
     assignments::{self, read_current},
     files,
@@ -41,16 +40,17 @@ fn is_missing(check: &StoreCheck<'_>, assignments: &[&str], path: &str) -> bool 
 }
 
 /// Checks an assignment, and whether it may be one of this store.
-pub(super) fn assignment(check: &StoreCheck<'_>, manifest: &Manifest, path: &str) {
+pub(super) fn assignment<'a>(check: &StoreCheck<'_>, tables: impl Into<ChunkTables<'a>>, path: &str) {
+    let tables = tables.into();
     let generation = path.rsplit('/').next().and_then(files::generation_of);
     let generation = generation.expect("the name is an assignment's");
-    let read = assignments::read(check.root, generation, manifest.chunks.len() as u32);
+    let read = assignments::read(check.root, generation, tables.chunks());
     if read.as_ref().is_err_and(assignments::is_gone) {
         // A repartitioning may have removed it meanwhile. If the current one is missing, another check reports it.
         return;
     }
     check.looked_at(fs::metadata(check.root.join(path)).map_or(0, |m| m.len()));
-    match read.map(|assignment| foreign(&assignment, manifest)) {
+    match read.map(|assignment| foreign(&assignment, tables)) {
         Ok(None) => {}
         Ok(Some(problem)) => {
             let problem = format!(

@@ -7,9 +7,13 @@ use grappa_formats::{
     manifest::{Manifest, Sources},
 };
 use grappa_io::{Error, Result, progress::Progress, regular};
+use grappa_sampling::partition::ChunkTables;
 use grappa_storage::{files, read_manifest_of_member};
 
-use super::check::{Problem, StoreCheck, VerifyReport, names};
+use super::{
+    assignments,
+    check::{Problem, StoreCheck, VerifyReport, names},
+};
 
 /// Where the digest of a manifest is in its file.
 const DIGEST_OFFSET: u64 = 56;
@@ -41,7 +45,8 @@ fn members(graph: &GraphManifest, check: &StoreCheck<'_>, threads: usize, report
     let relations = relations.map(|(number, entry)| (files::relation_folder(number), entry.digest));
     let all: Vec<(String, u64)> = types.chain(relations).collect();
     for (name, _) in names(check.root)? {
-        if name != files::MANIFEST && !all.iter().any(|(member, _)| *member == name) {
+        let is_known = name == files::MANIFEST || name == files::ASSIGNMENTS;
+        if !is_known && !all.iter().any(|(member, _)| *member == name) {
             check.problem(&name, 0, "this is no part of the graph; remove it".to_owned());
         }
     }
@@ -59,6 +64,29 @@ fn members(graph: &GraphManifest, check: &StoreCheck<'_>, threads: usize, report
             check.problem(&format!("{}/{}", files::relation_folder(number), files::MANIFEST), 64, problem);
         }
     }
+    let complete: Option<Vec<&Manifest>> = manifests.iter().map(Option::as_ref).collect();
+    let tables = complete.map(|all| {
+        let (types, relations) = all.split_at(graph.node_types.len());
+        let ends = graph.relations.iter().map(|entry| [entry.source, entry.destination]);
+        ChunkTables::new(types.to_vec(), relations.to_vec(), ends)
+    });
+    all_assignments(check, tables.as_ref())
+}
+
+/// Checks the assignments of the graph: all of them, if the chunks are known.
+fn all_assignments(check: &StoreCheck<'_>, tables: Option<&ChunkTables<'_>>) -> Result<()> {
+    let folder = check.root.join(files::ASSIGNMENTS);
+    let found = if folder.is_dir() { names(&folder)? } else { Vec::new() };
+    let paths: Vec<String> = found.into_iter().map(|(name, _)| format!("{}/{name}", files::ASSIGNMENTS)).collect();
+    let listed: Vec<&str> = paths.iter().filter_map(|path| assignments::is_assignment(path)).collect();
+    assignments::current(check, &listed);
+    for path in &paths {
+        if !listed.contains(&path.as_str()) && path != files::CURRENT && !files::is_left_over(path) {
+            check.problem(path, 0, "this is no part of the graph; remove it".to_owned());
+        }
+    }
+    let Some(tables) = tables else { return Ok(()) };
+    listed.iter().for_each(|path| assignments::assignment(check, tables.clone(), path));
     Ok(())
 }
 

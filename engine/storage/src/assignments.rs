@@ -25,7 +25,7 @@ pub fn read(store: &Path, generation: u64, chunks: u32) -> Result<Assignment> {
 }
 
 /// Reads and fully checks the current assignment.
-pub(super) fn read_newest(store: &Path, chunks: u32) -> Result<Assignment> {
+pub(crate) fn read_newest(store: &Path, chunks: u32) -> Result<Assignment> {
     newest(|| read_current(store), |generation| read(store, generation, chunks))
 }
 

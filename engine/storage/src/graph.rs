@@ -8,6 +8,7 @@ use std::{
 
 use grappa_formats::{
     NodeId,
+    assignment::Assignment,
     chunks::ChunkMap,
     container::{self, FileKind},
     graph::{GraphManifest, NodeTypeEntry, RelationEntry},
@@ -15,7 +16,7 @@ use grappa_formats::{
 };
 use grappa_io::{Error, Result};
 
-use crate::{Store, files, member::read_member, open::manifest_bytes};
+use crate::{Store, assignments, files, member::read_member, open::manifest_bytes};
 
 /// The name of the node type of a store without types.
 pub const NODE: &str = "node";
@@ -35,6 +36,7 @@ pub struct Graph {
     node_types: Vec<Arc<Store>>,
     relations: Vec<Arc<Store>>,
     positions: Positions,
+    assignment: Assignment,
 }
 
 /// The positions of the nodes of all types: the nodes of the first type come first, then those of the second, and so on. Of a graph with
@@ -131,7 +133,8 @@ impl Graph {
         });
         let relations = relations.collect::<Result<_>>()?;
         let positions = Positions::new(&node_types)?;
-        Ok(Self { path: path.to_owned(), manifest, positions, node_types, relations })
+        let assignment = assignments::read_newest(path, positions.chunks().chunks())?;
+        Ok(Self { path: path.to_owned(), manifest, positions, assignment, node_types, relations })
     }
 
     /// A graph of one type and one relation.
@@ -152,7 +155,14 @@ impl Graph {
         };
         let node_types = vec![store.clone()];
         let positions = Positions::new(&node_types).expect("the chunks of a store are valid");
-        Self { path: store.path().to_owned(), manifest, positions, node_types, relations: vec![store.clone()] }
+        Self {
+            path: store.path().to_owned(),
+            manifest,
+            positions,
+            assignment: store.assignment().clone(),
+            node_types,
+            relations: vec![store.clone()],
+        }
     }
 
     /// The folder of the graph.
@@ -165,14 +175,19 @@ impl Graph {
         &self.manifest
     }
 
-    /// Whether there are several node types or relations.
+    /// Whether node types and relations are members, with names. A store without types is both at once.
     pub fn has_types(&self) -> bool {
-        self.node_types.len() != 1 || self.relations.len() != 1
+        self.relations.len() != 1 || !Arc::ptr_eq(&self.node_types[0], &self.relations[0])
     }
 
     /// The positions of nodes among the nodes of all types.
     pub fn positions(&self) -> &Positions {
         &self.positions
+    }
+
+    /// The assignment that was current when the graph was opened. Its chunks are those of all types.
+    pub fn assignment(&self) -> &Assignment {
+        &self.assignment
     }
 
     /// The node types, in the order of the manifest.

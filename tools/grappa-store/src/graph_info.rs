@@ -1,7 +1,5 @@
 //! `grappa-store info` of a graph with node types and relations.
 
-use std::path::Path;
-
 use grappa_console::{ByteSize, Console, Summary, count, printable, table::aligned};
 use grappa_engine::{
     Graph,
@@ -9,17 +7,21 @@ use grappa_engine::{
 };
 use serde::Serialize;
 
+use crate::partitions::{self, Partition};
+
 #[derive(Serialize)]
 struct ShownGraph {
     #[serde(flatten)]
     info: GraphInfo,
+    by_partition: Vec<Partition>,
     #[serde(skip)]
     graph: String,
 }
 
-pub fn run(path: &Path, console: &Console) -> anyhow::Result<()> {
-    let info = graph_info(&Graph::open(path)?, path)?;
-    console.answer(&ShownGraph { info, graph: path.display().to_string() })
+/// Shows a graph and its partitions.
+pub fn show(graph: &Graph, by_partition: Vec<Partition>, console: &Console) -> anyhow::Result<()> {
+    let info = graph_info(graph, graph.path())?;
+    console.answer(&ShownGraph { info, by_partition, graph: graph.path().display().to_string() })
 }
 
 impl Summary for ShownGraph {
@@ -41,7 +43,16 @@ impl Summary for ShownGraph {
         let relations =
             [relations.map(str::to_owned).to_vec()].into_iter().chain(info.relations.iter().map(relation_row));
         let tables = [types.collect::<Vec<_>>(), relations.collect()].map(|rows| aligned(&rows, &[]).join("\n"));
-        [&[title][..], &tables].concat().join("\n\n")
+        let mut parts = [&[title][..], &tables].concat();
+        // A single partition owns everything.
+        if info.partitions > 1 {
+            let title = format!("{} partitions ({}, generation {})", info.partitions, info.schedule, info.generation);
+            parts.push(format!("{title}\n{}", partitions::table(self.by_partition.iter().map(|p| &p.report))));
+        }
+        if self.by_partition.iter().any(|partition| partition.coverage.is_some()) {
+            parts.push(partitions::coverage_table(&self.by_partition));
+        }
+        parts.join("\n\n")
     }
 }
 

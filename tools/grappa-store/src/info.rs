@@ -2,10 +2,9 @@
 
 use grappa_console::{Console, Summary, count, first_names, printable};
 use grappa_engine::{
-    Store,
+    Graph,
     info::{DegreeBucket, Info, info},
-    is_graph,
-    sample::partition::{CoverageOptions, coverage, report},
+    sample::partition::CoverageOptions,
 };
 use serde::Serialize;
 
@@ -30,23 +29,18 @@ struct ShownInfo {
 }
 
 pub fn run(options: &args::InfoArgs, console: &Console) -> anyhow::Result<()> {
-    if is_graph(&options.store.store)? {
-        return graph_info::run(&options.store.store, console);
-    }
-    let store = Store::open(&options.store.store)?;
+    let graph = Graph::open(&options.store.store)?;
     let threads = options.store.threads.get()?;
     let bars = console.bars();
-    let info = info(&store, threads, &bars)?;
-    let counting = CoverageOptions { memory: options.memory.0, threads };
-    let assignment = store.assignment();
-    let mut coverage =
-        if options.coverage { coverage(&store, assignment, &counting, &bars)? } else { Vec::new() }.into_iter();
+    let counting = options.coverage.then_some(CoverageOptions { memory: options.memory.0, threads });
+    let by_partition = partitions::partitions(&graph, counting.as_ref(), &bars)?;
+    if graph.has_types() {
+        drop(bars);
+        return graph_info::show(&graph, by_partition, console);
+    }
     let shown = ShownInfo {
-        info,
-        by_partition: report(store.manifest(), assignment)
-            .into_iter()
-            .map(|report| Partition { report, coverage: coverage.next() })
-            .collect(),
+        info: info(&graph.node_types()[0], threads, &bars)?,
+        by_partition,
         store: options.store.store.display().to_string(),
     };
     drop(bars);
@@ -120,7 +114,7 @@ impl Summary for ShownInfo {
             parts.push(partitions::table(self.by_partition.iter().map(|p| &p.report)));
         }
         if self.by_partition.iter().any(|partition| partition.coverage.is_some()) {
-            parts.push(partitions::coverage(&self.by_partition));
+            parts.push(partitions::coverage_table(&self.by_partition));
         }
         parts.join("\n\n")
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use grappa_console::{Console, Summary, printable};
 use grappa_engine::{
     sample::partition::{PartitionReport, RepartitionOptions, repartition, report},
-    store::read_manifest,
+    store::Graph,
 };
 use serde::Serialize;
 
@@ -26,18 +26,15 @@ struct RepartitionSummary {
 
 pub fn run(options: &args::RepartitionArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
-    // Only the manifest and the assignment are opened, so the time does not depend on the number of edges.
-    let manifest = read_manifest(&options.store)?;
-    let made = repartition(
-        &options.store,
-        &manifest,
-        &RepartitionOptions {
-            partitions: options.partitions,
-            schedule: options.schedule,
-            seed: options.seed,
-            super_epoch: options.super_epoch,
-        },
-    )?;
+    // Only manifests, headers and the assignment are read, so the time does not depend on the number of edges.
+    let graph = Graph::open(&options.store)?;
+    let making = RepartitionOptions {
+        partitions: options.partitions,
+        schedule: options.schedule,
+        seed: options.seed,
+        super_epoch: options.super_epoch,
+    };
+    let made = repartition(&options.store, &graph, &making)?;
     let seconds = begin.elapsed().as_secs_f64();
     console.finish(&RepartitionSummary {
         generation: made.assignment.generation(),
@@ -46,7 +43,7 @@ pub fn run(options: &args::RepartitionArgs, console: &Console) -> anyhow::Result
         seed: options.seed,
         super_epoch: made.super_epoch,
         seconds,
-        by_partition: report(&manifest, &made.assignment),
+        by_partition: report(&graph, &made.assignment),
         store: options.store.display().to_string(),
     })
 }

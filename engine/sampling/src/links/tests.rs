@@ -92,7 +92,7 @@ impl Fixture {
             })
         };
         let mut loader = Loader::new(&self.store, options);
-        let whole = assignment(Schedule::Fixed, &chunk_sizes(self.store.manifest()), 1, 0, 0, 0).unwrap();
+        let whole = assignment(Schedule::Fixed, &[chunk_sizes(self.store.manifest())], 1, 0, 0, 0).unwrap();
         loader.partition(&whole, &Seeds::All, &Silent).unwrap();
         let positives = self.positives(None);
         let count = positives.len();
@@ -484,7 +484,7 @@ fn assert_partitions_draw(fixture: &Fixture, candidates: Candidates) {
         })
     };
     let mut loader = Loader::new(&fixture.store, options);
-    let parts = assignment(Schedule::Sweep, &chunk_sizes(fixture.store.manifest()), 4, 0, 0, 0).unwrap();
+    let parts = assignment(Schedule::Sweep, &[chunk_sizes(fixture.store.manifest())], 4, 0, 0, 0).unwrap();
     loader.partition(&parts, &Seeds::All, &Silent).unwrap();
     let owned: Vec<Owned> = loader.served().map(|part| part.view.owned().clone()).collect();
     let positives = owned.iter().map(|owned| {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     feed::MinibatchOptions,
-    partition::{Schedule, assignment, chunk_sizes},
+    partition::{Schedule, assignment, ChunkTables},
     sample::{Fanouts, Sampler},
 };
 
@@ -143,7 +143,7 @@ impl LoaderBuilder {
         let assignment = match self.partitions {
             None => self.store.assignment().clone(),
             Some(count) => {
-                let sizes = chunk_sizes(self.store.manifest());
+                let sizes = ChunkTables::from(self.store.manifest()).sizes();
                 assignment(Schedule::Sweep, &sizes, count, self.options.minibatches.seed, 0, 0)?
             }
         };

@@ -9,7 +9,7 @@
 //!     halo nodes of each partition += set bits
 //! ```
 //!
-//! A bitmap takes one bit per node of the graph. If the bitmaps of all partitions fit in memory, each adjacency list is
+//! A graph with types is counted relation by relation, and its nodes are positions. A bitmap takes one bit per node of the graph. If the bitmaps of all partitions fit in memory, each adjacency list is
 //! read once. Otherwise it is read once for each set of partitions that owns it, and if not even one bitmap fits, once
 //! for each range of sources. Lists are decoded from mapped files, whose pages are released on the way. So memory is
 //! the bitmaps plus some megabytes per thread.
@@ -21,7 +21,7 @@ mod tests;
 
 use grappa_formats::assignment::Assignment;
 use grappa_io::{Error, Result, progress::Progress};
-use grappa_storage::Store;
+use grappa_storage::Graph;
 
 pub use self::histogram::{Coverage, Histogram};
 
@@ -43,14 +43,14 @@ pub struct CoverageOptions {
 /// If the memory is below 1 MiB, or if a chunk cannot be read.
 ///
 /// # Panics
-/// If the assignment has a different number of chunks than the store.
+/// If the assignment has a different number of chunks than the graph.
 pub fn coverage(
-    store: &Store,
+    graph: &Graph,
     assignment: &Assignment,
     options: &CoverageOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<Coverage>> {
-    assert_eq!(assignment.chunks(), store.chunks().chunks(), "the assignment does not match the chunks of the store");
+    assert_eq!(assignment.chunks(), graph.positions().chunks().chunks(), "the assignment does not match the chunks of the store");
     if options.memory < MEMORY_MIN {
         return Err(Error::Budget {
             operation: "counting halo nodes".into(),
@@ -59,6 +59,6 @@ pub fn coverage(
             remedy: "raise --memory",
         });
     }
-    let passes = count::passes(store.manifest().nodes, assignment.partitions(), options.memory);
-    count::count(store, assignment, &passes, options.threads, progress)
+    let passes = count::passes(graph.positions().chunks().nodes(), assignment.partitions(), options.memory);
+    count::count(graph, assignment, &passes, options.threads, progress)
 }

@@ -6,24 +6,28 @@
 
 use std::cmp::Reverse;
 
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Manifest};
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
 
-use super::schedule::{Schedule, chunk_sizes, runs};
+use super::{
+    schedule::{Schedule, runs},
+    tables::ChunkTables,
+};
 
-/// How `assignment` differs from all that a repartitioning of the store with this manifest makes. None if it does not,
-/// or if its schedule is unknown. Both have the same number of chunks.
-pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
+/// How `assignment` differs from all that a repartitioning of a graph with these chunks makes. None if it does not, or if its schedule is
+/// unknown. Both have the same number of chunks.
+pub fn foreign<'a>(assignment: &Assignment, tables: impl Into<ChunkTables<'a>>) -> Option<String> {
     let partitions = assignment.partitions();
     if assignment.generation() == 0 {
         let is_whole = *assignment == Assignment::whole(assignment.chunks());
         return (!is_whole).then(|| "generation 0 is no partition of all chunks".to_owned());
     }
-    let (mut present, mut absent) = (Vec::new(), Vec::new());
-    for (chunk, size) in (0..).map(ChunkId).zip(chunk_sizes(manifest)) {
-        match size {
-            Some(size) => present.push((chunk, size)),
-            None => absent.push(chunk),
-        }
+    let (mut first, mut present_of_types, mut absent) = (0, Vec::new(), Vec::new());
+    for sizes in tables.into().sizes() {
+        let chunks = (first..).map(ChunkId).zip(&sizes);
+        let present: Vec<_> = chunks.clone().filter_map(|(chunk, size)| Some((chunk, (*size)?))).collect();
+        absent.extend(chunks.filter(|(_, size)| size.is_none()).map(|(chunk, _)| chunk));
+        present_of_types.push(present);
+        first += sizes.len() as u32;
     }
     let owned = absent.iter().find(|&&chunk| {
         let owners = assignment.owners(chunk);
@@ -32,19 +36,22 @@ pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
     if let Some(chunk) = owned {
         return Some(format!("a partition owns chunk {chunk}, which this store lacks"));
     }
-    if partitions as usize > present.len() {
-        return Some(format!("{partitions} partitions share {} chunks", present.len()));
+    let most = present_of_types.iter().map(Vec::len).max().unwrap_or(0);
+    if partitions as usize > most {
+        return Some(format!("{partitions} partitions share {most} chunks"));
     }
     let schedule: Schedule = assignment.schedule().parse().ok()?;
-    let uneven = match schedule {
-        Schedule::Local => not_in_runs(assignment, &present),
-        Schedule::Shuffle => uneven(assignment, &present, schedule),
-        Schedule::Sweep | Schedule::Fixed => {
-            present.sort_by_key(|&(_, size)| Reverse(size));
-            uneven(assignment, &present, schedule)
-        }
-    };
-    uneven.or_else(|| unmatched(assignment, &present, schedule))
+    present_of_types.into_iter().find_map(|mut present| {
+        let uneven = match schedule {
+            Schedule::Local => not_in_runs(assignment, &present),
+            Schedule::Shuffle => uneven(assignment, &present, schedule),
+            Schedule::Sweep | Schedule::Fixed => {
+                present.sort_by_key(|&(_, size)| Reverse(size));
+                uneven(assignment, &present, schedule)
+            }
+        };
+        uneven.or_else(|| unmatched(assignment, &present, schedule))
+    })
 }
 
 /// The first chunks, in order of their sizes, that are not dealt evenly to the bases. With [`Schedule::Shuffle`], all

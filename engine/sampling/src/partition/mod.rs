@@ -25,6 +25,8 @@
 //!   slices.
 //! - [`report()`] and [`coverage()`] describe which edges each partition sees.
 //!
+//! A graph with types is partitioned by the chunks of all types ([`ChunkTables`]). Those of each type are dealt on their own.
+//!
 //! Repartitioning moves no edges. It writes a table of C x C entries for C chunks, in milliseconds for any graph.
 
 mod coverage;
@@ -36,6 +38,7 @@ mod report;
 mod schedule;
 mod seeds;
 mod share;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -44,8 +47,9 @@ pub use dealt::foreign;
 pub use hosts::{HeldChunk, HeldChunks, Hosts, held_chunks};
 pub(crate) use owned::groups;
 pub use owned::{LocalId, Owned};
-pub use repartition::{RepartitionOptions, Repartitioned, assign, assign_graph, keep, repartition};
+pub use repartition::{RepartitionOptions, Repartitioned, assign, keep, repartition};
 pub use report::{PartitionReport, report};
 pub use schedule::{Schedule, assignment, check_concurrent, chunk_sizes};
 pub use seeds::SeedNodes;
 pub use share::Share;
+pub use tables::{ChunkTables, RelationTable};

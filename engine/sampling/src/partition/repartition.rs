@@ -24,15 +24,17 @@ use std::{fs, io::ErrorKind, path::Path};
 use grappa_formats::{
     FormatError,
     assignment::{Assignment, Current},
-    manifest::Manifest,
 };
 use grappa_io::{
     Error, Result,
     durable::{self, FolderLock, Patience},
 };
-use grappa_storage::{Graph, assignments::read_current, files};
+use grappa_storage::{assignments::read_current, files};
 
-use super::schedule::{Schedule, assignment, chunk_sizes, owners_of, too_few_chunks};
+use super::{
+    schedule::{Schedule, assignment},
+    tables::ChunkTables,
+};
 
 /// Options of a repartitioning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,52 +59,22 @@ pub struct Repartitioned {
     pub super_epoch: u64,
 }
 
-/// Computes the assignment for `options`, as generation `generation`. `manifest` is the store's. Writes nothing.
+/// Computes the assignment for `options`, as generation `generation`. Writes nothing. The chunks of each node type are dealt on their own,
+/// so that each partition has a part of each type that has as many chunks.
 ///
 /// # Errors
-/// If there are no partitions, or more partitions than chunks.
+/// If there are no partitions, or no node type has as many chunks.
 ///
 /// # Panics
 /// If `options` has no super-epoch.
-pub fn assign(manifest: &Manifest, options: &RepartitionOptions, generation: u64) -> Result<Assignment> {
+pub fn assign<'a>(
+    tables: impl Into<ChunkTables<'a>>,
+    options: &RepartitionOptions,
+    generation: u64,
+) -> Result<Assignment> {
     let super_epoch = options.super_epoch.expect("the caller sets the super-epoch");
-    let sizes = chunk_sizes(manifest);
+    let sizes = tables.into().sizes();
     assignment(options.schedule, &sizes, options.partitions, options.seed, super_epoch, generation)
-}
-
-/// As [`assign`], for a graph with types. The chunks of each type are dealt on their own, so that each partition has a part of each type
-/// that has as many chunks.
-///
-/// # Errors
-/// If there are no partitions, or no type has as many chunks.
-///
-/// # Panics
-/// As [`assign`].
-pub fn assign_graph(graph: &Graph, options: &RepartitionOptions, generation: u64) -> Result<Assignment> {
-    if !graph.has_types() {
-        return assign(graph.node_types()[0].manifest(), options, generation);
-    }
-    let super_epoch = options.super_epoch.expect("the caller sets the super-epoch");
-    if options.partitions == 0 {
-        return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
-    }
-    let most = graph.node_types().iter().map(|store| store.chunks().chunks()).max().unwrap_or(0);
-    if options.partitions > most {
-        return Err(too_few_chunks(most as usize, options.partitions));
-    }
-    let owners = graph.node_types().iter().enumerate().flat_map(|(node_type, store)| {
-        // Edges into a chunk are its work, too.
-        let mut sizes: Vec<u64> = store.chunks().starts().windows(2).map(|ends| ends[1] - ends[0]).collect();
-        for (relation, entry) in graph.relations().iter().zip(&graph.manifest().relations) {
-            if entry.destination as usize == node_type {
-                let edges = relation.manifest().chunks.iter().map(|chunk| chunk.edges);
-                sizes.iter_mut().zip(edges).for_each(|(size, edges)| *size += edges);
-            }
-        }
-        owners_of(options.schedule, &sizes, options.partitions, options.seed, super_epoch).collect::<Vec<_>>()
-    });
-    let owners: Vec<_> = owners.collect();
-    Ok(Assignment::from_owners(generation, options.partitions, options.schedule.name(), &owners))
 }
 
 /// Writes `assignment` to `folder` as the current one. Creates the folder if it does not exist. Its files are the files of
@@ -123,12 +95,16 @@ pub fn keep(folder: &Path, assignment: &Assignment) -> Result<()> {
     Ok(())
 }
 
-/// Repartitions the store in the folder `store`, whose manifest is `manifest`.
+/// Repartitions the store or graph in the folder `store`, whose chunks are `tables`.
 ///
 /// # Errors
 /// If there are no partitions, or more partitions than chunks, if another process is repartitioning the store, or if
 /// the folder cannot be written. The previous assignment then remains current.
-pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptions) -> Result<Repartitioned> {
+pub fn repartition<'a>(
+    store: &Path,
+    tables: impl Into<ChunkTables<'a>>,
+    options: &RepartitionOptions,
+) -> Result<Repartitioned> {
     let lock = lock(store)?;
     let before = read_current(store)?;
     let generation = before.checked_add(1).ok_or_else(|| {
@@ -137,7 +113,7 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
     })?;
     let super_epoch = options.super_epoch.unwrap_or(before);
     let options = RepartitionOptions { super_epoch: Some(super_epoch), ..*options };
-    let assignment = assign(manifest, &options, generation)?;
+    let assignment = assign(tables, &options, generation)?;
     keep(&store.join(files::ASSIGNMENTS), &assignment)?;
     drop(lock);
     Ok(Repartitioned { assignment, super_epoch })

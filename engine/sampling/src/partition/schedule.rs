@@ -60,37 +60,42 @@ impl Schedule {
 
 parse_names!(Schedule, "schedule", "sweep, shuffle, fixed and local");
 
-/// Computes the assignment of a super-epoch, as generation `generation`. `sizes` is the work of each chunk
-/// ([`chunk_sizes`]), which is balanced between partitions. Chunks that a slice lacks are in the base of partition 0,
-/// as every chunk must be in one, but no partition owns them ([`Owned`](super::Owned)).
+/// Computes the assignment of a super-epoch, as generation `generation`. `sizes` is the work of each chunk of each node type
+/// ([`ChunkTables::sizes`](super::ChunkTables::sizes)), which is balanced between partitions. Chunks that a slice lacks are in the base of
+/// partition 0, as every chunk must be in one, but no partition owns them ([`Owned`](super::Owned)).
 ///
 /// Takes time proportional to the table: microseconds for 64 chunks.
 ///
 /// # Errors
-/// If there are no partitions, or more partitions than chunks.
+/// If there are no partitions, or more partitions than the node type with most chunks has.
 ///
 /// # Panics
-/// If `sizes` is empty.
+/// If there are no chunks.
 pub fn assignment(
     schedule: Schedule,
-    sizes: &[Option<u64>],
+    sizes: &[Vec<Option<u64>>],
     partitions: u32,
     seed: u64,
     super_epoch: u64,
     generation: u64,
 ) -> Result<Assignment> {
-    let (present, sizes_present): (Vec<usize>, Vec<u64>) =
-        (0..).zip(sizes).filter_map(|(chunk, size)| Some((chunk, (*size)?))).unzip();
-    assert!(!present.is_empty(), "a store has at least one chunk");
+    let most = sizes.iter().map(|sizes| sizes.iter().flatten().count()).max().unwrap_or(0);
+    assert!(most > 0, "a store has at least one chunk");
     if partitions == 0 {
         return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
     }
-    if partitions as usize > present.len() {
-        return Err(too_few_chunks(present.len(), partitions));
+    if partitions as usize > most {
+        return Err(too_few_chunks(most, partitions));
     }
-    let mut owners = vec![ABSENT; sizes.len()];
-    let dealt = owners_of(schedule, &sizes_present, partitions, seed, super_epoch);
-    present.into_iter().zip(dealt).for_each(|(chunk, of_chunk)| owners[chunk] = of_chunk);
+    let mut owners = Vec::new();
+    for sizes in sizes {
+        let present: Vec<u64> = sizes.iter().copied().flatten().collect();
+        let mut dealt = owners_of(schedule, &present, partitions, seed, super_epoch);
+        owners.extend(sizes.iter().map(|size| match size {
+            Some(_) => dealt.next().expect("an owner of each chunk"),
+            None => ABSENT,
+        }));
+    }
     Ok(Assignment::from_owners(generation, partitions, schedule.name(), &owners))
 }
 
@@ -122,8 +127,7 @@ pub fn check_concurrent(chunks: usize, concurrent: u32) -> Result<()> {
 /// The owners in an assignment of a chunk that nobody owns.
 pub(super) const ABSENT: Owners = Owners { base: PartitionId(0), variable: None };
 
-/// Divides chunks of these sizes among the partitions of a super-epoch. There are at least as many chunks as
-/// partitions.
+/// Divides chunks of these sizes among the partitions of a super-epoch.
 pub(super) fn owners_of(
     schedule: Schedule,
     sizes: &[u64],
@@ -164,7 +168,7 @@ fn before(p: PartitionId, distance: u32, partitions: u32) -> PartitionId {
     PartitionId(if p.0 >= distance { p.0 - distance } else { partitions - (distance - p.0) })
 }
 
-/// Divides the chunks into runs of similar work. There are at least as many chunks as partitions.
+/// Divides the chunks into runs of similar work. Each partition has one if there are at least as many chunks.
 pub(super) fn runs(sizes: &[u64], partitions: u32) -> Vec<PartitionId> {
     let total: u128 = sizes.iter().map(|&size| u128::from(size)).sum();
     let (mut before, mut partition) = (0_u128, 0);

@@ -279,7 +279,7 @@ fn the_last_generation_has_no_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(folder.path(), 7);
     let assignments = store.path().join("assignments");
-    let last = assignment(Schedule::Sweep, &chunk_sizes(store.manifest()), 2, 0, 0, u64::MAX).unwrap();
+    let last = assignment(Schedule::Sweep, &[chunk_sizes(store.manifest())], 2, 0, 0, u64::MAX).unwrap();
     fs::write(assignments.join(u64::MAX.to_string()), last.encode().0).unwrap();
     let current = Current { generation: u64::MAX };
     fs::write(assignments.join("CURRENT"), current.encode()).unwrap();

@@ -327,7 +327,7 @@ impl StoreFolder {
     }
 
     /// Completes a graph with types, whose members are complete, as [`StoreFolder::commit`] completes a store. Returns the length of the
-    /// manifest in bytes.
+    /// manifest and the first assignment in bytes.
     ///
     /// # Errors
     /// If a member is not the one that the manifest names, or the folder can't be written.
@@ -338,10 +338,14 @@ impl StoreFolder {
         let relations = manifest.relations.iter().enumerate();
         let types = types.map(|(number, entry)| (files::node_type_folder(number), entry.digest));
         let relations = relations.map(|(number, entry)| (files::relation_folder(number), entry.digest));
-        for (folder, digest) in types.chain(relations) {
-            read_member(&self.partial.join(folder), digest, |_| true)?;
+        let mut chunks = 0;
+        for (number, (folder, digest)) in types.chain(relations).enumerate() {
+            let member = read_member(&self.partial.join(folder), digest, |_| true)?;
+            if number < manifest.node_types.len() {
+                chunks += member.chunks.len() as u32;
+            }
         }
-        self.complete(&manifest.encode())
+        Ok(self.write_first_assignment(chunks)? + self.complete(&manifest.encode())?)
     }
 
     /// Writes the assignment of a new store. Returns the length of its files in bytes.

@@ -10,7 +10,7 @@ use std::{
 
 use grappa_formats::{ChunkId, NodeId, assignment::Assignment};
 use grappa_io::{Result, progress::Progress, workers};
-use grappa_storage::{Store, files};
+use grappa_storage::{Graph, Store, files};
 
 use super::histogram::{Coverage, Histogram};
 
@@ -58,49 +58,76 @@ impl Pass {
     }
 }
 
+/// A relation, with the places of its types among the chunks and nodes of all types.
+#[derive(Clone, Copy)]
+struct Relation<'a> {
+    store: &'a Store,
+    source_type: &'a Store,
+    number: usize,
+    first_destination: u32,
+    first_source: u32,
+    /// The position of the first node of the type of sources.
+    source_start: u64,
+}
+
+fn relations(graph: &Graph) -> Vec<Relation<'_>> {
+    let positions = graph.positions();
+    let entries = graph.relations().iter().zip(&graph.manifest().relations).enumerate();
+    let relations = entries.map(|(number, (store, entry))| Relation {
+        store,
+        source_type: &graph.node_types()[entry.source as usize],
+        number,
+        first_destination: positions.chunks_of(entry.destination as usize).start,
+        first_source: positions.chunks_of(entry.source as usize).start,
+        source_start: positions.range(entry.source as usize).start,
+    });
+    relations.collect()
+}
+
 pub(super) fn count(
-    store: &Store,
+    graph: &Graph,
     assignment: &Assignment,
     passes: &[Pass],
     threads: usize,
     progress: &dyn Progress,
 ) -> Result<Vec<Coverage>> {
-    let chunks: Vec<Vec<ChunkId>> = passes
+    let relations = relations(graph);
+    let chunks: Vec<Vec<(Relation<'_>, ChunkId)>> = passes
         .iter()
         .map(|pass| {
-            let present = store.present_chunks();
-            present.filter(|&chunk| pass.owners(assignment, chunk) != [None; 2]).collect()
+            let of_relation = relations.iter().flat_map(|&relation| {
+                let present = relation.store.present_chunks().map(move |chunk| (relation, chunk));
+                present.filter(move |(_, chunk)| {
+                    pass.owners(assignment, ChunkId(relation.first_destination + chunk.0)) != [None; 2]
+                })
+            });
+            of_relation.collect()
         })
         .collect();
-    progress.stage(
-        "counting halo nodes and coverage",
-        Some(
-            chunks
-                .iter()
-                .flatten()
-                .map(|&chunk| files::entry(store.manifest(), &files::of_chunk(chunk, "edges")).bytes)
-                .sum(),
-        ),
-    );
-    let mut found = vec![Coverage::default(); assignment.partitions() as usize];
+    let bytes = |&(relation, chunk): &(Relation<'_>, ChunkId)| {
+        files::entry(relation.store.manifest(), &files::of_chunk(chunk, "edges")).bytes
+    };
+    progress.stage("counting halo nodes and coverage", Some(chunks.iter().flatten().map(bytes).sum()));
+    let empty = Coverage { halo_nodes: 0, by_relation: vec![Histogram::default(); relations.len()] };
+    let mut found = vec![empty; assignment.partitions() as usize];
     for (pass, chunks) in passes.iter().zip(&chunks) {
         let bitmaps: Vec<Bitmap> = pass.partitions.clone().map(|_| Bitmap::new(&pass.sources)).collect();
-        let histograms = Mutex::new(vec![Histogram::default(); bitmaps.len()]);
-        workers::for_each(threads, chunks, |chunk| {
-            let counted = count_chunk(store, assignment, pass, &bitmaps, chunk, progress)?;
+        let histograms = Mutex::new(vec![vec![Histogram::default(); relations.len()]; bitmaps.len()]);
+        workers::for_each(threads, chunks, |(relation, chunk)| {
+            let counted = count_chunk(relation, assignment, pass, &bitmaps, chunk, progress)?;
             let mut histograms = histograms.lock().unwrap_or_else(PoisonError::into_inner);
             for (owner, histogram) in counted {
-                histograms[owner].add(&histogram);
+                histograms[owner][relation.number].add(&histogram);
             }
             Ok(())
         })?;
         let histograms = histograms.into_inner().unwrap_or_else(PoisonError::into_inner);
         let found = found.iter_mut().skip(pass.partitions.start as usize);
-        for ((found, bitmap), histogram) in found.zip(&bitmaps).zip(&histograms) {
+        for ((found, bitmap), of_partition) in found.zip(&bitmaps).zip(&histograms) {
             found.halo_nodes += bitmap.count();
             // Every range of sources reads the same lists, so only the first one may count them.
             if pass.sources.start == 0 {
-                found.coverage.add(histogram);
+                found.by_relation.iter_mut().zip(of_partition).for_each(|(sum, histogram)| sum.add(histogram));
             }
         }
     }
@@ -109,20 +136,23 @@ pub(super) fn count(
 
 /// Marks the halo nodes among the sources of a chunk, and returns a histogram for each owner in the pass.
 fn count_chunk(
-    store: &Store,
+    relation: Relation<'_>,
     assignment: &Assignment,
     pass: &Pass,
     bitmaps: &[Bitmap],
     chunk: ChunkId,
     progress: &dyn Progress,
 ) -> Result<impl Iterator<Item = (usize, Histogram)>> {
-    let map = store.chunks();
-    let owners = pass.owners(assignment, chunk);
+    let Relation { store, source_type, first_destination, first_source, source_start, .. } = relation;
+    let map = store.source_chunks();
+    let destination = ChunkId(first_destination + chunk.0);
+    let owners = pass.owners(assignment, destination);
     // Two bits for each chunk of sources: whether the owners, base and variable part, see its edges. The bit is also
     // set for an owner outside the pass, so that one comparison per source finds those that have to be marked.
     let sees: Vec<u8> = (0..map.chunks())
         .map(|j| {
-            let (seen, is_owned) = (assignment.bucket(chunk, ChunkId(j)), store.is_present(ChunkId(j)));
+            let (seen, is_owned) =
+                (assignment.bucket(destination, ChunkId(first_source + j)), source_type.is_present(ChunkId(j)));
             u8::from(seen.base.is_some() && is_owned || owners[0].is_none())
                 | u8::from(seen.variable.is_some() && is_owned || owners[1].is_none()) << 1
         })
@@ -148,7 +178,7 @@ fn count_chunk(
             visible[0] += u64::from(sees & 1);
             visible[1] += u64::from(sees >> 1);
             if sees != 0b11 {
-                mark(source, sees);
+                mark(NodeId(source_start + source.0), sees);
             }
             degree += 1;
         }

@@ -2,14 +2,13 @@
 
 use serde::Serialize;
 
-/// How much of the neighborhoods of its nodes a partition sees. Field names are keys of the JSON output of
-/// `grappa-store info --coverage`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+/// How much of the neighborhoods of its nodes a partition sees.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Coverage {
     /// Number of nodes that the partition does not own and that have an edge to an owned node.
     pub halo_nodes: u64,
-    /// The owned nodes by their coverage.
-    pub coverage: Histogram,
+    /// The owned destinations of each relation by their coverage. A store has one relation.
+    pub by_relation: Vec<Histogram>,
 }
 
 /// Number of nodes by their coverage. The coverage of a node is its in-edges from owned nodes / all its in-edges.
