@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,14 +39,21 @@ class Keyed:
         """The table in messages."""
         return f"tables[{self.name!r}]"
 
-    def kind(self, column: str) -> Literal["integers", "text"] | None:
+    @property
+    def ids(self) -> Literal["integers", "text", "nothing"] | None:
+        """The kind of the ids of its rows."""
+        return "integers" if self.key is None else self.kind(self.key)
+
+    def kind(self, column: str) -> Literal["integers", "text", "nothing"] | None:
         """The kind of ids in a column."""
         import pyarrow as pa
 
         kind = _decoded(self.reader.schema.field(column).type)
         # pandas has foreign keys of which some are missing as floats.
         is_float = pa.types.is_floating(kind) and column in self.foreign_keys
-        if pa.types.is_integer(kind) or pa.types.is_null(kind) or is_float:
+        if pa.types.is_null(kind) and column in self.foreign_keys:
+            return "nothing"
+        if pa.types.is_integer(kind) or is_float:
             return "integers"
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         return "text" if is_text else None
@@ -165,7 +172,7 @@ def write_tables(
         raise ValueError('no table has a foreign key, so there are no edges; give foreign_keys={"orders.user": "users"}')
     folder = Folder(path)
     for table in opened.values():
-        _write(table, folder)
+        _write(table, opened, folder)
     links = [table.name for table in opened.values() if table.is_link]
     folder.options = {"tables": path, **({"link_table": links} if links else {})}
     return folder
@@ -292,12 +299,6 @@ def _check(table: Keyed, tables: dict[str, Keyed]) -> None:
         if table.kind(column) is None:
             kind = table.reader.schema.field(column).type
             raise TypeError(f"{argument} {column!r} of {shown} has values of type {kind}; give integers or strings")
-    if table.is_labelled and table.key is None and not table.is_link:
-        raise ValueError(
-            f"{shown} has no key, and an index that is not 0, 1, 2, ...; if the index has its ids, give "
-            f'{shown}.rename_axis("id") and keys={{{table.name!r}: "id"}}; if its ids are the numbers of rows, give '
-            f"{shown}.reset_index(drop=True)"
-        )
     for column, name in table.foreign_keys.items():
         target = tables.get(name)
         if target is None:
@@ -307,11 +308,16 @@ def _check(table: Keyed, tables: dict[str, Keyed]) -> None:
             )
         if target.is_link:
             raise ValueError(f"the foreign key {column!r} of {shown} points to {name!r}, whose rows are edges; leave it out of link_tables")
-        ids = "integers" if target.key is None else target.kind(target.key)
-        if table.kind(column) != ids:
+        if target.is_labelled and target.key is None:
+            raise ValueError(
+                f"the foreign key {column!r} of {shown} points to {name!r}, which has no key, and an index that is not 0, 1, 2, ...; if "
+                f'the index has its ids, give {target.shown}.rename_axis("id") and keys={{{name!r}: "id"}}; if its ids are the numbers of '
+                f"its rows, give {target.shown}.reset_index(drop=True)"
+            )
+        if table.kind(column) not in (target.ids, "nothing"):
             key = f"its key {target.key!r}" if target.key is not None else "the numbers of its rows"
             raise TypeError(
-                f"the foreign key {column!r} of {shown} has {table.kind(column)}, and {name!r} has {ids} in {key}; convert one of both"
+                f"the foreign key {column!r} of {shown} has {table.kind(column)}, and {name!r} has {target.ids} in {key}; convert one of both"
             )
     if table.is_link and len(table.foreign_keys) != 2:
         raise ValueError(
@@ -323,28 +329,31 @@ def _check(table: Keyed, tables: dict[str, Keyed]) -> None:
 # Writing.
 
 
-def _write(table: Keyed, folder: Folder) -> None:
+def _write(table: Keyed, tables: dict[str, Keyed], folder: Folder) -> None:
     import pyarrow as pa
 
-    keys = {table.key, *table.foreign_keys}
+    keys: dict[str | None, str | None] = {table.key: table.ids}
+    keys |= {column: tables[name].ids for column, name in table.foreign_keys.items()}
     metadata = {"pkey_col": table.key, "fkey_col_to_pkey_table": table.foreign_keys, "time_col": table.time}
     # Parquet does not hold categories of all types of text.
     fields = [field.with_type(_decoded(field.type)) for field in table.reader.schema]
-    fields = [field.with_type(_id_type(field.type)) if field.name in keys else field for field in fields]
+    fields = [field.with_type(_id_type(field.type, keys[field.name])) if field.name in keys else field for field in fields]
     schema = pa.schema(fields, {name: json.dumps(value) for name, value in metadata.items()})
 
-    def batches() -> Iterable[Any]:
-        for batch in table.reader:
-            columns = [
-                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
-            ]
-            columns = [
-                _ids(column, field.type, f"{table.shown}[{field.name!r}]") if field.name in keys else column
-                for column, field in zip(columns, schema, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    folder.write(f"{table.name}.parquet", table.shown, schema, _batches(table, schema, set(keys)))
 
-    folder.write(f"{table.name}.parquet", table.shown, schema, batches())
+
+def _batches(table: Keyed, schema: Any, keys: set[str | None]) -> Iterator[Any]:
+    """The batches of a table with the types of `schema`."""
+    import pyarrow as pa
+
+    for batch in table.reader:
+        columns = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+        columns = [
+            _ids(column, field.type, f"{table.shown}[{field.name!r}]") if field.name in keys else column
+            for column, field in zip(columns, schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _decoded(kind: Any) -> Any:
@@ -354,16 +363,17 @@ def _decoded(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _id_type(kind: Any) -> Any:
+def _id_type(kind: Any, ids: str | None) -> Any:
     """The type of the column of ids that a column of keys becomes."""
     import pyarrow as pa
 
-    if pa.types.is_integer(kind):
-        return kind
-    return pa.int64() if pa.types.is_floating(kind) or pa.types.is_null(kind) else pa.string()
+    if ids == "text":
+        return pa.string()
+    return kind if pa.types.is_integer(kind) else pa.int64()
 
 
 def _ids(column: Any, kind: Any, shown: str) -> Any:
+    """A column of keys as a column of ids. pandas has NaN in place of missing numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -68,8 +68,8 @@ def ingest_dgl(graph: Any, out: str | os.PathLike[str] | None, progress: bool, o
     members: list[tuple[Any, Any, dict[str, str]]] = [(name, graph.nodes[name].data, OF_DGL_NODES) for name in graph.ntypes]
     members += [(edge_type, graph.edges[edge_type].data, OF_DGL_EDGES) for edge_type in edge_types]
     for key, of_member, names in members:
-        left_out |= of_member.keys() - names.keys()
-        for name in of_member.keys() & names.keys():
+        left_out |= set(of_member.keys()) - names.keys()
+        for name in names.keys() & set(of_member.keys()):
             data[names[name]][key] = of_member[name]
     if left_out:
         warn(

@@ -433,11 +433,15 @@ def test_rows_that_are_wrong_are_named_by_their_table(tmp_path):
     with pytest.raises(grappa.Error, match=r"tables\['users'\] at row 1: expected a node id in column id, found a missing value"):
         ingest(users.assign(id=["ann", None, "cy"]))
     numbered = {"foreign_keys": {"orders.user": "users"}, "keys": {}}
-    with pytest.raises(ValueError, match="if its ids are the numbers of rows, give tables"):
+    with pytest.raises(ValueError, match="if its ids are the numbers of its rows, give tables"):
         ingest(users.drop(0), orders.assign(user=[0, 1, 1, None]), **numbered)
     with pytest.raises(ValueError, match=r"tables\['orders'\]\['user'\] has values that are no ids"):
         ingest(users, orders.assign(user=[0.5, 1, 1, None]), **numbered)
     assert ingest(users, orders.assign(user=[0, 1, 1, None]), **numbered)["orders", "user", "users"].num_edges == 3
+    # No table points to orders, so their ids do not matter.
+    graph = ingest(users, orders.drop(columns="id").drop(0), keys={"users": "id"})
+    assert graph["orders", "user", "users"].num_edges == 2 and graph["orders"].ids([0, 2]).tolist() == [0, 2]
+    assert ingest(users, orders.assign(user=None))["orders", "user", "users"].num_edges == 0
     plan = grappa.ingest(tables={"users": users.assign(note=["x"] * 3), "orders": orders}, dry_run=True, out=tmp_path / "h.grappa", **KEYS)
     assert "features from tables['users']: Parquet" in str(plan)
 
