@@ -6,7 +6,8 @@ import json
 import os
 import sys
 import warnings
-from typing import Any, Sequence
+from types import MappingProxyType
+from typing import Any, Mapping, Sequence
 
 from . import _grappa
 
@@ -15,13 +16,19 @@ _grappa.keep_warnings()
 
 
 def run(
-    program: str, *words: str | os.PathLike[str], options: dict[str, Any], progress: bool = False, data: Sequence[Any] = ()
+    program: str,
+    *words: str | os.PathLike[str],
+    options: dict[str, Any],
+    progress: bool = False,
+    data: Sequence[Any] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:
     """Runs ``program words... --options...`` in this process, and returns its summary. Ctrl-C stops it. What the program warns of
     is a Python warning.
 
     Args:
         data: The values of options that are data, each an `inputs.Data`. In the options, their names stand for them.
+        names: The names of temporary files in messages and in the summary.
 
     Raises:
         ValueError: An option is unknown or has an impossible value.
@@ -31,15 +38,32 @@ def run(
     try:
         with _Bar(progress) as bar:
             answer = _grappa.run(program, [*(os.fspath(word) for word in words), *arguments(options)], bar.report, list(data))
+    except _grappa.Error as error:
+        if not names:
+            raise
+        raise _grappa.Error(_named(str(error), names)) from None
     finally:
-        tell_warnings()
-    return None if answer is None else json.loads(answer)
+        tell_warnings(names)
+    return None if answer is None else _named(json.loads(answer), names)
 
 
-def tell_warnings() -> None:
+def tell_warnings(names: Mapping[str, str] = MappingProxyType({})) -> None:
     """Makes Python warnings of what Rust has warned of."""
     for text in _grappa.take_warnings():
-        warn(text)
+        warn(_named(text, names))
+
+
+def _named(answer: Any, names: Mapping[str, str]) -> Any:
+    """Text, or all text of an answer, with the names of temporary files."""
+    if not names:
+        return answer
+    if isinstance(answer, str):
+        for path, name in names.items():
+            answer = answer.replace(path, name)
+        return answer
+    if isinstance(answer, dict):
+        return {key: _named(value, names) for key, value in answer.items()}
+    return [_named(value, names) for value in answer] if isinstance(answer, list) else answer
 
 
 def warn(text: str) -> None:

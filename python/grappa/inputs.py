@@ -514,9 +514,11 @@ def _pandas(table: Any, name: str) -> Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
         raise TypeError(f"{name} is a table that Arrow cannot hold: {error}; give each column values of one type") from None
     _require_no_durations([field.name for field in schema if pa.types.is_duration(field.type)])
+    # A block has several batches if its columns of text are chunks of Arrow, as pandas.concat leaves them.
     blocks = (
-        pa.RecordBatch.from_pandas(table.iloc[first : first + BLOCK_ROWS], schema, preserve_index=not is_numbered)
+        batch
         for first in range(0, max(1, len(table)), BLOCK_ROWS)
+        for batch in pa.Table.from_pandas(table.iloc[first : first + BLOCK_ROWS], schema, preserve_index=not is_numbered).to_batches()
     )
     return Table(pa.RecordBatchReader.from_batches(schema, blocks))
 

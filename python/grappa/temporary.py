@@ -22,18 +22,19 @@ NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OWN_NAME_BYTES_MAX = 200
 #: What a full disk answers. NumPy has no number for it.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, None)
+#: What gives temporary files another folder.
+REMEDY = "set the environment variable TMPDIR to a folder with free space"
 
 
 @contextmanager
-def private_folder(prefix: str) -> Iterator[str]:
-    """A new folder among the temporary files of the system, which is removed with all that is in it.
+def private_folder(prefix: str, beside: str | None = None, remedy: str = REMEDY) -> Iterator[str]:
+    """A new folder among the temporary files of the system, or in the folder `beside`, which is removed with all that is in it.
 
     Raises:
         grappa.Error: The disk is full.
     """
-    remedy = "set the environment variable TMPDIR to a folder with free space"
-    with explained(tempfile.gettempdir(), remedy):
-        path = tempfile.mkdtemp(prefix=prefix)
+    with explained(beside or tempfile.gettempdir(), remedy):
+        path = tempfile.mkdtemp(prefix=prefix, dir=beside)
     try:
         yield path
     except OSError as error:

@@ -1,16 +1,16 @@
-"""Graphs with types as inputs of ingest: what PyTorch Geometric has in a `HeteroData`."""
+"""Graphs with types in memory as inputs of ingest, and what PyTorch Geometric has in a `HeteroData`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _grappa
 from .arguments import flag, integer
 from .command import _Bar, tell_warnings, warn
 from .graph import EdgeType, Graph
-from .inputs import Data, EdgeIndex, _Option, _value
+from .inputs import Array, Data, EdgeIndex, _Option, _value
 from .loader import _bytes
 from .typed import relation_named
 
@@ -30,24 +30,54 @@ def ingest_typed(data: Any, out: str | os.PathLike[str] | None, progress: bool, 
     Raises:
         ValueError: An option is unknown or impossible for a graph with types, or data has an impossible shape.
     """
-    if out is None:
-        raise ValueError("out=...: give the folder of the new graph")
-    unknown = next((name for name in options if name not in OPTIONS), None)
-    if unknown is not None:
-        raise ValueError(
-            f"{unknown}: a HeteroData is ingested with {', '.join(OPTIONS)} alone; change the data instead, for example with "
-            "torch_geometric.transforms.ToUndirected() for reverse relations"
-        )
+    require_options(
+        options,
+        "a HeteroData",
+        "change the data instead, for example with torch_geometric.transforms.ToUndirected() for reverse relations",
+    )
     if not data.edge_types:
         raise ValueError("this HeteroData has no relations; set data['author', 'writes', 'paper'].edge_index")
     left_out: set[str] = set()
     nodes = [_nodes(data, name, left_out) for name in data.node_types]
     relations = [_relation(data, edge_type, left_out) for edge_type in data.edge_types]
-    _set_reverses(data, relations)
     if left_out:
         warn(f"a store does not keep {', '.join(sorted(left_out))} of this HeteroData")
+    ends = [data[edge_type].edge_index for edge_type in data.edge_types]
+    return ingest_members(nodes, relations, ends, out, progress, options)
+
+
+def require_options(options: dict[str, Any], what: str, remedy: str) -> None:
+    """Fails if an option is not for graphs in memory.
+
+    Raises:
+        ValueError: One is not.
+    """
+    unknown = next((name for name in options if name not in OPTIONS), None)
+    if unknown is not None:
+        raise ValueError(f"{unknown}: {what} is ingested with {', '.join(OPTIONS)} alone; {remedy}")
+
+
+def ingest_members(
+    nodes: list[dict[str, Any]],
+    relations: list[dict[str, Any]],
+    ends: Sequence[Any],
+    out: str | os.PathLike[str] | None,
+    progress: bool,
+    options: dict[str, Any],
+) -> Graph:
+    """Ingests node types and relations in memory, and opens the graph.
+
+    Args:
+        nodes: What `nodes_entry` returns, for each node type.
+        relations: What `relation_entry` returns, for each relation.
+        ends: The sources and destinations of each relation.
+    """
+    if out is None:
+        raise ValueError("out=...: give the folder of the new graph")
+    edge_types = [(relation["source"], relation["name"], relation["destination"]) for relation in relations]
+    _set_reverses(relations, edge_types, ends)
     run = OPTIONS | options
-    _hold_out(run.pop("edge_split"), relations, data.edge_types)
+    _hold_out(run.pop("edge_split"), relations, edge_types)
     run = {
         **run,
         "out": os.fspath(out),
@@ -75,14 +105,20 @@ def _nodes(data: Any, name: str, left_out: set[str]) -> dict[str, Any]:
     if count is None:
         raise ValueError(f"data[{name!r}] has no number of nodes; set data[{name!r}].num_nodes")
     left_out.update(set(of_type.keys()) - set(OF_NODES) - {"num_nodes"})
+    given = {
+        option: (f"data[{name!r}].{attribute}", of_type[attribute]) for attribute, option in OF_NODES.items() if attribute in of_type
+    }
+    return nodes_entry(name, int(count), given)
+
+
+def nodes_entry(name: str, count: int, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """A node type for the engine. `given` has the name in messages and the value of each option."""
     entries: dict[str, Any] = {option: None for option in OF_NODES.values()}
-    for attribute, option in OF_NODES.items():
-        if attribute in of_type:
-            value = of_type[attribute]
-            if option == "labels" and value.dim() == 2 and value.size(1) == 1:
-                value = value.view(-1)
-            entries[option] = _data(f"data[{name!r}].{attribute}", option, value)
-    return {"name": name, "nodes": int(count), **entries}
+    for option, (shown, value) in given.items():
+        if option == "labels" and tuple(getattr(value, "shape", ()))[1:] == (1,) and hasattr(value, "reshape"):
+            value = value.reshape(-1)
+        entries[option] = _data(shown, option, value)
+    return {"name": name, "nodes": count, **entries}
 
 
 def _relation(data: Any, edge_type: tuple[str, str, str], left_out: set[str]) -> dict[str, Any]:
@@ -93,27 +129,31 @@ def _relation(data: Any, edge_type: tuple[str, str, str], left_out: set[str]) ->
             f"{shown} has no edge_index; with adj_t, set edge_index = torch_geometric.utils.to_edge_index(adj_t.t())[0]"
         )
     left_out.update(set(of_type.keys()) - set(OF_EDGES))
+    given = {option: (f"{shown}.{attribute}", of_type[attribute]) for attribute, option in OF_EDGES.items() if attribute in of_type}
+    given["edges"] = given["edges"][0], EdgeIndex.checked(of_type.edge_index, f"{shown}.edge_index")
+    return relation_entry(edge_type, given)
+
+
+def relation_entry(edge_type: EdgeType, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """A relation for the engine, as `nodes_entry`."""
     entries: dict[str, Any] = {option: None for option in OF_EDGES.values()}
-    for attribute, option in OF_EDGES.items():
-        if attribute in of_type:
-            value = of_type[attribute]
-            if option == "edges":
-                value = EdgeIndex.checked(value, f"{shown}.edge_index")
-            entries[option] = _data(f"{shown}.{attribute}", option, value)
+    entries |= {option: _data(shown, option, value) for option, (shown, value) in given.items()}
     source, name, destination = edge_type
     return {"source": source, "name": name, "destination": destination, "reverse_of": None, "edge_split": None, **entries}
 
 
-def _set_reverses(data: Any, relations: list[dict[str, Any]]) -> None:
+def _set_reverses(relations: list[dict[str, Any]], types: list[EdgeType], ends: Sequence[Any]) -> None:
     """Finds the relations with the edges of an earlier one, in the other direction and in the same order."""
-    types, reversed_ones = data.edge_types, set()
+    reversed_ones = set()
     for number, (source, _, destination) in enumerate(types):
         for earlier in range(number):
             is_free = earlier not in reversed_ones and relations[earlier]["reverse_of"] is None
             if not is_free or (types[earlier][2], types[earlier][0]) != (source, destination):
                 continue
-            ends = [data[types[place]].edge_index for place in (earlier, number)]
-            if ends[0].shape == ends[1].shape and bool((ends[0].flip(0) == ends[1]).all()):
+            (sources, destinations), (other_sources, other_destinations) = ends[earlier], ends[number]
+            if len(sources) != len(other_sources):
+                continue
+            if bool((sources == other_destinations).all()) and bool((destinations == other_sources).all()):
                 relations[number]["reverse_of"] = earlier
                 reversed_ones.add(earlier)
                 break
@@ -140,4 +180,5 @@ def _hold_out(edge_split: Any, relations: list[dict[str, Any]], edge_types: list
 
 
 def _data(name: str, option: str, value: Any) -> Data:
-    return Data(option, 0, name, _value(value, _Option(option, option, "")))
+    value = value if isinstance(value, Array) else _value(value, _Option(option, option, ""))
+    return Data(option, 0, name, value)

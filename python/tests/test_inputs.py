@@ -225,7 +225,7 @@ def graph(kind, *edges):
         (lambda: {"edges": PAIRS, "weights": [1, 2]}, grappa.Error, "weights"),
         (lambda: {"edges": PAIRS, "edge_features": np.ones((3, 2))}, grappa.Error, "one per edge, found 3"),
         (lambda: {"edges": PAIRS, "edge_features": table("pandas", {"km": [1]})}, TypeError, "edge_features_from"),
-        (lambda: {"edges": {0: 1}}, TypeError, "edges=dict: give a file"),
+        (lambda: {"edges": {0: 1}}, TypeError, "a relation is a tuple of the type of sources"),
         (lambda: {"edges": matrix("csr_array", (5, 4))}, grappa.Error, "square|5"),
         (lambda: {"edges": matrix("csr_array").astype(bool), "weights": True}, ValueError, "booleans"),
         (lambda: {"edges": graph("Graph", ((0, 0), 1))}, TypeError, "convert_node_labels_to_integers"),

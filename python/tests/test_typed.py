@@ -1,6 +1,7 @@
 """Graphs with types: what is read is what was ingested, and batches are those of PyTorch Geometric."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -306,6 +307,352 @@ def test_a_folder_of_tables_is_a_graph(tmp_path):
     orders = batch["orders"]
     assert sorted(graph["orders"].ids(orders.n_id)) == [1, 2]
     assert sorted(orders.x[:, 0].tolist()) == [3.0, 9.5]
+    with pytest.raises(ValueError, match="key= and keys= say the same"):
+        grappa.ingest(tables=tables, key="users.id", **KEYS, out=tmp_path / "other.grappa")
+
+
+USERS = {"id": ["ann", "bob", "cy"], "age": [30, 40, None], "plan": ["gold", "free", "free"]}
+ORDERS = {"id": [5, 2, 3, 9], "user": ["ann", "bob", None, "ann"], "price": [9.5, 3.0, 4.0, 1.0], "paid": [True, False, True, True]}
+KEYS = {"keys": {"users": "id", "orders": "id"}, "foreign_keys": {"orders.user": "users"}}
+
+
+def tables_of(library):
+    """Users and orders as tables of a library."""
+    if library == "arrays":
+        users = {"id": np.array(USERS["id"]), "age": np.array([30, 40, np.nan]), "plan": np.array(USERS["plan"], object)}
+        orders = {name: torch.tensor(values) if name == "price" else values for name, values in ORDERS.items()}
+        return {"users": users, "orders": {**orders, "user": np.array(ORDERS["user"], object)}}
+    pandas = pytest.importorskip("pandas")
+    users, orders = pandas.DataFrame(USERS), pandas.DataFrame(ORDERS)
+    if library == "pandas, filtered":
+        users = pandas.concat([users[1:], users[:1]])
+    elif library == "pandas, with an index":
+        users, orders = users.astype({"plan": "category", "id": "category"}).set_index("id"), orders.set_index("id")
+    elif library == "relbench":
+        return relbench_of({"users": (users, "id", {}), "orders": (orders, "id", {"user": "users"})})
+    elif library.startswith("polars"):
+        polars = pytest.importorskip("polars")
+        users = polars.from_pandas(users).with_columns(polars.col("plan").cast(polars.Categorical))
+        orders = polars.from_pandas(orders)
+        return {"users": users, "orders": orders.lazy() if library == "polars, lazy" else orders}
+    elif library == "arrow":
+        arrow = pytest.importorskip("pyarrow")
+        return {"users": arrow.Table.from_pandas(users).to_reader(), "orders": arrow.Table.from_pandas(orders)}
+    return {"users": users, "orders": orders}
+
+
+def relbench_of(tables):
+    """Tables as in a `relbench.base.Database`."""
+    of = SimpleNamespace
+    return of(table_dict={
+        name: of(df=df, pkey_col=key, fkey_col_to_pkey_table=foreign, time_col=None) for name, (df, key, foreign) in tables.items()
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["pandas", "pandas, filtered", "pandas, with an index", "polars", "polars, lazy", "arrow", "arrays", "relbench"],
+)
+def test_tables_in_memory_are_a_graph_as_a_folder_of_them_is(library, tmp_path):
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "users.csv").write_text("id,age,plan\nann,30,gold\nbob,40,free\ncy,,free\n")
+    (folder / "orders.csv").write_text("id,user,price,paid\n5,ann,9.5,yes\n2,bob,3,no\n3,,4,yes\n9,ann,1,yes\n")
+    expected = grappa.ingest(tables=folder, out=tmp_path / "folder.grappa", **KEYS)
+    keys = {} if library == "relbench" else KEYS
+    graph = grappa.ingest(tables=tables_of(library), out=tmp_path / "memory.grappa", **keys)
+    assert graph.edge_types == expected.edge_types == [("orders", "user", "users"), ("users", "rev_user", "orders")]
+    for name in ("users", "orders"):
+        assert list(graph[name].ids(slice(None))) == list(expected[name].ids(slice(None)))
+        assert graph[name].feature_names == expected[name].feature_names
+        assert np.array_equal(graph[name].features[:], expected[name].features[:])
+    assert graph["users"].feature_names == ["age", "plan=free", "plan=gold", "plan=other"]
+    assert np.array_equal(graph.edge_split(("orders", "user", "users"), "train"), expected.edge_split(("orders", "user", "users"), "train"))
+    seeds = graph["users"].nodes(["ann"])
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1], ("users", seeds), batch_size=2)))
+    assert sorted(graph["orders"].ids(batch["orders"].n_id)) == [5, 9]
+    assert sorted(batch["orders"].x[:, 0].tolist()) == [1.0, 9.5]
+    assert "3 rows" not in str(graph.ingested) and "orders:user:users: 1 rows were no edges" in str(graph.ingested)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.grappa", "memory.grappa", "shop"]
+
+
+def test_a_link_table_in_memory_is_a_relation_and_foreign_keys_may_be_floats(tmp_path):
+    likes = {"by": [10, 20, 30, 10], "of": np.array([0.0, np.nan, 1.0, 1.0]), "stars": [1, 2, 3, 4]}
+    tables = {"users": {"id": [30, 20, 10], "age": [1, 2, 3]}, "films": {"year": [1999, 2004]}, "likes": likes}
+    graph = grappa.ingest(
+        tables=tables,
+        keys={"users": "id"},
+        foreign_keys={"likes.by": "users", "likes.of": "films"},
+        link_tables=["likes"],
+        label="films=year",
+        label_type="films=float",
+        out=tmp_path / "films.grappa",
+    )
+    assert graph.edge_types == [("users", "likes", "films"), ("films", "rev_likes", "users")]
+    assert graph["users", "likes", "films"].num_edges == 3 and graph["users", "likes", "films"].num_edge_features == 1
+    assert graph["users"].ids(slice(None)).tolist() == [10, 20, 30]
+    assert graph["users"].features[:].ravel().tolist() == [3, 2, 1]
+    assert graph["films"].labels[:].ravel().tolist() == [1999, 2004]
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1], ("films", [1]), batch_size=1)))
+    assert sorted(graph["users"].ids(batch["users"].n_id)) == [10, 30]
+    assert sorted(batch["users", "likes", "films"].edge_attr.ravel().tolist()) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"keys": {"user": "id"}}, ValueError, "keys has 'user', and there is no such table; there are 'users', 'orders'"),
+        ({"keys": {"users": "name"}}, ValueError, r"tables\['users'\] has no column 'name', the primary key; it has 'id', 'age'"),
+        ({"keys": ["users.id"]}, TypeError, r'give a dict, such as keys=\{"users": "id"\}'),
+        ({"key": "users.id"}, ValueError, "is for tables in a folder"),
+        ({"foreign_keys": {}}, ValueError, "no table has a foreign key"),
+        ({"foreign_keys": {"orders.users": "users"}}, ValueError, r"tables\['orders'\] has no column 'users', the foreign key"),
+        ({"foreign_keys": {"order.user": "users"}}, ValueError, 'name a table and its column, such as "orders.user"'),
+        ({"foreign_keys": {"orders.user": "user"}}, ValueError, "points to 'user', and there is no such table"),
+        ({"foreign_keys": {"orders.paid": "users"}}, TypeError, "has values of type bool; give integers or strings"),
+        ({"foreign_keys": {"orders.price": "users"}}, TypeError, "has integers, and 'users' has text in its key 'id'"),
+        ({"link_tables": ["orders"]}, ValueError, "with 1 foreign keys"),
+        ({"link_tables": "orders"}, TypeError, r"link_tables=\['orders'\]"),
+        ({"tables": [USERS]}, TypeError, "a dict of tables by name"),
+        ({"tables": {"users": [1, 2]}}, TypeError, r"tables\['users'\] is a list; give a table of pandas"),
+        ({"tables": {"a/b": USERS}}, ValueError, "the name 'a/b'"),
+        ({"tables": {"users": {"id": np.ones((2, 3))}}}, ValueError, r"tables\['users'\]\['id'\] has shape \(2, 3\)"),
+        ({"tables": {"users": {"id": [1], "age": [1, 2]}}}, ValueError, "different lengths"),
+        ({"resume": True}, ValueError, "start again with force=True"),
+        ({"features": np.ones((3, 1))}, TypeError, "such as features_from="),
+        ({"edges": [[0, 1]]}, ValueError, "leave out one of both"),
+        ({"tables": None}, ValueError, "give tables="),
+    ],
+)
+def test_wrong_tables_are_named(options, kind, message, tmp_path):
+    tables = {"users": USERS | {"age": [1, 2, 3]}, "orders": ORDERS | {"user": np.array(ORDERS["user"], object)}}
+    options = {"tables": tables, **KEYS, **options}
+    with pytest.raises(kind, match=message):
+        grappa.ingest(**options, out=tmp_path / "g.grappa")
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_that_are_wrong_are_named_by_their_table(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    users, orders = pandas.DataFrame(USERS), pandas.DataFrame(ORDERS)
+
+    def ingest(users, orders=orders, **options):
+        return grappa.ingest(tables={"users": users, "orders": orders}, out=tmp_path / "g.grappa", force=True, **{**KEYS, **options})
+
+    with pytest.raises(grappa.Error, match=r"tables\['orders'\] at row 1: the target bob in column user is no node of type users"):
+        ingest(users.drop(1))
+    assert ingest(users.drop(1), on_bad_line="skip")["orders", "user", "users"].num_edges == 2
+    with pytest.raises(grappa.Error, match=r"tables\['users'\] at row 3: the id ann is in this file twice"):
+        ingest(pandas.concat([users, users]))
+    with pytest.raises(grappa.Error, match=r"tables\['users'\] at row 1: expected a node id in column id, found a missing value"):
+        ingest(users.assign(id=["ann", None, "cy"]))
+    numbered = {"foreign_keys": {"orders.user": "users"}, "keys": {}}
+    with pytest.raises(ValueError, match="if its ids are the numbers of its rows, give tables"):
+        ingest(users.drop(0), orders.assign(user=[0, 1, 1, None]), **numbered)
+    with pytest.raises(ValueError, match=r"tables\['orders'\]\['user'\] has values that are no ids"):
+        ingest(users, orders.assign(user=[0.5, 1, 1, None]), **numbered)
+    assert ingest(users, orders.assign(user=[0, 1, 1, None]), **numbered)["orders", "user", "users"].num_edges == 3
+    # No table points to orders, so their ids do not matter.
+    graph = ingest(users, orders.drop(columns="id").drop(0), keys={"users": "id"})
+    assert graph["orders", "user", "users"].num_edges == 2 and graph["orders"].ids([0, 2]).tolist() == [0, 2]
+    assert ingest(users, orders.assign(user=None))["orders", "user", "users"].num_edges == 0
+    plan = grappa.ingest(tables={"users": users.assign(note=["x"] * 3), "orders": orders}, dry_run=True, out=tmp_path / "h.grappa", **KEYS)
+    assert "features from tables['users']: Parquet" in str(plan)
+
+
+FOLLOWS, BUYS, BOUGHT = ("user", "follows", "user"), ("user", "buys", "item"), ("item", "bought", "user")
+
+
+def edge_lists():
+    """The edges of each relation, as `dgl.heterograph` accepts them."""
+    buys = torch.tensor([0, 1, 1, 3]), torch.tensor([3, 0, 2, 2])
+    return {FOLLOWS: ("coo", ([0, 2], np.array([1, 1]))), BUYS: buys, BOUGHT: (buys[1], buys[0])}
+
+
+def pairs_of(graph, edge_type):
+    return sorted(zip(*graph.edge_split(edge_type, "train").tolist(), strict=True))
+
+
+def check_edge_lists(graph, x):
+    """Checks a graph with the edges and data of the tests of DGL."""
+    assert graph.edge_types == [FOLLOWS, BUYS, BOUGHT]
+    assert pairs_of(graph, FOLLOWS) == [(0, 1), (2, 1)]
+    assert pairs_of(graph, BUYS) == [(0, 3), (1, 0), (1, 2), (3, 2)]
+    assert graph[BOUGHT].reverse_of == BUYS and graph[FOLLOWS].reverse_of is None
+    assert graph["user"].num_nodes == 5 and graph["item"].num_nodes == 4
+    assert np.array_equal(graph["user"].features[:], x.numpy())
+    assert graph["item"].labels[:].tolist() == [0, 1, 1, 0] and graph["item"].split("train").tolist() == [0, 2]
+    assert graph["user"].ids(slice(None)).tolist() == list(range(5))
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1], ("item", [2]), batch_size=1)))
+    assert edges_of(batch, BUYS) == [(1, 2), (3, 2)] and sorted(batch[BUYS].edge_weight.tolist()) == [3, 4]
+    assert torch.equal(batch["user"].x, x[batch["user"].n_id])
+
+
+def test_edge_lists_of_dgl_are_a_graph(tmp_path):
+    x = torch.randn(5, 2)
+    data = {
+        "features": {"user": x},
+        "labels": {"item": np.array([[0], [1], [1], [0]])},
+        "train": {"item": torch.tensor([True, False, True, False])},
+        "weights": {"user:buys:item": torch.tensor([1.0, 2, 3, 4])},
+    }
+    check_edge_lists(grappa.ingest(edge_lists(), **data, out=tmp_path / "a.grappa"), x)
+    numbers = {"shop": 2, "item": 9, "user": 4}
+    graph = grappa.ingest(edge_lists(), num_nodes_dict=numbers, edge_split={BUYS: "50/0/50"}, out=tmp_path / "b.grappa")
+    assert graph.node_types == ["shop", "item", "user"] and [graph[name].num_nodes for name in graph.node_types] == [2, 9, 4]
+    assert graph.edge_split(BUYS, "test").shape == (2, 2)
+    graph = grappa.ingest(edge_lists(), out=tmp_path / "c.grappa")
+    assert graph["user"].num_nodes == 4 and graph["item"].num_nodes == 4
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_compressed_edge_lists_are_in_the_order_of_edge_ids(layout, tmp_path):
+    parts = np.array([0, 2, 2, 3]), np.array([1, 2, 0]), np.array([2, 0, 1])
+    relation = ("a", "to", "b")
+    features = {relation: np.array([10.0, 20, 30])}
+    graph = grappa.ingest(
+        {relation: (layout, parts)}, num_nodes_dict={"a": 3, "b": 3}, edge_features=features, out=tmp_path / "g.grappa"
+    )
+    # Edge 2 is the first one of line 0, edge 0 the second one, and edge 1 the one of line 2.
+    expected = {10.0: (0, 2), 20.0: (2, 0), 30.0: (0, 1)}
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1], "b", batch_size=3)))
+    row, col = batch[relation].edge_index
+    edges = zip(batch["a"].n_id[row].tolist(), batch["b"].n_id[col].tolist(), strict=True)
+    found = dict(zip(batch[relation].edge_attr.ravel().tolist(), edges, strict=True))
+    assert found == {value: edge if layout == "csr" else edge[::-1] for value, edge in expected.items()}
+
+
+class View(dict):
+    """Data of node types or relations of a `DGLGraph`, by name. Called, the edges of a relation."""
+
+    def __init__(self, data, edges=None):
+        super().__init__({name: SimpleNamespace(data=of) for name, of in data.items()})
+        self.edges = edges
+
+    def __call__(self, etype):
+        return self.edges[etype]
+
+
+def dgl_graph(num_nodes, edges, node_data, edge_data):
+    """What `grappa.ingest` asks of a `dgl.DGLGraph`; DGL has no version for this PyTorch."""
+    nodes = View({name: node_data.get(name, {}) for name in num_nodes})
+    of_edges = View({edge_type: edge_data.get(edge_type, {}) for edge_type in edges}, edges)
+    return SimpleNamespace(
+        canonical_etypes=list(edges), ntypes=list(num_nodes), num_nodes=num_nodes.__getitem__, nodes=nodes, edges=of_edges
+    )
+
+
+def test_a_graph_of_dgl_is_a_graph(tmp_path):
+    x = torch.randn(5, 2)
+    edges = {edge_type: tuple(map(torch.as_tensor, ends if ends[0] != "coo" else ends[1])) for edge_type, ends in edge_lists().items()}
+    node_data = {
+        "user": {"feat": x, "_ID": torch.arange(5)},
+        "item": {"label": torch.tensor([0, 1, 1, 0]), "train_mask": torch.tensor([True, False, True, False])},
+    }
+    data = dgl_graph({"user": 5, "item": 4}, edges, node_data, {BUYS: {"weight": torch.tensor([1.0, 2, 3, 4])}})
+    with pytest.warns(UserWarning, match="does not keep _ID of this DGLGraph"):
+        check_edge_lists(grappa.ingest(data, out=tmp_path / "g.grappa"), x)
+    del node_data["user"]["_ID"], node_data["user"]["feat"]
+    check_edge_lists(grappa.ingest(data, features={"user": x}, out=tmp_path / "h.grappa"), x)
+    plain = dgl_graph({"_N": 2}, {("_N", "_E", "_N"): (torch.tensor([0]), torch.tensor([1]))}, {}, {})
+    with pytest.raises(ValueError, match="this DGLGraph has no types"):
+        grappa.ingest(plain, out=tmp_path / "i.grappa")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"edges": {}}, ValueError, "edges has no relations"),
+        ({"edges": {"src": [0], "dst": [1]}}, TypeError, "edges has the key 'src'; a relation is a tuple"),
+        ({"edges": {BUYS: torch.ones(2, 3).long()}}, TypeError, "give a tuple of sources and destinations"),
+        ({"edges": {BUYS: ([0, 1], [1])}}, ValueError, "has 2 sources and 1 destinations"),
+        ({"edges": {BUYS: ([0.5, 1], [1, 0])}}, TypeError, "the sources of edges.* are an array of float64"),
+        ({"edges": {BUYS: ([-1, 1, 0], [1, 0, 0])}}, grappa.Error, "a node id is negative"),
+        ({"edges": {BUYS: ("coo2", ([0], [1]))}}, ValueError, 'give "coo", "csr" or "csc"'),
+        ({"edges": {BUYS: ("csr", ([0, 2], [1, 2], [5, 0]))}}, ValueError, "each edge id once, or none"),
+        ({"edges": [[0, 1]], "num_nodes_dict": {}}, ValueError, "num_nodes_dict= is for a dict of edges"),
+        ({"num_nodes_dict": {"user": 4}}, ValueError, "has no number of nodes of 'item'"),
+        ({"num_nodes_dict": {"user": 4, "item": "4"}}, TypeError, r"num_nodes_dict\['item'\]='4'; give an integer"),
+        ({"num_nodes_dict": {"user": 4, "item": 3}}, grappa.Error, "the target 3 is no node of type item"),
+        ({"features": np.ones((4, 1))}, TypeError, "give a dict by node type, such as features={'user': ...}"),
+        ({"features": {"users": np.ones((4, 1))}}, KeyError, "features has 'users', and the graph has no such node type"),
+        ({"weights": {("user", "bys", "item"): np.ones(4)}}, KeyError, "weights has .*no such relation"),
+        ({"undirected": True}, ValueError, "undirected: a dict of edges or a DGLGraph is ingested with"),
+        ({"node_type": "type"}, ValueError, "name attributes of a graph of NetworkX"),
+        ({"out": None}, ValueError, "give the folder of the new graph"),
+    ],
+)
+def test_wrong_edge_lists_are_named(options, kind, message, tmp_path):
+    options = {"edges": edge_lists(), "out": tmp_path / "g.grappa", **options}
+    with pytest.raises(kind, match=message):
+        grappa.ingest(**options)
+    assert not (tmp_path / "g.grappa").exists()
+
+
+ATTRIBUTES = {"node_type": "type", "edge_type": "relation"}
+
+
+@pytest.fixture
+def shop():
+    """Users and items, as a graph of NetworkX."""
+    graph = pytest.importorskip("networkx").MultiDiGraph()
+    graph.add_nodes_from([("bob", {"type": "user", "age": 41, "side": 2}), ("ann", {"type": "user", "age": 30, "side": 3})])
+    graph.add_nodes_from([(9, {"type": "item", "kind": "pen"}), (7, {"type": "item", "kind": "book"})])
+    graph.add_edge("ann", 7, relation="buys", price=2.5)
+    graph.add_edge("ann", 7, relation="buys", price=3.5)
+    graph.add_edge("bob", 9, relation="buys", price=1.0)
+    graph.add_edge("ann", 9, relation="likes")
+    graph.add_edge("ann", "bob", relation="follows")
+    return graph
+
+
+def test_a_graph_of_networkx_with_types_keeps_its_nodes_as_ids(shop, tmp_path):
+    graph = grappa.ingest(
+        shop, features_from=["user=age,side"], label="item=kind", weight="buys=price", reverse=["buys=sold_to"],
+        out=tmp_path / "g.grappa", **ATTRIBUTES,
+    )  # fmt: skip
+    sold_to = ("item", "sold_to", "user")
+    assert sorted(graph.edge_types) == sorted([BUYS, sold_to, ("user", "likes", "item"), FOLLOWS])
+    assert graph[sold_to].reverse_of == BUYS
+    assert list(graph["user"].ids([0, 1])) == ["ann", "bob"] and graph["item"].ids([0, 1]).tolist() == [7, 9]
+    assert graph["user"].feature_names == ["age", "side"] and graph["user"].features[:].tolist() == [[30, 3], [41, 2]]
+    assert graph["item"].class_names == ["book", "pen"] and graph["item"].labels[:].tolist() == [0, 1]
+    assert pairs_of(graph, BUYS) == [(0, 0), (0, 0), (1, 1)] and graph[FOLLOWS].num_edges == 1
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1], ("item", graph["item"].nodes([7])), batch_size=1)))
+    assert list(graph["user"].ids(batch["user"].n_id)) == ["ann"]
+    assert sorted(batch[BUYS].edge_weight.tolist()) == [2.5, 3.5]
+    assert [path.name for path in tmp_path.iterdir()] == ["g.grappa"]
+    for _, attributes in shop.nodes(data=True):
+        attributes["kind of node"] = attributes.pop("type")
+    graph = grappa.ingest(shop, node_type="kind of node", edge_type="relation", out=tmp_path / "h.grappa")
+    assert graph.num_edges == 5 and graph["user"].num_features == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "kind", "message"),
+    [
+        (None, {"edge_type": None}, ValueError, "edge_type=...: name the attribute of edges"),
+        (None, {"node_type": None}, ValueError, "node_type=...: name the attribute of nodes"),
+        (None, {"node_type": "kind"}, ValueError, "node_type='kind': the node 'bob' has no such attribute"),
+        (None, {"edge_type": "price"}, ValueError, "edge_type='price': the edge from 'bob' to 9 has the value 1.0"),
+        (lambda graph: graph.add_edge("bob", 7), {}, ValueError, "the edge from 'bob' to 7 has no such attribute"),
+        (lambda graph: graph.add_node("eve"), {}, ValueError, "node_type='type': the node 'eve' has no such attribute"),
+        (lambda graph: graph.add_node("eve", type="a:b"), {}, ValueError, "the node 'eve' has the value 'a:b'"),
+        (lambda graph: graph.add_node("eve", type="item"), {}, TypeError, "nodes are all strings, or all integers"),
+        (lambda graph: graph.remove_edges_from(list(graph.edges)), {}, ValueError, "has no edges"),
+        (lambda graph: graph.to_undirected(), {}, ValueError, "give graph.to_directed()"),
+        (None, {"weight": "price"}, ValueError, 'weights of one relation are weight="RELATION=price"'),
+        (None, {"label": "kind"}, ValueError, 'say whose attribute it is, such as label="user=kind"'),
+        (None, {"label": "item=colour"}, ValueError, "label='colour': 'item' has no such attribute"),
+        (None, {"label": "items=kind"}, grappa.Error, "say which node type it is for"),
+        (None, {"features": np.ones((4, 1))}, TypeError, "such as features_from="),
+    ],
+)
+def test_wrong_graphs_of_networkx_with_types_are_named(shop, change, options, kind, message, tmp_path):
+    changed = change(shop) if change is not None else None
+    with pytest.raises(kind, match=message):
+        grappa.ingest(changed if hasattr(changed, "nodes") else shop, out=tmp_path / "g.grappa", **{**ATTRIBUTES, **options})
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_hetero_data_that_is_no_graph_is_named(data, tmp_path):
