@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _grappa
+from .commands import StoreCommands
 from .store import Rows, Store
 
 #: The types of a relation's ends, and its name: ``("author", "writes", "paper")``.
@@ -137,7 +138,7 @@ class NodeType:
         return f"grappa.NodeType({self.name!r}: {self.num_nodes:,} nodes, {self.num_features} features)"
 
 
-class Graph:
+class Graph(StoreCommands):
     """A graph with types that is open for reading. ``graph["paper"]`` has the nodes of a type, and
     ``graph["author", "writes", "paper"]`` describes a relation.
 
@@ -231,6 +232,9 @@ class Graph:
             f"grappa.Graph({str(self.path)!r}: {self.num_nodes:,} nodes of {len(self.node_types)} types, {self.num_edges:,} edges of "
             f"{len(self.edge_types)} relations)"
         )
+
+    def _reopen(self) -> None:
+        self._graph = _grappa.Graph(os.fspath(self.path))
 
     def __reduce__(self):
         return Graph, (self.path,)

@@ -19,8 +19,8 @@ class _HeteroLoader(TypedLoader[HeteroData], DropIn[HeteroData]):
     def _check(self, layout: str, options: dict[str, Any]) -> None:
         if layout not in ("directional", "hops", "blocks"):
             raise ValueError(f'subgraph_type="{layout}": batches of a graph with types have sampled edges only; leave it out')
-        if options.get("correction", "none") != "none" or options.get("first_hop", "sampled") != "sampled":
-            raise ValueError("correction and first_hop: graphs with types have none; leave them out")
+        if options.get("first_hop", "sampled") != "sampled":
+            raise ValueError("first_hop: a graph with types has no pre-aggregated features; leave it out")
 
     def _graph_of(self, data: Any) -> Graph:
         graph = typed_graph(data)

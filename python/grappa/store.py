@@ -10,9 +10,9 @@ from typing import Any, Callable, Literal, NamedTuple, Unpack
 import numpy as np
 
 from . import _grappa
-from ._options import AddFeaturesOptions, InfoOptions, PreaggregateOptions, RepartitionOptions, VerifyOptions
+from ._options import AddFeaturesOptions, PreaggregateOptions
 from .columns import array_of, mask_in, require_int64
-from .command import run
+from .commands import StoreCommands
 from .optional import needed
 
 #: Bytes that `Store.to_pyg` and `Store.to_scipy` make at most, unless `max_bytes` says otherwise.
@@ -36,7 +36,7 @@ class InEdges(NamedTuple):
     weights: np.ndarray | None
 
 
-class Store:
+class Store(StoreCommands):
     """A store that is open for reading.
 
     Args:
@@ -338,55 +338,6 @@ class Store:
                 "a larger max_bytes"
             )
 
-    def info(self, *, progress: bool = False, **options: Unpack[InfoOptions]) -> dict[str, Any]:
-        """Counts, sizes on disk, degrees and partitions, as ``grappa-store info --json`` prints them.
-
-        Args:
-            progress: Whether to show a progress bar (needs tqdm).
-            **options: Those of ``grappa-store info --help``, with ``_`` for ``-``.
-
-        Example:
-            >>> store.info()["degree_max"]
-            168
-        """
-        return self._run("info", {**options}, progress)
-
-    def verify(self, *, progress: bool = False, **options: Unpack[VerifyOptions]) -> dict[str, Any]:
-        """Checks every byte of the store, and that its files agree.
-
-        Args:
-            progress: Whether to show a progress bar (needs tqdm).
-            **options: Those of ``grappa-store verify --help``, with ``_`` for ``-``.
-
-        Returns:
-            The number of ``files`` and ``bytes``, and the time.
-
-        Raises:
-            grappa.Error: The store is damaged. The message has the file, the offset and the description of each problem.
-
-        Example:
-            >>> store.verify()["problems"]
-            []
-        """
-        return self._run("verify", {**options}, progress)
-
-    def repartition(self, partitions: int, **options: Unpack[RepartitionOptions]) -> dict[str, Any]:
-        """Groups the chunks of the store into `partitions` partitions. No edge moves, so it takes milliseconds.
-
-        Args:
-            partitions: Number of partitions.
-            **options: Those of ``grappa-store repartition --help``: ``schedule``, ``seed``, ``super_epoch``.
-
-        Returns:
-            The partitions, with their chunks, nodes and edges.
-
-        Example:
-            >>> blocks = grappa.generate("sbm", nodes=1000, out=folder / "parts.grappa")
-            >>> blocks.repartition(4)["partitions"], blocks.num_partitions
-            (4, 4)
-        """
-        return self._run("repartition", {"partitions": partitions, **options})
-
     def preaggregate(
         self,
         kind: Literal["mean", "gcn", "sum", "weighted-mean", "weighted-gcn", "weighted-sum"],
@@ -437,11 +388,8 @@ class Store:
         """
         return self._run("add-features", {"kind": kind, **options}, progress)
 
-    def _run(self, command: str, options: dict[str, Any], progress: bool = False) -> Any:
-        """Runs a command of ``grappa-store``. It may change the store, which is opened again."""
-        answer = run("grappa-store", command, self.path, options=options, progress=progress)
+    def _reopen(self) -> None:
         self._store = _grappa.Store(self.path)
-        return answer
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
         return Store, (os.fspath(self.path),)

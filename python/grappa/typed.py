@@ -53,6 +53,8 @@ class TypedLoader(Loader[BatchT]):
     def _open_with(self, links):
         types = {name: number for number, name in enumerate(self.store.node_types)}
         seeds = [(types[name], numbers) for name, numbers in self._seeds]
+        if self._partitions["correction"] is not None and len(seeds) > 1:
+            raise ValueError("correction: the loss weights are of seeds of one type; give input_nodes of one type, or leave it out")
         try:
             self._loader = _grappa.Loader.of_graph(
                 self.store._graph, seeds, self._drawing, self._options, self._partitions, links

@@ -108,7 +108,7 @@ impl<P: Prepare> Deliver for Delivery<P> {
         command.deliver_each(loader.deliver(&batches), |batch| {
             let task = BatchTask {
                 input_ids: partitions.input_ids(&batches, batch.index(), order.map(|order| &order.positions[..])),
-                loss_weight: partitions.loss_weight(&batches, &batch, seeds_per_step),
+                loss_weight: partitions.loss_weight(graph, &batches, &batch, seeds_per_step),
                 links: None,
             };
             maker.prepare(batch, task)

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread};
 use grappa_engine::{
     Batch, Progress, Store as EngineStore,
     formats::manifest::PermutationSpec,
-    sample::{Fanouts, Join, LoaderOptions, Sampler, Seeds, feed::MinibatchOptions, view::Halo},
+    sample::{Fanouts, Join, LoaderOptions, Sampler, Seeds, feed::MinibatchOptions},
     store::Graph as EngineGraph,
 };
 use pyo3::{prelude::*, types::PyDict};
@@ -174,7 +174,7 @@ fn open_store(
     loading.rows.features = options.features && store.manifest().features.is_some();
     loading.edge_features = layout.takes_edge_features();
     loading.threads = threads;
-    partitions.apply(&mut loading, Halo::Neighbors)?;
+    partitions.apply(&mut loading)?;
     loading.memory = options.memory.unwrap_or(loading.memory);
     loading.threads = options.threads.unwrap_or(loading.threads);
     let seeds = match seeds {

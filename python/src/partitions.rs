@@ -5,12 +5,12 @@ use std::sync::Arc;
 use grappa_engine::{
     Batch, Error, Loader, NodeId, PartitionId, Progress, Result,
     sample::{
-        LoaderOptions, Seeds, coverage,
+        LoaderOptions, Seeds, coverage_of_types,
         feed::PartitionBatches,
         loss_weights,
         partition::{RepartitionOptions, Schedule, Share, assign},
         policy::REPARTITION_EVERY,
-        view::Halo,
+        view::{Halo, shape_of},
     },
     store::Graph,
 };
@@ -59,15 +59,15 @@ pub struct Partitions {
 }
 
 impl PartitionOptions {
-    /// Sets what partitions need. `auto_halo` is the default mode of halo nodes.
-    pub fn apply(&self, options: &mut LoaderOptions, auto_halo: Halo) -> PyResult<()> {
+    /// Sets what partitions need.
+    pub fn apply(&self, options: &mut LoaderOptions) -> PyResult<()> {
         let share = Share::new(self.rank, self.world_size);
         match self.divides_seeds {
             true => options.minibatches.seed_share = share,
             false => options.share = share,
         }
         options.halo = match &self.halo[..] {
-            "auto" => auto_halo,
+            "auto" => Halo::Neighbors,
             name => name.parse().map_err(exception)?,
         };
         options.halo_neighbors = self.halo_neighbors;
@@ -149,12 +149,18 @@ impl Partitions {
     }
 
     /// The factor for the mean loss of a batch, or a factor for the loss of each seed.
-    pub fn loss_weight(&self, batches: &PartitionBatches, batch: &Batch, seeds_per_step: f64) -> LossWeight {
+    pub fn loss_weight(
+        &self,
+        graph: &Graph,
+        batches: &PartitionBatches,
+        batch: &Batch,
+        seeds_per_step: f64,
+    ) -> LossWeight {
         // Processes that divide seeds all have the same number of seeds in a step.
         let workers = if self.options.divides_seeds { 1 } else { self.options.world_size };
         let weight = batches.loss_weight(batch.index(), seeds_per_step, workers);
         let Some(correction) = &self.options.correction else { return LossWeight::OfBatch(weight) };
-        let coverage = coverage(batch.minibatch());
+        let coverage = coverage_of_types(&shape_of(graph), batch.minibatches()).concat();
         let mut weights = Vec::with_capacity(coverage.len());
         for &place in batches.places(batch.index()) {
             let of_place = &coverage[weights.len()..][..batches.seeds_of(place)];

@@ -5,10 +5,7 @@ use std::{mem, sync::Arc, thread};
 use grappa_engine::{
     Batch, Block, Minibatch, NodeId, Progress, Result, Store,
     io::heap,
-    sample::{
-        Fanouts, GraphShape, Join, LoaderOptions, Sampler, Seeds,
-        view::{Halo, shape_of},
-    },
+    sample::{Fanouts, GraphShape, Join, LoaderOptions, Sampler, Seeds, view::shape_of},
     store::Graph,
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
@@ -131,7 +128,7 @@ pub fn open_graph(
     loading.edge_features = drawing.edge_features;
     loading.rows.features = options.features && has_features;
     loading.threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-    partitions.apply(&mut loading, Halo::Stop)?;
+    partitions.apply(&mut loading)?;
     loading.memory = options.memory.unwrap_or(loading.memory);
     let (mut starts, mut all) = (Vec::new(), Vec::new());
     for (node_type, Numbers(numbers)) in seeds {

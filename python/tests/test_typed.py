@@ -278,6 +278,23 @@ def test_partitions_divide_the_seeds(data, graph, partitions):
     assert sorted(set(seen)) == data["paper"].train_mask.nonzero().flatten().tolist()
 
 
+@pytest.mark.parametrize("halo", ["auto", "stop"])
+def test_halo_nodes_have_neighbors_and_seeds_are_weighted_by_coverage(data, graph, halo):
+    options = {"batch_size": 500, "partitions": 3, "repartition_every": 1, "seed": 4}
+    edges, weights = {}, {}
+    for mode in (halo, "none"):
+        batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1, -1], ("paper", "train"), halo=mode, correction="node", **options)))
+        edges[mode] = sum(batch[edge_type].edge_index.shape[1] for edge_type in batch.edge_types)
+        weights[mode] = batch.loss_weight
+        assert len(batch.loss_weight) == batch["paper"].batch_size == int(data["paper"].train_mask.sum())
+    assert edges[halo] > edges["none"] > 0
+    # All in-neighbors of halo nodes are there, or only some of those of seeds.
+    assert (weights["auto"] == 1).all() if halo == "auto" else (weights["stop"] < 1).any()
+    assert (weights["none"] < 1).any() and (weights["none"] >= 0).all()
+    with pytest.raises(ValueError, match="seeds of one type"):
+        grappa.pyg.NeighborLoader(graph, [2], ["paper", "author"], correction="node", **options)
+
+
 def test_a_generated_graph_has_the_types_that_were_asked_for(tmp_path):
     sizes, bought = {"user": 200, "item": 90}, ("user", "buys", "item")
     options = {"nodes": sizes, "edges": {bought: 1500}, "feature_dim": {"item": 6}, "classes": {"item": 3}, "degrees": {"buys": "even"}}
@@ -288,6 +305,10 @@ def test_a_generated_graph_has_the_types_that_were_asked_for(tmp_path):
     items = batch["item"].batch_size
     assert batch["item"].x.shape[1] == 6 and set(batch["item"].y[:items].tolist()) == {0, 1, 2}
     assert torch.bincount(batch[bought].edge_index[1], minlength=items)[:items].max() == 17
+    assert graph.verify()["problems"] == [] and graph.info()["partitions"] == 1
+    assert [part["partition"] for part in graph.repartition(2, schedule="shuffle")["by_partition"]] == [0, 1]
+    shown = graph.info(coverage=True)
+    assert shown["generation"] == 1 and set(shown["by_partition"][1]["coverage"]) == {"user:buys:item", "item:rev_buys:user"}
     with pytest.raises(ValueError, match="there is no node type thing"):
         grappa.generate("typed", out=tmp_path / "other.grappa", nodes=sizes, edges={("user", "buys", "thing"): 5})
 

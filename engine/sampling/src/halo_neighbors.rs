@@ -4,12 +4,14 @@
 //! each has up to a few in-neighbors, drawn uniformly, and the partition has the features of these. They are drawn
 //! again at each repartition. In expectation, minibatches have the neighbors of the whole graph; within a super-epoch,
 //! a halo node has the same few in-neighbors.
+//!
+//! In a graph with types, a halo node has in-neighbors in each relation to its type.
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::{
-    Mutex,
+    Arc, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -25,65 +27,67 @@ use crate::{
     InNeighbors, ListScratch, NeighborSample, NodeSet, Pieces,
     in_neighbors::List,
     node_set::GrowingSet,
-    partition::{Owned, SeedNodes},
+    partition::Owned,
     policy::{CHOSEN_HALO_LISTS, HALO_DRAWS, HALO_NEIGHBORS_MIN},
-    view::{EdgeData, HaloEdges, HaloLists, HaloPiece},
+    shape::RelationEnds,
+    view::{EdgeData, Given, GraphHaloLists, HaloEdges, HaloLists, HaloPiece, HaloSizes},
 };
 
-/// What the number of in-neighbors of a halo node depends on.
-#[derive(Debug, Clone, Copy)]
-pub struct HaloDraws {
-    /// The most in-neighbors that a minibatch draws of a halo node at once. None is all.
-    pub per_draw: Option<u32>,
-    /// Nodes of the graph.
-    pub nodes: u64,
-    /// Its edges.
-    pub edges: u64,
-    /// What lists have of their edges.
-    pub edge_data: EdgeData,
-}
-
-impl HaloDraws {
-    /// The chosen number of in-neighbors of a halo node: [`HALO_DRAWS`] times as many as are drawn, or as many as fit in their share of
-    /// `memory` if all nodes are halo nodes, and at least [`HALO_NEIGHBORS_MIN`].
-    pub fn per_node(&self, memory: u64) -> u32 {
-        let wanted = self.per_draw.map_or(u32::MAX, |draws| draws.saturating_mul(HALO_DRAWS)).max(HALO_NEIGHBORS_MIN);
-        let fits = |per_node| {
-            let bytes = HaloLists::drawing_bytes_max(self.nodes, self.edges, self.nodes, per_node, self.edge_data);
-            bytes <= CHOSEN_HALO_LISTS.bytes(memory)
-        };
-        if fits(wanted) {
-            return wanted;
-        }
-        let (mut fitting, mut too_many) = (HALO_NEIGHBORS_MIN, wanted);
-        while too_many - fitting > 1 {
-            let middle = fitting + (too_many - fitting) / 2;
-            if fits(middle) {
-                fitting = middle;
-            } else {
-                too_many = middle;
-            }
-        }
-        fitting
+/// The chosen number of in-neighbors of a halo node in each relation: [`HALO_DRAWS`] times `per_draw`, the most that a minibatch draws at once
+/// (none is all), or as many as fit in their share of `memory` if all nodes are halo nodes, and at least [`HALO_NEIGHBORS_MIN`].
+pub fn halo_neighbors_auto(per_draw: Option<u32>, relations: &[HaloSizes], memory: u64) -> u32 {
+    let wanted = per_draw.map_or(u32::MAX, |draws| draws.saturating_mul(HALO_DRAWS)).max(HALO_NEIGHBORS_MIN);
+    let fits = |per_node| {
+        let bytes = relations.iter().map(|sizes| sizes.drawing_bytes_max(sizes.nodes, per_node));
+        bytes.fold(0, u64::saturating_add) <= CHOSEN_HALO_LISTS.bytes(memory)
+    };
+    if fits(wanted) {
+        return wanted;
     }
+    let (mut fitting, mut too_many) = (HALO_NEIGHBORS_MIN, wanted);
+    while too_many - fitting > 1 {
+        let middle = fitting + (too_many - fitting) / 2;
+        if fits(middle) {
+            fitting = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    fitting
 }
 
-/// Which in-neighbors are drawn.
-#[derive(Debug, Clone, Copy)]
+/// Which in-neighbors are drawn, in all relations of a graph.
+#[derive(Debug)]
 pub(crate) struct HaloNeighbors<'a> {
+    /// Number of nodes of each type.
+    pub nodes: Vec<u64>,
+    pub relations: Vec<HaloRelation<'a>>,
+    /// How many edges away from seeds nodes are expanded.
+    pub hops: usize,
+    /// The maximum number of bytes of the lists, and of the sets of nodes that are needed to find them.
+    pub memory: u64,
+    pub threads: usize,
+}
+
+/// Which in-neighbors are drawn in a relation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HaloRelation<'a> {
+    /// The types that it joins.
+    pub ends: RelationEnds,
     pub chunks: &'a MappedChunks,
-    /// What lists have of their edges.
-    pub edge_data: EdgeData,
+    pub sizes: HaloSizes,
     /// The place of the first edge of each chunk in the store.
     pub first_edges: &'a [u64],
     /// The maximum number of in-neighbors of a node.
     pub per_node: u32,
-    /// How many edges away from seeds nodes are expanded.
-    pub hops: usize,
     pub seed: u64,
-    /// The maximum number of bytes of the lists, and of the sets of nodes that are needed to find them.
-    pub memory: u64,
-    pub threads: usize,
+}
+
+/// The nodes that a partition owns, and its seeds: of each type.
+#[derive(Debug)]
+pub(crate) struct PartitionNodes {
+    pub owned: Vec<Owned>,
+    pub seeds: Vec<NodeSet>,
 }
 
 impl HaloNeighbors<'_> {
@@ -91,36 +95,55 @@ impl HaloNeighbors<'_> {
     ///
     /// # Errors
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or progress says to stop.
-    pub(crate) fn draw(&self, partitions: &[(&Owned, &SeedNodes)], progress: &dyn Progress) -> Result<HaloLists> {
-        let nodes = self.chunks.map().nodes();
-        self.check_memory(NodeSet::bytes_of(nodes).saturating_mul(partitions.len() as u64))?;
-        let mut lists = self.lists_of(NodeSet::from_members(nodes, []), progress)?;
-        let seeds = partitions.iter().map(|(_, seeds)| NodeSet::from_members(nodes, seeds.iter()));
-        let mut reached: Vec<NodeSet> = seeds.collect();
+    pub(crate) fn draw(&self, partitions: &[PartitionNodes], progress: &dyn Progress) -> Result<GraphHaloLists> {
+        let mut reached: Vec<Vec<NodeSet>> = partitions.iter().map(|partition| partition.seeds.clone()).collect();
+        let universes: Vec<u64> =
+            reached.first().map_or_else(Vec::new, |of| of.iter().map(NodeSet::universe).collect());
+        let sets = universes.iter().map(|&nodes| NodeSet::bytes_of(nodes)).fold(0, u64::saturating_add);
+        self.check_memory(sets.saturating_mul(partitions.len() as u64))?;
+        let mut halo: Vec<NodeSet> = universes.iter().map(|&nodes| NodeSet::from_members(nodes, [])).collect();
+        let mut lists = self.lists_of(&halo, progress)?;
         for _ in 1..self.hops {
-            let mut halo = lists.nodes().clone();
-            for (reached, (owned, _)) in reached.iter_mut().zip(partitions) {
-                let (expanded, outside) = reached.split(owned.runs());
-                let (with_neighbors, _) =
-                    InNeighbors::all(self.chunks).with_sources(&expanded, self.threads, progress)?;
-                let (sampled, _) = self.sources_of(&lists, &outside, progress)?;
-                *reached = reached.union(&with_neighbors).union(&sampled);
-                halo = halo.union(&reached.split(owned.runs()).1);
+            for (reached, PartitionNodes { owned, .. }) in reached.iter_mut().zip(partitions) {
+                let mut grown = reached.clone();
+                for (relation, lists) in self.relations.iter().zip(&lists) {
+                    let RelationEnds { source, destination } = relation.ends;
+                    let (expanded, outside) = reached[destination].split(owned[destination].runs());
+                    let found = GrowingSet::from(&grown[source]);
+                    InNeighbors::all(relation.chunks).add_sources(&found, &expanded, self.threads, progress)?;
+                    self.add_sampled(lists, &outside, &found, progress)?;
+                    grown[source] = found.finish();
+                }
+                *reached = grown;
+                for ((halo, reached), owned) in halo.iter_mut().zip(&*reached).zip(owned) {
+                    *halo = halo.union(&reached.split(owned.runs()).1);
+                }
             }
-            lists = self.lists_of(halo, progress)?;
+            lists = self.lists_of(&halo, progress)?;
         }
-        for (reached, (owned, _)) in reached.iter().zip(partitions) {
-            let (_, outside) = reached.split(owned.runs());
-            let (sources, listed) = self.sources_of(&lists, &outside, progress)?;
-            lists.given.listed += outside.len() + listed;
-            lists.given.rows += sources.split(owned.runs()).1.len();
+        let mut given = Given::default();
+        for (reached, PartitionNodes { owned, .. }) in reached.iter().zip(partitions) {
+            let sources: Vec<_> = universes.iter().map(|&nodes| GrowingSet::new(nodes)).collect();
+            for (relation, lists) in self.relations.iter().zip(&lists) {
+                let RelationEnds { source, destination } = relation.ends;
+                let (_, outside) = reached[destination].split(owned[destination].runs());
+                given.listed += outside.len() + self.add_sampled(lists, &outside, &sources[source], progress)?;
+            }
+            for (sources, owned) in sources.into_iter().zip(owned) {
+                given.rows += sources.finish().split(owned.runs()).1.len();
+            }
         }
-        Ok(lists)
+        Ok(GraphHaloLists { relations: lists.into_iter().map(Arc::new).collect(), given })
     }
 
-    /// The nodes in the lists of some nodes, and the length of all these lists.
-    fn sources_of(&self, lists: &HaloLists, nodes: &NodeSet, progress: &dyn Progress) -> Result<(NodeSet, u64)> {
-        let found = GrowingSet::new(nodes.universe());
+    /// Adds the nodes in the lists of some nodes to `found`. Returns the length of all these lists.
+    fn add_sampled(
+        &self,
+        lists: &HaloLists,
+        nodes: &NodeSet,
+        found: &GrowingSet,
+        progress: &dyn Progress,
+    ) -> Result<u64> {
         let listed = AtomicU64::new(0);
         // Not `Pieces`, which reads the adjacency lists of the store ahead.
         let pieces: Vec<u64> = (0..nodes.len()).step_by(Pieces::NODES as usize).collect();
@@ -133,7 +156,7 @@ impl HaloNeighbors<'_> {
             listed.fetch_add(count as u64, Ordering::Relaxed);
             Ok(())
         })?;
-        Ok((found.finish(), listed.into_inner()))
+        Ok(listed.into_inner())
     }
 
     fn check_memory(&self, bytes: u64) -> Result<()> {
@@ -148,24 +171,31 @@ impl HaloNeighbors<'_> {
         })
     }
 
+    /// The lists of each relation, for the nodes of a set of each type.
+    fn lists_of(&self, nodes: &[NodeSet], progress: &dyn Progress) -> Result<Vec<HaloLists>> {
+        let of_relation = |relation: &HaloRelation<'_>| &nodes[relation.ends.destination];
+        let bytes = self
+            .relations
+            .iter()
+            .map(|relation| relation.sizes.drawing_bytes_max(of_relation(relation).len(), relation.per_node));
+        self.check_memory(bytes.fold(0, u64::saturating_add))?;
+        let lists = self.relations.iter();
+        lists.map(|relation| relation.lists_of(of_relation(relation).clone(), self.threads, progress)).collect()
+    }
+}
+
+impl HaloRelation<'_> {
     /// In-neighbors of each node of a set. Those of a node depend on the node and the seed only.
-    fn lists_of(&self, nodes: NodeSet, progress: &dyn Progress) -> Result<HaloLists> {
-        self.check_memory(HaloLists::drawing_bytes_max(
-            nodes.universe(),
-            self.chunks.edges(),
-            nodes.len(),
-            self.per_node,
-            self.edge_data,
-        ))?;
+    fn lists_of(&self, nodes: NodeSet, threads: usize, progress: &dyn Progress) -> Result<HaloLists> {
         let drawn: Vec<_> = (0..nodes.len().div_ceil(Pieces::NODES)).map(|_| Mutex::new(None)).collect();
         let pieces = Pieces::new(&nodes, 0..nodes.len(), self.chunks);
-        workers::run(self.threads, |worker| {
+        workers::run(threads, |worker| {
             let (mut scratch, mut members) = (ListScratch::default(), Vec::new());
             while worker.goes_on()
                 && let Some(positions) = pieces.next(&mut members)
             {
                 check_stopped(progress)?;
-                let piece = self.piece(&nodes, &members, &mut scratch)?;
+                let piece = self.piece(&members, &mut scratch)?;
                 let number = positions.start / Pieces::NODES;
                 *drawn[number as usize].lock().expect("no thread panics") = Some(piece);
                 self.chunks.release(&members);
@@ -177,14 +207,14 @@ impl HaloNeighbors<'_> {
         Ok(HaloLists::from_pieces(nodes, drawn))
     }
 
-    fn piece(&self, nodes: &NodeSet, members: &[NodeId], scratch: &mut ListScratch) -> Result<HaloPiece> {
-        let (mut piece, mut sources) = (HaloPiece::new(nodes), Vec::new());
+    fn piece(&self, members: &[NodeId], scratch: &mut ListScratch) -> Result<HaloPiece> {
+        let (mut piece, mut sources) = (HaloPiece::new(self.sizes.sources), Vec::new());
         let sample = NeighborSample { per_node: self.per_node, replace: false, seed: self.seed };
         InNeighbors::sampled(self.chunks, Some(sample)).each(members, scratch, |index, list| {
             sources.clear();
             list.decode_into(&mut sources);
             piece.push(list.degree(), &sources);
-            match self.edge_data == EdgeData::default() {
+            match self.sizes.edge_data == EdgeData::default() {
                 true => Ok(()),
                 false => self.add_edges(members[index], &list, &mut piece.edges),
             }
@@ -199,14 +229,14 @@ impl HaloNeighbors<'_> {
         let Some((files, row)) = self.chunks.get(node) else {
             return Ok(());
         };
-        let weights = files.weights().filter(|_| self.edge_data.weights);
+        let weights = files.weights().filter(|_| self.sizes.edge_data.weights);
         let Some(located_by) = files.edge_features().or(files.weights()) else {
             return Ok(());
         };
         let of_node = located_by.range(row, &files.rows())?;
         for position in list.positions() {
             let edge = of_node.start + position;
-            if self.edge_data.ids {
+            if self.sizes.edge_data.ids {
                 edges.ids.push(self.first_edges[chunk.0 as usize] + edge);
             }
             if let Some(weights) = &weights {

@@ -262,7 +262,13 @@ impl<'a> InNeighbors<'a> {
     }
 
     /// Adds the nodes in the lists of `set`, and returns the number of edges in these lists.
-    fn add_sources(&self, grown: &GrowingSet, set: &NodeSet, threads: usize, progress: &dyn Progress) -> Result<u64> {
+    pub(crate) fn add_sources(
+        &self,
+        grown: &GrowingSet,
+        set: &NodeSet,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<u64> {
         let edges = AtomicU64::new(0);
         let pieces = Pieces::new(set, 0..set.len(), self.chunks);
         workers::run(threads, |worker| {

@@ -26,7 +26,7 @@ mod shape;
 mod tags;
 pub mod view;
 
-pub use halo_neighbors::HaloDraws;
+pub use halo_neighbors::halo_neighbors_auto;
 pub use in_neighbors::{DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, NeighborSample, Pieces};
 pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, Seeds};
 pub use node_set::NodeSet;

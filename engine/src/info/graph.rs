@@ -8,8 +8,8 @@ use grappa_storage::{Graph, Store};
 use serde::Serialize;
 
 use super::{
-    EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, bytes, bytes_beside_members, edge_features_info, features_info, ids_name, labels_name, recipe_json,
-    self_loops_name, splits_info,
+    EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, bytes, bytes_beside_members, edge_features_info, features_info,
+    ids_name, labels_name, recipe_json, self_loops_name, splits_info,
 };
 
 /// The description of a graph. Field names are the keys of the JSON object that `grappa-store info --json` prints.

@@ -29,12 +29,12 @@ use grappa_io::{
     read,
 };
 use grappa_sampling::{
-    HaloDraws, NodeSet,
+    NodeSet, halo_neighbors_auto,
     policy::{
         LISTS, LOOKAHEAD_MAX, LOOKAHEAD_NODES, READ_BUFFERS, REPARTITION_EVERY, RESERVE, SEEDS_OF_A_STEP, STATE_WORK,
         exact_evaluation_work_max, refresh_work_max,
     },
-    view::{EdgeData, HaloLists, ViewKind},
+    view::{EdgeData, HaloSizes, ViewKind},
 };
 
 pub use self::{
@@ -291,15 +291,16 @@ impl<'a> Planner<'a> {
         let (edges, edge_data) = (self.graph.edges, EdgeData::default());
         let later = self.sampled_fanouts().iter().skip(usize::from(self.options.links.is_none()));
         let per_draw = later.copied().try_fold(0, |most, fanout| Some(fanout?.max(most)));
-        let per_node = HaloDraws { per_draw, nodes, edges, edge_data }.per_node(self.lists_budget().share());
-        let most = HaloLists::drawing_bytes_max(nodes, edges, listed, per_node, edge_data);
+        let sizes = HaloSizes { nodes, sources: nodes, edges, edge_data };
+        let per_node = halo_neighbors_auto(per_draw, &[sizes], self.lists_budget().share());
+        let most = sizes.drawing_bytes_max(listed, per_node);
         // A set of nodes for each partition finds them.
         let sets = partitions.saturating_mul(NodeSet::bytes_of(nodes));
         if most.max(sets) > self.lists_budget().share() {
             return HaloData::Nothing;
         }
         let sources = reached.drawn(&self.reach, per_node).ceil() as u64;
-        HaloData::Lists { bytes: HaloLists::bytes_of(nodes, listed, sources, edge_data) as f64 }
+        HaloData::Lists { bytes: sizes.bytes(listed, sources) as f64 }
     }
 
     /// Whether training begins with pre-aggregation.

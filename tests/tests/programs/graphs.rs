@@ -427,3 +427,59 @@ fn a_table_of_edges_in_parquet_is_a_relation() {
     let edges = edges_of(&folder.path("g.grappa"), "a:r:b");
     assert_eq!(edges, pairs(&[("5", "1"), ("6", "0"), ("7", "1")]));
 }
+
+#[test]
+fn a_graph_is_repartitioned_by_the_chunks_of_all_types() {
+    let folder = ProgramFolder::new();
+    folder.success(
+        "gen typed --nodes user=3000 --nodes item=5000 --nodes shop=3 --edges user:buys:item=20000 --edges shop:offers:item=5000 \
+         --reverse --out g",
+    );
+    let info = |options: &str| folder.success(&format!("store info g --json {options}")).json();
+    assert_eq!((&info("")["partitions"], &info("")["generation"]), (&1.into(), &0.into()));
+    for (generation, schedule) in (1..).zip(["sweep", "shuffle", "local", "fixed"]) {
+        let line = format!("store repartition g --partitions 2 --schedule {schedule} --json");
+        let made = folder.success(&line).json();
+        assert_eq!(made["generation"], generation);
+        folder.success("store verify g");
+        let shown = info("--coverage");
+        let parts = shown["by_partition"].as_array().unwrap();
+        let of = |key: &str| parts.iter().map(|part| part[key].as_u64().unwrap()).collect::<Vec<_>>();
+        let (visible, cut) = (of("visible_edges"), of("cut_edges"));
+        if schedule == "shuffle" {
+            assert_eq!(of("nodes").iter().sum::<u64>(), 8003);
+            assert_eq!(visible.iter().chain(&cut).sum::<u64>(), 50_000);
+            assert!(cut.iter().all(|&cut| cut > 0));
+            for part in parts {
+                let coverage = part["coverage"].as_object().unwrap();
+                assert_eq!(coverage.len(), 4);
+                let nodes: u64 = coverage["user:buys:item"].as_object().unwrap().iter().map(sum_of).sum();
+                assert!((2000..3000).contains(&nodes), "items of a partition: {nodes}");
+                assert!(part["halo_nodes"].as_u64().unwrap() > 0);
+            }
+        } else {
+            // Two partitions see all of each other's chunks.
+            assert_eq!((visible, cut), (vec![50_000; 2], vec![0; 2]), "{schedule}");
+        }
+    }
+    let text = folder.success("store info g --coverage").stdout;
+    assert!(text.contains("2 partitions (fixed, generation 4)") && text.contains("0 user:buys:item"), "{text}");
+    folder.run("store repartition g --partitions 5000").failure(&["chunks", "at most"]);
+    // An assignment of another graph is noticed.
+    folder.success(
+        "gen typed --nodes user=3000 --nodes item=5000 --nodes shop=2 --edges user:buys:item=20000 --edges \
+                    shop:offers:item=5000 --reverse --out other",
+    );
+    folder.success("store repartition other --partitions 2");
+    std::fs::copy(folder.path("other/assignments/1"), folder.path("g/assignments/4")).unwrap();
+    let found = folder.run("store verify g").failure(&["1 problem found"]);
+    assert!(found.stdout.contains("assignments/4"), "{}", found.stdout);
+}
+
+/// The nodes of a part of a histogram.
+fn sum_of((_, part): (&String, &Value)) -> u64 {
+    match part.as_array() {
+        Some(tenths) => tenths.iter().map(|nodes| nodes.as_u64().unwrap()).sum(),
+        None => part.as_u64().unwrap(),
+    }
+}

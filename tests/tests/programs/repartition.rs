@@ -115,7 +115,7 @@ fn coverage_is_counted_when_it_is_asked_for() {
 #[test]
 fn super_epochs_follow_each_other_or_are_chosen() {
     let folder = folder();
-    let sizes = chunk_sizes(open(&folder).manifest());
+    let sizes = [chunk_sizes(open(&folder).manifest())];
     for (generation, (options, schedule, super_epoch)) in (1..).zip([
         ("", Schedule::Sweep, 0),
         ("--schedule sweep", Schedule::Sweep, 1),
@@ -221,7 +221,7 @@ fn a_repartitioning_killed_at_random_moments_leaves_the_old_or_the_new_generatio
         files
     };
     let before = others();
-    let sizes = chunk_sizes(open(&folder).manifest());
+    let sizes = [chunk_sizes(open(&folder).manifest())];
     let line = repartition("--partitions 7 --seed 2 --quiet");
     let mut durations = [Duration::ZERO; 5];
     for duration in &mut durations {

@@ -156,7 +156,9 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
 fn partitions(store: &Store, options: &args::SampleArgs) -> anyhow::Result<Assignment> {
     Ok(match options.sampling.partitions {
         None => store.assignment().clone(),
-        Some(count) => assignment(Schedule::Sweep, &[chunk_sizes(store.manifest())], count, options.sampling.seed, 0, 0)?,
+        Some(count) => {
+            assignment(Schedule::Sweep, &[chunk_sizes(store.manifest())], count, options.sampling.seed, 0, 0)?
+        }
     })
 }
 

@@ -124,12 +124,13 @@ fn a_halo_node_has_a_few_of_its_in_neighbors_and_others_after_a_repartition() {
         let loader = opened(&store, options, PARTITIONS, super_epoch).unwrap();
         loader.halo_lists().unwrap().clone()
     };
-    let first = drawn(1, 0);
+    let GraphHaloLists { relations, given } = drawn(1, 0);
+    let first = &relations[0];
     let (mut nodes, mut differ) = (0, 0);
-    let (again, later) = (drawn(3, 0), drawn(1, 1));
+    let [again, later] = [drawn(3, 0), drawn(1, 1)].map(|lists| lists.relations[0].clone());
     for node in first.nodes().iter() {
         let sources = |lists: &HaloLists| lists.sources(node).map(|source| source.0).collect::<Vec<_>>();
-        let (drawn, all) = (sources(&first), graph.sources(node.0).collect::<Vec<_>>());
+        let (drawn, all) = (sources(first), graph.sources(node.0).collect::<Vec<_>>());
         assert_eq!(drawn.len(), all.len().min(4));
         let mut left = all.iter();
         assert!(drawn.iter().all(|source| left.any(|other| other == source)), "{drawn:?} of {all:?}");
@@ -138,7 +139,6 @@ fn a_halo_node_has_a_few_of_its_in_neighbors_and_others_after_a_repartition() {
         differ += u64::from(all.len() > 8 && later.nodes().contains(node) && drawn != sources(&later));
     }
     assert!(nodes > 100 && differ > 50, "{differ} of {nodes}");
-    let given = first.given;
     // Three partitions, each without a third of the nodes, and up to 4 in-neighbors of each of these.
     assert!(given.listed > nodes && given.listed <= 3 * 400 * 5, "{given:?}");
     assert!(given.rows > 0 && given.rows <= 3 * 400, "{given:?}");
@@ -151,17 +151,15 @@ fn every_in_neighbor_is_equally_likely() {
     let chunks = MappedChunks::open(&store.store).unwrap();
     let mut counts = vec![0; 40];
     for seed in 0..4000 {
-        let neighbors = HaloNeighbors {
+        let neighbors = HaloRelation {
+            ends: RelationEnds { source: 0, destination: 0 },
             chunks: &chunks,
-            edge_data: EdgeData::default(),
+            sizes: HaloSizes { nodes: 60, sources: 60, edges: 40, edge_data: EdgeData::default() },
             first_edges: &[],
             per_node: 3,
-            hops: 2,
             seed,
-            memory: u64::MAX,
-            threads: 1,
         };
-        let lists = neighbors.lists_of(NodeSet::from_members(60, [NodeId(0), NodeId(1)]), &Silent).unwrap();
+        let lists = neighbors.lists_of(NodeSet::from_members(60, [NodeId(0), NodeId(1)]), 1, &Silent).unwrap();
         assert_eq!(lists.sources(NodeId(1)).count(), 0);
         lists.sources(NodeId(0)).for_each(|source| counts[source.0 as usize - 8] += 1);
     }
@@ -199,7 +197,8 @@ fn draws_by_weight_and_too_little_memory_are_refused() {
 
 #[test]
 fn the_number_of_in_neighbors_follows_from_draws_degrees_and_memory() {
-    let draws = |per_draw, nodes, edges| HaloDraws { per_draw, nodes, edges, edge_data: EdgeData::default() };
+    let draws =
+        |per_draw, nodes, edges| (per_draw, HaloSizes { nodes, sources: nodes, edges, edge_data: EdgeData::default() });
     for (draws, memory, expected) in [
         (draws(Some(10), 1000, 35_000), 1 << 30, 100..=100),
         (draws(Some(15), 1000, 35_000), 1 << 30, 150..=150),
@@ -210,7 +209,8 @@ fn the_number_of_in_neighbors_follows_from_draws_degrees_and_memory() {
         (draws(Some(10), 1_000_000, 50_000_000), 256 << 20, 11..=16),
         (draws(Some(10), 1_000_000, 50_000_000), 1 << 20, 10..=10),
     ] {
-        let found = draws.per_node(memory);
+        let (per_draw, sizes) = draws;
+        let found = halo_neighbors_auto(per_draw, &[sizes], memory);
         assert!(expected.contains(&found), "{draws:?} in {memory}: {found}");
     }
 }

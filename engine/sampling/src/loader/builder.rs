@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     feed::MinibatchOptions,
-    partition::{Schedule, assignment, ChunkTables},
+    partition::{ChunkTables, Schedule, assignment},
     sample::{Fanouts, Sampler},
 };
 

@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use grappa_formats::{PartitionId, assignment::Assignment, random};
+use grappa_formats::{NodeId, PartitionId, assignment::Assignment, random};
 use grappa_io::{
     Error, Result,
     ledger::Lease,
@@ -13,14 +13,16 @@ use roaring::RoaringTreemap;
 
 use super::options::{EDGE_FEATURES, LoaderOptions, Seeds};
 use crate::{
+    NodeSet,
     feed::{Feed, GraphEdgeFeatures, Part, Seeded},
-    halo_neighbors::{HaloDraws, HaloNeighbors},
+    halo_neighbors::{HaloNeighbors, HaloRelation, PartitionNodes, halo_neighbors_auto},
     links::Positives,
     partition::{Owned, SeedNodes, groups},
     placement::{ListSizes, ListsBudget},
     policy::LISTS,
     view::{
-        GraphView, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource,
+        GraphHaloLists, GraphView, Halo, HaloSizes, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind,
+        ViewOptions, ViewSource, owned_of_types, shape_of,
     },
 };
 
@@ -63,7 +65,7 @@ pub struct Loader {
 pub(super) struct OpenPartitions {
     pub parts: Vec<Part>,
     /// The sampled in-neighbors of halo nodes, if they have any.
-    halo_lists: Option<Arc<HaloLists>>,
+    halo_lists: Option<GraphHaloLists>,
     /// The memory of all mapped files.
     mapped: Arc<MappedMemory>,
     /// The features of edges, if batches have them.
@@ -104,15 +106,9 @@ impl Loader {
             self.open.edge_features = Some(Arc::new(GraphEdgeFeatures::open(&self.graph, bytes, &self.open.mapped)?));
         }
         if self.options.halo == Halo::Neighbors && seeds.len() > 1 {
-            if self.graph.has_types() {
-                return Err(Error::conflict(
-                    "in-neighbors of halo nodes are not sampled in a graph with types",
-                    "choose the halo mode stop or none",
-                ));
-            }
             let partitions: Vec<_> = owned.iter().zip(seeds.iter().filter_map(PartSeeds::listed)).collect();
             let lists = self.draw_halo_lists(assignment.generation(), &partitions, progress)?;
-            self.open.halo_lists = Some(Arc::new(lists));
+            self.open.halo_lists = Some(lists);
         }
         self.open_parts(owned, seeds, self.options.view, progress)
     }
@@ -127,7 +123,7 @@ impl Loader {
     ///
     /// # Errors
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
-    pub fn sample_halo_neighbors(&self, generation: u64, progress: &dyn Progress) -> Result<Option<HaloLists>> {
+    pub fn sample_halo_neighbors(&self, generation: u64, progress: &dyn Progress) -> Result<Option<GraphHaloLists>> {
         if self.options.minibatches.sampler.edges_from_seeds() == 1 && self.options.minibatches.links.is_none() {
             // Only seeds are expanded, and the partition owns them.
             return Ok(None);
@@ -138,23 +134,25 @@ impl Loader {
 
     /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbors`] made. To be called
     /// before the first batch of these partitions.
-    pub fn set_halo_lists(&mut self, lists: HaloLists) {
-        let lists = Arc::new(lists);
+    pub fn set_halo_lists(&mut self, lists: GraphHaloLists) {
         for part in self.open.parts.iter_mut().filter_map(Part::served_mut) {
             match &mut part.view {
                 ViewSource::Open(view) => {
                     let view = Arc::get_mut(view).expect("no batch has the view yet");
-                    view.set_halo_lists(lists.clone());
+                    view.set_halo_lists(lists.relations[0].clone());
                 }
-                ViewSource::InTurn(turns, _) => turns.set_halo_lists(lists.clone()),
-                ViewSource::Graph(_) => unreachable!("halo nodes of a graph with types have no lists"),
+                ViewSource::InTurn(turns, _) => turns.set_halo_lists(lists.relations[0].clone()),
+                ViewSource::Graph(view) => {
+                    let view = Arc::get_mut(view).expect("no batch has the view yet");
+                    view.set_halo_lists(&lists);
+                }
             }
         }
         self.open.halo_lists = Some(lists);
     }
 
     /// The sampled in-neighbors of the halo nodes of these partitions, if they have any.
-    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
+    pub fn halo_lists(&self) -> Option<&GraphHaloLists> {
         self.open.halo_lists.as_ref()
     }
 
@@ -322,7 +320,8 @@ impl Loader {
         ViewOptions {
             sources: None,
             halo: self.options.halo,
-            halo_lists: self.open.halo_lists.clone(),
+            // A store has one relation. A view of a graph has those of each.
+            halo_lists: self.open.halo_lists.as_ref().map(|lists| lists.relations[0].clone()),
             edge_data: self.options.minibatches.sampler.edge_data(),
             mapped_bytes_max: None,
             threads: self.options.threads,
@@ -389,7 +388,10 @@ impl Loader {
         let options =
             ViewOptions { mapped_bytes_max: (place != ViewKind::Memory).then_some(share), ..self.view_options() };
         let views = owned.into_iter().map(|owned| {
-            let view = GraphView::open(&self.graph, owned, &options, &self.open.mapped, progress)?;
+            let mut view = GraphView::open(&self.graph, owned, &options, &self.open.mapped, progress)?;
+            if let Some(lists) = &self.open.halo_lists {
+                view.set_halo_lists(lists);
+            }
             Ok(ViewSource::Graph(Arc::new(view)))
         });
         views.collect()
@@ -400,7 +402,7 @@ impl Loader {
         generation: u64,
         partitions: &[(&Owned, &SeedNodes)],
         progress: &dyn Progress,
-    ) -> Result<HaloLists> {
+    ) -> Result<GraphHaloLists> {
         let minibatches = &self.options.minibatches;
         if minibatches.sampler.draws_by_weight() {
             return Err(Error::conflict(
@@ -408,37 +410,64 @@ impl Loader {
                 "choose another halo mode, or sample uniformly",
             ));
         }
-        // The ends of links are owned nodes and their in-neighbors.
-        let ends: Vec<(&Owned, SeedNodes)> = match minibatches.links {
-            Some(_) => partitions.iter().map(|&(owned, _)| (owned, owned.all_nodes())).collect(),
-            None => Vec::new(),
-        };
-        let ends: Vec<(&Owned, &SeedNodes)> = ends.iter().map(|(owned, nodes)| (*owned, nodes)).collect();
-        let (partitions, beyond) = if ends.is_empty() { (partitions, 0) } else { (&ends[..], 1) };
+        // The ends of links are owned nodes and their in-neighbors, and halo nodes before the first hop.
+        let beyond = usize::from(minibatches.links.is_some());
+        let partitions: Vec<PartitionNodes> = partitions
+            .iter()
+            .map(|(owned, seeds)| {
+                let all = (beyond > 0).then(|| owned.all_nodes());
+                partition_nodes(&self.graph, owned, all.as_ref().unwrap_or(seeds))
+            })
+            .collect();
         let memory = self.options.lists_budget(&self.graph).share();
+        let relations = self.graph.relations();
+        let edge_data = minibatches.sampler.edge_data();
+        let sizes = relations.iter().map(|store| HaloSizes {
+            nodes: store.manifest().nodes,
+            sources: store.source_nodes(),
+            edges: store.manifest().edges,
+            edge_data: edge_data.available_in(store),
+        });
+        let sizes: Vec<HaloSizes> = sizes.collect();
+        let chosen = halo_neighbors_auto(minibatches.sampler.draws_after(1 - beyond), &sizes, memory);
+        let opened = relations.iter().map(|store| Ok((MappedChunks::open(store)?, store.first_edges())));
+        let opened = opened.collect::<Result<Vec<_>>>()?;
+        let shape = shape_of(&self.graph);
+        let seed = random::combine(random::hash(minibatches.seed), generation);
+        let drawn = shape.relations.iter().zip(&opened).zip(sizes).enumerate();
+        let drawn = drawn.map(|(number, ((&ends, (chunks, first_edges)), sizes))| HaloRelation {
+            ends,
+            chunks,
+            sizes,
+            first_edges,
+            per_node: match self.options.halo_neighbors {
+                // A number for a node, which its relations divide.
+                Some(count) => count.div_ceil(shape.blocks_per_hop(ends.destination) as u32),
+                None => chosen,
+            },
+            seed: if number == 0 { seed } else { random::combine(seed, number as u64) },
+        });
         let neighbors = HaloNeighbors {
-            chunks: &MappedChunks::open(&self.store)?,
-            edge_data: minibatches.sampler.edge_data(),
-            first_edges: &self.store.first_edges(),
-            per_node: self.options.halo_neighbors.unwrap_or_else(|| {
-                let manifest = self.store.manifest();
-                HaloDraws {
-                    // Ends of links are halo nodes before the first hop.
-                    per_draw: minibatches.sampler.draws_after(1 - beyond),
-                    nodes: manifest.nodes,
-                    edges: manifest.edges,
-                    edge_data: minibatches.sampler.edge_data(),
-                }
-                .per_node(memory)
-            }),
+            nodes: shape.nodes.clone(),
+            relations: drawn.collect(),
             hops: minibatches.sampler.edges_from_seeds() + beyond,
-            seed: random::combine(random::hash(minibatches.seed), generation),
             memory,
             threads: self.options.threads,
         };
-        let lists = neighbors.draw(partitions, progress);
+        let lists = neighbors.draw(&partitions, progress);
         lists.map_err(Error::in_budget(self.options.memory, |least| LISTS.budget_of(least)))
     }
+}
+
+/// The nodes of each type that a partition owns, and the seeds among them.
+fn partition_nodes(graph: &Graph, owned: &Owned, seeds: &SeedNodes) -> PartitionNodes {
+    let positions = graph.positions();
+    let of_type = |node_type: usize| {
+        let range = positions.range(node_type);
+        let of_type = seeds.iter().filter(|seed| range.contains(&seed.0));
+        NodeSet::from_members(range.end - range.start, of_type.map(|seed| NodeId(seed.0 - range.start)))
+    };
+    PartitionNodes { owned: owned_of_types(graph, owned), seeds: (0..positions.types()).map(of_type).collect() }
 }
 
 /// The partitions of `assignment` that the worker serves, and the seeds of all partitions.

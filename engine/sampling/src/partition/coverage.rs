@@ -50,7 +50,11 @@ pub fn coverage(
     options: &CoverageOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<Coverage>> {
-    assert_eq!(assignment.chunks(), graph.positions().chunks().chunks(), "the assignment does not match the chunks of the store");
+    assert_eq!(
+        assignment.chunks(),
+        graph.positions().chunks().chunks(),
+        "the assignment does not match the chunks of the store"
+    );
     if options.memory < MEMORY_MIN {
         return Err(Error::Budget {
             operation: "counting halo nodes".into(),

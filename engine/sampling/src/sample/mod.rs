@@ -50,7 +50,7 @@ pub(crate) mod tests;
 mod walks;
 mod weighted;
 
-pub use coverage::{coverage, loss_weights};
+pub use coverage::{coverage, coverage_of_types, loss_weights};
 pub(crate) use draw::Draw;
 pub use fanouts::Fanouts;
 pub(crate) use find::{FindScratch, find_edges};

@@ -22,6 +22,13 @@ pub struct EdgeData {
     pub ids: bool,
 }
 
+impl EdgeData {
+    /// As much of it as the edges of a relation have.
+    pub(crate) fn available_in(self, relation: &Store) -> Self {
+        Self { weights: self.weights && relation.manifest().weighted, ids: self.ids && relation.has_edge_data() }
+    }
+}
+
 /// Selects the edges of a store that a view contains.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EdgeFilter<'a> {

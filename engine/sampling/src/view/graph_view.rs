@@ -9,6 +9,7 @@ use super::{
     edge_filter::EdgeData,
     files::MappedMemory,
     halo::Halo,
+    halo_lists::GraphHaloLists,
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
 };
@@ -57,11 +58,9 @@ impl GraphView {
             let share = |bytes: u64| (u128::from(bytes) * edges(number) / all_edges) as u64;
             let options = ViewOptions {
                 sources: (source != destination).then(|| of_types[source].clone()),
-                edge_data: EdgeData {
-                    weights: options.edge_data.weights && store.manifest().weighted,
-                    ids: options.edge_data.ids && store.has_edge_data(),
-                },
+                edge_data: options.edge_data.available_in(store),
                 mapped_bytes_max: options.mapped_bytes_max.map(share),
+                halo_lists: None,
                 ..options.clone()
             };
             PartitionView::open_with(store, of_types[destination].clone(), &options, mapped, None, progress)
@@ -70,17 +69,18 @@ impl GraphView {
         Ok(Self { owned, positions: graph.positions().clone(), shape: shape_of(graph), views })
     }
 
+    /// Gives the halo nodes of each relation their lists.
+    pub(crate) fn set_halo_lists(&mut self, lists: &GraphHaloLists) {
+        self.views.iter_mut().zip(&lists.relations).for_each(|(view, lists)| view.set_halo_lists(lists.clone()));
+    }
+
     /// The exact number of bytes that the adjacency lists of these nodes take in memory.
     pub(crate) fn bytes_in_memory(graph: &Graph, owned: &Owned, halo: Halo, edge_data: EdgeData) -> u64 {
         let of_types = owned_of_types(graph, owned);
         let relations = graph.relations().iter().zip(&graph.manifest().relations);
         let bytes = relations.map(|(store, entry)| {
             let [source, destination] = [entry.source, entry.destination].map(|end| &of_types[end as usize]);
-            let edge_data = EdgeData {
-                weights: edge_data.weights && store.manifest().weighted,
-                ids: edge_data.ids && store.has_edge_data(),
-            };
-            PartitionView::relation_bytes(store, destination, source, halo, edge_data)
+            PartitionView::relation_bytes(store, destination, source, halo, edge_data.available_in(store))
         });
         bytes.sum()
     }
@@ -128,7 +128,7 @@ pub fn shape_of(graph: &Graph) -> GraphShape {
 }
 
 /// The nodes of each type at `owned` positions.
-fn owned_of_types(graph: &Graph, owned: &Owned) -> Vec<Owned> {
+pub(crate) fn owned_of_types(graph: &Graph, owned: &Owned) -> Vec<Owned> {
     let types = graph.node_types().iter().enumerate();
     types.map(|(node_type, store)| owned.part(graph.positions().chunks_of(node_type), store.chunks())).collect()
 }

@@ -8,6 +8,8 @@
 //! weights   the weight of that edge, if the view has edge weights
 //! ```
 
+use std::sync::Arc;
+
 use grappa_formats::NodeId;
 use grappa_io::{Result, prefetch::prefetch};
 
@@ -27,8 +29,56 @@ pub struct HaloLists {
     low: Vec<u32>,
     high: Vec<u8>,
     edges: HaloEdges,
+}
+
+/// The lists of the halo nodes of a graph, by relation. A store has one relation.
+#[derive(Debug, Clone, Default)]
+pub struct GraphHaloLists {
+    /// Those of each relation.
+    pub relations: Vec<Arc<HaloLists>>,
     /// Counts of the nodes that the partitions get with these lists.
     pub given: Given,
+}
+
+impl GraphHaloLists {
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        self.relations.iter().map(|lists| lists.bytes()).sum()
+    }
+}
+
+/// The size of a relation, on which the memory of its lists depends.
+#[derive(Debug, Clone, Copy)]
+pub struct HaloSizes {
+    /// Nodes of the type of destinations, which have lists.
+    pub nodes: u64,
+    /// Nodes of the type of sources, which are in lists.
+    pub sources: u64,
+    /// Edges.
+    pub edges: u64,
+    /// What lists have of their edges.
+    pub edge_data: EdgeData,
+}
+
+impl HaloSizes {
+    /// Bytes of memory of the lists of `nodes` nodes, with `sources` in-neighbors in all.
+    pub fn bytes(&self, nodes: u64, sources: u64) -> u64 {
+        let mut source_bytes = if self.sources > NARROW_NODES_MAX { 5 } else { 4 };
+        source_bytes += if self.edge_data.ids { 8 } else { 0 };
+        source_bytes += if self.edge_data.weights { 4 } else { 0 };
+        let heads = (nodes + 1).saturating_mul(size_of::<Head>() as u64);
+        heads
+            .saturating_add(sources.saturating_mul(source_bytes))
+            .saturating_add(NodeSet::bytes_of_members(self.nodes, nodes))
+    }
+
+    /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each. They are collected in pieces
+    /// first, so there are two copies.
+    pub fn drawing_bytes_max(&self, nodes: u64, per_node: u32) -> u64 {
+        // Each edge is in one adjacency list, and is drawn once at most.
+        let sources = nodes.saturating_mul(per_node.into()).min(self.edges);
+        self.bytes(nodes, sources).saturating_mul(2)
+    }
 }
 
 /// What lists have of their edges, besides their sources.
@@ -57,25 +107,6 @@ struct Head {
 }
 
 impl HaloLists {
-    /// Bytes of memory of lists of `nodes` nodes with `sources` in-neighbors, in a graph of `universe` nodes.
-    pub fn bytes_of(universe: u64, nodes: u64, sources: u64, edge_data: EdgeData) -> u64 {
-        let mut source_bytes = if universe > NARROW_NODES_MAX { 5 } else { 4 };
-        source_bytes += if edge_data.ids { 8 } else { 0 };
-        source_bytes += if edge_data.weights { 4 } else { 0 };
-        let heads = (nodes + 1).saturating_mul(size_of::<Head>() as u64);
-        heads
-            .saturating_add(sources.saturating_mul(source_bytes))
-            .saturating_add(NodeSet::bytes_of_members(universe, nodes))
-    }
-
-    /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each, in a
-    /// graph of `edges` edges. They are collected in pieces first, so there are two copies.
-    pub fn drawing_bytes_max(universe: u64, edges: u64, nodes: u64, per_node: u32, edge_data: EdgeData) -> u64 {
-        // Each edge is in one adjacency list, and is drawn once at most.
-        let sources = nodes.saturating_mul(per_node.into()).min(edges);
-        Self::bytes_of(universe, nodes, sources, edge_data).saturating_mul(2)
-    }
-
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         let lists = self.heads.len() * size_of::<Head>() + 4 * self.low.len() + self.high.len();
@@ -122,7 +153,6 @@ impl HaloLists {
             low: Vec::with_capacity(total),
             high: Vec::new(),
             edges: HaloEdges::default(),
-            given: Given::default(),
             nodes,
         };
         for piece in pieces {
@@ -152,10 +182,10 @@ pub(crate) struct HaloPiece {
 }
 
 impl HaloPiece {
-    /// No lists of nodes of a set yet.
-    pub(crate) fn new(nodes: &NodeSet) -> Self {
+    /// No lists yet. There are `sources` nodes that may be in lists.
+    pub(crate) fn new(sources: u64) -> Self {
         Self {
-            is_wide: nodes.universe() > NARROW_NODES_MAX,
+            is_wide: sources > NARROW_NODES_MAX,
             heads: Vec::new(),
             low: Vec::new(),
             high: Vec::new(),
@@ -347,7 +377,7 @@ mod tests {
     #[test]
     fn sources_of_40_bits_come_back_from_any_pieces() {
         let nodes = NodeSet::from_members(1000, [3, 500, 501, 999].map(NodeId));
-        let mut pieces = [HaloPiece::new(&nodes), HaloPiece::new(&nodes)];
+        let mut pieces = [HaloPiece::new(1000), HaloPiece::new(1000)];
         // As in a graph whose set of nodes would take a gigabyte.
         pieces.iter_mut().for_each(|piece| piece.is_wide = true);
         let far = (1 << 40) - 1;
@@ -360,13 +390,9 @@ mod tests {
         assert_eq!(sources(3), [1, 1 << 32, far]);
         assert_eq!((sources(500), sources(501), sources(999)), (vec![], vec![far - 1], vec![5, 5]));
         assert!(sources(4).is_empty(), "it has no list");
-        let planned = HaloLists::bytes_of(1000, 4, lists.low.len() as u64, EdgeData::default());
-        assert_eq!(lists.bytes(), planned + lists.high.len() as u64);
-        assert_eq!(
-            HaloLists::bytes_of(1 << 33, 4, 6, EdgeData::default())
-                - HaloLists::bytes_of(1 << 33, 4, 0, EdgeData::default()),
-            6 * 5
-        );
-        assert!(2 * lists.bytes() <= HaloLists::drawing_bytes_max(1000, 50, 4, 5, EdgeData::default()));
+        let sizes = |nodes| HaloSizes { nodes, sources: nodes, edges: 50, edge_data: EdgeData::default() };
+        assert_eq!(lists.bytes(), sizes(1000).bytes(4, lists.low.len() as u64) + lists.high.len() as u64);
+        assert_eq!(sizes(1 << 33).bytes(4, 6) - sizes(1 << 33).bytes(4, 0), 6 * 5);
+        assert!(2 * lists.bytes() <= sizes(1000).drawing_bytes_max(4, 5));
     }
 }

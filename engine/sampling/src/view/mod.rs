@@ -38,14 +38,14 @@ pub use self::{
     edge_filter::EdgeData,
     graph_view::{GraphView, shape_of},
     halo::Halo,
-    halo_lists::{Given, HaloLists},
+    halo_lists::{Given, GraphHaloLists, HaloLists, HaloSizes},
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
     turns::{OpenView, TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
 pub(crate) use self::{
     files::MappedMemory,
-    graph_view::GraphLists,
+    graph_view::{GraphLists, owned_of_types},
     halo_lists::{HaloEdges, HaloPiece},
     opened::ViewLists,
 };

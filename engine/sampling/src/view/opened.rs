@@ -204,11 +204,6 @@ impl PartitionView {
         self.sources.as_ref().unwrap_or(&self.owned)
     }
 
-    /// The adjacency lists of halo nodes, if they have any.
-    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
-        self.halo_lists.as_ref()
-    }
-
     pub(crate) fn set_halo_lists(&mut self, lists: Arc<HaloLists>) {
         self.halo_lists = Some(lists);
     }

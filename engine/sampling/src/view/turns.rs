@@ -356,15 +356,6 @@ impl ViewSource {
         }
     }
 
-    /// The adjacency lists of halo nodes, if they have any.
-    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
-        match self {
-            Self::Open(view) => view.halo_lists(),
-            Self::InTurn(turns, _) => turns.halo_lists.get(),
-            Self::Graph(_) => None,
-        }
-    }
-
     /// Where the adjacency lists are: [`ViewKind::Memory`], [`ViewKind::InTurn`] or [`ViewKind::Mapped`].
     pub fn kind(&self) -> ViewKind {
         match self {

@@ -16,7 +16,7 @@ use crate::{
     },
     sample::Join,
     sample::{Fanouts, tests::statistics::assert_uniform},
-    view::{shape_of, tests::types::TypedGraph},
+    view::{HaloLists, shape_of, tests::types::TypedGraph},
 };
 
 fn typed_options(fanouts: &[&[i64]], view: ViewKind, memory: u64) -> LoaderOptions {
@@ -254,6 +254,74 @@ fn partitions_own_chunks_of_all_types() {
             }
         }
     }
+}
+
+/// Opens three partitions whose halo nodes have in-neighbors.
+fn halo_loader(opened: &grappa_storage::Graph, options: LoaderOptions, super_epoch: u64) -> Result<Loader> {
+    let repartition =
+        RepartitionOptions { partitions: 3, schedule: Schedule::Shuffle, seed: 5, super_epoch: Some(super_epoch) };
+    let mut loader = Loader::of_graph(opened, LoaderOptions { halo: Halo::Neighbors, ..options });
+    loader.partition(&assign(opened, &repartition, super_epoch + 1)?, &Seeds::All, &Silent)?;
+    Ok(loader)
+}
+
+#[test]
+fn with_all_in_neighbors_of_halo_nodes_minibatches_are_those_of_the_whole_graph() {
+    let graph = TypedGraph::library();
+    let (_folder, opened) = graph.write();
+    for view in [ViewKind::Memory, ViewKind::Mapped] {
+        let options =
+            LoaderOptions { halo_neighbors: Some(u32::MAX), ..typed_options(&[&[-1, -1, -1][..]; 5], view, 64 << 20) };
+        let mut loader = halo_loader(&opened, options, 0).unwrap();
+        let mut count = 0;
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap();
+            let (nodes, lists) = sampled_types((&graph, &opened), &batch, 3);
+            let (all_nodes, all_lists) = all_neighbors(&graph, &seeds(&batch), 3);
+            for (hop_and_relation, found) in &lists {
+                let differs = found.iter().zip(&all_lists[hop_and_relation]).position(|(found, all)| found != all);
+                assert_eq!(differs, None, "{view:?}, {hop_and_relation:?}");
+            }
+            assert!(nodes == all_nodes && lists == all_lists, "{view:?}");
+            assert_features(&graph, &batch);
+            count += seeds(&batch).iter().map(Vec::len).sum::<usize>();
+        }
+        assert_eq!(count, 1040);
+    }
+}
+
+#[test]
+fn the_relations_into_a_type_divide_the_in_neighbors_of_its_halo_nodes() {
+    let graph = TypedGraph::library();
+    let (_folder, opened) = graph.write();
+    let shape = shape_of(&opened);
+    let drawn = |threads, super_epoch| {
+        let options = LoaderOptions {
+            halo_neighbors: Some(5),
+            threads,
+            ..typed_options(&[&[3, 3, 3][..]; 5], ViewKind::Memory, 64 << 20)
+        };
+        halo_loader(&opened, options, super_epoch).unwrap().halo_lists().unwrap().clone()
+    };
+    let (first, again, later) = (drawn(1, 0), drawn(3, 0), drawn(1, 1));
+    let mut differ = 0;
+    for (number, relation) in graph.relations.iter().enumerate() {
+        let per_node = 5usize.div_ceil(shape.blocks_per_hop(relation.destination));
+        let [lists, same, others] = [&first, &again, &later].map(|drawn| &drawn.relations[number]);
+        for node in lists.nodes().iter() {
+            let sources = |lists: &HaloLists| lists.sources(node).map(|source| source.0).collect::<Vec<_>>();
+            let (found, all) = (sources(lists), &relation.lists[node.0 as usize]);
+            assert_eq!(found.len(), all.len().min(per_node), "relation {number}, {node:?}");
+            let mut left = all.iter();
+            assert!(found.iter().all(|source| left.any(|other| other == source)), "{found:?} of {all:?}");
+            assert_eq!(found, sources(same), "for any number of threads");
+            differ += u64::from(others.nodes().contains(node) && found != sources(others));
+        }
+    }
+    assert!(differ > 50, "{differ} lists are others after a repartition");
+    let small = typed_options(&[&[3, 3, 3][..]; 5], ViewKind::Memory, 16 << 10);
+    let error = halo_loader(&opened, small, 0).map(drop).unwrap_err().to_string();
+    assert!(error.contains("in-neighbors of halo nodes"), "{error}");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Counts equal a naive count, for any budget.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use grappa_formats::{ChunkId, NodeId, PartitionId};
 use grappa_io::progress::Silent;
+use grappa_storage::Store;
 
 use super::{
     count::{count, passes},
@@ -16,14 +17,15 @@ use crate::partition::{
 };
 
 fn expected(store: &Store, owned: &Owned) -> (Coverage, u64) {
-    let (mut found, mut halo, mut edges_seen) = (Coverage::default(), BTreeSet::<NodeId>::new(), 0);
+    let (mut found, mut halo, mut edges_seen) =
+        (Coverage { halo_nodes: 0, by_relation: vec![Histogram::default()] }, BTreeSet::<NodeId>::new(), 0);
     for chunk in owned.chunks() {
         let chunk = store.chunk(chunk).unwrap();
         for sources in chunk.rows().range(0..chunk.rows().rows()) {
             let sources: Vec<_> = sources.unwrap().iter().map(NodeId).collect();
             let seen = sources.iter().filter(|&&source| owned.contains(source)).count();
             halo.extend(sources.iter().filter(|&&source| !owned.contains(source)));
-            let histogram = &mut found.coverage;
+            let histogram = &mut found.by_relation[0];
             *match (seen, sources.len()) {
                 (_, 0) => &mut histogram.no_in_edges,
                 (0, _) => &mut histogram.zero,
@@ -40,7 +42,8 @@ fn expected(store: &Store, owned: &Owned) -> (Coverage, u64) {
 #[test]
 fn counts_equal_a_naive_count_with_any_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let store = store_of(folder.path(), 12);
+    let store = Arc::new(store_of(folder.path(), 12));
+    let graph = Graph::from_store(&store);
     let sizes = chunk_sizes(store.manifest());
     for (schedule, partitions) in [
         (Schedule::Sweep, 5),
@@ -49,7 +52,7 @@ fn counts_equal_a_naive_count_with_any_memory() {
         (Schedule::Fixed, 1),
         (Schedule::Local, 5),
     ] {
-        let assignment = assignment(schedule, &sizes, partitions, 1, 3, 1).unwrap();
+        let assignment = assignment(schedule, &[sizes.clone()], partitions, 1, 3, 1).unwrap();
         let reports = report(store.manifest(), &assignment);
         let expected: Vec<_> = (0..partitions)
             .map(|partition| {
@@ -77,7 +80,7 @@ fn counts_equal_a_naive_count_with_any_memory() {
             let passes = passes(store.manifest().nodes, partitions, memory);
             assert_eq!(passes.len(), count_of_passes as usize);
             for threads in [1, 3] {
-                let counted = count(&store, &assignment, &passes, threads, &Silent).unwrap();
+                let counted = count(&graph, &assignment, &passes, threads, &Silent).unwrap();
                 assert_eq!(counted, expected, "{schedule}, {partitions} partitions, {memory} bytes");
             }
         }
@@ -87,9 +90,9 @@ fn counts_equal_a_naive_count_with_any_memory() {
 #[test]
 fn a_slice_is_counted_without_its_absent_chunks() {
     let folder = tempfile::tempdir().unwrap();
-    let slice = slice_of(folder.path(), 7, 2..=3);
+    let slice = Arc::new(slice_of(folder.path(), 7, 2..=3));
     let options = CoverageOptions { memory: 1 << 20, threads: 2 };
-    let counted = coverage(&slice, slice.assignment(), &options, &Silent).unwrap();
+    let counted = coverage(&Graph::from_store(&slice), slice.assignment(), &options, &Silent).unwrap();
     // Nodes of absent chunks are halo nodes.
     let (naive, visible) = expected(&slice, &Owned::whole(&slice));
     assert_eq!(counted, [naive]);
@@ -99,8 +102,8 @@ fn a_slice_is_counted_without_its_absent_chunks() {
 #[test]
 fn too_little_memory_is_an_error_that_names_enough() {
     let folder = tempfile::tempdir().unwrap();
-    let store = store_of(folder.path(), 4);
+    let graph = Graph::from_store(&Arc::new(store_of(folder.path(), 4)));
     let options = CoverageOptions { memory: 100, threads: 1 };
-    let error = coverage(&store, store.assignment(), &options, &Silent).unwrap_err();
+    let error = coverage(&graph, graph.assignment(), &options, &Silent).unwrap_err();
     assert!(error.to_string().contains("at least 1 MiB"), "{error}");
 }

@@ -17,7 +17,7 @@ fn uneven(chunks: u64) -> Vec<u64> {
 
 fn assign(schedule: Schedule, chunks: u64, partitions: u32, seed: u64, super_epoch: u64) -> Assignment {
     let sizes: Vec<_> = uneven(chunks).into_iter().map(Some).collect();
-    assignment(schedule, &sizes, partitions, seed, super_epoch, 1).unwrap()
+    assignment(schedule, &[sizes.clone()], partitions, seed, super_epoch, 1).unwrap()
 }
 
 fn owners(assignment: &Assignment) -> Vec<(u32, Option<u32>)> {
@@ -88,7 +88,8 @@ fn the_chunks_of_a_slice_are_dealt_as_those_of_a_store_of_its_size() {
     for schedule in Schedule::ALL {
         let whole: Vec<_> = uneven(10).into_iter().map(Some).collect();
         let slice: Vec<_> = whole.iter().flat_map(|size| [None, *size, None]).collect();
-        let try_assign = |sizes: &[Option<u64>], partitions| assignment(schedule, sizes, partitions, 3, 1, 1);
+        let try_assign =
+            |sizes: &[Option<u64>], partitions| assignment(schedule, &[sizes.to_vec()], partitions, 3, 1, 1);
         let (whole, made) = (try_assign(&whole, 4).unwrap(), try_assign(&slice, 4).unwrap());
         made.check_owners().unwrap();
         let made = owners(&made);
@@ -192,7 +193,7 @@ fn names_parse_back_and_unknown_names_are_errors() {
 #[test]
 fn too_many_partitions_and_none_are_errors() {
     let error = |partitions| {
-        let error = assignment(Schedule::Sweep, &[Some(5); 4], partitions, 0, 0, 1).unwrap_err();
+        let error = assignment(Schedule::Sweep, &[vec![Some(5); 4]], partitions, 0, 0, 1).unwrap_err();
         error.to_string()
     };
     assert!(error(5).contains("at most 4") && error(5).contains("--chunks"), "{}", error(5));

@@ -1,0 +1,76 @@
+"""The commands of ``grappa-store`` that stores and graphs with types share."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Unpack
+
+from ._options import InfoOptions, RepartitionOptions, VerifyOptions
+from .command import run
+
+
+class StoreCommands:
+    """What stores and graphs with types can be asked to do."""
+
+    @property
+    def path(self) -> os.PathLike[str]:
+        """The folder."""
+        raise NotImplementedError
+
+    def info(self, *, progress: bool = False, **options: Unpack[InfoOptions]) -> dict[str, Any]:
+        """Counts, sizes on disk, degrees and partitions, as ``grappa-store info --json`` prints them.
+
+        Args:
+            progress: Whether to show a progress bar (needs tqdm).
+            **options: Those of ``grappa-store info --help``, with ``_`` for ``-``.
+
+        Example:
+            >>> store.info()["degree_max"]
+            168
+        """
+        return self._run("info", {**options}, progress)
+
+    def verify(self, *, progress: bool = False, **options: Unpack[VerifyOptions]) -> dict[str, Any]:
+        """Checks every byte, and that all files agree.
+
+        Args:
+            progress: Whether to show a progress bar (needs tqdm).
+            **options: Those of ``grappa-store verify --help``, with ``_`` for ``-``.
+
+        Returns:
+            The number of ``files`` and ``bytes``, and the time.
+
+        Raises:
+            grappa.Error: It is damaged. The message has the file, the offset and the description of each problem.
+
+        Example:
+            >>> store.verify()["problems"]
+            []
+        """
+        return self._run("verify", {**options}, progress)
+
+    def repartition(self, partitions: int, **options: Unpack[RepartitionOptions]) -> dict[str, Any]:
+        """Groups the chunks into `partitions` partitions. No edge moves, so it takes milliseconds.
+
+        Args:
+            partitions: Number of partitions.
+            **options: Those of ``grappa-store repartition --help``: ``schedule``, ``seed``, ``super_epoch``.
+
+        Returns:
+            The partitions, with their chunks, nodes and edges.
+
+        Example:
+            >>> blocks = grappa.generate("sbm", nodes=1000, out=folder / "parts.grappa")
+            >>> blocks.repartition(4)["partitions"], blocks.num_partitions
+            (4, 4)
+        """
+        return self._run("repartition", {"partitions": partitions, **options})
+
+    def _run(self, command: str, options: dict[str, Any], progress: bool = False) -> Any:
+        """Runs a command of ``grappa-store``. It may change the files, which are opened again."""
+        answer = run("grappa-store", command, self.path, options=options, progress=progress)
+        self._reopen()
+        return answer
+
+    def _reopen(self) -> None:
+        raise NotImplementedError
