@@ -32,4 +32,14 @@ pub struct TypeArgs {
     /// Files with triples of head, relation and tail, separated by tabs
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb"])]
     triples: Vec<PathBuf>,
+    /// Configuration of GraphStorm's gconstruct, in JSON: its nodes and edges, features, labels and splits
+    ///
+    /// Files are relative to the folder of the configuration, or to the working directory. Features have no transform, or to_categorical.
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["edges", "ogb", "tables", "triples"])]
+    gconstruct: Option<PathBuf>,
+    /// Files with headers of neo4j-admin database import, such as :ID(Movie) and :START_ID(Movie), or a folder of them
+    ///
+    /// A node type is an ID space, a relation a :TYPE. Properties are features.
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb", "tables", "triples", "gconstruct"])]
+    neo4j: Vec<PathBuf>,
 }

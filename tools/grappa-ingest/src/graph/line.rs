@@ -94,7 +94,11 @@ pub const TRIPLES: [&str; 5] = ["edge-split", "edge-split-seed", "edge-split-by"
 const NOT_OF_TYPES: [&str; 1] = ["ogb"];
 
 /// Options that this module reads itself.
-const OF_GRAPHS: [&str; 8] = ["nodes", "edges", "reverse", "tables", "key", "foreign-key", "link-table", "triples"];
+const OF_GRAPHS: [&str; 10] =
+    ["nodes", "edges", "reverse", "tables", "key", "foreign-key", "link-table", "triples", "gconstruct", "neo4j"];
+
+/// Options that are a whole graph. One of them makes a command line one of a graph with types.
+pub const WHOLE_GRAPHS: [&str; 4] = ["tables", "triples", "gconstruct", "neo4j"];
 
 /// An option with its values.
 #[derive(Debug, Clone)]
@@ -162,7 +166,7 @@ impl GraphLine {
         let graph = Self { options, names: Vec::new(), triple_relations: Vec::new(), program: program.clone(), flags };
         let is_typed = graph.values("edges").any(|value| relation_of(value).is_some())
             || graph.values("nodes").any(|value| value.contains('='))
-            || ["tables", "triples"].iter().any(|name| graph.has(name));
+            || WHOLE_GRAPHS.iter().any(|name| graph.has(name));
         Ok(is_typed.then_some(graph))
     }
 
@@ -314,6 +318,11 @@ impl GraphLine {
     /// Whether an option is given for this node type, by name or for all.
     pub fn has_for_type(&self, option: &str, node_type: &str) -> bool {
         self.scoped(&[option], |scope| scope == node_type).iter().any(|given| given.name == option)
+    }
+
+    /// Whether an option is given for this relation, by name or for all.
+    pub fn has_for_relation(&self, option: &str, relation: &RelationKey) -> bool {
+        self.scoped(&[option], |scope| is_named(relation, scope)).iter().any(|given| given.name == option)
     }
 
     /// The options of this list, with the values that are for all, or for the names that `is_it` accepts.
