@@ -207,7 +207,7 @@ pub use grappa_ingestion::ingest::{
 pub use grappa_input::{
     ColumnReading, ColumnSchema, ColumnValues, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat,
     EncodingOptions, HeaderLine, Input, LabelType, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, MissingOption,
-    MissingOptions, OnBadLine, ReadAt, Reading, Replacement, Separator, TableForm, TableOptions, TableSchema, files_of,
-    ogb, relations_of_triples, text_values,
+    MissingOptions, Numbers, OnBadLine, ReadAt, Reading, Replacement, Separator, TableForm, TableOptions, TableSchema,
+    files_of, ogb, read_numbers, relations_of_triples, shape_of, text_values,
 };
 pub use grappa_storage::writer::{kept_in, partial_folder};

@@ -61,6 +61,7 @@ pub use nodes::{
     ColumnSchema, ColumnValues, InputPlace, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite,
     PartSource, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids, text_values,
 };
+pub use npy::{Numbers, read_numbers, shape_of};
 pub use reading::{ColumnReading, Reading};
 pub use separator::Separator;
 pub use table::{EncodingOptions, MissingOption, MissingOptions, Replacement};

@@ -1,8 +1,11 @@
 //! Graphs in the layouts of other tools: the smallest folder of each kind, and its mistakes.
 
+use std::io::Write;
+
 use grappa_engine::{EdgePart, Graph};
 use grappa_tests::{
     folder::ProgramFolder,
+    npy::Npy,
     parquet::{Column, write_table},
 };
 use serde_json::{Value, json};
@@ -84,10 +87,13 @@ fn a_configuration_of_graphstorm_is_a_graph() {
     assert_eq!(writes.manifest().edges + writes.part_edges(EdgePart::Val).unwrap(), 3);
     // An option replaces a part of the configuration.
     folder
-        .run("ingest --gconstruct data/config.json --label paper=cited --split paper=50/25/25 --out h.grappa")
+        .run("ingest --gconstruct data/config.json --label paper=cited --split paper=67/33/0 --out h.grappa")
         .success();
     let info = folder.run("store info h.grappa --json").success().json();
-    assert_eq!(info["node_types"][0]["random_split"], "50/25/25, seed 0");
+    assert_eq!(
+        (&of_types(&info, "splits")[0]["train"], of_types(&info, "class_names")[0].clone()),
+        (&json!(2), json!([]))
+    );
 }
 
 #[test]
@@ -190,4 +196,178 @@ fn headers_of_neo4j_that_do_not_tell_node_types_are_one_error() {
         "links.csv: relationships have no :TYPE",
     ]);
     folder.run("ingest --neo4j nodes.csv --out h.grappa").failure(&["several labels"]);
+}
+
+/// Papers with features and labels, authors, and edges in both formats, as GraphBolt describes them.
+fn graphbolt() -> (ProgramFolder, String) {
+    let folder = ProgramFolder::new();
+    folder.write("bolt/writes.csv", "0,0\n1,0\n0,2\n");
+    let array = |name: &str, array: Npy| folder.write(&format!("bolt/{name}.npy"), array.encode());
+    // Two edges, 0 -> 1 and 2 -> 3: each row is all sources, or all destinations.
+    array("cites", Npy::new(&[2, 2], [0_i64, 2, 1, 3]));
+    array("cites-feat", Npy::new(&[2, 1], [0.5_f32, 1.5]));
+    array("feat", Npy::new(&[4, 2], [0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]));
+    array("train", Npy::new(&[2], [0_i64, 3]));
+    array("train-y", Npy::new(&[2], [1_i64, 0]));
+    array("val", Npy::new(&[1], [1_i64]));
+    array("val-y", Npy::new(&[1], [1_i64]));
+    let yaml = "
+dataset_name: tiny # a comment
+graph:
+  nodes:
+    - {type: paper, num: 4}
+    - type: author
+      num: 3
+  edges:
+    - type: \"author:writes:paper\"
+      format: csv
+      path: writes.csv
+    - type: \"paper:cites:paper\"
+      format: numpy
+      path: cites.npy
+feature_data:
+  - {domain: node, type: paper, name: feat, format: numpy, in_memory: false, path: feat.npy}
+  - {domain: edge, type: \"paper:cites:paper\", name: f, format: numpy, path: cites-feat.npy}
+tasks:
+  - name: node_classification
+    num_classes: 2
+    train_set:
+      - type: paper
+        data:
+          - {name: seeds, format: numpy, path: train.npy}
+          - {name: labels, format: numpy, path: train-y.npy}
+    validation_set:
+      - type: paper
+        data:
+          - {name: seeds, format: numpy, path: val.npy}
+          - {name: labels, format: numpy, path: val-y.npy}
+";
+    (folder, yaml.to_owned())
+}
+
+#[test]
+fn a_dataset_of_graphbolt_is_a_graph() {
+    let (folder, yaml) = graphbolt();
+    folder.write("bolt/metadata.yaml", yaml);
+    let text = folder.run("ingest --graphbolt bolt --dry-run").success().stdout;
+    assert!(text.contains("relation paper:cites:paper") && text.contains("nothing was written"), "{text}");
+    folder.run("ingest --graphbolt bolt/metadata.yaml --reverse writes=by --out g.grappa").success();
+    folder.run("store verify g.grappa").success();
+    let path = folder.path("g.grappa");
+    assert_eq!(edges_of(&path, "paper:cites:paper"), pairs(&[("0", "1"), ("2", "3")]));
+    assert_eq!(edges_of(&path, "paper:by:author"), pairs(&[("0", "0"), ("0", "1"), ("2", "0")]));
+    let info = folder.run("store info g.grappa --json").success().json();
+    assert_eq!(of_types(&info, "nodes"), [json!(4), json!(3)]);
+    assert_eq!(of_types(&info, "splits")[0], json!({"train": 2, "val": 1, "test": null}));
+    assert_eq!(info["node_types"][0]["features"]["dim"], 2);
+    folder.run("store export g.grappa --type paper --labels labels.csv").success();
+    assert_eq!(folder.read("labels.csv").lines().skip(1).collect::<Vec<_>>(), ["0,1", "1,1", "2,-1", "3,0"]);
+    // A graph without types has the names of DGL.
+    let plain = "graph: {nodes: [{num: 3}], edges: [{format: csv, path: writes.csv}]}";
+    folder.write("bolt/plain.yaml", plain);
+    folder.run("ingest --graphbolt bolt/plain.yaml --out p.grappa").success();
+    assert_eq!(edges_of(&folder.path("p.grappa"), "_N:_E:_N"), pairs(&[("0", "0"), ("1", "0"), ("0", "2")]));
+}
+
+#[test]
+fn all_that_a_dataset_of_graphbolt_asks_in_vain_is_one_error() {
+    let (folder, yaml) = graphbolt();
+    let ingest = |yaml: &str, more: &str| {
+        folder.write("bolt/metadata.yaml", yaml);
+        folder.run(&format!("ingest --graphbolt bolt --out h.grappa {more}"))
+    };
+    let two_features =
+        yaml.replace("tasks:", "  - {domain: node, type: paper, name: more, format: numpy, path: feat.npy}\ntasks:");
+    ingest(&two_features, "").failure(&[
+        "bolt/metadata.yaml: feature more of paper: there is another feature",
+        "--features paper=bolt/feat.npy",
+    ]);
+    ingest(&two_features, "--features paper=bolt/feat.npy").success();
+    let wrong = yaml
+        .replace("name: feat, format: numpy", "name: feat, format: torch")
+        .replace("path: cites.npy", "path: none.npy")
+        .replace("path: val-y.npy", "path: train-y.npy")
+        .replace("num: 3", "num: 3\n    - {type: venue, num: 2}")
+        .replace("author:writes:paper", "author:writes:book");
+    ingest(&wrong, "--force").failure(&[
+        "there is no node type book, which edges of author:writes:book have",
+        "there is no file bolt/none.npy",
+        "feature feat of paper: the format torch is not read",
+        "np.save('NEW.npy', torch.load(sys.argv[1]).numpy())\" bolt/feat.npy",
+        "the val set of paper has 1 seeds and 2 labels",
+    ]);
+    ingest("graph: {nodes: [{num: many}], edges: []}", "").failure(&["no metadata of an OnDiskDataset of GraphBolt"]);
+    ingest("graph: {nodes: [{num: 3}], edges: []}", "").failure(&["there are no edges"]);
+}
+
+/// Text in gzip.
+fn gzip(text: &str) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(text.as_bytes()).unwrap();
+    packed.finish().unwrap()
+}
+
+#[test]
+fn a_folder_of_ogb_with_several_node_types_is_a_graph() {
+    let folder = ProgramFolder::new();
+    let write = |name: &str, text: &str| folder.write(&format!("mag/{name}.csv.gz"), gzip(text));
+    write("raw/num-node-dict", "author,paper\n3,4\n");
+    write("raw/triplet-type-list", "author,paper,writes\npaper,paper,cites\n");
+    write("raw/relations/author___writes___paper/edge", "0,0\n2,3\n");
+    write("raw/relations/author___writes___paper/num-edge-list", "2\n");
+    write("raw/relations/paper___cites___paper/edge", "0,1\n");
+    write("raw/node-feat/paper/node-feat", "0.5,1\n0,1\n2,3\n1,1\n");
+    write("raw/node-label/paper/node-label", "1\n0\n1\n0\n");
+    for (name, ids) in [("train", "0\n1\n"), ("valid", "2\n"), ("test", "3\n")] {
+        write(&format!("split/time/paper/{name}"), ids);
+    }
+    folder.run("ingest --ogb mag --dry-run").success();
+    folder.run("ingest --ogb mag --reverse writes=by --out g.grappa").success();
+    folder.run("store verify g.grappa").success();
+    let info = folder.run("store info g.grappa --json").success().json();
+    assert_eq!(of_types(&info, "name"), [json!("author"), json!("paper")]);
+    assert_eq!(of_types(&info, "nodes"), [json!(3), json!(4)]);
+    assert_eq!(of_types(&info, "splits")[1], json!({"train": 2, "val": 1, "test": 1}));
+    assert_eq!(edges_of(&folder.path("g.grappa"), "paper:by:author"), pairs(&[("0", "0"), ("3", "2")]));
+    folder
+        .run("ingest --ogb mag --tables mag --out h.grappa")
+        .failure(&["--tables is a whole graph; give it without --ogb"]);
+    std::fs::remove_file(folder.path("mag/split/time/paper/valid.csv.gz")).unwrap();
+    folder.run("ingest --ogb mag --out h.grappa").failure(&["mag/split/time/paper", "valid.csv.gz is missing"]);
+    std::fs::remove_file(folder.path("mag/raw/num-node-dict.csv.gz")).unwrap();
+    folder.run("ingest --ogb mag --out h.grappa").failure(&["expected raw/num-node-dict.csv.gz"]);
+}
+
+#[test]
+fn arrays_of_mag240m_and_igb_are_graphs() {
+    let folder = ProgramFolder::new();
+    let array = |name: &str, array: Npy| folder.write(&format!("{name}.npy"), array.encode());
+    for (data, between) in [("mag240m", "___"), ("igb", "__")] {
+        let relation = |name: &str| format!("{data}/processed/{}/edge_index", name.replace(':', between));
+        array(&format!("{data}/processed/paper/node_feat"), Npy::new(&[3, 2], [0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0]));
+        // Two edges, 0 -> 2 and 1 -> 0.
+        let ends: [i64; 4] = if data == "igb" { [0, 2, 1, 0] } else { [0, 1, 2, 0] };
+        array(&relation("author:writes:paper"), Npy::new(&[2, 2], ends));
+    }
+    array("mag240m/processed/paper/node_label", Npy::new(&[3], [1.0_f32, f32::NAN, 0.0]));
+    array("igb/processed/paper/node_label_19", Npy::new(&[3], [1.0_f32, 2.0, 0.0]));
+    array("igb/processed/paper/node_label_2K", Npy::new(&[3], [1.0_f32, 2.0, 0.0]));
+    folder.write("mag240m/split_dict.pt", "");
+    let run = folder.run("ingest --ogb mag240m --out m.grappa").success();
+    assert!(
+        run.stderr.contains("split_dict.pt") && run.stderr.contains("--train paper=NEW-train.npy"),
+        "{}",
+        run.stderr
+    );
+    folder.run("ingest --igb igb --out i.grappa").failure(&["--labels paper=igb/processed/paper/node_label_19.npy"]);
+    let labels = "--labels paper=igb/processed/paper/node_label_19.npy --split paper=34/33/33";
+    folder.run(&format!("ingest --igb igb {labels} --out i.grappa")).success();
+    for store in ["m", "i"] {
+        let path = folder.path(&format!("{store}.grappa"));
+        assert_eq!(edges_of(&path, "author:writes:paper"), pairs(&[("0", "2"), ("1", "0")]), "{store}");
+        let info = folder.run(&format!("store info {store}.grappa --json")).success().json();
+        assert_eq!(of_types(&info, "name"), [json!("paper"), json!("author")]);
+        assert_eq!(of_types(&info, "nodes"), [json!(3), json!(2)]);
+    }
+    folder.run("ingest --igb . --out h.grappa").failure(&["expected the folder processed in it"]);
 }

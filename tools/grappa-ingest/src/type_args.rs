@@ -42,4 +42,18 @@ pub struct TypeArgs {
     /// A node type is an ID space, a relation a :TYPE. Properties are features.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb", "tables", "triples", "gconstruct"])]
     neo4j: Vec<PathBuf>,
+    /// metadata.yaml of an OnDiskDataset of DGL's GraphBolt, or its folder
+    #[arg(
+        long,
+        value_name = "YAML",
+        conflicts_with_all = ["edges", "ogb", "tables", "triples", "gconstruct", "neo4j"]
+    )]
+    graphbolt: Option<PathBuf>,
+    /// Folder of a heterogeneous dataset of IGB, with the folder processed in it
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["edges", "ogb", "tables", "triples", "gconstruct", "neo4j", "graphbolt"]
+    )]
+    igb: Option<PathBuf>,
 }

@@ -3,14 +3,18 @@
 //! A layout describes its node types and relations with the options of the engine. [`GraphLayout::with_line`] adds the command line: an
 //! option for a type or relation replaces the value of the layout.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Result, ensure};
 use arrow_array::{ArrayRef, RecordBatch};
 use grappa_engine::ingest::{
     ColumnSchema, ColumnValues, EdgeColumnOptions, EdgeForm, EdgeIngest, EdgeOptions, EncodingOptions, ExternalIds,
-    Input, MemoryData, MemoryInput, MissingOption, MissingOptions, NodeData, NodeIngest, NodeTypeIngest,
-    RelationIngest, Replacement, TableForm, TableOptions, TableSchema, files_of,
+    Input, MemoryArray, MemoryData, MemoryInput, MissingOption, MissingOptions, NodeData, NodeIngest, NodeTypeIngest,
+    ReadAt, RelationIngest, Replacement, TableForm, TableOptions, TableSchema, files_of, read_numbers, shape_of,
 };
 
 use super::line::{GraphLine, RelationKey};
@@ -226,6 +230,37 @@ fn merge_command(files: &[PathBuf]) -> String {
 pub fn table_in_memory(name: &Path, columns: Vec<(&str, ArrayRef)>) -> Result<Input> {
     let batch = RecordBatch::try_from_iter(columns)?;
     Ok(MemoryInput { name: name.to_owned(), data: MemoryData::Table(batch.schema(), vec![batch]) }.into())
+}
+
+/// The edges in an array of shape (2, E), sources before destinations. Of two edges, the reader would take each row as an edge.
+///
+/// # Errors
+/// If the file is no array.
+pub fn edge_index(path: &Path) -> Result<Input> {
+    if shape_of(path)? != [2, 2] {
+        return Ok(Input::from(path));
+    }
+    let bytes = read_numbers(path)?.values.iter().flat_map(|&id| (id as i64).to_le_bytes()).collect();
+    let array = MemoryArray {
+        bytes: Arc::new(Bytes(bytes)),
+        descr: "<i8".to_owned(),
+        shape: vec![2, 2],
+        column_major: false,
+        is_edge_index: true,
+    };
+    Ok(MemoryInput { name: path.to_owned(), data: MemoryData::Array(array) }.into())
+}
+
+/// The elements of an array in memory.
+#[derive(Debug)]
+struct Bytes(Vec<u8>);
+
+impl ReadAt for Bytes {
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let bytes = self.0.get(offset as usize..offset as usize + into.len());
+        into.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
 }
 
 /// A word in quotes, for a shell.

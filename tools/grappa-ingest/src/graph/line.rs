@@ -3,11 +3,12 @@
 //! An option may have the name of a node type or relation before its value, as in `--label paper=year`, and is for this one alone. So
 //! `grappa-ingest` parses the options of each with the parser of a graph without types, and no option exists twice.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::{ArgAction, CommandFactory, Parser};
 
+use super::ogb;
 use crate::args::IngestArgs;
 
 /// Options of nodes. The name before a value is the name of a node type.
@@ -90,15 +91,11 @@ const OF_ONE: [&str; 19] = [
 /// Options of all relations of triples: edges of each are held out in the same way.
 pub const TRIPLES: [&str; 5] = ["edge-split", "edge-split-seed", "edge-split-by", "val-edges", "test-edges"];
 
-/// Options that graphs with types do not have.
-const NOT_OF_TYPES: [&str; 1] = ["ogb"];
-
 /// Options that this module reads itself.
-const OF_GRAPHS: [&str; 10] =
-    ["nodes", "edges", "reverse", "tables", "key", "foreign-key", "link-table", "triples", "gconstruct", "neo4j"];
+const OF_GRAPHS: [&str; 6] = ["nodes", "edges", "reverse", "key", "foreign-key", "link-table"];
 
-/// Options that are a whole graph. One of them makes a command line one of a graph with types.
-pub const WHOLE_GRAPHS: [&str; 4] = ["tables", "triples", "gconstruct", "neo4j"];
+/// Options that are a whole graph.
+pub const WHOLE_GRAPHS: [&str; 7] = ["tables", "triples", "gconstruct", "neo4j", "graphbolt", "igb", "ogb"];
 
 /// An option with its values.
 #[derive(Debug, Clone)]
@@ -166,7 +163,8 @@ impl GraphLine {
         let graph = Self { options, names: Vec::new(), triple_relations: Vec::new(), program: program.clone(), flags };
         let is_typed = graph.values("edges").any(|value| relation_of(value).is_some())
             || graph.values("nodes").any(|value| value.contains('='))
-            || WHOLE_GRAPHS.iter().any(|name| graph.has(name));
+            || WHOLE_GRAPHS.iter().any(|name| *name != "ogb" && graph.has(name))
+            || graph.values("ogb").any(|folder| ogb::has_types(Path::new(folder)));
         Ok(is_typed.then_some(graph))
     }
 
@@ -255,7 +253,6 @@ impl GraphLine {
     pub fn check(&self, types: &[String], relations: &[RelationKey]) -> Result<()> {
         for option in &self.options {
             let name = option.name.as_str();
-            ensure!(!NOT_OF_TYPES.contains(&name), "--{name} is not for graphs with several node types; omit it");
             let (known, of) = match name {
                 _ if NODE_OPTIONS.contains(&name) => (types.to_vec(), "node type"),
                 _ if EDGE_OPTIONS.contains(&name) || name == "reverse" => {
@@ -291,7 +288,10 @@ impl GraphLine {
         words.extend(["--edges", "-"].map(str::to_owned));
         let others = self.options.iter().filter(|option| {
             let name = option.name.as_str();
-            !NODE_OPTIONS.contains(&name) && !EDGE_OPTIONS.contains(&name) && !OF_GRAPHS.contains(&name)
+            !NODE_OPTIONS.contains(&name)
+                && !EDGE_OPTIONS.contains(&name)
+                && !OF_GRAPHS.contains(&name)
+                && !WHOLE_GRAPHS.contains(&name)
         });
         words.extend(others.flat_map(words_of));
         self.parse(words)

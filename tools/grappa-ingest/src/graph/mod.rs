@@ -1,9 +1,11 @@
 //! Graphs with several node types and relations: their doors on the command line.
 
 mod gconstruct;
+mod graphbolt;
 mod layout;
 mod line;
 mod neo4j;
+mod ogb;
 mod summary;
 mod tables;
 mod triples;
@@ -86,6 +88,9 @@ fn members(line: &mut GraphLine, notes: &mut Vec<String>) -> Result<(Vec<NodeTyp
             let paths: Vec<PathBuf> = line.values("neo4j").map(PathBuf::from).collect();
             Some(neo4j::read(line, &paths)?.with_line(line)?)
         }
+        Some(&"graphbolt") => Some(graphbolt::read(line, &path("graphbolt"))?.with_line(line)?),
+        Some(&"ogb") => Some(ogb::read(line, &path("ogb"))?.with_line(line)?),
+        Some(&"igb") => Some(ogb::arrays(line, &path("igb"), "__")?.with_line(line)?),
         _ => None,
     };
     if let Some(layout) = layout {
