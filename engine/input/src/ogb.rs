@@ -85,10 +85,12 @@ pub struct OgbNodeType {
     pub splits: [Option<PathBuf>; 3],
 }
 
-/// Whether a dataset has several node types.
+/// Whether a dataset has several node types: in text, or in arrays that are in `processed`, without `raw`.
 pub fn has_types(folder: &Path) -> bool {
     let raw = folder.join("raw");
-    text_file(&raw, "triplet-type-list").is_some() || raw.join("relations").is_dir()
+    text_file(&raw, "triplet-type-list").is_some()
+        || raw.join("relations").is_dir()
+        || folder.join("processed").is_dir() && !raw.is_dir()
 }
 
 /// Finds the files of a dataset with several node types.

@@ -39,10 +39,10 @@ pub struct TypeArgs {
     gconstruct: Option<PathBuf>,
     /// Files with headers of neo4j-admin database import, such as :ID(Movie) and :START_ID(Movie), or a folder of them
     ///
-    /// A node type is an ID space, a relation a :TYPE. Properties are features.
+    /// Each ID space is a node type, each :TYPE a relation. Properties are features.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb", "tables", "triples", "gconstruct"])]
     neo4j: Vec<PathBuf>,
-    /// metadata.yaml of an OnDiskDataset of DGL's GraphBolt, or its folder
+    /// Metadata of an OnDiskDataset of DGL's GraphBolt, in YAML, or the folder with metadata.yaml
     #[arg(
         long,
         value_name = "YAML",

@@ -7,8 +7,8 @@ use std::{ffi::OsString, path::Path};
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, CommandFactory, Parser};
+use grappa_engine::ingest::ogb;
 
-use super::ogb;
 use crate::args::IngestArgs;
 
 /// Options of nodes. The name before a value is the name of a node type.

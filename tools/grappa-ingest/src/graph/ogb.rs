@@ -27,17 +27,12 @@ use super::{
     line::GraphLine,
 };
 
-/// Whether a folder of `--ogb` has several node types.
-pub fn has_types(folder: &Path) -> bool {
-    ogb::has_types(folder) || folder.join("processed").is_dir() && !folder.join("raw").is_dir()
-}
-
 /// Reads a folder of `--ogb`.
 ///
 /// # Errors
 /// If files are missing.
 pub fn read(line: &GraphLine, folder: &Path) -> Result<GraphLayout> {
-    if !ogb::has_types(folder) {
+    if !folder.join("raw").is_dir() {
         return arrays(line, folder, "___");
     }
     let OgbTypes { node_types, relations } = ogb::discover_types(folder)?;
