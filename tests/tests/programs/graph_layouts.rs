@@ -21,7 +21,10 @@ fn of_types(info: &Value, key: &str) -> Vec<Value> {
 fn graphstorm() -> (ProgramFolder, Value) {
     let folder = ProgramFolder::new();
     folder.write("data/papers.csv", "id,year,venue,area,cited\np1,2019,x,db,3\np2,2021,y,ml,4\np3,2020,x,db,5\n");
-    write_table(&folder.path("data/venues.parquet"), &[("x", Column::Lists(2, &[1.0, 2.0, 3.0, 4.0]))], 2);
+    for (part, values) in [(0, [1.0, 2.0]), (1, [3.0, 4.0])] {
+        folder.write("data/venues/_SUCCESS", "");
+        write_table(&folder.path(&format!("data/venues/part-{part}.parquet")), &[("x", Column::Lists(2, &values))], 1);
+    }
     folder.write("data/writes-0.csv", "author,paper\n7,p1\n9,p1\n");
     folder.write("data/writes-1.csv", "author,paper\n7,p2\n");
     folder.write("data/in.csv", "p|v\np1|0\np2|1\n");
@@ -42,7 +45,7 @@ fn graphstorm() -> (ProgramFolder, Value) {
                 }],
             },
             {
-                "node_type": "venue", "format": {"name": "parquet"}, "files": "venues.parquet",
+                "node_type": "venue", "format": {"name": "parquet"}, "files": "venues/*.parquet",
                 "features": [{"feature_col": "x"}],
             },
         ],
@@ -121,6 +124,12 @@ fn all_that_a_configuration_of_graphstorm_asks_in_vain_is_one_error() {
         "node type venue: the format hdf5 is not read",
         "relation author:writes:paper: labels of edges (classification) are not stored",
         "relation paper:in:venue: there is no file no.csv, neither in data nor in the working directory",
+    ]);
+    let (_, mut config) = graphstorm();
+    config["nodes"][0]["files"] = json!(["papers.csv", "in.csv"]);
+    ingest(&config, "").failure(&[
+        "node type paper: found 2 files, expected one table",
+        "to_csv('NEW.csv', index=False)\" data/papers.csv data/in.csv",
     ]);
     let (_, mut config) = graphstorm();
     config["nodes"][0]["feature"] = json!([]);
@@ -282,6 +291,7 @@ fn all_that_a_dataset_of_graphbolt_asks_in_vain_is_one_error() {
         "bolt/metadata.yaml: feature more of paper: there is another feature",
         "--features paper=bolt/feat.npy",
     ]);
+    ingest(&two_features, "--features author=bolt/feat.npy").failure(&["there is another feature"]);
     ingest(&two_features, "--features paper=bolt/feat.npy").success();
     let wrong = yaml
         .replace("name: feat, format: numpy", "name: feat, format: torch")

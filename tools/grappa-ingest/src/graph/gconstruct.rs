@@ -386,20 +386,16 @@ impl Reader<'_> {
                 )),
             }
         }
-        if labels.len() > 1 && !self.line.has_for_type("label", &entry.node_type) {
+        let node_type = [entry.node_type.as_str()];
+        let chosen: Vec<&str> = self.line.values_for("label", &node_type).collect();
+        if labels.len() > 1 && chosen.is_empty() {
             let columns = labels.iter().filter_map(|label| label.label_col.as_ref()).flat_map(OneOrMore::all);
             let columns: Vec<String> = columns.map(|column| format!("--label {}={column}", entry.node_type)).collect();
             self.problems.push(format!("{name}: there are several labels; give {}", columns.join(", or ")));
         }
-        let chosen: Vec<&str> = self
-            .line
-            .values("label")
-            .filter_map(|value| value.split_once('='))
-            .filter(|(scope, _)| *scope == entry.node_type)
-            .map(|(_, column)| column)
-            .collect();
         let is_chosen = |label: &&&Label| {
-            label.label_col.iter().flat_map(OneOrMore::all).any(|column| chosen.contains(&column.as_str()))
+            let mut columns = label.label_col.iter().flat_map(OneOrMore::all);
+            columns.any(|column| chosen.contains(&column.as_str()))
         };
         labels.iter().find(is_chosen).or(labels.first()).copied()
     }
@@ -483,7 +479,12 @@ impl Transform {
                  that column without a transform"
                     .to_owned()
             }
-            "max_min_norm" => command("(c - c.min()) / (c.max() - c.min())"),
+            "max_min_norm" => {
+                let number = |name: &str, default: &str| argument(name).map_or_else(|| default.to_owned(), Value::to_string);
+                let bounds = ["min_bound", "max_bound"].map(|name| number(name, "None")).join(", ");
+                let [min, max] = [number("min_val", "c.min()"), number("max_val", "c.max()")];
+                command(&format!("c.clip({bounds}).pipe(lambda c: (c - {min}) / ({max} - {min}))"))
+            }
             "standard" => command("(c - c.mean()) / c.std(ddof=0)"),
             "rank_gauss" => command("(c.rank() - 0.5).map(lambda r: __import__('statistics').NormalDist().inv_cdf(r / len(c)))"),
             "bucket_numerical" => {

@@ -184,10 +184,8 @@ impl Reader<'_> {
             return;
         }
         let option = if is_edge { "edge-features" } else { "features" };
-        let is_given = match (is_edge, key_of(of)) {
-            (true, Some(key)) => self.line.has_for_relation(option, &key),
-            _ => self.line.has_for_type(option, of),
-        };
+        let relation = of.split(':').nth(1).filter(|_| is_edge).unwrap_or(of);
+        let is_given = self.line.values_for(option, &[of, relation]).next().is_some();
         let slot = match self.relation_at(of).filter(|_| is_edge) {
             Some(relation) => &mut self.layout.relations[relation].edges.form.features,
             None => &mut self.layout.nodes_mut(of).data.features,

@@ -315,6 +315,12 @@ impl GraphLine {
         self.parse(words)
     }
 
+    /// The values of an option that name one of these types or relations, without the name.
+    pub fn values_for<'a>(&'a self, option: &'a str, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
+        let named = self.values(option).filter_map(|value| value.split_once('='));
+        named.filter(move |(name, _)| names.contains(name)).map(|(_, value)| value)
+    }
+
     /// Whether an option is given for this node type, by name or for all.
     pub fn has_for_type(&self, option: &str, node_type: &str) -> bool {
         self.scoped(&[option], |scope| scope == node_type).iter().any(|given| given.name == option)

@@ -130,7 +130,7 @@ fn add_nodes(line: &GraphLine, folder: &Path, name: &str, layout: &mut GraphLayo
     let chosen = match labels.as_slice() {
         [] => None,
         [labels] => Some(labels.clone()),
-        _ if line.has_for_type("labels", name) => None,
+        _ if line.values_for("labels", &[name]).next().is_some() => None,
         several => {
             let options = several.iter().map(|file| format!("--labels {name}={}", quoted(&file.display().to_string())));
             bail!(
