@@ -14,14 +14,14 @@ use std::{
 use anyhow::{Context, Result};
 use arrow_array::{ArrayRef, StringArray, UInt64Array};
 use grappa_engine::ingest::{
-    ColumnValues, EdgeColumnOptions, EdgeForm, EdgeIngest, EdgeSplit, ExternalIds, HeaderLine, Input, LabelType,
-    NodeIngest, RandomSplit, RelationIngest, Separator, Shares, SplitFile, TableForm, TableSchema,
+    ColumnValues, Conversion, EdgeColumnOptions, EdgeForm, EdgeIngest, EdgeSplit, ExternalIds, HeaderLine, Input,
+    LabelType, NodeIngest, RandomSplit, RelationIngest, Separator, Shares, SplitFile, TableForm, TableSchema,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    layout::{GraphLayout, NO_COLUMN, ids_in, one_input, quoted, refuse, table_in_memory},
+    layout::{GraphLayout, NO_COLUMN, ids_in, one_input, refuse, table_in_memory},
     line::{GraphLine, RelationKey},
 };
 
@@ -282,10 +282,10 @@ impl Reader<'_> {
                 return Ok(None);
             }
             ("json", _) => {
+                let file = files.all().first().map_or("FILE", String::as_str);
                 problem(format!(
-                    "the format JSON is not read; write the table as Parquet, as in python3 -c \"import pandas as pd, sys; \
-                     pd.read_json(sys.argv[1], lines=True).to_parquet('NEW.parquet')\" {}, and change \"files\" and \"format\"",
-                    files.all().first().map_or_else(|| "FILE".to_owned(), |file| quoted(file))
+                    "the format JSON is not read; write the table as text, as in {}, and change \"files\" and \"format\"",
+                    Conversion::JsonLinesToText.command(Path::new(file))
                 ));
                 return Ok(None);
             }
@@ -454,48 +454,37 @@ impl Transform {
     /// Why a column cannot be transformed in this way. None if it can.
     fn problem(&self, column: &str, values: ColumnValues, file: &Path) -> Option<String> {
         let name = self.name.as_deref().unwrap_or_default();
-        let command = |value: &str| {
-            let kind = if file.extension().is_some_and(|extension| extension == "csv") { "csv" } else { "parquet" };
-            let write = if kind == "csv" { "to_csv('NEW.csv', index=False)" } else { "to_parquet('NEW.parquet')" };
+        let has = |name: &str| self.arguments.contains_key(name);
+        let command = |conversion: Conversion, transform: &str| {
             format!(
-                "compute it, as in python3 -c \"import pandas as pd, sys; t = pd.read_{kind}(sys.argv[1]); c = t['{column}']; t['{column}'] = \
-                 {value}; t.{write}\" {}; then name the new file, and omit the transform",
-                quoted(&file.display().to_string())
+                "{}; then name the new file, with the format parquet, and {transform} the transform",
+                conversion.command_for(file, column)
             )
         };
-        let argument = |name: &str| self.arguments.get(name);
+        let has_bounds = ["min_bound", "max_bound", "min_val", "max_val"].into_iter().any(has);
         let remedy = match name {
-            "" if argument("truncate_dim").is_none() => return None,
-            "to_categorical" if argument("separator").is_some() => {
-                "one value would be several categories; write a column of zeros and ones for each category, and name these columns".to_owned()
-            }
+            "" if !has("truncate_dim") => return None,
+            "to_categorical" if has("separator") => "one value would be several categories; write a column of zeros and ones for each \
+                                                     category, and name these columns"
+                .to_owned(),
             "to_categorical" if values == ColumnValues::Text => return None,
             "to_categorical" => format!(
-                "only text becomes categories, and these values are not text; {}",
-                command("'c' + c.astype(str)").replace("omit the transform", "leave the transform")
+                "only text becomes categories, and these values are not text; write them as text, as in {}",
+                command(Conversion::ColumnToText, "leave")
             ),
-            "bert_hf" | "tokenize_hf" => {
-                "no language model is run; compute the embeddings first, write them as a column of lists of numbers in Parquet, and name \
-                 that column without a transform"
-                    .to_owned()
+            "bert_hf" | "tokenize_hf" => "no language model is run; compute the embeddings first, write them as a column of lists of numbers \
+                                          in Parquet, and name that column without a transform"
+                .to_owned(),
+            "max_min_norm" if !has_bounds => {
+                format!("compute it, as in {}", command(Conversion::ColumnToUnitRange, "omit"))
             }
-            "max_min_norm" => {
-                let number = |name: &str, default: &str| argument(name).map_or_else(|| default.to_owned(), Value::to_string);
-                let bounds = ["min_bound", "max_bound"].map(|name| number(name, "None")).join(", ");
-                let [min, max] = [number("min_val", "c.min()"), number("max_val", "c.max()")];
-                command(&format!("c.clip({bounds}).pipe(lambda c: (c - {min}) / ({max} - {min}))"))
-            }
-            "standard" => command("(c - c.mean()) / c.std(ddof=0)"),
-            "rank_gauss" => command("(c.rank() - 0.5).map(lambda r: __import__('statistics').NormalDist().inv_cdf(r / len(c)))"),
+            "standard" => format!("compute it, as in {}", command(Conversion::ColumnToZScores, "omit")),
+            "rank_gauss" => format!("compute it, as in {}", command(Conversion::ColumnToNormalRanks, "omit")),
             "bucket_numerical" => {
-                let range = argument("range").map_or_else(|| "[0, 1]".to_owned(), Value::to_string);
-                let buckets = argument("bucket_cnt").map_or_else(|| "10".to_owned(), Value::to_string);
-                command(&format!(
-                    "'b' + c.clip(*{range}).pipe(lambda c: ((c - {range}[0]) * {buckets} // ({range}[1] - {range}[0])).clip(upper={buckets} - \
-                     1)).astype(int).astype(str)"
-                ))
+                "write the bucket of each value as text, such as b3, and name that column with the transform to_categorical".to_owned()
             }
-            _ => "compute the feature first, write it as a column of numbers, and name that column without a transform".to_owned(),
+            _ => "compute the feature first, write it as a column of numbers, and name that column without a transform"
+                .to_owned(),
         };
         let name = if name.is_empty() { "truncate_dim" } else { name };
         Some(format!("the transform {name} is not done by ingest: {remedy}"))

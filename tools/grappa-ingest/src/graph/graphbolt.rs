@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 use arrow_array::{ArrayRef, Float64Array, UInt64Array};
 use grappa_engine::ingest::{
-    EdgeFormat, EdgeSplit, HeaderLine, Input, LabelType, Numbers, RelationIngest, SplitFile, read_numbers,
+    Conversion, EdgeFormat, EdgeSplit, HeaderLine, Input, LabelType, Numbers, RelationIngest, SplitFile, read_numbers,
 };
 use serde::Deserialize;
 
@@ -173,9 +173,9 @@ impl Reader<'_> {
             if self.layout.relations[relation].edges.form.format == EdgeFormat::Csv {
                 let file = self.layout.relations[relation].edges.files[0].to_string();
                 self.problems.push(format!(
-                    "{name}: an array of edge features is for edges in an array; write the edges so, as in python3 -c \"import numpy as np, \
-                     sys; np.save('NEW.npy', np.loadtxt(sys.argv[1], delimiter=',', dtype=int).T)\" {}, and change their format to numpy",
-                    quoted(&file)
+                    "{name}: an array of edge features is for edges in an array; write the edges so, as in {}, and change their path and \
+                     format",
+                    Conversion::PairsToArray.command(Path::new(&file))
                 ));
                 return;
             }
@@ -192,14 +192,10 @@ impl Reader<'_> {
         };
         match slot {
             Some(other) if !is_given => {
+                let [first, second] = [other.to_string(), path.display().to_string()].map(|file| quoted(&file));
                 let problem = format!(
-                    "{name}: there is another feature; choose one, --{option} {of}={}, or --{option} {of}={}, or join them: python3 -c \"import \
-                     numpy as np, sys; np.save('NEW.npy', np.hstack([np.load(f).reshape(-1, 1) if np.load(f).ndim == 1 else np.load(f) for f \
-                     in sys.argv[1:]]))\" {} {}",
-                    quoted(&other.to_string()),
-                    quoted(&path.display().to_string()),
-                    quoted(&other.to_string()),
-                    quoted(&path.display().to_string())
+                    "{name}: there is another feature; choose one, --{option} {of}={first}, or --{option} {of}={second}, or join their columns \
+                     in one array"
                 );
                 self.problems.push(problem);
             }
@@ -318,9 +314,8 @@ impl Reader<'_> {
             "numpy" => Some(path),
             "torch" => {
                 self.problems.push(format!(
-                    "{name}: the format torch is not read; convert the file, as in python3 -c \"import numpy as np, sys, torch; \
-                     np.save('NEW.npy', torch.load(sys.argv[1]).numpy())\" {}, and change path and format",
-                    quoted(&path.display().to_string())
+                    "{name}: the format torch is not read; convert the file, as in {}, and change its path and format",
+                    Conversion::PyTorchToArrays.command(&path)
                 ));
                 None
             }

@@ -12,9 +12,10 @@ use std::{
 use anyhow::{Result, ensure};
 use arrow_array::{ArrayRef, RecordBatch};
 use grappa_engine::ingest::{
-    ColumnSchema, ColumnValues, EdgeColumnOptions, EdgeForm, EdgeIngest, EdgeOptions, EncodingOptions, ExternalIds,
-    Input, MemoryArray, MemoryData, MemoryInput, MissingOption, MissingOptions, NodeData, NodeIngest, NodeTypeIngest,
-    ReadAt, RelationIngest, Replacement, TableForm, TableOptions, TableSchema, files_of, read_numbers, shape_of,
+    ColumnSchema, ColumnValues, Conversion, EdgeColumnOptions, EdgeForm, EdgeIngest, EdgeOptions, EncodingOptions,
+    ExternalIds, Input, MemoryArray, MemoryData, MemoryInput, MissingOption, MissingOptions, NodeData, NodeIngest,
+    NodeTypeIngest, ReadAt, RelationIngest, Replacement, TableForm, TableOptions, TableSchema, files_of, read_numbers,
+    shape_of,
 };
 
 use super::line::{GraphLine, RelationKey};
@@ -201,26 +202,14 @@ pub fn one_input(files: &[PathBuf]) -> std::result::Result<Input, String> {
     if are_parquet && in_folder.is_ok_and(|files| files == sorted) {
         return Ok(Input::from(folder));
     }
+    let merge = if are_parquet { Conversion::MergeParquet } else { Conversion::MergeText };
+    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     Err(format!(
         "found {} files, expected one table: nodes are read from one file, or from all Parquet files of a folder; merge them, as in \
          {}, and name the new file",
         files.len(),
-        merge_command(files)
+        merge.command_for_all(&paths)
     ))
-}
-
-/// A command that merges tables.
-fn merge_command(files: &[PathBuf]) -> String {
-    let are_parquet = files.iter().all(|file| file.extension().is_some_and(|extension| extension == "parquet"));
-    let (read, write) = match are_parquet {
-        true => ("read_parquet", "to_parquet('NEW.parquet')"),
-        false => ("read_csv", "to_csv('NEW.csv', index=False)"),
-    };
-    let names: Vec<String> = files.iter().map(|file| quoted(&file.display().to_string())).collect();
-    format!(
-        "python3 -c \"import pandas as pd, sys; pd.concat(pd.{read}(f) for f in sys.argv[1:]).{write}\" {}",
-        names.join(" ")
-    )
 }
 
 /// A table in memory, under the name of the file that its values are from.

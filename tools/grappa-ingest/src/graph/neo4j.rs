@@ -8,12 +8,15 @@
 //! A node type is an ID space, which one file has; without a name of the space, the type has the name of the file's only label. A relation is
 //! a type of relationships. A file may have several: the reader of edges keeps the rows of one.
 
-use std::path::PathBuf;
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, bail, ensure};
 use grappa_console::printable;
 use grappa_engine::ingest::{
-    ColumnSchema, EdgeColumnOptions, EdgeForm, EdgeIngest, HeaderLine, Input, NodeIngest, RELATIONS_MAX,
+    ColumnSchema, Conversion, EdgeColumnOptions, EdgeForm, EdgeIngest, HeaderLine, Input, NodeIngest, RELATIONS_MAX,
     RelationIngest, Separator, TableForm, TableSchema, files_of, text_values,
 };
 
@@ -239,19 +242,15 @@ fn type_of(table: &Table, space: &str) -> Result<std::result::Result<String, Str
 /// The problem of an ID space that several files have.
 fn several_files(space: &str, tables: &[&Table]) -> String {
     let names: Vec<String> = tables.iter().map(|table| quoted(&table.path.display().to_string())).collect();
-    let (first, rest) = (&names[0], names[1..].join(" "));
-    let are_equal = tables.iter().all(|table| {
-        table.schema.columns.iter().map(|column| &column.name).eq(tables[0]
-            .schema
-            .columns
-            .iter()
-            .map(|column| &column.name))
-    });
+    let headers = tables.iter().map(|table| table.schema.columns.iter().map(|column| &column.name).collect::<Vec<_>>());
+    let are_equal = headers.collect::<HashSet<_>>().len() == 1;
     let in_space =
         if space.is_empty() { "one ID space without a name".to_owned() } else { format!("the ID space {space}") };
     let merge = match are_equal {
         true => {
-            format!("if they are one node type, merge them: (cat {first}; tail -q -n +2 {rest}) > NEW.csv; otherwise ")
+            let paths: Vec<&Path> = tables.iter().map(|table| table.path.as_path()).collect();
+            let command = Conversion::MergeText.command_for_all(&paths);
+            format!("if they are one node type, merge them, as in {command}; otherwise ")
         }
         false => String::new(),
     };

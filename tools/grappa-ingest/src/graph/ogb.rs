@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use grappa_engine::ingest::{
-    EdgeFormat, HeaderLine, Input, RelationIngest, SplitFile,
+    Conversion, EdgeFormat, HeaderLine, Input, RelationIngest, SplitFile,
     ogb::{self, OgbTypes},
     shape_of,
 };
@@ -96,12 +96,12 @@ pub fn arrays(line: &GraphLine, folder: &Path, between: &str) -> Result<GraphLay
     }
     let splits = folder.join("split_dict.pt");
     if splits.is_file() {
+        let lists = ["train", "valid"].map(|name| quoted(&folder.join(format!("{name}.csv")).display().to_string()));
+        let [train, val] = lists;
         tracing::warn!(
-            "{}: this split is a PyTorch file, and left out; write its lists, as in python3 -c \"import numpy as np, sys, torch; \
-             [np.save(f'NEW-{{k}}.npy', v) for k, v in torch.load(sys.argv[1], weights_only=False).items()]\" {}, and give --train \
-             paper=NEW-train.npy --val paper=NEW-valid.npy",
+            "{}: this split is a PyTorch file, and left out; write its lists, as in {}, and give --train paper={train} --val paper={val}",
             splits.display(),
-            quoted(&splits.display().to_string())
+            Conversion::OgbSplitToText.command(&splits)
         );
     }
     Ok(layout)
