@@ -88,6 +88,18 @@ fn a_configuration_of_graphstorm_is_a_graph() {
     let graph = Graph::open(&path).unwrap();
     let writes = &graph.relations()[0];
     assert_eq!(writes.manifest().edges + writes.part_edges(EdgePart::Val).unwrap(), 3);
+    // A folder may have the letters of patterns, and a split all edges for training.
+    let mut config = config;
+    config["edges"][0]["labels"][0]["split_pct"] = json!([1.0, 0.0, 0.0]);
+    std::fs::rename(folder.path("data"), folder.path("[data]")).unwrap();
+    config["edges"][1]["files"] = json!("in.csv");
+    folder.write("[data]/config.json", config.to_string());
+    folder.run("ingest --gconstruct [data]/config.json --out w.grappa").success();
+    assert_eq!(
+        edges_of(&folder.path("w.grappa"), "author:writes:paper"),
+        pairs(&[("7", "p1"), ("9", "p1"), ("7", "p2")])
+    );
+    std::fs::rename(folder.path("[data]"), folder.path("data")).unwrap();
     // An option replaces a part of the configuration.
     folder
         .run("ingest --gconstruct data/config.json --label paper=cited --split paper=67/33/0 --out h.grappa")

@@ -232,7 +232,9 @@ impl Reader<'_> {
         let features = self.features(&name, &entry.features, &files[0], &schema);
         let mut split = None;
         for label in &entry.labels {
+            let holds_edges_out = label.split_pct.is_none_or(|[_, val, test]| val + test > 0.0);
             match label.task_type.as_str() {
+                "link_prediction" if label.custom_split_filenames.is_none() && !holds_edges_out => {}
                 "link_prediction" if label.custom_split_filenames.is_none() => {
                     match shares_of(label.split_pct)
                         .and_then(|shares| EdgeSplit::random(shares, 0).map_err(|error| error.to_string()))
@@ -319,11 +321,12 @@ impl Reader<'_> {
         let mut files = Vec::new();
         for pattern in patterns {
             let folder = self.path.parent().unwrap_or(Path::new("."));
-            let places = [folder.join(pattern), PathBuf::from(pattern)];
-            let matches = places.iter().map(|place| match place.exists() {
-                true => vec![place.clone()],
-                false => {
-                    let paths = glob::glob(&place.to_string_lossy());
+            let escaped = PathBuf::from(glob::Pattern::escape(&folder.to_string_lossy()));
+            let places = [(folder, escaped), (Path::new(""), PathBuf::new())];
+            let matches = places.iter().map(|(folder, escaped)| match folder.join(pattern) {
+                file if file.exists() => vec![file],
+                _ => {
+                    let paths = glob::glob(&escaped.join(pattern).to_string_lossy());
                     paths.into_iter().flatten().filter_map(std::result::Result::ok).collect()
                 }
             });
