@@ -272,7 +272,7 @@ tasks:
 #[test]
 fn a_dataset_of_graphbolt_is_a_graph() {
     let (folder, yaml) = graphbolt();
-    folder.write("bolt/metadata.yaml", yaml);
+    folder.write("bolt/metadata.yaml", &yaml);
     let text = folder.run("ingest --graphbolt bolt --dry-run").success().stdout;
     assert!(text.contains("relation paper:cites:paper") && text.contains("nothing was written"), "{text}");
     folder.run("ingest --graphbolt bolt/metadata.yaml --reverse writes=by --out g.grappa").success();
@@ -286,6 +286,20 @@ fn a_dataset_of_graphbolt_is_a_graph() {
     assert_eq!(info["node_types"][0]["features"]["dim"], 2);
     folder.run("store export g.grappa --type paper --labels labels.csv").success();
     assert_eq!(folder.read("labels.csv").lines().skip(1).collect::<Vec<_>>(), ["0,1", "1,1", "2,-1", "3,0"]);
+    // The pairs of a task on edges are held out, unless some of them are negatives.
+    folder.write("bolt/pairs.npy", Npy::new(&[2, 2], [1_i64, 0, 0, 2]).encode());
+    let task = "
+tasks:
+  - validation_set:
+      - {type: \"author:writes:paper\", data: [{name: seeds, format: numpy, path: pairs.npy}]}
+    test_set:
+      - type: \"author:writes:paper\"
+        data: [{name: seeds, format: numpy, path: pairs.npy}, {name: labels, format: numpy, path: train-y.npy}]
+";
+    folder.write("bolt/links.yaml", yaml.split("tasks:").next().unwrap().to_owned() + task);
+    let run = folder.run("ingest --graphbolt bolt/links.yaml --out l.grappa").success();
+    assert!(run.stderr.contains("--test-edges author:writes:paper=FILE"), "{}", run.stderr);
+    assert_eq!(edges_of(&folder.path("l.grappa"), "author:writes:paper"), pairs(&[("0", "0")]));
     // A graph without types has the names of DGL.
     let plain = "graph: {nodes: [{num: 3}], edges: [{format: csv, path: writes.csv}]}";
     folder.write("bolt/plain.yaml", plain);

@@ -145,7 +145,7 @@ impl Reader<'_> {
         match edges.format.as_str() {
             "csv" => {
                 relation.edges.files.push(Input::from(path));
-                relation.edges.form.format = EdgeFormat::Csv;
+                // Pairs of tasks may be arrays, so the format of each file is found.
                 relation.edges.form.header = HeaderLine::No;
             }
             "numpy" => {
@@ -170,7 +170,7 @@ impl Reader<'_> {
                 self.problems.push(format!("{name}: there are no such edges in graph; correct its type"));
                 return;
             };
-            if self.layout.relations[relation].edges.form.format == EdgeFormat::Csv {
+            if self.layout.relations[relation].edges.form.header == HeaderLine::No {
                 let file = self.layout.relations[relation].edges.files[0].to_string();
                 self.problems.push(format!(
                     "{name}: an array of edge features is for edges in an array; write the edges so, as in {}, and change their path and \
