@@ -205,9 +205,9 @@ pub use grappa_ingestion::ingest::{
     examine_graph, ingest, ingest_graph,
 };
 pub use grappa_input::{
-    ColumnReading, ColumnSchema, ColumnValues, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat,
+    ColumnReading, ColumnSchema, ColumnValues, Comments, Conversion, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat,
     EncodingOptions, HeaderLine, Input, LabelType, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, MissingOption,
-    MissingOptions, OnBadLine, ReadAt, Reading, Replacement, Separator, TableForm, TableOptions, TableSchema, ogb,
-    relations_of_triples,
+    MissingOptions, Numbers, OnBadLine, ReadAt, Reading, Replacement, Separator, TableForm, TableOptions, TableSchema,
+    files_of, ogb, read_numbers, relations_of_triples, shape_of, text_values,
 };
 pub use grappa_storage::writer::{kept_in, partial_folder};

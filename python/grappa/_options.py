@@ -53,12 +53,18 @@ class IngestOptions(TypedDict, total=False):
     foreign_key: str | Sequence[str]
     #: Format of the edge files.
     format: Literal["auto", "tsv", "csv", "npy", "u32", "u64", "parquet"]
+    #: Configuration of GraphStorm's gconstruct, in JSON: its nodes and edges, features, labels and splits.
+    gconstruct: Path
+    #: Metadata of an OnDiskDataset of DGL's GraphBolt, in YAML, or the folder with metadata.yaml.
+    graphbolt: Path
     #: Whether the first line of text files with edges is a header.
     header: Literal["auto", "yes", "no"]
     #: Column with the ids of the rows in tables of features=, labels= and lists: its name or number, or none.
     id: str | Sequence[str]
     #: Kind of node ids in all input files.
     ids: Literal["dense", "sparse", "string"]
+    #: Folder of a heterogeneous dataset of IGB, with the folder processed in it.
+    igb: Path
     #: Column with the ids of the rows of a table of tables=.
     key: str | Sequence[str]
     #: Column with the label of each node, in the table of labels=; the table of features= leaves it out.
@@ -75,6 +81,8 @@ class IngestOptions(TypedDict, total=False):
     merge: str | float | Sequence[str | float]
     #: Replacement of missing values in a table of features, or of edges: mean, indicator, other or a number, perhaps after COLUMN=.
     missing: str | float | Sequence[str | float]
+    #: Files with headers of neo4j-admin database import, such as :ID(Movie) and :START_ID(Movie), or a folder of them.
+    neo4j: Path | Sequence[Path]
     #: Id of each row of features= and labels=: .npy, Parquet, or text with one id per line.
     node_ids: Any
     #: Number of nodes, for ids="dense": ids are 0 to N - 1; with several node types TYPE=N or TYPE=FILE.

@@ -278,21 +278,29 @@ def test_partitions_divide_the_seeds(data, graph, partitions):
     assert sorted(set(seen)) == data["paper"].train_mask.nonzero().flatten().tolist()
 
 
-@pytest.mark.parametrize("halo", ["auto", "stop"])
-def test_halo_nodes_have_neighbors_and_seeds_are_weighted_by_coverage(data, graph, halo):
+def test_halo_nodes_have_neighbors_and_seeds_are_weighted_by_coverage(data, graph):
     options = {"batch_size": 500, "partitions": 3, "repartition_every": 1, "seed": 4}
-    edges, weights = {}, {}
-    for mode in (halo, "none"):
-        batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1, -1], ("paper", "train"), halo=mode, correction="node", **options)))
-        edges[mode] = sum(batch[edge_type].edge_index.shape[1] for edge_type in batch.edge_types)
-        weights[mode] = batch.loss_weight
+    edges = {}
+    for halo in ("auto", "stop", "none"):
+        batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1, -1], ("paper", "train"), halo=halo, correction="node", **options)))
+        edges[halo] = sum(batch[edge_type].edge_index.shape[1] for edge_type in batch.edge_types)
         assert len(batch.loss_weight) == batch["paper"].batch_size == int(data["paper"].train_mask.sum())
-    assert edges[halo] > edges["none"] > 0
-    # All in-neighbors of halo nodes are there, or only some of those of seeds.
-    assert (weights["auto"] == 1).all() if halo == "auto" else (weights["stop"] < 1).any()
-    assert (weights["none"] < 1).any() and (weights["none"] >= 0).all()
+        assert (batch.loss_weight >= 0).all() and (batch.loss_weight < 1).any()
+    assert edges["auto"] > edges["stop"] > edges["none"] > 0
     with pytest.raises(ValueError, match="seeds of one type"):
         grappa.pyg.NeighborLoader(graph, [2], ["paper", "author"], correction="node", **options)
+
+
+def test_one_type_and_one_relation_are_a_graph_too(tmp_path):
+    data = HeteroData()
+    data["user"].x = torch.arange(8.0).view(4, 2)
+    data["user", "follows", "user"].edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    data["user", "follows", "user"].edge_attr = torch.arange(4.0).view(4, 1)
+    graph = grappa.ingest(data, out=tmp_path / "g.grappa")
+    batch = next(iter(grappa.pyg.NeighborLoader(graph, [-1], ("user", None), batch_size=4)))
+    source, destination = batch["user"].n_id[batch["user", "follows", "user"].edge_index]
+    assert batch["user", "follows", "user"].edge_attr.flatten().tolist() == source.tolist()
+    assert destination.tolist() == ((source + 1) % 4).tolist()
 
 
 def test_a_generated_graph_has_the_types_that_were_asked_for(tmp_path):

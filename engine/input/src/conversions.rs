@@ -48,6 +48,12 @@ impl Conversion {
         template.replace("FILE", &in_shell(&file.display().to_string()))
     }
 
+    /// The command for several files, for conversions that merge them.
+    pub fn command_for_all(self, files: &[&Path]) -> String {
+        let others = files[1..].iter().map(|file| format!(" {}", in_shell(&file.display().to_string())));
+        self.command(files[0]) + &others.collect::<String>()
+    }
+
     /// An expression of Python that converts data in memory, which has this name.
     pub fn expression(self, name: &Path) -> String {
         let name = name.display();
@@ -121,6 +127,18 @@ macro_rules! networkx {
             "python3 -c \"import networkx as nx, sys; nx.write_edgelist(",
             $read,
             ".to_directed(), 'NEW', delimiter='\\t', data=False)\" FILE"
+        )
+    };
+}
+
+/// A line of Python that has `c`, a column of a table of text or Parquet, and replaces its values.
+macro_rules! column {
+    ($values:expr) => {
+        concat!(
+            "python3 -c \"import pandas as pd, statistics, sys; f = sys.argv[1]; \
+             t = pd.read_csv(f, sep=None, engine='python') if f.endswith('.csv') else pd.read_parquet(f); c = t['COLUMN']; t['COLUMN'] = ",
+            $values,
+            "; t.to_parquet('NEW.parquet')\" FILE"
         )
     };
 }
@@ -269,6 +287,20 @@ conversions! {
     /// A column for each member of a struct.
     ParquetStructs: "python3 -c \"import pyarrow.parquet as p, sys; \
         p.write_table(p.read_table(sys.argv[1]).flatten(), 'NEW.parquet')\" FILE";
+    ColumnToUnitRange: column!("(c - c.min()) / (c.max() - c.min())");
+    ColumnToZScores: column!("(c - c.mean()) / c.std(ddof=0)");
+    ColumnToNormalRanks: column!("(c.rank() - 0.5).map(lambda r: statistics.NormalDist().inv_cdf(r / len(c)))");
+    /// Numbers as text, which becomes categories.
+    ColumnToText: column!("'c' + c.astype(str)");
+    /// Files with one header as one, in Parquet.
+    MergeParquet: "python3 -c \"import pyarrow as pa, pyarrow.parquet as p, sys; \
+        p.write_table(pa.concat_tables(map(p.read_table, sys.argv[1:])), 'NEW.parquet')\" FILE";
+    /// Files with one header as one, in CSV.
+    MergeText: "python3 -c \"import csv, sys; t = [list(csv.reader(open(f))) for f in sys.argv[1:]]; \
+        csv.writer(open('NEW.csv', 'w')).writerows(t[0] + [r for u in t[1:] for r in u[1:]])\" FILE";
+    /// Pairs in CSV as an array of sources and destinations.
+    PairsToArray: "python3 -c \"import numpy as np, sys; \
+        np.save('NEW.npy', np.loadtxt(sys.argv[1], delimiter=',', dtype=int, ndmin=2).T)\" FILE";
     ParquetToFloats: "python3 -c \"import pyarrow.parquet as p, sys; t = p.read_table(sys.argv[1]); \
         i = t.column_names.index('COLUMN'); p.write_table(t.set_column(i, 'COLUMN', t[i].cast('double')), 'NEW.parquet')\" FILE";
 }

@@ -59,8 +59,9 @@ pub use input::{Input, MemoryArray, MemoryData, MemoryInput, MemoryMatrix, ReadA
 pub use messages::read_ids_from_one;
 pub use nodes::{
     ColumnSchema, ColumnValues, InputPlace, LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite,
-    PartSource, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids,
+    PartSource, SPLITS, SplitColumns, SplitSource, TableForm, TableSchema, read_split_ids, text_values,
 };
+pub use npy::{Numbers, read_numbers, shape_of};
 pub use reading::{ColumnReading, Reading};
 pub use separator::Separator;
 pub use table::{EncodingOptions, MissingOption, MissingOptions, Replacement};

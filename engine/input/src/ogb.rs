@@ -9,6 +9,16 @@
 //! split/NAME/{train,valid,test}.csv.gz     one node per line
 //! ```
 //!
+//! A dataset with several node types, such as ogbn-mag, has a folder for each type and relation ([`discover_types`]):
+//!
+//! ```text
+//! raw/num-node-dict.csv.gz                          names of the types, then their numbers of nodes
+//! raw/relations/SOURCE___NAME___DESTINATION/edge.csv.gz
+//! raw/node-feat/TYPE/node-feat.csv.gz
+//! raw/node-label/TYPE/node-label.csv.gz
+//! split/NAME/TYPE/{train,valid,test}.csv.gz
+//! ```
+//!
 //! OGB's loader adds the reverse of each edge if the dataset sets `add_inverse_edge`. Grappa has `--undirected` for that.
 
 use std::{
@@ -51,6 +61,120 @@ pub fn is_undirected(folder: &Path) -> bool {
     matches!(name.as_str(), "ogbn_products" | "products" | "ogbn_proteins" | "proteins")
 }
 
+/// A dataset with several node types.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OgbTypes {
+    /// The node types, in the order of `num-node-dict`.
+    pub node_types: Vec<OgbNodeType>,
+    /// The relations by name: source, name and destination, and the file with the edges.
+    pub relations: Vec<([String; 3], PathBuf)>,
+}
+
+/// A node type of a dataset, with the files that it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OgbNodeType {
+    /// Its name.
+    pub name: String,
+    /// Number of nodes.
+    pub nodes: u64,
+    /// For [`MatrixSource`](super::MatrixSource).
+    pub features: Option<PathBuf>,
+    /// For [`LabelSource`](super::LabelSource).
+    pub labels: Option<PathBuf>,
+    /// Training, validation and test nodes.
+    pub splits: [Option<PathBuf>; 3],
+}
+
+/// Whether a dataset has several node types: in text, or in arrays that are in `processed`, without `raw`.
+pub fn has_types(folder: &Path) -> bool {
+    let raw = folder.join("raw");
+    text_file(&raw, "triplet-type-list").is_some()
+        || raw.join("relations").is_dir()
+        || folder.join("processed").is_dir() && !raw.is_dir()
+}
+
+/// Finds the files of a dataset with several node types.
+///
+/// # Errors
+/// If files are missing, or lists of a split.
+pub fn discover_types(folder: &Path) -> Result<OgbTypes> {
+    let raw = folder.join("raw");
+    let missing = |name: &str| {
+        let problem =
+            format!("expected raw/{name} in this folder, as in an unpacked dataset of the Open Graph Benchmark");
+        Error::input(folder, Position::Whole, problem)
+    };
+    let numbers = text_file(&raw, "num-node-dict").ok_or_else(|| missing("num-node-dict.csv.gz"))?;
+    let mut relations = Vec::new();
+    for path in folders_in(&raw.join("relations"))? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let parts: Vec<&str> = name.split("___").collect();
+        let &[source, relation, destination] = parts.as_slice() else {
+            let problem = "expected SOURCE___NAME___DESTINATION, the name of a relation; move this folder elsewhere";
+            return Err(Error::input(path, Position::Whole, problem));
+        };
+        let edges = text_file(&path, "edge").ok_or_else(|| missing(&format!("relations/{name}/edge.csv.gz")))?;
+        relations.push(([source, relation, destination].map(str::to_owned), edges));
+    }
+    if relations.is_empty() {
+        return Err(missing("relations/SOURCE___NAME___DESTINATION"));
+    }
+    let split_folders = folders_in(&folder.join("split"))?;
+    if split_folders.len() > 1 {
+        let names = split_folders.iter().map(|path| path.file_name().unwrap_or_default().to_string_lossy());
+        let names = names.collect::<Vec<_>>().join(", ");
+        let problem = format!("there are several splits ({names}); leave one in this folder");
+        return Err(Error::input(folder.join("split"), Position::Whole, problem));
+    }
+    let mut node_types = Vec::new();
+    for (name, nodes) in numbers_of_types(&numbers)? {
+        let in_type = |kind: &str| text_file(&raw.join(kind).join(&name), kind);
+        let mut splits = [None, None, None];
+        if let Some(folder) = split_folders.first().map(|folder| folder.join(&name)).filter(|folder| folder.is_dir()) {
+            splits = ["train", "valid", "test"].map(|name| text_file(&folder, name));
+            whole_split(&folder, &splits)?;
+        }
+        let (features, labels) = (in_type("node-feat"), in_type("node-label"));
+        node_types.push(OgbNodeType { name, nodes, features, labels, splits });
+    }
+    Ok(OgbTypes { node_types, relations })
+}
+
+/// The folders in a folder, by name. None if it does not exist.
+fn folders_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("read the folder", folder))? {
+        folders.push(entry.map_err(Error::io("read the folder", folder))?.path());
+    }
+    folders.retain(|path| path.is_dir());
+    folders.sort();
+    Ok(folders)
+}
+
+/// The numbers of nodes of all types: a line of names, then a line of numbers.
+fn numbers_of_types(path: &Path) -> Result<Vec<(String, u64)>> {
+    let mut lines = Lines::of_file(&InputFile::open(path)?)?;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    while let Some(line) = lines.next_line()? {
+        let text = String::from_utf8_lossy(&line.bytes);
+        if !text.trim().is_empty() {
+            rows.push(text.trim().split(',').map(str::to_owned).collect());
+        }
+    }
+    let problem = "expected a line with the names of node types, and a line with their numbers of nodes";
+    let problem = || Error::input(path, Position::Whole, problem);
+    let [names, numbers] = &rows[..] else { return Err(problem()) };
+    if names.len() != numbers.len() {
+        return Err(problem());
+    }
+    let numbers =
+        names.iter().zip(numbers).map(|(name, number)| Ok((name.clone(), number.parse().map_err(|_| problem())?)));
+    numbers.collect()
+}
+
 /// Finds a dataset's files in `folder`, with its split if `with_split`.
 pub fn discover(folder: &Path, with_split: bool) -> Result<OgbLayout> {
     fs::read_dir(folder).map_err(Error::io("read the folder", folder))?;
@@ -76,9 +200,8 @@ pub fn discover(folder: &Path, with_split: bool) -> Result<OgbLayout> {
         });
     }
     let Some(edges) = text_file(&raw, "edge") else {
-        let problem = if text_file(&raw, "triplet-type-list").is_some() || raw.join("relations").is_dir() {
-            "this dataset has several types of nodes and edges, which Grappa does not read; save one type of edges as \
-             .npy and use --edges"
+        let problem = if has_types(folder) {
+            "this dataset has several types of nodes and edges, so it is a graph and no store; read it with `discover_types`"
         } else {
             "expected raw/edge.csv.gz or raw/data.npz in this folder, as in an unpacked node property prediction dataset \
              of the Open Graph Benchmark; name other files with --edges"

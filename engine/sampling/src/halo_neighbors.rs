@@ -97,8 +97,7 @@ impl HaloNeighbors<'_> {
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or progress says to stop.
     pub(crate) fn draw(&self, partitions: &[PartitionNodes], progress: &dyn Progress) -> Result<GraphHaloLists> {
         let mut reached: Vec<Vec<NodeSet>> = partitions.iter().map(|partition| partition.seeds.clone()).collect();
-        let universes: Vec<u64> =
-            reached.first().map_or_else(Vec::new, |of| of.iter().map(NodeSet::universe).collect());
+        let universes = &self.nodes;
         let sets = universes.iter().map(|&nodes| NodeSet::bytes_of(nodes)).fold(0, u64::saturating_add);
         self.check_memory(sets.saturating_mul(partitions.len() as u64))?;
         let mut halo: Vec<NodeSet> = universes.iter().map(|&nodes| NodeSet::from_members(nodes, [])).collect();

@@ -10,7 +10,7 @@ use grappa_tests::{
 use serde_json::{Value, json};
 
 /// The edges of a relation by external ids, sorted.
-fn edges_of(path: &Path, name: &str) -> Vec<(String, String)> {
+pub fn edges_of(path: &Path, name: &str) -> Vec<(String, String)> {
     let graph = Graph::open(path).unwrap();
     let manifest = graph.manifest();
     let number = (0..manifest.relations.len()).find(|&number| manifest.relation_name(number) == name);
@@ -32,13 +32,13 @@ fn edges_of(path: &Path, name: &str) -> Vec<(String, String)> {
     edges
 }
 
-fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut pairs: Vec<_> = pairs.iter().map(|(source, target)| ((*source).to_owned(), (*target).to_owned())).collect();
     pairs.sort();
     pairs
 }
 
-fn relations_of(info: &Value) -> Vec<(String, u64)> {
+pub fn relations_of(info: &Value) -> Vec<(String, u64)> {
     let relations = info["relations"].as_array().unwrap();
     relations
         .iter()

@@ -20,6 +20,7 @@ mod edge_split;
 mod features;
 mod formats;
 mod generate;
+mod graph_layouts;
 mod graphs;
 mod hostile;
 mod ingest;

@@ -100,6 +100,10 @@ impl Case {
             None => folder.path(self.refused.split(' ').nth(1).unwrap()),
             Some(arguments) => match arguments.strip_prefix("--ogb ") {
                 Some(dataset) => Path::new(dataset).join("split/time/split_dict.pt"),
+                // A description of a graph names the file.
+                None if arguments.starts_with("--gconstruct g.json") => "t.csv".into(),
+                None if arguments.starts_with("--gconstruct") => "t.parquet".into(),
+                None if arguments.starts_with("--graphbolt") => "pairs.csv".into(),
                 None => arguments.split(' ').nth(1).unwrap().into(),
             },
         }
@@ -125,6 +129,10 @@ impl Case {
         let command = self.conversion.command(&self.file(folder));
         let names = ["COLUMN", "NAME", "SPLIT", "/row/"].iter();
         let command = names.fold(command, |command, name| command.replace(name, self.parameter));
+        let command = match self.conversion {
+            Conversion::MergeText | Conversion::MergeParquet => format!("{command} {}", self.parameter),
+            _ => command,
+        };
         assert!(message.contains(&command), "{command}\nis not in\n{message}\n{context}");
         paste(&command, root);
         folder.expect(self.read, "", self.graph, &context);
@@ -136,7 +144,7 @@ fn every_command_that_an_error_prints_makes_a_file_that_is_read() {
     let Some(python) = env::var_os("GRAPPA_PYG_PYTHON").map(PathBuf::from) else {
         grappa_skip::skip!("GRAPPA_PYG_PYTHON names no Python");
     };
-    let tables = [cases::ARRAYS, cases::FILES, cases::TEXT];
+    let tables = [cases::ARRAYS, cases::FILES, cases::TEXT, cases::LAYOUTS];
     let mut cases: Vec<Case> = tables.into_iter().flatten().map(|line| Case::parse(line)).collect();
     for &conversion in Conversion::ALL {
         let is_run = cases.iter().any(|case| case.conversion == conversion);

@@ -107,11 +107,12 @@ struct EdgeArgs {
     /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), sparse matrices of SciPy in .npz, raw integers, Parquet, or
     /// Matrix Market. Shape (2, 2) is read as (E, 2). In a folder, files whose names begin with _ or . are ignored. A duplicate file
     /// is an error.
-    #[arg(long, num_args = 1.., required_unless_present_any = ["ogb", "tables", "triples"], value_name = "FILE")]
+    #[arg(long, num_args = 1.., required_unless_present_any = ["ogb", "tables", "triples", "gconstruct", "neo4j", "graphbolt", "igb"], value_name = "FILE")]
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
     ///
-    /// Replaces --edges, --features, --labels, --node-ids, --train, --val and --test. --split replaces its split.
+    /// Replaces --edges, --features, --labels, --node-ids, --train, --val and --test. --split replaces its split. A dataset with several node
+    /// types, such as ogbn-mag or MAG240M, is a graph.
     #[arg(
         long,
         value_name = "DIR",

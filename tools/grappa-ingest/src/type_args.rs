@@ -32,4 +32,28 @@ pub struct TypeArgs {
     /// Files with triples of head, relation and tail, separated by tabs
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb"])]
     triples: Vec<PathBuf>,
+    /// Configuration of GraphStorm's gconstruct, in JSON: its nodes and edges, features, labels and splits
+    ///
+    /// Files are relative to the folder of the configuration, or to the working directory. Features have no transform, or to_categorical.
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["edges", "ogb", "tables", "triples"])]
+    gconstruct: Option<PathBuf>,
+    /// Files with headers of neo4j-admin database import, such as :ID(Movie) and :START_ID(Movie), or a folder of them
+    ///
+    /// Each ID space is a node type, each :TYPE a relation. Properties are features.
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["edges", "ogb", "tables", "triples", "gconstruct"])]
+    neo4j: Vec<PathBuf>,
+    /// Metadata of an OnDiskDataset of DGL's GraphBolt, in YAML, or the folder with metadata.yaml
+    #[arg(
+        long,
+        value_name = "YAML",
+        conflicts_with_all = ["edges", "ogb", "tables", "triples", "gconstruct", "neo4j"]
+    )]
+    graphbolt: Option<PathBuf>,
+    /// Folder of a heterogeneous dataset of IGB, with the folder processed in it
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["edges", "ogb", "tables", "triples", "gconstruct", "neo4j", "graphbolt"]
+    )]
+    igb: Option<PathBuf>,
 }

@@ -24,5 +24,5 @@ pub use self::{
     parts::PartSource,
     split::{SplitSource, read_split_ids},
     split_columns::{SPLITS, SplitColumns},
-    table_schema::{ColumnSchema, ColumnValues, TableSchema},
+    table_schema::{ColumnSchema, ColumnValues, TableSchema, text_values},
 };

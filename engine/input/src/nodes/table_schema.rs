@@ -1,11 +1,11 @@
 //! The columns of a table, before it is known what they are for.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::Path,
 };
 
-use grappa_io::Result;
+use grappa_io::{Error, Position, Result};
 
 use super::{column_ids::columns_of, forms::TableForm, text_table::TextTable};
 use crate::{
@@ -17,10 +17,40 @@ use crate::{
     columns::{Kind, Roles, TableColumn},
     file::InputFile,
     kinds,
+    line_reader::Lines,
+    separator::{Field, OpenQuote},
 };
 
 /// Rows that are read at a time.
 const ROWS: usize = 1 << 14;
+
+/// The different values of a column of a table in text with a header; a cell without a value is the empty one. None if there are more than
+/// `values_max`, or no such column. Reads the table.
+///
+/// # Errors
+/// If the file can't be read, or a quoted field does not end.
+pub fn text_values(path: &Path, form: &TableForm, column: &str, values_max: usize) -> Result<Option<BTreeSet<String>>> {
+    let file = InputFile::open(path)?;
+    let Some(table) = TextTable::read(&file, form)?.filter(|table| table.header) else { return Ok(None) };
+    let Some(at) = table.names.iter().position(|name| name == column) else { return Ok(None) };
+    let (mut lines, mut values) = (Lines::of_file(&file)?, BTreeSet::new());
+    lines.next_line()?;
+    while let Some(line) = lines.next_line()? {
+        if line.text().is_empty() {
+            continue;
+        }
+        let field = table.separator.split(line.text()).nth(at).unwrap_or(Ok(Field::default()));
+        let field = field.map_err(|OpenQuote| Error::input(path, Position::Line(line.number), OpenQuote::REASON))?;
+        let value = String::from_utf8_lossy(&field);
+        if !values.contains(&*value) {
+            values.insert(value.into_owned());
+        }
+        if values.len() > values_max {
+            return Ok(None);
+        }
+    }
+    Ok(Some(values))
+}
 
 /// The columns of a table in Parquet or text.
 pub struct TableSchema {

@@ -6,10 +6,12 @@
 
 mod array;
 mod header;
+mod numbers;
 mod reader;
 
 use std::path::Path;
 
+pub use self::numbers::{Numbers, read_numbers, shape_of};
 pub(crate) use self::{array::NpyArray, reader::ArrayReader};
 
 /// Whether a file's name says that it is a `.npy` file.

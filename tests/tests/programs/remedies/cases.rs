@@ -199,3 +199,35 @@ pub(super) const TEXT: &[&str] = &[
      torch.save(ids, 'd/split/time/split_dict.pt') | torch | $grappa-ingest --ogb d \
      | --edges d/raw/edge.csv --train d/split/time/train.csv | 0>1&1>2",
 ];
+
+/// Files that descriptions of graphs name.
+pub(super) const LAYOUTS: &[&str] = &[
+    "ColumnToUnitRange(n) | import json\nopen('t.csv', 'w').write('id,n\\n0,5\\n1,7\\n')\n\
+     json.dump({'nodes': [{'node_type': 'p', 'node_id_col': 'id', 'format': {'name': 'csv'}, 'files': 't.csv', \
+     'features': [{'feature_col': 'n', 'transform': {'name': 'max_min_norm'}}]}], 'edges': []}, open('g.json', 'w')) | pandas pyarrow | $grappa-ingest --gconstruct g.json \
+      | --features NEW.parquet --edges e.txt | 0>1 | 0 1",
+    "ColumnToZScores(n) | import json\nopen('t.csv', 'w').write('id,n\\n0,5\\n1,7\\n')\n\
+     json.dump({'nodes': [{'node_type': 'p', 'node_id_col': 'id', 'format': {'name': 'csv'}, 'files': 't.csv', \
+     'features': [{'feature_col': 'n', 'transform': {'name': 'standard'}}]}], 'edges': []}, open('g.json', 'w')) | pandas pyarrow | $grappa-ingest --gconstruct g.json \
+      | --features NEW.parquet --edges e.txt | 0>1 | -1 1",
+    "ColumnToNormalRanks(n) | import json\nopen('t.csv', 'w').write('id,n\\n0,5\\n1,7\\n')\n\
+     json.dump({'nodes': [{'node_type': 'p', 'node_id_col': 'id', 'format': {'name': 'csv'}, 'files': 't.csv', \
+     'features': [{'feature_col': 'n', 'transform': {'name': 'rank_gauss'}}]}], 'edges': []}, open('g.json', 'w')) | pandas pyarrow | $grappa-ingest --gconstruct g.json \
+      | --features NEW.parquet --edges e.txt | 0>1 | -0.67448974 0.67448974",
+    "ColumnToText(n) | import json\nopen('t.csv', 'w').write('id,n\\n0,5\\n1,7\\n')\n\
+     json.dump({'nodes': [{'node_type': 'p', 'node_id_col': 'id', 'format': {'name': 'csv'}, 'files': 't.csv', \
+     'features': [{'feature_col': 'n', 'transform': {'name': 'to_categorical'}}]}], 'edges': []}, open('g.json', 'w')) | pandas pyarrow | $grappa-ingest --gconstruct g.json \
+      | --features NEW.parquet --features-from n --edges e.txt | 0>1 | 1,0,0 0,1,0",
+    "MergeText(u.csv) | import json\n[open(f, 'w').write('id,x\\n' + r) for f, r in [('t.csv', '0,5\\n'), ('u.csv', '1,7\\n')]]\n\
+     json.dump({'nodes': [{'node_type': 'p', 'node_id_col': 'id', 'format': {'name': 'csv'}, 'files': ['t.csv', 'u.csv']}], \
+     'edges': []}, open('g.json', 'w')) |  | $grappa-ingest --gconstruct g.json \
+      | --features NEW.csv --edges e.txt | 0>1 | 5 7",
+    "MergeParquet(u.parquet) | import json, pyarrow as pa, pyarrow.parquet as p\n[p.write_table(pa.table({'id': [i], 'x': [5. + i]}), f) \
+     for i, f in enumerate(['t.parquet', 'u.parquet'])]\njson.dump({'nodes': [{'node_type': 'p', 'node_id_col': 'id', 'format': \
+     {'name': 'parquet'}, 'files': ['t.parquet', 'u.parquet']}], 'edges': []}, open('other.json', 'w')) | pyarrow | $grappa-ingest --gconstruct other.json \
+      | --features NEW.parquet --edges e.txt | 0>1 | 5 6",
+    "PairsToArray | np.save('f.npy', np.ones((3, 1), 'f4'))\nopen('pairs.csv', 'w').write('0,1\\n1,2\\n2,0\\n')\n\
+     open('m.yaml', 'w').write('graph: {nodes: [{type: p, num: 3}], edges: [{type: p:r:p, format: csv, path: pairs.csv}]}\\n' + \
+     'feature_data: [{domain: edge, type: p:r:p, name: f, format: numpy, path: f.npy}]\\n') | numpy | $grappa-ingest --graphbolt m.yaml \
+      | --edges NEW.npy",
+];

@@ -3,10 +3,11 @@
 //! An option may have the name of a node type or relation before its value, as in `--label paper=year`, and is for this one alone. So
 //! `grappa-ingest` parses the options of each with the parser of a graph without types, and no option exists twice.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::{ArgAction, CommandFactory, Parser};
+use grappa_engine::ingest::ogb;
 
 use crate::args::IngestArgs;
 
@@ -90,11 +91,11 @@ const OF_ONE: [&str; 19] = [
 /// Options of all relations of triples: edges of each are held out in the same way.
 pub const TRIPLES: [&str; 5] = ["edge-split", "edge-split-seed", "edge-split-by", "val-edges", "test-edges"];
 
-/// Options that graphs with types do not have.
-const NOT_OF_TYPES: [&str; 1] = ["ogb"];
-
 /// Options that this module reads itself.
-const OF_GRAPHS: [&str; 8] = ["nodes", "edges", "reverse", "tables", "key", "foreign-key", "link-table", "triples"];
+const OF_GRAPHS: [&str; 6] = ["nodes", "edges", "reverse", "key", "foreign-key", "link-table"];
+
+/// Options that are a whole graph.
+pub const WHOLE_GRAPHS: [&str; 7] = ["tables", "triples", "gconstruct", "neo4j", "graphbolt", "igb", "ogb"];
 
 /// An option with its values.
 #[derive(Debug, Clone)]
@@ -162,7 +163,8 @@ impl GraphLine {
         let graph = Self { options, names: Vec::new(), triple_relations: Vec::new(), program: program.clone(), flags };
         let is_typed = graph.values("edges").any(|value| relation_of(value).is_some())
             || graph.values("nodes").any(|value| value.contains('='))
-            || ["tables", "triples"].iter().any(|name| graph.has(name));
+            || WHOLE_GRAPHS.iter().any(|name| *name != "ogb" && graph.has(name))
+            || graph.values("ogb").any(|folder| ogb::has_types(Path::new(folder)));
         Ok(is_typed.then_some(graph))
     }
 
@@ -251,7 +253,6 @@ impl GraphLine {
     pub fn check(&self, types: &[String], relations: &[RelationKey]) -> Result<()> {
         for option in &self.options {
             let name = option.name.as_str();
-            ensure!(!NOT_OF_TYPES.contains(&name), "--{name} is not for graphs with several node types; omit it");
             let (known, of) = match name {
                 _ if NODE_OPTIONS.contains(&name) => (types.to_vec(), "node type"),
                 _ if EDGE_OPTIONS.contains(&name) || name == "reverse" => {
@@ -287,7 +288,10 @@ impl GraphLine {
         words.extend(["--edges", "-"].map(str::to_owned));
         let others = self.options.iter().filter(|option| {
             let name = option.name.as_str();
-            !NODE_OPTIONS.contains(&name) && !EDGE_OPTIONS.contains(&name) && !OF_GRAPHS.contains(&name)
+            !NODE_OPTIONS.contains(&name)
+                && !EDGE_OPTIONS.contains(&name)
+                && !OF_GRAPHS.contains(&name)
+                && !WHOLE_GRAPHS.contains(&name)
         });
         words.extend(others.flat_map(words_of));
         self.parse(words)
@@ -311,9 +315,20 @@ impl GraphLine {
         self.parse(words)
     }
 
+    /// The values of an option that name one of these types or relations, without the name.
+    pub fn values_for<'a>(&'a self, option: &'a str, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
+        let named = self.values(option).filter_map(|value| value.split_once('='));
+        named.filter(move |(name, _)| names.contains(name)).map(|(_, value)| value)
+    }
+
     /// Whether an option is given for this node type, by name or for all.
     pub fn has_for_type(&self, option: &str, node_type: &str) -> bool {
         self.scoped(&[option], |scope| scope == node_type).iter().any(|given| given.name == option)
+    }
+
+    /// Whether an option is given for this relation, by name or for all.
+    pub fn has_for_relation(&self, option: &str, relation: &RelationKey) -> bool {
+        self.scoped(&[option], |scope| is_named(relation, scope)).iter().any(|given| given.name == option)
     }
 
     /// The options of this list, with the values that are for all, or for the names that `is_it` accepts.

@@ -1,11 +1,19 @@
 //! Graphs with several node types and relations: their doors on the command line.
 
+mod gconstruct;
+mod graphbolt;
+mod layout;
 mod line;
+mod neo4j;
+mod ogb;
 mod summary;
 mod tables;
 mod triples;
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Result, ensure};
 use grappa_console::Console;
@@ -14,8 +22,11 @@ use grappa_engine::ingest::{
     TableSchema, examine_graph, ingest_graph,
 };
 
-use self::summary::{BuiltGraph, GraphDryRun};
 pub use self::{line::GraphLine, triples::line_of_store};
+use self::{
+    line::WHOLE_GRAPHS,
+    summary::{BuiltGraph, GraphDryRun},
+};
 use crate::{data::Data, kept::tell_what_is_kept};
 
 /// Builds the graph of a command line.
@@ -61,16 +72,30 @@ fn options(
 
 /// The node types and relations. Adds what is left out to `notes`.
 fn members(line: &mut GraphLine, notes: &mut Vec<String>) -> Result<(Vec<NodeTypeIngest>, Vec<RelationIngest>)> {
-    let doors = ["tables", "triples", "edges"].map(|name| line.has(name));
+    let doors: Vec<&str> = WHOLE_GRAPHS.into_iter().filter(|name| line.has(name)).collect();
+    let has_parts = line.has("nodes") || line.has("edges");
     ensure!(
-        doors.iter().filter(|given| **given).count() <= 1 && !(line.has("nodes") && (doors[0] || doors[1])),
-        "--tables, --triples, and --nodes with --edges are three forms of a graph; give one"
+        doors.len() + usize::from(has_parts) <= 1,
+        "--{} is a whole graph; give it without {}",
+        doors[0],
+        doors.get(1).map_or_else(|| "--nodes and --edges".to_owned(), |other| format!("--{other}"))
     );
-    let folder = line.values("tables").next().map(str::to_owned);
-    if let Some(folder) = folder {
-        let graph = tables::read(line, Path::new(&folder))?;
-        *notes = graph.notes;
-        return Ok((graph.node_types, graph.relations));
+    let path = |name| line.values(name).next().map(PathBuf::from).unwrap_or_default();
+    let layout = match doors.first() {
+        Some(&"tables") => Some(tables::read(line, &path("tables"))?),
+        Some(&"gconstruct") => Some(gconstruct::read(line, &path("gconstruct"))?.with_line(line)?),
+        Some(&"neo4j") => {
+            let paths: Vec<PathBuf> = line.values("neo4j").map(PathBuf::from).collect();
+            Some(neo4j::read(line, &paths)?.with_line(line)?)
+        }
+        Some(&"graphbolt") => Some(graphbolt::read(line, &path("graphbolt"))?.with_line(line)?),
+        Some(&"ogb") => Some(ogb::read(line, &path("ogb"))?.with_line(line)?),
+        Some(&"igb") => Some(ogb::arrays(line, &path("igb"), "__")?.with_line(line)?),
+        _ => None,
+    };
+    if let Some(layout) = layout {
+        *notes = layout.notes;
+        return Ok((layout.node_types, layout.relations));
     }
     let triples: Vec<String> = line.values("triples").map(str::to_owned).collect();
     if !triples.is_empty() {

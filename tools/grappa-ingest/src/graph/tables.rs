@@ -12,22 +12,15 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use grappa_console::printable;
 use grappa_engine::ingest::{
-    ColumnSchema, ColumnValues, EdgeColumnOptions, EncodingOptions, HeaderLine, Input, MissingOption, MissingOptions,
-    NodeIngest, NodeTypeIngest, RelationIngest, Replacement, TableForm, TableSchema,
+    ColumnSchema, ColumnValues, EdgeColumnOptions, HeaderLine, Input, NodeIngest, NodeTypeIngest, RelationIngest,
+    TableForm, TableSchema,
 };
 
-use super::line::GraphLine;
+use super::{
+    layout::{GraphLayout, NO_COLUMN, missing_by_mean, why_no_feature},
+    line::GraphLine,
+};
 use crate::data::Data;
-
-/// The column of weights that relations of tables do not have.
-const NO_WEIGHT: &str = "none";
-
-/// The node types and relations of a folder of tables, and what is left out of them.
-pub struct TableGraph {
-    pub node_types: Vec<NodeTypeIngest>,
-    pub relations: Vec<RelationIngest>,
-    pub notes: Vec<String>,
-}
 
 /// A table and its keys.
 struct Table {
@@ -75,17 +68,7 @@ impl Table {
     fn features(&self, named: &[String], notes: &mut Vec<String>) -> Result<Vec<String>> {
         let mut features = Vec::new();
         for column in self.data(named) {
-            let why_not = match column.values {
-                ColumnValues::Integers | ColumnValues::Numbers | ColumnValues::Times => None,
-                ColumnValues::Text
-                    if self.schema.is_category(&column.name, EncodingOptions::CATEGORIES_MAX as usize)? =>
-                {
-                    None
-                }
-                ColumnValues::Text => Some("it is text with many different values"),
-                ColumnValues::Others => Some("values of its type are not read"),
-            };
-            match why_not {
+            match why_no_feature(&self.schema, column)? {
                 None => features.push(column.name.clone()),
                 Some(why) => {
                     notes.push(format!("{}.{}: left out, {why}", printable(&self.name), printable(&column.name)))
@@ -108,14 +91,14 @@ impl Table {
             source: source.map(str::to_owned),
             rows_are_sources: source.is_none(),
             target: Some(target.to_owned()),
-            weight: Some(NO_WEIGHT.to_owned()),
+            weight: Some(NO_COLUMN.to_owned()),
             ..EdgeColumnOptions::default()
         }
     }
 }
 
 /// Reads the tables of a folder, with the keys of the command line.
-pub fn read(line: &mut GraphLine, folder: &Path) -> Result<TableGraph> {
+pub fn read(line: &mut GraphLine, folder: &Path) -> Result<GraphLayout> {
     let mut tables = tables_of(folder)?;
     let mut problems = Vec::new();
     add_keys(line, &mut tables, &mut problems);
@@ -127,7 +110,7 @@ pub fn read(line: &mut GraphLine, folder: &Path) -> Result<TableGraph> {
     let relations: Vec<[String; 3]> = tables.iter().flat_map(keys_of).collect();
     line.add_names(&types, &relations);
     line.check(&types, &relations)?;
-    let mut graph = TableGraph { node_types: Vec::new(), relations: Vec::new(), notes: Vec::new() };
+    let mut graph = GraphLayout::default();
     for table in &tables {
         if table.is_link {
             graph.relations.push(link(line, table, &mut graph.notes)?);
@@ -269,7 +252,7 @@ fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<
     let mut nodes = line.node_type(&table.name, &[("ids", kind.to_owned())])?.options(Data::default())?.nodes;
     let columns = &mut nodes.data.tables.columns;
     if columns.id.is_empty() {
-        columns.id = vec![table.key.clone().unwrap_or_else(|| NO_WEIGHT.to_owned())];
+        columns.id = vec![table.key.clone().unwrap_or_else(|| NO_COLUMN.to_owned())];
     }
     let named = [columns.label.clone(), columns.split.clone()].concat();
     if columns.features.is_empty() {
@@ -293,11 +276,6 @@ fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<
         nodes.data.encoding.missing = missing_by_mean();
     }
     Ok(nodes)
-}
-
-/// Missing values are usual in databases.
-fn missing_by_mean() -> MissingOptions {
-    MissingOptions(vec![MissingOption { column: None, by: Replacement::Mean }])
 }
 
 /// A relation of a table, with its reverse.
