@@ -115,8 +115,6 @@ class IngestOptions(TypedDict, total=False):
     stratify: bool
     #: Separator of tables in text, as for separator=.
     table_separator: str | float
-    #: Folder of Parquet or CSV tables with keys: each row is a node, and each foreign key a relation.
-    tables: Path
     #: Ids or mask of the test nodes, as for train=.
     test: Any
     #: Files with the test edges, as for val_edges=.

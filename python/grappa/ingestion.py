@@ -22,6 +22,7 @@ def ingest(
     edges: Any = None,
     *,
     out: str | os.PathLike[str] | None = None,
+    tables: Any = None,
     keys: Mapping[str, str] | None = None,
     foreign_keys: Mapping[str, str] | None = None,
     link_tables: Sequence[str] | None = None,
@@ -58,9 +59,9 @@ def ingest(
               accepts it, or a ``dgl.DGLGraph`` with types, with the same options. ``features``, ``labels``, ``train``, ``val`` and
               ``test`` are dicts by node type then, and ``weights`` and ``edge_features`` by relation.
         out: Folder of the new store.
-        keys: The column with the ids of the rows, by table: ``{"users": "id"}``. ``tables`` is a folder, a dict of tables of pandas,
-            Polars or Arrow or of dicts of columns, or a ``Database`` of RelBench, which names its keys itself. Every row is a node,
-            and every foreign key a relation with its reverse.
+        tables: A folder, a dict of tables of pandas, Polars or Arrow or of dicts of columns, or a ``Database`` of RelBench, which names
+            its keys itself. Every row is a node, and every foreign key a relation with its reverse.
+        keys: The column with the ids of the rows, by table: ``{"users": "id"}``.
         foreign_keys: The table that a column points to: ``{"orders.user": "users"}``.
         link_tables: Tables with two foreign keys, whose rows are edges instead of nodes.
         num_nodes_dict: The number of nodes of each type in a dict of edges. Without it, types have as many as rows of features or
@@ -90,17 +91,15 @@ def ingest(
         (10, 20)
     """
     given: dict[str, Any] = {**options}
-    tables = given.get("tables")
     of_tables, of_attributes = (keys, foreign_keys, link_tables), (node_type, edge_type)
     _check_kinds(edges, tables, of_tables, num_nodes_dict, of_attributes)
     if isinstance(tables, (str, os.PathLike)):
         from .databases import folder_options
 
-        given |= folder_options(*of_tables, given)
+        given |= {"tables": tables, **folder_options(*of_tables, given)}
     elif tables is not None:
         from .databases import scratch, write_tables
 
-        del given["tables"]
         with scratch(out, given) as folder:
             files = write_tables(tables, *of_tables, folder, given)
             return _built(out, {**given, **files.options}, progress, names=files.names)

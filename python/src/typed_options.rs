@@ -24,7 +24,7 @@ const DATA: [&str; 10] =
 const COLUMNS: [&str; 3] = ["src", "dst", "weight"];
 
 /// Options of programs that are arguments of their own in Python, or have no meaning there.
-const LEFT_OUT: [&str; 8] = ["edges", "help", "json", "kind", "out", "partitions", "quiet", "version"];
+const LEFT_OUT: [&str; 9] = ["edges", "help", "json", "kind", "out", "partitions", "quiet", "tables", "version"];
 
 /// Options of `grappa-train` that are not in the configuration of a run: name, type and description. The program cannot be asked,
 /// because it links libtorch.

@@ -36,7 +36,9 @@ def build() -> None:
     grappa.ingest(edges, out="a", idss="string")  # type: ignore[call-arg]
     grappa.ingest(edges, out="a", ids="strings")  # type: ignore[arg-type]
     grappa.generate("sbm", nodes=1000, classes=4, seed=3, as_="npy", out="b")
-    grappa.generate("ba", out="b")  # type: ignore[arg-type]
+    grappa.generate("ba", out="b")  # type: ignore[call-overload]
+    assert_type(grappa.generate("typed", nodes={"a": 5}, edges={("a", "to", "a"): 9}, out="c"), grappa.Graph)
+    grappa.ingest(tables={"users": edges}, keys={"users": "id"}, out="a")
 
 
 def train_typed(graph: grappa.Graph) -> None:
