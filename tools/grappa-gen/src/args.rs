@@ -1,5 +1,6 @@
 //! The command line, and its translation to the options of the engine.
 
+mod shared;
 mod typed;
 
 use std::{ffi::OsString, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
@@ -21,7 +22,10 @@ use grappa_engine::{
     },
 };
 
-use self::typed::TypedArgs;
+use self::{
+    shared::{EDGES, FEATURES, GRAPH, MODEL, OUTPUT, RESOURCES, Splits, assignments, feature_sources},
+    typed::TypedArgs,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,14 +40,6 @@ Examples:
 
   The same kind of graph as files for other programs: edges.npy, edges.features.npy, edges.labels.npy, ...:
     grappa-gen sbm --nodes 100000 --feature-dim 64 --as npy --out edges.npy";
-
-const GRAPH: &str = "Graph";
-const MODEL: &str = "Model";
-const EDGES: &str = "Changes to edges";
-const FEATURES: &str = "Features";
-const SPLITS: &str = "Splits";
-const OUTPUT: &str = "Output";
-const RESOURCES: &str = "Resources";
 
 /// Generate a synthetic graph of any size
 ///
@@ -239,20 +235,6 @@ struct ClassesOfRmat {
     noise: f64,
 }
 
-/// Shares of the nodes; the others are in no split.
-#[derive(Debug, Clone, Copy, Args)]
-struct Splits {
-    /// Share of the nodes to train on
-    #[arg(long, help_heading = SPLITS, value_name = "F", default_value_t = 0.6)]
-    train_fraction: f64,
-    /// Share of the nodes for validation
-    #[arg(long, help_heading = SPLITS, value_name = "F", default_value_t = 0.2)]
-    val_fraction: f64,
-    /// Share of the nodes for the test; a node of none of the three shares is in no split
-    #[arg(long, help_heading = SPLITS, value_name = "F", default_value_t = 0.2)]
-    test_fraction: f64,
-}
-
 #[derive(Debug, Args)]
 struct Blocks {
     /// Number of classes
@@ -277,20 +259,6 @@ fn output_kinds() -> impl TypedValueParser<Value = Kind> {
         ("store", "A store, ready to train on", None),
         ("tsv", "A text file of edges, source before destination", Some(EdgeListFormat::Tsv)),
         ("npy", "A NumPy array of edges, source before destination", Some(EdgeListFormat::Npy)),
-    ])
-}
-
-fn assignments() -> impl TypedValueParser<Value = bool> {
-    choices([
-        ("random", "Each chunk is a random sample of the nodes", true),
-        ("range", "By id: nodes with close ids share a chunk", false),
-    ])
-}
-
-fn feature_sources() -> impl TypedValueParser<Value = FeatureSource> {
-    choices([
-        ("stored", "Write them to disk", FeatureSource::Stored),
-        ("procedural", "Compute them whenever they are read", FeatureSource::Procedural),
     ])
 }
 
@@ -493,12 +461,6 @@ impl ModelArgs {
     }
 }
 
-impl Splits {
-    fn shares(self) -> SplitShares {
-        SplitShares { train: self.train_fraction, val: self.val_fraction, test: self.test_fraction }
-    }
-}
-
 impl Size {
     fn nodes(&self) -> u64 {
         match (self.scale, self.nodes) {
@@ -511,3 +473,5 @@ impl Size {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod typed_tests;
