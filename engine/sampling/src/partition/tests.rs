@@ -73,7 +73,8 @@ fn each_repartitioning_is_the_next_generation_and_super_epoch() {
     let sizes = chunk_sizes(store.manifest());
     for generation in 1..6 {
         let made = repartition_of(&store, &OPTIONS).unwrap();
-        let expected = assignment(Schedule::Sweep, &[sizes.clone()], 3, 1, generation - 1, generation).unwrap();
+        let expected =
+            assignment(Schedule::Sweep, std::slice::from_ref(&sizes), 3, 1, generation - 1, generation).unwrap();
         assert_eq!((made.super_epoch, &made.assignment), (generation - 1, &expected));
         assert_eq!(Store::open(store.path()).unwrap().assignment(), &expected);
         let before = (generation - 1).to_string();
@@ -84,7 +85,7 @@ fn each_repartitioning_is_the_next_generation_and_super_epoch() {
     let made = repartition_of(&store, &options).unwrap();
     assert_eq!(
         (made.super_epoch, made.assignment),
-        (40, assignment(Schedule::Shuffle, &[sizes.clone()], 3, 1, 40, 6).unwrap())
+        (40, assignment(Schedule::Shuffle, std::slice::from_ref(&sizes), 3, 1, 40, 6).unwrap())
     );
 }
 
@@ -315,7 +316,7 @@ fn verify_tells_the_assignments_of_a_store_from_those_of_others() {
             let sound = fs::read(&path).unwrap();
             // A shuffle does not depend on sizes, but on the chunks that a slice has.
             let expected = usize::from(schedule != Schedule::Shuffle || !store.manifest().is_whole());
-            let other = assignment(schedule, &[sizes.clone()], 3, 5, 1, generation).unwrap();
+            let other = assignment(schedule, std::slice::from_ref(&sizes), 3, 5, 1, generation).unwrap();
             fs::write(&path, other.encode().0).unwrap();
             let found = problems(&store);
             assert_eq!(found.len(), expected, "{schedule}: {found:?}");

@@ -52,7 +52,7 @@ fn counts_equal_a_naive_count_with_any_memory() {
         (Schedule::Fixed, 1),
         (Schedule::Local, 5),
     ] {
-        let assignment = assignment(schedule, &[sizes.clone()], partitions, 1, 3, 1).unwrap();
+        let assignment = assignment(schedule, std::slice::from_ref(&sizes), partitions, 1, 3, 1).unwrap();
         let reports = report(store.manifest(), &assignment);
         let expected: Vec<_> = (0..partitions)
             .map(|partition| {

@@ -31,10 +31,13 @@ fn one_host_divides_its_chunks_as_a_store_does() {
             for (schedule, super_epoch) in Schedule::ALL.into_iter().flat_map(|schedule| [(schedule, 0), (schedule, 5)])
             {
                 let found = hosts.assign(&options(schedule, 5, super_epoch), 2, 9).unwrap();
-                assert_eq!(found, assignment(schedule, &[sizes.clone()], 5, 3, super_epoch, 9).unwrap());
+                assert_eq!(found, assignment(schedule, std::slice::from_ref(&sizes), 5, 3, super_epoch, 9).unwrap());
             }
             let error = hosts.assign(&options(Schedule::Sweep, 14, 0), 2, 9).unwrap_err().to_string();
-            assert_eq!(error, assignment(Schedule::Sweep, &[sizes.clone()], 14, 3, 0, 9).unwrap_err().to_string());
+            assert_eq!(
+                error,
+                assignment(Schedule::Sweep, std::slice::from_ref(&sizes), 14, 3, 0, 9).unwrap_err().to_string()
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ fn uneven(chunks: u64) -> Vec<u64> {
 
 fn assign(schedule: Schedule, chunks: u64, partitions: u32, seed: u64, super_epoch: u64) -> Assignment {
     let sizes: Vec<_> = uneven(chunks).into_iter().map(Some).collect();
-    assignment(schedule, &[sizes.clone()], partitions, seed, super_epoch, 1).unwrap()
+    assignment(schedule, std::slice::from_ref(&sizes), partitions, seed, super_epoch, 1).unwrap()
 }
 
 fn owners(assignment: &Assignment) -> Vec<(u32, Option<u32>)> {
