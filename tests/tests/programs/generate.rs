@@ -49,6 +49,8 @@ fn a_graph_with_types_is_made_and_told() {
     let info = folder.success("store info g --json").json();
     assert_eq!(info["node_types"][1]["classes"], 5);
     folder.run(line).failure(&["exists"]);
+    let large = "gen typed --nodes user=1000000000000 --edges user:knows:user=1000000000000 --feature-dim user=1000 --out large";
+    folder.run(large).failure(&["of disk", "make a smaller one"]);
     folder.success(&format!("{line} --force --features procedural"));
     let least = least_memory(&folder.run(&format!("{line} --force --memory 1KiB")).failure(&[]));
     folder.success(&format!("{line} --force --memory {least}"));

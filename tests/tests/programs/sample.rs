@@ -241,3 +241,33 @@ fn aggregation_takes_little_more_memory_than_its_budget() {
     };
     assert!(peak <= BUDGET + SLACK, "{peak} bytes with a budget of {BUDGET}");
 }
+
+#[test]
+fn a_graph_with_types_is_sampled_whole_and_in_partitions() {
+    let folder = ProgramFolder::new();
+    folder.success(
+        "gen typed --nodes user=3000 --nodes item=5000 --edges user:buys:item=20000 --edges item:like:item=9000 --reverse --classes \
+         item=5 --feature-dim item=16 --out graph.grappa",
+    );
+    let whole = sampled(&folder, "--fanouts -1 --batch 100 --batches 10");
+    // Seeds are items, which all of buys and like lead to, and the reverse of like.
+    assert_eq!((&whole["partitions"], &whole["batches"]), (&1.into(), &10.into()));
+    let (edges, nodes) = (whole["sampled_edges"].as_u64().unwrap(), whole["input_nodes"].as_u64().unwrap());
+    assert!((4000..12_000).contains(&edges) && (1000..edges).contains(&nodes), "{whole}");
+    assert!(whole["bytes_wanted"].as_u64().unwrap() < nodes * 64, "users have no features: {whole}");
+    assert_eq!(
+        whole["sampled_edges"],
+        sampled(&folder, "--fanouts -1 --batch 100 --batches 10 --threads 1")["sampled_edges"]
+    );
+    folder.success("store repartition graph.grappa --partitions 3 --schedule shuffle");
+    let edges = |halo: &str| {
+        let options = format!("--fanouts -1,-1 --batch 2000 --batches 3 --concurrent 1 --seeds all --halo {halo}");
+        let told = sampled(&folder, &options);
+        assert_eq!(told["partitions"], 3);
+        told["sampled_edges"].as_u64().unwrap()
+    };
+    let [none, stop, neighbors] = ["none", "stop", "neighbors"].map(edges);
+    assert!(none < stop && stop < neighbors, "{none}, {stop}, {neighbors}");
+    folder.write("ids.txt", "5\n");
+    folder.run(&sample("--seeds ids.txt --batches 1")).failure(&["several node types", "--seeds train or all"]);
+}

@@ -44,7 +44,7 @@ fn run(args: &GenArgs, output: Output, console: &Console) -> anyhow::Result<()> 
         Output::Store(options) => {
             // A resumed run has written a part already.
             if !options.resume {
-                check_space(&options.out, args.least_bytes())?;
+                check_space(&options.out, args.least_bytes(), PARTS)?;
             }
             signals::leaves_folder(partial_folder(&options.out), "rerun with --resume to continue");
             let made = generate_store(&options, &console.bars())?;
@@ -58,7 +58,12 @@ fn run(args: &GenArgs, output: Output, console: &Console) -> anyhow::Result<()> 
                 ..Built::new(name, begin.elapsed(), made.edges_drawn)
             }
         }
-        Output::Graph(options) => return graph::generate(&options, console),
+        Output::Graph(options) => {
+            if !options.resume {
+                check_space(&options.out, options.least_bytes(), "")?;
+            }
+            return graph::generate(&options, console);
+        }
         Output::Files(options) if options.edges.as_os_str() == "-" => {
             if console.json() {
                 bail!("--out - prints the edges on stdout, so --json is not possible; give --out a file");
@@ -67,7 +72,7 @@ fn run(args: &GenArgs, output: Output, console: &Console) -> anyhow::Result<()> 
             return files::print(&options, &console.silenced().bars());
         }
         Output::Files(options) => {
-            check_space(&options.edges, args.least_bytes())?;
+            check_space(&options.edges, args.least_bytes(), PARTS)?;
             signals::stops_by_itself("removing the unfinished files");
             files::write(&options, begin, &console.bars())?
         }
@@ -75,8 +80,11 @@ fn run(args: &GenArgs, output: Output, console: &Console) -> anyhow::Result<()> 
     console.finish(&built)
 }
 
-/// Fails if `least` bytes do not fit on the disk of `out`.
-fn check_space(out: &Path, least: u64) -> anyhow::Result<()> {
+/// Another remedy for a graph that is too large for a disk.
+const PARTS: &str = ", or make a part with --only-chunks";
+
+/// Fails if `least` bytes do not fit on the disk of `out`. `remedy` continues a list of remedies.
+fn check_space(out: &Path, least: u64, remedy: &str) -> anyhow::Result<()> {
     let folder = match out.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -85,8 +93,7 @@ fn check_space(out: &Path, least: u64) -> anyhow::Result<()> {
         && least > free
     {
         bail!(
-            "{}: this graph takes at least {} of disk, and {} are free; make a smaller one, name another disk with --out, or make \
-             a part with --only-chunks",
+            "{}: this graph takes at least {} of disk, and {} are free; make a smaller one, or name another disk with --out{remedy}",
             out.display(),
             ByteSize(least),
             ByteSize(free)

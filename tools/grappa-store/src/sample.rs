@@ -2,16 +2,16 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
 use grappa_engine::{
-    Error, Progress, Silent, Store,
+    Error, Graph, Progress, Silent, Store,
     io::ledger::{Lease, Ledger},
     node_list::read_nodes,
     sample::{
         Assignment, Loader, LoaderOptions, Sampler, Seeds,
         feed::{Feed, MinibatchOptions, RowOptions},
-        partition::{Schedule, assignment, chunk_sizes},
+        partition::{RepartitionOptions, Schedule, assign},
     },
 };
 use roaring::RoaringTreemap;
@@ -63,23 +63,19 @@ struct Stall {
 
 pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let store = Arc::new(Store::open(&options.store)?);
+    let graph = Graph::open(&options.store)?;
     let threads = options.threads.get()?;
-    let fanouts = options.sampling.fanouts.clone();
-    let sampler = match options.sampling.by_weight {
-        true => Sampler::by_weight(fanouts, options.sampling.replace),
-        false => Sampler::uniform(fanouts, options.sampling.replace),
-    };
-    let assignment = partitions(&store, options)?;
-    let seeds = seeds(&store, &options.sampling.seeds)?;
-    let has_features = store.manifest().features.is_some();
+    let sampler = sampler(&graph, &options.sampling)?;
+    let assignment = partitions(&graph, &options.sampling)?;
+    let seeds = seeds(&graph, &options.sampling.seeds)?;
+    let has_features = graph.node_types().iter().any(|store| store.manifest().features.is_some());
     if options.reading.features && !has_features {
-        bail!("{} has no features to deliver; leave out --features", store.path().display());
+        bail!("{} has no features to deliver; leave out --features", graph.path().display());
     }
     let features = has_features && !options.reading.no_features;
     let concurrent = options.sampling.concurrent.map_or(assignment.partitions() as usize, NonZeroUsize::get);
-    let mut loader = Loader::new(
-        &store,
+    let mut loader = Loader::of_graph(
+        &graph,
         LoaderOptions {
             concurrent: options.sampling.concurrent.map(NonZeroUsize::get),
             halo: options.sampling.halo,
@@ -116,9 +112,10 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     while left > 0 {
         for batch in loader.deliver(&batches) {
             let batch = batch.map_err(with_program(options))?;
-            input_nodes += batch.minibatch().nodes.len() as u64;
+            let types = batch.minibatches();
+            input_nodes += types.iter().map(|minibatch| minibatch.nodes.len() as u64).sum::<u64>();
             let bytes = batch.features().map_or(0, |features| features.bytes().len() as u64);
-            bars.advance(bytes, batch.minibatch().edges() as u64);
+            bars.advance(bytes, types.iter().map(|minibatch| minibatch.edges() as u64).sum());
             left -= 1;
         }
         epoch += 1;
@@ -152,31 +149,44 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     })
 }
 
-/// The store's own partitions, or as many as were asked for.
-fn partitions(store: &Store, options: &args::SampleArgs) -> anyhow::Result<Assignment> {
-    Ok(match options.sampling.partitions {
-        None => store.assignment().clone(),
-        Some(count) => {
-            assignment(Schedule::Sweep, &[chunk_sizes(store.manifest())], count, options.sampling.seed, 0, 0)?
-        }
-    })
+/// Draws from the in-neighbors of all relations. As in PyTorch Geometric, a node of a graph with types draws once.
+fn sampler(graph: &Graph, options: &args::SamplingArgs) -> anyhow::Result<Sampler> {
+    let fanouts = options.fanouts.clone();
+    let sampler = match options.by_weight {
+        true => Sampler::by_weight(fanouts.clone(), options.replace),
+        false => Sampler::uniform(fanouts.clone(), options.replace),
+    };
+    if !graph.has_types() {
+        return Ok(sampler);
+    }
+    Ok(sampler.drawing_once().with_relation_fanouts(vec![fanouts; graph.relations().len()])?)
 }
 
-fn seeds(store: &Store, choice: &args::Seeds) -> anyhow::Result<Seeds> {
+/// The graph's own partitions, or as many as were asked for.
+fn partitions(graph: &Graph, options: &args::SamplingArgs) -> anyhow::Result<Assignment> {
+    let Some(partitions) = options.partitions else { return Ok(graph.assignment().clone()) };
+    let repartition =
+        RepartitionOptions { partitions, schedule: Schedule::Sweep, seed: options.seed, super_epoch: Some(0) };
+    Ok(assign(graph, &repartition, 0)?)
+}
+
+fn seeds(graph: &Graph, choice: &args::Seeds) -> anyhow::Result<Seeds> {
+    let path = graph.path().display();
     Ok(match choice {
         args::Seeds::All => Seeds::All,
         args::Seeds::Train => {
-            let train = store.split("train")?.with_context(|| {
-                format!(
-                    "{} has no split `train`; give --seeds all, or a file with the ids of nodes",
-                    store.path().display()
-                )
-            })?;
-            Seeds::Nodes(train.into())
+            let has_split = |store: &Arc<Store>| store.manifest().splits.iter().any(|split| split.name == "train");
+            if !graph.node_types().iter().any(has_split) {
+                bail!("{path} has no split `train`; give --seeds all, or a file with the ids of nodes");
+            }
+            Seeds::Split("train".to_owned())
         }
-        args::Seeds::File(path) => {
-            let nodes: RoaringTreemap = read_nodes(store, path)?.into_iter().map(|node| node.0).collect();
-            Seeds::Nodes(nodes.into())
+        args::Seeds::File(_) if graph.has_types() => {
+            bail!("{path} has several node types, and a file has ids of one; give --seeds train or all")
+        }
+        args::Seeds::File(file) => {
+            let nodes = read_nodes(&graph.node_types()[0], file)?.into_iter().map(|node| node.0);
+            Seeds::Nodes(Arc::new(nodes.collect::<RoaringTreemap>()))
         }
     })
 }

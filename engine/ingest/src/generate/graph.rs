@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf};
 
-use grappa_formats::graph::{GraphManifest, NodeTypeEntry, RelationEntry};
+use grappa_formats::{
+    features::FeatureLayout,
+    graph::{GraphManifest, NodeTypeEntry, RelationEntry},
+    manifest::FeatureSource,
+};
 use grappa_io::{Error, Result, durable::Destination, journal::Journal, progress::Progress};
 use grappa_storage::{
     files, read_manifest_of_member,
@@ -60,6 +64,18 @@ impl GraphOptions {
             replace: false,
             writer: concat!("grappa-engine ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
+    }
+
+    /// Bytes that the graph takes on disk at least: its stored features, and a byte for each edge. Edges take more.
+    pub fn least_bytes(&self) -> u64 {
+        let types = self.recipe.node_types.iter().zip(&self.features).filter_map(|(node_type, features)| {
+            let features = features.as_ref().filter(|features| features.source == FeatureSource::Stored)?;
+            let stride = FeatureLayout::new(features.dtype, features.dim).stride;
+            Some(node_type.nodes.saturating_mul(stride.into()))
+        });
+        let relations = self.recipe.relations.iter();
+        let edges = relations.map(|relation| relation.edges * if relation.reverse.is_some() { 2 } else { 1 });
+        types.chain(edges).fold(0, u64::saturating_add)
     }
 
     /// The options of a node type, as of a store without edges.
