@@ -253,7 +253,7 @@ fn a_graph_with_types_is_sampled_whole_and_in_partitions() {
     // Seeds are items, which all of buys and like lead to, and the reverse of like.
     assert_eq!((&whole["partitions"], &whole["batches"]), (&1.into(), &10.into()));
     let (edges, nodes) = (whole["sampled_edges"].as_u64().unwrap(), whole["input_nodes"].as_u64().unwrap());
-    assert!((4000..12_000).contains(&edges) && (1000..edges).contains(&nodes), "{whole}");
+    assert!(edges > 4000 && (2000..=edges + 1000).contains(&nodes), "{whole}");
     assert!(whole["bytes_wanted"].as_u64().unwrap() < nodes * 64, "users have no features: {whole}");
     assert_eq!(
         whole["sampled_edges"],

@@ -101,7 +101,7 @@ const PROGRAMS: [&str; 6] = ["-p", "grappa-ingest", "-p", "grappa-store", "-p", 
 
 /// Packages that need no libtorch, and whose dependencies have the same features as in a build of [`PROGRAMS`], so that
 /// nothing is compiled twice.
-const WITHOUT_LIBTORCH: [&str; 4] = ["-p", "grappa-input", "-p", "grappa-console"];
+const WITHOUT_LIBTORCH: [&str; 2] = ["-p", "grappa-ingest"];
 
 /// Fetches libtorch and builds the programs. pip mostly waits for the network, so that the processors compile meanwhile
 /// whatever takes about as long.
