@@ -125,7 +125,7 @@ def ingest_edge_lists(
 def _edge_type(key: Any) -> EdgeType:
     if not isinstance(key, tuple) or len(key) != 3 or not all(isinstance(part, str) for part in key):
         raise TypeError(
-            f"edges has the key {key!r}; a relation is a tuple of the type of sources, a name and the type of destinations, such as "
+            f"edges is a dict with the key {key!r}; a relation is a tuple of the type of sources, a name and the type of destinations, such as "
             '("user", "follows", "user"). A table of edges is a pandas.DataFrame or a pyarrow.table'
         )
     return key

@@ -592,7 +592,7 @@ def test_a_graph_of_dgl_is_a_graph(tmp_path):
     ("options", "kind", "message"),
     [
         ({"edges": {}}, ValueError, "edges has no relations"),
-        ({"edges": {"src": [0], "dst": [1]}}, TypeError, "edges has the key 'src'; a relation is a tuple"),
+        ({"edges": {"src": [0], "dst": [1]}}, TypeError, "edges is a dict with the key 'src'; a relation is a tuple"),
         ({"edges": {BUYS: torch.ones(2, 3).long()}}, TypeError, "give a tuple of sources and destinations"),
         ({"edges": {BUYS: ([0, 1], [1])}}, ValueError, "has 2 sources and 1 destinations"),
         ({"edges": {BUYS: ([0.5, 1], [1, 0])}}, TypeError, "the sources of edges.* are an array of float64"),
