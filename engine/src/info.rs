@@ -19,7 +19,7 @@ use grappa_formats::{
     manifest::{ExternalIds, FeatureSource, LabelKind, Manifest, PermutationSpec, SelfLoops, Sources},
 };
 use grappa_io::{Error, Result, progress::Progress, workers};
-use grappa_storage::{Store, aggregates::Aggregates, files};
+use grappa_storage::{Relation, Store, aggregates::Aggregates, files};
 use serde::Serialize;
 
 pub use self::graph::{GraphInfo, NodeTypeInfo, RelationInfo, graph_info};
@@ -209,7 +209,7 @@ fn edges_of(store: &Store, part: EdgePart) -> Result<Option<u64>> {
 /// Describes a store; counts degrees on `threads` threads.
 pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<Info> {
     let manifest = store.manifest();
-    let aggregates = aggregates(store)?;
+    let aggregates = aggregates(store.into())?;
     let bytes = bytes(store, aggregates.iter().map(|of_kind| of_kind.bytes).sum())?;
     let counted = count_degrees(store, threads, bytes.degrees, progress)?;
     let schema = store.schema()?;
@@ -313,7 +313,7 @@ fn self_loops_name(self_loops: SelfLoops) -> &'static str {
     }
 }
 
-fn aggregates(store: &Store) -> Result<Vec<AggregatesInfo>> {
+fn aggregates(relation: Relation<'_>) -> Result<Vec<AggregatesInfo>> {
     let found = AggregateKind::ALL.into_iter().filter_map(|kind| {
         let info = |of_kind: Aggregates| AggregatesInfo {
             kind: kind.name(),
@@ -321,7 +321,7 @@ fn aggregates(store: &Store) -> Result<Vec<AggregatesInfo>> {
             with_features: of_kind.with_features(),
             bytes: of_kind.bytes(),
         };
-        Aggregates::open(store, kind).map(|found| found.map(info)).transpose()
+        Aggregates::open(relation, kind).map(|found| found.map(info)).transpose()
     });
     found.collect()
 }

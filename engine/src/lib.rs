@@ -238,7 +238,8 @@
 //!
 //! let rows = store_features(&store)?;
 //! let budget = Budget { memory: 64 << 20, threads: 2 };
-//! let graph = WholeGraph { store: &store, rows: &*rows, edge_values: EdgeValues::Nothing, budget, scratch: None };
+//! let relation = (&store).into();
+//! let graph = WholeGraph { relation, rows: &*rows, edge_values: EdgeValues::Nothing, budget, scratch: None };
 //! let mut words = 0.0;
 //! graph.run(&Sum { width: 1433 }, 0, &Silent, &mut |_nodes, states| {
 //!     words += states.iter().map(|&count| f64::from(count)).sum::<f64>();

@@ -281,6 +281,8 @@ class PreaggregateOptions(TypedDict, total=False):
     dtype: Literal["f32", "f16", "bf16", "int8"]
     #: Memory limit, such as 512MiB or 2GiB; with less, features are read more often.
     memory: int | str
+    #: In a graph with several node types: the relation whose sources are aggregated, such as author:writes:paper.
+    relation: str
     #: Replace existing aggregates of this kind.
     replace: bool
     #: Number of worker threads.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
-from ._options import InfoOptions, RepartitionOptions, VerifyOptions
+from ._options import InfoOptions, PreaggregateOptions, RepartitionOptions, VerifyOptions
 from .command import run
 
 
@@ -65,6 +65,33 @@ class StoreCommands:
             (4, 4)
         """
         return self._run("repartition", {"partitions": partitions, **options})
+
+    def preaggregate(
+        self,
+        kind: Literal["mean", "gcn", "sum", "weighted-mean", "weighted-gcn", "weighted-sum"],
+        *,
+        progress: bool = False,
+        **options: Unpack[PreaggregateOptions],
+    ) -> dict[str, Any]:
+        """Aggregates the features of each node's in-neighbors once, and stores the result for training. A graph with types gets aggregates
+        for each relation whose sources have features, or for ``relation`` alone.
+
+        Args:
+            kind: ``"mean"`` for GraphSAGE, ``"gcn"`` for GCN, ``"sum"`` for GIN; ``"weighted-mean"``, ``"weighted-gcn"`` and
+                ``"weighted-sum"`` are the same by the weights of edges.
+            progress: Whether to show a progress bar (needs tqdm).
+            **options: Those of ``grappa-store preaggregate --help``, with ``_`` for ``-``: ``dtype``, ``with_features``,
+                ``relation``, ``replace``, ``memory``.
+
+        Returns:
+            The number of nodes and bytes, and the time.
+
+        Example:
+            >>> blocks = grappa.generate("sbm", nodes=1000, feature_dim=8, out=folder / "blocks.grappa")
+            >>> blocks.preaggregate("mean")["nodes"]
+            1000
+        """
+        return self._run("preaggregate", {"kind": kind, **options}, progress)
 
     def _run(self, command: str, options: dict[str, Any], progress: bool = False) -> Any:
         """Runs a command of ``grappa-store``. It may change the files, which are opened again."""

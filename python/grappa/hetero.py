@@ -19,8 +19,6 @@ class _HeteroLoader(TypedLoader[HeteroData], DropIn[HeteroData]):
     def _check(self, layout: str, options: dict[str, Any]) -> None:
         if layout not in ("directional", "hops", "blocks"):
             raise ValueError(f'subgraph_type="{layout}": batches of a graph with types have sampled edges only; leave it out')
-        if options.get("first_hop", "sampled") != "sampled":
-            raise ValueError("first_hop: a graph with types has no pre-aggregated features; leave it out")
 
     def _graph_of(self, data: Any) -> Graph:
         graph = typed_graph(data)

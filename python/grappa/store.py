@@ -10,7 +10,7 @@ from typing import Any, Callable, Literal, NamedTuple, Unpack
 import numpy as np
 
 from . import _grappa
-from ._options import AddFeaturesOptions, PreaggregateOptions
+from ._options import AddFeaturesOptions
 from .columns import array_of, mask_in, require_int64
 from .commands import StoreCommands
 from .optional import needed
@@ -337,32 +337,6 @@ class Store(StoreCommands):
                 f"{self.path} takes {_size(size)} in memory, and max_bytes={max_bytes} allows {_size(max_bytes)}; {remedy}, or give "
                 "a larger max_bytes"
             )
-
-    def preaggregate(
-        self,
-        kind: Literal["mean", "gcn", "sum", "weighted-mean", "weighted-gcn", "weighted-sum"],
-        *,
-        progress: bool = False,
-        **options: Unpack[PreaggregateOptions],
-    ) -> dict[str, Any]:
-        """Aggregates the features of each node's in-neighbors once, and stores the result for training.
-
-        Args:
-            kind: ``"mean"`` for GraphSAGE, ``"gcn"`` for GCN, ``"sum"`` for GIN; ``"weighted-mean"``, ``"weighted-gcn"`` and
-                ``"weighted-sum"`` are the same by the weights of edges.
-            progress: Whether to show a progress bar (needs tqdm).
-            **options: Those of ``grappa-store preaggregate --help``, with ``_`` for ``-``: ``dtype``, ``with_features``,
-                ``replace``, ``memory``.
-
-        Returns:
-            The number of nodes and bytes, and the time.
-
-        Example:
-            >>> blocks = grappa.generate("sbm", nodes=1000, feature_dim=8, out=folder / "blocks.grappa")
-            >>> blocks.preaggregate("mean")["nodes"]
-            1000
-        """
-        return self._run("preaggregate", {"kind": kind, **options}, progress)
 
     def add_features(
         self, kind: Literal["fastrp", "degrees"], *, progress: bool = False, **options: Unpack[AddFeaturesOptions]

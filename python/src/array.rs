@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use grappa_engine::Batch;
+use grappa_engine::{Batch, sample::feed::RowContent};
 use pyo3::{
     buffer::{Element, PyBuffer},
     exceptions::PyBufferError,
@@ -98,30 +98,30 @@ impl Array {
         Self::new(values, &[len])
     }
 
-    /// The features of a batch, one row per node, of 32-bit floats, with their node type, and then the pre-aggregated features if it has
-    /// them. None if it has no features. They are copied only if the loader would wait for the memory of batches that Python has kept.
-    pub fn features(batch: Batch, leases: &Arc<Leases>) -> Vec<(usize, Self)> {
+    /// The features of a batch, one row per node, of 32-bit floats, with their node type and their content: then its pre-aggregated features
+    /// if it has them. None if it has no features. They are copied only if the loader would wait for the memory of batches that Python has kept.
+    pub fn features(batch: Batch, leases: &Arc<Leases>) -> Vec<(usize, RowContent, Self)> {
         let mut leased = (Lease::new(leases), batch);
         let is_copied = leases.0.load(Ordering::Relaxed) > LEASES_MAX;
         let Some(features) = leased.1.features_mut() else { return Vec::new() };
         let mut first = 0;
-        let shapes = features.shapes().map(|(node_type, shape)| {
+        let shapes = features.shapes().map(|(node_type, content, shape)| {
             let before = first;
             first += shape[0] * shape[1];
-            (node_type, shape, before)
+            (node_type, content, shape, before)
         });
         let shapes: Vec<_> = shapes.collect();
         if is_copied {
             let values = features.f32s();
-            let copied = shapes.into_iter().map(|(node_type, shape, first)| {
-                (node_type, Self::new(values[first..first + shape[0] * shape[1]].to_vec(), &shape))
+            let copied = shapes.into_iter().map(|(node_type, content, shape, first)| {
+                (node_type, content, Self::new(values[first..first + shape[0] * shape[1]].to_vec(), &shape))
             });
             return copied.collect();
         }
         let start = features.bytes_mut().as_mut_ptr().cast::<f32>();
         let leased = Arc::new(OfProcess::new(leased));
-        let shared = shapes.into_iter().map(|(node_type, shape, first)| {
-            (node_type, Self::at(start.wrapping_add(first), Box::new(leased.clone()), &shape))
+        let shared = shapes.into_iter().map(|(node_type, content, shape, first)| {
+            (node_type, content, Self::at(start.wrapping_add(first), Box::new(leased.clone()), &shape))
         });
         shared.collect()
     }

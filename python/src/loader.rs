@@ -237,7 +237,7 @@ impl PreparedBatch for Prepared {
         if let Some(links) = self.links {
             links.put(&dict)?;
         }
-        for (name, (_, features)) in ["x", "x_aggregated"].into_iter().zip(Array::features(self.batch, leases)) {
+        for (name, (.., features)) in ["x", "x_aggregated"].into_iter().zip(Array::features(self.batch, leases)) {
             dict.set_item(name, features)?;
         }
         Ok(dict)

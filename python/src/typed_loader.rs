@@ -1,11 +1,11 @@
 //! Minibatches of graphs with types.
 
-use std::{mem, sync::Arc, thread};
+use std::{collections::BTreeMap, mem, sync::Arc, thread};
 
 use grappa_engine::{
     Batch, Block, Minibatch, NodeId, Progress, Result, Store,
     io::heap,
-    sample::{Fanouts, GraphShape, Join, LoaderOptions, Sampler, Seeds, view::shape_of},
+    sample::{Fanouts, GraphShape, Join, LoaderOptions, Sampler, Seeds, feed::RowContent, view::shape_of},
     store::Graph,
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
@@ -300,13 +300,20 @@ impl PreparedBatch for Prepared {
             }
             of_types.push(entries);
         }
-        for (node_type, features) in Array::features(batch, leases) {
-            of_types[node_type].set_item("x", features)?;
+        let mut aggregates = BTreeMap::new();
+        for (node_type, content, rows) in Array::features(batch, leases) {
+            match content {
+                RowContent::Features => of_types[node_type].set_item("x", rows)?,
+                RowContent::Aggregates(relation) => drop(aggregates.insert(relation, rows)),
+            }
         }
         dict.set_item("types", of_types)?;
         let mut of_relations = reserved(relations.len(), SEEDS).map_err(exception)?;
-        for part in relations {
+        for (number, part) in relations.into_iter().enumerate() {
             let entries = PyDict::new(py);
+            if let Some(rows) = aggregates.remove(&number) {
+                entries.set_item("x_aggregated", rows)?;
+            }
             match part.edges {
                 RelationEdges::Hops(coo) => coo.put(&entries)?,
                 RelationEdges::Blocks(blocks) => {

@@ -291,6 +291,33 @@ def test_halo_nodes_have_neighbors_and_seeds_are_weighted_by_coverage(data, grap
         grappa.pyg.NeighborLoader(graph, [2], ["paper", "author"], correction="node", **options)
 
 
+@pytest.mark.parametrize("options", [{}, {"partitions": 3}, {"memory": "4MiB"}])
+def test_the_first_hop_of_each_relation_is_computed_once(data, tmp_path, options):
+    graph = grappa.ingest(data, out=tmp_path / "graph.grappa")
+    with pytest.raises(grappa.Error, match=r"mean of author:writes:paper.*`grappa-store preaggregate"):
+        next(iter(grappa.pyg.NeighborLoader(graph, [2], ("paper", "train"), first_hop="mean")))
+    assert graph.preaggregate("mean", relation="author:writes:paper")["relations"] == ["author:writes:paper"]
+    assert len(graph.preaggregate("mean")["relations"]) == 3
+    with pytest.raises(grappa.Error, match="these aggregates exist"):
+        graph.preaggregate("mean")
+    with pytest.raises(grappa.Error, match="there is no such relation; it has author:writes:paper"):
+        graph.preaggregate("mean", relation="reads")
+    graph.verify()
+    loader = grappa.pyg.NeighborLoader(graph, [2], ("paper", "train"), batch_size=64, first_hop="mean", **options)
+    for batch in loader:
+        for edge_type in data.edge_types:
+            source, _, destination = edge_type
+            if source == "venue":
+                assert "x_aggregated" not in batch[edge_type]
+                continue
+            row, col = data[edge_type].edge_index
+            count = torch.zeros(data[destination].num_nodes).index_add(0, col, torch.ones(len(col)))
+            sums = torch.zeros(len(count), data[source].num_features).index_add(0, col, data[source].x[row])
+            means = sums / count.clamp(min=1)[:, None]
+            assert torch.allclose(batch[edge_type].x_aggregated, means[batch[destination].n_id], atol=1e-5)
+        assert torch.equal(batch["paper"].x, data["paper"].x[batch["paper"].n_id])
+
+
 def test_one_type_and_one_relation_are_a_graph_too(tmp_path):
     data = HeteroData()
     data["user"].x = torch.arange(8.0).view(4, 2)

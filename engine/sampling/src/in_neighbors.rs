@@ -228,7 +228,7 @@ impl<'a> InNeighbors<'a> {
     /// # Errors
     /// As [`InNeighbors::with_sources`].
     pub fn sources_of(&self, set: &NodeSet, threads: usize, progress: &dyn Progress) -> Result<NodeSet> {
-        let grown = GrowingSet::new(set.universe());
+        let grown = GrowingSet::new(self.chunks.source_nodes());
         self.add_sources(&grown, set, threads, progress)?;
         Ok(grown.finish())
     }

@@ -65,7 +65,8 @@ fn aggregate<R: Reduce>(
     budget: Budget,
     sink: &mut Sink<'_>,
 ) -> Result<()> {
-    let graph = WholeGraph { store, rows, edge_values: EdgeValues::Nothing, budget, scratch: Some(store.path()) };
+    let scratch = Some(store.path());
+    let graph = WholeGraph { relation: store.into(), rows, edge_values: EdgeValues::Nothing, budget, scratch };
     graph.run(reduce, first, &Silent, sink).map(drop)
 }
 

@@ -333,7 +333,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         }
         // With more memory, rows may be streamed from their own files and not from a copy: the rows of all nodes, in which up to an eighth is
         // padding.
-        let sources = self.aggregation.store.manifest().nodes;
+        let sources = self.aggregation.store.source_nodes();
         let stride = self.blocks.stride + self.blocks.stride / 8;
         // An upper bound for blocks of any size of the bytes of far edges per destination.
         let width = self.reduce.edge_width();

@@ -5,7 +5,7 @@ use std::{ops::Range, path::Path, slice::ChunksExact};
 use grappa_formats::NodeId;
 use grappa_io::{Error, Position, Result, ledger::Lease, progress::Progress};
 use grappa_sampling::{EdgeValues, InNeighbors, NodeSet};
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::{MappedChunks, Relation};
 
 use super::{
     aggregation::{Aggregation, Sink},
@@ -23,9 +23,9 @@ const RESULT_BYTES: usize = 1 << 20;
 /// In graphs with few large degrees, most nodes have no in-edges or no out-edges. The former have the same result, and the rows of the
 /// latter are not needed. If rows are read many times, those that are needed are copied to a scratch file first.
 pub struct WholeGraph<'a> {
-    /// The graph.
-    pub store: &'a Store,
-    /// The rows of all nodes.
+    /// The edges, and the nodes at their ends.
+    pub relation: Relation<'a>,
+    /// The rows of all sources.
     pub rows: &'a dyn NodeRows,
     /// The values of edges that the reduction takes. The store has them.
     pub edge_values: EdgeValues,
@@ -51,30 +51,31 @@ impl WholeGraph<'_> {
         progress: &dyn Progress,
         sink: &mut Sink<'_>,
     ) -> Result<Vec<Lease>> {
-        if !self.store.manifest().is_whole() {
+        let Relation { edges: store, .. } = self.relation;
+        if !store.manifest().is_whole() {
             let problem =
                 "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
-            return Err(Error::input(self.store.path(), Position::Whole, problem));
+            return Err(Error::input(store.path(), Position::Whole, problem));
         }
-        let nodes = self.store.manifest().nodes;
+        let nodes = store.manifest().nodes;
         if first == nodes {
             // An earlier run made all.
             return Ok(Vec::new());
         }
-        let all = NodeSet::all(nodes);
-        let chunks = MappedChunks::open(self.store)?;
+        let (all_sources, all) = (NodeSet::all(store.source_nodes()), NodeSet::all(nodes));
+        let chunks = MappedChunks::open(store)?;
         let lists = InNeighbors::all(&chunks).with_values(self.edge_values);
-        let sets = 2 * NodeSet::bytes_of(nodes);
+        let sets = NodeSet::bytes_of(store.source_nodes()) + NodeSet::bytes_of(nodes);
         let destinations = match sets <= SETS.bytes(self.budget.memory) {
             true => lists.destinations(self.budget.threads)?,
-            false => all.clone(),
+            false => all,
         };
         let set_bytes = if destinations.is_all() { 0 } else { sets };
         // A larger budget may be the first that holds sets, which take at most their share of it.
         let mut aggregation = Aggregation {
-            store: self.store,
+            store,
             lists,
-            sources: &all,
+            sources: &all_sources,
             rows: self.rows,
             destinations: &destinations,
             budget: Budget { memory: self.budget.memory - set_bytes, ..self.budget },

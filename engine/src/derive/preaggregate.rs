@@ -13,6 +13,8 @@
 //! The next run continues a killed one: it keeps complete files of the same kind. The result has the same bytes for any
 //! memory and any number of threads. A run that finds the disk full removes its files, so that other programs can write.
 //!
+//! Of a graph with node types, each relation whose sources have features has aggregates of its own, in its folder.
+//!
 //! Two renames replace existing aggregates: `mean` becomes `mean.old.partial`, which is removed at the end, and
 //! `mean.partial` becomes `mean`. A run that is killed in between leaves a store without aggregates, and everything that the
 //! next run needs to finish at once.
@@ -33,7 +35,7 @@ use grappa_io::{
 };
 use grappa_sampling::EdgeValues;
 use grappa_storage::{
-    MappedChunks, Store,
+    MappedChunks, Relation, Store,
     aggregates::{folder, manifest_digest, partial_folder},
     feature_rows::FeatureRowsWriter,
     files, no_features,
@@ -72,7 +74,7 @@ impl AggregateOptions {
 /// The result of [`preaggregate`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Aggregated {
-    /// Nodes; each has one row.
+    /// Nodes; each has one row. A node counts once for each relation into its type.
     pub nodes: u64,
     /// Length of the files in bytes.
     pub bytes: u64,
@@ -87,7 +89,7 @@ pub struct Aggregated {
 /// # Errors
 /// If the store has no features.
 pub fn aggregate_bytes(store: &Store, with_features: bool) -> Result<u64> {
-    Ok(store.manifest().nodes * u64::from(layout(store, None, with_features)?.stride))
+    Ok(store.manifest().nodes * u64::from(layout(store.into(), None, with_features)?.stride))
 }
 
 /// Whether training with this memory should have features beside its aggregates: if both exceed it, their rows are read from
@@ -96,14 +98,20 @@ pub fn wants_features_beside(feature_bytes: u64, memory: u64) -> bool {
     feature_bytes.saturating_mul(2) > memory
 }
 
-/// Computes pre-aggregated features and adds them to the store. [`crate::aggregate`] says how often the features of the
-/// whole graph are read.
+/// Computes pre-aggregated features of a relation, or of a store, and adds them to it. [`crate::aggregate`] says how often the features of
+/// all sources are read.
 ///
 /// # Errors
-/// If there are some and `replace` is not set, the store has no features or is a slice, a weighted kind cannot take the weights of its
-/// edges or they have none, features that should follow are computed or of another type, the memory or the disk is too small, the
+/// If there are some and `replace` is not set, the sources have no features, the store is a slice, GCN's kinds meet a relation of two types, a
+/// weighted kind cannot take the weights of its edges or they have none, features that should follow are computed or of another type, the memory or the disk is too small, the
 /// stored type cannot hold a value, or a file cannot be read or written. Finished files stay for the next run, unless the disk is full or the type has to change.
-pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
+pub fn preaggregate<'a>(
+    relation: impl Into<Relation<'a>>,
+    options: &AggregateOptions,
+    progress: &dyn Progress,
+) -> Result<Aggregated> {
+    let relation = relation.into();
+    let store = relation.edges;
     let target = folder(store, options.kind);
     let old = with_suffix(&target, files::AGGREGATES_OLD);
     if target.exists() {
@@ -111,9 +119,10 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         durable::remove_folder(&old)?;
     }
     check_absent(&target, options.replace)?;
+    check_ends(relation, options.kind)?;
     check_weights(store, options.kind)?;
-    let layout = layout(store, options.dtype, options.with_features)?;
-    let features = store_features(store)?;
+    let layout = layout(relation, options.dtype, options.with_features)?;
+    let features = store_features(relation.sources)?;
     let partial = partial_folder(store, options.kind);
     let lock = FolderLock::wait(&partial)?.watch(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
@@ -126,7 +135,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         false => FeatureRowsWriter::new(store, &partial, layout),
     };
     let made =
-        check_disk(store, layout, &partial).and_then(|()| make(store, options, &*features, &mut writer, progress));
+        check_disk(store, layout, &partial).and_then(|()| make(relation, options, &*features, &mut writer, progress));
     let AggregateFiles { files, chunks_kept, memory } = match made {
         Err(error) if error.is_disk_full() => {
             drop(writer);
@@ -175,12 +184,13 @@ struct AggregateFiles {
 
 /// Computes the missing rows and writes the index.
 fn make(
-    store: &Store,
+    relation: Relation<'_>,
     options: &AggregateOptions,
     features: &dyn NodeRows,
     writer: &mut FeatureRowsWriter,
     progress: &dyn Progress,
 ) -> Result<AggregateFiles> {
+    let store = relation.edges;
     let first = writer.keep_finished(options.budget.threads, progress)?;
     let chunks_kept = writer.finished().len() as u32;
     let sums = weight_sums(store, options)?;
@@ -200,7 +210,7 @@ fn make(
         true => EdgeValues::Weight,
         false => EdgeValues::Nothing,
     };
-    let graph = |rows| WholeGraph { store, rows, edge_values, budget, scratch: Some(&folder) };
+    let graph = |rows| WholeGraph { relation, rows, edge_values, budget, scratch: Some(&folder) };
     let aggregation = match options.kind {
         AggregateKind::Mean => graph(features).run(&Mean { width }, first, progress, sink),
         AggregateKind::Sum => graph(features).run(&Sum { width }, first, progress, sink),
@@ -228,6 +238,20 @@ fn make(
     };
     durable::write_file(&writer.folder().join(files::AGGREGATE_INDEX), &index.encode())?;
     Ok(AggregateFiles { files, chunks_kept, memory })
+}
+
+/// Fails if a kind takes the in-degrees of sources, and these are not those of the relation.
+fn check_ends(relation: Relation<'_>, kind: AggregateKind) -> Result<()> {
+    match kind {
+        AggregateKind::Gcn | AggregateKind::WeightedGcn if !relation.joins_one_type() => Err(Error::conflict(
+            format!(
+                "{}: {kind} divides by the in-degrees of both ends of an edge, and this relation joins nodes of two types",
+                relation.edges.path().display()
+            ),
+            "use --kind mean or sum",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Fails if a weighted kind finds edges without weights.
@@ -316,7 +340,8 @@ fn check_absent(target: &Path, replace: bool) -> Result<()> {
     Ok(())
 }
 
-fn layout(store: &Store, dtype: Option<FeatureDtype>, with_features: bool) -> Result<FeatureLayout> {
+fn layout(relation: Relation<'_>, dtype: Option<FeatureDtype>, with_features: bool) -> Result<FeatureLayout> {
+    let Relation { sources: store, edges, .. } = relation;
     let Some(spec) = &store.manifest().features else {
         return Err(no_features(store.path()));
     };
@@ -324,6 +349,9 @@ fn layout(store: &Store, dtype: Option<FeatureDtype>, with_features: bool) -> Re
         return Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim));
     }
     let problem = match dtype {
+        _ if store.path() != edges.path() => {
+            "the features of a graph with node types are apart from its relations".to_owned()
+        }
         _ if store.manifest().stored_features().is_none() => {
             "the features of the store are computed, not stored".to_owned()
         }

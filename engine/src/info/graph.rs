@@ -8,8 +8,8 @@ use grappa_storage::{Graph, Store};
 use serde::Serialize;
 
 use super::{
-    EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, bytes, bytes_beside_members, edge_features_info, features_info,
-    ids_name, labels_name, recipe_json, self_loops_name, splits_info,
+    AggregatesInfo, EdgeFeaturesInfo, FeaturesInfo, SplitsInfo, aggregates, bytes, bytes_beside_members,
+    edge_features_info, features_info, ids_name, labels_name, recipe_json, self_loops_name, splits_info,
 };
 
 /// The description of a graph. Field names are the keys of the JSON object that `grappa-store info --json` prints.
@@ -93,6 +93,8 @@ pub struct RelationInfo {
     pub dedup: bool,
     /// How self-loops were treated: `keep`, `drop` or `add`.
     pub self_loops: &'static str,
+    /// Pre-aggregated features of the sources.
+    pub aggregates: Vec<AggregatesInfo>,
     /// Length of its files in bytes.
     pub bytes: u64,
 }
@@ -108,7 +110,8 @@ pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
     let relations = graph.relations().iter().enumerate().map(|(number, store)| {
         let RelationEntry { source, name, destination, reverse_of, .. } = &manifest.relations[number];
         let [source, destination] = [source, destination].map(|&end| manifest.node_types[end as usize].name.clone());
-        let file_bytes = bytes(store, 0)?;
+        let aggregates = aggregates(graph.relation(number))?;
+        let file_bytes = bytes(store, aggregates.iter().map(|of_kind| of_kind.bytes).sum())?;
         let Manifest { edges, edges_read, rejected, weighted, edge_options, .. } = *store.manifest();
         Ok(RelationInfo {
             name: manifest.relation_name(number),
@@ -124,6 +127,7 @@ pub fn graph_info(graph: &Graph, path: &Path) -> Result<GraphInfo> {
             undirected: edge_options.undirected,
             dedup: edge_options.dedup,
             self_loops: self_loops_name(edge_options.self_loops),
+            aggregates,
             bytes: file_bytes.total,
         })
     });

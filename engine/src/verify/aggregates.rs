@@ -6,15 +6,21 @@ use grappa_formats::{
     ChunkId,
     aggregates::{AggregateFile, AggregateKind},
     chunks::ChunkMap,
-    manifest::Manifest,
+    manifest::{FeatureSpec, Manifest},
 };
 use grappa_io::{Error, Result};
 use grappa_storage::{aggregates, files};
 
 use super::check::StoreCheck;
 
-/// Checks the index of a kind, and the headers of the files that it lists.
-pub(super) fn indexed(check: &StoreCheck<'_>, manifest: &Manifest, chunks: &ChunkMap, kind: AggregateKind) {
+/// Checks the index of a kind, and the headers of the files that it lists. Their rows reduce `features`.
+pub(super) fn indexed(
+    check: &StoreCheck<'_>,
+    manifest: &Manifest,
+    features: Option<&FeatureSpec>,
+    chunks: &ChunkMap,
+    kind: AggregateKind,
+) {
     let folder = check.root.join(files::AGGREGATES).join(kind.name());
     check.looked_at(fs::metadata(folder.join(files::AGGREGATE_INDEX)).map_or(0, |m| m.len()));
     let index = match aggregates::read_index(check.root, kind, chunks) {
@@ -36,8 +42,7 @@ pub(super) fn indexed(check: &StoreCheck<'_>, manifest: &Manifest, chunks: &Chun
             Ok((_, meta)) => metas.push((path, (meta.layout, meta.with_features))),
         }
     }
-    let of_store = manifest.features.as_ref();
-    let (dim, dtype) = (of_store.map(|spec| spec.dim), of_store.map(|spec| spec.dtype));
+    let (dim, dtype) = (features.map(|spec| spec.dim), features.map(|spec| spec.dtype));
     let first = metas.first().map(|(_, meta)| *meta);
     for (path, meta) in &metas {
         let (layout, with_features) = *meta;

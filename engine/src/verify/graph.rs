@@ -4,7 +4,7 @@ use std::{path::Path, sync::PoisonError};
 
 use grappa_formats::{
     graph::GraphManifest,
-    manifest::{Manifest, Sources},
+    manifest::{FeatureSpec, Manifest, Sources},
 };
 use grappa_io::{Error, Result, progress::Progress, regular};
 use grappa_sampling::partition::ChunkTables;
@@ -50,9 +50,12 @@ fn members(graph: &GraphManifest, check: &StoreCheck<'_>, threads: usize, report
             check.problem(&name, 0, "this is no part of the graph; remove it".to_owned());
         }
     }
-    let mut manifests = Vec::new();
-    for (folder, digest) in &all {
-        manifests.push(member(check, folder, *digest, threads, report)?);
+    let mut manifests: Vec<Option<Manifest>> = Vec::new();
+    for (number, (folder, digest)) in all.iter().enumerate() {
+        let relation = number.checked_sub(graph.node_types.len()).map(|number| &graph.relations[number]);
+        let sources = relation.and_then(|relation| manifests[relation.source as usize].as_ref());
+        let features = sources.and_then(|sources| sources.features.clone());
+        manifests.push(member(check, folder, *digest, features.as_ref(), threads, report)?);
     }
     for (number, entry) in graph.relations.iter().enumerate() {
         let [source, destination] = [entry.source, entry.destination].map(|end| manifests[end as usize].as_ref());
@@ -90,11 +93,12 @@ fn all_assignments(check: &StoreCheck<'_>, tables: Option<&ChunkTables<'_>>) -> 
     Ok(())
 }
 
-/// Checks a member as a store. Returns its manifest, unless it can't be read.
+/// Checks a member as a store. `features` are those of the sources of a relation. Returns its manifest, unless it can't be read.
 fn member(
     graph: &StoreCheck<'_>,
     folder: &str,
     digest: u64,
+    features: Option<&FeatureSpec>,
     threads: usize,
     report: &mut VerifyReport,
 ) -> Result<Option<Manifest>> {
@@ -109,7 +113,7 @@ fn member(
                 );
                 check.problem(files::MANIFEST, DIGEST_OFFSET, problem);
             }
-            check.store(&manifest, threads)?;
+            check.store(&manifest, features, threads)?;
             Some(manifest)
         }
         Err(error) => {

@@ -31,7 +31,7 @@ use grappa_formats::{
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
-    manifest::{ExternalIds, FeatureSource, FileEntry, Manifest, Sources},
+    manifest::{ExternalIds, FeatureSource, FeatureSpec, FileEntry, Manifest, Sources},
     permutation_table::{ENTRY_BYTES, PermutationTable, PermutationTableMeta},
     splits,
 };
@@ -63,7 +63,7 @@ pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<Ve
     }
     let check = StoreCheck::new(path, progress);
     match read_manifest(path) {
-        Ok(manifest) => check.store(&manifest, threads)?,
+        Ok(manifest) => check.store(&manifest, manifest.features.as_ref(), threads)?,
         // Without a manifest, which files should exist is unknown, but those that exist have checksums.
         Err(error @ Error::Format { .. }) => {
             check.failed(files::MANIFEST, error);
@@ -96,7 +96,8 @@ enum WorkUnit<'a> {
 }
 
 impl StoreCheck<'_> {
-    fn store(&self, manifest: &Manifest, threads: usize) -> Result<()> {
+    /// Checks the store. `features` are those that its pre-aggregated features reduce.
+    fn store(&self, manifest: &Manifest, features: Option<&FeatureSpec>, threads: usize) -> Result<()> {
         for problem in files::disagreements(manifest) {
             self.problem(files::MANIFEST, 64, problem);
         }
@@ -176,7 +177,7 @@ impl StoreCheck<'_> {
                     self.content(manifest, files::SCHEMA, |_| read_schema(self.root, manifest).map(drop));
                 }
                 WorkUnit::Assignment(path) => assignments::assignment(self, manifest, path),
-                WorkUnit::Aggregates(kind) => aggregates::indexed(self, manifest, &chunks, kind),
+                WorkUnit::Aggregates(kind) => aggregates::indexed(self, manifest, features, &chunks, kind),
                 WorkUnit::AggregatesOf(kind, chunk, file) => aggregates::of_chunk(self, &chunks, kind, chunk, &file),
                 WorkUnit::Other(entry) => drop(self.file(entry)),
             }

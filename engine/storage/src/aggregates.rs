@@ -1,4 +1,5 @@
-//! Pre-aggregated features of a store.
+//! Pre-aggregated features: for each destination of a relation, the features of its in-neighbors. They are in the folder of the relation,
+//! which is that of a store without types.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,7 @@ use grappa_formats::{
     ChunkId, FormatError,
     aggregates::{AggregateFile, AggregateIndex, AggregateKind},
     chunks::ChunkMap,
-    container::FileKind,
+    container::{self, FileKind},
     features::{FeatureLayout, FeaturesMeta},
 };
 use grappa_io::{
@@ -15,7 +16,7 @@ use grappa_io::{
     regular,
 };
 
-use crate::{Store, feature_rows, files, writer::with_suffix};
+use crate::{Relation, Store, feature_rows, files, writer::with_suffix};
 
 /// The files of pre-aggregated features of one kind. No file stays open.
 #[derive(Debug)]
@@ -28,9 +29,10 @@ pub struct Aggregates {
 }
 
 impl Aggregates {
-    /// Finds the pre-aggregated features of a store, and checks the header of each file. None if the store has none of this
-    /// kind.
-    pub fn open(store: &Store, kind: AggregateKind) -> Result<Option<Self>> {
+    /// Finds the pre-aggregated features of a relation, and checks the header of each file. None if there are none of this kind.
+    pub fn open<'a>(relation: impl Into<Relation<'a>>, kind: AggregateKind) -> Result<Option<Self>> {
+        let relation = relation.into();
+        let store = relation.edges;
         let folder = folder(store, kind);
         if !folder.exists() {
             return Ok(None);
@@ -44,7 +46,7 @@ impl Aggregates {
                 continue;
             };
             let (file, meta) = open_file(&folder, store.chunks(), chunk, entry)?;
-            check_layout(store, &meta).map_err(Error::format(file.path()))?;
+            check_layout(relation.sources, &meta).map_err(Error::format(file.path()))?;
             let found = (meta.layout, meta.with_features);
             if *layout.get_or_insert(found) != found {
                 let problem = "the feature rows have another layout than in the chunks before";
@@ -86,21 +88,21 @@ impl Aggregates {
     }
 }
 
-/// Fails if rows could not be aggregates of the store's features.
-fn check_layout(store: &Store, meta: &FeaturesMeta) -> std::result::Result<(), FormatError> {
-    let features = store.manifest().features.as_ref();
+/// Fails if rows could not be aggregates of the features of `sources`.
+fn check_layout(sources: &Store, meta: &FeaturesMeta) -> std::result::Result<(), FormatError> {
+    let features = sources.manifest().features.as_ref();
     let features = features.map(|spec| (spec.dim, spec.dtype));
     let (dim, dtype) = (meta.layout.dim, meta.layout.dtype);
     match features {
-        Some((of_store, _)) if of_store != dim => {
-            let problem = format!("the rows have {dim} values, and the features of the store {of_store}");
+        Some((of_sources, _)) if of_sources != dim => {
+            let problem = format!("the rows have {dim} values, and the features of the sources {of_sources}");
             Err(FormatError::invalid(88, problem))
         }
-        Some((_, of_store)) if meta.with_features && of_store != dtype => {
+        Some((_, of_sources)) if meta.with_features && of_sources != dtype => {
             let problem = format!(
-                "features of type {} follow the rows, and the store's features have {}",
+                "features of type {} follow the rows, and the features of the sources have {}",
                 dtype.name(),
-                of_store.name()
+                of_sources.name()
             );
             Err(FormatError::invalid(96, problem))
         }
@@ -150,8 +152,10 @@ pub fn read_index(root: &Path, kind: AggregateKind, chunks: &ChunkMap) -> Result
     AggregateIndex::decode(&bytes, kind, manifest_digest(root)?, chunks.chunks()).map_err(Error::format(&path))
 }
 
-/// The digest of the manifest of the store at `root`.
+/// The digest of the manifest of the store, or of the member of a graph, at `root`.
 pub fn manifest_digest(root: &Path) -> Result<u64> {
     let path = root.join(files::MANIFEST);
-    Ok(ContainerFile::open(&path, FileKind::MANIFEST)?.digest())
+    let is_member = regular::read(&path).map(|bytes| container::is_of_kind(&bytes, FileKind::MEMBER))?;
+    let kind = if is_member { FileKind::MEMBER } else { FileKind::MANIFEST };
+    Ok(ContainerFile::open(&path, kind)?.digest())
 }

@@ -3,6 +3,7 @@
 use std::{
     ops::Range,
     path::{Path, PathBuf},
+    ptr,
     sync::Arc,
 };
 
@@ -37,6 +38,30 @@ pub struct Graph {
     relations: Vec<Arc<Store>>,
     positions: Positions,
     assignment: Assignment,
+}
+
+/// A relation of a graph, with the types that it joins. A store without types is all three.
+#[derive(Debug, Clone, Copy)]
+pub struct Relation<'a> {
+    /// The type of its sources.
+    pub sources: &'a Store,
+    /// Its edges. The nodes of this store are the destinations.
+    pub edges: &'a Store,
+    /// The type of its destinations.
+    pub destinations: &'a Store,
+}
+
+impl Relation<'_> {
+    /// Whether both ends are nodes of one type.
+    pub fn joins_one_type(&self) -> bool {
+        ptr::eq(self.sources, self.destinations)
+    }
+}
+
+impl<'a> From<&'a Store> for Relation<'a> {
+    fn from(store: &'a Store) -> Self {
+        Self { sources: store, edges: store, destinations: store }
+    }
 }
 
 /// The positions of the nodes of all types: the nodes of the first type come first, then those of the second, and so on. Of a graph with
@@ -198,5 +223,20 @@ impl Graph {
     /// The relations, in the order of the manifest.
     pub fn relations(&self) -> &[Arc<Store>] {
         &self.relations
+    }
+
+    /// A relation with the types that it joins.
+    ///
+    /// # Panics
+    /// If there is no such relation.
+    pub fn relation(&self, number: usize) -> Relation<'_> {
+        let RelationEntry { source, destination, .. } = self.manifest.relations[number];
+        let [sources, destinations] = [source, destination].map(|end| &*self.node_types[end as usize]);
+        Relation { sources, edges: &self.relations[number], destinations }
+    }
+
+    /// The relations whose sources have features, so that these can be pre-aggregated.
+    pub fn relations_with_features(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.relations.len()).filter(|&number| self.relation(number).sources.manifest().features.is_some())
     }
 }

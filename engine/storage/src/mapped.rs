@@ -27,6 +27,7 @@ pub struct MappedChunks {
     /// By number; only for chunks that a slice does not have.
     halo_degrees: Vec<Option<HaloDegrees>>,
     map: ChunkMap,
+    source_nodes: u64,
     edges: u64,
     /// Set if the lists are small: whether the system was asked to read them.
     small: Option<Once>,
@@ -58,6 +59,7 @@ impl MappedChunks {
             chunks,
             halo_degrees,
             map,
+            source_nodes: store.source_nodes(),
             edges: store.manifest().edges,
             small: (bytes <= small_bytes).then(Once::new),
         })
@@ -66,6 +68,11 @@ impl MappedChunks {
     /// The nodes of each chunk.
     pub fn map(&self) -> &ChunkMap {
         &self.map
+    }
+
+    /// The number of nodes from which edges may come.
+    pub fn source_nodes(&self) -> u64 {
+        self.source_nodes
     }
 
     /// Number of edges of the graph.

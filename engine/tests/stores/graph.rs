@@ -7,15 +7,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::verify::verify;
-use grappa_formats::{ChunkId, EdgePart, NodeId, manifest::ExternalIds};
+use grappa_engine::{
+    aggregate::Budget,
+    derive::preaggregate::{AggregateOptions, preaggregate},
+    info::graph_info,
+    verify::verify,
+};
+use grappa_formats::{ChunkId, EdgePart, NodeId, aggregates::AggregateKind, manifest::ExternalIds};
 use grappa_ingestion::ingest::{
     Assign, EdgeSplit, GraphIngestOptions, NodeTypeIngest, RelationIngest, Resources, SplitFile, ingest_graph,
 };
 use grappa_input::OnBadLine;
 use grappa_io::{Error, map::Access, progress::Silent};
 use grappa_sampling::links::{PartEdges, Positives};
-use grappa_storage::{ExternalId, Graph, Store};
+use grappa_storage::{ExternalId, Graph, Store, aggregates::Aggregates};
 
 use crate::common::{files_of, interrupted};
 
@@ -491,4 +496,71 @@ fn a_damaged_member_is_a_problem_of_the_graph() {
     fs::rename(options.out.join("relation-0"), options.out.join("relation-9")).unwrap();
     let found: Vec<_> = problems().into_iter().map(|problem| problem.file).collect();
     assert_eq!(found, ["relation-0/manifest", "relation-9"]);
+}
+
+/// The rows of pre-aggregated features, in the order of nodes.
+fn rows_of(aggregates: &Aggregates) -> Vec<Vec<f32>> {
+    let layout = aggregates.layout();
+    let rows = aggregates.files().iter().flatten().flat_map(|file| {
+        let payload = file.open().unwrap().read_payload().unwrap();
+        let rows = payload.chunks_exact(layout.stride as usize).map(|row| {
+            let mut values = vec![0.0; layout.dim as usize];
+            layout.decode_row(row, &mut values);
+            values
+        });
+        rows.collect::<Vec<_>>()
+    });
+    rows.collect()
+}
+
+#[test]
+fn each_relation_is_preaggregated_from_the_features_of_its_sources() {
+    let papers = Papers::new();
+    let mut options = papers.options();
+    options.node_types[1].nodes.layout.chunks = Some(3);
+    ingest_graph(&options, &Silent).unwrap();
+    let graph = Graph::open(&options.out).unwrap();
+    let numbers: Vec<usize> = graph.relations_with_features().collect();
+    assert_eq!(numbers, [1, 2], "authors have no features");
+    let edges = edges_of(&graph);
+    for (number, budget) in numbers.into_iter().zip([Budget::new(64 << 20, 2), Budget::new(3 << 19, 1)]) {
+        let making = AggregateOptions::new(AggregateKind::Mean, budget);
+        let relation = graph.relation(number);
+        assert_eq!(Aggregates::open(relation, AggregateKind::Mean).unwrap().map(|_| ()), None);
+        let made = preaggregate(relation, &making, &Silent).unwrap();
+        assert_eq!(made.nodes, relation.destinations.manifest().nodes);
+        let rows = rows_of(&Aggregates::open(relation, AggregateKind::Mean).unwrap().unwrap());
+        let mut sums = vec![[0.0; 3]; made.nodes as usize];
+        for (source, target) in &edges[&graph.manifest().relation_name(number)] {
+            let target = ExternalId::Integer(target.parse().unwrap());
+            let sum = &mut sums[relation.destinations.node(&target).unwrap().unwrap().0 as usize];
+            let k = (source.parse::<u64>().unwrap() - 17) / 1_000_003;
+            *sum = [sum[0] + year(k) as f32, sum[1] + k as f32 + 0.5, sum[2] + 1.0];
+        }
+        for (row, [years, scores, count]) in rows.iter().zip(&sums) {
+            let expected = if *count > 0.0 { [years / count, scores / count] } else { [0.0; 2] };
+            assert!(row.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs()), "{row:?} {expected:?}");
+        }
+        assert!(matches!(preaggregate(relation, &making, &Silent), Err(Error::Input { .. })), "they exist");
+    }
+    assert_eq!(verify(&options.out, 2, &Silent).unwrap().problems, []);
+    let info = graph_info(&graph, &options.out).unwrap();
+    let kinds: Vec<usize> = info.relations.iter().map(|relation| relation.aggregates.len()).collect();
+    assert_eq!(kinds, [0, 1, 1]);
+    let refused = |number, kind, part: &str| {
+        let making = AggregateOptions { replace: true, ..AggregateOptions::new(kind, Budget::new(1 << 24, 1)) };
+        let error = preaggregate(graph.relation(number), &making, &Silent).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(0, AggregateKind::Mean, "has no features");
+    refused(2, AggregateKind::Gcn, "this relation joins nodes of two types");
+    refused(2, AggregateKind::WeightedMean, "takes the weights of edges");
+    // Both ends are papers.
+    let gcn = AggregateOptions::new(AggregateKind::Gcn, Budget::new(1 << 24, 1));
+    preaggregate(graph.relation(1), &gcn, &Silent).unwrap();
+    // A file of another relation is none of these.
+    let of_kind = |number: usize| options.out.join(format!("relation-{number}/aggregates/mean/chunk-0"));
+    fs::copy(of_kind(1), of_kind(2)).unwrap();
+    let found: Vec<_> = verify(&options.out, 2, &Silent).unwrap().problems;
+    assert!(found.iter().any(|problem| problem.file.starts_with("relation-2/aggregates/mean")), "{found:?}");
 }

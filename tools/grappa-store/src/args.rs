@@ -285,6 +285,10 @@ pub struct PreaggregateArgs {
     /// Reduction over the in-neighbors
     #[arg(long, value_name = "KIND", value_parser = explained(AggregateKind::ALL, AggregateKind::name, aggregate_help))]
     pub kind: AggregateKind,
+    /// In a graph with several node types: the relation whose sources are aggregated, such as author:writes:paper [default: all whose
+    /// sources have features]
+    #[arg(long, value_name = "NAME")]
+    pub relation: Option<String>,
     /// Type of a stored value [default: the type of the features]
     #[arg(long, value_parser = dtypes())]
     pub dtype: Option<FeatureDtype>,

@@ -22,7 +22,7 @@ use grappa_engine::{
 };
 use serde::Serialize;
 
-use crate::args;
+use crate::{args, members};
 
 /// Names of files that would be text, and promise another format.
 const OTHER_FORMATS: [&str; 7] = ["npz", "gz", "zst", "zip", "pt", "json", "feather"];
@@ -106,38 +106,18 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
 /// The store, or the node type or relation of a graph.
 fn opened(options: &args::ExportArgs) -> anyhow::Result<Arc<Store>> {
     let graph = Graph::open(&options.store)?;
-    let manifest = graph.manifest();
-    let types: Vec<_> = manifest.node_types.iter().map(|entry| entry.name.clone()).collect();
-    let relations: Vec<_> = (0..manifest.relations.len()).map(|number| manifest.relation_name(number)).collect();
     let found = match (&options.node_type, &options.relation) {
-        (Some(name), _) => types.iter().position(|other| other == name).map(|number| &graph.node_types()[number]),
-        (None, Some(name)) => {
-            let is_named = |number: &usize| relations[*number] == *name || manifest.relations[*number].name == *name;
-            let named: Vec<usize> = (0..relations.len()).filter(is_named).collect();
-            if let [first, _, ..] = named[..] {
-                bail!(
-                    "--relation {}: several relations have this name; give --relation {}",
-                    printable(name),
-                    relations[first]
-                );
-            }
-            named.first().map(|&number| &graph.relations()[number])
-        }
-        (None, None) if !graph.has_types() => graph.node_types().first(),
+        (Some(name), _) => &graph.node_types()[members::node_type(&graph, name)?],
+        (None, Some(name)) => &graph.relations()[members::relation(&graph, name)?],
+        (None, None) if !graph.has_types() => &graph.node_types()[0],
         (None, None) => bail!(
             "{}: the graph has several node types or relations; name one with --type {} or --relation {}",
             options.store.display(),
-            printable(&types[0]),
-            relations.first().map_or("NAME", String::as_str)
+            printable(&graph.manifest().node_types[0].name),
+            members::relations(&graph).first().map_or("NAME", String::as_str)
         ),
     };
-    found.cloned().with_context(|| {
-        let place = options.store.display();
-        match &options.node_type {
-            Some(name) => format!("{place}: there is no node type {}; it has {}", printable(name), types.join(", ")),
-            None => format!("{place}: there is no such relation; it has {}", relations.join(", ")),
-        }
-    })
+    Ok(found.clone())
 }
 
 /// What to export, and the name of its file.

@@ -39,7 +39,7 @@ impl Summary for ShownGraph {
         );
         let types = ["node type", "nodes", "ids", "features", "labels", "train", "val", "test", "bytes"];
         let types = [types.map(str::to_owned).to_vec()].into_iter().chain(info.node_types.iter().map(type_row));
-        let relations = ["relation", "edges", "weights", "features", "reverse of", "bytes"];
+        let relations = ["relation", "edges", "weights", "features", "pre-aggregated", "reverse of", "bytes"];
         let relations =
             [relations.map(str::to_owned).to_vec()].into_iter().chain(info.relations.iter().map(relation_row));
         let tables = [types.collect::<Vec<_>>(), relations.collect()].map(|rows| aligned(&rows, &[]).join("\n"));
@@ -77,6 +77,11 @@ fn relation_row(of: &RelationInfo) -> Vec<String> {
         of.edges.to_string(),
         if of.weighted { "yes" } else { "" }.to_owned(),
         features.unwrap_or_default(),
+        of.aggregates
+            .iter()
+            .map(|of_kind| format!("{} ({})", of_kind.kind, of_kind.dtype))
+            .collect::<Vec<_>>()
+            .join(", "),
         of.reverse_of.as_ref().map_or_else(String::new, |name| printable(name).into_owned()),
         ByteSize(of.bytes).to_string(),
     ]

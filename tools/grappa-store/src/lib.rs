@@ -5,6 +5,7 @@ mod args;
 mod export;
 mod graph_info;
 mod info;
+mod members;
 mod partitions;
 mod place;
 mod plan;

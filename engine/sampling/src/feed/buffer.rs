@@ -7,11 +7,11 @@ use grappa_io::{Result, arena::Arena};
 use super::{
     options::{OutputDtype, RegisterMemory, Registration},
     reserve::MemoryReserve,
-    rows::RowFormat,
+    rows::{RowContent, RowFormat},
 };
 
 /// The features of the nodes of a minibatch, a row-major matrix without gaps for each node type that has features. If pre-aggregated
-/// features were requested, a second matrix of the same shape follows.
+/// features were requested, a matrix of them follows for each relation into the type whose sources have features.
 ///
 /// The memory starts at a page. It is filled again after the batch is dropped, so it is registered with a device only
 /// once.
@@ -29,6 +29,7 @@ pub struct FeatureBuffer {
 #[derive(Debug, Clone, Copy)]
 struct Matrix {
     node_type: usize,
+    content: RowContent,
     rows: usize,
     dim: usize,
 }
@@ -48,6 +49,7 @@ impl FeatureBuffer {
     ) -> Result<Self> {
         let matrices = format.columns.iter().map(|column| Matrix {
             node_type: column.row_type.node_type,
+            content: column.content,
             rows: 0,
             dim: column.stored.dim as usize,
         });
@@ -93,7 +95,7 @@ impl FeatureBuffer {
         self.matrices[0].rows
     }
 
-    /// Number of matrices: 2 if pre-aggregated features were requested, otherwise one for each type that has features.
+    /// Number of matrices. In a store without types: 2 if pre-aggregated features were requested, otherwise 1.
     pub fn columns(&self) -> usize {
         self.matrices.len()
     }
@@ -103,14 +105,15 @@ impl FeatureBuffer {
         self.matrices[0].dim
     }
 
-    /// The node type of each matrix, its rows, and the values in a row.
-    pub fn shapes(&self) -> impl ExactSizeIterator<Item = (usize, [usize; 2])> + '_ {
-        self.matrices.iter().map(|matrix| (matrix.node_type, [matrix.rows, matrix.dim]))
+    /// The node type of each matrix, its content, its rows, and the values in a row.
+    pub fn shapes(&self) -> impl ExactSizeIterator<Item = (usize, RowContent, [usize; 2])> + '_ {
+        self.matrices.iter().map(|matrix| (matrix.node_type, matrix.content, [matrix.rows, matrix.dim]))
     }
 
     /// The bytes of the features of a node type, row by row, and the number of values in a row. None if its nodes have none.
     pub fn of_type(&self, node_type: usize) -> Option<(&[u8], usize)> {
-        let column = self.matrices.iter().position(|matrix| matrix.node_type == node_type)?;
+        let is_wanted = |matrix: &Matrix| matrix.node_type == node_type && matrix.content == RowContent::Features;
+        let column = self.matrices.iter().position(is_wanted)?;
         Some((&self.arena[self.place(column)], self.matrices[column].dim))
     }
 

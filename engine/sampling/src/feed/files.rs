@@ -1,6 +1,6 @@
 //! The files of feature rows, and the location of each row in them.
 
-use std::{fs::File, ops::Range, os::unix::fs::FileExt, sync::Arc};
+use std::{collections::BTreeMap, fs::File, ops::Range, os::unix::fs::FileExt, sync::Arc};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
@@ -14,7 +14,7 @@ use grappa_io::{
 };
 use grappa_storage::{Graph, aggregates::Aggregates, files};
 
-use super::rows::{Column, RowFormat};
+use super::rows::{Column, RowContent, RowFormat};
 
 /// The files of a store's features, and of its pre-aggregated features if they are requested.
 #[derive(Debug)]
@@ -71,21 +71,23 @@ pub(super) struct FileRow {
 }
 
 impl RowFiles {
-    /// Opens the feature files of the columns of `format`, and the files of `aggregates`, which are columns of the first type. Rows must
-    /// have the layouts of the manifests.
-    pub fn open(graph: &Graph, format: &RowFormat, aggregates: Option<&Aggregates>) -> Result<Self> {
+    /// Opens the feature files of the columns of `format`, and the files of the `aggregates` of relations. Rows must have the layouts of the
+    /// manifests.
+    pub fn open(graph: &Graph, format: &RowFormat, aggregates: &BTreeMap<usize, Aggregates>) -> Result<Self> {
         let mut opened = Opened::default();
-        let side_by_side = aggregates.is_some_and(Aggregates::with_features);
-        let columns = match aggregates {
-            Some(aggregates) if side_by_side => Self::side_by_side(aggregates, &mut opened)?,
-            aggregates => {
-                let of_features = &format.columns[..format.columns.len() - usize::from(aggregates.is_some())];
-                let features = of_features.iter().map(|column| Self::features(graph, column, &mut opened));
-                let mut columns = features.collect::<Result<Vec<_>>>()?;
-                if let Some(aggregates) = aggregates {
-                    columns.push(Self::aggregates(aggregates, &mut opened)?);
-                }
-                columns
+        // Those of a store without types.
+        let beside = aggregates.values().find(|aggregates| aggregates.with_features());
+        let side_by_side = beside.is_some();
+        let columns = match beside {
+            Some(aggregates) => Self::side_by_side(graph, aggregates, &format.columns[0], &mut opened)?,
+            None => {
+                let columns = format.columns.iter().map(|column| match column.content {
+                    RowContent::Features => Self::features(graph, column, &mut opened),
+                    RowContent::Aggregates(relation) => {
+                        Self::aggregates(graph, &aggregates[&relation], column, &mut opened)
+                    }
+                });
+                columns.collect::<Result<_>>()?
             }
         };
         Ok(Self {
@@ -117,15 +119,24 @@ impl RowFiles {
         Ok(ColumnFiles { layout, offset: 0, locations })
     }
 
-    fn aggregates(aggregates: &Aggregates, opened: &mut Opened) -> Result<ColumnFiles> {
-        let files = aggregates.files().iter();
-        let locations = files.map(|file| file.as_ref().map(|file| opened.add(&file.open()?)).transpose());
-        Ok(ColumnFiles { layout: aggregates.layout(), offset: 0, locations: locations.collect::<Result<_>>()? })
+    fn aggregates(graph: &Graph, aggregates: &Aggregates, column: &Column, opened: &mut Opened) -> Result<ColumnFiles> {
+        let positions = graph.positions();
+        let mut locations = vec![None; positions.chunks().chunks() as usize];
+        let of_type = &mut locations[positions.chunks_of(column.row_type.node_type).start as usize..];
+        for (location, file) in of_type.iter_mut().zip(aggregates.files()) {
+            *location = file.as_ref().map(|file| opened.add(&file.open()?)).transpose()?;
+        }
+        Ok(ColumnFiles { layout: aggregates.layout(), offset: 0, locations })
     }
 
     /// Features and pre-aggregated features of the same files.
-    fn side_by_side(aggregates: &Aggregates, opened: &mut Opened) -> Result<Vec<ColumnFiles>> {
-        let aggregates = Self::aggregates(aggregates, opened)?;
+    fn side_by_side(
+        graph: &Graph,
+        aggregates: &Aggregates,
+        column: &Column,
+        opened: &mut Opened,
+    ) -> Result<Vec<ColumnFiles>> {
+        let aggregates = Self::aggregates(graph, aggregates, column, opened)?;
         let features = ColumnFiles {
             layout: aggregates.layout,
             offset: aggregates.layout.features_offset() as u64,

@@ -70,6 +70,7 @@ pub use self::{
     part::{Division, Part, Seeded},
     partitions::{BatchPlace, MinibatchOptions, PartitionBatches},
     resident_rows::ResidentRows,
+    rows::RowContent,
     source::BatchSource,
     stats::{FeedStats, Stall},
 };

@@ -1,7 +1,7 @@
 //! Opens a feed: measures the batches, divides the memory and loads the resident rows.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Condvar, Mutex, atomic::AtomicBool},
 };
 
@@ -33,7 +33,7 @@ use super::{
     pool::{Pool, PoolRows, geometry::PoolGeometry},
     reserve::MemoryReserve,
     resident::Resident,
-    rows::{RowFormat, RowType},
+    rows::{RowContent, RowFormat, RowType},
     sharing::{Room, SharedRows},
     source::BatchSource,
     state::State,
@@ -52,7 +52,8 @@ struct FeedInputs {
     options: FeedOptions,
     /// None if there are no features.
     format: Option<RowFormat>,
-    aggregates: Option<Aggregates>,
+    /// By relation.
+    aggregates: BTreeMap<usize, Aggregates>,
     /// None if no rows are stored.
     stored: Option<StoredDemand>,
 }
@@ -123,7 +124,7 @@ impl FeedPlan {
             let with_part = shared_budget(&requested, &demand, format.as_ref(), rows, host);
             match &stored {
                 Some(StoredDemand { files, owned, .. }) => {
-                    let identity = identity(&graph, aggregates.as_ref())?;
+                    let identity = identity(&graph, &aggregates)?;
                     let room = Room { for_all: budget.resident_bytes > 0, for_part: with_part.is_some() };
                     shared = SharedRows::agree(host, files, owned, identity, room)?;
                 }
@@ -214,21 +215,29 @@ impl FeedInputs {
         }
         let is_stored = |node_type: &usize| types[*node_type].manifest().stored_features().is_some();
         let is_stored = !with_features.is_empty() && with_features.iter().all(is_stored);
-        let aggregates = options.rows.aggregates.map(|kind| open_aggregates(&types[0], kind, is_stored)).transpose()?;
+        let aggregates = match options.rows.aggregates {
+            Some(kind) => open_aggregates(graph, kind, is_stored)?,
+            None => BTreeMap::new(),
+        };
         let format = (!with_features.is_empty()).then(|| {
-            let of_type = |&node_type: &usize| {
-                let spec = types[node_type].manifest().features.as_ref().expect("chosen because it has features");
-                (RowType { node_type, start: graph.positions().range(node_type).start }, RowFormat::features(spec))
-            };
-            let mut columns: Vec<_> = with_features.iter().map(of_type).collect();
-            columns.extend(aggregates.as_ref().map(|aggregates| (columns[0].0, aggregates.layout())));
-            RowFormat::new(&columns, options.rows.output)
+            let columns = (0..types.len()).flat_map(|node_type| {
+                let row_type = RowType { node_type, start: graph.positions().range(node_type).start };
+                let spec = types[node_type].manifest().features.as_ref().filter(|_| options.rows.features);
+                let features = spec.map(|spec| (row_type, RowContent::Features, RowFormat::features(spec)));
+                let into_type = aggregates.iter().filter(move |(relation, _)| {
+                    graph.manifest().relations[**relation].destination as usize == node_type
+                });
+                let aggregates =
+                    into_type.map(move |(&relation, rows)| (row_type, RowContent::Aggregates(relation), rows.layout()));
+                features.into_iter().chain(aggregates)
+            });
+            RowFormat::new(&columns.collect::<Vec<_>>(), options.rows.output)
         });
         let stored = match &format {
             Some(format) if is_stored => {
-                let files = RowFiles::open(graph, format, aggregates.as_ref())?;
+                let files = RowFiles::open(graph, format, &aggregates)?;
                 let owned: BTreeSet<_> = owned.iter().copied().collect();
-                let of_types = with_features.iter().flat_map(|&node_type| {
+                let of_types = format.types().flat_map(|RowType { node_type, .. }| {
                     let first = graph.positions().chunks_of(node_type).start;
                     types[node_type].feature_chunks().map(move |chunk| ChunkId(first + chunk.0))
                 });
@@ -289,9 +298,9 @@ fn shared_budget(
 }
 
 /// Names the rows of a feed, so that processes do not share rows of different stores.
-fn identity(graph: &Graph, aggregates: Option<&Aggregates>) -> Result<u64> {
-    let kind =
-        aggregates.map_or(0, |aggregates| 2 + 2 * aggregates.kind() as u64 + u64::from(aggregates.with_features()));
+fn identity(graph: &Graph, aggregates: &BTreeMap<usize, Aggregates>) -> Result<u64> {
+    let first = aggregates.values().next();
+    let kind = first.map_or(0, |aggregates| 2 + 2 * aggregates.kind() as u64 + u64::from(aggregates.with_features()));
     let digests = graph.node_types().iter().map(|store| manifest_digest(store.path()));
     let digests = digests.collect::<Result<Vec<_>>>()?;
     Ok(random::combine(digests.into_iter().reduce(random::combine).expect("a graph has a type"), kind))
@@ -309,22 +318,30 @@ fn pool_rows(
     Ok(PoolRows { geometry, slots, coalescing_gap_bytes: gap.into() })
 }
 
-fn open_aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Result<Aggregates> {
+/// The pre-aggregated features of all relations whose sources have features.
+fn open_aggregates(graph: &Graph, kind: AggregateKind, is_stored: bool) -> Result<BTreeMap<usize, Aggregates>> {
+    let path = graph.path().display();
     if !is_stored {
         return Err(Error::conflict(
             format!(
-                "{}: pre-aggregated features are delivered with stored features only, and features are computed or not \
-                 requested here",
-                store.path().display()
+                "{path}: pre-aggregated features are delivered with stored features only, and features are computed or not \
+                 requested here"
             ),
             "sample without pre-aggregated features",
         ));
     }
-    Aggregates::open(store, kind)?.ok_or_else(|| {
-        Error::missing(
-            format!("pre-aggregated features of kind {kind}"),
-            store.path(),
-            format!("make them with `grappa-store preaggregate {} --kind {kind}`", store.path().display()),
-        )
-    })
+    let opened = graph.relations_with_features().map(|number| {
+        let aggregates = Aggregates::open(graph.relation(number), kind)?.ok_or_else(|| {
+            let missing = match graph.has_types() {
+                true => {
+                    format!("pre-aggregated features of kind {kind} of {}", graph.manifest().relation_name(number))
+                }
+                false => format!("pre-aggregated features of kind {kind}"),
+            };
+            let remedy = format!("make them with `grappa-store preaggregate {path} --kind {kind}`");
+            Error::missing(missing, graph.path(), remedy)
+        })?;
+        Ok((number, aggregates))
+    });
+    opened.collect()
 }

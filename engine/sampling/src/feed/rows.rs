@@ -7,9 +7,9 @@ use grappa_formats::{
 
 use super::options::OutputDtype;
 
-/// The columns of rows: a node's features, and its pre-aggregated features if they are requested. Node types have columns of their own.
-/// Each column has its own files. In memory the columns of a node are adjacent. Batches have the first column of all nodes of its type,
-/// then the second.
+/// The columns of rows: a node's features, and if they are requested, its pre-aggregated features of each relation into its type. Node types
+/// have columns of their own. Each column has its own files. In memory the columns of a node are adjacent. Batches have the first column of
+/// all nodes of its type, then the second.
 #[derive(Debug, Clone)]
 pub(super) struct RowFormat {
     /// In the order of types.
@@ -24,10 +24,20 @@ pub(super) struct RowType {
     pub start: u64,
 }
 
+/// The content of a row, or of a column of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowContent {
+    /// The features of a node.
+    Features,
+    /// The pre-aggregated features of its in-neighbors by this relation.
+    Aggregates(usize),
+}
+
 /// The format of one column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column {
     pub row_type: RowType,
+    pub content: RowContent,
     pub stored: FeatureLayout,
     pub output: OutputDtype,
     /// The offset of the column in a slot, in bytes: a multiple of 8.
@@ -35,13 +45,13 @@ pub(super) struct Column {
 }
 
 impl RowFormat {
-    /// Rows whose columns have these layouts, in the order of types. The columns of a type have the same number of values.
-    pub fn new(stored: &[(RowType, FeatureLayout)], output: OutputDtype) -> Self {
+    /// Rows whose columns have these layouts, in the order of types.
+    pub fn new(stored: &[(RowType, RowContent, FeatureLayout)], output: OutputDtype) -> Self {
         let mut end = (None, 0);
-        let columns = stored.iter().map(|&(row_type, stored)| {
+        let columns = stored.iter().map(|&(row_type, content, stored)| {
             let offset = if end.0 == Some(row_type.node_type) { end.1 } else { 0 };
             end = (Some(row_type.node_type), offset + stored.row_bytes().next_multiple_of(8));
-            Column { row_type, stored, output, offset }
+            Column { row_type, content, stored, output, offset }
         });
         Self { columns: columns.collect() }
     }

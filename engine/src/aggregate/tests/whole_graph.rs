@@ -18,7 +18,7 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
     let mean = Mean { width: DIM };
     for (memory, is_copied) in [(1 << 20, false), (5_000, true)] {
         let graph = WholeGraph {
-            store: &store,
+            relation: (&store).into(),
             rows: &*features,
             edge_values: EdgeValues::Nothing,
             budget: Budget { memory, threads: 2 },

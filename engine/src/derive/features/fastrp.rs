@@ -103,7 +103,8 @@ pub fn make(
     let hops = options.hop_weights.len();
     // The last hop holds most beside the aggregation. A budget that suffices for it suffices for all.
     let beside = out.memory().max(FeatureRowsWriter::memory_of(layout)) + Sum::memory_of(options);
-    let graph = WholeGraph { store, rows: &scaled, edge_values: EdgeValues::Nothing, budget, scratch: None };
+    let graph =
+        WholeGraph { relation: store.into(), rows: &scaled, edge_values: EdgeValues::Nothing, budget, scratch: None };
     let whole_budget = || Error::in_budget(budget.memory, |least| least + beside);
     for hop in 1..hops {
         let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);

@@ -1,6 +1,6 @@
 //! The reads of a window, and the rows that they bring.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, iter, sync::Arc};
 
 use grappa_formats::{ChunkId, NodeId, aggregates::AggregateKind, manifest::FeatureDtype};
 use grappa_io::{
@@ -17,6 +17,7 @@ use super::{
 use crate::feed::{
     OutputDtype,
     pool::{Pool, PoolClock, PoolLookup, geometry::PoolGeometry},
+    rows::{RowContent, RowType},
     tests::{NODES, aggregate, append_aggregates, rows, stored},
 };
 
@@ -78,16 +79,17 @@ impl TestPool {
             Aggregates::open(&store, kind).unwrap().unwrap()
         });
         let layout = store.features(ChunkId(0)).unwrap().unwrap().meta().layout;
-        let columns: Vec<_> = [layout]
-            .into_iter()
-            .chain(aggregates.as_ref().map(Aggregates::layout))
-            .map(|layout| (crate::feed::rows::RowType::default(), layout))
+        let aggregates: BTreeMap<_, _> = aggregates.into_iter().map(|aggregates| (0, aggregates)).collect();
+        let aggregated = aggregates.iter().map(|(&number, rows)| (RowContent::Aggregates(number), rows.layout()));
+        let columns: Vec<_> = iter::once((RowContent::Features, layout))
+            .chain(aggregated)
+            .map(|(content, layout)| (RowType::default(), content, layout))
             .collect();
         let format = RowFormat::new(&columns, OutputDtype::F32);
         let geometry = PoolGeometry::for_rows(rows);
         Self {
             _folder: folder,
-            files: RowFiles::open(&grappa_storage::Graph::from_store(&store), &format, aggregates.as_ref()).unwrap(),
+            files: RowFiles::open(&grappa_storage::Graph::from_store(&store), &format, &aggregates).unwrap(),
             store,
             pool: Pool::new(geometry).unwrap(),
             rows: PoolRows {

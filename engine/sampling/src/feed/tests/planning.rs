@@ -1,10 +1,13 @@
 //! Batches that are as large as the pool allows get slots, whatever had slots when they were planned first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use grappa_io::slots::Slots;
 
-use super::{rows::RowType, *};
+use super::{
+    rows::{RowContent, RowType},
+    *,
+};
 use crate::feed::{
     access::StoredRows,
     files::RowFiles,
@@ -26,10 +29,10 @@ struct Planning {
 impl Planning {
     fn new(store: &Arc<Store>, rows: usize, coalescing_gap_bytes: u64) -> Self {
         let layout = RowFormat::features(store.manifest().features.as_ref().unwrap());
-        let format = RowFormat::new(&[(RowType::default(), layout)], OutputDtype::F32);
+        let format = RowFormat::new(&[(RowType::default(), RowContent::Features, layout)], OutputDtype::F32);
         let geometry = PoolGeometry::for_rows(rows);
         let rows = StoredRows {
-            files: RowFiles::open(&grappa_storage::Graph::from_store(store), &format, None).unwrap(),
+            files: RowFiles::open(&grappa_storage::Graph::from_store(store), &format, &BTreeMap::new()).unwrap(),
             resident: None,
             pool: Some(PoolRows {
                 geometry,
