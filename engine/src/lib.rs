@@ -135,7 +135,7 @@
 //!
 //! ```
 //! # let (cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{Silent, Store, place::{PlaceOptions, SliceEdges, place}};
+//! use grappa_engine::{Graph, Silent, Store, place::{PlaceOptions, SliceEdges, place}};
 //!
 //! let options = PlaceOptions {
 //!     chunks: vec![0..=3],
@@ -147,7 +147,7 @@
 //!     resume: false,
 //!     replace: false,
 //! };
-//! let placed = place(&store, &options, &Silent)?;
+//! let placed = place(&Graph::open(store.path())?, &options, &Silent)?;
 //! assert_eq!(placed.chunks_present, 4);
 //! assert_eq!(Store::open(&options.out)?.present_nodes(), placed.nodes_present);
 //! # Ok::<(), grappa_engine::Error>(())

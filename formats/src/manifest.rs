@@ -128,7 +128,8 @@ pub const EDGE_FEATURES: &str = "edge-features";
 pub struct ChunkEntry {
     /// Whether the chunk's files are in the store. A slice has only some chunks of its graph.
     pub present: bool,
-    /// Whether a slice has the features of a chunk that is not present, for halo nodes. False if the chunk is present.
+    /// Whether a slice has the features of a chunk that is not present, for halo nodes. False if the chunk is present. Of a relation: the
+    /// pre-aggregated features, if there are some.
     pub halo: bool,
     /// Whether a slice also has the in-degrees of such a chunk.
     pub halo_degrees: bool,
@@ -414,7 +415,8 @@ impl Manifest {
             0,
             "{present} chunks present with edges from {source_chunks} make more than {BUCKETS_MAX} edge buckets"
         );
-        let may_be_halo = self.stored_features().is_some();
+        // Those of a relation have pre-aggregated features.
+        let may_be_halo = self.stored_features().is_some() || matches!(self.sources, Sources::Type(_));
         let mut edges = 0u64;
         for (i, chunk) in self.chunks.iter().enumerate() {
             let buckets = if chunk.present { source_chunks } else { 0 };

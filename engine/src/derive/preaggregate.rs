@@ -342,16 +342,21 @@ fn check_absent(target: &Path, replace: bool) -> Result<()> {
 
 fn layout(relation: Relation<'_>, dtype: Option<FeatureDtype>, with_features: bool) -> Result<FeatureLayout> {
     let Relation { sources: store, edges, .. } = relation;
+    let is_member = store.path() != edges.path();
     let Some(spec) = &store.manifest().features else {
-        return Err(no_features(store.path()));
+        return Err(match is_member {
+            true => Error::conflict(
+                format!("{}: the sources of this relation have no features", edges.path().display()),
+                "choose a relation whose sources have features, or ingest the graph with features of that type",
+            ),
+            false => no_features(store.path()),
+        });
     };
     if !with_features {
         return Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim));
     }
     let problem = match dtype {
-        _ if store.path() != edges.path() => {
-            "the features of a graph with node types are apart from its relations".to_owned()
-        }
+        _ if is_member => "the features of a graph with node types are apart from its relations".to_owned(),
         _ if store.manifest().stored_features().is_none() => {
             "the features of the store are computed, not stored".to_owned()
         }

@@ -44,8 +44,12 @@ pub struct NodeTypeInfo {
     pub name: String,
     /// Number of nodes.
     pub nodes: u64,
-    /// Number of chunks.
+    /// Number of chunks. Those of the first type come first among the chunks of the graph.
     pub chunks: u32,
+    /// Chunks whose files exist; fewer than `chunks` in a slice.
+    pub chunks_present: u32,
+    /// Other chunks whose features a slice has, for halo nodes.
+    pub chunks_halo: u32,
     /// The kind of external ids: `dense`, `sparse` or `string`.
     pub ids: &'static str,
     /// The features, if there are any.
@@ -155,6 +159,8 @@ fn node_type_info(name: &str, store: &Store) -> Result<NodeTypeInfo> {
         name: name.to_owned(),
         nodes: manifest.nodes,
         chunks: store.chunks().chunks(),
+        chunks_present: store.present_chunks().count() as u32,
+        chunks_halo: manifest.chunks.iter().filter(|entry| entry.halo).count() as u32,
         ids: ids_name(manifest),
         features: features_info(manifest, &file_bytes),
         feature_names: schema.feature_names(),

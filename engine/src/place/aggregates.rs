@@ -49,6 +49,8 @@ pub(super) fn files_of(index: &AggregateIndex) -> impl Iterator<Item = FileEntry
 pub(super) fn write_index(folder: &StoreFolder, index: &AggregateIndex, manifest: &Manifest) -> Result<()> {
     let index = AggregateIndex { manifest_digest: manifest.digest(), ..index.clone() };
     let of_kind = folder.path().join(path_of(index.kind));
+    // A slice of a graph may have no chunk of a type.
+    durable::create_folder(&of_kind)?;
     durable::write_file(&of_kind.join(files::AGGREGATE_INDEX), &index.encode())?;
     durable::sync_folder(&of_kind)
 }

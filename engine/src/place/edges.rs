@@ -1,7 +1,7 @@
 //! The adjacency lists of a slice that has only edges between nodes of its own chunks.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     str::FromStr,
     sync::{Mutex, PoisonError},
@@ -16,7 +16,7 @@ use grappa_io::{
 };
 use grappa_storage::{
     Store, files,
-    writer::{AdjacencyWriter, StoreFolder},
+    writer::{AdjacencyWriter, EndChunks, StoreFolder},
 };
 
 use super::record::{ChunkEdges, RELEASE_ROWS, Record};
@@ -69,7 +69,9 @@ pub(super) const FILES: [&str; 4] = ["edges", "degrees", "weights", files::EDGE_
 /// Writes adjacency lists without the edges from chunks that the slice lacks.
 pub(super) struct EdgesInside<'a> {
     pub store: &'a Store,
-    /// Whether the slice has each chunk.
+    /// The chunks of the slice.
+    pub chunks: BTreeSet<u32>,
+    /// Whether the slice has each chunk that edges come from.
     pub is_present: Vec<bool>,
     pub threads: usize,
     pub progress: &'a dyn Progress,
@@ -100,9 +102,8 @@ impl EdgesInside<'_> {
         journal: &Journal,
         done: BTreeMap<u32, ChunkEdges>,
     ) -> Result<BTreeMap<u32, ChunkEdges>> {
-        let present = (0..).map(ChunkId).zip(&self.is_present).filter(|(_, present)| **present);
-        let missing: Vec<ChunkId> =
-            present.map(|(chunk, _)| chunk).filter(|chunk| !done.contains_key(&chunk.0)).collect();
+        let missing = self.chunks.iter().filter(|&chunk| !done.contains_key(chunk));
+        let missing: Vec<ChunkId> = missing.copied().map(ChunkId).collect();
         let bytes = missing.iter().map(|&chunk| self.bytes_of(chunk)).sum();
         self.progress.stage("writing edges between the chunks", Some(bytes));
         let done = Mutex::new(done);
@@ -122,10 +123,11 @@ impl EdgesInside<'_> {
     }
 
     fn chunk(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkEntry, Vec<WrittenFile>)> {
-        let (map, files) = (self.store.chunks(), self.store.chunk_in_order(chunk)?);
+        let ends = EndChunks { destinations: self.store.chunks(), sources: self.store.source_chunks() };
+        let files = self.store.chunk_in_order(chunk)?;
         let (rows, weights, features) = (files.rows(), files.weights(), files.edge_features());
         let layout = features.as_ref().map(|features| features.meta().layout);
-        let mut writer = AdjacencyWriter::create(folder, map, chunk, weights.is_some(), layout)?;
+        let mut writer = AdjacencyWriter::create(folder, ends, chunk, weights.is_some(), layout)?;
         let (mut sources, mut kept_weights, mut list_weights) = (Vec::new(), Vec::new(), Vec::new());
         let mut kept_features: Vec<u8> = Vec::new();
         let stride = layout.map_or(1, |layout| layout.stride as usize);
@@ -146,7 +148,7 @@ impl EdgesInside<'_> {
                     None => &[],
                 };
                 for (at, source) in list.iter().enumerate() {
-                    if self.is_present[map.chunk_of(NodeId(source)).0 as usize] {
+                    if self.is_present[ends.sources.chunk_of(NodeId(source)).0 as usize] {
                         sources.push(source);
                         kept_weights.extend(list_weights.get(at));
                         kept_features.extend(rows_of_list.chunks_exact(stride).nth(at).into_iter().flatten());

@@ -14,11 +14,15 @@
 //! removed. Between file systems they are copied. Every file is read once for the comparison. The slice has the node ids of the whole
 //! store, and the pre-aggregated features of its nodes, which aggregate over the whole graph. It may have the features, pre-aggregated
 //! features and in-degrees of other chunks, too, for halo nodes. Assignments stay behind.
+//!
+//! A slice of a graph with node types has a slice of each member, one after the other.
 
 mod aggregates;
 mod degrees;
 mod edges;
+mod graph;
 mod record;
+mod slice;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +38,7 @@ use grappa_formats::{
     ChunkId,
     aggregates::AggregateIndex,
     container::FileKind,
-    manifest::{ChunkEntry, FileEntry, Manifest, SplitEntry},
+    manifest::{ChunkEntry, FileEntry, Manifest, Sources, SplitEntry},
 };
 use grappa_io::{
     Error, Result,
@@ -47,7 +51,7 @@ use grappa_io::{
     text, workers,
 };
 use grappa_storage::{
-    Store,
+    Graph, Store,
     aggregates::manifest_digest,
     files,
     writer::{JOURNAL, StoreFolder, finished},
@@ -59,6 +63,7 @@ use self::{
     degrees::HaloDegrees,
     edges::EdgesInside,
     record::{Finished, Record},
+    slice::{MemberSlice, SliceChunks},
 };
 
 /// Bytes that are copied between two reports of progress.
@@ -114,18 +119,41 @@ pub struct Placed {
     pub bytes: u64,
 }
 
-/// Makes a store of some chunks of `store`.
+/// Makes a store of some chunks of a store. Of a graph with node types, makes a graph: its chunks are those of all types, and an edge is in
+/// the chunk of its destination.
 ///
 /// # Errors
-/// If the store lacks a chunk, `out` exists, the disk is too small, or a file cannot be read or written or is damaged. After an I/O
+/// If the graph lacks a chunk, `out` exists, the disk is too small, or a file cannot be read or written or is damaged. After an I/O
 /// error the unfinished store stays, and a run with `options.resume` continues it.
-pub fn place(store: &Store, options: &PlaceOptions, progress: &dyn Progress) -> Result<Placed> {
-    let placement = Placement::new(store, options, progress)?;
+pub fn place(graph: &Graph, options: &PlaceOptions, progress: &dyn Progress) -> Result<Placed> {
+    workers::check_threads(options.threads)?;
+    let slice = SliceChunks::new(graph, options)?;
+    let placements = slice.members(graph).into_iter().map(|member| Placement::new(member, options, progress));
+    let placements = placements.collect::<Result<Vec<_>>>()?;
     let out = Destination { path: &options.out, replaces: options.replace };
     StoreFolder::check(out)?;
-    placement.check_disk()?;
+    check_disk(graph, &placements, options)?;
     let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
-    placement.run(&folder).map_err(|error| folder.failed(begun, error))
+    let placed = match &placements[..] {
+        [store] if !graph.has_types() => store.run(&folder).map(|(_, placed)| placed),
+        members => graph::place_members(graph, members, &folder),
+    };
+    placed.map_err(|error| folder.failed(begun, error))
+}
+
+/// Fails if the files that must be copied or written do not fit the disk.
+fn check_disk(graph: &Graph, placements: &[Placement<'_>], options: &PlaceOptions) -> Result<()> {
+    let target = durable::parent(&options.out);
+    let is_copied = options.copy || device(graph.path())? != device(target)?;
+    let bytes = placements.iter().map(|placement| placement.new_bytes(is_copied)).sum::<u64>();
+    match free_disk_bytes(target) {
+        // A resumed run has written a part already.
+        Some(free) if !options.resume && bytes > free => Err(Error::conflict(
+            format!("the chunks take {}, and {} are free in {}", ByteSize(bytes), ByteSize(free), target.display()),
+            "free some, place fewer chunks, or choose a --to on the disk of the store, where files are linked",
+        )),
+        _ => Ok(()),
+    }
 }
 
 struct Placement<'a> {
@@ -152,19 +180,8 @@ struct Done {
 }
 
 impl<'a> Placement<'a> {
-    fn new(store: &'a Store, options: &'a PlaceOptions, progress: &'a dyn Progress) -> Result<Self> {
-        workers::check_threads(options.threads)?;
-        // A range may be longer than memory.
-        for range in &options.chunks {
-            store.span(ChunkId(*range.end()))?;
-        }
-        let chosen_chunks: BTreeSet<u32> = options.chunks.iter().cloned().flatten().collect();
-        if chosen_chunks.is_empty() {
-            return Err(Error::out_of_range("--chunks", "at least one chunk", "none"));
-        }
-        for &chunk in &chosen_chunks {
-            store.span(ChunkId(chunk))?;
-        }
+    fn new(member: MemberSlice<'a>, options: &'a PlaceOptions, progress: &'a dyn Progress) -> Result<Self> {
+        let MemberSlice { store, chunks, halo, sources } = member;
         let mut manifest = store.manifest().clone();
         if options.edges == SliceEdges::Inside && !manifest.held_out().is_empty() {
             return Err(Error::conflict(
@@ -172,14 +189,15 @@ impl<'a> Placement<'a> {
                 "place all edges (--edges all), or ingest without --edge-split",
             ));
         }
-        let halo = if options.halo_features { halo_chunks(store, options, &chosen_chunks)? } else { BTreeSet::new() };
         let mut degrees = HaloDegrees { store, chunks: BTreeSet::new(), threads: options.threads, progress };
         for (chunk, entry) in (0..).zip(&mut manifest.chunks) {
-            if chosen_chunks.contains(&chunk) {
+            if chunks.contains(&chunk) {
                 continue;
             }
             *entry = ChunkEntry::absent(halo.contains(&chunk));
+            // Only layers of one node type take the in-degrees of sources.
             if entry.halo
+                && manifest.sources == Sources::Nodes
                 && let Some(must_write) = HaloDegrees::must_write(store, ChunkId(chunk))?
             {
                 entry.halo_degrees = true;
@@ -187,16 +205,17 @@ impl<'a> Placement<'a> {
             }
         }
         manifest.edges = manifest.chunks.iter().map(|entry| entry.edges).sum();
-        let inside = (options.edges == SliceEdges::Inside).then(|| EdgesInside {
+        let inside = (options.edges == SliceEdges::Inside && manifest.sources != Sources::None).then(|| EdgesInside {
             store,
-            is_present: manifest.chunks.iter().map(|entry| entry.present).collect(),
+            chunks: chunks.clone(),
+            is_present: (0..store.source_chunks().chunks()).map(|chunk| sources.contains(&chunk)).collect(),
             threads: options.threads,
             progress,
         });
         let mut written: BTreeSet<String> = manifest.splits.iter().map(|entry| files::split(&entry.name)).collect();
         written.extend(degrees.chunks.iter().map(|&chunk| files::of_chunk(ChunkId(chunk), "degrees")));
         if inside.is_some() {
-            let chunks = chosen_chunks.iter().copied().map(ChunkId);
+            let chunks = chunks.iter().copied().map(ChunkId);
             written.extend(chunks.flat_map(|chunk| edges::FILES.map(|name| files::of_chunk(chunk, name))));
         }
         let shared = files::required(&manifest).into_iter().filter(|(path, _)| !written.contains(path));
@@ -211,10 +230,8 @@ impl<'a> Placement<'a> {
         chunks.filter(|(_, entry)| entry.present).map(|(chunk, _)| chunk)
     }
 
-    /// Fails if the files that must be copied or written do not fit the disk.
-    fn check_disk(&self) -> Result<()> {
-        let target = durable::parent(&self.options.out);
-        let is_copied = self.options.copy || device(self.store.path())? != device(target)?;
+    /// The bytes of the files that are copied, if they are, or written.
+    fn new_bytes(&self, is_copied: bool) -> u64 {
         let mut bytes = match is_copied {
             true => self.shared.iter().map(|(file, _)| file.bytes).sum(),
             false => 0,
@@ -222,18 +239,11 @@ impl<'a> Placement<'a> {
         if let Some(inside) = &self.inside {
             bytes += self.present().map(|chunk| inside.bytes_of(chunk)).sum::<u64>();
         }
-        bytes += self.degrees.bytes();
-        match free_disk_bytes(target) {
-            // A resumed run has written a part already.
-            Some(free) if !self.options.resume && bytes > free => Err(Error::conflict(
-                format!("the chunks take {}, and {} are free in {}", ByteSize(bytes), ByteSize(free), target.display()),
-                "free some, place fewer chunks, or choose a --to on the disk of the store, where files are linked",
-            )),
-            _ => Ok(()),
-        }
+        bytes + self.degrees.bytes()
     }
 
-    fn run(&self, folder: &StoreFolder) -> Result<Placed> {
+    /// Makes the slice of the member. Also returns its manifest.
+    fn run(&self, folder: &StoreFolder) -> Result<(Manifest, Placed)> {
         let path = folder.path().join(JOURNAL);
         let mut earlier = match path.exists() {
             true => Some(Finished::resume(folder.path(), &self.fingerprint()?)?),
@@ -244,11 +254,11 @@ impl<'a> Placement<'a> {
         }
         let (threads, progress) = (self.options.threads, self.progress);
         if let Some(manifest) = folder.committing(threads, progress)? {
-            let of_aggregates = of_aggregates(&self.aggregates).collect::<Vec<_>>();
-            finished::expect_sound(folder.path(), &of_aggregates, threads, progress)?;
+            self.expect_sound_aggregates(folder.path())?;
             self.write_indexes(folder, &manifest)?;
             let bytes = folder.commit(&manifest)?;
-            return Ok(self.placed(&manifest, &Done::default(), bytes));
+            let placed = self.placed(&manifest, &Done::default(), bytes);
+            return Ok((manifest, placed));
         }
         let (journal, finished) = match earlier {
             Some(earlier) => earlier,
@@ -276,7 +286,20 @@ impl<'a> Placement<'a> {
         manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
         self.write_indexes(folder, &manifest)?;
         let bytes = folder.commit(&manifest)?;
-        Ok(self.placed(&manifest, &done, bytes))
+        let placed = self.placed(&manifest, &done, bytes);
+        Ok((manifest, placed))
+    }
+
+    /// What an earlier process made of the member, which is complete in the folder of the graph.
+    fn complete(&self, folder: &Path, manifest: &Manifest) -> Result<Placed> {
+        self.expect_sound_aggregates(folder)?;
+        let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();
+        Ok(self.placed(manifest, &Done::default(), files + manifest.encode().len() as u64))
+    }
+
+    fn expect_sound_aggregates(&self, folder: &Path) -> Result<()> {
+        let of_aggregates = of_aggregates(&self.aggregates).collect::<Vec<_>>();
+        finished::expect_sound(folder, &of_aggregates, self.options.threads, self.progress)
     }
 
     fn write_indexes(&self, folder: &StoreFolder, manifest: &Manifest) -> Result<()> {
@@ -386,34 +409,6 @@ impl<'a> Placement<'a> {
 /// The files of pre-aggregated features, and their kind.
 fn of_aggregates(indexes: &[AggregateIndex]) -> impl Iterator<Item = (FileEntry, FileKind)> {
     indexes.iter().flat_map(aggregates::files_of).map(|file| (file, FileKind::FEATURES))
-}
-
-/// The chunks that edges into the chunks `chosen_chunks` come from, without these.
-///
-/// # Errors
-/// If the slice is to have no such edges, features are not stored, or the store is a slice that lacks the features of such a chunk.
-fn halo_chunks(store: &Store, options: &PlaceOptions, chosen_chunks: &BTreeSet<u32>) -> Result<BTreeSet<u32>> {
-    if options.edges == SliceEdges::Inside {
-        return Err(Error::conflict(
-            "--halo-features is for edges from other chunks, and --edges inside leaves these out",
-            "leave out one of them",
-        ));
-    }
-    let manifest = store.manifest();
-    if manifest.stored_features().is_none() {
-        return Err(Error::conflict(
-            format!("{}: --halo-features, but no features are stored", store.path().display()),
-            "leave it out: a slice computes features of all nodes, if the graph has computed features",
-        ));
-    }
-    let mut chunks = BTreeSet::new();
-    for &chunk in chosen_chunks {
-        let buckets = (0..).zip(&manifest.chunks[chunk as usize].bucket_edges);
-        chunks.extend(buckets.filter(|(_, edges)| **edges > 0).map(|(source, _)| source));
-    }
-    chunks.retain(|chunk| !chosen_chunks.contains(chunk));
-    chunks.iter().try_for_each(|&chunk| store.feature_span(ChunkId(chunk)).map(drop))?;
-    Ok(chunks)
 }
 
 fn device(path: &Path) -> Result<u64> {

@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use grappa_formats::{ChunkId, NodeId, aggregates::AggregateKind, rows::RowCodec};
-use grappa_io::{container::ClosedFile, progress::Silent};
-use grappa_storage::{MappedChunks, Store, aggregates::Aggregates};
+use grappa_io::{Result, container::ClosedFile, progress::Silent};
+use grappa_storage::{Graph, MappedChunks, Store, aggregates::Aggregates};
 
 use super::{
     aggregates::OPTIONS,
@@ -31,6 +31,10 @@ fn options(out: &Path, edges: SliceEdges) -> PlaceOptions {
     }
 }
 
+fn place_store(store: &Store, options: &PlaceOptions, progress: &Silent) -> Result<Placed> {
+    place(&Graph::open(store.path()).unwrap(), options, progress)
+}
+
 /// A store with weights and pre-aggregated features.
 fn whole(folder: &Path) -> Store {
     let store = Store::open(&Sample::ALL_PARTS.write(folder)).unwrap();
@@ -47,7 +51,7 @@ fn problems(store: &Path) -> Vec<String> {
 fn a_slice_keeps_the_edges_between_its_chunks_and_all_aggregates_of_its_nodes() {
     let (folder, store) = in_folder(whole);
     let path = folder.path().join("slice");
-    let placed: Placed = place(&store, &options(&path, SliceEdges::Inside), &Silent).unwrap();
+    let placed: Placed = place_store(&store, &options(&path, SliceEdges::Inside), &Silent).unwrap();
     assert_eq!(problems(&path), [""; 0]);
 
     let slice = Store::open(&path).unwrap();
@@ -96,7 +100,7 @@ fn aggregates(store: &Store) -> Vec<Option<Vec<u8>>> {
 fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
     let (folder, store) = in_folder(whole);
     let path = folder.path().join("slice");
-    let placed = place(&store, &options(&path, SliceEdges::All), &Silent).unwrap();
+    let placed = place_store(&store, &options(&path, SliceEdges::All), &Silent).unwrap();
     assert_eq!((placed.chunks_present, placed.chunks_halo), (CHUNKS - 1, 1));
     assert_eq!(placed.edges_left_out, 0);
     assert_eq!(problems(&path), [""; 0]);
@@ -122,7 +126,7 @@ fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
     // A slice of the slice has what it has.
     let part = folder.path().join("part");
     let of_part = PlaceOptions { chunks: vec![2..=2], ..options(&part, SliceEdges::All) };
-    let placed = place(&slice, &of_part, &Silent).unwrap();
+    let placed = place_store(&slice, &of_part, &Silent).unwrap();
     assert_eq!((placed.chunks_present, placed.chunks_halo), (1, 2));
     assert_eq!(placed.chunks_halo_degrees, 2);
     assert_eq!(problems(&part), [""; 0]);
@@ -151,7 +155,7 @@ fn in_degrees_that_are_in_adjacency_lists_are_written_anew() {
     assert!((0..CHUNKS).all(|chunk| matches!(codec(chunk), RowCodec::Gap(_))));
     let path = folder.path().join("slice");
     let last = PlaceOptions { chunks: vec![2..=2], ..options(&path, SliceEdges::All) };
-    let placed = place(&store, &last, &Silent).unwrap();
+    let placed = place_store(&store, &last, &Silent).unwrap();
     assert_eq!((placed.chunks_present, placed.chunks_halo), (1, 1));
     assert_eq!(problems(&path), [""; 0]);
     let slice = Store::open(&path).unwrap();
@@ -182,7 +186,7 @@ fn damage_to_features_and_in_degrees_of_halo_nodes_is_found() {
     for name in ["features", "degrees"] {
         let path = folder.path().join(format!("slice-{name}"));
         let copied = PlaceOptions { copy: true, ..options(&path, SliceEdges::All) };
-        place(&store, &copied, &Silent).unwrap();
+        place_store(&store, &copied, &Silent).unwrap();
         let file = path.join("chunk-1").join(name);
         let mut bytes = fs::read(&file).unwrap();
         // The last byte of features, and a byte of a line of the directory.
@@ -208,7 +212,7 @@ fn in_degrees_of_another_chunk_or_in_another_encoding_are_found() {
     let copied = |name: &str| {
         let path = folder.path().join(name);
         let options = PlaceOptions { copy: true, ..options(&path, SliceEdges::All) };
-        place(&store, &options, &Silent).unwrap();
+        place_store(&store, &options, &Silent).unwrap();
         path
     };
     // Their checksums are right.
@@ -231,19 +235,19 @@ fn in_degrees_of_another_chunk_or_in_another_encoding_are_found() {
 fn chunks_and_features_that_cannot_be_placed_are_refused() {
     let (folder, store) = in_folder(whole);
     let inside = PlaceOptions { halo_features: true, ..options(&folder.path().join("inside"), SliceEdges::Inside) };
-    let error = place(&store, &inside, &Silent).unwrap_err().to_string();
+    let error = place_store(&store, &inside, &Silent).unwrap_err().to_string();
     assert!(error.contains("--edges inside"), "{error}");
 
     let everything =
         PlaceOptions { chunks: vec![0..=u32::MAX], ..options(&folder.path().join("everything"), SliceEdges::All) };
-    let error = place(&store, &everything, &Silent).unwrap_err().to_string();
+    let error = place_store(&store, &everything, &Silent).unwrap_err().to_string();
     assert!(error.contains("there is no chunk 4294967295"), "{error}");
 
     // A slice without them cannot give them on.
     let path = folder.path().join("slice");
     let without = PlaceOptions { halo_features: false, ..options(&path, SliceEdges::All) };
-    place(&store, &without, &Silent).unwrap();
+    place_store(&store, &without, &Silent).unwrap();
     let of_slice = PlaceOptions { chunks: vec![2..=2], ..options(&folder.path().join("part"), SliceEdges::All) };
-    let error = place(&Store::open(&path).unwrap(), &of_slice, &Silent).unwrap_err().to_string();
+    let error = place_store(&Store::open(&path).unwrap(), &of_slice, &Silent).unwrap_err().to_string();
     assert!(error.contains("only the features of the chunks 0, 2, not chunk 1"), "{error}");
 }

@@ -173,7 +173,10 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
         .collect();
     let halo = (0..).map(ChunkId).zip(&manifest.chunks).filter(|(_, entry)| entry.halo);
     for (chunk, entry) in halo {
-        paths.push(of_chunk(chunk, "features"));
+        // Of a relation, there are pre-aggregated features, which the manifest does not list.
+        if manifest.stored_features().is_some() {
+            paths.push(of_chunk(chunk, "features"));
+        }
         if entry.halo_degrees {
             paths.push(of_chunk(chunk, "degrees"));
         }

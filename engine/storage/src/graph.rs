@@ -64,6 +64,12 @@ impl<'a> From<&'a Store> for Relation<'a> {
     }
 }
 
+impl<'a> From<&'a Arc<Store>> for Relation<'a> {
+    fn from(store: &'a Arc<Store>) -> Self {
+        Self::from(&**store)
+    }
+}
+
 /// The positions of the nodes of all types: the nodes of the first type come first, then those of the second, and so on. Of a graph with
 /// one type, they are the nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,6 +239,18 @@ impl Graph {
         let RelationEntry { source, destination, .. } = self.manifest.relations[number];
         let [sources, destinations] = [source, destination].map(|end| &*self.node_types[end as usize]);
         Relation { sources, edges: &self.relations[number], destinations }
+    }
+
+    /// Whether edges come from nodes whose stored features are missing: the graph is a slice without them.
+    pub fn lacks_features(&self) -> bool {
+        (0..self.relations.len()).any(|number| {
+            let Relation { sources, edges, .. } = self.relation(number);
+            let chunks = &sources.manifest().chunks;
+            let lacks = |(chunk, edges): (usize, &u64)| *edges > 0 && !chunks[chunk].has_features();
+            let mut present = edges.manifest().chunks.iter().filter(|entry| entry.present);
+            sources.manifest().stored_features().is_some()
+                && present.any(|entry| entry.bucket_edges.iter().enumerate().any(lacks))
+        })
     }
 
     /// The relations whose sources have features, so that these can be pre-aggregated.

@@ -11,9 +11,10 @@ use grappa_engine::{
     aggregate::Budget,
     derive::preaggregate::{AggregateOptions, preaggregate},
     info::graph_info,
+    place::{PlaceOptions, SliceEdges, place},
     verify::verify,
 };
-use grappa_formats::{ChunkId, EdgePart, NodeId, aggregates::AggregateKind, manifest::ExternalIds};
+use grappa_formats::{EdgePart, NodeId, aggregates::AggregateKind, manifest::ExternalIds};
 use grappa_ingestion::ingest::{
     Assign, EdgeSplit, GraphIngestOptions, NodeTypeIngest, RelationIngest, Resources, SplitFile, ingest_graph,
 };
@@ -111,14 +112,14 @@ fn year(paper: u64) -> u64 {
     1990 + paper % 30
 }
 
-/// The edges of each relation by external ids, sorted.
+/// The edges of each relation by external ids, sorted. Of a slice, those that it has.
 fn edges_of(graph: &Graph) -> BTreeMap<String, Vec<(String, String)>> {
     let of_relation = |number: usize| {
         let entry = &graph.manifest().relations[number];
         let [sources, targets] = [entry.source, entry.destination].map(|end| &graph.node_types()[end as usize]);
         let relation = &graph.relations()[number];
         let mut edges = Vec::new();
-        for chunk in (0..relation.chunks().chunks()).map(ChunkId) {
+        for chunk in relation.present_chunks() {
             let chunk = relation.chunk_in_order(chunk).unwrap();
             let (first, rows) = (chunk.span().first_node.0, chunk.rows());
             for (node, row) in (first..).zip(rows.range(0..rows.rows())) {
@@ -552,7 +553,7 @@ fn each_relation_is_preaggregated_from_the_features_of_its_sources() {
         let error = preaggregate(graph.relation(number), &making, &Silent).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     };
-    refused(0, AggregateKind::Mean, "has no features");
+    refused(0, AggregateKind::Mean, "the sources of this relation have no features");
     refused(2, AggregateKind::Gcn, "this relation joins nodes of two types");
     refused(2, AggregateKind::WeightedMean, "takes the weights of edges");
     // Both ends are papers.
@@ -563,4 +564,72 @@ fn each_relation_is_preaggregated_from_the_features_of_its_sources() {
     fs::copy(of_kind(1), of_kind(2)).unwrap();
     let found: Vec<_> = verify(&options.out, 2, &Silent).unwrap().problems;
     assert!(found.iter().any(|problem| problem.file.starts_with("relation-2/aggregates/mean")), "{found:?}");
+}
+
+#[test]
+fn a_slice_has_the_edges_into_its_chunks_wherever_it_was_killed() {
+    let papers = Papers::new();
+    let mut options = papers.options();
+    options.relations[0].reverse = Some("written_by".into());
+    options.node_types[..2].iter_mut().for_each(|node_type| node_type.nodes.layout.chunks = Some(4));
+    ingest_graph(&options, &Silent).unwrap();
+    let graph = Graph::open(&options.out).unwrap();
+    for number in graph.relations_with_features() {
+        let making = AggregateOptions::new(AggregateKind::Sum, Budget::new(64 << 20, 2));
+        preaggregate(graph.relation(number), &making, &Silent).unwrap();
+    }
+    // Two chunks of authors, one of papers, and none of venues.
+    for (number, edges) in [SliceEdges::All, SliceEdges::Inside].into_iter().enumerate() {
+        let mut placing = PlaceOptions {
+            chunks: vec![0..=1, 6..=6],
+            edges,
+            halo_features: edges == SliceEdges::All,
+            out: papers.path(&format!("slice-{number}")),
+            copy: false,
+            threads: 1,
+            resume: false,
+            replace: false,
+        };
+        let placed = place(&graph, &placing, &Silent).unwrap();
+        assert_eq!(verify(&placing.out, 2, &Silent).unwrap().problems, []);
+        let slice = Graph::open(&placing.out).unwrap();
+        assert!(!slice.lacks_features());
+        let has = |node_type: usize, id: &str| {
+            let store = &graph.node_types()[node_type];
+            let id = id.parse().map_or_else(|_| ExternalId::String(id.into()), ExternalId::Integer);
+            slice.node_types()[node_type].is_present(store.chunks().chunk_of(store.node(&id).unwrap().unwrap()))
+        };
+        let mut expected = edges_of(&graph);
+        for (relation, entry) in graph.manifest().relations.iter().enumerate() {
+            let of_relation = expected.get_mut(&graph.manifest().relation_name(relation)).unwrap();
+            of_relation.retain(|(source, target)| {
+                let is_inside = edges == SliceEdges::All || has(entry.source as usize, source);
+                has(entry.destination as usize, target) && is_inside
+            });
+        }
+        assert_eq!(edges_of(&slice), expected);
+        assert_eq!(placed.edges, expected.values().map(|edges| edges.len() as u64).sum::<u64>());
+        let whole = files_of(&placing.out);
+        let mut kills = 0;
+        for steps in (1..).step_by(3) {
+            fs::remove_dir_all(&placing.out).unwrap();
+            placing.resume = false;
+            if !interrupted(steps, |progress| drop(place(&graph, &placing, progress))) {
+                break;
+            }
+            kills += 1;
+            placing.resume = true;
+            place(&graph, &placing, &Silent).unwrap();
+            assert!(files_of(&placing.out) == whole, "killed at step {steps}");
+        }
+        assert!(kills > 5, "{kills} kills");
+        // Other chunks are another slice.
+        fs::remove_dir_all(&placing.out).unwrap();
+        placing.resume = false;
+        assert!(interrupted(9, |progress| drop(place(&graph, &placing, progress))));
+        placing.resume = true;
+        placing.chunks = vec![0..=1];
+        let error = place(&graph, &placing, &Silent).unwrap_err().to_string();
+        assert!(error.contains("--chunks"), "{error}");
+    }
 }

@@ -121,3 +121,61 @@ fn what_cannot_be_placed_is_told_and_leaves_nothing() {
     place(&folder, "damaged", "0", "slice").success();
     assert_eq!(folder.names(), ["damaged", "first", "slice", "whole"]);
 }
+
+#[test]
+fn a_slice_of_a_graph_with_types_has_the_files_of_a_generated_one() {
+    let folder = ProgramFolder::new();
+    let generate = |out: &str, options: &str| {
+        let graph = "--nodes user=3000 --nodes item=5000 --nodes shop=3 --edges user:buys:item=20000 --edges shop:offers:item=5000 \
+                     --reverse --classes item=4 --feature-dim item=4 --feature-dim user=2";
+        folder.success(&format!("gen typed {graph} {options} --quiet --out {out}"));
+    };
+    generate("whole", "");
+    // Users have chunks 0 to 63, and items 64 to 127.
+    let info = folder.run("store info whole").success().stdout;
+    assert!(info.contains("64-127"), "{info}");
+    generate("slice", "--only-chunks 0-19,64-99");
+    folder.success("store verify slice");
+    let without_manifests = |name: &str| {
+        let mut files = folder.files(name);
+        files.retain(|path, _| !path.ends_with("manifest"));
+        files
+    };
+    for to in ["links", "copies --copy"] {
+        let made = place(&folder, "whole", "64-99,0-19", to).success().json();
+        let name = to.split(' ').next().unwrap();
+        assert_eq!((&made["chunks_present"], &made["chunks_halo"]), (&json!(56), &json!(0)));
+        assert!(without_manifests(name) == without_manifests("slice"), "{name}");
+        folder.success(&format!("store verify {name}"));
+    }
+    let info = folder.run("store info links --json").success().json();
+    let types = info["node_types"].as_array().unwrap();
+    let chunks: Vec<_> = types.iter().map(|of| (of["chunks"].as_u64(), of["chunks_present"].as_u64())).collect();
+    assert_eq!(chunks, [(Some(64), Some(20)), (Some(64), Some(36)), (Some(1), Some(0))]);
+    let sample = "--fanouts 5,5 --batch 64 --batches 2 --seeds all";
+    let ran = folder.run(&format!("store sample links {sample}"));
+    ran.failure(&["is a slice without the features of chunk", "--halo-features"]);
+    folder.success(&format!("store sample links --halo none {sample}"));
+    // With the features of all sources, and without the edges from other chunks.
+    folder.success("store preaggregate whole --kind mean --quiet");
+    let halo = place(&folder, "whole", "0-19,64-99", "halo --halo-features").success();
+    assert!(!halo.stderr.contains("--halo-features"), "{}", halo.stderr);
+    assert_eq!(halo.json()["chunks_halo"], json!(44 + 28));
+    assert_eq!(halo.json()["aggregates"], json!(["mean"]));
+    folder.success("store verify halo");
+    folder.success(&format!("store sample halo {sample}"));
+    let inside = place(&folder, "whole", "0-19,64-99", "inside --edges inside").success();
+    assert!(!inside.stderr.contains("--halo-features"), "{}", inside.stderr);
+    let edges = |placed: &Value, key: &str| placed[key].as_u64().unwrap();
+    let [halo, inside] = [halo.json(), inside.json()];
+    assert!(edges(&inside, "edges_left_out") > 0);
+    assert_eq!(edges(&inside, "edges") + edges(&inside, "edges_left_out"), edges(&halo, "edges"));
+    folder.success("store verify inside");
+    folder.success(&format!("store sample inside {sample}"));
+    // Wrong chunks, and what is missing.
+    place(&folder, "whole", "200", "other").failure(&["there is no chunk 200; the store has 129"]);
+    place(&folder, "links", "20", "other").failure(&["has only the chunks 0-19, not chunk 20"]);
+    folder.run("store preaggregate links --kind sum").failure(&["is a slice of its graph"]);
+    let generated = "gen typed --nodes user=3000 --edges user:knows:user=100 --out other --only-chunks 64";
+    folder.run(generated).failure(&["some of the chunks 0 to 63 of the graph"]);
+}

@@ -1,5 +1,7 @@
 //! `grappa-store info` of a graph with node types and relations.
 
+use std::ops::Range;
+
 use grappa_console::{ByteSize, Console, Summary, count, printable, table::aligned};
 use grappa_engine::{
     Graph,
@@ -37,8 +39,8 @@ impl Summary for ShownGraph {
             ByteSize(info.bytes),
             printable(&info.writer)
         );
-        let types = ["node type", "nodes", "ids", "features", "labels", "train", "val", "test", "bytes"];
-        let types = [types.map(str::to_owned).to_vec()].into_iter().chain(info.node_types.iter().map(type_row));
+        let types = ["node type", "nodes", "chunks", "ids", "features", "labels", "train", "val", "test", "bytes"];
+        let types = [types.map(str::to_owned).to_vec()].into_iter().chain(type_rows(&info.node_types));
         let relations = ["relation", "edges", "weights", "features", "pre-aggregated", "reverse of", "bytes"];
         let relations =
             [relations.map(str::to_owned).to_vec()].into_iter().chain(info.relations.iter().map(relation_row));
@@ -56,14 +58,32 @@ impl Summary for ShownGraph {
     }
 }
 
-fn type_row(of: &NodeTypeInfo) -> Vec<String> {
+fn type_rows(types: &[NodeTypeInfo]) -> Vec<Vec<String>> {
+    let mut first = 0;
+    let rows = types.iter().map(|of| {
+        let chunks = first..first + of.chunks;
+        first = chunks.end;
+        type_row(of, chunks)
+    });
+    rows.collect()
+}
+
+/// `chunks` are those of the type among the chunks of the graph.
+fn type_row(of: &NodeTypeInfo, chunks: Range<u32>) -> Vec<String> {
     let features = of.features.as_ref().map(|FeaturesInfo { dim, dtype, .. }| format!("{dim} x {dtype}"));
     let labels = of.classes.map(|classes| match of.labels {
         Some("targets") => format!("{classes} targets"),
         _ => format!("{classes} classes"),
     });
+    let mut chunks = match chunks.len() {
+        0 | 1 => chunks.start.to_string(),
+        _ => format!("{}-{}", chunks.start, chunks.end - 1),
+    };
+    if of.chunks_present < of.chunks {
+        chunks += &format!(" ({} here)", of.chunks_present);
+    }
     let splits = [of.splits.train, of.splits.val, of.splits.test];
-    let mut row = vec![printable(&of.name).into_owned(), of.nodes.to_string(), of.ids.to_owned()];
+    let mut row = vec![printable(&of.name).into_owned(), of.nodes.to_string(), chunks, of.ids.to_owned()];
     row.extend([features, labels].map(Option::unwrap_or_default));
     row.extend(splits.map(|nodes| nodes.map_or_else(String::new, |nodes| nodes.to_string())));
     row.push(ByteSize(of.bytes).to_string());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
-    Store,
+    Graph,
     place::{PlaceOptions, Placed, place},
     store::writer::partial_folder,
 };
@@ -24,7 +24,7 @@ struct PlaceSummary {
 
 pub fn run(options: &args::PlaceArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let store = Store::open(&options.store)?;
+    let graph = Graph::open(&options.store)?;
     let place_options = PlaceOptions {
         chunks: options.chunks.clone(),
         edges: options.edges,
@@ -36,8 +36,8 @@ pub fn run(options: &args::PlaceArgs, console: &Console) -> anyhow::Result<()> {
         replace: options.force,
     };
     signals::leaves_folder(partial_folder(&options.to), "rerun with --resume to continue");
-    let placed = place(&store, &place_options, &console.bars())?;
-    if !Store::open(&options.to)?.missing_features().is_empty() {
+    let placed = place(&graph, &place_options, &console.bars())?;
+    if Graph::open(&options.to)?.lacks_features() {
         tracing::warn!(
             "{}: the slice has edges from nodes of other chunks, and not their features, so it cannot be trained: give --halo-features, or \
              --edges inside",

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
     Graph,
@@ -71,6 +72,11 @@ fn relations(graph: &Graph, options: &args::PreaggregateArgs) -> anyhow::Result<
     }
     let all: Vec<usize> = graph.relations_with_features().collect();
     let Some(&first) = all.first() else {
+        ensure!(
+            !graph.has_types(),
+            "{}: no node type that edges come from has features; ingest the graph with features",
+            graph.path().display()
+        );
         return Err(no_features(graph.path()).into());
     };
     let is_made = |number: &usize| folder(graph.relation(*number).edges, options.kind).exists();

@@ -148,7 +148,7 @@ impl ModelOnGraph<'_> {
         if let Some(rows) = self.partitions.loader.feed().and_then(|feed| feed.resident_rows(AGGREGATES)) {
             return Ok(Some(Box::new(rows)));
         }
-        let aggregates = Aggregates::open(&*self.data.store, kind)?;
+        let aggregates = Aggregates::open(&self.data.store, kind)?;
         Ok(aggregates.map(|aggregates| Box::new(StoredRows::of_aggregates(&self.data.store, aggregates)) as _))
     }
 }

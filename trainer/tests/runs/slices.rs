@@ -23,7 +23,7 @@ use grappa_run::{
     model::{LayerKind, NormKind},
 };
 use grappa_storage::{
-    Store,
+    Graph, Store,
     aggregates::{folder as folder_of_aggregates, manifest_digest, read_index},
     files,
 };
@@ -385,7 +385,7 @@ fn placed_as(
         resume: false,
         replace: false,
     };
-    place(store, &options, &Silent).unwrap();
+    place(&Graph::open(store.path()).unwrap(), &options, &Silent).unwrap();
     Arc::new(Store::open(out).unwrap())
 }
 

@@ -1,6 +1,11 @@
 //! Generates a graph with types: each node type and each relation as a member, like a store.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroUsize,
+    ops::RangeInclusive,
+    path::PathBuf,
+};
 
 use grappa_formats::{
     features::FeatureLayout,
@@ -14,7 +19,9 @@ use grappa_storage::{
 };
 use grappa_synthetic::{GraphRecipe, Recipe, RelationMember};
 
-use super::store::{FeatureOptions, Generation, GenerationRecord, Member, NodeLayout, StoreOptions, resume_generation};
+use super::store::{
+    FeatureOptions, Generation, GenerationRecord, Member, NodeLayout, StoreOptions, chosen_chunks, resume_generation,
+};
 
 /// Options of [`generate_graph`].
 #[derive(Debug, Clone)]
@@ -25,6 +32,9 @@ pub struct GraphOptions {
     pub out: PathBuf,
     /// Whether the nodes of each type are permuted at random. Otherwise a node is its label.
     pub random_permutation: bool,
+    /// The chunks to generate, among those of all types: the chunks of the first type come first. `None` generates all. An edge is in the
+    /// chunk of its destination.
+    pub only_chunks: Option<Vec<RangeInclusive<u32>>>,
     /// The features of each node type, in the order of the recipe. Types after the last have none.
     pub features: Vec<Option<FeatureOptions>>,
     /// Memory budget in bytes.
@@ -57,6 +67,7 @@ impl GraphOptions {
             recipe,
             out: out.into(),
             random_permutation: true,
+            only_chunks: None,
             features: Vec::new(),
             memory: 2 << 30,
             threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
@@ -66,8 +77,12 @@ impl GraphOptions {
         }
     }
 
-    /// Bytes that the graph takes on disk at least: its stored features, and a byte for each edge. Edges take more.
+    /// Bytes that the graph takes on disk at least: its stored features, and a byte for each edge. Edges take more. For some of its
+    /// chunks, 0.
     pub fn least_bytes(&self) -> u64 {
+        if self.only_chunks.is_some() {
+            return 0;
+        }
         let types = self.recipe.node_types.iter().zip(&self.features).filter_map(|(node_type, features)| {
             let features = features.as_ref().filter(|features| features.source == FeatureSource::Stored)?;
             let stride = FeatureLayout::new(features.dtype, features.dim).stride;
@@ -104,6 +119,7 @@ impl GraphOptions {
         let values = [
             ("graph", self.recipe.to_json()),
             ("--assign", if self.random_permutation { "random" } else { "range" }.to_owned()),
+            ("--only-chunks", self.only_chunks.as_ref().map_or_else(|| "all".to_owned(), |only| format!("{only:?}"))),
             ("version", self.writer.clone()),
         ];
         values.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(features).collect()
@@ -141,20 +157,22 @@ struct PlannedMember {
     folder: String,
     options: StoreOptions,
     member: Member,
+    chunks: BTreeSet<u32>,
 }
 
 /// The node types, then the relations.
 fn members(options: &GraphOptions) -> Result<(Vec<PlannedMember>, Vec<RelationMember>)> {
-    let (mut members, mut layouts) = (Vec::new(), Vec::new());
-    for number in 0..options.recipe.node_types.len() {
-        let store = options.node_type(number);
-        layouts.push(NodeLayout::new(&store)?);
-        members.push(PlannedMember {
-            folder: files::node_type_folder(number),
-            options: store,
-            member: Member::NodeType,
-        });
-    }
+    let types: Vec<StoreOptions> =
+        (0..options.recipe.node_types.len()).map(|number| options.node_type(number)).collect();
+    let layouts = types.iter().map(NodeLayout::new).collect::<Result<Vec<_>>>()?;
+    let chosen = chunks_of_types(options, &layouts)?;
+    let members = types.into_iter().zip(&chosen).enumerate().map(|(number, (store, chunks))| PlannedMember {
+        folder: files::node_type_folder(number),
+        options: store,
+        member: Member::NodeType,
+        chunks: chunks.clone(),
+    });
+    let mut members: Vec<PlannedMember> = members.collect();
     let relations = options.recipe.relation_members()?;
     members.extend(relations.iter().enumerate().map(|(number, relation)| {
         let [sources, destinations] =
@@ -163,16 +181,30 @@ fn members(options: &GraphOptions) -> Result<(Vec<PlannedMember>, Vec<RelationMe
             folder: files::relation_folder(number),
             options: options.member(relation.recipe.clone()),
             member: Member::Relation { sources, destinations },
+            chunks: chosen[relation.destination as usize].clone(),
         }
     }));
     Ok((members, relations))
+}
+
+/// The chunks of each type to generate.
+fn chunks_of_types(options: &GraphOptions, layouts: &[NodeLayout]) -> Result<Vec<BTreeSet<u32>>> {
+    let all: u32 = layouts.iter().map(NodeLayout::chunks).sum();
+    let chosen = chosen_chunks(options.only_chunks.as_deref(), all, "")?;
+    let mut first = 0;
+    let of_types = layouts.iter().map(|layout| {
+        let range = first..first + layout.chunks();
+        first = range.end;
+        chosen.range(range.clone()).map(|chunk| chunk - range.start).collect()
+    });
+    Ok(of_types.collect())
 }
 
 /// Fails if the memory is too small for a member, with the memory that suffices for all.
 fn check_memory(members: &[PlannedMember], progress: &dyn Progress) -> Result<()> {
     let mut largest: Option<(u64, Error)> = None;
     for planned in members {
-        match Generation::new(&planned.options, planned.member.clone(), progress).map(drop) {
+        match Generation::new(&planned.options, planned.member.clone(), planned.chunks.clone(), progress).map(drop) {
             Err(error @ Error::Budget { least, .. }) => {
                 if largest.as_ref().is_none_or(|(other, _)| least > *other) {
                     largest = Some((least, error));
@@ -193,7 +225,8 @@ fn write_members(options: &GraphOptions, folder: &StoreFolder, progress: &dyn Pr
     for planned in members {
         let name = &planned.folder;
         if folder.complete_member(name, options.threads, progress)?.is_none() {
-            Generation::new(&planned.options, planned.member, progress)?.finish(&folder.member(name)?)?;
+            Generation::new(&planned.options, planned.member, planned.chunks, progress)?
+                .finish(&folder.member(name)?)?;
         }
         let manifest = read_manifest_of_member(&folder.path().join(name))?;
         let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();

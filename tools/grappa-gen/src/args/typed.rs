@@ -1,12 +1,12 @@
 //! The command line of a graph with types.
 
-use std::{num::NonZeroUsize, path::PathBuf, str::FromStr};
+use std::{num::NonZeroUsize, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, builder::TypedValueParser};
 use grappa_console::{
     ByteSize,
-    options::{choices, dtypes},
+    options::{choices, chunk_range, dtypes},
 };
 use grappa_engine::generate::{
     Degrees, FeatureDtype, FeatureOptions, FeatureSource, GraphOptions, GraphRecipe, NodeTypeRecipe, Recipe,
@@ -61,6 +61,12 @@ pub struct TypedArgs {
     /// Replace the graph of --out when the new one is complete
     #[arg(long, help_heading = OUTPUT)]
     force: bool,
+    /// Generate only these chunks, such as 0,5-7 [default: all]
+    ///
+    /// Chunks are numbered over all node types, the first type first; `grappa-store info` shows how many a type has. They have exactly the
+    /// edges that they have in the whole graph: an edge is in the chunk of its destination.
+    #[arg(long, help_heading = OUTPUT, value_name = "LIST", value_delimiter = ',', value_parser = chunk_range)]
+    only_chunks: Option<Vec<RangeInclusive<u32>>>,
     /// Assignment of the nodes of a type to chunks
     #[arg(id = "assign", long = "assign", help_heading = OUTPUT, value_name = "ASSIGN", default_value = "random", action = clap::ArgAction::Set, value_parser = assignments())]
     random_permutation: bool,
@@ -161,6 +167,7 @@ impl TypedArgs {
         Ok(GraphOptions {
             features: features.collect(),
             random_permutation: self.random_permutation,
+            only_chunks: self.only_chunks.clone(),
             memory: self.memory.0,
             threads: threads.get(),
             resume: self.resume,

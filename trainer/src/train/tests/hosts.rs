@@ -8,7 +8,7 @@ use grappa_engine::{
 use grappa_formats::{aggregates::AggregateKind, splits};
 use grappa_run::{model::FeatureNorm, scores::ScoreReport};
 use grappa_sampling::partition::{Hosts, held_chunks};
-use grappa_storage::files;
+use grappa_storage::{Graph, files};
 
 use super::{
     super::{data::splits::Splits, evaluate::evaluations::Evaluation, session::run_facts},
@@ -49,7 +49,7 @@ impl Slices {
                 resume: false,
                 replace: false,
             };
-            place(&whole, &options, &Silent).unwrap();
+            place(&Graph::open(whole.path()).unwrap(), &options, &Silent).unwrap();
             Arc::new(Store::open(&options.out).unwrap())
         });
         Self { whole, slices }

@@ -47,7 +47,8 @@ pub fn generate_store(options: &StoreOptions, progress: &dyn Progress) -> Result
     if matches!(options.recipe.model, Model::Relation(_)) {
         return Err(Error::conflict("a relation is a part of a graph with types", "generate the graph"));
     }
-    let generation = Generation::new(options, Member::Store, progress)?;
+    let chunks = options.all_chosen_chunks()?;
+    let generation = Generation::new(options, Member::Store, chunks, progress)?;
     let out = Destination { path: &options.out, replaces: options.replace };
     let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
     generation.finish(&folder).map_err(|error| folder.failed(begun, error))
@@ -84,6 +85,11 @@ impl NodeLayout {
         let permutation = options.random_permutation.then(|| Feistel::new(generator.nodes(), options.recipe.seed));
         Ok(Self { permutation, chunks: options.chunk_map(&generator)? })
     }
+
+    /// Number of chunks.
+    pub fn chunks(&self) -> u32 {
+        self.chunks.chunks()
+    }
 }
 
 /// A store that is generated.
@@ -107,8 +113,13 @@ pub struct Generation<'a> {
 }
 
 impl<'a> Generation<'a> {
-    /// Checks the options and the memory.
-    pub fn new(options: &'a StoreOptions, member: Member, progress: &'a dyn Progress) -> Result<Self> {
+    /// Checks the options and the memory. `chosen_chunks` are the chunks to generate.
+    pub fn new(
+        options: &'a StoreOptions,
+        member: Member,
+        chosen_chunks: BTreeSet<u32>,
+        progress: &'a dyn Progress,
+    ) -> Result<Self> {
         assert!(!options.edge_options.undirected, "generated graphs have no reverse edges");
         workers::check_threads(options.threads)?;
         let generator = Generator::new(options.recipe.clone())?;
@@ -117,7 +128,6 @@ impl<'a> Generation<'a> {
             Member::Store | Member::NodeType => (NodeLayout::new(options)?, None),
             Member::Relation { sources, destinations } => (destinations, Some(sources)),
         };
-        let chosen_chunks = options.chosen_chunks(&nodes.chunks)?;
         let source_chunks = has_edges.then(|| &sources.as_ref().unwrap_or(&nodes).chunks);
         let labels = (generator.classes() > 0).then(|| LabelSpec::new(LabelKind::Single, generator.classes()));
         let features = options.features.as_ref().map(|f| FeatureLayout::new(f.dtype, f.dim));

@@ -32,5 +32,5 @@ mod team_plan;
 pub use self::{
     generation::{Generation, Member, NodeLayout, generate_store},
     journal::{Record as GenerationRecord, resume as resume_generation},
-    options::{FeatureOptions, StoreOptions, StoreSummary},
+    options::{FeatureOptions, StoreOptions, StoreSummary, chosen_chunks},
 };

@@ -63,8 +63,7 @@ impl StoreOptions {
     /// Fails if the options contradict each other. [`generate_store`](super::generate_store) calls this first. A program calls it
     /// before, to report such mistakes as usage errors.
     pub fn check(&self) -> Result<()> {
-        let generator = Generator::new(self.recipe.clone())?;
-        self.chosen_chunks(&self.chunk_map(&generator)?).map(drop)
+        self.all_chosen_chunks().map(drop)
     }
 
     /// The features, if they are stored.
@@ -77,28 +76,28 @@ impl StoreOptions {
     }
 
     /// The chunks to generate.
-    pub(super) fn chosen_chunks(&self, chunks: &ChunkMap) -> Result<BTreeSet<u32>> {
-        let Some(only) = &self.only_chunks else {
-            plan::check_buckets(chunks, u64::from(chunks.chunks()))?;
-            return Ok((0..chunks.chunks()).collect());
-        };
-        let last = chunks.chunks() - 1;
-        if let Some(range) = only.iter().find(|range| *range.end() > last || range.is_empty()) {
-            let (start, end) = (range.start(), range.end());
-            let named = if start == end { start.to_string() } else { format!("{start}-{end}") };
-            return Err(Error::out_of_range(
-                "--only-chunks",
-                format!("some of the chunks 0 to {last} of the graph (--chunks makes more)"),
-                named,
-            ));
-        }
-        let chosen_chunks: BTreeSet<_> = only.iter().cloned().flatten().collect();
-        if chosen_chunks.is_empty() {
-            return Err(Error::out_of_range("--only-chunks", "at least one chunk", "none"));
-        }
-        plan::check_buckets(chunks, chosen_chunks.len() as u64)?;
-        Ok(chosen_chunks)
+    pub(super) fn all_chosen_chunks(&self) -> Result<BTreeSet<u32>> {
+        let chunks = self.chunk_map(&Generator::new(self.recipe.clone())?)?;
+        let chosen = chosen_chunks(self.only_chunks.as_deref(), chunks.chunks(), " (--chunks makes more)")?;
+        plan::check_buckets(&chunks, chosen.len() as u64)?;
+        Ok(chosen)
     }
+}
+
+/// The chunks in some ranges, of a graph with `chunks` chunks; all of them without ranges. `remedy` follows their number in the error.
+pub fn chosen_chunks(only: Option<&[RangeInclusive<u32>]>, chunks: u32, remedy: &str) -> Result<BTreeSet<u32>> {
+    let Some(only) = only else { return Ok((0..chunks).collect()) };
+    let last = chunks - 1;
+    if let Some(range) = only.iter().find(|range| *range.end() > last || range.is_empty()) {
+        let (start, end) = (range.start(), range.end());
+        let named = if start == end { start.to_string() } else { format!("{start}-{end}") };
+        let expected = format!("some of the chunks 0 to {last} of the graph{remedy}");
+        return Err(Error::out_of_range("--only-chunks", expected, named));
+    }
+    if only.is_empty() {
+        return Err(Error::out_of_range("--only-chunks", "at least one chunk", "none"));
+    }
+    Ok(only.iter().cloned().flatten().collect())
 }
 
 /// Features to generate.

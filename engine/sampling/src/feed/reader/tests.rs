@@ -238,7 +238,7 @@ fn a_window_may_miss_more_rows_than_fit_24_bits() {
     let mut pool = TestPool::new(8, nodes.len(), Some((kind, false)), 0);
     let different = pool.misses(nodes);
     let mut misses = different.clone();
-    misses.splice(..1, std::iter::repeat_n(misses[0], REPEATED));
+    misses.splice(..1, iter::repeat_n(misses[0], REPEATED));
     let mut engine = pool.engine(read::Options::default());
     let fetched = pool.fetch(&misses, &mut *engine, &Counters::default(), false);
     assert_eq!(fetched, FetchOutcome::Complete);
