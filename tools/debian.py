@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes real graphs from the index of Debian's package archive, with Python's standard library alone.
 
-Both graphs depend on the index alone: the same files give the same bytes. Ids number packages in the order of their names, so a
-package has the same id in both graphs. Everything is written to a temporary folder, which is renamed when it is complete.
+The graphs depend on the index alone: the same files give the same bytes. Ids number packages in the order of their names, so a
+package has the same id in all graphs. Everything is written to a temporary folder, which is renamed when it is complete.
 """
 
 import argparse
@@ -123,7 +123,7 @@ def fetched_files(options, state):
     with open(f"{state}/sources.list", "w") as out:
         out.write(f"deb [arch={arch}{signed}] {mirror} {suite} {options.component}\n")
     with open(f"{state}/apt.conf", "w") as out:
-        out.write(APT_CONF + (CONTENTS_CONF if options.graph == "debian-contents" else ""))
+        out.write(APT_CONF + (CONTENTS_CONF if options.needs_contents else ""))
     settings = {
         "Dir::State::Lists": f"{state}/lists",
         "Dir::Cache": f"{state}/cache",
@@ -161,7 +161,7 @@ def index_of(options, work):
         raise Failure(
             "none of the files is a list of packages: its name is to start with `Packages`, or to end as apt has it (..._Packages)"
         )
-    if options.graph == "debian-contents" and not index["Contents-"]:
+    if options.needs_contents and not index["Contents-"]:
         raise Failure(
             "the index has no lists of files (Contents): apt fetches them only if it is told to; add --fetch, or name them with --index"
         )
@@ -258,15 +258,30 @@ def split_of(name):
     return SPLITS[(tenth >= 6) + (tenth >= 8)]
 
 
-class Classes:
-    """Sections without their components as classes, and the labelled packages of each split."""
+def section_of(entry):
+    """The section of a package, without its component. Empty if it has none."""
+    return entry.get("Section", "").rsplit("/", 1)[-1]
 
-    def __init__(self, packages):
-        sections = [entry.get("Section", "").rsplit("/", 1)[-1] for entry in packages.values()]
-        counts = collections.Counter(sections)
+
+def tags_of(entry):
+    """The tags of a package, such as `role::program`."""
+    return [tag for tag in re.split(r"[,\s]", entry.get("Tag", "")) if "::" in tag]
+
+
+def role_of(entry):
+    """What a package is, by its first tag `role::...`: a program, a library, documentation. Empty if it has none."""
+    return next((tag.partition("::")[2] for tag in tags_of(entry) if tag.startswith("role::")), "")
+
+
+class Classes:
+    """A name for each package as its class, and the labelled packages of each split."""
+
+    def __init__(self, packages, name_of):
+        found = [name_of(entry) for entry in packages.values()]
+        counts = collections.Counter(found)
         self.names = sorted(name for name, count in counts.items() if name and count >= CLASS_PACKAGES_MIN)
-        of = {name: i for i, name in enumerate(self.names)}
-        self.labels = [of.get(section, -1) for section in sections]
+        numbers = {name: i for i, name in enumerate(self.names)}
+        self.labels = [numbers.get(name, -1) for name in found]
         self.splits = {split: [] for split in SPLITS}
         for i, (name, label) in enumerate(zip(packages, self.labels)):
             if label >= 0:
@@ -338,11 +353,11 @@ def row_of(terms, dim):
     return row
 
 
-def package_rows(packages, bags):
-    """The rows of packages. The hash of a word or tag determines its column and sign. Its weight is (1 + ln of its count in the
+def package_rows(packages, bags, hidden="no::tag"):
+    """The rows of packages. Tags that begin with `hidden` are left out. The hash of a word or tag determines its column and sign. Its weight is (1 + ln of its count in the
     package) x ln (number of packages / number of packages that have it)."""
     for bag, entry in zip(bags, packages.values()):
-        bag.update(f"tag {tag}" for tag in re.split(r"[,\s]", entry.get("Tag", "")) if "::" in tag)
+        bag.update(f"tag {tag}" for tag in tags_of(entry) if not tag.startswith(hidden))
     documents = collections.Counter(word for bag in bags for word in bag)
     weights = {}
     for word, count in documents.items():
@@ -381,6 +396,20 @@ def write_lines(path, texts):
         out.writelines(f"{text}\n" for text in texts)
 
 
+def write_features(work, packages, long, **options):
+    features = ArrayFile(f"{work}/features.npy", "<f4")
+    for row in package_rows(packages, [bag_of(name, entry, long) for name, entry in packages.items()], **options):
+        row.tofile(features.file)
+    features.finish((len(packages), DIM))
+
+
+def write_names(work, order, classes):
+    """Writes the names of packages, in the order of their ids, and those of each split."""
+    for split, members in classes.splits.items():
+        write_lines(f"{work}/{split}.txt", (order[node] for node in members))
+    write_lines(f"{work}/nodes.txt", order)
+
+
 # The graphs.
 
 
@@ -389,21 +418,16 @@ def make_debian(options, work):
     index = index_of(options, work)
     packages = read_packages(index)
     ids = {name: i for i, name in enumerate(packages)}
-    classes, order = Classes(packages), list(packages)
+    classes, order = Classes(packages, section_of), list(packages)
     edges = dependencies(packages, ids)
     write_array(f"{work}/edges.npy", "<i8", (len(edges), 2), [node for edge in edges for node in edge])
     long = long_descriptions(index)
-    features = ArrayFile(f"{work}/features.npy", "<f4")
-    for row in package_rows(packages, [bag_of(name, entry, long) for name, entry in packages.items()]):
-        row.tofile(features.file)
-    features.finish((len(packages), DIM))
+    write_features(work, packages, long)
     classes.write(work, len(packages))
     alone = set(ids.values()).difference(*edges)
     pairs = edges + [(node, node) for node in sorted(alone)]
     write_lines(f"{work}/edges.tsv", (f"{order[source]}\t{order[target]}" for source, target in pairs))
-    for split, members in classes.splits.items():
-        write_lines(f"{work}/{split}.txt", (order[node] for node in members))
-    write_lines(f"{work}/nodes.txt", order)
+    write_names(work, order, classes)
     described = sum(entry.get("Description-md5", "") in long for entry in packages.values())
     folder = options.out
     return "\n".join(
@@ -480,11 +504,15 @@ class Tree:
         return True
 
 
+def not_a_file(path, number, line):
+    return Failure(f"{path}, line {number}: expected a path and packages, found {line.decode(errors='replace')!r}")
+
+
 def make_debian_contents(options, work):
     """The graph of files, in the order in which the lists name them."""
     index = index_of(options, work)
     packages = read_packages(index)
-    classes = Classes(packages)
+    classes = Classes(packages, section_of)
     tree = Tree({name: i for i, name in enumerate(packages)}, work, options.dim)
     if options.dim:
         long = long_descriptions(index)
@@ -493,7 +521,7 @@ def make_debian_contents(options, work):
     for path in index["Contents-"]:
         for number, line in enumerate(lines(path), 1):
             if not tree.line(line):
-                raise Failure(f"{path}, line {number}: expected a path and packages, found {line.decode(errors='replace')!r}")
+                raise not_a_file(path, number, line)
     tree.edges.finish((tree.edge_count, 2))
     if options.dim:
         tree.features.finish((tree.nodes, options.dim))
@@ -513,6 +541,60 @@ def make_debian_contents(options, work):
         f"        {features}--train {folder}/train.npy --val {folder}/val.npy --test {folder}/test.npy --out debian-contents.grappa",
     ]
     return "\n".join(said)
+
+
+def owners_of_files(path):
+    """The path of each file of a list of files, with the packages that contain it."""
+    for number, line in enumerate(lines(path), 1):
+        name, blank, owners = line.decode(errors="replace").rpartition(" ")
+        if not blank:
+            raise not_a_file(path, number, line)
+        yield name.rstrip(), [owner.rsplit("/", 1)[-1] for owner in owners.split(",")]
+
+
+def make_debian_types(options, work):
+    """The graph of packages, maintainers, sections and, if they are wanted, files."""
+    index = index_of(options, work)
+    packages = read_packages(index)
+    ids = {name: i for i, name in enumerate(packages)}
+    classes, order = Classes(packages, role_of), list(packages)
+    depends = [f"{order[source]}\t{order[target]}" for source, target in dependencies(packages, ids)]
+    in_section = [f"{name}\t{section_of(entry)}" for name, entry in packages.items() if section_of(entry)]
+    maintainers = ((" ".join(entry.get("Maintainer", "").split()), name) for name, entry in packages.items())
+    maintains = [f"{maintainer}\t{name}" for maintainer, name in maintainers if maintainer]
+    relations = {
+        "package:depends:package": depends,
+        "package:in:section": in_section,
+        "maintainer:maintains:package": maintains,
+    }
+    for relation, edges in relations.items():
+        write_lines(f"{work}/{relation.split(':')[1]}.tsv", edges)
+    counts = {relation: len(edges) for relation, edges in relations.items()}
+    if options.files:
+        counts["package:ships:file"] = 0
+        with open(f"{work}/ships.tsv", "w", encoding="utf-8", errors="replace") as out:
+            for path in index["Contents-"]:
+                for name, owners in owners_of_files(path):
+                    known = [owner for owner in owners if owner in ids and "\t" not in name]
+                    counts["package:ships:file"] += len(known)
+                    out.writelines(f"{owner}\t{name}\n" for owner in known)
+    write_features(work, packages, long_descriptions(index), hidden="role::")
+    classes.write(work, len(packages))
+    write_names(work, order, classes)
+    folder = options.out
+    edges = [f"--edges {relation}={folder}/{relation.split(':')[1]}.tsv" for relation in counts]
+    return "\n".join(
+        [
+            f"{folder}: {len(packages)} packages, {DIM} values each; {classes}; "
+            + ", ".join(f"{count} edges {relation}" for relation, count in counts.items()),
+            "To make a graph of it:",
+            f"    grappa-ingest {' '.join(edges)} \\",
+            "        --separator tab --header no --ids string --dedup --reverse \\",
+            f"        --node-ids package={folder}/nodes.txt --features package={folder}/features.npy --labels package={folder}/labels.npy \\",
+            *[f"        --{split} package={folder}/{split}.txt \\" for split in SPLITS],
+            "        --out debian-types.grappa",
+        ]
+    )
 
 
 # The command line.
@@ -535,12 +617,23 @@ numbered after the packages, in the order of their paths. Only packages have lab
 
 Writes edges.npy, labels.npy, train.npy, val.npy, test.npy, packages.txt, classes.txt, and features.npy if requested.
 """
+TYPES = """
+Debian's packages, maintainers and sections, a graph with several node types: 63 thousand packages (bookworm). With --files, also the
+files of packages: 7 million.
+
+The relations are package:depends:package, as in the graph of packages, package:in:section, maintainer:maintains:package and, with
+--files, package:ships:file. Packages alone have features, as in the graph of packages, but without the tag `role::...`, which is their
+label: program, shared-lib, documentation and so on.
+
+Writes a file of names for each relation: depends.tsv, in.tsv, maintains.tsv, ships.tsv; and of packages: nodes.txt, features.npy,
+labels.npy, classes.txt, train.txt, val.txt, test.txt, and these three as numbers of rows in .npy.
+"""
 
 
 def options_of(arguments):
     parser = argparse.ArgumentParser(prog="cargo xtask data", description="Makes a graph from the index of Debian's package archive.")
     graphs = parser.add_subparsers(dest="graph", required=True, metavar="GRAPH")
-    for name, text in (("debian", DEBIAN), ("debian-contents", CONTENTS)):
+    for name, text in (("debian", DEBIAN), ("debian-contents", CONTENTS), ("debian-types", TYPES)):
         short = text.strip().partition("\n")[0]
         graph = graphs.add_parser(name, help=short, description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
         graph.add_argument("out", metavar="OUT", help="the folder to create")
@@ -553,7 +646,10 @@ def options_of(arguments):
         add("--arch", help="the architecture [default: this machine's]")
         if name == "debian-contents":
             add("--dim", type=int, metavar="D", choices=range(1, 1 << 16), help="write features with this many values (f16)")
+        if name == "debian-types":
+            graph.add_argument("--files", action="store_true", help="also write the files of packages")
     options = parser.parse_args(arguments)
+    options.needs_contents = options.graph == "debian-contents" or getattr(options, "files", False)
     if options.index and (options.fetch or options.mirror or options.suite or options.arch):
         parser.error("--index excludes --fetch, --mirror, --suite and --arch")
     return options
@@ -570,7 +666,8 @@ def main(arguments):
     work = os.path.abspath(options.out) + ".partial"
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)
-    said = {"debian": make_debian, "debian-contents": make_debian_contents}[options.graph](options, work)
+    graphs = {"debian": make_debian, "debian-contents": make_debian_contents, "debian-types": make_debian_types}
+    said = graphs[options.graph](options, work)
     shutil.rmtree(f"{work}/apt", ignore_errors=True)
     os.rename(work, options.out)
     print(said)

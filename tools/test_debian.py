@@ -39,6 +39,8 @@ Description: library
 
 Package: lonely
 Section: libs
+Maintainer: A. Dev
+  <a@example.org>
 Description: library
 """
 # Sections of so many packages are classes.
@@ -143,6 +145,36 @@ class Graphs(unittest.TestCase):
         self.assertEqual(len(self.numbers("labels.npy")), 70)
         self.assertIn(b"'<f2'", self.bytes("features.npy")[:128])
         self.assertEqual(len(self.bytes("features.npy")), 128 + 70 * 4 * 2)
+
+    def test_types_are_packages_sections_maintainers_and_files(self):
+        self.make("debian-types", "--files")
+        self.assertEqual(self.lines("depends.tsv"), ["beta\talpha", "zeta\talpha", "zeta\tbeta"])
+        self.assertIn("zeta\teditors", self.lines("in.tsv"))
+        self.assertEqual(self.lines("maintains.tsv"), ["A. Dev <a@example.org>\tlonely"])
+        ships = ["zeta\tusr/bin/zeta edit", "alpha\tusr/bin/a", "beta\tusr/bin/a", "lonely\tREADME"]
+        self.assertEqual(self.lines("ships.tsv"), ships)
+        # A role of few packages is no class.
+        self.assertEqual((self.lines("classes.txt"), set(self.numbers("labels.npy"))), ([], {-1}))
+        self.index = self.index[:2]
+        self.out = self.path("without")
+        self.make("debian-types")
+        self.assertFalse(os.path.exists(f"{self.out}/ships.tsv"))
+        self.out = self.path("missing")
+        self.assertIn("--fetch", self.failure("debian-types", "--files"))
+
+    def test_the_role_of_a_package_is_its_label_and_no_feature(self):
+        entry = debian.read_packages({"Packages": self.index[:1]})["zeta"]
+        self.assertEqual((debian.role_of(entry), debian.role_of({})), ("program", ""))
+        packages = {"zeta": entry, "alpha": {}}
+
+        def row(**options):
+            bags = [debian.bag_of(name, entry, {}) for name, entry in packages.items()]
+            return next(debian.package_rows(packages, bags, **options))
+
+        shown, hidden = row(), row(hidden="role::")
+        column, _ = debian.slot("tag role::program", debian.DIM)
+        self.assertNotEqual(shown[column], 0)
+        self.assertEqual(hidden[column], 0)
 
     def test_bad_files_are_errors_with_a_place_or_a_remedy(self):
         contents = self.index[2]

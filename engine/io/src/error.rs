@@ -203,6 +203,14 @@ pub enum Error {
         /// How to start again.
         remedy: String,
     },
+    /// An error about one node type or relation of a graph. Options in its message are those of this one.
+    #[error("{source}")]
+    Member {
+        /// The name of the type, or `source:name:destination`.
+        member: String,
+        /// The error. Its message is this one's.
+        source: Box<Error>,
+    },
     /// A folder was removed or replaced while this process worked in it.
     #[error(
         "{}: this folder was removed or replaced while this process worked in it, so the process stopped; start again, and \
@@ -321,6 +329,7 @@ impl Error {
                 ErrorFields { remedy: remedy(other), ..ErrorFields::default() }
             }
             Self::Unsupported { remedy: other, .. } => ErrorFields { remedy: remedy(other), ..ErrorFields::default() },
+            Self::Member { source, .. } => source.fields(),
             _ => ErrorFields::default(),
         }
     }
@@ -356,6 +365,18 @@ impl Error {
             Self::Budget { operation, least, remedy, .. } => {
                 Self::Budget { operation, given, least: whole(least), remedy }
             }
+            error => error,
+        }
+    }
+
+    /// For `map_err`: an error about input or options becomes one about a node type or relation.
+    pub fn of_member(member: impl Into<String>) -> impl FnOnce(Self) -> Self {
+        move |error| match error {
+            Self::Input { .. }
+            | Self::Conflict { .. }
+            | Self::Limit { .. }
+            | Self::Missing { .. }
+            | Self::OutOfRange { .. } => Self::Member { member: member.into(), source: Box::new(error) },
             error => error,
         }
     }

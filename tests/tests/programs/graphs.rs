@@ -113,6 +113,29 @@ fn options_for_one_type_say_which() {
     assert_eq!(folder.names(), ["in.csv", "papers.csv", "writes.csv"]);
 }
 
+#[test]
+fn messages_name_the_type_or_relation_before_values() {
+    let folder = ProgramFolder::new();
+    folder.write("users.csv", "id,age,score\nu1,20,1\nu2,30,2\nu3,x,3\n");
+    folder.write("likes.csv", "src,dst\nu1,m1\nu2,m2\n");
+    folder.write("rates.csv", "src,dst,stars\nu1,m1,2\nu2,m2,x\n");
+    let ingest = |edges: &str, more: &str| {
+        folder.run(&format!("ingest --nodes user=users.csv --edges user:{edges} --ids string --out g.grappa {more}"))
+    };
+    ingest("likes:movie=likes.csv", "").failure(&["leave the column out: --features-from user=score"]);
+    // What the message says works.
+    ingest("likes:movie=likes.csv", "--features-from user=score").success();
+    let none = "--features-from user= --force";
+    let unknown =
+        "--src user:rates:movie=src --dst user:rates:movie=dst --weight user:rates:movie=stars if that is the weight";
+    ingest("rates:movie=rates.csv", none).failure(&[unknown]);
+    let weighted = format!("{none} --weight rates=stars --reverse");
+    ingest("rates:movie=rates.csv", &weighted).failure(&["the weight is not a number", "--on-bad-line skip"]);
+    ingest("rates:movie=rates.csv", &format!("{none} --src user:rates:movie=src --dst user:rates:movie=dst")).success();
+    let info = folder.run("store info g.grappa --json").success().json();
+    assert_eq!(info["node_types"][0]["features"], json!(null));
+}
+
 /// Three tables as RelBench writes them: users, products without features, and reviews without a primary key.
 fn shop(folder: &ProgramFolder) {
     let path = |name: &str| folder.path(&format!("shop/{name}.parquet"));

@@ -96,6 +96,7 @@ fn name_of(usage: &str) -> Option<String> {
 fn kind_of(error: &EngineError) -> FailureKind {
     match error {
         EngineError::Stopped => FailureKind::Stopped,
+        EngineError::Member { source, .. } => kind_of(source),
         EngineError::OutOfRange { .. } | EngineError::UnknownName { .. } => FailureKind::Value,
         _ => FailureKind::Other,
     }

@@ -96,7 +96,7 @@ enum Task {
     /// Make a real graph from the index of Debian's package archive; `data debian --help` lists the options
     #[command(disable_help_flag = true)]
     Data {
-        /// Arguments of tools/debian.py: the graph (`debian` or `debian-contents`), the folder to create, and options
+        /// Arguments of tools/debian.py: the graph (`debian`, `debian-contents` or `debian-types`), the folder to create, and options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },

@@ -41,7 +41,8 @@ pub(super) fn refuse_adjacency_lists(
         .iter()
         .map(|line| match are_strings {
             false => NumberFields::from_line(line, separator).count(),
-            true => fields_of(line, separator).count(),
+            // Names may contain blanks.
+            true => separator.fields(line).map_or(0, |fields| fields.iter().filter(|field| !field.is_empty()).count()),
         })
         .collect();
     if !are_strings && is_whole && is_metis(&data, &counts) {

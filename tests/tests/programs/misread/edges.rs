@@ -30,6 +30,7 @@ const SEPARATORS: &[&str] = &[
     "e.txt: a;b\nb;c\n | separated by semicolons | a>b&b>c",
     "e.txt: a|b\nb|c\n | separated by bars | a>b&b>c",
     "e.txt: New York, NY\tBoston, MA\n | separated by tabs | New York, NY>Boston, MA",
+    "e.txt: A B C D\tp\nE F\tq\nG H I J K\tr\nL M N\ts s s\n | separated by tabs | A B C D>p&E F>q&G H I J K>r&L M N>s s s",
     "e.txt: \"a;b\";c\n | separated by semicolons | a;b>c",
     "e.txt: alice bob\nNew York,Boston\n | !e.txt:2: the columns are separated by spaces | --separator spaces \
      | alice>bob&New>York,Boston",

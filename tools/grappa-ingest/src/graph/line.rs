@@ -321,6 +321,11 @@ impl GraphLine {
         named.filter(move |(name, _)| names.contains(name)).map(|(_, value)| value)
     }
 
+    /// Whether no column of the table of a node type is a feature: `--features-from paper=`.
+    pub fn has_no_features(&self, node_type: &str) -> bool {
+        self.values_for("features-from", &[node_type]).any(str::is_empty)
+    }
+
     /// Whether an option is given for this node type, by name or for all.
     pub fn has_for_type(&self, option: &str, node_type: &str) -> bool {
         self.scoped(&[option], |scope| scope == node_type).iter().any(|given| given.name == option)
@@ -339,6 +344,8 @@ impl GraphLine {
             let mut values = Vec::new();
             for value in &option.values {
                 match value.split_once('=') {
+                    // No columns.
+                    Some((scope, "")) if is_it(scope) && option.name == "features-from" => {}
                     Some((scope, value)) if is_it(scope) => values.push(value.to_owned()),
                     Some((scope, _)) if names.iter().any(|name| name == scope) => {}
                     _ => values.push(value.clone()),
@@ -375,6 +382,14 @@ impl GraphLine {
     fn parse(&self, words: Vec<String>) -> Result<IngestArgs> {
         let line = [self.program.clone()].into_iter().chain(words.into_iter().map(OsString::from));
         Ok(IngestArgs::try_parse_from(line)?)
+    }
+}
+
+/// Whether an option may have the name of this node type or relation before its value.
+pub fn is_for(option: &str, member: &str) -> bool {
+    match member.contains(':') {
+        true => EDGE_OPTIONS.contains(&option),
+        false => NODE_OPTIONS.contains(&option),
     }
 }
 

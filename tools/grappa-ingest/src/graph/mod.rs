@@ -9,6 +9,7 @@ mod ogb;
 mod summary;
 mod tables;
 mod triples;
+mod words;
 
 use std::{
     path::{Path, PathBuf},
@@ -17,9 +18,12 @@ use std::{
 
 use anyhow::{Result, ensure};
 use grappa_console::Console;
-use grappa_engine::ingest::{
-    ColumnValues, ExternalIds, GraphIngestOptions, Input, NodeIngest, NodeTypeIngest, RelationIngest, TableForm,
-    TableSchema, examine_graph, ingest_graph,
+use grappa_engine::{
+    Error,
+    ingest::{
+        ColumnValues, ExternalIds, GraphIngestOptions, Input, NodeIngest, NodeTypeIngest, RelationIngest, TableForm,
+        TableSchema, examine_graph, ingest_graph,
+    },
 };
 
 pub use self::{line::GraphLine, triples::line_of_store};
@@ -43,11 +47,11 @@ pub fn run(line: &mut GraphLine, data: Data, console: Option<&Console>) -> Resul
     };
     let (options, notes) = options(line, args.options(data)?)?;
     if args.is_dry_run() {
-        let readings = examine_graph(&options, &console.bars())?;
+        let readings = examine_graph(&options, &console.bars()).map_err(words::for_member)?;
         return console.finish(&GraphDryRun::new(&options, &readings, &notes));
     }
     tell_what_is_kept(&options.out);
-    let summary = ingest_graph(&options, &console.bars())?;
+    let summary = ingest_graph(&options, &console.bars()).map_err(words::for_member)?;
     console.finish(&BuiltGraph::new(&options, &summary, begin.elapsed()))
 }
 
@@ -139,9 +143,10 @@ fn node_ingest(line: &GraphLine, name: &str, value: Option<&str>) -> Result<Node
     let number = value.and_then(|value| value.parse::<u64>().ok());
     if let (None, Some(file)) = (number, value) {
         let form = line.node_type(name, &[])?.options(Data::default())?.nodes.data.tables;
-        let schema = TableSchema::read(Path::new(file), &form)?;
+        let schema = TableSchema::read(Path::new(file), &form)
+            .map_err(|error| words::for_member(Error::of_member(name)(error)))?;
         match &schema {
-            Some(schema) if !has_features(schema, &form) => table = Some(file.to_owned()),
+            Some(schema) if line.has_no_features(name) || !has_features(schema, &form) => table = Some(file.to_owned()),
             _ => defaults.push(("features", file.to_owned())),
         }
         if line.has_for_type("label", name) {

@@ -22,7 +22,7 @@ use grappa_formats::{
     manifest::Manifest,
 };
 use grappa_input::Reading;
-use grappa_io::{Result, durable::Destination, ledger::Ledger, progress::Progress};
+use grappa_io::{Error, Result, durable::Destination, ledger::Ledger, progress::Progress};
 use grappa_storage::{files, read_schema, writer::StoreFolder};
 
 pub use self::options::{
@@ -80,11 +80,13 @@ fn write_members(
     let job = GraphJob { options, store, progress, ledger: &ledger };
     let mut types = Vec::new();
     for number in 0..options.node_types.len() {
-        types.push(job.write_node_type(plan, number)?);
+        let name = &options.node_types[number].name;
+        types.push(job.write_node_type(plan, number).map_err(Error::of_member(name))?);
     }
     let mut relations: Vec<Manifest> = Vec::new();
     for number in 0..plan.relations.len() {
-        let written = job.write_relation(plan, number, &types)?;
+        let name = plan::relation_name(&options.relations[plan.relations[number].input]);
+        let written = job.write_relation(plan, number, &types).map_err(Error::of_member(name))?;
         if let Some(other) = plan.relations[number].reverse_of.map(|other| &relations[other as usize])
             && other.edges != written.edges
         {

@@ -118,8 +118,9 @@ impl GraphPlan {
         let mut node_types = Vec::new();
         for node_type in &options.node_types {
             let (name, nodes) = (&node_type.name, &node_type.nodes);
-            let files = NodeFiles::open(nodes, &Default::default(), &nodes.budget(&options.resources), progress)?;
-            let number = known_number(nodes, &files)?;
+            let files = NodeFiles::open(nodes, &Default::default(), &nodes.budget(&options.resources), progress)
+                .map_err(Error::of_member(name))?;
+            let number = known_number(nodes, &files).map_err(Error::of_member(name))?;
             let lists = files.lists_of_nodes(nodes).map(|list| match list {
                 RowIds::List(input) => format!("its nodes are the ids in {input}"),
                 RowIds::Table(input) => format!("its nodes are the rows of {input}"),
@@ -146,8 +147,13 @@ impl GraphPlan {
         }
         let mut plan = Self { node_types, relations, readings: Vec::new() };
         for number in 0..options.relations.len() {
-            let source = plan.reader(options, number).open(plan.budget(options, number).block_bytes)?;
-            EdgeValues::from_source(&options.relations[number].edges, &source)?;
+            let edges = plan.reader(options, number).open(plan.budget(options, number).block_bytes);
+            let source = edges
+                .and_then(|source| {
+                    EdgeValues::from_source(&options.relations[number].edges, &source)?;
+                    Ok(source)
+                })
+                .map_err(Error::of_member(relation_name(&options.relations[number])))?;
             for warning in source.warnings() {
                 tracing::warn!("{warning}");
             }
