@@ -8,7 +8,8 @@ use grappa_storage::{
 };
 
 use super::{
-    Placed, Placement,
+    options::Placed,
+    placement::Placement,
     record::{Finished, Record},
 };
 

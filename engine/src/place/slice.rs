@@ -6,7 +6,7 @@ use grappa_formats::ChunkId;
 use grappa_io::{Error, Position, Result};
 use grappa_storage::{Graph, Relation, Store};
 
-use super::{PlaceOptions, SliceEdges};
+use super::{edges::SliceEdges, options::PlaceOptions};
 
 /// The chunks of a slice.
 pub(super) struct SliceChunks {
