@@ -225,6 +225,8 @@ class GenerateGraphOptions(TypedDict, total=False):
     memory: int | str
     #: A node type and its number of nodes, such as paper=700000.
     nodes: Mapping[str, int]
+    #: Generate only these chunks, such as 0,5-7.
+    only_chunks: str | float | Sequence[str | float]
     #: Node types and relations like those of a known kind of graph; total_edges= is their size.
     preset: Literal["mag", "shop"]
     #: Continue a run that was stopped or killed, with the same options.

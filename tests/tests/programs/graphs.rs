@@ -134,6 +134,22 @@ fn messages_name_the_type_or_relation_before_values() {
     ingest("rates:movie=rates.csv", &format!("{none} --src user:rates:movie=src --dst user:rates:movie=dst")).success();
     let info = folder.run("store info g.grappa --json").success().json();
     assert_eq!(info["node_types"][0]["features"], json!(null));
+    // In the other doors, too.
+    folder.write("shop/users.csv", "id,age\nu1,20\nu2,x\nu3,30\n");
+    folder.write("shop/orders.csv", "id,user,price,tax\n1,u1,9.5,1\n2,u2,3,2\n3,u3,4,1\n");
+    let tables =
+        "ingest --tables shop --key users.id --key orders.id --foreign-key orders.user=users --out shop.grappa";
+    folder.run(tables).failure(&["--features-from users="]);
+    folder.run(&format!("{tables} --features-from users=")).success();
+    folder.write(
+        "storm.json",
+        r#"{"version": "gconstruct-v0.1", "nodes": [{"node_type": "user", "node_id_col": "id",
+        "format": {"name": "csv"}, "files": ["shop/users.csv"], "features": [{"feature_col": "age"}]}],
+        "edges": [{"relation": ["order", "of", "user"], "source_id_col": "id", "dest_id_col": "user",
+        "format": {"name": "csv"}, "files": ["shop/orders.csv"]}]}"#,
+    );
+    folder.run("ingest --gconstruct storm.json --out storm.grappa").failure(&["--features-from user="]);
+    folder.run("ingest --gconstruct storm.json --features-from user= --out storm.grappa").success();
 }
 
 /// Three tables as RelBench writes them: users, products without features, and reviews without a primary key.

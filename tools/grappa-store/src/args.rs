@@ -130,7 +130,7 @@ pub struct PlaceArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Chunks of the slice, such as 0,5-7
+    /// Chunks of the slice, such as 0,5-7; with several node types, among the chunks of all types, as info numbers them
     #[arg(long, value_name = "LIST", required = true, value_delimiter = ',', value_parser = chunk_range)]
     pub chunks: Vec<RangeInclusive<u32>>,
     /// Store to make; it must not exist, unless --force is given

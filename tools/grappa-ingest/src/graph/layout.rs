@@ -76,8 +76,10 @@ fn nodes_with_line(line: &GraphLine, name: &str, nodes: NodeIngest) -> Result<No
     let (columns, own_columns) = (data.tables.columns, nodes.data.tables.columns);
     let has_splits = !splits.files.is_empty() || splits.random.is_some() || !columns.split.is_empty();
     let named = [&columns.label[..], &columns.split].concat();
-    let are_all_features = own_columns.features.is_empty();
-    let own_features: Vec<String> = own_columns.features.into_iter().filter(|column| !named.contains(column)).collect();
+    let has_none = line.has_no_features(name);
+    let are_all_features = own_columns.features.is_empty() && !has_none;
+    let own_features = own_columns.features.into_iter().filter(|column| !has_none && !named.contains(column));
+    let own_features: Vec<String> = own_features.collect();
     let own_table = nodes.data.table.or(nodes.data.features.clone());
     let own_labels = nodes.data.labels.or_else(|| own_table.clone().filter(|_| !columns.label.is_empty()));
     let has_features = nodes.data.features.is_some() && (are_all_features || !own_features.is_empty());

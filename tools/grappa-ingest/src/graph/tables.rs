@@ -255,7 +255,7 @@ fn nodes_of(line: &GraphLine, table: &Table, notes: &mut Vec<String>) -> Result<
         columns.id = vec![table.key.clone().unwrap_or_else(|| NO_COLUMN.to_owned())];
     }
     let named = [columns.label.clone(), columns.split.clone()].concat();
-    if columns.features.is_empty() {
+    if columns.features.is_empty() && !line.has_no_features(&table.name) {
         columns.features = table.features(&named, notes)?;
     }
     let has_features = !columns.features.is_empty();
