@@ -348,8 +348,8 @@ class NeighborLoader(Loader[Batch]):
             ``"batch"`` for the mean coverage of the seeds of a partition in a step, or ``"node"`` for the coverage of each seed.
         shrinkage: The strength of the correction, from 0 (none) to 1 (full). Default: 1.
         first_hop: ``"sampled"``; or a kind of `Store.preaggregate`, such as ``"mean"``, for batches that also have the aggregates of each node's
-            in-neighbors as ``x_aggregated``. A model's first layer takes these instead of edges,
-            so give `num_neighbors` one hop less than the model has layers.
+            in-neighbors as ``x_aggregated``. In a graph with types, the relations of a batch have ``x_aggregated``, a row for each
+            destination. A model's first layer takes these instead of edges, so give `num_neighbors` one hop less than the model has layers.
 
     With partitions, `batch_size` is the maximum number of seeds of each partition in a step. A batch has the seeds of all
     partitions of this process in a step. Every process has a batch in every step.

@@ -203,7 +203,7 @@ pub enum Error {
         /// How to start again.
         remedy: String,
     },
-    /// An error about one node type or relation of a graph. Options in its message are those of this one.
+    /// An error about a node type or relation of a graph. Options in its message belong to this member.
     #[error("{source}")]
     Member {
         /// The name of the type, or `source:name:destination`.

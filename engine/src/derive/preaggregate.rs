@@ -240,7 +240,7 @@ fn make(
     Ok(AggregateFiles { files, chunks_kept, memory })
 }
 
-/// Fails if a kind takes the in-degrees of sources, and these are not those of the relation.
+/// Fails if GCN's kinds meet a relation of two types: its lists have the in-degrees of destinations alone.
 fn check_ends(relation: Relation<'_>, kind: AggregateKind) -> Result<()> {
     match kind {
         AggregateKind::Gcn | AggregateKind::WeightedGcn if !relation.joins_one_type() => Err(Error::conflict(

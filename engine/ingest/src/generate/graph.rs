@@ -32,8 +32,8 @@ pub struct GraphOptions {
     pub out: PathBuf,
     /// Whether the nodes of each type are permuted at random. Otherwise a node is its label.
     pub random_permutation: bool,
-    /// The chunks to generate, among those of all types: the chunks of the first type come first. `None` generates all. An edge is in the
-    /// chunk of its destination.
+    /// The chunks to generate. Chunks are numbered over all types, the first type first. `None` generates all. An edge is in the chunk of
+    /// its destination.
     pub only_chunks: Option<Vec<RangeInclusive<u32>>>,
     /// The features of each node type, in the order of the recipe. Types after the last have none.
     pub features: Vec<Option<FeatureOptions>>,
